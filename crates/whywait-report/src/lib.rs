@@ -1,0 +1,1 @@
+//! whywait-report
