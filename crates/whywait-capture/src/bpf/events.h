@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * What the BPF programs say to user space. Declared once: the Rust side takes these layouts from the object's BTF
+ * through the skeleton. Every record starts with its type.
+ */
+#ifndef WHYWAIT_EVENTS_H
+#define WHYWAIT_EVENTS_H
+
+#define COMM_LEN 16
+#define KERNEL_FRAMES 48
+#define MAX_STACK_BYTES 32768
+
+/* The kinds of time. The order is that of `Part` in crate whywait-events. */
+enum part {
+	PART_ON_CPU,
+	PART_RUNNABLE,
+	PART_LOCK,
+	PART_THREAD,
+	PART_DISK,
+	PART_NETWORK,
+	PART_TIMER,
+	PART_URING,
+	PART_PAGE_FAULT,
+	PART_UNKNOWN,
+	PART_COUNT,
+};
+
+enum record_type {
+	RECORD_THREAD = 1,
+	RECORD_WAIT,
+	RECORD_BUSY,
+	RECORD_REQUEST,
+	RECORD_SAMPLE,
+	RECORD_SLEEPER,
+};
+
+/* The order is that of `ThreadChange`. */
+enum thread_change { THREAD_FOUND, THREAD_FORK, THREAD_EXEC, THREAD_RENAME, THREAD_EXIT };
+
+/* The order is that of `WakeContext`. */
+enum wake_context { WAKE_UNKNOWN, WAKE_TASK, WAKE_SOFTIRQ, WAKE_HARDIRQ };
+
+struct thread_record {
+	u32 type;
+	u32 change;
+	u64 at_ns;
+	u32 tid;
+	u32 tgid;
+	u32 parent_tid;
+	u32 parent_tgid;
+	char comm[COMM_LEN];
+};
+
+/* A sleep, as both `wait_record` and `sleeper_record` tell it. */
+struct sleep {
+	u32 tid;
+	u32 tgid;
+	u32 seq; /* counts the thread's sleeps */
+	s32 nr; /* system call, -1: none */
+	u64 args[3];
+	u64 out_ns;
+	u64 epoll; /* kernel address of the epoll instance: for identity only, never written to a recording */
+	u8 since_before;
+	u8 uninterruptible;
+	u8 io_wait;
+	u8 pad[5];
+	u64 segment_on_cpu_ns;
+	u64 segment_runnable_ns;
+};
+
+struct wait_record {
+	u32 type;
+	u32 wake_context;
+	struct sleep sleep;
+	u64 wake_ns; /* 0: not seen */
+	u64 in_ns;
+	u32 waker_tid;
+	u32 waker_tgid;
+	u32 pad;
+	s32 kernel_stack_len; /* bytes of kernel_stack that hold addresses, or an error */
+	u64 kernel_stack[KERNEL_FRAMES];
+};
+
+struct busy_record {
+	u32 type;
+	u32 tid;
+	u32 tgid;
+	u32 pad;
+	u64 start_ns;
+	u64 end_ns;
+	u64 on_cpu_ns;
+	u64 runnable_ns;
+};
+
+struct request_record {
+	u32 type;
+	u32 seq;
+	u64 socket;
+	u64 epoll; /* kernel address, for identity only */
+	u64 ready_ns;
+	u64 recv_ns;
+	u64 first_send_ns;
+	u64 last_send_ns;
+	u64 bytes_in;
+	u64 bytes_out;
+	u64 unserved_wakeup_ns;
+	u32 tgid;
+	u32 recv_tid;
+	u32 send_tid;
+	s32 fd;
+	u16 local_port;
+	u8 read_armed; /* 0 no, 1 yes, 2 unknown */
+	u8 before_accept;
+	u32 pad;
+	u64 service[PART_COUNT];
+};
+
+/* Followed by `stack_len` bytes of the user stack from `sp` upwards. */
+struct sample_record {
+	u32 type;
+	u32 cpu;
+	u64 at_ns;
+	u32 tid;
+	u32 tgid;
+	u64 ip, sp, bp;
+	u32 stack_len;
+	s32 kernel_stack_len;
+	u64 kernel_stack[KERNEL_FRAMES];
+};
+
+/* Written by the sweep over sleeping threads. Followed by `stack_len` bytes of the user stack. */
+struct sleeper_record {
+	u32 type;
+	u32 stack_len;
+	struct sleep sleep;
+	u64 ip, sp, bp;
+	u64 now_ns;
+	u32 pad;
+	s32 kernel_stack_len;
+	u64 kernel_stack[KERNEL_FRAMES];
+};
+
+/* One for each CPU. Every reason for losing something has its own. The names are the recording's. */
+struct counters {
+	u64 events; /* tracepoint hits that concerned the target */
+	u64 lost_ring_full; /* events ring: record dropped */
+	u64 lost_stack_ring_full; /* samples ring: sample dropped */
+	u64 lost_thread_storage; /* a thread could not be followed: no memory for its state */
+	u64 lost_socket_storage; /* a socket could not be followed */
+	u64 lost_wait_budget; /* long waits over the rate that is sent; their time is in the thread's totals */
+	u64 lost_request_budget; /* slow requests over the rate that is sent one by one; they are in the sums */
+	u64 sleeper_no_stack; /* the stack of a sleeping thread could not be read */
+	u64 sleeper_moved; /* it woke while its stack was read: dropped */
+	u64 sample_no_stack; /* user stack of a sample could not be read */
+	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
+};
+
+#define LATENCY_BUCKETS 512 /* 8 to the power of two */
+
+/* One for each CPU: the requests that were not sent one by one. */
+struct request_totals {
+	u64 count;
+	u64 slow;
+	u64 max_ns;
+	u64 total_ns;
+	u64 unserved_ns;
+	u64 unserved_wakeup_ns;
+	u64 unread; /* closed with data never read */
+	u64 service[PART_COUNT];
+	u64 latency[LATENCY_BUCKETS];
+};
+
+_Static_assert(sizeof(struct thread_record) == 48, "layout of thread_record");
+_Static_assert(sizeof(struct sleep) == 80, "layout of sleep");
+_Static_assert(sizeof(struct wait_record) == 120 + 8 * KERNEL_FRAMES, "layout of wait_record");
+_Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
+_Static_assert(sizeof(struct request_record) == 104 + 8 * PART_COUNT, "layout of request_record");
+_Static_assert(sizeof(struct sample_record) == 56 + 8 * KERNEL_FRAMES, "layout of sample_record");
+_Static_assert(sizeof(struct sleeper_record) == 128 + 8 * KERNEL_FRAMES, "layout of sleeper_record");
+
+#endif

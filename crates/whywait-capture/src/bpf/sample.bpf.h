@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What the target's threads do while they run: a clock ticks on each CPU, and threads of the target leave their stack. */
+
+#define STACK_PIECE 1024
+
+SEC("perf_event")
+int sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = thread_of(task);
+	struct sample_record *record;
+	struct pt_regs *regs;
+	u64 sp;
+
+	if (!thread)
+		return 0;
+	COUNT(events);
+	record = bpf_ringbuf_reserve(&stacks, sizeof(*record) + stack_bytes, 0);
+	if (!record) {
+		COUNT(lost_stack_ring_full);
+		return 0;
+	}
+	record->type = RECORD_SAMPLE;
+	record->cpu = bpf_get_smp_processor_id();
+	record->at_ns = bpf_ktime_get_ns();
+	record->tid = thread->tid;
+	record->tgid = thread->tgid;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	record->ip = regs->ip;
+	record->sp = sp = regs->sp;
+	record->bp = regs->bp;
+	record->stack_len = 0;
+	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	/*
+	 * A stack ends at a page's end, so pieces that end on multiples of their size are either wholly mapped or not
+	 * at all. The first piece is the shorter one.
+	 */
+	for (u32 i = 0, done = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
+		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
+
+		if (done >= stack_bytes - STACK_PIECE)
+			break;
+		if (bpf_probe_read_user((void *)(record + 1) + done, piece, (void *)(sp + done)))
+			break;
+		done += piece;
+		record->stack_len = done;
+	}
+	if (!record->stack_len)
+		COUNT(sample_no_stack);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}

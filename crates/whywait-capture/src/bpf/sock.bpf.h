@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Sockets: when the kernel had a request's first byte, when the target read it and when it wrote the response. All
+ * requests go into sums; only slow ones become records.
+ */
+
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define SOCK_STREAM 1
+#define MSG_PEEK 2
+#define EPOLLIN 1
+/* include/net/tcp_states.h */
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_SENT 2
+#define TCP_CLOSE 7
+#define TCP_LISTEN 10
+
+u64 next_socket_id = 0;
+
+static __always_inline bool is_inet_stream(struct sock *sk)
+{
+	return sk->sk_type == SOCK_STREAM &&
+	       (sk->__sk_common.skc_family == AF_INET || sk->__sk_common.skc_family == AF_INET6);
+}
+
+static __always_inline void socket_begin(struct socket_state *socket, struct sock *sk, u8 role)
+{
+	__builtin_memset(socket, 0, sizeof(*socket));
+	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
+	socket->role = role;
+	socket->family = sk->__sk_common.skc_family;
+	if (is_inet_stream(sk))
+		socket->local_port = sk->__sk_common.skc_num;
+}
+
+/* The state of a socket of the target, 0 for any other. A connection that inherited its listener's becomes its own. */
+static __always_inline struct socket_state *socket_of(struct sock *sk)
+{
+	struct socket_state *socket = bpf_sk_storage_get(&sockets, sk, 0, 0);
+
+	if (socket && socket->role == SOCKET_LISTENER && sk->__sk_common.skc_state != TCP_LISTEN)
+		socket_begin(socket, sk, SOCKET_SERVER);
+	return socket;
+}
+
+/* A socket that a thread of the target uses and that was not seen before: which side of the connection is it? */
+static __always_inline struct socket_state *socket_discover(struct sock *sk)
+{
+	struct socket_state *socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	u8 role = SOCKET_UNKNOWN;
+
+	if (!socket) {
+		COUNT(lost_socket_storage);
+		return 0;
+	}
+	if (is_inet_stream(sk)) {
+		u16 port = sk->__sk_common.skc_num;
+
+		if (sk->__sk_common.skc_state == TCP_LISTEN)
+			role = SOCKET_LISTENER;
+		else
+			role = bpf_map_lookup_elem(&listen_ports, &port) ? SOCKET_SERVER : SOCKET_CLIENT;
+	} else if (sk->__sk_common.skc_family == AF_UNIX && sk->sk_type == SOCK_STREAM) {
+		/* The accepted end has its listener's address; the connecting end, as a rule, has none. */
+		role = BPF_CORE_READ((struct unix_sock *)sk, addr) ? SOCKET_SERVER : SOCKET_CLIENT;
+	}
+	socket_begin(socket, sk, role);
+	return socket;
+}
+
+/* The first epoll registration of the socket's file. */
+static __always_inline void fill_registration(struct request_record *record, struct sock *sk)
+{
+	struct hlist_head *head = BPF_CORE_READ(sk, sk_socket, file, f_ep);
+	struct hlist_node *first = 0;
+	struct epitem *item;
+
+	record->epoll = 0;
+	record->fd = -1;
+	record->read_armed = 2;
+	if (!head)
+		return;
+	first = BPF_CORE_READ(head, first);
+	if (!first)
+		return;
+	item = (struct epitem *)((u64)first - bpf_core_field_offset(struct epitem, fllink));
+	record->epoll = (u64)BPF_CORE_READ(item, ep);
+	record->fd = BPF_CORE_READ(item, ffd.fd);
+	record->read_armed = !!(BPF_CORE_READ(item, event.events) & EPOLLIN);
+}
+
+static __always_inline bool send_request(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	struct request_record *record;
+
+	if (!within_budget(BUDGET_REQUESTS, requests_per_second, now)) {
+		COUNT(lost_request_budget);
+		return false;
+	}
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return false;
+	}
+	record->type = RECORD_REQUEST;
+	record->seq = socket->seq;
+	record->socket = socket->id;
+	record->ready_ns = socket->ready_ns;
+	record->recv_ns = socket->recv_ns;
+	record->first_send_ns = socket->first_send_ns;
+	record->last_send_ns = socket->last_send_ns;
+	record->bytes_in = socket->bytes_in;
+	record->bytes_out = socket->bytes_out;
+	record->unserved_wakeup_ns = socket->unserved_wakeup_ns;
+	record->tgid = socket->tgid;
+	record->recv_tid = socket->recv_tid;
+	record->send_tid = socket->send_tid;
+	record->local_port = socket->local_port;
+	record->before_accept = socket->before_accept;
+	record->pad = 0;
+	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
+	fill_registration(record, sk);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return true;
+}
+
+/* The position of the highest bit. (clang 14 does not get to an end on __builtin_clzll for BPF.) */
+static __always_inline u32 log2_u64(u64 value)
+{
+	u32 log = 0;
+
+	for (u32 step = 32; step; step >>= 1) {
+		if (value >> step) {
+			value >>= step;
+			log += step;
+		}
+	}
+	return log;
+}
+
+/* log-linear: 8 buckets to the power of two */
+static __always_inline u32 latency_bucket(u64 ns)
+{
+	u32 exponent;
+
+	if (ns < 8)
+		return ns;
+	exponent = log2_u64(ns);
+	return ((exponent - 2) << 3) + ((ns >> (exponent - 3)) & 7);
+}
+
+/* The request is over: into the sums, or, if it was sent as a record, the record once more with its final end. */
+static __always_inline void request_ends(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	struct request_totals *sums;
+	u64 latency_ns;
+	u32 zero = 0;
+	u32 bucket;
+
+	if (!socket->ready_ns)
+		return;
+	if (socket->emitted) {
+		/* Sent when the first byte of the response was written: say how it ended if that was not all. */
+		if (socket->last_send_ns > socket->first_send_ns)
+			send_request(socket, sk, now);
+		goto out;
+	}
+	if (!socket->last_send_ns) {
+		/* Never answered. Data that nobody read is told if it waited for long; an end of file is no request. */
+		if ((socket->recv_ns ? socket->bytes_in : 1) && now - socket->ready_ns >= threshold_ns)
+			send_request(socket, sk, now);
+		goto out;
+	}
+	sums = bpf_map_lookup_elem(&totals, &zero);
+	if (!sums)
+		goto out;
+	latency_ns = socket->last_send_ns - socket->ready_ns;
+	sums->count++;
+	if (latency_ns >= threshold_ns)
+		sums->slow++;
+	sums->total_ns += latency_ns;
+	if (latency_ns > sums->max_ns)
+		sums->max_ns = latency_ns;
+	sums->unserved_ns += socket->recv_ns - socket->ready_ns;
+	sums->unserved_wakeup_ns += socket->unserved_wakeup_ns;
+	for (int i = 0; i < PART_COUNT; i++)
+		sums->service[i] += socket->service[i];
+	bucket = latency_bucket(latency_ns);
+	if (bucket < LATENCY_BUCKETS)
+		sums->latency[bucket]++;
+out:
+	socket->ready_ns = 0;
+}
+
+static __always_inline void request_begins(struct socket_state *socket, u64 now, bool before_accept)
+{
+	socket->seq++;
+	socket->ready_ns = now;
+	socket->recv_ns = 0;
+	socket->first_send_ns = 0;
+	socket->last_send_ns = 0;
+	socket->bytes_in = 0;
+	socket->bytes_out = 0;
+	socket->unserved_wakeup_ns = 0;
+	socket->recv_tid = 0;
+	socket->send_tid = 0;
+	socket->emitted = 0;
+	socket->before_accept = before_accept;
+	__builtin_memset(socket->service, 0, sizeof(socket->service));
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(sk_data_ready, struct sock *sk)
+{
+	struct socket_state *socket = socket_of(sk);
+	u64 now;
+
+	if (!socket || socket->role != SOCKET_SERVER)
+		return 0;
+	COUNT(events);
+	if (socket->ready_ns && !socket->last_send_ns)
+		return 0; /* more of a request that is not answered yet */
+	now = bpf_ktime_get_ns();
+	request_ends(socket, sk, now);
+	request_begins(socket, now, !sk->sk_socket);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+{
+	struct thread *thread = thread_of(bpf_get_current_task_btf());
+	struct socket_state *socket;
+	u64 now, on_cpu_ns;
+
+	if (!thread)
+		return 0;
+	COUNT(events);
+	now = bpf_ktime_get_ns();
+	on_cpu_ns = on_cpu_now(thread, now);
+	thread_does_io(thread, now, on_cpu_ns);
+	socket = socket_of(sk);
+	if (!socket)
+		socket = socket_discover(sk);
+	if (!socket || socket->role != SOCKET_SERVER || ret < 0 || (flags & MSG_PEEK))
+		return 0;
+	if (ret == 0) {
+		/* End of file: what was ready was the peer's goodbye. */
+		if (socket->ready_ns && !socket->bytes_in)
+			socket->ready_ns = 0;
+		return 0;
+	}
+	if (!socket->ready_ns)
+		request_begins(socket, now, false); /* its readiness came before the socket was known */
+	socket->bytes_in += ret;
+	if (socket->recv_ns)
+		return 0;
+	socket->recv_ns = now;
+	socket->recv_tid = thread->tid;
+	socket->tgid = thread->tgid;
+	if (thread->in_ns > socket->ready_ns) {
+		u64 from = thread->wake_ns > socket->ready_ns ? thread->wake_ns : socket->ready_ns;
+
+		socket->unserved_wakeup_ns = thread->in_ns > from ? thread->in_ns - from : 0;
+	}
+	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
+	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
+	return 0;
+}
+
+/* How the time from the read to this write was spent. */
+static __always_inline void account_service(struct socket_state *socket, const struct thread *thread, u64 now,
+					    u64 on_cpu_ns)
+{
+	if (thread->tid == socket->recv_tid) {
+		for (int i = 0; i < PART_COUNT; i++)
+			socket->service[i] = thread->parts[i] - socket->at_recv[i];
+		socket->service[PART_ON_CPU] = on_cpu_ns - socket->at_recv[PART_ON_CPU];
+		return;
+	}
+	/* Another thread answers: until it was woken (or came to it) the request waited for threads. */
+	__builtin_memset(socket->service, 0, sizeof(socket->service));
+	if (thread->in_ns > socket->recv_ns) {
+		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->in_ns ? thread->wake_ns :
+												    thread->in_ns;
+
+		socket->service[PART_THREAD] = woken - socket->recv_ns;
+		socket->service[PART_RUNNABLE] = thread->in_ns - woken;
+		socket->service[PART_ON_CPU] = now - thread->in_ns;
+	} else {
+		socket->service[PART_ON_CPU] = now - socket->recv_ns;
+	}
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+{
+	struct thread *thread = thread_of(bpf_get_current_task_btf());
+	struct socket_state *socket;
+	u64 now, on_cpu_ns;
+
+	if (!thread)
+		return 0;
+	COUNT(events);
+	now = bpf_ktime_get_ns();
+	on_cpu_ns = on_cpu_now(thread, now);
+	thread_does_io(thread, now, on_cpu_ns);
+	socket = socket_of(sk);
+	if (!socket)
+		socket = socket_discover(sk);
+	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
+		return 0;
+	if (!socket->first_send_ns)
+		socket->first_send_ns = now;
+	socket->last_send_ns = now;
+	socket->send_tid = thread->tid;
+	socket->bytes_out += ret;
+	account_service(socket, thread, now, on_cpu_ns);
+	if (!socket->emitted && now - socket->ready_ns >= threshold_ns)
+		socket->emitted = send_request(socket, sk, now);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
+{
+	struct socket_state *socket;
+
+	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
+		/* Made by the thread that calls listen or connect. */
+		if (!thread_of(bpf_get_current_task_btf()))
+			return 0;
+		socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!socket) {
+			COUNT(lost_socket_storage);
+			return 0;
+		}
+		socket_begin(socket, sk, new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT);
+		COUNT(events);
+	} else if (new_state == TCP_CLOSE) {
+		socket = socket_of(sk);
+		if (socket && socket->role == SOCKET_SERVER)
+			request_ends(socket, sk, bpf_ktime_get_ns());
+	}
+	return 0;
+}
+
+/* What the target has open already. First pass: the ports on which it listens. Second pass: its connections. */
+SEC("iter/task_file")
+int open_sockets(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *kernel_socket;
+	struct sock *sk;
+	u8 one = 1;
+	u16 port;
+
+	if (!task || !file || !thread_of(task))
+		return 0;
+	kernel_socket = bpf_sock_from_file(file);
+	if (!kernel_socket)
+		return 0;
+	sk = kernel_socket->sk;
+	if (!sk)
+		return 0;
+	if (file_pass == 0) {
+		if (!is_inet_stream(sk) || sk->__sk_common.skc_state != TCP_LISTEN)
+			return 0;
+		port = sk->__sk_common.skc_num;
+		bpf_map_update_elem(&listen_ports, &port, &one, BPF_ANY);
+	}
+	if (!bpf_sk_storage_get(&sockets, sk, 0, 0))
+		socket_discover(sk);
+	return 0;
+}
+
+/* At the end: close the books on every socket. */
+SEC("iter/bpf_sk_storage_map")
+int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct socket_state *socket = ctx->value;
+	struct sock *sk = ctx->sk;
+
+	if (!socket || !sk || socket->role != SOCKET_SERVER)
+		return 0;
+	request_ends(socket, sk, bpf_ktime_get_ns());
+	return 0;
+}

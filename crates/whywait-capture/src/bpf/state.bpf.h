@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What is kept for each thread and each socket of the target, and the maps that keep it. */
+#ifndef WHYWAIT_STATE_H
+#define WHYWAIT_STATE_H
+
+/* Options, set before loading so that the verifier drops what is not used. */
+const volatile u64 threshold_ns = 1000000;
+/* A sleeping thread's stack is read once it has slept for this long. */
+const volatile u64 sweep_min_ns = 4000000;
+const volatile u32 stack_bytes = 8192;
+/* At most this many records a second and CPU. */
+const volatile u32 waits_per_second = 20000;
+const volatile u32 requests_per_second = 5000;
+
+/* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
+volatile bool sweep_all = false;
+/* Which pass over the target's files is being made: first the listeners, then the connections. */
+volatile u32 file_pass = 0;
+
+enum thread_state { THREAD_RUNNING, THREAD_RUNNABLE, THREAD_SLEEPING };
+
+struct thread {
+	u32 tid;
+	u32 tgid;
+	u64 in_ns; /* last got a CPU */
+	u64 out_ns; /* last left the CPU, or was last known to sleep */
+	u64 wake_ns;
+	u32 waker_tid;
+	u32 waker_tgid;
+	u32 wake_context;
+	u8 waker_in_target;
+	u8 state;
+	u8 since_before;
+	u8 uninterruptible;
+	u8 io_wait;
+	s32 nr;
+	u32 seq;
+	u64 args[3];
+	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
+	u64 row_on_cpu_ns; /* parts at the last record */
+	u64 row_runnable_ns;
+	/* The thread's last I/O (poll, read or write), and its totals then. 0: it has done none. */
+	u64 io_ns;
+	u64 io_on_cpu_ns;
+	u64 io_runnable_ns;
+	u32 stack_seq; /* the sleep whose stack was read last */
+	s32 epfd;
+	u64 epoll;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
+
+struct socket_state {
+	u64 id; /* 0: inherited from the listener and not seen yet */
+	u8 role;
+	u8 emitted;
+	u8 before_accept;
+	u8 pad;
+	u16 local_port;
+	u16 family;
+	u32 tgid;
+	u32 recv_tid;
+	u32 send_tid;
+	u32 seq;
+	u64 ready_ns; /* 0: no request is open */
+	u64 recv_ns;
+	u64 first_send_ns;
+	u64 last_send_ns;
+	u64 bytes_in;
+	u64 bytes_out;
+	u64 unserved_wakeup_ns;
+	u64 at_recv[PART_COUNT]; /* the reader's totals when it read */
+	u64 service[PART_COUNT];
+};
+
+/* A connection inherits its listener's state (BPF_F_CLONE): so it is known before it is accepted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct socket_state);
+} sockets SEC(".maps");
+
+/* Ports on which the target listened when it was attached to: tells its server sockets from its client sockets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u16);
+	__type(value, u8);
+} listen_ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct request_totals);
+} totals SEC(".maps");
+
+enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_COUNT };
+
+struct budget {
+	u64 window_ns;
+	u64 used;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BUDGET_COUNT);
+	__type(key, u32);
+	__type(value, struct budget);
+} budgets SEC(".maps");
+
+/* These layouts reach user space through BTF; a type that nothing names would be left out. */
+const struct thread_record *unused_thread_record __attribute__((unused));
+const struct wait_record *unused_wait_record __attribute__((unused));
+const struct busy_record *unused_busy_record __attribute__((unused));
+const struct request_record *unused_request_record __attribute__((unused));
+const struct sample_record *unused_sample_record __attribute__((unused));
+const struct sleeper_record *unused_sleeper_record __attribute__((unused));
+
+#define COUNT(field)                                                            \
+	do {                                                                    \
+		u32 zero_ = 0;                                                  \
+		struct counters *counters_ = bpf_map_lookup_elem(&counters, &zero_); \
+		if (counters_)                                                  \
+			counters_->field++;                                     \
+	} while (0)
+
+/* Whether one more record of this kind may be sent in this tenth of a second. */
+static __always_inline bool within_budget(u32 kind, u32 per_second, u64 now)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &kind);
+
+	if (!budget)
+		return false;
+	if (now - budget->window_ns > 100000000) {
+		budget->window_ns = now;
+		budget->used = 0;
+	}
+	return budget->used++ < per_second / 10;
+}
+
+static __always_inline struct thread *thread_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+/* On-CPU time up to now of a thread that runs. */
+static __always_inline u64 on_cpu_now(const struct thread *thread, u64 now)
+{
+	return thread->parts[PART_ON_CPU] + (now > thread->in_ns ? now - thread->in_ns : 0);
+}
+
+/* The kernel address of the epoll instance under `fd` of `task`: its identity. */
+static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
+{
+	struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);
+	struct file **table = BPF_CORE_READ(fdt, fd);
+	struct file *file = 0;
+
+	if (!table || fd >= BPF_CORE_READ(fdt, max_fds))
+		return 0;
+	if (bpf_probe_read_kernel(&file, sizeof(file), table + fd))
+		return 0;
+	return (u64)BPF_CORE_READ(file, private_data);
+}
+
+/* If the thread has done no I/O for the threshold, that stretch is told: whatever became ready in it had to wait. */
+static __always_inline void thread_did_io_until(struct thread *thread, u64 end_ns)
+{
+	struct busy_record *record;
+
+	if (!thread->io_ns || end_ns < thread->io_ns || end_ns - thread->io_ns < threshold_ns)
+		return;
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return;
+	}
+	record->type = RECORD_BUSY;
+	record->tid = thread->tid;
+	record->tgid = thread->tgid;
+	record->pad = 0;
+	record->start_ns = thread->io_ns;
+	record->end_ns = end_ns;
+	record->on_cpu_ns = thread->parts[PART_ON_CPU] - thread->io_on_cpu_ns;
+	/* While the thread runs, its totals lack the time since it last got a CPU. */
+	if (thread->state == THREAD_RUNNING && end_ns > thread->in_ns)
+		record->on_cpu_ns += end_ns - thread->in_ns;
+	record->runnable_ns = thread->parts[PART_RUNNABLE] - thread->io_runnable_ns;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+/* The next stretch without I/O starts here. */
+static __always_inline void thread_io_mark(struct thread *thread, u64 now, u64 on_cpu_ns)
+{
+	thread->io_ns = now;
+	thread->io_on_cpu_ns = on_cpu_ns;
+	thread->io_runnable_ns = thread->parts[PART_RUNNABLE];
+}
+
+static __always_inline void thread_does_io(struct thread *thread, u64 now, u64 on_cpu_ns)
+{
+	thread_did_io_until(thread, now);
+	thread_io_mark(thread, now, on_cpu_ns);
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Stacks of sleeping threads, read from outside while they sleep: exact, and free of cost for the target's own path.
+ * Each sleep that is long enough is read once.
+ */
+
+struct sweep_scratch {
+	struct sleeper_record record;
+	u8 stack[MAX_STACK_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sweep_scratch);
+} sweep_buffer SEC(".maps");
+
+SEC("iter.s/task")
+int sweep(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct sweep_scratch *scratch;
+	struct sleeper_record *record;
+	struct thread *thread;
+	struct pt_regs *regs;
+	u32 zero = 0, seq, done = 0;
+	u64 now, sp;
+
+	if (!task)
+		return 0;
+	thread = thread_of(task);
+	if (!thread || thread->state != THREAD_SLEEPING)
+		return 0;
+	now = bpf_ktime_get_ns();
+	seq = thread->seq;
+	if (!sweep_all && (thread->stack_seq == seq + 1 || now - thread->out_ns < sweep_min_ns))
+		return 0;
+	scratch = bpf_map_lookup_elem(&sweep_buffer, &zero);
+	if (!scratch)
+		return 0;
+	record = &scratch->record;
+	record->type = RECORD_SLEEPER;
+	fill_sleep(&record->sleep, thread);
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	record->ip = regs->ip;
+	record->sp = sp = regs->sp;
+	record->bp = regs->bp;
+	record->now_ns = now;
+	record->pad = 0;
+	record->kernel_stack_len =
+		bpf_get_task_stack(task, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
+		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
+
+		if (done >= stack_bytes - STACK_PIECE || done > MAX_STACK_BYTES - STACK_PIECE)
+			break;
+		if (bpf_copy_from_user_task(scratch->stack + done, piece, (void *)(sp + done), task, 0))
+			break;
+		done += piece;
+	}
+	if (thread->seq != seq || thread->state != THREAD_SLEEPING) {
+		COUNT(sleeper_moved);
+		return 0;
+	}
+	if (!done)
+		COUNT(sleeper_no_stack);
+	thread->stack_seq = seq + 1;
+	record->stack_len = done;
+	if (done <= MAX_STACK_BYTES)
+		bpf_seq_write(ctx->meta->seq, scratch, sizeof(*record) + done);
+	return 0;
+}
+
+/* Takes a thread into the target that was there before whywait. */
+SEC("iter/task")
+int find_threads(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *thread;
+	struct pt_regs *regs;
+	u64 now;
+
+	if (!task || thread_of(task))
+		return 0;
+	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		COUNT(lost_thread_storage);
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	thread->tid = task->pid;
+	thread->tgid = task->tgid;
+	thread->epfd = -1;
+	if (task->on_cpu) {
+		thread->in_ns = now;
+		thread->state = THREAD_RUNNING;
+	} else if (task->on_rq) {
+		thread->out_ns = now;
+		thread->state = THREAD_RUNNABLE;
+	} else {
+		regs = (struct pt_regs *)bpf_task_pt_regs(task);
+		thread->nr = (s32)regs->orig_ax;
+		thread->args[0] = regs->di;
+		thread->args[1] = regs->si;
+		thread->args[2] = regs->dx;
+		thread->uninterruptible = !!(task->__state & TASK_UNINTERRUPTIBLE);
+		thread->io_wait = BPF_CORE_READ_BITFIELD(task, in_iowait);
+		if (is_epoll_call(thread->nr)) {
+			thread->epfd = (s32)thread->args[0];
+			thread->epoll = epoll_of(task, thread->args[0]);
+		}
+		thread->since_before = 1;
+		thread->out_ns = now;
+		thread->state = THREAD_SLEEPING;
+	}
+	send_thread(task, THREAD_FOUND, 0, 0);
+	return 0;
+}

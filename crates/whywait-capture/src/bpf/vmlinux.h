@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * The kernel types that whywait reads, trimmed to the fields it reads. Every access is relocated at load time (CO-RE),
+ * so that neither offsets nor the order of fields matter, only their names. The full header of a running kernel, to
+ * check a name or to add a field:
+ *
+ *     bpftool btf dump file /sys/kernel/btf/vmlinux format c
+ */
+#ifndef WHYWAIT_VMLINUX_H
+#define WHYWAIT_VMLINUX_H
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __s32 s32;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef int pid_t;
+typedef _Bool bool;
+enum { false = 0, true = 1 };
+
+/* include/uapi/linux/bpf.h */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_CLONE = 1U << 9,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0,
+	BPF_SK_STORAGE_GET_F_CREATE = 1U << 0,
+	BPF_RB_NO_WAKEUP = 1U << 0,
+	BPF_NOEXIST = 1,
+	BPF_ANY = 0,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long bp, dx, si, di, r10, orig_ax, ip, sp;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct epoll_filefd {
+	struct file *file;
+	int fd;
+} __attribute__((packed));
+
+struct epoll_event {
+	__u32 events;
+	__u64 data;
+} __attribute__((packed));
+
+struct eventpoll;
+
+struct epitem {
+	struct epoll_filefd ffd;
+	struct eventpoll *ep;
+	struct hlist_node fllink;
+	struct epoll_event event;
+};
+
+struct file {
+	void *private_data;
+	struct hlist_head *f_ep;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct rq;
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
+struct task_struct {
+	unsigned int __state;
+	unsigned int flags;
+	int on_cpu;
+	int on_rq;
+	unsigned in_iowait : 1;
+	pid_t pid;
+	pid_t tgid;
+	struct task_struct *group_leader;
+	struct files_struct *files;
+	struct sched_entity se;
+	char comm[16];
+};
+
+struct socket {
+	struct file *file;
+	struct sock *sk;
+};
+
+struct sock_common {
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_type;
+	struct socket *sk_socket;
+};
+
+struct unix_address;
+
+struct unix_sock {
+	struct unix_address *addr;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
+};
+
+struct bpf_map;
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
+
+#pragma clang attribute pop
+
+struct bpf_perf_event_data;
+
+#endif

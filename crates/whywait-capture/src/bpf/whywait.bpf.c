@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/* whywait's BPF programs: one object, one file for each subsystem. */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "events.h"
+#include "compat.bpf.h"
+#include "syscalls.bpf.h"
+#include "state.bpf.h"
+#include "sched.bpf.h"
+#include "sock.bpf.h"
+#include "sample.bpf.h"
+#include "sweep.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
