@@ -1,0 +1,328 @@
+//! One run of a lab: server, load, end, report.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use crate::process::{Foreign, Group, wait_for};
+use crate::spec::{Lab, Ready, Variant, expand};
+
+/// whywait has to load its BPF programs first, and a Java server to start.
+const READY_DEADLINE: Duration = Duration::from_secs(60);
+/// No lab's load takes longer than about ten seconds.
+const LOAD_DEADLINE: Duration = Duration::from_secs(60);
+/// whywait has to finish its recording after the server's end.
+const END_DEADLINE: Duration = Duration::from_secs(60);
+const REPORT_DEADLINE: Duration = Duration::from_secs(120);
+
+/// The load's exit code for "ran, but the schedule did not come about".
+const NOT_REPRODUCED: i32 = 75;
+/// What the load's line with the ground truth begins with.
+const TRUTH: &str = "ground-truth: ";
+
+/// What to run.
+pub(crate) struct Run<'a> {
+    pub(crate) labs: &'a Path,
+    pub(crate) lab: &'a Lab,
+    pub(crate) variant: &'a Variant,
+    /// Where the variant's program was built.
+    pub(crate) out: &'a Path,
+    /// None: the server runs on its own.
+    pub(crate) watch: Option<Watch<'a>>,
+}
+
+/// How the server is watched.
+pub(crate) struct Watch<'a> {
+    pub(crate) whywait: &'a Path,
+    pub(crate) recording: &'a Path,
+}
+
+/// What came of a run.
+pub(crate) enum Outcome {
+    /// The lab showed what it promises; with the ground truth that the load met.
+    Kept(String),
+    NotReproduced,
+}
+
+/// A folder for one invocation of the driver, removed at its end.
+pub(crate) fn temp_dir() -> Result<TempDir> {
+    let dir = tempfile::Builder::new().prefix("whywait-lab-").tempdir()?;
+    give_to_invoker(dir.path())?;
+    Ok(dir)
+}
+
+/// Under sudo, whywait starts the server as the invoking user, who must be able to write here.
+fn give_to_invoker(dir: &Path) -> Result<()> {
+    let id = |name| std::env::var(name).ok().and_then(|id| id.parse().ok());
+    if let (Some(uid), Some(gid)) = (id("SUDO_UID"), id("SUDO_GID")) {
+        std::os::unix::fs::chown(dir, Some(uid), Some(gid))?;
+    }
+    Ok(())
+}
+
+/// Runs server and load once, with files in `tmp`.
+pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
+    std::fs::create_dir(tmp)?;
+    give_to_invoker(tmp)?;
+    let mut server = Server::start(run, tmp)?;
+    let (pid, address) = server.wait_until_ready(run.variant.ready)?;
+    let mut target = Foreign::new(pid)?;
+    eprintln!(
+        "labs: {} {} serves on {address}",
+        run.lab.name, run.variant.name
+    );
+    let outcome = load(run, tmp, &address)?;
+    target.terminate()?;
+    server.wait_until_over()?;
+    target.is_over();
+    Ok(outcome)
+}
+
+/// The server, or whywait with the server as its child.
+struct Server {
+    group: Group,
+    ready_file: PathBuf,
+    pidfile: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    fn start(run: &Run, tmp: &Path) -> Result<Self> {
+        let ready_file = tmp.join("ready");
+        let pidfile = tmp.join("server.pid");
+        // Only a server that cannot choose a port itself uses this one.
+        let port = free_port()?;
+        let words = expand_all(
+            &run.variant.server,
+            &[
+                ("lab", path(&run.lab.dir)?),
+                ("out", path(run.out)?),
+                ("tmp", path(tmp)?),
+                ("port", &port.to_string()),
+                ("pidfile", path(&pidfile)?),
+                ("python", &python(&run.variant.server)?),
+            ],
+        )?;
+        let mut command = match &run.watch {
+            None => Command::new(&words[0]),
+            Some(watch) => {
+                let mut command = Command::new(watch.whywait);
+                command
+                    .args(["record", "-o"])
+                    .arg(watch.recording)
+                    .args(["--", &words[0]]);
+                command
+            }
+        };
+        command
+            .args(&words[1..])
+            .envs(&run.variant.env)
+            .env("READY_FILE", &ready_file);
+        command.stdin(Stdio::null()).stdout(std::io::stderr());
+        let what = if run.watch.is_some() {
+            "whywait"
+        } else {
+            "the server"
+        };
+        Ok(Self {
+            group: Group::spawn(what, &mut command)?,
+            ready_file,
+            pidfile,
+            port,
+        })
+    }
+
+    /// Returns pid and address.
+    fn wait_until_ready(&mut self, ready: Ready) -> Result<(i32, String)> {
+        wait_for("the server to be ready", READY_DEADLINE, || {
+            let found = match ready {
+                Ready::File => read_ready_file(&self.ready_file)?,
+                Ready::Pidfile => read_pidfile(&self.pidfile, self.port)?,
+            };
+            if found.is_none()
+                && let Some(status) = self.group.exited()?
+            {
+                bail!("ended before the server was ready: {status}");
+            }
+            Ok(found)
+        })
+    }
+
+    fn wait_until_over(&mut self) -> Result<()> {
+        use std::os::unix::process::ExitStatusExt;
+        const SIGTERM: i32 = 15;
+        let status = self.group.wait(END_DEADLINE)?;
+        // Both are how a server ends that does not catch SIGTERM: by itself, or with a parent passing it on.
+        let terminated = status.signal() == Some(SIGTERM) || status.code() == Some(128 + SIGTERM);
+        ensure!(status.success() || terminated, "ended badly: {status}");
+        Ok(())
+    }
+}
+
+/// A file without its final newline is still being written.
+fn read_ready_file(file: &Path) -> Result<Option<(i32, String)>> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let Some(line) = text.strip_suffix('\n') else {
+        return Ok(None);
+    };
+    let (pid, address) = line
+        .split_once(' ')
+        .with_context(|| format!("not PID ADDRESS in READY_FILE: {line:?}"))?;
+    Ok(Some((
+        pid.parse()
+            .with_context(|| format!("not a pid in READY_FILE: {pid:?}"))?,
+        address.to_owned(),
+    )))
+}
+
+fn read_pidfile(file: &Path, port: u16) -> Result<Option<(i32, String)>> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    match text.trim().parse() {
+        Ok(pid) if text.ends_with('\n') && is_listening(port)? => {
+            Ok(Some((pid, format!("127.0.0.1:{port}"))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Looks it up, rather than connect: a connection that asks for nothing would be in the recording.
+fn is_listening(port: u16) -> Result<bool> {
+    const LISTEN: &str = "0A";
+    let table = std::fs::read_to_string("/proc/net/tcp")?;
+    Ok(table.lines().any(|line| {
+        let mut columns = line.split_whitespace().skip(1);
+        let local = columns.next().unwrap_or_default();
+        local.ends_with(&format!(":{port:04X}")) && columns.nth(1) == Some(LISTEN)
+    }))
+}
+
+fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?
+        .local_addr()?
+        .port())
+}
+
+/// The interpreter itself: `python3` may be a script that starts others first, which would all be recorded.
+fn python(words: &[String]) -> Result<String> {
+    if !words.iter().any(|word| word.contains("{python}")) {
+        return Ok(String::new());
+    }
+    let output = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output();
+    let output = output.context("cannot run python3")?;
+    ensure!(output.status.success(), "python3 failed: {}", output.status);
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Runs the load from outside of what is watched.
+fn load(run: &Run, tmp: &Path, address: &str) -> Result<Outcome> {
+    let load = run.labs.join("target/release/lab-load");
+    let words = expand_all(
+        &run.variant.load,
+        &[
+            ("lab", path(&run.lab.dir)?),
+            ("out", path(run.out)?),
+            ("tmp", path(tmp)?),
+            ("addr", address),
+            ("load", path(&load)?),
+            ("python", &python(&run.variant.load)?),
+        ],
+    )?;
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(std::io::stderr())
+        .stderr(Stdio::piped());
+    let mut group = Group::spawn("the load", &mut command)?;
+    let stderr = group
+        .child()
+        .stderr
+        .take()
+        .context("the load has no stderr")?;
+    let reader = std::thread::spawn(move || relay(BufReader::new(stderr)));
+    let status = group.wait(LOAD_DEADLINE)?;
+    let truth = reader.join().ok().flatten();
+    match status.code() {
+        Some(0) => Ok(Outcome::Kept(
+            truth.context("the load printed no ground truth")?,
+        )),
+        Some(NOT_REPRODUCED) => Ok(Outcome::NotReproduced),
+        _ => bail!("the load failed: {status}"),
+    }
+}
+
+/// Passes the load's words on, and keeps the ground truth among them.
+fn relay(lines: impl BufRead) -> Option<String> {
+    let mut truth = None;
+    for line in lines.lines().map_while(Result::ok) {
+        eprintln!("{line}");
+        if let Some(found) = line.strip_prefix(TRUTH) {
+            truth = Some(found.to_owned());
+        }
+    }
+    truth
+}
+
+/// Prints the report on stdout; returns whywait's exit code.
+pub(crate) fn report(whywait: &Path, recording: &Path, args: &[std::ffi::OsString]) -> Result<u8> {
+    let mut command = Command::new(whywait);
+    command.arg("report").arg(recording).args(args);
+    let status = Group::spawn("whywait report", &mut command)?.wait(REPORT_DEADLINE)?;
+    let code = status
+        .code()
+        .with_context(|| format!("whywait report ended badly: {status}"))?;
+    Ok(u8::try_from(code)?)
+}
+
+fn expand_all(words: &[String], values: &[(&str, &str)]) -> Result<Vec<String>> {
+    ensure!(!words.is_empty(), "an empty command in lab.toml");
+    words.iter().map(|word| expand(word, values)).collect()
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str()
+        .with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ready_file_counts_when_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ready");
+        assert_eq!(read_ready_file(&file).unwrap(), None);
+        std::fs::write(&file, "12 127.0.0.1:8").unwrap();
+        assert_eq!(read_ready_file(&file).unwrap(), None);
+        std::fs::write(&file, "12 127.0.0.1:80\n").unwrap();
+        assert_eq!(
+            read_ready_file(&file).unwrap(),
+            Some((12, "127.0.0.1:80".to_owned()))
+        );
+        std::fs::write(&file, "80\n").unwrap();
+        assert!(read_ready_file(&file).is_err());
+    }
+
+    #[test]
+    fn listening_is_looked_up() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(is_listening(port).unwrap());
+        drop(listener);
+        assert!(!is_listening(port).unwrap());
+    }
+
+    #[test]
+    fn the_ground_truth_is_found_among_other_words() {
+        let words = "hello\nground-truth: {\"a\":1}\nbye\n";
+        assert_eq!(relay(words.as_bytes()).as_deref(), Some("{\"a\":1}"));
+        assert_eq!(relay("hello\n".as_bytes()), None);
+    }
+}

@@ -1,0 +1,385 @@
+//! `lab.toml`: what a lab is. Unknown keys are errors, so that no label is lost to a typing mistake.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+/// The finding codes that a label may name. A label with a mistyped code in `must_not` would always hold.
+const CODES: &[&str] = &[
+    "stranded-readiness",
+    "blocked-loop",
+    "lock-contention",
+    "slow-path-wait",
+    "serial-work",
+    "idle-waiters",
+    "uring-unreaped",
+    "uring-unsubmitted",
+    "uring-slots-exhausted",
+    "uring-overflow",
+    "uring-punted",
+    "futile-wakeups",
+    "thundering-herd",
+    "recording-incomplete",
+];
+
+/// One lab: a program with a known fault, its fixed twins, and what must be said of each.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    pub(crate) name: String,
+    pub(crate) dir: PathBuf,
+    pub(crate) description: String,
+    /// The founding case that the lab rebuilds, if it is one of them.
+    pub(crate) case: Option<u32>,
+    pub(crate) builds: BTreeMap<String, Build>,
+    pub(crate) variants: BTreeMap<String, Variant>,
+}
+
+/// A lab's program in one of its forms.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) labels: Labels,
+    pub(crate) build: Option<String>,
+    pub(crate) needs: BTreeSet<String>,
+    pub(crate) server: Vec<String>,
+    pub(crate) load: Vec<String>,
+    pub(crate) ready: Ready,
+    pub(crate) env: BTreeMap<String, String>,
+}
+
+/// What a report on the variant must and must not find.
+#[derive(Debug, Serialize)]
+pub(crate) struct Labels {
+    pub(crate) must: Vec<String>,
+    pub(crate) must_not: Vec<String>,
+    /// No finding may be worse than this.
+    pub(crate) max_severity: Option<Severity>,
+}
+
+/// How bad a finding is, from harmless to bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    Note,
+    Warning,
+    Error,
+}
+
+/// How a server says that it is ready.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ready {
+    /// It writes `PID ADDRESS` and a newline to the file that READY_FILE names.
+    #[default]
+    File,
+    /// It listens on the port that it was given as `{port}`, and writes its pid to `{pidfile}`.
+    Pidfile,
+}
+
+/// How a lab's program is made.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Build {
+    /// The lab's folder is a crate of this workspace, of the folder's name.
+    Cargo {
+        #[serde(default)]
+        features: Vec<String>,
+        #[serde(default)]
+        rustflags: String,
+    },
+    /// A command, run in the lab's folder, that writes its results to `{out}`.
+    Command { command: Vec<String> },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LabFile {
+    description: String,
+    case: Option<u32>,
+    #[serde(default)]
+    build: BTreeMap<String, Build>,
+    #[serde(default)]
+    common: CommonFile,
+    variant: BTreeMap<String, VariantFile>,
+}
+
+/// What every variant has that does not say otherwise.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommonFile {
+    build: Option<String>,
+    #[serde(default)]
+    needs: BTreeSet<String>,
+    server: Option<Vec<String>>,
+    load: Option<Vec<String>>,
+    ready: Option<Ready>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VariantFile {
+    description: String,
+    #[serde(default)]
+    must: Vec<String>,
+    #[serde(default)]
+    must_not: Vec<String>,
+    max_severity: Option<Severity>,
+    build: Option<String>,
+    #[serde(default)]
+    needs: BTreeSet<String>,
+    server: Option<Vec<String>>,
+    load: Option<Vec<String>>,
+    ready: Option<Ready>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+impl Lab {
+    pub(crate) fn load(labs: &Path, name: &str) -> Result<Self> {
+        let dir = labs.join(name);
+        let file = dir.join("lab.toml");
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("no lab {name}: cannot read {}", file.display()))?;
+        Self::parse(name, dir, &text).with_context(|| format!("in {}", file.display()))
+    }
+
+    fn parse(name: &str, dir: PathBuf, text: &str) -> Result<Self> {
+        let file: LabFile = toml::from_str(text)?;
+        ensure!(!file.variant.is_empty(), "a lab needs a variant");
+        let common = &file.common;
+        let variants = file
+            .variant
+            .into_iter()
+            .map(|(name, own)| Ok((name.clone(), variant(name, common, own)?)))
+            .collect::<Result<BTreeMap<_, _>>>()?;
+        for variant in variants.values() {
+            if let Some(build) = &variant.build {
+                ensure!(
+                    file.build.contains_key(build),
+                    "{}: there is no build {build}",
+                    variant.name
+                );
+            }
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            dir,
+            description: file.description,
+            case: file.case,
+            builds: file.build,
+            variants,
+        })
+    }
+
+    pub(crate) fn variant(&self, name: &str) -> Result<&Variant> {
+        self.variants.get(name).with_context(|| {
+            let known: Vec<_> = self.variants.keys().map(String::as_str).collect();
+            format!(
+                "lab {} has no variant {name}; it has {}",
+                self.name,
+                known.join(", ")
+            )
+        })
+    }
+}
+
+fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Variant> {
+    let labels = Labels {
+        must: own.must,
+        must_not: own.must_not,
+        max_severity: own.max_severity,
+    };
+    check_labels(&labels).with_context(|| name.clone())?;
+    let mut env = common.env.clone();
+    env.extend(own.env);
+    Ok(Variant {
+        description: own.description,
+        labels,
+        build: own.build.or_else(|| common.build.clone()),
+        needs: own.needs.union(&common.needs).cloned().collect(),
+        server: own
+            .server
+            .or_else(|| common.server.clone())
+            .with_context(|| format!("{name}: no server"))?,
+        load: own
+            .load
+            .or_else(|| common.load.clone())
+            .with_context(|| format!("{name}: no load"))?,
+        ready: own.ready.or(common.ready).unwrap_or_default(),
+        env,
+        name,
+    })
+}
+
+fn check_labels(labels: &Labels) -> Result<()> {
+    for code in labels.must.iter().chain(&labels.must_not) {
+        ensure!(CODES.contains(&code.as_str()), "{code} is no finding code");
+    }
+    if let Some(both) = labels
+        .must
+        .iter()
+        .find(|code| labels.must_not.contains(code))
+    {
+        bail!("{both} is in must and in must_not");
+    }
+    ensure!(
+        !(labels.must.is_empty() && labels.must_not.is_empty() && labels.max_severity.is_none()),
+        "a variant without any label tests nothing"
+    );
+    Ok(())
+}
+
+/// All labs, by name.
+pub(crate) fn load_all(labs: &Path) -> Result<Vec<Lab>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(labs)? {
+        let entry = entry?;
+        if entry.path().join("lab.toml").is_file() {
+            names.push(
+                entry
+                    .file_name()
+                    .into_string()
+                    .ok()
+                    .context("a lab's name is not UTF-8")?,
+            );
+        }
+    }
+    names.sort();
+    names.iter().map(|name| Lab::load(labs, name)).collect()
+}
+
+/// Fills in `{name}`s. An unknown one is an error: it would reach the program as it stands.
+pub(crate) fn expand(template: &str, values: &[(&str, &str)]) -> Result<String> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after
+            .split_once('}')
+            .with_context(|| format!("unclosed brace in {template:?}"))?;
+        let (_, value) = values
+            .iter()
+            .find(|(known, _)| *known == name)
+            .with_context(|| format!("{{{name}}} in {template:?} means nothing here"))?;
+        text.push_str(before);
+        text.push_str(value);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Lab> {
+        Lab::parse("lab", PathBuf::new(), text)
+    }
+
+    const MINIMAL: &str = r#"
+        description = "a lab"
+        [common]
+        server = ["server"]
+        load = ["load", "{addr}"]
+        env = { A = "1", B = "1" }
+        [variant.broken]
+        description = "broken"
+        must = ["blocked-loop"]
+        env = { B = "2" }
+    "#;
+
+    #[test]
+    fn a_variant_overrides_what_is_common() {
+        let lab = parse(MINIMAL).unwrap();
+        let broken = lab.variant("broken").unwrap();
+        assert_eq!(broken.server, ["server"]);
+        assert_eq!(broken.ready, Ready::File);
+        assert_eq!(
+            broken
+                .env
+                .iter()
+                .map(|(k, v)| format!("{k}{v}"))
+                .collect::<Vec<_>>(),
+            ["A1", "B2"]
+        );
+        assert!(lab.variant("fixed").is_err());
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for mistake in [
+            "mustnt = []",
+            "must_not = [\"blocked-lop\"]",
+            "must_not = [\"blocked-loop\"]",
+            "max_severity = \"notes\"",
+            "build = \"missing\"",
+        ] {
+            assert!(
+                parse(&format!("{MINIMAL}\n{mistake}")).is_err(),
+                "{mistake} was taken"
+            );
+        }
+        let unlabelled = MINIMAL.replace("must = [\"blocked-loop\"]", "");
+        assert!(parse(&unlabelled).is_err());
+        assert!(
+            parse(&format!(
+                "{MINIMAL}\n[build.x]\nkind = \"cargo\"\nfeature = []"
+            ))
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn every_lab_here_is_well_formed() {
+        let labs = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let labs = load_all(labs).unwrap();
+        assert!(!labs.is_empty());
+        for lab in labs {
+            for variant in lab.variants.values() {
+                for part in &variant.server {
+                    expand(
+                        part,
+                        &[
+                            ("lab", ""),
+                            ("out", ""),
+                            ("tmp", ""),
+                            ("port", ""),
+                            ("pidfile", ""),
+                            ("python", ""),
+                        ],
+                    )
+                    .unwrap();
+                }
+                for part in &variant.load {
+                    expand(
+                        part,
+                        &[
+                            ("lab", ""),
+                            ("out", ""),
+                            ("tmp", ""),
+                            ("addr", ""),
+                            ("load", ""),
+                            ("python", ""),
+                        ],
+                    )
+                    .unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_known_names_expand() {
+        assert_eq!(
+            expand("{out}/x:{port}", &[("out", "o"), ("port", "1")]).unwrap(),
+            "o/x:1"
+        );
+        assert!(expand("{what}", &[("out", "o")]).is_err());
+        assert!(expand("{out", &[("out", "o")]).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! `labs/run --check`: whether a report says of a lab what must be said, and nothing that must not.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::LAB_FAILED;
+use crate::spec::{Lab, Labels, Severity, Variant};
+
+/// The part of the report that the labels are about. The report has much more.
+#[derive(Deserialize)]
+struct Report {
+    findings: Vec<Finding>,
+}
+
+#[derive(Deserialize)]
+struct Finding {
+    code: String,
+    severity: Severity,
+    #[serde(default)]
+    title: String,
+}
+
+/// Returns the exit code: 0 when every label holds.
+pub(crate) fn check(whywait: &Path, recording: &Path, lab: &Lab, variant: &Variant) -> Result<u8> {
+    let output = Command::new(whywait)
+        .arg("report")
+        .arg(recording)
+        .args(["--format", "json"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run whywait report")?;
+    ensure!(
+        output.status.success(),
+        "whywait report failed: {}",
+        output.status
+    );
+    let report: Report =
+        serde_json::from_slice(&output.stdout).context("cannot read the JSON report")?;
+    for finding in &report.findings {
+        println!(
+            "  {:?} {}: {}",
+            finding.severity, finding.code, finding.title
+        );
+    }
+    let wrong = violations(&variant.labels, &report.findings);
+    let verdict = if wrong.is_empty() {
+        "ok".to_owned()
+    } else {
+        wrong.join("; ")
+    };
+    println!("{} {}: {verdict}", lab.name, variant.name);
+    Ok(if wrong.is_empty() { 0 } else { LAB_FAILED })
+}
+
+fn violations(labels: &Labels, findings: &[Finding]) -> Vec<String> {
+    let found = |code: &String| findings.iter().any(|finding| finding.code == *code);
+    let missing = labels
+        .must
+        .iter()
+        .filter(|code| !found(code))
+        .map(|code| format!("{code} is missing"));
+    let wrong = labels
+        .must_not
+        .iter()
+        .filter(|code| found(code))
+        .map(|code| format!("{code} is wrong"));
+    let worst = labels.max_severity.into_iter().flat_map(|max| {
+        findings
+            .iter()
+            .filter(move |finding| finding.severity > max)
+            .map(move |finding| {
+                format!(
+                    "{} is {:?}, and nothing may be above {max:?}",
+                    finding.code, finding.severity
+                )
+            })
+    });
+    missing.chain(wrong).chain(worst).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_label_is_held_against_the_findings() {
+        let labels = Labels {
+            must: vec!["blocked-loop".to_owned()],
+            must_not: vec!["stranded-readiness".to_owned()],
+            max_severity: Some(Severity::Note),
+        };
+        let finding = |code: &str, severity| Finding {
+            code: code.to_owned(),
+            severity,
+            title: String::new(),
+        };
+        assert!(violations(&labels, &[finding("blocked-loop", Severity::Note)]).is_empty());
+        assert_eq!(violations(&labels, &[]).len(), 1);
+        assert_eq!(
+            violations(&labels, &[finding("stranded-readiness", Severity::Error)]).len(),
+            3
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! The clients of the labs.
+//!
+//! Each makes one kind of load, prints what it met as one line on stderr (`ground-truth: {…}`), and holds
+//! that against what the lab promises. A client is single-purpose and blocking, one thread a
+//! connection, so that its own scheduling adds as little as possible to what it measures.
+
+mod closed;
+mod http;
+mod images;
+mod promise;
+mod redis;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use lexopt::prelude::*;
+
+use crate::promise::Outcome;
+
+const USAGE: &str = "\
+usage: lab-load images ADDRESS --plan burst --expect MS,MS,MS,MS,MS
+       lab-load images ADDRESS --plan saturated
+       lab-load closed ADDRESS --path PATH [--connections N] [--rounds N] [--probe PATH] [--expect RULE]…
+       lab-load redis  ADDRESS [--requests N] [--pipeline N]
+RULE is like load.p50_ms>=1000 or probe.max_ms<=100.";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(Outcome::Kept) => ExitCode::SUCCESS,
+        Ok(Outcome::NotReproduced(what)) => {
+            eprintln!("lab-load: not reproduced: {what}");
+            ExitCode::from(promise::NOT_REPRODUCED)
+        }
+        Err(error) => {
+            eprintln!("lab-load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<Outcome> {
+    let mut parser = lexopt::Parser::from_env();
+    let kind = match parser.next()? {
+        Some(Value(kind)) => kind.string()?,
+        _ => bail!("{USAGE}"),
+    };
+    match kind.as_str() {
+        "images" => images::run(parser),
+        "closed" => closed::run(parser),
+        "redis" => redis::run(parser),
+        _ => bail!("{USAGE}"),
+    }
+}
