@@ -1,1 +1,59 @@
-//! whywait-report
+//! The views of a finished analysis: text for people, JSON for machines, and the decision whether a run fails.
+//!
+//! Nothing here measures, ranks or judges: a [`Report`] is complete when it gets here. Nothing here prints either: the
+//! views return strings. That keeps every view testable by comparing it with a file.
+
+mod gate;
+mod json;
+pub mod text;
+
+use serde::Serialize;
+use whywait_findings::Finding;
+use whywait_model::summary;
+
+pub use gate::{fails, worst};
+pub use json::to_json;
+
+/// Everything that whywait has to say of one recording. The order of the fields is the order of the keys in JSON.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The version of the JSON's shape: [`Report::SCHEMA`].
+    pub schema: u32,
+    /// What was watched.
+    pub target: summary::Target,
+    /// The requests and where their time went.
+    pub requests: summary::Requests,
+    /// What is wrong, the most worthwhile first. The views keep this order.
+    pub findings: Vec<Finding>,
+    /// What all this rests on.
+    pub coverage: summary::Coverage,
+    /// Remarks that are not findings: approximations that were made, features that this kernel lacks.
+    pub notes: Vec<String>,
+    /// What was looked at, in words ("readiness of 2 epoll instances"). It is what makes "nothing wrong found" mean
+    /// something.
+    pub looked_at: Vec<String>,
+}
+
+impl Report {
+    /// The schema that this version writes. Keys may be added within a schema; a change of meaning or a removal makes a
+    /// new one.
+    pub const SCHEMA: u32 = 1;
+
+    /// A report without remarks.
+    pub fn new(
+        target: summary::Target,
+        requests: summary::Requests,
+        findings: Vec<Finding>,
+        coverage: summary::Coverage,
+    ) -> Self {
+        Report {
+            schema: Self::SCHEMA,
+            target,
+            requests,
+            findings,
+            coverage,
+            notes: Vec::new(),
+            looked_at: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Whether a report fails a run.
+
+use whywait_findings::{Code, Severity};
+
+use crate::Report;
+
+/// The worst severity that counts against the target; `None` when there is nothing to hold against it.
+///
+/// [`Code::RecordingIncomplete`] never counts: it is about whywait's own fidelity, and a build must not break because
+/// the machine that watched it was busy.
+pub fn worst(report: &Report) -> Option<Severity> {
+    let counted = report
+        .findings
+        .iter()
+        .filter(|finding| finding.code != Code::RecordingIncomplete);
+    counted.map(|finding| finding.severity).max()
+}
+
+/// Whether a report has a finding at or above `fail_on`.
+pub fn fails(report: &Report, fail_on: Severity) -> bool {
+    worst(report).is_some_and(|worst| worst >= fail_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whywait_findings::{Confidence, Finding, Saving, SavingKind};
+    use whywait_model::summary;
+
+    fn report(findings: &[(Code, Severity)]) -> Report {
+        let finding = |&(code, severity)| Finding {
+            code,
+            severity,
+            confidence: Confidence::High,
+            title: String::new(),
+            subject: Default::default(),
+            saving: Saving {
+                kind: SavingKind::Latency,
+                at_most_ns: 0,
+                requests: 0,
+                each_at_most_ns: vec![],
+            },
+            evidence: vec![],
+            cause: None,
+            fix: String::new(),
+        };
+        Report::new(
+            summary::Target::default(),
+            summary::Requests::default(),
+            findings.iter().map(finding).collect(),
+            summary::Coverage::default(),
+        )
+    }
+
+    #[test]
+    fn fails_at_or_above_the_severity() {
+        let warning = report(&[
+            (Code::BlockedLoop, Severity::Note),
+            (Code::StrandedReadiness, Severity::Warning),
+        ]);
+        assert!(fails(&warning, Severity::Note));
+        assert!(fails(&warning, Severity::Warning));
+        assert!(!fails(&warning, Severity::Error));
+    }
+
+    #[test]
+    fn no_finding_never_fails() {
+        assert!(!fails(&report(&[]), Severity::Note));
+    }
+
+    #[test]
+    fn an_incomplete_recording_never_fails() {
+        let incomplete = report(&[(Code::RecordingIncomplete, Severity::Error)]);
+        assert_eq!(worst(&incomplete), None);
+        assert!(!fails(&incomplete, Severity::Note));
+    }
+}

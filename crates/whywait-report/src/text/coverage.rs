@@ -1,0 +1,82 @@
+//! What the report rests on, in a line.
+
+use super::page::{Page, Style};
+use super::units::{count, counted, ratio_percent};
+use crate::Report;
+
+pub(super) fn render(page: &mut Page, report: &Report) {
+    let coverage = &report.coverage;
+    let mut facts: Vec<(Style, String)> = Vec::new();
+    if let Some(closure) = report.requests.closure {
+        facts.push((
+            Style::Plain,
+            format!(
+                "{} of the requests' time accounted for",
+                ratio_percent(closure)
+            ),
+        ));
+    }
+    facts.push((Style::Plain, counted(coverage.events, "kernel event")));
+    facts.push(match coverage.lost {
+        0 => (Style::Plain, "none lost".to_owned()),
+        lost => (
+            Style::Bad,
+            format!("{} lost{}", count(lost), reasons(page, report)),
+        ),
+    });
+    if coverage.unmatched_wakes > 0 {
+        facts.push((
+            Style::Plain,
+            format!(
+                "{} without a wake",
+                counted(coverage.unmatched_wakes, "long wait")
+            ),
+        ));
+    }
+    if let Some(share) = coverage.frames_symbolised {
+        facts.push((
+            Style::Plain,
+            format!("{} of the frames named", ratio_percent(share)),
+        ));
+    }
+    if coverage.truncated_stacks > 0 {
+        facts.push((
+            Style::Plain,
+            format!("{} cut short", counted(coverage.truncated_stacks, "stack")),
+        ));
+    }
+    if !coverage.tier.is_empty() {
+        facts.push((
+            Style::Plain,
+            format!("detail: {}", page.cut(&coverage.tier, 20)),
+        ));
+    }
+    if !coverage.complete {
+        facts.push((Style::Bad, "the recording was not finished".to_owned()));
+    }
+    let mut spans = vec![(Style::Strong, "coverage: ")];
+    for (index, (style, text)) in facts.iter().enumerate() {
+        if index > 0 {
+            spans.push((Style::Plain, ", "));
+        }
+        spans.push((*style, text));
+    }
+    page.paragraph("", "  ", &spans);
+}
+
+/// Why things were lost, the most frequent reasons first.
+fn reasons(page: &Page, report: &Report) -> String {
+    const MAX_REASONS: usize = 3;
+    let mut reasons: Vec<(&String, &u64)> = report.coverage.lost_by_reason.iter().collect();
+    reasons.sort_by_key(|(_, lost)| std::cmp::Reverse(**lost));
+    let texts: Vec<String> = reasons
+        .iter()
+        .take(MAX_REASONS)
+        .map(|(reason, lost)| format!("{} {}", page.cut(reason, 30), count(**lost)))
+        .collect();
+    if texts.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", texts.join("; "))
+    }
+}

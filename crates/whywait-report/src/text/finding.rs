@@ -1,0 +1,232 @@
+//! A finding, laid out like a compiler's diagnostic.
+
+use serde_json::Value;
+use whywait_findings::{Cause, Code, Confidence, Finding, Saving, SavingKind, Severity};
+
+use super::headline;
+use super::page::{Page, Style};
+use super::stack::{Row, fold};
+use super::units::{count, counted, duration};
+use crate::Report;
+
+/// So many pieces of evidence are shown of a finding in full, and of a shortened one.
+const EVIDENCE: (usize, usize) = (6, 1);
+
+/// How much of a finding is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// All there is room for.
+    Full,
+    /// What happened, where, its main evidence, the fix and the bound.
+    Short,
+    /// What happened.
+    Title,
+}
+
+pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail: Detail) {
+    let (style, severity) = match finding.severity {
+        Severity::Error => (Style::Error, "error"),
+        Severity::Warning => (Style::Warning, "warning"),
+        Severity::Note => (Style::Note, "note"),
+    };
+    let head = format!("{severity}[{}]", finding.code.name());
+    page.paragraph(
+        "",
+        "    ",
+        &[
+            (style, &head),
+            (Style::Strong, ": "),
+            (Style::Strong, &finding.title),
+        ],
+    );
+    if detail == Detail::Title {
+        return;
+    }
+    let full = detail == Detail::Full;
+    let place = place(page, report, finding);
+    page.paragraph("  --> ", "      ", &[(Style::Plain, &place)]);
+    page.gutter();
+    let shown = if full { EVIDENCE.0 } else { EVIDENCE.1 };
+    for evidence in finding.evidence.iter().take(shown) {
+        item(page, &[(Style::Plain, &evidence.text)]);
+    }
+    if full {
+        if finding.evidence.len() > shown {
+            let more = counted((finding.evidence.len() - shown) as u64, "more piece");
+            item(
+                page,
+                &[(
+                    Style::Dim,
+                    &format!("… {more} of evidence in --format json"),
+                )],
+            );
+        }
+        if let Some(cause) = &finding.cause {
+            page.gutter();
+            render_cause(page, cause);
+            page.gutter();
+        }
+    }
+    item(
+        page,
+        &[(Style::Help, "help: "), (Style::Plain, &finding.fix)],
+    );
+    // What is wrong with a recording costs no request anything.
+    if finding.code != Code::RecordingIncomplete {
+        let saving = format!(
+            "{}; confidence: {}",
+            saving(&finding.saving),
+            confidence(finding.confidence)
+        );
+        item(page, &[(Style::Strong, "note: "), (Style::Plain, &saving)]);
+    }
+    if full {
+        let command = format!("whywait explain {}", finding.code.name());
+        item(
+            page,
+            &[
+                (Style::Strong, "note: "),
+                (Style::Plain, "how this is measured: "),
+                (Style::Plain, &command),
+            ],
+        );
+    }
+}
+
+fn item(page: &mut Page, spans: &[(Style, &str)]) {
+    page.paragraph("   = ", "     ", spans);
+}
+
+/// Where: the target, then what the finding is about.
+fn place(page: &Page, report: &Report, finding: &Finding) -> String {
+    let mut place = headline::target(page, report);
+    let keys = finding
+        .subject
+        .keys()
+        .map(String::as_str)
+        .filter(|key| *key != "pid");
+    // Readers know their service by its port; the rest follows in its own stable order.
+    let (mut first, rest): (Vec<&str>, Vec<&str>) =
+        keys.partition(|key| matches!(*key, "port" | "ports"));
+    first.extend(rest);
+    for key in first {
+        match value(page, &finding.subject[key]) {
+            value if value.is_empty() => {}
+            value => place.push_str(&format!(
+                ", {} {value}",
+                page.cut(&key.replace('_', " "), 30)
+            )),
+        }
+    }
+    place
+}
+
+/// A value of a finding's subject in words; empty when there is nothing to say.
+fn value(page: &Page, value: &Value) -> String {
+    const MAX_WIDTH: usize = 40;
+    const MAX_ITEMS: usize = 6;
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => page.cut(text, MAX_WIDTH),
+        Value::Array(items) => {
+            let mut texts: Vec<String> = items
+                .iter()
+                .take(MAX_ITEMS)
+                .map(|item| self::value(page, item))
+                .collect();
+            if items.len() > MAX_ITEMS {
+                texts.push(format!("… {} more", items.len() - MAX_ITEMS));
+            }
+            texts.join(" ")
+        }
+        other => page.cut(&other.to_string(), MAX_WIDTH),
+    }
+}
+
+fn render_cause(page: &mut Page, cause: &Cause) {
+    const MAX_NAME: usize = 40;
+    let who = format!(
+        "thread {} ({})",
+        cause.tid,
+        page.cut(&cause.thread, MAX_NAME)
+    );
+    item(
+        page,
+        &[
+            (Style::Strong, "cause: "),
+            (Style::Strong, &who),
+            (Style::Plain, " "),
+            (Style::Plain, &cause.doing),
+        ],
+    );
+    const INDENT: &str = "   |       ";
+    let room = page.width() - INDENT.len();
+    for row in fold(&cause.stack) {
+        let (style, text) = match row {
+            Row::Own(name) => (Style::Strong, page.cut(name, room)),
+            Row::Runtime("") => (Style::Dim, "??".to_owned()),
+            Row::Runtime(name) => (Style::Dim, page.cut(name, room)),
+            Row::Folded(frames, owners) if owners.is_empty() => (
+                Style::Dim,
+                format!("… {}", counted(frames as u64, "more frame")),
+            ),
+            Row::Folded(frames, owners) => (
+                Style::Dim,
+                format!(
+                    "… {} of {}",
+                    counted(frames as u64, "frame"),
+                    owners.join(", ")
+                ),
+            ),
+        };
+        page.paragraph(INDENT, INDENT, &[(style, &text)]);
+    }
+}
+
+fn saving(saving: &Saving) -> String {
+    let total = duration(saving.at_most_ns);
+    match saving.kind {
+        _ if saving.at_most_ns == 0 => "fixing it saves nothing".to_owned(),
+        SavingKind::Latency if saving.requests == 1 => {
+            format!("a fix saves at most {total}, on 1 request")
+        }
+        SavingKind::Latency => {
+            let requests = format!("{} requests", count(saving.requests));
+            match each(saving) {
+                Some(each) => {
+                    format!("a fix saves at most {each} on each of {requests}, {total} in all")
+                }
+                None => format!("a fix saves at most {total}, over {requests}"),
+            }
+        }
+        SavingKind::Cpu => format!("a fix saves at most {total} of CPU time"),
+        SavingKind::Throughput => {
+            format!("a fix gives back at most {total} of the time that work could be done in")
+        }
+    }
+}
+
+/// The bound for each request: one figure when they are alike, the span otherwise. `None` when it is not known for all.
+fn each(saving: &Saving) -> Option<String> {
+    let (max, min) = (
+        saving.each_at_most_ns.iter().max()?,
+        saving.each_at_most_ns.iter().min()?,
+    );
+    if (saving.each_at_most_ns.len() as u64) < saving.requests {
+        return None;
+    }
+    let alike = max - min <= max / 20;
+    Some(if alike {
+        duration(*max)
+    } else {
+        format!("{} to {}", duration(*min), duration(*max))
+    })
+}
+
+const fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::High => "high",
+        Confidence::Medium => "medium",
+        Confidence::Low => "low",
+    }
+}

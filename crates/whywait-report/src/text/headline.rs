@@ -1,0 +1,88 @@
+//! The first line when nothing is wrong. (When something is, the first line is the finding's.)
+
+use whywait_findings::Code;
+
+use super::page::{Page, Style};
+use super::units::{count, counted, duration};
+use crate::Report;
+
+pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
+    let requests = &report.requests;
+    let incomplete = !report.coverage.complete
+        || report
+            .findings
+            .iter()
+            .any(|f| f.code == Code::RecordingIncomplete);
+    let (style, verdict) = match (requests.count, incomplete) {
+        (0, false) => (Style::Warning, "no requests seen"),
+        (0, true) => (
+            Style::Warning,
+            "no requests seen, and the recording is incomplete",
+        ),
+        (_, false) => (Style::Good, "nothing wrong found"),
+        (_, true) => (
+            Style::Warning,
+            "nothing wrong found in what was recorded, but the recording is incomplete",
+        ),
+    };
+    let target = target(page, report);
+    let watched = duration(report.target.duration_ns);
+    let mut text = match requests.latency_ns {
+        _ if requests.count == 0 => {
+            let threads = counted(report.target.threads.into(), "thread");
+            let events = counted(report.coverage.events, "kernel event");
+            format!(": {target} was watched for {watched}: {threads}, {events}")
+        }
+        Some(latency) => {
+            let (count, p99, max) = (
+                counted(requests.count, "request"),
+                duration(latency.p99),
+                duration(latency.max),
+            );
+            format!(": {count} to {target} in {watched}, p99 {p99}, max {max}")
+        }
+        None => format!(
+            ": {} to {target} in {watched}",
+            counted(requests.count, "request")
+        ),
+    };
+    if !report.looked_at.is_empty() {
+        text.push_str("; looked at ");
+        text.push_str(&report.looked_at.join(", "));
+    }
+    page.paragraph("", "  ", &[(style, verdict), (Style::Strong, &text)]);
+    if requests.count == 0 {
+        let hint = "a request is what arrives on a stream socket that the target reads from and then answers. Was there \
+                    any load while whywait watched, and was it this process that served it?";
+        page.gutter();
+        page.paragraph(
+            "   = ",
+            "     ",
+            &[(Style::Help, "help: "), (Style::Plain, hint)],
+        );
+    } else if requests.slow > 0 {
+        let (slow, threshold) = (count(requests.slow), duration(requests.slow_threshold_ns));
+        let text = format!(
+            "{slow} took {threshold} or longer without a fault that whywait knows: see where their time went"
+        );
+        page.gutter();
+        page.paragraph(
+            "   = ",
+            "     ",
+            &[(Style::Strong, "note: "), (Style::Plain, &text)],
+        );
+    }
+}
+
+/// `redis-server (pid 1234)`.
+pub(super) fn target(page: &Page, report: &Report) -> String {
+    const MAX_WIDTH: usize = 40;
+    let command = report.target.command.trim();
+    // The program alone: its arguments can be long, and can hold secrets. JSON has all of it.
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let name = program
+        .rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or("the target");
+    format!("{} (pid {})", page.cut(name, MAX_WIDTH), report.target.pid)
+}

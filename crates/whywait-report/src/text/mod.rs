@@ -1,0 +1,149 @@
+//! The view for people: at most about a screen of text, the answer in its first line.
+
+mod coverage;
+mod escape;
+mod finding;
+mod headline;
+mod page;
+mod requests;
+mod stack;
+mod units;
+
+use whywait_findings::{Code, Finding, Severity};
+
+pub use escape::{Charset, escape};
+pub use units::{count, duration};
+
+use crate::Report;
+use finding::Detail;
+use page::{Page, Style};
+
+/// How the text is to look. Whether the reader sees a terminal is the caller's to find out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Columns. Lines wrap at words; widths below [`TextOptions::MIN_WIDTH`] count as that.
+    pub width: usize,
+    /// Whether to use the terminal's colours.
+    pub colour: bool,
+    /// What the terminal can show.
+    pub charset: Charset,
+}
+
+impl TextOptions {
+    /// The width when nobody knows better.
+    pub const DEFAULT_WIDTH: usize = 100;
+    /// Below this a table does not hold together.
+    pub const MIN_WIDTH: usize = 40;
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        TextOptions {
+            width: Self::DEFAULT_WIDTH,
+            colour: false,
+            charset: Charset::Unicode,
+        }
+    }
+}
+
+/// How much is shown of each finding, by rank; of those beyond, only how many there are.
+const DETAILS: [Detail; 5] = [
+    Detail::Full,
+    Detail::Short,
+    Detail::Title,
+    Detail::Title,
+    Detail::Title,
+];
+
+/// The report as text.
+pub fn render(report: &Report, options: TextOptions) -> String {
+    let width = options.width.max(TextOptions::MIN_WIDTH);
+    let mut page = Page::new(TextOptions { width, ..options });
+    if !report.findings.iter().any(is_problem) {
+        headline::nothing_wrong(&mut page, report);
+    }
+    // The first line is the answer, so what is wrong with the target comes before what is wrong with the recording.
+    // Within each the ranking stands.
+    let (problems, others): (Vec<_>, Vec<_>) = report
+        .findings
+        .iter()
+        .partition(|finding| is_problem(finding));
+    for (index, (finding, detail)) in problems.iter().chain(&others).zip(DETAILS).enumerate() {
+        // Titles stand together.
+        let follows_title = index > 0 && DETAILS[index - 1] == Detail::Title;
+        if !page.is_empty() && !follows_title {
+            page.gap();
+        }
+        finding::render(&mut page, report, finding, detail);
+    }
+    if let Some(more @ 1..) = report.findings.len().checked_sub(DETAILS.len()) {
+        let more = units::counted(more as u64, "more finding");
+        page.paragraph(
+            "",
+            "  ",
+            &[(
+                Style::Dim,
+                &format!("… and {more}: all are in --format json"),
+            )],
+        );
+    }
+    page.gap();
+    requests::render(&mut page, &report.requests);
+    for note in &report.notes {
+        page.paragraph("", "  ", &[(Style::Strong, "note: "), (Style::Plain, note)]);
+    }
+    coverage::render(&mut page, report);
+    page.into_text()
+}
+
+/// Plain text of whywait's own, such as that of `whywait explain`: paragraphs apart by empty lines, `# headings`,
+/// `- lists` and indented code. Everything else is as it stands.
+pub fn prose(text: &str, options: TextOptions) -> String {
+    let width = options
+        .width
+        .clamp(TextOptions::MIN_WIDTH, TextOptions::DEFAULT_WIDTH);
+    let mut page = Page::new(TextOptions { width, ..options });
+    let mut paragraph = String::new();
+    let mut hang = "";
+    let flush = |page: &mut Page, paragraph: &mut String, hang: &str| {
+        if !paragraph.is_empty() {
+            page.paragraph("", hang, &[(Style::Plain, paragraph)]);
+            paragraph.clear();
+        }
+    };
+    for line in text.trim().lines() {
+        let list = ["- ", "* "].iter().any(|mark| line.starts_with(mark));
+        let verbatim = line.starts_with("    ");
+        let heading = line.starts_with('#');
+        if list || verbatim || heading || line.trim().is_empty() {
+            flush(&mut page, &mut paragraph, hang);
+            hang = "";
+        }
+        if line.trim().is_empty() {
+            page.gap();
+        } else if heading {
+            page.paragraph(
+                "",
+                "",
+                &[(Style::Strong, line.trim_start_matches('#').trim())],
+            );
+        } else if verbatim {
+            page.paragraph("", "", &[(Style::Help, line)]);
+        } else {
+            if list {
+                hang = "  ";
+            }
+            if !paragraph.is_empty() {
+                paragraph.push(' ');
+            }
+            paragraph.push_str(line.trim());
+        }
+    }
+    flush(&mut page, &mut paragraph, hang);
+    page.into_text()
+}
+
+/// Whether it is something wrong with the target: not a remark, and not about the recording.
+fn is_problem(finding: &Finding) -> bool {
+    finding.severity > Severity::Note && finding.code != Code::RecordingIncomplete
+}

@@ -1,0 +1,247 @@
+//! Where the requests' time went, their latency, and the way of the slowest.
+
+use whywait_model::summary::{Requests, Slow, Step, Time};
+
+use super::escape::columns;
+use super::page::{Page, Style};
+use super::stack::telling;
+use super::units::{count, counted, duration, percent};
+
+/// Parts of less than this share are summed up in one line.
+const SMALL_PERMILLE: u64 = 5;
+/// So many steps of the slowest request's path are shown.
+const MAX_STEPS: usize = 5;
+
+pub(super) fn render(page: &mut Page, requests: &Requests) {
+    if requests.count == 0 {
+        page.paragraph(
+            "",
+            "  ",
+            &[(Style::Strong, "requests: "), (Style::Plain, "none seen")],
+        );
+        return;
+    }
+    time(page, requests);
+    latency(page, requests);
+    if let Some(slowest) = requests.slowest.first() {
+        path(page, slowest);
+    }
+}
+
+/// The parts of a request's time under the names that a reader sees.
+fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
+    [
+        ("ready, stranded", time.ready_unserved.stranded),
+        ("ready, pool busy", time.ready_unserved.pool_busy),
+        ("ready, waking up", time.ready_unserved.wakeup),
+        ("on CPU", time.on_cpu),
+        ("runnable, no CPU", time.runnable),
+        ("lock", time.lock),
+        ("other thread", time.thread),
+        ("disk", time.disk),
+        ("network", time.network),
+        ("timer, sleep", time.timer),
+        ("io_uring", time.uring),
+        ("page fault", time.page_fault),
+        ("unknown", time.unknown),
+    ]
+}
+
+fn time(page: &mut Page, requests: &Requests) {
+    let parts = parts(&requests.time);
+    let total = parts
+        .iter()
+        .filter_map(|(_, ns)| *ns)
+        .fold(0_u64, u64::saturating_add);
+    let of = counted(requests.count, "request");
+    let sum = duration(total);
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "where the time went"),
+            (Style::Plain, &format!(" ({of}, {sum} in all)")),
+        ],
+    );
+    let mut large: Vec<(&str, u64)> = Vec::new();
+    let mut small: Vec<&str> = Vec::new();
+    let mut small_ns = 0_u64;
+    for (name, ns) in parts
+        .into_iter()
+        .filter_map(|(name, ns)| Some((name, ns.filter(|ns| *ns > 0)?)))
+    {
+        if u128::from(ns) * 1_000 >= u128::from(total) * u128::from(SMALL_PERMILLE) {
+            large.push((name, ns));
+        } else {
+            small_ns = small_ns.saturating_add(ns);
+            small.push(name);
+        }
+    }
+    large.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let figures: Vec<String> = large
+        .iter()
+        .map(|(_, ns)| format!("{:>7}  {:>8}", percent(*ns, total), duration(*ns)))
+        .collect();
+    let widest = figures.iter().map(String::len).max().unwrap_or(0);
+    let taken = "  ready, pool busy  ".len() + widest;
+    let bar_width = page.width().saturating_sub(taken).clamp(1, 40);
+    let largest = large.first().map_or(1, |(_, ns)| *ns);
+    for ((name, ns), figures) in large.into_iter().zip(figures) {
+        let bar = bar(ns, largest, bar_width, page.unicode());
+        let filler = " ".repeat(bar_width - columns(&bar));
+        let style = if name == "ready, stranded" {
+            Style::Bad
+        } else {
+            Style::Bar
+        };
+        page.row(&[
+            (Style::Plain, &format!("  {name:<16} ")),
+            (style, &bar),
+            (Style::Plain, &format!("{filler} {figures}")),
+        ]);
+    }
+    if !small.is_empty() {
+        let text = format!("{} together: {}", duration(small_ns), small.join("; "));
+        page.paragraph("  ", "    ", &[(Style::Dim, &text)]);
+    }
+}
+
+/// A bar of `ns` against `largest`, at least a sliver.
+fn bar(ns: u64, largest: u64, width: usize, unicode: bool) -> String {
+    let steps = if unicode { 8 } else { 1 };
+    let all = width as u128 * steps;
+    let filled = (u128::from(ns) * all / u128::from(largest.max(1))).clamp(1, all);
+    let (whole, eighths) = ((filled / steps) as usize, (filled % steps) as usize);
+    if !unicode {
+        return "#".repeat(whole);
+    }
+    let mut bar = "█".repeat(whole);
+    bar.extend((eighths > 0).then(|| ['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths - 1]));
+    bar
+}
+
+fn latency(page: &mut Page, requests: &Requests) {
+    let Some(latency) = requests.latency_ns else {
+        return;
+    };
+    let (p50, p99, max) = (
+        duration(latency.p50),
+        duration(latency.p99),
+        duration(latency.max),
+    );
+    let slow = match requests.slow {
+        0 => "none".to_owned(),
+        slow => count(slow),
+    };
+    let threshold = duration(requests.slow_threshold_ns);
+    let text = format!("p50 {p50}, p99 {p99}, max {max}; {slow} took {threshold} or longer");
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "latency: "), (Style::Plain, &text)],
+    );
+}
+
+fn path(page: &mut Page, slow: &Slow) {
+    let port = slow
+        .port
+        .map_or_else(|| "a unix socket".to_owned(), |port| format!("port {port}"));
+    let text = format!(
+        "{} on {port}, {} into the recording",
+        duration(slow.latency_ns),
+        duration(slow.at_ns)
+    );
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "slowest: "), (Style::Plain, &text)],
+    );
+    let (kept, rest_ns) = longest_steps(&slow.path);
+    for step in &kept {
+        // A thread's name says more than its number where there is one.
+        const MAX_NAME: usize = 24;
+        let mut text = format!(
+            "  {:>8}  {:<14}",
+            duration(step.ns),
+            page.cut(&step.state, 20)
+        );
+        match (step.tid, step.thread.is_empty()) {
+            (0, _) => {}
+            (tid, true) => text.push_str(&format!("  thread {tid}")),
+            (tid, false) => {
+                text.push_str(&format!("  {} ({tid})", page.cut(&step.thread, MAX_NAME)))
+            }
+        }
+        if let Some(function) = telling(&step.stack) {
+            text.push_str(&format!(" in {}", page.cut(function, 60)));
+        }
+        if let Some(tid) = step.woken_by {
+            text.push_str(&format!(", woken by {tid}"));
+        }
+        page.paragraph("", "            ", &[(Style::Plain, text.trim_end())]);
+    }
+    if kept.len() < slow.path.len() {
+        let steps = counted((slow.path.len() - kept.len()) as u64, "shorter step");
+        page.paragraph(
+            "",
+            "    ",
+            &[(Style::Dim, &format!("  {:>8}  {steps}", duration(rest_ns)))],
+        );
+    }
+}
+
+/// The longest steps in the order in which they happened, and the time of the others.
+fn longest_steps(path: &[Step]) -> (Vec<&Step>, u64) {
+    let mut by_length: Vec<usize> = (0..path.len()).collect();
+    by_length.sort_by_key(|index| std::cmp::Reverse(path[*index].ns));
+    // A single short step takes the line that would say that it was left out.
+    let keep = if path.len() == MAX_STEPS + 1 {
+        path.len()
+    } else {
+        path.len().min(MAX_STEPS)
+    };
+    let (kept, left) = by_length.split_at(keep);
+    let mut kept = kept.to_vec();
+    kept.sort_unstable();
+    let rest_ns = left
+        .iter()
+        .map(|index| path[*index].ns)
+        .fold(0, u64::saturating_add);
+    (
+        kept.into_iter().map(|index| &path[index]).collect(),
+        rest_ns,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars() {
+        assert_eq!(bar(100, 100, 4, true), "████");
+        assert_eq!(bar(50, 100, 4, true), "██");
+        assert_eq!(bar(0, 100, 4, true), "▏");
+        assert_eq!(bar(13, 100, 4, true), "▌");
+        assert_eq!(bar(50, 100, 4, false), "##");
+        assert_eq!(bar(u64::MAX, u64::MAX, 4, false), "####");
+    }
+
+    #[test]
+    fn the_longest_steps_keep_their_order() {
+        let path: Vec<Step> = [5, 90, 1, 80, 2, 70, 60, 50]
+            .map(|ns| Step {
+                ns,
+                ..Step::default()
+            })
+            .to_vec();
+        let (kept, rest_ns) = longest_steps(&path);
+        assert_eq!(
+            kept.iter().map(|step| step.ns).collect::<Vec<_>>(),
+            [90, 80, 70, 60, 50]
+        );
+        assert_eq!(rest_ns, 8);
+        assert_eq!(longest_steps(&path[..6]).0.len(), 6);
+        assert_eq!(longest_steps(&[]), (vec![], 0));
+    }
+}

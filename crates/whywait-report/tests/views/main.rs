@@ -1,0 +1,166 @@
+//! Every view of some typical reports, held against committed snapshots.
+//!
+//! After a wanted change: `INSTA_UPDATE=always cargo test -p whywait-report`, then read the difference before you
+//! commit it.
+
+mod reports;
+
+use whywait_report::text::{Charset, TextOptions, render};
+use whywait_report::{Report, to_json};
+
+const WIDE: TextOptions = TextOptions {
+    width: 110,
+    colour: false,
+    charset: Charset::Unicode,
+};
+const NARROW: TextOptions = TextOptions {
+    width: 48,
+    colour: false,
+    charset: Charset::Unicode,
+};
+const COLOUR: TextOptions = TextOptions {
+    width: 100,
+    colour: true,
+    charset: Charset::Unicode,
+};
+const ASCII: TextOptions = TextOptions {
+    width: 80,
+    colour: false,
+    charset: Charset::Ascii,
+};
+
+fn snapshot(name: &str, report: &Report) {
+    let text = |options| {
+        let text = render(report, options);
+        hold(&text, options);
+        text
+    };
+    insta::assert_snapshot!(format!("{name}.wide"), text(WIDE));
+    insta::assert_snapshot!(format!("{name}.narrow"), text(NARROW));
+    insta::assert_snapshot!(format!("{name}.ascii"), text(ASCII));
+    // Escape sequences would make the snapshot itself a thing that one cannot safely print.
+    insta::assert_snapshot!(format!("{name}.colour"), text(COLOUR).replace('\x1b', "␛"));
+    insta::assert_snapshot!(
+        format!("{name}.json"),
+        to_json(report).expect("a report is always JSON")
+    );
+}
+
+/// What holds for every text: it keeps within the width and ends with a newline, without a blank at any line's end.
+fn hold(text: &str, options: TextOptions) {
+    assert!(text.ends_with('\n') && !text.ends_with("\n\n"));
+    if options.colour {
+        return;
+    }
+    for line in text.lines() {
+        assert!(
+            unicode_width::UnicodeWidthStr::width(line) <= options.width,
+            "too wide: {line}"
+        );
+        assert_eq!(line.trim_end(), line);
+        assert!(!line.contains(char::is_control));
+        assert!(options.charset == Charset::Unicode || line.is_ascii());
+    }
+}
+
+#[test]
+fn stranded_readiness() {
+    snapshot("stranded", &reports::stranded());
+}
+
+#[test]
+fn blocked_loop() {
+    snapshot("blocked_loop", &reports::blocked_loop());
+}
+
+#[test]
+fn nothing_wrong() {
+    snapshot("nothing_wrong", &reports::nothing_wrong());
+}
+
+#[test]
+fn no_requests() {
+    snapshot("no_requests", &reports::no_requests());
+}
+
+#[test]
+fn an_incomplete_recording() {
+    snapshot("incomplete", &reports::incomplete());
+}
+
+#[test]
+fn hostile_names() {
+    snapshot("hostile", &reports::hostile());
+}
+
+#[test]
+fn the_first_line_is_the_answer() {
+    for (report, start) in [
+        (
+            reports::stranded(),
+            "error[stranded-readiness]: 4 requests were ready for up to 2.00 s",
+        ),
+        (reports::blocked_loop(), "warning[blocked-loop]: "),
+        (
+            reports::nothing_wrong(),
+            "nothing wrong found: 12,345 requests",
+        ),
+        (reports::no_requests(), "no requests seen: "),
+        (
+            reports::incomplete(),
+            "nothing wrong found in what was recorded, but the recording is incomplete: ",
+        ),
+    ] {
+        let text = render(&report, WIDE);
+        assert!(text.starts_with(start), "{text}");
+    }
+}
+
+#[test]
+fn a_report_fits_a_screen() {
+    for report in [
+        reports::stranded(),
+        reports::blocked_loop(),
+        reports::many(40),
+        reports::hostile(),
+    ] {
+        let lines = render(&report, WIDE).lines().count();
+        assert!(lines <= 60, "{lines} lines");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_target_comes_before_what_is_wrong_with_the_recording() {
+    let mut report = reports::stranded();
+    let incomplete = reports::incomplete().findings.remove(0);
+    report.findings.insert(0, incomplete);
+    assert!(render(&report, WIDE).starts_with("error[stranded-readiness]"));
+}
+
+#[test]
+fn extreme_figures_do_not_upset_it() {
+    let text = render(&reports::extreme(), NARROW);
+    hold(&text, NARROW);
+}
+
+#[test]
+fn json_keeps_the_order_of_the_contract() {
+    let text = to_json(&reports::stranded()).expect("a report is always JSON");
+    let keys = [
+        "schema",
+        "target",
+        "requests",
+        "findings",
+        "coverage",
+        "notes",
+        "looked_at",
+    ];
+    let places: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            text.find(&format!("\n  \"{key}\""))
+                .expect("the key is there")
+        })
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+}

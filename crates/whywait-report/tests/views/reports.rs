@@ -1,0 +1,334 @@
+//! Typical reports.
+
+use serde_json::json;
+use whywait_findings::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use whywait_model::summary::{
+    Coverage, Latency, ReadyUnserved, Requests, Slow, Step, Target, Time,
+};
+use whywait_report::Report;
+
+const MS: u64 = 1_000_000;
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn evidence(text: &str, ns: Option<u64>) -> Evidence {
+    Evidence {
+        text: text.to_owned(),
+        ns,
+    }
+}
+
+fn step(state: &str, tid: u32, thread: &str, ns: u64) -> Step {
+    Step {
+        state: state.to_owned(),
+        tid,
+        thread: thread.to_owned(),
+        ns,
+        ..Step::default()
+    }
+}
+
+fn coverage() -> Coverage {
+    Coverage {
+        events: 48_213,
+        frames_symbolised: Some(0.987_654_321),
+        tier: "waits".to_owned(),
+        complete: true,
+        ..Coverage::default()
+    }
+}
+
+const HANDLER_STACK: &[&str] = &[
+    "clock_nanosleep",
+    "std::sys::thread::unix::sleep",
+    "std::thread::sleep",
+    "tokio_images::render",
+    "tokio_images::image::{{closure}}",
+    "<F as axum::handler::Handler<(M,T1),S>>::call::{{closure}}",
+    "<core::pin::Pin<P> as core::future::future::Future>::poll",
+    "<axum::util::MapIntoResponseFuture<F> as core::future::future::Future>::poll",
+    "hyper::proto::h1::dispatch::Dispatcher<D,Bs,I,T>::poll_catch",
+    "tokio::runtime::task::harness::Harness<T,S>::poll",
+    "tokio::runtime::scheduler::multi_thread::worker::Context::run_task",
+    "tokio::runtime::scheduler::multi_thread::worker::run",
+    "std::sys::backtrace::__rust_begin_short_backtrace",
+    "start_thread",
+    "clone3",
+];
+
+/// Case 1: ready I/O ignored while workers sleep.
+pub(crate) fn stranded() -> Report {
+    let target = Target {
+        pid: 1234,
+        command: "./target/release/tokio-images --port 8080".to_owned(),
+        duration_ns: 5_012 * MS,
+        threads: 6,
+    };
+    let slowest = Slow {
+        id: "12:0".to_owned(),
+        port: Some(8080),
+        at_ns: 510 * MS,
+        latency_ns: 3_999 * MS,
+        time: Time::default(),
+        path: vec![
+            step("ready-unserved", 0, "", 1_998 * MS),
+            Step {
+                stack: strings(HANDLER_STACK),
+                ..step("timer", 1236, "tokio-runtime-w", 2_000 * MS)
+            },
+            Step {
+                woken_by: Some(1235),
+                ..step("on-cpu", 1236, "tokio-runtime-w", 900_000)
+            },
+        ],
+    };
+    let requests = Requests {
+        count: 6,
+        slow: 5,
+        slow_threshold_ns: MS,
+        latency_ns: Some(Latency {
+            p50: 3_998 * MS,
+            p99: 3_999 * MS,
+            max: 3_999 * MS,
+        }),
+        time: Time {
+            ready_unserved: ReadyUnserved {
+                stranded: Some(5_994 * MS),
+                pool_busy: Some(1_998 * MS),
+                wakeup: Some(310_000),
+            },
+            on_cpu: Some(4 * MS),
+            runnable: Some(150_000),
+            timer: Some(10_000 * MS),
+            network: Some(0),
+            unknown: Some(2 * MS),
+            ..Time::default()
+        },
+        closure: Some(0.999_888_88),
+        slowest: vec![slowest],
+    };
+    let finding = Finding {
+        code: Code::StrandedReadiness,
+        severity: Severity::Error,
+        confidence: Confidence::High,
+        title: "4 requests were ready for up to 2.00 s while 3 capable threads sat idle and nobody polled".to_owned(),
+        subject: json!({"pid": 1234, "epoll": 1, "port": 8080, "threads": [1236, 1237, 1238]}).as_object().unwrap().clone(),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: 5_994 * MS,
+            requests: 3,
+            each_at_most_ns: vec![1_999 * MS, 1_998 * MS, 1_997 * MS],
+        },
+        evidence: vec![
+            evidence("nobody was in epoll_wait on this instance for 2.00 s, 4 requests became ready meanwhile", Some(1_999 * MS)),
+            evidence("3 threads that poll it at other times slept in futex all that time: 1236, 1237, 1238", Some(1_999 * MS)),
+            evidence("of the 4, one had to wait in any case: the pool has 4 threads", None),
+        ],
+        cause: Some(Cause {
+            tid: 1235,
+            thread: "tokio-runtime-w".to_owned(),
+            doing: "left the poll and slept in clock_nanosleep for 2.00 s".to_owned(),
+            stack: strings(HANDLER_STACK),
+        }),
+        fix: "hand the driver over before running the task: tokio >= 1.52 with Builder::enable_eager_driver_handoff() \
+              (built with --cfg tokio_unstable); or move the blocking work into spawn_blocking"
+            .to_owned(),
+    };
+    Report {
+        looked_at: strings(&["readiness of 1 epoll instance", "polls of 4 threads"]),
+        ..Report::new(target, requests, vec![finding], coverage())
+    }
+}
+
+/// A single-threaded loop that a synchronous call blocks.
+pub(crate) fn blocked_loop() -> Report {
+    let mut report = stranded();
+    report.target.command = "node server.js".to_owned();
+    report.requests.slowest.clear();
+    report.findings = vec![Finding {
+        code: Code::BlockedLoop,
+        severity: Severity::Warning,
+        confidence: Confidence::Medium,
+        title: "the loop of thread 1234 was away from its poll for 182 ms; 41 requests waited"
+            .to_owned(),
+        subject: json!({"pid": 1234, "thread": 1234, "port": 3000, "epoll": 2})
+            .as_object()
+            .unwrap()
+            .clone(),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: 3_170 * MS,
+            requests: 41,
+            each_at_most_ns: (0..41).map(|index| (181 - 4 * index) * MS).collect(),
+        },
+        evidence: vec![evidence(
+            "182 ms between two polls, 179 ms of them on a CPU",
+            Some(182 * MS),
+        )],
+        cause: Some(Cause {
+            tid: 1234,
+            thread: "node".to_owned(),
+            doing: "was on a CPU".to_owned(),
+            stack: strings(&[
+                "v8::internal::JsonParse",
+                "0x7f8a12",
+                "node::Start",
+                "main",
+                "__libc_start_main",
+            ]),
+        }),
+        fix: "move the work to a worker thread, or split it".to_owned(),
+    }];
+    report
+}
+
+/// A healthy server.
+pub(crate) fn nothing_wrong() -> Report {
+    let target = Target {
+        pid: 991,
+        command: "redis-server *:6379".to_owned(),
+        duration_ns: 10_000 * MS,
+        threads: 5,
+    };
+    let requests = Requests {
+        count: 12_345,
+        slow_threshold_ns: MS,
+        latency_ns: Some(Latency {
+            p50: 41_000,
+            p99: 310_000,
+            max: 940_000,
+        }),
+        time: Time {
+            ready_unserved: ReadyUnserved {
+                stranded: Some(0),
+                pool_busy: Some(210 * MS),
+                wakeup: Some(120 * MS),
+            },
+            on_cpu: Some(160 * MS),
+            runnable: Some(21 * MS),
+            network: Some(400_000),
+            unknown: Some(900_000),
+            ..Time::default()
+        },
+        closure: Some(0.9985),
+        ..Requests::default()
+    };
+    Report {
+        looked_at: strings(&[
+            "readiness of 1 epoll instance",
+            "polls of 1 thread",
+            "12,345 requests",
+        ]),
+        ..Report::new(target, requests, vec![], coverage())
+    }
+}
+
+/// A process that served nothing while it was watched.
+pub(crate) fn no_requests() -> Report {
+    let mut report = nothing_wrong();
+    report.looked_at.pop();
+    report.requests = Requests {
+        slow_threshold_ns: MS,
+        ..Requests::default()
+    };
+    report.notes = strings(&["UDP messages are not counted as requests"]);
+    report
+}
+
+/// A recording that lost events.
+pub(crate) fn incomplete() -> Report {
+    let mut report = nothing_wrong();
+    report.coverage = Coverage {
+        lost: 1_207,
+        lost_by_reason: [("ring-full".to_owned(), 1_200), ("no-stack".to_owned(), 7)].into(),
+        unmatched_wakes: 12,
+        truncated_stacks: 3,
+        complete: false,
+        ..coverage()
+    };
+    report.findings = vec![Finding {
+        code: Code::RecordingIncomplete,
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        title: "1,207 events were lost: what rests on them may be missing here".to_owned(),
+        subject: json!({"pid": 991}).as_object().unwrap().clone(),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: 0,
+            requests: 0,
+            each_at_most_ns: vec![],
+        },
+        evidence: vec![evidence("ring-full: 1,200; no-stack: 7", None)],
+        cause: None,
+        fix: "record for a shorter time, or with a higher --threshold".to_owned(),
+    }];
+    report
+}
+
+/// Every string from outside tries to do harm.
+pub(crate) fn hostile() -> Report {
+    const NAME: &str =
+        "\x1b[2J\x1b[H\u{202e}nothing wrong found\r\n\u{9b}31m\u{200b}\u{feff}\t\x07\0";
+    let long = format!("app::{}", "very_long::".repeat(300));
+    let mut report = stranded();
+    report.target.command = format!("/srv/{NAME} --flag");
+    report.coverage.tier = NAME.to_owned();
+    report.coverage.lost = 1;
+    report.coverage.lost_by_reason = [(NAME.to_owned(), 1)].into();
+    report.notes = strings(&[NAME]);
+    let finding = &mut report.findings[0];
+    finding.title = format!("4 requests of {NAME} were ready");
+    finding.subject.insert(NAME.to_owned(), json!(NAME));
+    finding
+        .subject
+        .insert("threads".to_owned(), json!([NAME, 1, null, {"a": NAME}]));
+    finding.evidence = vec![evidence(NAME, None), evidence(&"x".repeat(5_000), None)];
+    finding.fix = NAME.to_owned();
+    finding.cause = Some(Cause {
+        tid: 1,
+        thread: NAME.to_owned(),
+        doing: NAME.to_owned(),
+        stack: vec![
+            NAME.to_owned(),
+            long.clone(),
+            "日本::語".to_owned(),
+            String::new(),
+        ],
+    });
+    let step = &mut report.requests.slowest[0].path[1];
+    (step.state, step.thread, step.stack) = (NAME.to_owned(), NAME.to_owned(), vec![long]);
+    report
+}
+
+/// More findings than anybody reads.
+pub(crate) fn many(count: usize) -> Report {
+    let mut report = stranded();
+    let finding = report.findings[0].clone();
+    report.findings = vec![finding; count];
+    report
+}
+
+/// Figures at the ends of their ranges.
+pub(crate) fn extreme() -> Report {
+    let mut report = stranded();
+    let requests = &mut report.requests;
+    (requests.count, requests.slow, requests.slow_threshold_ns) = (u64::MAX, u64::MAX, u64::MAX);
+    requests.latency_ns = Some(Latency {
+        p50: u64::MAX,
+        p99: u64::MAX,
+        max: u64::MAX,
+    });
+    requests.time.on_cpu = Some(u64::MAX);
+    requests.time.disk = Some(u64::MAX);
+    requests.closure = Some(f64::NAN);
+    requests.slowest[0].latency_ns = u64::MAX;
+    requests.slowest[0].path = vec![step("x", u32::MAX, "y", u64::MAX); 20];
+    let saving = &mut report.findings[0].saving;
+    (saving.at_most_ns, saving.requests, saving.each_at_most_ns) =
+        (u64::MAX, u64::MAX, vec![0, u64::MAX]);
+    report.coverage.events = u64::MAX;
+    report.coverage.frames_symbolised = Some(f64::INFINITY);
+    report
+}
