@@ -1,0 +1,152 @@
+//! Go's own table of functions (`.gopclntab`): names, and the frame's size at each instruction.
+//!
+//! Go writes no `.eh_frame`. Its frame pointers would do for most frames, but the thread's innermost function (the one
+//! that makes the system call) has none, and a walk by frame pointers skips its caller. The table gives exact frame
+//! sizes, is there in stripped programs too, and marks the functions at which a stack begins.
+//!
+//! Layout: `runtime/symtab.go` (`pcHeader`, `_func`) of Go 1.18 and later.
+
+use crate::elf::{Elf, ReadAt, c_string, u32_at, u64_at};
+
+/// Go's table.
+#[derive(Debug)]
+pub(crate) struct GoTable {
+    bytes: Vec<u8>,
+    text: u64,
+    functions: usize,
+    names: usize,
+    deltas: usize,
+    table: usize,
+    quantum: u64,
+    has_start_line: bool,
+}
+
+/// What the table says about a code address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GoFrame {
+    /// Bytes between the stack pointer and the return address, `None` when the table does not say.
+    pub(crate) size: Option<u32>,
+    /// How the stack goes on.
+    pub(crate) end: GoEnd,
+}
+
+/// How a Go stack goes on after a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GoEnd {
+    /// With a caller.
+    Caller,
+    /// The function is the first of a goroutine or a thread, or the scheduler after it left a goroutine.
+    Start,
+    /// The caller is on another stack (`systemstack`, `asmcgocall`): a goroutine's.
+    OtherStack,
+}
+
+const MAX_TABLE: u64 = 256 << 20;
+const TOP_FRAME: u8 = 1;
+
+impl GoTable {
+    /// Reads the table of a Go program; `None`: not Go, too old (before 1.18), or broken.
+    pub(crate) fn read<R: ReadAt + ?Sized>(elf: &Elf<'_, R>, runtime_text: Option<u64>) -> Option<Self> {
+        let section = elf.section(".gopclntab").or_else(|| elf.section(".data.rel.ro.gopclntab"))?;
+        let bytes = elf.data(section, MAX_TABLE)?;
+        let magic = u32_at(&bytes, 0)?;
+        if !matches!(magic, 0xffff_fff0 | 0xffff_fff1) || *bytes.get(7)? != 8 {
+            return None;
+        }
+        let word = |i: usize| usize::try_from(u64_at(&bytes, 8 + 8 * i)?).ok();
+        // The start of the text in the header is unrelocated in position-independent programs, and gone since Go 1.26.
+        let stated = u64_at(&bytes, 24)?;
+        let text = runtime_text
+            .or((stated != 0).then_some(stated))
+            .or_else(|| Some(elf.section(".text")?.address))?;
+        Some(Self {
+            functions: word(0)?,
+            names: word(3)?,
+            deltas: word(6)?,
+            table: word(7)?,
+            quantum: u64::from(bytes[6]),
+            text,
+            has_start_line: magic == 0xffff_fff1,
+            bytes,
+        })
+    }
+
+    /// Start of the function that holds `address`, and the offset of its record.
+    fn function(&self, address: u64) -> Option<(u32, usize)> {
+        let offset = u32::try_from(address.checked_sub(self.text)?).ok()?;
+        let entry = |i: usize| u32_at(&self.bytes, self.table.checked_add(i.checked_mul(8)?)?);
+        let (mut low, mut high) = (0, self.functions);
+        if high == 0 || offset < entry(0)? || offset >= entry(high)? {
+            return None;
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if entry(middle)? <= offset { low = middle } else { high = middle }
+        }
+        let record = u32_at(&self.bytes, self.table.checked_add(low.checked_mul(8)?)?.checked_add(4)?)?;
+        Some((offset, self.table.checked_add(record as usize)?))
+    }
+
+    fn record_name(&self, record: usize) -> Option<&[u8]> {
+        let name = u32_at(&self.bytes, record.checked_add(4)?)? as usize;
+        c_string(&self.bytes, self.names.checked_add(name)?)
+    }
+
+    /// The name of the function that holds `address` (as the file states addresses).
+    pub(crate) fn name(&self, address: u64) -> Option<String> {
+        let (_, record) = self.function(address)?;
+        Some(String::from_utf8_lossy(self.record_name(record)?).into_owned())
+    }
+
+    /// How to leave the frame at `address`; `None`: not Go code.
+    pub(crate) fn frame(&self, address: u64) -> Option<GoFrame> {
+        let (offset, record) = self.function(address)?;
+        let flag = record.checked_add(if self.has_start_line { 41 } else { 37 })?;
+        let name = self.record_name(record)?;
+        let end = if self.bytes.get(flag)? & TOP_FRAME != 0 || name == b"runtime.mcall" {
+            GoEnd::Start
+        } else if name.starts_with(b"runtime.systemstack") || name.starts_with(b"runtime.asmcgocall") {
+            GoEnd::OtherStack
+        } else {
+            GoEnd::Caller
+        };
+        Some(GoFrame { size: self.frame_size(offset, record), end })
+    }
+
+    /// Walks the function's (stack delta, instruction delta) pairs up to the instruction.
+    fn frame_size(&self, offset: u32, record: usize) -> Option<u32> {
+        let start = u64::from(u32_at(&self.bytes, record)?);
+        let pairs = u32_at(&self.bytes, record.checked_add(16)?)? as usize;
+        if pairs == 0 {
+            return None;
+        }
+        let mut at = self.deltas.checked_add(pairs)?;
+        let (mut pc, mut size) = (start, -1i32);
+        for i in 0..100_000 {
+            let value = self.varint(&mut at)?;
+            if value == 0 && i > 0 {
+                return None;
+            }
+            let delta = (value >> 1) as i32 ^ -((value & 1) as i32);
+            size = size.checked_add(delta)?;
+            pc = pc.checked_add(u64::from(self.varint(&mut at)?).checked_mul(self.quantum)?)?;
+            if u64::from(offset) < pc {
+                return u32::try_from(size).ok().filter(|s| s % 8 == 0);
+            }
+        }
+        None
+    }
+
+    fn varint(&self, at: &mut usize) -> Option<u32> {
+        let mut value = 0u32;
+        for shift in (0..32).step_by(7) {
+            let byte = *self.bytes.get(*at)?;
+            *at += 1;
+            value |= u32::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}

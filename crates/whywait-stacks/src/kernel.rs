@@ -1,0 +1,119 @@
+//! Names of kernel functions, from `/proc/kallsyms`.
+
+use whywait_events::{Frame, ModuleKind};
+
+use crate::loss::{Loss, Losses};
+use crate::modules::Modules;
+
+/// The kernel's symbols, read when first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Kernel {
+    symbols: Option<Symbols>,
+}
+
+/// Text symbols, sorted by address.
+#[derive(Debug, Default)]
+struct Symbols {
+    /// Address, and start and length of the name in `names`.
+    table: Vec<(u64, u32, u32)>,
+    names: String,
+}
+
+/// An address farther than this behind the last symbol before it is in code loaded later (a module, a BPF program).
+const MAX_FUNCTION: u64 = 1 << 20;
+
+impl Kernel {
+    /// Frames of kernel addresses.
+    pub(crate) fn frames(&mut self, addresses: &[u64], modules: &mut Modules, losses: &mut Losses) -> Vec<Frame> {
+        if addresses.is_empty() {
+            return vec![];
+        }
+        let symbols = self
+            .symbols
+            .get_or_insert_with(|| Symbols::parse(&std::fs::read("/proc/kallsyms").unwrap_or_default()));
+        let module = modules.special(ModuleKind::Kernel);
+        let frame = |(depth, &address): (usize, &u64)| {
+            // All but the innermost are return addresses.
+            let address = address.saturating_sub(u64::from(depth > 0));
+            let name = symbols.name(address).unwrap_or_else(|| {
+                losses.count(Loss::KernelSymbols);
+                "[kernel]"
+            });
+            modules.symbols.frame(module, name, "", 0)
+        };
+        addresses.iter().enumerate().map(frame).collect()
+    }
+}
+
+impl Symbols {
+    fn parse(text: &[u8]) -> Self {
+        let mut symbols = Self::default();
+        for line in text.split(|&b| b == b'\n') {
+            let Ok(line) = std::str::from_utf8(line) else { continue };
+            // address type name [module]
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
+                continue;
+            };
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            // All zeros: hidden from us by kptr_restrict.
+            if address == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
+                continue;
+            }
+            let Ok(start) = u32::try_from(symbols.names.len()) else { break };
+            symbols.names.push_str(name);
+            symbols.table.push((address, start, name.len() as u32));
+        }
+        // Stable: of several names for an address the kernel's first stays first, and is the one that lookups find.
+        symbols.table.sort_by_key(|&(address, ..)| address);
+        symbols.table.dedup_by_key(|&mut (address, ..)| address);
+        symbols.table.shrink_to_fit();
+        symbols.names.shrink_to_fit();
+        symbols
+    }
+
+    fn name(&self, address: u64) -> Option<&str> {
+        let after = self.table.partition_point(|&(start, ..)| start <= address);
+        let &(start, name, length) = self.table.get(after.checked_sub(1)?)?;
+        if address - start > MAX_FUNCTION {
+            return None;
+        }
+        self.names.get(name as usize..name as usize + length as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"\
+ffffffff81000000 T _stext
+ffffffff81000000 T startup_64
+ffffffff81000100 t do_futex
+ffffffff81000180 d data
+ffffffff81000200 t ext4_sync_file\t[ext4]
+";
+
+    #[test]
+    fn frames_carry_names_and_no_addresses() {
+        let mut kernel = Kernel { symbols: Some(Symbols::parse(TEXT)) };
+        let (mut modules, mut losses) = (Modules::default(), Losses::default());
+        let frames = kernel.frames(
+            &[0xffff_ffff_8100_0104, 0xffff_ffff_8100_0200, 0xffff_ffff_8100_0001, 0xffff_ffff_9000_0000],
+            &mut modules,
+            &mut losses,
+        );
+        let symbols = modules.take_new_symbols();
+        let name = |frame: &Frame| symbols.iter().find(|s| s.frame == *frame).unwrap().name.clone();
+        // The second is a return address at a function's very start: the call was the last instruction before.
+        assert_eq!(frames.iter().map(name).collect::<Vec<_>>(), ["do_futex", "do_futex", "_stext", "[kernel]"]);
+        assert!(frames.iter().all(|f| f.address < 1000));
+        assert_eq!(modules.take_new()[0].kind, ModuleKind::Kernel);
+    }
+
+    #[test]
+    fn hidden_addresses_give_no_names() {
+        let symbols = Symbols::parse(b"0000000000000000 T do_futex\n");
+        assert_eq!(symbols.name(0x10), None);
+    }
+}

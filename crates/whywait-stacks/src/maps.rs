@@ -1,0 +1,128 @@
+//! A process's executable mappings, as `/proc/PID/maps` has them.
+
+use std::io;
+use std::ops::Range;
+
+/// One executable mapping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// Addresses in the process.
+    pub(crate) range: Range<u64>,
+    /// Offset in the file, in bytes.
+    pub(crate) offset: u64,
+    /// Inode of the file; 0 for anonymous memory.
+    pub(crate) inode: u64,
+    /// What is mapped.
+    pub(crate) source: Source,
+}
+
+/// What is mapped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A file, by its path as the process sees it, octal escapes resolved and without the kernel's ` (deleted)`.
+    File(Vec<u8>),
+    /// The kernel's vDSO.
+    Vdso,
+    /// Anonymous memory: as a rule code of a just-in-time compiler.
+    Anonymous,
+}
+
+/// No real process comes near; it bounds what a hostile one costs.
+const MAX_MAPPINGS: usize = 20_000;
+
+/// Reads the executable mappings of process `tgid`, in ascending order of addresses.
+pub(crate) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
+    Ok(parse(&std::fs::read(format!("/proc/{tgid}/maps"))?))
+}
+
+/// Parses the text of `/proc/PID/maps`; skips what is not executable and what it does not understand.
+pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
+    text.split(|&b| b == b'\n')
+        .filter_map(parse_line)
+        .take(MAX_MAPPINGS)
+        .collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Mapping> {
+    // start-end perms offset dev inode [spaces path]; the path is the rest of the line and may hold spaces.
+    let mut rest = line;
+    let mut field = || {
+        let start = rest.iter().position(|&b| b != b' ')?;
+        rest = &rest[start..];
+        let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
+        let (field, tail) = rest.split_at(end);
+        rest = tail;
+        std::str::from_utf8(field).ok()
+    };
+    let (start, end) = field()?.split_once('-')?;
+    let permissions = field()?;
+    let offset = u64::from_str_radix(field()?, 16).ok()?;
+    let _device = field()?;
+    let inode = field()?.parse().ok()?;
+    let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
+    if permissions.as_bytes().get(2) != Some(&b'x') || range.is_empty() {
+        return None;
+    }
+    let path = match rest.iter().position(|&b| b != b' ') {
+        Some(start) => &rest[start..],
+        None => &[],
+    };
+    let source = match path {
+        b"[vdso]" => Source::Vdso,
+        // A fixed page of the kernel's that nothing returns into.
+        b"[vsyscall]" => return None,
+        [b'/', ..] if inode != 0 => {
+            let path = unescape(path);
+            Source::File(path.strip_suffix(b" (deleted)").map_or(path.clone(), <[u8]>::to_vec))
+        }
+        _ => Source::Anonymous,
+    };
+    Some(Mapping { range, offset, inode, source })
+}
+
+/// The kernel writes a newline in a path as `\012`.
+fn unescape(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut i = 0;
+    while i < path.len() {
+        if path[i..].starts_with(b"\\012") {
+            out.push(b'\n');
+            i += 4;
+        } else {
+            out.push(path[i]);
+            i += 1;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_mappings_only_with_their_source() {
+        let text = b"\
+55d0a0000000-55d0a0001000 r--p 00000000 fe:01 42 /bin/my prog
+55d0a0001000-55d0a0002000 r-xp 00001000 fe:01 42                  /bin/my prog
+7f0000000000-7f0000001000 rwxp 00000000 00:00 0
+7f0000002000-7f0000003000 r-xp 00000000 fe:01 7 /tmp/a\\012b (deleted)
+7ffe00000000-7ffe00001000 r-xp 00000000 00:00 0 [vdso]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
+garbage
+";
+        let maps = parse(text);
+        assert_eq!(maps.len(), 4);
+        assert_eq!(maps[0].source, Source::File(b"/bin/my prog".to_vec()));
+        assert_eq!((maps[0].offset, maps[0].inode), (0x1000, 42));
+        assert_eq!(maps[1].source, Source::Anonymous);
+        assert_eq!(maps[2].source, Source::File(b"/tmp/a\nb".to_vec()));
+        assert_eq!(maps[3].source, Source::Vdso);
+    }
+
+    #[test]
+    fn this_process_has_code() {
+        assert!(read(std::process::id()).unwrap().len() > 2);
+        assert!(read(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! The table of modules: one number for each mapped file, shared between the processes that map it, and what unwinding
+//! needs of the file, read once.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata, OpenOptions};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use whywait_events::{Module, ModuleKind, Symbol};
+
+use crate::cfi::Tables;
+use crate::elf::{Elf, ReadAt, Segment};
+use crate::go::GoTable;
+use crate::interner::Interner;
+use crate::maps::{Mapping, Source};
+
+/// What is known of an ELF file.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// The module's id.
+    pub(crate) id: u32,
+    /// Loadable segments.
+    pub(crate) segments: Vec<Segment>,
+    /// Unwind tables.
+    pub(crate) tables: Option<Tables>,
+    /// Go's function table.
+    pub(crate) go: Option<GoTable>,
+    /// Functions at which a thread starts: no caller.
+    pub(crate) starts: Vec<Range<u64>>,
+    /// What the file has of the Python interpreter.
+    pub(crate) python: Option<PythonImage>,
+    /// Names for frames of the vDSO, which no file on disk has: start, end, name.
+    pub(crate) vdso_symbols: Vec<(Range<u64>, String)>,
+}
+
+/// Addresses, as the file states them, of what reading the Python interpreter's frames needs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PythonImage {
+    /// `_PyRuntime`.
+    pub(crate) runtime: u64,
+    /// `Py_Version`, from 3.11: the version as a number.
+    pub(crate) version: Option<u64>,
+    /// `PyCode_Type`, `PyUnicode_Type`, `PyBytes_Type`.
+    pub(crate) types: [u64; 3],
+    /// The file's name, which tells the version before 3.11.
+    pub(crate) file_name: String,
+    /// `_PyEval_EvalFrameDefault` and the parts that the compiler split off.
+    pub(crate) eval: Vec<Range<u64>>,
+}
+
+/// Symbol tables larger than this are left unread; the largest browsers' are below it.
+const MAX_SYMBOLS: u64 = 256 << 20;
+const MAX_VDSO: u64 = 256 << 10;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct FileKey {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    path: Vec<u8>,
+}
+
+/// The module table.
+#[derive(Debug, Default)]
+pub(crate) struct Modules {
+    by_file: HashMap<FileKey, Option<Arc<Image>>>,
+    by_build_id: HashMap<(String, Vec<u8>), Arc<Image>>,
+    /// Of all kinds but ELF there is one module each.
+    special: HashMap<ModuleKind, u32>,
+    last_id: u32,
+    new: Vec<Module>,
+    /// Names that must be taken while the process lives.
+    pub(crate) symbols: Interner,
+}
+
+impl Modules {
+    /// Modules since the last call.
+    pub(crate) fn take_new(&mut self) -> Vec<Module> {
+        std::mem::take(&mut self.new)
+    }
+
+    /// Symbols since the last call.
+    pub(crate) fn take_new_symbols(&mut self) -> Vec<Symbol> {
+        self.symbols.take_new()
+    }
+
+    fn add(&mut self, kind: ModuleKind, build_id: String, path: &[u8]) -> u32 {
+        self.last_id += 1;
+        let path = String::from_utf8_lossy(path).into_owned();
+        self.new.push(Module { id: self.last_id, kind, build_id, path });
+        self.last_id
+    }
+
+    /// The module of frames that are in no file.
+    pub(crate) fn special(&mut self, kind: ModuleKind) -> u32 {
+        if let Some(&id) = self.special.get(&kind) {
+            return id;
+        }
+        let path: &[u8] = match kind {
+            ModuleKind::Kernel => b"[kernel]",
+            ModuleKind::Jit => b"[jit]",
+            ModuleKind::Python => b"python",
+            ModuleKind::Elf | ModuleKind::Unknown => b"[unknown]",
+        };
+        let id = self.add(kind, String::new(), path);
+        self.special.insert(kind, id);
+        id
+    }
+
+    /// The image of a mapped file. `None`: it could not be opened, or is not an ELF file.
+    pub(crate) fn file(&mut self, tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<Arc<Image>> {
+        let (place, metadata) = find_file(tgid, mapping, path)?;
+        let key = FileKey {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            path: path.to_vec(),
+        };
+        if let Some(known) = self.by_file.get(&key) {
+            return known.clone();
+        }
+        let image = open_regular(&place).and_then(|file| self.read(&file, path));
+        self.by_file.insert(key, image.clone());
+        image
+    }
+
+    /// The image of the vDSO, from a copy of its bytes.
+    pub(crate) fn vdso(&mut self, bytes: &[u8]) -> Option<Arc<Image>> {
+        if bytes.len() as u64 > MAX_VDSO {
+            return None;
+        }
+        self.read(bytes, b"[vdso]")
+    }
+
+    fn read<R: ReadAt + ?Sized>(&mut self, file: &R, path: &[u8]) -> Option<Arc<Image>> {
+        let elf = Elf::read(file)?;
+        let build_id = elf.build_id();
+        let key = (build_id.clone(), path.to_vec());
+        if !build_id.is_empty() {
+            if let Some(known) = self.by_build_id.get(&key) {
+                return Some(known.clone());
+            }
+        }
+        let is_vdso = path == b"[vdso]";
+        let mut image = Image {
+            id: self.add(ModuleKind::Elf, build_id.clone(), path),
+            segments: elf.segments.clone(),
+            tables: Tables::read(&elf),
+            go: None,
+            starts: vec![],
+            python: None,
+            vdso_symbols: vec![],
+        };
+        let mut python = PythonImage::default();
+        let mut runtime_text = None;
+        elf.symbols(MAX_SYMBOLS, |name, address, size| {
+            let range = address..address.saturating_add(size.max(1));
+            match name {
+                // The C library's thread starts: musl's have no unwind data that says so.
+                b"_start" | b"_dl_start_user" | b"clone" | b"__clone" | b"clone3" | b"__clone3" => {
+                    // `_start` of assembly may have no size; its few instructions fit into this.
+                    image.starts.push(range.start..range.end.max(address.saturating_add(32)));
+                }
+                b"_PyRuntime" => python.runtime = address,
+                b"PyCode_Type" => python.types[0] = address,
+                b"PyUnicode_Type" => python.types[1] = address,
+                b"PyBytes_Type" => python.types[2] = address,
+                b"Py_Version" => python.version = Some(address),
+                b"runtime.text" => runtime_text = Some(address),
+                _ if name.starts_with(b"_PyEval_EvalFrameDefault") && !python.eval.contains(&range) => {
+                    python.eval.push(range);
+                }
+                _ if is_vdso && size != 0 => {
+                    image.vdso_symbols.push((range, String::from_utf8_lossy(name).into_owned()));
+                }
+                _ => {}
+            }
+        });
+        if python.runtime != 0 && !python.eval.is_empty() {
+            let start = path.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
+            python.file_name = String::from_utf8_lossy(&path[start..]).into_owned();
+            image.python = Some(python);
+        }
+        image.go = GoTable::read(&elf, runtime_text);
+        let image = Arc::new(image);
+        if !build_id.is_empty() {
+            self.by_build_id.insert(key, image.clone());
+        }
+        Some(image)
+    }
+}
+
+/// Where the mapped file can be opened. `map_files` leads to the very file, also when it was deleted or replaced; it
+/// needs a capability that a confined recorder may lack, then the path in the process's own mount namespace serves, if
+/// the inode is still that of the mapping.
+fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Metadata)> {
+    let Range { start, end } = mapping.range;
+    let direct = PathBuf::from(format!("/proc/{tgid}/map_files/{start:x}-{end:x}"));
+    if let Ok(metadata) = std::fs::metadata(&direct) {
+        return metadata.is_file().then_some((direct, metadata));
+    }
+    let mut by_path = PathBuf::from(format!("/proc/{tgid}/root"));
+    by_path.as_mut_os_string().push(std::ffi::OsStr::from_bytes(path));
+    let metadata = std::fs::metadata(&by_path).ok()?;
+    (metadata.is_file() && metadata.ino() == mapping.inode).then_some((by_path, metadata))
+}
+
+/// Opens a file of which another user may have made a FIFO or a terminal in the meantime: without waiting for it.
+pub(crate) fn open_regular(path: &std::path::Path) -> Option<File> {
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
+/// Whether a mapping is of a file that could be an ELF file.
+pub(crate) fn file_path(mapping: &Mapping) -> Option<&[u8]> {
+    match &mapping.source {
+        Source::File(path) => Some(path),
+        Source::Vdso | Source::Anonymous => None,
+    }
+}

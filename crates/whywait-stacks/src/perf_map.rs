@@ -1,0 +1,108 @@
+//! Names of just-in-time compiled code, from the map that many runtimes write for perf
+//! (`tools/perf/Documentation/jit-interface.txt`: lines of `START SIZE name`, both in hex).
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::modules::open_regular;
+
+/// A process's map, read when a name is first asked for, and again when it has grown.
+#[derive(Debug)]
+pub(crate) struct PerfMap {
+    tgid: u32,
+    entries: Vec<(u64, u64, String)>,
+    looked_at: Option<Instant>,
+    seen: Option<(u64, SystemTime)>,
+}
+
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+const MAX_BYTES: u64 = 64 << 20;
+const MAX_NAME: usize = 512;
+
+impl PerfMap {
+    pub(crate) fn new(tgid: u32) -> Self {
+        Self { tgid, entries: vec![], looked_at: None, seen: None }
+    }
+
+    /// The name of the code at an address of the process.
+    pub(crate) fn name(&mut self, address: u64) -> Option<&str> {
+        // Code is compiled and thrown away all the time: also a name that is there may have become another.
+        if self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_AFTER) {
+            self.looked_at = Some(Instant::now());
+            self.read();
+        }
+        find(&self.entries, address)
+    }
+
+    fn read(&mut self) -> Option<()> {
+        let file = open_regular(&self.path()?)?;
+        let metadata = file.metadata().ok()?;
+        let seen = (metadata.len(), metadata.modified().ok()?);
+        if self.seen == Some(seen) {
+            return None;
+        }
+        self.seen = Some(seen);
+        let mut text = Vec::new();
+        file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
+        self.entries = parse(&text);
+        Some(())
+    }
+
+    /// The map lies in the process's `/tmp`, named by its id in its own pid namespace.
+    fn path(&self) -> Option<PathBuf> {
+        let own = own_id(&format!("/proc/{}/status", self.tgid))?;
+        Some(PathBuf::from(format!("/proc/{}/root/tmp/perf-{own}.map", self.tgid)))
+    }
+}
+
+/// The id of a process or thread in its innermost pid namespace, from its `status` file.
+pub(crate) fn own_id(status: &str) -> Option<u32> {
+    let status = std::fs::read(status).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+fn parse(text: &[u8]) -> Vec<(u64, u64, String)> {
+    let mut entries = Vec::new();
+    for line in text.split(|&b| b == b'\n') {
+        let mut fields = line.splitn(3, |&b| b == b' ');
+        let mut hex = || u64::from_str_radix(std::str::from_utf8(fields.next()?).ok()?.trim_start_matches("0x"), 16).ok();
+        let (Some(start), Some(size)) = (hex(), hex()) else { continue };
+        let Some(name) = fields.next().filter(|name| !name.is_empty()) else { continue };
+        let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]).into_owned();
+        entries.push((start, start.saturating_add(size), name));
+    }
+    // Later lines replace earlier ones for the same code. The sort is stable.
+    entries.sort_by_key(|&(start, ..)| start);
+    entries.reverse();
+    entries.dedup_by_key(|&mut (start, ..)| start);
+    entries.reverse();
+    entries
+}
+
+fn find(entries: &[(u64, u64, String)], address: u64) -> Option<&str> {
+    let after = entries.partition_point(|&(start, ..)| start <= address);
+    let (_, end, name) = entries.get(after.checked_sub(1)?)?;
+    (address < *end).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_line_wins() {
+        let entries = parse(b"1000 10 a b\nnonsense\n0x2000 20 c\n1000 20 d\xff\nffffffffffffffff 9 e\n3000 1\n");
+        assert_eq!(find(&entries, 0x1018), Some("d\u{fffd}"));
+        assert_eq!(find(&entries, 0x2000), Some("c"));
+        assert_eq!(find(&entries, 0x2020), None);
+        assert_eq!(find(&entries, 0xfff), None);
+    }
+
+    #[test]
+    fn own_id_of_this_process() {
+        assert_eq!(own_id("/proc/self/status"), Some(std::process::id()));
+    }
+}

@@ -1,0 +1,275 @@
+//! One process: its mappings, and what is known of each code address seen in it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use whywait_events::{Frame, ModuleKind};
+
+use crate::arch;
+use crate::cfi::{Context, Row};
+use crate::elf::Elf;
+use crate::go::GoFrame;
+use crate::maps::{self, Mapping, Source};
+use crate::modules::{Image, Modules, file_path};
+use crate::perf_map::PerfMap;
+
+/// How to leave the frame at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// framehop knows, by the unwind tables.
+    Tables,
+    /// By the frame pointer: there are no tables.
+    FramePointer,
+    /// By Go's table.
+    Go(GoFrame),
+    /// Out of a signal handler.
+    Signal,
+    /// Nowhere: the thread starts here.
+    Start,
+    /// The tables are not to be trusted.
+    Refused,
+}
+
+/// A code address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Its frame.
+    pub(crate) frame: Frame,
+    /// How to leave it.
+    pub(crate) step: Step,
+}
+
+struct Mapped {
+    mapping: Mapping,
+    /// `None`: not looked at yet.
+    image: Option<Option<(Arc<Image>, u64)>>,
+}
+
+/// A process.
+pub(crate) struct Process {
+    tgid: u32,
+    mapped: Vec<Mapped>,
+    read_at: Instant,
+    /// framehop's modules: the mappings that were looked at.
+    pub(crate) unwinder: arch::Unwinder<Arc<[u8]>>,
+    /// framehop's cache. Its entries are told apart by a 16-bit count of module changes, which can wrap in a long
+    /// recording: so each process has its own, and a new one with each change.
+    pub(crate) cache: arch::Cache,
+    places: HashMap<u64, Place, BuildHasherDefault<AddressHasher>>,
+    perf_map: PerfMap,
+    memory: Option<File>,
+}
+
+/// Reading `/proc/PID/maps` costs some 100 us of the reader's time and takes the process's map lock.
+const REREAD_AFTER: Duration = Duration::from_millis(100);
+const MAX_PLACES: usize = 1 << 18;
+
+impl Process {
+    /// Reads the process's mappings; `None` when it is gone, or has none (a kernel thread).
+    pub(crate) fn open(tgid: u32) -> Option<Self> {
+        let mappings = maps::read(tgid).ok().filter(|m| !m.is_empty())?;
+        Some(Self {
+            tgid,
+            mapped: mappings.into_iter().map(|mapping| Mapped { mapping, image: None }).collect(),
+            read_at: Instant::now(),
+            unwinder: arch::Unwinder::new(),
+            cache: arch::Cache::new(),
+            places: HashMap::default(),
+            perf_map: PerfMap::new(tgid),
+            memory: None,
+        })
+    }
+
+    /// Reads the mappings again, unless that was done a moment ago. Whether it was done, and found something new.
+    fn reread(&mut self) -> bool {
+        if self.read_at.elapsed() < REREAD_AFTER {
+            return false;
+        }
+        self.read_at = Instant::now();
+        let Ok(mappings) = maps::read(self.tgid) else { return false };
+        let old = std::mem::take(&mut self.mapped);
+        if old.iter().map(|m| &m.mapping).eq(mappings.iter()) {
+            self.mapped = old;
+            return false;
+        }
+        let mut old: HashMap<u64, Mapped> = old.into_iter().map(|m| (m.mapping.range.start, m)).collect();
+        self.mapped = mappings
+            .into_iter()
+            .map(|mapping| match old.remove(&mapping.range.start) {
+                Some(m) if m.mapping == mapping => m,
+                Some(m) => {
+                    old.insert(mapping.range.start, m);
+                    Mapped { mapping, image: None }
+                }
+                None => Mapped { mapping, image: None },
+            })
+            .collect();
+        if !old.is_empty() {
+            // Something went: forget all places rather than sort out which.
+            self.places.clear();
+            for gone in old.into_keys() {
+                framehop::Unwinder::remove_module(&mut self.unwinder, gone);
+            }
+            self.cache = arch::Cache::new();
+        }
+        true
+    }
+
+    /// What is at a code address; `None`: no executable mapping.
+    pub(crate) fn place(&mut self, address: u64, modules: &mut Modules, context: &mut Context) -> Option<Place> {
+        if let Some(place) = self.places.get(&address) {
+            return Some(*place);
+        }
+        let index = match self.find(address) {
+            Some(index) => index,
+            None if self.reread() => self.find(address)?,
+            None => return None,
+        };
+        let Some((image, bias)) = self.image(index, modules) else {
+            return Some(Place { frame: self.unnamed(index, address, modules), step: Step::FramePointer });
+        };
+        let svma = address.wrapping_sub(bias);
+        let frame = Frame { module: image.id, address: svma };
+        if let Some((_, name)) = image.vdso_symbols.iter().find(|(range, _)| range.contains(&svma)) {
+            modules.symbols.name_address(frame, name);
+        }
+        let step = if image.starts.iter().any(|range| range.contains(&svma)) {
+            Step::Start
+        } else if let Some(go) = image.go.as_ref().and_then(|go| go.frame(svma)) {
+            Step::Go(go)
+        } else {
+            match image.tables.as_ref().map(|tables| tables.row(svma, context)) {
+                Some(Row::Usable) => Step::Tables,
+                Some(Row::Signal) => Step::Signal,
+                Some(Row::Refused) => Step::Refused,
+                // framehop then takes the innermost function for one without a frame, which in assembly it is.
+                Some(Row::Missing) | None => Step::FramePointer,
+            }
+        };
+        if self.places.len() >= MAX_PLACES {
+            self.places.clear();
+        }
+        let place = Place { frame, step };
+        self.places.insert(address, place);
+        Some(place)
+    }
+
+    fn find(&self, address: u64) -> Option<usize> {
+        let after = self.mapped.partition_point(|m| m.mapping.range.start <= address);
+        let index = after.checked_sub(1)?;
+        self.mapped[index].mapping.range.contains(&address).then_some(index)
+    }
+
+    /// The frame of code in no file: a just-in-time compiler's, by the name its map gives, or just by where it is.
+    fn unnamed(&mut self, index: usize, address: u64, modules: &mut Modules) -> Frame {
+        if self.mapped[index].mapping.source != Source::Anonymous {
+            let id = modules.special(ModuleKind::Unknown);
+            return modules.symbols.frame(id, "[unreadable file]", "", 0);
+        }
+        let id = modules.special(ModuleKind::Jit);
+        match self.perf_map.name(address) {
+            Some(name) => modules.symbols.frame(id, name, "", 0),
+            None => modules.symbols.frame(id, "[jit]", "", 0),
+        }
+    }
+
+    /// The image of a mapping, read when first asked for.
+    fn image(&mut self, index: usize, modules: &mut Modules) -> Option<(Arc<Image>, u64)> {
+        if let Some(known) = &self.mapped[index].image {
+            return known.clone();
+        }
+        let found = self.find_image(index, modules);
+        if let Some((image, bias)) = &found {
+            if let Some(tables) = &image.tables {
+                let range = self.mapped[index].mapping.range.clone();
+                // framehop keeps addresses within a module as u32, from its lowest segment.
+                let base = image.segments.iter().map(|s| s.address).min().unwrap_or(0);
+                let module =
+                    framehop::Module::new(String::new(), range, base.wrapping_add(*bias), tables.for_framehop(base));
+                framehop::Unwinder::add_module(&mut self.unwinder, module);
+                self.cache = arch::Cache::new();
+            }
+        }
+        self.mapped[index].image = Some(found.clone());
+        found
+    }
+
+    fn find_image(&mut self, index: usize, modules: &mut Modules) -> Option<(Arc<Image>, u64)> {
+        let mapping = self.mapped[index].mapping.clone();
+        let image = if mapping.source == Source::Vdso {
+            let size = usize::try_from(mapping.range.end - mapping.range.start).ok()?.min(1 << 18);
+            let mut bytes = vec![0; size];
+            self.read_memory(mapping.range.start, &mut bytes).then_some(())?;
+            modules.vdso(&bytes)?
+        } else {
+            modules.file(self.tgid, &mapping, file_path(&mapping)?)?
+        };
+        let bias = Elf::<File>::bias(&image.segments, mapping.range.start, mapping.offset)?;
+        Some((image, bias))
+    }
+
+    /// Reads the files that may be the Python interpreter, also when no stack led into them yet.
+    pub(crate) fn look_for_python(&mut self, modules: &mut Modules) {
+        for index in 0..self.mapped.len() {
+            let named = file_path(&self.mapped[index].mapping).is_some_and(|path| {
+                let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+                name.starts_with(b"python") || name.starts_with(b"libpython")
+            });
+            if named {
+                self.image(index, modules);
+            }
+        }
+    }
+
+    /// The first mapping (already looked at) whose image has a Python interpreter, and its bias.
+    pub(crate) fn python(&self) -> Option<(&Arc<Image>, u64)> {
+        self.mapped
+            .iter()
+            .filter_map(|m| m.image.as_ref()?.as_ref())
+            .find(|(image, _)| image.python.is_some())
+            .map(|(image, bias)| (image, *bias))
+    }
+
+    /// Fills `buffer` with the process's memory from `address`; whether all of it could be read.
+    pub(crate) fn read_memory(&mut self, address: u64, buffer: &mut [u8]) -> bool {
+        if self.memory.is_none() {
+            self.memory = File::open(format!("/proc/{}/mem", self.tgid)).ok();
+        }
+        let Some(memory) = &self.memory else { return false };
+        memory.read_exact_at(buffer, address).is_ok()
+    }
+
+    /// The process's id.
+    pub(crate) fn tgid(&self) -> u32 {
+        self.tgid
+    }
+}
+
+/// Addresses as keys: multiply and fold. Keys are chosen by the observed program, which at worst slows its own lookups.
+#[derive(Default)]
+pub(crate) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        let product = (u128::from(self.0 ^ value)) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835_u128 as u64 as u128;
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+}
+
+/// Whether a range holds an address that was moved by `bias`.
+pub(crate) fn holds(ranges: &[Range<u64>], address: u64) -> bool {
+    ranges.iter().any(|range| range.contains(&address))
+}

@@ -1,0 +1,234 @@
+//! Python frames of a sleeping thread, read from outside out of CPython's own structures, and their place between the
+//! native frames.
+//!
+//! Nothing is guessed. The thread must sleep where its stack was copied, before and after the reading, without having
+//! run in between; the bytes of its stack must still be the copied ones; what is read as a code object or a string must
+//! be one by its type. Otherwise there are no Python frames, and a counter says so.
+
+mod layout;
+mod lines;
+mod read;
+
+use std::collections::HashMap;
+
+use whywait_events::{Frame, ModuleKind};
+
+use crate::arch::Registers;
+use crate::loss::{Loss, Losses};
+use crate::modules::{Modules, PythonImage};
+use crate::perf_map::own_id;
+use crate::process::{Process, holds};
+use crate::unwind::Walked;
+use layout::Layout;
+use read::{PythonFrame, Runtime};
+
+/// Reads Python frames, of any number of processes.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// `None`: not Python, or not one that can be read.
+    processes: HashMap<u32, Option<Runtime>>,
+}
+
+/// A thread's stack as it was copied.
+#[derive(Clone, Copy)]
+pub(crate) struct Sleeper<'a> {
+    pub(crate) tid: u32,
+    pub(crate) regs: Registers,
+    pub(crate) stack: &'a [u8],
+    /// Unwinding reached the thread's start.
+    pub(crate) complete: bool,
+}
+
+impl Reader {
+    /// Forgets a process.
+    pub(crate) fn forget(&mut self, tgid: u32) {
+        self.processes.remove(&tgid);
+    }
+
+    /// The native frames with those of the interpreter's loop replaced by Python's; `None`: there are none, or there
+    /// was a doubt.
+    pub(crate) fn splice(
+        &mut self,
+        process: &mut Process,
+        sleeper: Sleeper<'_>,
+        native: &[Walked],
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Option<Vec<Frame>> {
+        let tgid = process.tgid();
+        if !self.processes.contains_key(&tgid) {
+            let runtime = find_runtime(process, modules, losses);
+            self.processes.insert(tgid, runtime);
+        }
+        let runtime = self.processes.get_mut(&tgid)?.as_mut()?;
+        let groups = match read_asleep(process, sleeper, runtime) {
+            Ok(groups) => groups,
+            Err(loss) => {
+                losses.count(loss);
+                return None;
+            }
+        };
+        let (image, bias) = process.python()?;
+        let eval = &image.python.as_ref()?.eval;
+        let is_eval: Vec<bool> = native.iter().map(|w| holds(eval, w.address.wrapping_sub(bias))).collect();
+        let module = modules.special(ModuleKind::Python);
+        let mut frame = |f: &PythonFrame| modules.symbols.frame(module, &f.code.name, &f.code.file, f.line);
+        let groups: Vec<Vec<Frame>> = groups.iter().map(|group| group.iter().map(&mut frame).collect()).collect();
+        let native: Vec<Frame> = native.iter().map(|w| w.frame).collect();
+        let (frames, matched) = merge(&native, &is_eval, &groups, sleeper.complete);
+        if !matched {
+            losses.count(Loss::PythonUnmatched);
+        }
+        Some(frames)
+    }
+}
+
+/// Puts Python's frames in the place of the loop's. Whether the two agreed.
+fn merge(native: &[Frame], is_eval: &[bool], groups: &[Vec<Frame>], complete: bool) -> (Vec<Frame>, bool) {
+    let calls = is_eval.iter().filter(|&&eval| eval).count();
+    // A cut stack lacks the outer calls; the inner ones still correspond.
+    if calls == groups.len() || (!complete && calls < groups.len()) {
+        let mut groups = groups.iter();
+        let mut frames = Vec::new();
+        for (&frame, &eval) in native.iter().zip(is_eval) {
+            match eval {
+                true => frames.extend(groups.next().into_iter().flatten()),
+                false => frames.push(frame),
+            }
+        }
+        frames.extend(groups.flatten());
+        return (frames, true);
+    }
+    let (Some(first), Some(last)) = (is_eval.iter().position(|&e| e), is_eval.iter().rposition(|&e| e)) else {
+        return (native.to_vec(), false);
+    };
+    if groups.is_empty() {
+        return (native.to_vec(), false);
+    }
+    let mut frames = native[..first].to_vec();
+    frames.extend(groups.iter().flatten());
+    frames.extend(&native[last + 1..]);
+    (frames, false)
+}
+
+fn find_runtime(process: &mut Process, modules: &mut Modules, losses: &mut Losses) -> Option<Runtime> {
+    process.look_for_python(modules);
+    let (image, bias) = process.python()?;
+    let python = image.python.clone()?;
+    let address = |symbol: u64| bias.wrapping_add(symbol);
+    let runtime = address(python.runtime);
+    let layout = find_layout(process, &python, bias, runtime);
+    if layout.is_none() || python.types.contains(&0) {
+        losses.count(Loss::PythonVersion);
+        return None;
+    }
+    Some(Runtime::new(layout?, runtime, python.types.map(address)))
+}
+
+fn find_layout(process: &mut Process, python: &PythonImage, bias: u64, runtime: u64) -> Option<Layout> {
+    let mut bytes = [0; Layout::DEBUG_OFFSETS];
+    process.read_memory(runtime, &mut bytes).then_some(())?;
+    if bytes.starts_with(b"xdebugpy") {
+        return Layout::from_debug_offsets(&bytes);
+    }
+    let minor = match python.version {
+        Some(symbol) => {
+            let mut version = [0; 4];
+            process.read_memory(bias.wrapping_add(symbol), &mut version).then_some(())?;
+            let version = u32::from_le_bytes(version);
+            (version >> 24 == 3).then_some(version >> 16 & 0xff)?
+        }
+        None => minor_of(&python.file_name)?,
+    };
+    Layout::of(minor)
+}
+
+/// The version in names such as `python3.10` and `libpython3.8.so.1.0`.
+fn minor_of(file_name: &str) -> Option<u32> {
+    let (_, rest) = file_name.split_once("python3.")?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok()
+}
+
+fn read_asleep(
+    process: &mut Process,
+    sleeper: Sleeper<'_>,
+    runtime: &mut Runtime,
+) -> Result<Vec<Vec<PythonFrame>>, Loss> {
+    let task = format!("/proc/{}/task/{}", process.tgid(), sleeper.tid);
+    let before = Sleep::now(&task, sleeper.regs).ok_or(Loss::PythonMoved)?;
+    // The same place may be reached from other Python code: then the stack's bytes differ.
+    let mut stack = vec![0; sleeper.stack.len()];
+    if !process.read_memory(sleeper.regs.sp, &mut stack) || stack != sleeper.stack {
+        return Err(Loss::PythonMoved);
+    }
+    let tid = own_id(&format!("{task}/status")).ok_or(Loss::PythonThread)?;
+    let frames = runtime.frames(process, tid);
+    if Sleep::now(&task, sleeper.regs).as_ref() != Some(&before) {
+        return Err(Loss::PythonMoved);
+    }
+    frames
+}
+
+/// A thread's sleep: system call, registers, and how often it has run so far.
+#[derive(Debug, PartialEq, Eq)]
+struct Sleep {
+    syscall: String,
+    runs: String,
+}
+
+impl Sleep {
+    /// The sleep of a thread that sleeps at these registers.
+    fn now(task: &str, regs: Registers) -> Option<Self> {
+        let syscall = std::fs::read_to_string(format!("{task}/syscall")).ok()?;
+        // "nr six-arguments sp ip", "-1 sp ip" or "running"
+        let mut fields = syscall.split_ascii_whitespace().rev();
+        let mut hex = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
+        if hex()? != regs.ip || hex()? != regs.sp {
+            return None;
+        }
+        let runs = std::fs::read_to_string(format!("{task}/schedstat")).unwrap_or_default();
+        Some(Self { syscall, runs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(addresses: &[u64]) -> Vec<Frame> {
+        addresses.iter().map(|&address| Frame { module: 1, address }).collect()
+    }
+
+    #[test]
+    fn each_call_of_the_loop_becomes_its_python_frames() {
+        let native = frames(&[1, 2, 3, 4, 5]);
+        let eval = [false, true, false, true, false];
+        let groups = [frames(&[21, 22]), frames(&[41])];
+        assert_eq!(merge(&native, &eval, &groups, true), (frames(&[1, 21, 22, 3, 41, 5]), true));
+    }
+
+    #[test]
+    fn a_cut_stack_still_gets_all_python_frames() {
+        let groups = [frames(&[21]), frames(&[41])];
+        assert_eq!(merge(&frames(&[1, 2]), &[false, true], &groups, false), (frames(&[1, 21, 41]), true));
+        assert_eq!(merge(&frames(&[1]), &[false], &groups, false), (frames(&[1, 21, 41]), true));
+    }
+
+    #[test]
+    fn when_counts_differ_the_whole_region_is_replaced() {
+        let native = frames(&[1, 2, 3, 4, 5]);
+        let eval = [false, true, false, true, false];
+        assert_eq!(merge(&native, &eval, &[frames(&[21])], true), (frames(&[1, 21, 5]), false));
+        assert_eq!(merge(&native, &[false; 5], &[frames(&[21])], true), (native.clone(), false));
+        assert_eq!(merge(&native, &eval, &[], true), (native.clone(), false));
+    }
+
+    #[test]
+    fn versions_in_file_names() {
+        assert_eq!(minor_of("libpython3.10.so.1.0"), Some(10));
+        assert_eq!(minor_of("python3.8"), Some(8));
+        assert_eq!(minor_of("python3"), None);
+        assert_eq!(minor_of("python3."), None);
+    }
+}

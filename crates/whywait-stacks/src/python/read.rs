@@ -1,0 +1,248 @@
+//! Reading the interpreter's frames out of a process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::layout::{Code, Entry, Frames, Layout, OWNED_BY_C_STACK, ThreadId};
+use super::lines;
+use crate::elf::u64_at;
+use crate::loss::Loss;
+use crate::process::Process;
+
+/// A Python function on the stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PythonFrame {
+    pub(super) code: Arc<CodeNames>,
+    pub(super) line: u32,
+}
+
+/// What a code object is called.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CodeNames {
+    pub(super) name: String,
+    pub(super) file: String,
+    first_line: u32,
+    lines: Vec<u8>,
+}
+
+/// The interpreter in a process.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    pub(super) layout: Layout,
+    /// Address of `_PyRuntime`.
+    pub(super) runtime: u64,
+    /// Addresses of `PyCode_Type`, `PyUnicode_Type` and `PyBytes_Type`: what is read must be of these types.
+    pub(super) types: [u64; 3],
+    codes: HashMap<[u64; 4], Arc<CodeNames>>,
+}
+
+const MAX_INTERPRETERS: usize = 64;
+const MAX_THREADS: usize = 8192;
+/// CPython's default recursion limit is 1000.
+const MAX_FRAMES: usize = 4096;
+const MAX_STRING: u64 = 4096;
+const MAX_LINES: u64 = 1 << 20;
+const MAX_CODES: usize = 1 << 16;
+/// More than a thread state, a frame or a code object takes.
+const OBJECT: usize = 512;
+
+impl Runtime {
+    pub(super) fn new(layout: Layout, runtime: u64, types: [u64; 3]) -> Self {
+        Self { layout, runtime, types, codes: HashMap::new() }
+    }
+
+    /// The frames of a thread, innermost first, in groups: one for each call of the interpreter's loop.
+    pub(super) fn frames(&mut self, process: &mut Process, tid: u32) -> Result<Vec<Vec<PythonFrame>>, Loss> {
+        let thread = self.thread(process, tid)?;
+        match self.layout.frames {
+            Frames::Objects { .. } => self.object_frames(process, thread),
+            Frames::Light { .. } => self.light_frames(process, thread),
+        }
+        .ok_or(Loss::PythonRead)
+    }
+
+    /// The thread state of thread `tid` (an id in the process's own pid namespace).
+    fn thread(&self, process: &mut Process, tid: u32) -> Result<u64, Loss> {
+        let layout = &self.layout;
+        let read = |process: &mut Process, at| word(process, at).ok_or(Loss::PythonRead);
+        let mut interpreter = read(process, self.runtime + layout.interpreters_head)?;
+        for _ in 0..MAX_INTERPRETERS {
+            if interpreter == 0 {
+                break;
+            }
+            let mut thread = read(process, interpreter + layout.interpreter_threads)?;
+            for _ in 0..MAX_THREADS {
+                if thread == 0 {
+                    break;
+                }
+                if read(process, thread + layout.thread_interpreter)? != interpreter {
+                    return Err(Loss::PythonRead);
+                }
+                let found = match layout.thread {
+                    ThreadId::Native(at) => read(process, thread + at)? == u64::from(tid),
+                    ThreadId::Pthread(at) => {
+                        let pthread = read(process, thread + at)?;
+                        is_thread(process, pthread, tid)
+                    }
+                };
+                if found {
+                    return Ok(thread);
+                }
+                thread = read(process, thread + layout.thread_next)?;
+            }
+            interpreter = read(process, interpreter + layout.interpreter_next)?;
+        }
+        Err(Loss::PythonThread)
+    }
+
+    fn object_frames(&mut self, process: &mut Process, thread: u64) -> Option<Vec<Vec<PythonFrame>>> {
+        let Frames::Objects { current, back, code, last, unit } = self.layout.frames else { return None };
+        let mut frame = word(process, thread + current)?;
+        let mut groups = Vec::new();
+        while frame != 0 {
+            if groups.len() >= MAX_FRAMES {
+                return None;
+            }
+            let bytes = object(process, frame, 112)?;
+            let last = crate::elf::u32_at(&bytes, last as usize)? as i32;
+            let offset = u64::try_from(last).unwrap_or(0) * unit;
+            groups.push(vec![self.frame(process, u64_at(&bytes, code as usize)?, |_| Some(offset))?]);
+            frame = u64_at(&bytes, back as usize)?;
+        }
+        Some(groups)
+    }
+
+    fn light_frames(&mut self, process: &mut Process, thread: u64) -> Option<Vec<Vec<PythonFrame>>> {
+        let Frames::Light { current, indirect, previous, code, instruction, entry } = self.layout.frames else {
+            return None;
+        };
+        let instructions = self.layout.code.instructions;
+        let mut frame = word(process, thread + current)?;
+        if let Some(offset) = indirect.filter(|_| frame != 0) {
+            frame = word(process, frame + offset)?;
+        }
+        let (mut groups, mut group, mut count) = (Vec::new(), Vec::new(), 0);
+        while frame != 0 {
+            count += 1;
+            if count > MAX_FRAMES {
+                return None;
+            }
+            let bytes = object(process, frame, 80)?;
+            let ends = match entry {
+                Entry::Flag(at) => *bytes.get(at as usize)? != 0,
+                Entry::Shim(at) => *bytes.get(at as usize)? == OWNED_BY_C_STACK,
+            };
+            // A shim belongs to the C function that entered the loop; it has no code of the program.
+            if !(ends && matches!(entry, Entry::Shim(_))) {
+                let at = u64_at(&bytes, instruction as usize)?;
+                let offset = |code: u64| at.checked_sub(code.checked_add(instructions)?);
+                group.push(self.frame(process, u64_at(&bytes, code as usize)?, offset)?);
+            }
+            if ends {
+                groups.push(std::mem::take(&mut group));
+            }
+            frame = u64_at(&bytes, previous as usize)?;
+        }
+        if !group.is_empty() {
+            groups.push(group);
+        }
+        Some(groups)
+    }
+
+    fn frame(
+        &mut self,
+        process: &mut Process,
+        code: u64,
+        offset: impl Fn(u64) -> Option<u64>,
+    ) -> Option<PythonFrame> {
+        let layout = self.layout.code.clone();
+        let bytes = object(process, code, 200)?;
+        if u64_at(&bytes, 8)? != self.types[0] {
+            return None;
+        }
+        let pointer = |at: u64| u64_at(&bytes, at as usize);
+        let first_line = crate::elf::u32_at(&bytes, layout.first_line as usize)?;
+        let key = [code, pointer(layout.name)?, pointer(layout.lines)?, u64::from(first_line)];
+        let names = match self.codes.get(&key) {
+            Some(names) => Arc::clone(names),
+            None => {
+                let names = Arc::new(self.names(process, &bytes, &layout, first_line)?);
+                if self.codes.len() >= MAX_CODES {
+                    self.codes.clear();
+                }
+                self.codes.insert(key, Arc::clone(&names));
+                names
+            }
+        };
+        // A frame that has not begun yet points in front of its first instruction.
+        let offset = offset(code).unwrap_or(0);
+        let line = lines::line(layout.line_format, &names.lines, names.first_line, offset);
+        Some(PythonFrame { code: names, line })
+    }
+
+    fn names(&self, process: &mut Process, code: &[u8], layout: &Code, first_line: u32) -> Option<CodeNames> {
+        let name = self.string(process, u64_at(code, layout.name as usize)?)?;
+        let file = self.string(process, u64_at(code, layout.file as usize)?)?;
+        let table = u64_at(code, layout.lines as usize)?;
+        let head = object(process, table, 32)?;
+        let size = u64_at(&head, 16).filter(|&size| size <= MAX_LINES)?;
+        if u64_at(&head, 8)? != self.types[2] {
+            return None;
+        }
+        let mut lines = vec![0; size as usize];
+        process.read_memory(table.checked_add(32)?, &mut lines).then_some(())?;
+        Some(CodeNames { name, file, first_line, lines })
+    }
+
+    /// A `str`: ASCII or, with the wider header, of 1, 2 or 4 bytes a character.
+    fn string(&self, process: &mut Process, at: u64) -> Option<String> {
+        let head = object(process, at, 40)?;
+        if u64_at(&head, 8)? != self.types[1] {
+            return None;
+        }
+        let length = u64_at(&head, 16)?.min(MAX_STRING);
+        let state = crate::elf::u32_at(&head, 32)?;
+        let (kind, compact, ascii) = (u64::from(state >> 2 & 7), state >> 5 & 1 != 0, state >> 6 & 1 != 0);
+        if !compact || !matches!(kind, 1 | 2 | 4) {
+            return None;
+        }
+        let header = if ascii { self.layout.string_headers.0 } else { self.layout.string_headers.1 };
+        let mut bytes = vec![0; (length * kind) as usize];
+        process.read_memory(at.checked_add(header)?, &mut bytes).then_some(())?;
+        let character = |value: u32| char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
+        Some(match kind {
+            1 => bytes.iter().map(|&b| char::from(b)).collect(),
+            2 => bytes.chunks_exact(2).map(|c| character(u32::from(u16::from_le_bytes([c[0], c[1]])))).collect(),
+            _ => bytes.chunks_exact(4).map(|c| character(u32::from_le_bytes([c[0], c[1], c[2], c[3]]))).collect(),
+        })
+    }
+}
+
+/// Whether glibc's thread structure at `pthread` is that of thread `tid`. Its head points to itself at 16, and the
+/// thread's id is at 720 (glibc for x86-64 keeps both in place: debuggers' `libthread_db` users rely on them).
+fn is_thread(process: &mut Process, pthread: u64, tid: u32) -> bool {
+    const SELF: u64 = 16;
+    const TID: u64 = 720;
+    if pthread >= crate::arch::USER_END || word(process, pthread + SELF) != Some(pthread) {
+        return false;
+    }
+    let mut bytes = [0; 4];
+    process.read_memory(pthread + TID, &mut bytes) && u32::from_le_bytes(bytes) == tid
+}
+
+fn word(process: &mut Process, at: u64) -> Option<u64> {
+    if at >= crate::arch::USER_END {
+        return None;
+    }
+    let mut bytes = [0; 8];
+    process.read_memory(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
+}
+
+/// The first `size` bytes of an object.
+fn object(process: &mut Process, at: u64, size: usize) -> Option<[u8; OBJECT]> {
+    if at == 0 || at >= crate::arch::USER_END || at % 8 != 0 {
+        return None;
+    }
+    let mut bytes = [0; OBJECT];
+    process.read_memory(at, bytes.get_mut(..size)?).then_some(bytes)
+}

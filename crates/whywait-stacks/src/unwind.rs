@@ -1,0 +1,265 @@
+//! Unwinding a thread's copied stack.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use framehop::{FrameAddress, Unwinder as _};
+use whywait_events::{Frame, Module, ModuleKind, Symbol};
+
+use crate::arch::{self, Registers, UnwindRegs};
+use crate::cfi::Context;
+use crate::go::{GoEnd, GoFrame};
+use crate::kernel::Kernel;
+use crate::loss::{Loss, Losses};
+use crate::modules::Modules;
+use crate::process::{Place, Process, Step};
+use crate::python;
+
+/// A thread's stack, unwound.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unwound {
+    /// Frames, innermost first.
+    pub frames: Vec<Frame>,
+    /// Unwinding ended before the thread's start.
+    pub truncated: bool,
+}
+
+/// Unwinds stacks of running processes, for one recording.
+///
+/// Module ids are dense from 1 and shared between processes: the same file is read once.
+#[derive(Default)]
+pub struct Unwinder {
+    modules: Modules,
+    processes: HashMap<u32, Process>,
+    python: python::Reader,
+    kernel: Kernel,
+    losses: Losses,
+    context: Context,
+    walk: Vec<Walked>,
+}
+
+/// A native frame, with its address in the process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Walked {
+    pub(crate) frame: Frame,
+    /// Of the call instruction (of the instruction itself in the innermost frame).
+    pub(crate) address: u64,
+}
+
+/// Deeper stacks are cut. A copy of 64 KiB holds less.
+const MAX_FRAMES: usize = 2048;
+/// Processes beyond this many push out the others; each costs some 40 KB.
+const MAX_PROCESSES: usize = 4096;
+
+impl Unwinder {
+    /// Makes an unwinder that knows no process yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Unwinds from registers and a copy of the stack: the bytes from `regs.sp` upwards. Reads what it needs of process
+    /// `tgid` (an id in this process's pid namespace) from `/proc` when it meets the process, or a mapping, first.
+    ///
+    /// Frames come innermost first. An ELF frame's address is that of the call instruction (return address - 1), and of
+    /// the instruction itself for the innermost frame, as the file states addresses. A stack is complete when unwinding
+    /// reached the thread's start.
+    pub fn unwind(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Unwound {
+        let truncated = !self.walk(tgid, regs, stack);
+        Unwound { frames: self.walk.iter().map(|w| w.frame).collect(), truncated }
+    }
+
+    /// As [`unwind`](Self::unwind), for a thread that sleeps: where the process is CPython (3.8 to 3.13) the
+    /// interpreter's native frames are replaced by the Python functions that they run, if the thread still sleeps at the
+    /// same place.
+    pub fn unwind_sleeping(&mut self, tgid: u32, tid: u32, regs: Registers, stack: &[u8]) -> Unwound {
+        let mut truncated = !self.walk(tgid, regs, stack);
+        let frames = match self.processes.get_mut(&tgid) {
+            Some(process) => {
+                let sleeper = python::Sleeper { tid, regs, stack, complete: !truncated };
+                self.python.splice(process, sleeper, &self.walk, &mut self.modules, &mut self.losses)
+            }
+            None => None,
+        };
+        let frames = frames.unwrap_or_else(|| self.walk.iter().map(|w| w.frame).collect());
+        truncated |= frames.is_empty();
+        Unwound { frames, truncated }
+    }
+
+    /// Frames of a kernel stack, innermost first. An address is replaced by the number of its function's name, so that
+    /// no kernel address reaches a recording.
+    pub fn kernel(&mut self, addresses: &[u64]) -> Vec<Frame> {
+        self.kernel.frames(addresses, &mut self.modules, &mut self.losses)
+    }
+
+    /// Forgets what is known of a process: it ended, or became another program.
+    pub fn forget(&mut self, tgid: u32) {
+        self.processes.remove(&tgid);
+        self.python.forget(tgid);
+    }
+
+    /// Modules that frames named for the first time since the last call.
+    pub fn take_new_modules(&mut self) -> Vec<Module> {
+        self.modules.take_new()
+    }
+
+    /// Names, since the last call, that only the running process or kernel can give: of frames of the kernel, Python,
+    /// just-in-time compiled code and the vDSO. Names of other frames: [`Symboliser`](crate::Symboliser).
+    pub fn take_new_symbols(&mut self) -> Vec<Symbol> {
+        self.modules.take_new_symbols()
+    }
+
+    /// How often something was lost, by reason. Reasons that never occurred are there with 0.
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.losses.iter()
+    }
+
+    /// Unwinds into `self.walk`; whether the thread's start was reached.
+    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> bool {
+        self.walk.clear();
+        let process = match self.processes.entry(tgid) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => match Process::open(tgid) {
+                Some(process) => entry.insert(process),
+                None => {
+                    self.losses.count(Loss::NoMaps);
+                    return false;
+                }
+            },
+        };
+        let stack = CopiedStack { sp: regs.sp, bytes: stack };
+        let mut modules = ModulesAndContext { modules: &mut self.modules, context: &mut self.context };
+        let walk = &mut self.walk;
+        // framehop's arithmetic is not checked everywhere; in a build with overflow checks hostile tables could panic.
+        let ended = catch_unwind(AssertUnwindSafe(|| walk_frames(process, regs, stack, &mut modules, walk)))
+            .unwrap_or(Err(Loss::Panicked));
+        let complete = match ended {
+            Ok(()) => true,
+            Err(loss) => {
+                self.losses.count(loss);
+                if loss == Loss::Panicked {
+                    self.context = Context::new();
+                    self.processes.remove(&tgid);
+                }
+                false
+            }
+        };
+        if self.processes.len() > MAX_PROCESSES {
+            // Ends are reported by `forget`; this is for those that were missed.
+            self.processes.retain(|&other, _| other == tgid);
+            self.losses.count(Loss::TooManyProcesses);
+        }
+        complete
+    }
+}
+
+struct ModulesAndContext<'a> {
+    modules: &'a mut Modules,
+    context: &'a mut Context,
+}
+
+#[derive(Clone, Copy)]
+struct CopiedStack<'a> {
+    sp: u64,
+    bytes: &'a [u8],
+}
+
+impl CopiedStack<'_> {
+    fn read(&self, address: u64) -> Option<u64> {
+        let start = usize::try_from(address.checked_sub(self.sp)?).ok()?;
+        let bytes = self.bytes.get(start..start.checked_add(8)?)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// Why an address could not be read.
+    fn loss(&self, address: u64) -> Loss {
+        // No stack is larger than this: beyond it the address is garbage, or on another stack.
+        const FAR: u64 = 64 << 20;
+        match address.checked_sub(self.sp) {
+            Some(distance) if distance < FAR => Loss::StackBytes,
+            _ => Loss::OffStack,
+        }
+    }
+}
+
+/// Unwinds; `Ok` when the thread's start was reached.
+fn walk_frames(
+    process: &mut Process,
+    start: Registers,
+    stack: CopiedStack<'_>,
+    modules: &mut ModulesAndContext<'_>,
+    walk: &mut Vec<Walked>,
+) -> Result<(), Loss> {
+    // Keeps sums of addresses and frame sizes far from overflow.
+    if start.sp < 4096 || start.sp >= arch::USER_END || start.ip >= arch::USER_END {
+        return Err(Loss::Registers);
+    }
+    let mut regs = UnwindRegs::new(start.ip, start.sp, start.bp);
+    let mut code = FrameAddress::from_instruction_pointer(start.ip);
+    loop {
+        let address = code.address_for_lookup();
+        let place = process.place(address, modules.modules, modules.context);
+        let Some(Place { frame, step }) = place else {
+            if walk.is_empty() {
+                let module = modules.modules.special(ModuleKind::Unknown);
+                walk.push(Walked { frame: modules.modules.symbols.frame(module, "[no code]", "", 0), address });
+            }
+            return Err(Loss::NotCode);
+        };
+        walk.push(Walked { frame, address });
+        if walk.len() >= MAX_FRAMES {
+            return Err(Loss::TooDeep);
+        }
+        let return_address = match step {
+            Step::Start | Step::Go(GoFrame { end: GoEnd::Start, .. }) => return Ok(()),
+            Step::Go(GoFrame { end: GoEnd::OtherStack, .. }) => return Err(Loss::OtherStack),
+            Step::Refused => return Err(Loss::Refused),
+            Step::Go(GoFrame { size: Some(size), .. }) => leave_go_frame(&mut regs, size, stack)?,
+            Step::Signal => {
+                let sp = regs.sp();
+                let inner = arch::interrupted(sp, |a| stack.read(a)).ok_or_else(|| stack.loss(sp))?;
+                if inner.sp <= sp || inner.ip >= arch::USER_END {
+                    return Err(Loss::OffStack);
+                }
+                regs = UnwindRegs::new(inner.ip, inner.sp, inner.bp);
+                code = FrameAddress::from_instruction_pointer(inner.ip);
+                continue;
+            }
+            Step::Tables | Step::FramePointer | Step::Go(_) => {
+                let sp = regs.sp();
+                let mut read = |a| stack.read(a).ok_or(());
+                match process.unwinder.unwind_frame(code, &mut regs, &mut process.cache, &mut read) {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(_)) if regs.sp() <= sp && walk.len() > 1 => return Err(Loss::Misled),
+                    Ok(Some(return_address)) => return_address,
+                    Err(error) => return Err(lost(error, step, &stack)),
+                }
+            }
+        };
+        code = FrameAddress::from_return_address(return_address).ok_or(Loss::Misled)?;
+    }
+}
+
+fn leave_go_frame(regs: &mut UnwindRegs, size: u32, stack: CopiedStack<'_>) -> Result<u64, Loss> {
+    let at = regs.sp() + u64::from(size);
+    let return_address = stack.read(at).ok_or_else(|| stack.loss(at))?;
+    // A frame's uppermost word is the caller's frame pointer.
+    if size >= 8 {
+        if let Some(bp) = stack.read(at - 8) {
+            regs.set_bp(bp);
+        }
+    }
+    regs.set_sp(at + 8);
+    regs.set_ip(return_address);
+    Ok(return_address)
+}
+
+fn lost(error: framehop::Error, step: Step, stack: &CopiedStack<'_>) -> Loss {
+    match error {
+        framehop::Error::CouldNotReadStack(address) => match stack.loss(address) {
+            Loss::OffStack if step == Step::FramePointer => Loss::NoUnwindData,
+            loss => loss,
+        },
+        _ if step == Step::FramePointer => Loss::NoUnwindData,
+        _ => Loss::Misled,
+    }
+}
