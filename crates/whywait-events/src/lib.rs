@@ -5,7 +5,9 @@
 //!
 //! All times are nanoseconds of `CLOCK_MONOTONIC` (what `bpf_ktime_get_ns` returns), all durations nanoseconds.
 
+mod names;
 mod part;
+pub mod recording;
 
 pub use part::{PART_COUNT, Part, Parts};
 

@@ -1,0 +1,259 @@
+//! Makes up the events of a server: deterministic, so that what is measured and what is documented stays put.
+
+use whywait_events::{
+    Busy, Event, Frame, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Stack, Symbol,
+    ThreadChange, ThreadEvent, Wait, WakeContext,
+};
+
+/// Threads of the server: one that accepts, the workers, one that syncs a log.
+const WORKERS: u32 = 8;
+const TGID: u32 = 4000;
+const STACKS: u32 = 200;
+
+/// A server whose workers sleep in epoll and in futexes, with the clock moving on.
+pub(crate) struct Server {
+    random: u64,
+    now: Ns,
+    seq: [u32; WORKERS as usize + 2],
+    requests: u32,
+}
+
+impl Server {
+    /// A new one; the same `seed` gives the same events.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            random: seed | 1,
+            now: 5_000_000_000_000,
+            seq: [0; WORKERS as usize + 2],
+            requests: 0,
+        }
+    }
+
+    /// What comes before the first event: threads, modules, stacks and symbols.
+    pub(crate) fn preamble(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for index in 0..WORKERS + 2 {
+            let comm = match index {
+                0 => "acceptor".to_owned(),
+                n if n <= WORKERS => "worker".to_owned(),
+                _ => "log-sync".to_owned(),
+            };
+            let change = ThreadChange::Found;
+            let (tid, at_ns) = (TGID + index, self.now);
+            events.push(Event::Thread(ThreadEvent {
+                at_ns,
+                tid,
+                tgid: TGID,
+                parent_tid: 0,
+                change,
+                comm,
+            }));
+        }
+        for (id, kind, path) in [
+            (1, ModuleKind::Elf, "/usr/bin/server"),
+            (2, ModuleKind::Elf, "/usr/lib/x86_64-linux-gnu/libc.so.6"),
+            (3, ModuleKind::Kernel, "[kernel]"),
+        ] {
+            let build_id = format!(
+                "{:040x}",
+                u128::from(self.next()) << 64 | u128::from(self.next())
+            );
+            events.push(Event::Module(Module {
+                id,
+                kind,
+                build_id,
+                path: path.to_owned(),
+            }));
+        }
+        for id in 1..=STACKS {
+            let frames: Vec<Frame> = (0..10 + self.below(30))
+                .map(|depth| match depth {
+                    0 => Frame {
+                        module: 2,
+                        address: 0x10_0000 + self.below(20) * 64,
+                    },
+                    _ => Frame {
+                        module: 1,
+                        address: 0x40_0000 + self.below(2000) * 64,
+                    },
+                })
+                .collect();
+            events.push(Event::Stack(Stack {
+                id,
+                truncated: self.below(10) == 0,
+                frames,
+            }));
+        }
+        for function in 0..2000u64 {
+            let frame = Frame {
+                module: 1,
+                address: 0x40_0000 + function * 64,
+            };
+            let (name, file) = (
+                format!("server::handler{}::step{function}", function % 40),
+                "src/handler.rs",
+            );
+            let line = 10 + function as u32;
+            events.push(Event::Symbol(Symbol {
+                frame,
+                depth: 0,
+                name,
+                file: file.to_owned(),
+                line,
+            }));
+        }
+        for function in 0..20u64 {
+            let frame = Frame {
+                module: 2,
+                address: 0x10_0000 + function * 64,
+            };
+            let name = format!("libc_call_{function}");
+            events.push(Event::Symbol(Symbol {
+                frame,
+                depth: 0,
+                name,
+                file: String::new(),
+                line: 0,
+            }));
+        }
+        events
+    }
+
+    /// The next wait: as the capture makes it, at the moment the thread is back on a CPU.
+    pub(crate) fn wait(&mut self) -> Wait {
+        self.now += self.exponential(120_000);
+        let index = if self.below(50) == 0 {
+            WORKERS + 1
+        } else {
+            1 + self.below(u64::from(WORKERS)) as u32
+        };
+        let tid = TGID + index;
+        self.seq[index as usize] += 1 + self.below(5) as u32;
+        let slept = 1_000_000 + self.exponential(1_000_000) * (1 + self.below(20));
+        let queued = 2_000 + self.exponential(4_000);
+        let (in_ns, wake_ns) = (self.now, self.now - queued);
+        let mut wait = Wait {
+            tid,
+            tgid: TGID,
+            seq: self.seq[index as usize],
+            out_ns: wake_ns - slept,
+            wake_ns: Some(wake_ns),
+            in_ns: Some(in_ns),
+            user_stack: 1 + self.below(8) as u32 + index * 4,
+            segment_on_cpu_ns: 20_000 + self.exponential(60_000),
+            segment_runnable_ns: if self.below(3) == 0 {
+                self.exponential(5_000)
+            } else {
+                0
+            },
+            ..Wait::default()
+        };
+        if index > WORKERS {
+            (wait.syscall, wait.args) = (Some(74), [9, 0, 0]);
+            (wait.uninterruptible, wait.io_wait) = (true, true);
+            (wait.wake_context, wait.kernel_stack) = (WakeContext::Hardirq, 190);
+        } else if self.below(10) < 6 {
+            // epoll_wait.
+            (wait.syscall, wait.args) = (
+                Some(232),
+                [5, 0x7f12_3400_0000 + u64::from(tid) * 0x1000, 1024],
+            );
+            (wait.wake_context, wait.epoll) = (WakeContext::Softirq, 1);
+        } else {
+            // futex: a mutex now and then, else the word on which the thread parks.
+            let word = if self.below(4) == 0 {
+                0x7f12_5000_0040
+            } else {
+                0x7f12_6000_0000 + u64::from(tid) * 0x40
+            };
+            (wait.syscall, wait.args) = (Some(202), [word, 128, 2]);
+            wait.wake_context = WakeContext::Task;
+            wait.waker_tid = TGID + 1 + self.below(u64::from(WORKERS)) as u32;
+            wait.waker_tgid = TGID;
+        }
+        wait
+    }
+
+    /// The next sample.
+    pub(crate) fn sample(&mut self) -> Sample {
+        self.now += self.exponential(100_000);
+        Sample {
+            at_ns: self.now,
+            tid: TGID + 1 + self.below(u64::from(WORKERS)) as u32,
+            tgid: TGID,
+            cpu: self.below(2) as u32,
+            user_stack: 1 + self.below(u64::from(STACKS)) as u32,
+            kernel_stack: if self.below(3) == 0 { 190 } else { 0 },
+        }
+    }
+
+    /// The next slow request.
+    pub(crate) fn request(&mut self) -> Request {
+        self.now += self.exponential(500_000);
+        self.requests += 1;
+        let (unserved, on_cpu, disk) = (
+            self.exponential(400_000),
+            self.exponential(300_000),
+            self.exponential(2_000_000),
+        );
+        let ready_ns = self.now - 60_000_000;
+        let recv_ns = ready_ns + unserved;
+        let sent_ns = recv_ns + on_cpu + disk;
+        let tid = TGID + 1 + self.below(u64::from(WORKERS)) as u32;
+        let mut service = Parts::default();
+        (service[Part::OnCpu], service[Part::Disk]) = (on_cpu, disk);
+        Request {
+            socket: 100 + self.below(50),
+            seq: self.requests,
+            tgid: TGID,
+            ready_ns,
+            recv_ns: Some(recv_ns),
+            first_send_ns: Some(sent_ns - 1_000),
+            last_send_ns: Some(sent_ns),
+            recv_tid: tid,
+            send_tid: tid,
+            bytes_in: 80 + self.below(40),
+            bytes_out: 500 + self.below(4000),
+            fd: 10 + self.below(50) as i32,
+            epoll: 1,
+            read_armed: Some(true),
+            before_accept: self.below(20) == 0,
+            accept_tid: TGID,
+            local_port: if self.below(5) == 0 { 8443 } else { 8080 },
+            unserved_wakeup_ns: unserved / 10,
+            service,
+        }
+    }
+
+    /// The next busy stretch.
+    pub(crate) fn busy(&mut self) -> Busy {
+        self.now += self.exponential(2_000_000);
+        let on_cpu_ns = 1_000_000 + self.exponential(3_000_000);
+        let runnable_ns = self.exponential(100_000);
+        Busy {
+            tid: TGID + 1,
+            tgid: TGID,
+            start_ns: self.now - on_cpu_ns - runnable_ns,
+            end_ns: self.now,
+            on_cpu_ns,
+            runnable_ns,
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        // xorshift64*, for which nothing need be installed.
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+    }
+
+    fn exponential(&mut self, mean: u64) -> u64 {
+        let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
+        (-(1.0 - unit).ln() * mean as f64) as u64
+    }
+}

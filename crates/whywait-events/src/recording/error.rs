@@ -1,0 +1,136 @@
+//! What can go wrong, each as one line that says what happened and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a recording could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The folder holds something already.
+    #[error("{path}: already holds a recording: choose another folder or remove this one")]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The path is taken by something that is not an empty folder.
+    #[error("{path}: not an empty folder: choose a folder that does not exist yet")]
+    Occupied {
+        /// The path.
+        path: PathBuf,
+    },
+    /// No space, or no quota, left. What was closed before stays readable.
+    #[error(
+        "{path}: the disk is full: free some space or record to another disk (segments closed before are intact)"
+    )]
+    DiskFull {
+        /// What was being written.
+        path: PathBuf,
+    },
+    /// Another failure of the filesystem.
+    #[error("{path}: cannot write: {source}")]
+    Io {
+        /// What was being written.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The encoder refused: a bug of whywait.
+    #[error("{path}: cannot encode: {reason}; please report this")]
+    Encode {
+        /// What was being written.
+        path: PathBuf,
+        /// What the encoder said.
+        reason: String,
+    },
+    /// An earlier write failed; nothing was recorded since.
+    #[error("{path}: recording stopped at an earlier error")]
+    Stopped {
+        /// The recording's folder.
+        path: PathBuf,
+    },
+}
+
+impl WriteError {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            _ => Self::Io { path, source },
+        }
+    }
+
+    pub(crate) fn parquet(path: &Path, error: parquet::errors::ParquetError) -> Self {
+        use parquet::errors::ParquetError;
+        match error {
+            ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(source) => Self::io(path, *source),
+                Err(other) => Self::Encode {
+                    path: path.to_path_buf(),
+                    reason: other.to_string(),
+                },
+            },
+            other => Self::Encode {
+                path: path.to_path_buf(),
+                reason: other.to_string(),
+            },
+        }
+    }
+}
+
+/// Why a folder could not be opened as a recording.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// There is no such folder, or no `meta.json` in it.
+    #[error(
+        "{path}: not a whywait recording (no meta.json): name the folder that `whywait record -o` wrote"
+    )]
+    NotARecording {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There is a `meta.json`, but it is not whywait's or was damaged.
+    #[error("{path}: not a whywait recording: {reason}")]
+    ForeignMeta {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It was made by a newer version.
+    #[error(
+        "{path}: made by a newer whywait (schema {schema}; this one reads up to {supported}): update whywait"
+    )]
+    Newer {
+        /// The recording.
+        path: PathBuf,
+        /// Its schema.
+        schema: u64,
+        /// The newest schema that this version reads.
+        supported: u32,
+    },
+    /// The filesystem refused.
+    #[error("{path}: cannot read: {source}")]
+    Io {
+        /// What was being read.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// A part of a recording that could not be read. Reading goes on with the rest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Damage {
+    /// Which file or segment, relative to the recording.
+    pub what: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.reason)
+    }
+}

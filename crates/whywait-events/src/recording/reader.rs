@@ -1,0 +1,290 @@
+//! Reading a recording.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::error::{Damage, ReadError};
+use super::meta::Meta;
+use super::stacks::{Stacks, StacksBuilder};
+use super::table_file::{TableReader, probe, table_path};
+use super::tables::{
+    BusyTable, Counters, Modules, Requests, Samples, StackTable, Symbols, Table, Threads, Waits,
+};
+use super::{META, OPEN_SUFFIX, segment_name, segment_number};
+use crate::{Busy, Ns, Request, Sample, ThreadEvent, Wait};
+
+/// A recording, opened for reading.
+///
+/// Rows come in the order in which they were written. What is damaged is left out and told by [`Recording::damaged`].
+///
+/// A time range selects the rows that overlap with it: that begin before its end and end after its start (or did not
+/// end). `None` selects all.
+#[derive(Debug)]
+pub struct Recording {
+    dir: PathBuf,
+    meta: Meta,
+    segments: Vec<u64>,
+    damage: Mutex<BTreeSet<Damage>>,
+}
+
+impl Recording {
+    /// Opens a recording, which may be unfinished or still growing: closed segments are read.
+    ///
+    /// # Errors
+    /// When the folder is not a recording, or one of a newer version. A recording that is damaged opens.
+    pub fn open(dir: &Path) -> Result<Self, ReadError> {
+        let meta = Meta::load(dir)?;
+        let io = |source| ReadError::Io {
+            path: dir.to_path_buf(),
+            source,
+        };
+        let mut segments = Vec::new();
+        let mut damage = BTreeSet::new();
+        for entry in fs::read_dir(dir).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if let Some(number) = segment_number(name) {
+                if is_dir {
+                    segments.push(number);
+                } else {
+                    damage.insert(Damage {
+                        what: name.to_owned(),
+                        reason: "not a folder".to_owned(),
+                    });
+                }
+            } else if name
+                .strip_suffix(OPEN_SUFFIX)
+                .and_then(segment_number)
+                .is_some()
+                && is_dir
+            {
+                let reason = "the segment was never closed; its rows are lost unless recording still goes on";
+                damage.insert(Damage {
+                    what: name.to_owned(),
+                    reason: reason.to_owned(),
+                });
+            }
+        }
+        segments.sort_unstable();
+        missing_segments(&segments, &meta, &mut damage);
+        for number in &segments {
+            let segment = dir.join(segment_name(*number));
+            probe_table::<Threads>(&segment, *number, &mut damage);
+            probe_table::<Waits>(&segment, *number, &mut damage);
+            probe_table::<BusyTable>(&segment, *number, &mut damage);
+            probe_table::<Requests>(&segment, *number, &mut damage);
+            probe_table::<Samples>(&segment, *number, &mut damage);
+            probe_table::<StackTable>(&segment, *number, &mut damage);
+            probe_table::<Modules>(&segment, *number, &mut damage);
+            probe_table::<Symbols>(&segment, *number, &mut damage);
+            probe_table::<Counters>(&segment, *number, &mut damage);
+        }
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            meta,
+            segments,
+            damage: Mutex::new(damage),
+        })
+    }
+
+    /// What was recorded, where and how.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The numbers of the closed segments, ascending. A flight recorder's do not begin at 1.
+    pub fn segments(&self) -> &[u64] {
+        &self.segments
+    }
+
+    /// What could not be read, as far as known: opening sees files that are missing or cut off, reading sees the rest.
+    pub fn damaged(&self) -> Vec<Damage> {
+        self.damage
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
+    }
+
+    /// Calls `visit` with each change of a thread.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn threads(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&ThreadEvent),
+    ) -> Result<(), ReadError> {
+        self.rows::<Threads>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with each wait.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn waits(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&Wait),
+    ) -> Result<(), ReadError> {
+        self.rows::<Waits>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with each busy stretch.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn busy(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&Busy),
+    ) -> Result<(), ReadError> {
+        self.rows::<BusyTable>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with each request.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn requests(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&Request),
+    ) -> Result<(), ReadError> {
+        self.rows::<Requests>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with each sample.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn samples(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&Sample),
+    ) -> Result<(), ReadError> {
+        self.rows::<Samples>(range, &mut |row| visit(&row))
+    }
+
+    /// All stacks with their modules and symbols, in memory.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn stacks(&self) -> Result<Stacks, ReadError> {
+        let mut builder = StacksBuilder::default();
+        self.rows::<StackTable>(None, &mut |row| builder.frame(&row))?;
+        self.rows::<Modules>(None, &mut |row| builder.module(row))?;
+        self.rows::<Symbols>(None, &mut |row| builder.symbol(row))?;
+        if builder.overflowed() {
+            self.note(
+                "stacks",
+                "there are more than fit into memory; the rest was left out".to_owned(),
+            );
+        }
+        Ok(builder.finish())
+    }
+
+    /// The counters' last values.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn counters(&self) -> Result<BTreeMap<String, u64>, ReadError> {
+        let mut counters = BTreeMap::new();
+        self.rows::<Counters>(None, &mut |(name, value)| {
+            // Nobody counts that many things; the bound keeps a forged file from filling the memory.
+            if counters.len() < 1 << 16 || counters.contains_key(&name) {
+                counters.insert(name, value);
+            }
+        })?;
+        Ok(counters)
+    }
+
+    fn rows<T: Table>(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(T::Row),
+    ) -> Result<(), ReadError> {
+        for number in &self.segments {
+            let segment = self.dir.join(segment_name(*number));
+            let read = TableReader::open::<T>(&segment)
+                .and_then(|file| file.rows::<T>(range.as_ref(), visit));
+            match read {
+                Ok(0) => (),
+                Ok(strange) => {
+                    let reason = format!(
+                        "{strange} rows hold something that this version does not understand"
+                    );
+                    self.note(&file_name::<T>(*number), reason);
+                }
+                Err(_) if !self.dir.join(META).exists() => {
+                    return Err(ReadError::NotARecording {
+                        path: self.dir.clone(),
+                    });
+                }
+                Err(reason) => self.note(&file_name::<T>(*number), reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, what: &str, reason: String) {
+        let damage = Damage {
+            what: what.to_owned(),
+            reason,
+        };
+        self.damage
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(damage);
+    }
+}
+
+fn file_name<T: Table>(number: u64) -> String {
+    format!("{}/{}.parquet", segment_name(number), T::NAME)
+}
+
+fn probe_table<T: Table>(segment: &Path, number: u64, damage: &mut BTreeSet<Damage>) {
+    if let Err(reason) = probe(&table_path::<T>(segment)) {
+        damage.insert(Damage {
+            what: file_name::<T>(number),
+            reason,
+        });
+    }
+}
+
+/// Tells of gaps between the segments, and of ends that a complete recording had.
+fn missing_segments(segments: &[u64], meta: &Meta, damage: &mut BTreeSet<Damage>) {
+    let mut gap = |from: u64, to: u64| {
+        let what = if from == to {
+            segment_name(from)
+        } else {
+            format!("{} to {}", segment_name(from), segment_name(to))
+        };
+        damage.insert(Damage {
+            what,
+            reason: "missing".to_owned(),
+        });
+    };
+    let mut next = meta
+        .segments
+        .map(|known| known.first)
+        .or(segments.first().copied())
+        .unwrap_or(1);
+    for number in segments {
+        if *number > next {
+            gap(next, *number - 1);
+        }
+        next = number.saturating_add(1);
+    }
+    if let Some(known) = meta.segments
+        && known.last >= next
+    {
+        gap(next, known.last);
+    }
+}

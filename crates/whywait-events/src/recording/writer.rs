@@ -1,0 +1,396 @@
+//! Writing a recording.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use super::context::Context;
+use super::error::WriteError;
+use super::meta::{Meta, SegmentRange};
+use super::table_file::{Place, TableWriter};
+use super::tables::{
+    BusyTable, Counters, Modules, Requests, Samples, StackRow, StackTable, Symbols, Threads, Waits,
+};
+use super::{META, OPEN_SUFFIX, SCHEMA, segment_name};
+use crate::{Event, Stack};
+
+/// The most rows of a segment, whatever is asked for: readers hold a bound too.
+const MAX_SEGMENT_ROWS: usize = 1 << 22;
+
+/// How a recording is cut into segments, and to whom it belongs.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    /// A segment is closed at this many rows. Default 262,144: some 2 MB.
+    pub rows_per_segment: usize,
+    /// A flight recorder: keep this many closed segments (at least one) and delete older ones. `None`: keep all.
+    pub keep: Option<usize>,
+    /// User and group to whom folders and files are given; `None`: they stay with the writing process' user.
+    pub owner: Option<(u32, u32)>,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self {
+            rows_per_segment: 256 * 1024,
+            keep: None,
+            owner: None,
+        }
+    }
+}
+
+/// Writes a recording.
+///
+/// Up to 32 Ki rows of each table are held in memory. A segment counts once it is closed: a writer that is killed, or
+/// dropped without [`Writer::finish`], loses the open one only. Nothing is synced to the disk on purpose: waiting for
+/// the disk is what is being measured here, so a power failure may cost more than the open segment.
+///
+/// After an error nothing more is recorded: each further [`Writer::write`] fails with [`WriteError::Stopped`], while
+/// [`Writer::finish`] still writes `meta.json`.
+pub struct Writer {
+    dir: PathBuf,
+    meta: Meta,
+    options: WriterOptions,
+    tables: Tables,
+    /// The open segment's folder, once it has a row.
+    open: Option<PathBuf>,
+    number: u64,
+    segment_rows: usize,
+    rows: u64,
+    counters: BTreeMap<String, u64>,
+    counters_changed: bool,
+    kept: VecDeque<u64>,
+    context: Option<Context>,
+    stopped: bool,
+}
+
+#[derive(Default)]
+struct Tables {
+    threads: TableWriter<Threads>,
+    waits: TableWriter<Waits>,
+    busy: TableWriter<BusyTable>,
+    requests: TableWriter<Requests>,
+    samples: TableWriter<Samples>,
+    stacks: TableWriter<StackTable>,
+    modules: TableWriter<Modules>,
+    symbols: TableWriter<Symbols>,
+    counters: TableWriter<Counters>,
+}
+
+impl Writer {
+    /// Starts a recording in `dir`, which must not exist yet or be an empty folder.
+    ///
+    /// # Errors
+    /// [`WriteError::Exists`] or [`WriteError::Occupied`] when there is something: a recording is never overwritten.
+    pub fn create(dir: &Path, meta: &Meta) -> Result<Self, WriteError> {
+        Self::create_with(dir, meta, WriterOptions::default())
+    }
+
+    /// Like [`Writer::create`], with options.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn create_with(
+        dir: &Path,
+        meta: &Meta,
+        mut options: WriterOptions,
+    ) -> Result<Self, WriteError> {
+        options.rows_per_segment = options.rows_per_segment.clamp(1, MAX_SEGMENT_ROWS);
+        options.keep = options.keep.map(|keep| keep.max(1));
+        claim(dir, options.owner)?;
+        let meta = Meta {
+            schema: SCHEMA,
+            complete: false,
+            segments: None,
+            ..meta.clone()
+        };
+        meta.store(dir, options.owner)?;
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            meta,
+            tables: Tables::default(),
+            open: None,
+            number: 1,
+            segment_rows: 0,
+            rows: 0,
+            counters: BTreeMap::new(),
+            counters_changed: false,
+            kept: VecDeque::new(),
+            context: options.keep.map(|_| Context::default()),
+            options,
+            stopped: false,
+        })
+    }
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// When the filesystem refuses; see [`Writer`] for what happens then.
+    pub fn write(&mut self, event: &Event) -> Result<(), WriteError> {
+        self.guarded(|writer| {
+            writer.begin_segment()?;
+            if let Some(context) = &mut writer.context {
+                for before in context.learn(event) {
+                    writer.put(&before)?;
+                }
+            }
+            writer.put(event)?;
+            writer.rows += 1;
+            if writer.segment_rows >= writer.options.rows_per_segment {
+                writer.close_segment()
+            } else {
+                Ok(())
+            }
+        })
+    }
+
+    /// Sets a counter: its value since the recording began, not an increment.
+    pub fn counter(&mut self, name: &str, value: u64) {
+        self.counters_changed = true;
+        match self.counters.get_mut(name) {
+            Some(known) => *known = value,
+            None => drop(self.counters.insert(name.to_owned(), value)),
+        }
+    }
+
+    /// Closes the open segment. Does nothing while it has no rows.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn roll(&mut self) -> Result<(), WriteError> {
+        self.guarded(|writer| {
+            if writer.open.is_some() {
+                writer.close_segment()
+            } else {
+                Ok(())
+            }
+        })
+    }
+
+    /// How many events were recorded.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Closes the last segment and marks the recording as complete. `meta` replaces what [`Writer::create`] was given.
+    ///
+    /// # Errors
+    /// As [`Writer::write`]. After an earlier error it writes `meta` with `complete` false, a note, and fails.
+    pub fn finish(mut self, meta: &Meta) -> Result<(), WriteError> {
+        self.meta = Meta {
+            schema: SCHEMA,
+            complete: false,
+            segments: None,
+            ..meta.clone()
+        };
+        let closed = self.guarded(|writer| {
+            // At least one segment, so that every table has a file.
+            if writer.open.is_none() && (writer.counters_changed || writer.kept.is_empty()) {
+                writer.begin_segment()?;
+            }
+            if writer.open.is_some() {
+                writer.close_segment()
+            } else {
+                Ok(())
+            }
+        });
+        if let Some((first, last)) = self.kept.front().copied().zip(self.kept.back().copied()) {
+            self.meta.segments = Some(SegmentRange { first, last });
+        }
+        match &closed {
+            Ok(()) => self.meta.complete = true,
+            Err(error) => self
+                .meta
+                .notes
+                .push(format!("the recording was cut short: {error}")),
+        }
+        let stored = self.meta.store(&self.dir, self.options.owner);
+        closed.and(stored)
+    }
+
+    /// Runs a step unless an earlier one failed. When it fails, gives up the open segment: its files cannot be
+    /// completed, and on a full disk the space is needed for `meta.json`.
+    fn guarded(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        if self.stopped {
+            return Err(WriteError::Stopped {
+                path: self.dir.clone(),
+            });
+        }
+        let result = step(self);
+        if result.is_err() {
+            self.stopped = true;
+            self.tables.abandon();
+            if let Some(open) = self.open.take() {
+                let _ = fs::remove_dir_all(open);
+            }
+        }
+        result
+    }
+
+    fn begin_segment(&mut self) -> Result<(), WriteError> {
+        if self.open.is_some() {
+            return Ok(());
+        }
+        let open = self.dir.join(segment_name(self.number) + OPEN_SUFFIX);
+        make_private_dir(&open, self.options.owner)
+            .map_err(|error| WriteError::io(&open, error))?;
+        self.open = Some(open);
+        self.segment_rows = 0;
+        for event in self
+            .context
+            .as_mut()
+            .map(Context::begin_segment)
+            .unwrap_or_default()
+        {
+            self.put(&event)?;
+        }
+        // What is said again does not fill the segment, or a target with many threads would get nothing else.
+        self.segment_rows = 0;
+        Ok(())
+    }
+
+    fn put(&mut self, event: &Event) -> Result<(), WriteError> {
+        let Some(segment) = &self.open else {
+            return Ok(());
+        };
+        let place = Place {
+            segment,
+            owner: self.options.owner,
+        };
+        let tables = &mut self.tables;
+        self.segment_rows += 1;
+        match event {
+            Event::Wait(row) => tables.waits.put(row, &place),
+            Event::Busy(row) => tables.busy.put(row, &place),
+            Event::Request(row) => tables.requests.put(row, &place),
+            Event::Sample(row) => tables.samples.put(row, &place),
+            Event::Thread(row) => tables.threads.put(row, &place),
+            Event::Module(row) => tables.modules.put(row, &place),
+            Event::Symbol(row) => tables.symbols.put(row, &place),
+            Event::Stack(stack) => {
+                self.segment_rows += stack.frames.len();
+                put_stack(&mut tables.stacks, stack, &place)
+            }
+        }
+    }
+
+    fn close_segment(&mut self) -> Result<(), WriteError> {
+        let Some(segment) = &self.open else {
+            return Ok(());
+        };
+        let place = Place {
+            segment,
+            owner: self.options.owner,
+        };
+        for (name, value) in &self.counters {
+            self.tables.counters.put(&(name.clone(), *value), &place)?;
+        }
+        self.tables.close(&place)?;
+        let closed = self.dir.join(segment_name(self.number));
+        fs::rename(segment, &closed).map_err(|error| WriteError::io(&closed, error))?;
+        self.open = None;
+        self.counters_changed = false;
+        self.kept.push_back(self.number);
+        self.number += 1;
+        while self.options.keep.is_some_and(|keep| self.kept.len() > keep) {
+            if let Some(oldest) = self.kept.pop_front() {
+                self.delete_segment(oldest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a closed segment. The rename comes first, so that a reader never sees half of it.
+    fn delete_segment(&self, number: u64) -> Result<(), WriteError> {
+        let path = self.dir.join(segment_name(number));
+        let doomed = self.dir.join(segment_name(number) + ".old");
+        fs::rename(&path, &doomed)
+            .and_then(|()| fs::remove_dir_all(&doomed))
+            .map_err(|error| WriteError::io(&path, error))
+    }
+}
+
+impl Tables {
+    fn close(&mut self, place: &Place<'_>) -> Result<(), WriteError> {
+        self.threads.close(place)?;
+        self.waits.close(place)?;
+        self.busy.close(place)?;
+        self.requests.close(place)?;
+        self.samples.close(place)?;
+        self.stacks.close(place)?;
+        self.modules.close(place)?;
+        self.symbols.close(place)?;
+        self.counters.close(place)
+    }
+
+    fn abandon(&mut self) {
+        self.threads.abandon();
+        self.waits.abandon();
+        self.busy.abandon();
+        self.requests.abandon();
+        self.samples.abandon();
+        self.stacks.abandon();
+        self.modules.abandon();
+        self.symbols.abandon();
+        self.counters.abandon();
+    }
+}
+
+fn put_stack(
+    table: &mut TableWriter<StackTable>,
+    stack: &Stack,
+    place: &Place<'_>,
+) -> Result<(), WriteError> {
+    let row = |depth, frame| StackRow {
+        stack: stack.id,
+        depth,
+        frame,
+        truncated: stack.truncated,
+    };
+    if stack.frames.is_empty() {
+        return table.put(&row(0, None), place);
+    }
+    for (depth, frame) in (0..).zip(&stack.frames) {
+        table.put(&row(depth, Some(*frame)), place)?;
+    }
+    Ok(())
+}
+
+/// Makes `dir` ours, or says why it cannot be.
+fn claim(dir: &Path, owner: Option<(u32, u32)>) -> Result<(), WriteError> {
+    let io = |error| WriteError::io(dir, error);
+    match make_private_dir(dir, owner) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+        result => return result.map_err(io),
+    }
+    let occupied = || WriteError::Occupied {
+        path: dir.to_path_buf(),
+    };
+    if !dir.is_dir() {
+        return Err(occupied());
+    }
+    if fs::symlink_metadata(dir.join(META)).is_ok() {
+        return Err(WriteError::Exists {
+            path: dir.to_path_buf(),
+        });
+    }
+    if fs::read_dir(dir).map_err(io)?.next().is_some() {
+        return Err(occupied());
+    }
+    // An empty folder that was made for us, with whatever mode.
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(io)?;
+    give(dir, owner).map_err(io)
+}
+
+fn make_private_dir(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)?;
+    give(path, owner)
+}
+
+fn give(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+    owner.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid)))
+}
