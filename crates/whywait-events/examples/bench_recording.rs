@@ -72,6 +72,11 @@ fn measure(table: &str, events: Vec<Event>) -> Result<(), Box<dyn Error>> {
         recording.damaged()
     );
 
+    // To look at the files afterwards.
+    if let Some(keep) = std::env::var_os("BENCH_KEEP") {
+        std::fs::rename(&dir, Path::new(&keep).join(table))?;
+        return Ok(());
+    }
     let bytes = bytes_of(&dir, table)?;
     println!(
         "{table:9} {rows:8} rows  write {:6.2} M/s  read {:6.2} M/s  {:5.2} bytes a row  (checksum {check:x})",

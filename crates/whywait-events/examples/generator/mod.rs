@@ -29,7 +29,14 @@ impl Server {
         }
     }
 
+    /// The time of the last event.
+    #[allow(dead_code, reason = "each example takes what it needs of this module")]
+    pub(crate) fn now(&self) -> Ns {
+        self.now
+    }
+
     /// What comes before the first event: threads, modules, stacks and symbols.
+    #[allow(dead_code, reason = "each example takes what it needs of this module")]
     pub(crate) fn preamble(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         for index in 0..WORKERS + 2 {
