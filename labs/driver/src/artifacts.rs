@@ -95,5 +95,7 @@ fn run(command: &mut Command) -> Result<()> {
 
 fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+    // Debian keeps servers where only root's PATH looks.
+    let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    dirs.map(|dir| dir.join(program)).any(|file| file.is_file())
 }

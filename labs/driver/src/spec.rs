@@ -83,7 +83,7 @@ pub(crate) enum Ready {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Build {
-    /// The lab's folder is a crate of this workspace, of the folder's name.
+    /// The lab's folder `server` is a crate of this workspace, of the lab's name.
     Cargo {
         #[serde(default)]
         features: Vec<String>,

@@ -27,19 +27,34 @@ struct Options {
 
 pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     let options = parse(parser)?;
-    let start = Instant::now();
-    // One answer before the load: what a server does on its first request only is no part of the lab.
-    Connection::open(options.address)?.get(options.probe.as_deref().unwrap_or(&options.path))?;
+    // All connections are known to the server, and have been answered once, before the load starts: who is accepted
+    // late, and what a server does on its first request only, is no part of the lab.
+    let warm_up = options.probe.as_deref().unwrap_or(&options.path);
+    let open = || {
+        let mut connection = Connection::open(options.address)?;
+        connection.get(warm_up)?;
+        Ok(connection)
+    };
+    let connections = (0..options.connections)
+        .map(|_| open())
+        .collect::<Result<Vec<_>>>()?;
+    let bystander = options
+        .probe
+        .clone()
+        .map(|path| open().map(|connection| (connection, path)))
+        .transpose()?;
 
+    let start = Instant::now();
     let done = Arc::new(AtomicBool::new(false));
-    let probe = options.probe.clone().map(|path| {
-        let (address, done) = (options.address, Arc::clone(&done));
-        thread::spawn(move || probe(address, &path, &done))
+    let probe = bystander.map(|(connection, path)| {
+        let done = Arc::clone(&done);
+        thread::spawn(move || probe(connection, &path, &done))
     });
-    let clients: Vec<_> = (0..options.connections)
-        .map(|_| {
-            let (address, path, rounds) = (options.address, options.path.clone(), options.rounds);
-            thread::spawn(move || client(address, &path, rounds))
+    let clients: Vec<_> = connections
+        .into_iter()
+        .map(|connection| {
+            let (path, rounds) = (options.path.clone(), options.rounds);
+            thread::spawn(move || client(connection, &path, rounds))
         })
         .collect();
     let load = clients.into_iter().map(join).collect::<Result<Vec<_>>>();
@@ -84,14 +99,12 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
     })
 }
 
-fn client(address: SocketAddr, path: &str, rounds: usize) -> Result<Vec<Duration>> {
-    let mut connection = Connection::open(address)?;
+fn client(mut connection: Connection, path: &str, rounds: usize) -> Result<Vec<Duration>> {
     (0..rounds).map(|_| timed(&mut connection, path)).collect()
 }
 
 /// A bystander: quick requests of its own, which show what the load does to everybody else.
-fn probe(address: SocketAddr, path: &str, done: &AtomicBool) -> Result<Vec<Duration>> {
-    let mut connection = Connection::open(address)?;
+fn probe(mut connection: Connection, path: &str, done: &AtomicBool) -> Result<Vec<Duration>> {
     let mut latencies = Vec::new();
     while !done.load(Ordering::Relaxed) {
         latencies.push(timed(&mut connection, path)?);

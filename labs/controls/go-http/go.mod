@@ -1,0 +1,3 @@
+module whywait.invalid/labs/controls/go-http
+
+go 1.19
