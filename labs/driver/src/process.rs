@@ -37,6 +37,11 @@ impl Group {
         &mut self.child
     }
 
+    /// What it is, for messages.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     pub(crate) fn exited(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         self.over |= status.is_some();

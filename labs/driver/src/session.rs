@@ -146,7 +146,10 @@ impl Server {
             if found.is_none()
                 && let Some(status) = self.group.exited()?
             {
-                bail!("ended before the server was ready: {status}");
+                bail!(
+                    "{} ended before the server was ready: {status}",
+                    self.group.what()
+                );
             }
             Ok(found)
         })
@@ -158,7 +161,11 @@ impl Server {
         let status = self.group.wait(END_DEADLINE)?;
         // Both are how a server ends that does not catch SIGTERM: by itself, or with a parent passing it on.
         let terminated = status.signal() == Some(SIGTERM) || status.code() == Some(128 + SIGTERM);
-        ensure!(status.success() || terminated, "ended badly: {status}");
+        ensure!(
+            status.success() || terminated,
+            "{} ended badly: {status}",
+            self.group.what()
+        );
         Ok(())
     }
 }
