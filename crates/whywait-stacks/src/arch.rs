@@ -1,6 +1,8 @@
 //! What depends on the processor: x86-64.
 
-pub(crate) use framehop::x86_64::{CacheX86_64 as Cache, UnwindRegsX86_64 as UnwindRegs, UnwinderX86_64 as Unwinder};
+pub(crate) use framehop::x86_64::{
+    CacheX86_64 as Cache, UnwindRegsX86_64 as UnwindRegs, UnwinderX86_64 as Unwinder,
+};
 
 /// Registers of a thread in user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,5 +22,9 @@ pub(crate) const USER_END: u64 = 1 << 56;
 /// (`arch/x86/include/uapi/asm/sigcontext.h`: `r8` is at 40, then in the order of `REG_*`).
 pub(crate) fn interrupted(sp: u64, read: impl Fn(u64) -> Option<u64>) -> Option<Registers> {
     let at = |offset: u64| read(sp.checked_add(offset)?);
-    Some(Registers { bp: at(120)?, sp: at(160)?, ip: at(168)? })
+    Some(Registers {
+        bp: at(120)?,
+        sp: at(160)?,
+        ip: at(168)?,
+    })
 }

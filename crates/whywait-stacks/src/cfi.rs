@@ -8,7 +8,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gimli::{BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Operation, RegisterRule, UnwindSection, X86_64};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Operation, RegisterRule,
+    UnwindSection, X86_64,
+};
 
 use crate::elf::{Elf, ReadAt, u32_at};
 
@@ -16,7 +19,12 @@ use crate::elf::{Elf, ReadAt, u32_at};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Row {
     /// framehop can use it.
-    Usable,
+    Usable {
+        /// The frame is found by the frame pointer.
+        by_frame_pointer: bool,
+    },
+    /// The function has no caller.
+    Start,
     /// The address is in a signal trampoline: the caller's registers are in the signal frame.
     Signal,
     /// No row covers the address.
@@ -58,7 +66,7 @@ impl Tables {
             None => {
                 let (address, header) = header.as_ref()?;
                 let at = eh_frame_pointer(*address, header)?;
-                (at, elf.from_address(at, MAX_EH_FRAME)?)
+                (at, elf.bytes_at_address(at, MAX_EH_FRAME)?)
             }
         };
         let mut tables = Self {
@@ -70,7 +78,9 @@ impl Tables {
             got: elf.section(".got").map(|s| s.addresses()),
         };
         match header.and_then(|(address, h)| Some((address, tables.checked(address, h)?))) {
-            Some((address, header)) => (tables.header_address, tables.header) = (address, header.into()),
+            Some((address, header)) => {
+                (tables.header_address, tables.header) = (address, header.into())
+            }
             None => {
                 tables.header_address = eh_frame_address;
                 tables.header = tables.build_header()?.into();
@@ -95,8 +105,10 @@ impl Tables {
         }
         let mut last = None;
         for row in header[TABLE..].chunks_exact(8) {
-            let pc = address.wrapping_add_signed(i64::from(i32::from_le_bytes(row[..4].try_into().ok()?)));
-            let fde = address.wrapping_add_signed(i64::from(i32::from_le_bytes(row[4..].try_into().ok()?)));
+            let pc = address
+                .wrapping_add_signed(i64::from(i32::from_le_bytes(row[..4].try_into().ok()?)));
+            let fde = address
+                .wrapping_add_signed(i64::from(i32::from_le_bytes(row[4..].try_into().ok()?)));
             let inside = fde.checked_sub(self.eh_frame_address)? < self.eh_frame.len() as u64;
             if !inside || last.is_some_and(|last| pc < last) {
                 return None;
@@ -114,11 +126,17 @@ impl Tables {
         let mut rows = Vec::new();
         let mut entries = section.entries(&bases);
         while let Ok(Some(entry)) = entries.next() {
-            let gimli::CieOrFde::Fde(partial) = entry else { continue };
-            let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else { continue };
+            let gimli::CieOrFde::Fde(partial) = entry else {
+                continue;
+            };
+            let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+                continue;
+            };
             let base = self.eh_frame_address;
             let pc = i32::try_from(fde.initial_address().wrapping_sub(base) as i64);
-            let (Ok(pc), Ok(offset)) = (pc, i32::try_from(fde.offset())) else { continue };
+            let (Ok(pc), Ok(offset)) = (pc, i32::try_from(fde.offset())) else {
+                continue;
+            };
             rows.push((pc, offset));
         }
         if rows.is_empty() {
@@ -174,7 +192,11 @@ impl Tables {
         let (mut low, mut high) = (0, table.len() / 8);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            if relative(middle * 8)? <= address { low = middle } else { high = middle }
+            if relative(middle * 8)? <= address {
+                low = middle
+            } else {
+                high = middle
+            }
         }
         usize::try_from(relative(low * 8 + 4)?.checked_sub(self.eh_frame_address)?).ok()
     }
@@ -183,12 +205,18 @@ impl Tables {
     pub(crate) fn row(&self, address: u64, context: &mut Context) -> Row {
         let section = self.section();
         let bases = self.bases();
-        let Some(offset) = self.fde_offset(address) else { return Row::Missing };
+        let Some(offset) = self.fde_offset(address) else {
+            return Row::Missing;
+        };
         // framehop takes offsets as u32.
         if u32::try_from(offset).is_err() {
             return Row::Refused;
         }
-        let Ok(fde) = section.fde_from_offset(&bases, gimli::EhFrameOffset(offset), EhFrame::cie_from_offset) else {
+        let Ok(fde) = section.fde_from_offset(
+            &bases,
+            gimli::EhFrameOffset(offset),
+            EhFrame::cie_from_offset,
+        ) else {
             return Row::Refused;
         };
         if !fde.contains(address) {
@@ -204,37 +232,61 @@ impl Tables {
         let Ok(row) = fde.unwind_info_for_address(&section, &bases, context, address) else {
             return Row::Missing;
         };
+        if matches!(
+            row.register(X86_64::RA),
+            None | Some(RegisterRule::Undefined)
+        ) {
+            return Row::Start;
+        }
         let mut expressions = Vec::new();
+        let mut by_frame_pointer = false;
         match row.cfa() {
-            CfaRule::Expression(expression) => expressions.push(expression.clone()),
+            CfaRule::Expression(expression) => expressions.push(*expression),
             // framehop computes `offset + offset of the saved register`.
-            CfaRule::RegisterAndOffset { offset, .. } if offset.unsigned_abs() > 1 << 31 => return Row::Refused,
-            CfaRule::RegisterAndOffset { .. } => {}
+            CfaRule::RegisterAndOffset { offset, .. } if offset.unsigned_abs() > 1 << 31 => {
+                return Row::Refused;
+            }
+            CfaRule::RegisterAndOffset { register, .. } => {
+                by_frame_pointer = *register == X86_64::RBP
+            }
         }
         for register in [X86_64::RBP, X86_64::RA] {
             match row.register(register) {
-                Some(RegisterRule::Expression(e) | RegisterRule::ValExpression(e)) => expressions.push(e),
-                Some(RegisterRule::Offset(o) | RegisterRule::ValOffset(o)) if o.unsigned_abs() > 1 << 31 => {
+                Some(RegisterRule::Expression(e) | RegisterRule::ValExpression(e)) => {
+                    expressions.push(e)
+                }
+                Some(RegisterRule::Offset(o) | RegisterRule::ValOffset(o))
+                    if o.unsigned_abs() > 1 << 31 =>
+                {
                     return Row::Refused;
                 }
                 _ => {}
             }
         }
         let harmless = expressions.iter().all(|expression| {
-            let Ok(expression) = expression.get(&section) else { return false };
+            let Ok(expression) = expression.get(&section) else {
+                return false;
+            };
             let mut operations = expression.operations(encoding);
             loop {
                 match operations.next() {
                     Ok(None) => return true,
                     // Without branches every operation runs once. No compiler uses them in unwind tables.
-                    Ok(Some(Operation::Skip { .. } | Operation::Bra { .. } | Operation::Call { .. })) | Err(_) => {
+                    Ok(Some(
+                        Operation::Skip { .. } | Operation::Bra { .. } | Operation::Call { .. },
+                    ))
+                    | Err(_) => {
                         return false;
                     }
                     Ok(Some(_)) => {}
                 }
             }
         });
-        if harmless { Row::Usable } else { Row::Refused }
+        if harmless {
+            Row::Usable { by_frame_pointer }
+        } else {
+            Row::Refused
+        }
     }
 }
 
@@ -267,7 +319,7 @@ mod tests {
         for address in text.step_by(1013) {
             let row = tables.row(address, &mut context);
             assert_eq!(row, own.row(address, &mut context), "at {address:#x}");
-            usable += usize::from(row == Row::Usable);
+            usable += usize::from(matches!(row, Row::Usable { .. }));
         }
         assert!(usable > 100);
     }
@@ -276,7 +328,9 @@ mod tests {
     fn an_expression_that_loops_is_refused() {
         // CIE: "zR", code align 1, data align -8, ra 16, pc encoding absolute 8 bytes.
         let mut bytes = vec![];
-        let cie = [0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x00, 0x0c, 7, 8, 0x90, 1];
+        let cie = [
+            0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x00, 0x0c, 7, 8, 0x90, 1,
+        ];
         bytes.extend((cie.len() as u32).to_le_bytes());
         bytes.extend(cie);
         let fde_at = bytes.len();

@@ -49,6 +49,8 @@ pub(crate) struct Segment {
     pub(crate) address: u64,
     /// Bytes in the file.
     pub(crate) size: u64,
+    /// It holds code.
+    pub(crate) executable: bool,
 }
 
 /// A section.
@@ -95,6 +97,7 @@ const MAX_SECTION_NAMES: u64 = 1 << 20;
 const MAX_NOTES: u64 = 64 << 10;
 
 const PT_LOAD: u32 = 1;
+const PF_X: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const SHT_NOBITS: u32 = 8;
@@ -103,21 +106,33 @@ const SHT_DYNSYM: u32 = 11;
 const SHF_COMPRESSED: u64 = 1 << 11;
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+    Some(u16::from_le_bytes(
+        bytes.get(at..at.checked_add(2)?)?.try_into().ok()?,
+    ))
 }
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+    Some(u32::from_le_bytes(
+        bytes.get(at..at.checked_add(4)?)?.try_into().ok()?,
+    ))
 }
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+    Some(u64::from_le_bytes(
+        bytes.get(at..at.checked_add(8)?)?.try_into().ok()?,
+    ))
 }
 
 impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
     /// Reads the headers. `None`: not an ELF file for a 64-bit little-endian machine, or a broken one.
     pub(crate) fn read(file: &'f R) -> Option<Self> {
         let length = file.len();
-        let mut elf =
-            Self { file, length, segments: vec![], sections: vec![], eh_frame_header: None, notes: vec![] };
+        let mut elf = Self {
+            file,
+            length,
+            segments: vec![],
+            sections: vec![],
+            eh_frame_header: None,
+            notes: vec![],
+        };
         let header = elf.bytes(0, 64, 64)?;
         if !header.starts_with(b"\x7fELF\x02\x01") {
             return None;
@@ -132,12 +147,17 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         let at = u64_at(header, 32)?;
         let entry = usize::from(u16_at(header, 54)?);
         let count = u16_at(header, 56)?;
-        if entry < 56 || entry > 1024 || count > MAX_PROGRAM_HEADERS {
+        if !(56..=1024).contains(&entry) || count > MAX_PROGRAM_HEADERS {
             return None;
         }
         let size = entry as u64 * u64::from(count);
         for raw in self.bytes(at, size, size)?.chunks_exact(entry) {
-            let segment = Segment { offset: u64_at(raw, 8)?, address: u64_at(raw, 16)?, size: u64_at(raw, 32)? };
+            let segment = Segment {
+                offset: u64_at(raw, 8)?,
+                address: u64_at(raw, 16)?,
+                size: u64_at(raw, 32)?,
+                executable: u32_at(raw, 4)? & PF_X != 0,
+            };
             match u32_at(raw, 0)? {
                 PT_LOAD => self.segments.push(segment),
                 PT_NOTE => self.notes.push(segment),
@@ -153,7 +173,7 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         let entry = usize::from(u16_at(header, 58)?);
         let count = u16_at(header, 60)?;
         let names = usize::from(u16_at(header, 62)?);
-        if entry < 64 || entry > 1024 || count > MAX_SECTIONS {
+        if !(64..=1024).contains(&entry) || count > MAX_SECTIONS {
             return None;
         }
         let size = entry as u64 * u64::from(count);
@@ -202,27 +222,42 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
     /// `.eh_frame_hdr` by its program header, for files whose sections were stripped: address and bytes.
     pub(crate) fn eh_frame_header(&self) -> Option<(u64, Vec<u8>)> {
         let segment = self.eh_frame_header?;
-        Some((segment.address, self.bytes(segment.offset, segment.size, 64 << 20)?))
+        Some((
+            segment.address,
+            self.bytes(segment.offset, segment.size, 64 << 20)?,
+        ))
     }
 
     /// The bytes from an address as the file states it to the end of its segment.
-    pub(crate) fn from_address(&self, address: u64, at_most: u64) -> Option<Vec<u8>> {
-        let segment =
-            self.segments.iter().find(|s| address >= s.address && address - s.address < s.size)?;
+    pub(crate) fn bytes_at_address(&self, address: u64, at_most: u64) -> Option<Vec<u8>> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|s| address >= s.address && address - s.address < s.size)?;
         let skip = address - segment.address;
-        self.bytes(segment.offset.checked_add(skip)?, segment.size - skip, at_most)
+        self.bytes(
+            segment.offset.checked_add(skip)?,
+            segment.size - skip,
+            at_most,
+        )
     }
 
-    /// The difference between addresses in a process and as the file states them, for a mapping of file offset
-    /// `offset` at address `start`.
+    /// The difference between addresses in a process and as the file states them, for an executable mapping of file
+    /// offset `offset` at address `start`.
     pub(crate) fn bias(segments: &[Segment], start: u64, offset: u64) -> Option<u64> {
-        // The kernel maps whole pages: a segment's mapping begins at its offset rounded down.
+        // The kernel maps whole pages: a segment's mapping begins at its offset rounded down. lld packs segments in the
+        // file, so that the page may hold the end of another segment, mapped elsewhere.
         const PAGE: u64 = 4096;
         let segment = segments.iter().find(|s| {
             let first = s.offset & !(PAGE - 1);
-            offset >= first && offset < s.offset.saturating_add(s.size)
+            s.executable && offset >= first && offset < s.offset.saturating_add(s.size)
         })?;
-        Some(start.wrapping_sub(offset).wrapping_add(segment.offset).wrapping_sub(segment.address))
+        Some(
+            start
+                .wrapping_sub(offset)
+                .wrapping_add(segment.offset)
+                .wrapping_sub(segment.address),
+        )
     }
 
     /// The GNU build-id in hex, empty when there is none.
@@ -231,10 +266,10 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
             .sections
             .iter()
             .filter(|s| s.name == b".note.gnu.build-id")
-            .map(|s| Segment { offset: s.offset, address: s.address, size: s.size });
+            .map(|s| (s.offset, s.size));
         sections
-            .chain(self.notes.iter().copied())
-            .filter_map(|n| build_id_in(&self.bytes(n.offset, n.size, MAX_NOTES)?))
+            .chain(self.notes.iter().map(|s| (s.offset, s.size)))
+            .filter_map(|(offset, size)| build_id_in(&self.bytes(offset, size, MAX_NOTES)?))
             .next()
             .unwrap_or_default()
     }
@@ -243,23 +278,30 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
     /// Tables larger than `at_most` bytes are skipped.
     pub(crate) fn symbols(&self, at_most: u64, mut visit: impl FnMut(&[u8], u64, u64)) {
         for kind in [SHT_SYMTAB, SHT_DYNSYM] {
-            let Some(table) = self.sections.iter().find(|s| s.kind == kind) else { continue };
+            let Some(table) = self.sections.iter().find(|s| s.kind == kind) else {
+                continue;
+            };
             let strings = self.sections.get(table.link as usize);
-            let (Some(symbols), Some(strings)) =
-                (self.data(table, at_most), strings.and_then(|s| self.data(s, at_most)))
-            else {
+            let (Some(symbols), Some(strings)) = (
+                self.data(table, at_most),
+                strings.and_then(|s| self.data(s, at_most)),
+            ) else {
                 continue;
             };
             for raw in symbols.chunks_exact(24) {
-                let (Some(name), Some(index), Some(address), Some(size)) =
-                    (u32_at(raw, 0), u16_at(raw, 6), u64_at(raw, 8), u64_at(raw, 16))
-                else {
+                let (Some(name), Some(index), Some(address), Some(size)) = (
+                    u32_at(raw, 0),
+                    u16_at(raw, 6),
+                    u64_at(raw, 8),
+                    u64_at(raw, 16),
+                ) else {
                     continue;
                 };
-                if index != 0 && address != 0 {
-                    if let Some(name) = c_string(&strings, name as usize) {
-                        visit(name, address, size);
-                    }
+                if index != 0
+                    && address != 0
+                    && let Some(name) = c_string(&strings, name as usize)
+                {
+                    visit(name, address, size);
                 }
             }
         }
@@ -284,7 +326,9 @@ fn build_id_in(notes: &[u8]) -> Option<String> {
         let name_at = at.checked_add(12)?;
         let data_at = name_at.checked_add(name_size.checked_next_multiple_of(4)?)?;
         let data = notes.get(data_at..data_at.checked_add(size)?)?;
-        if kind == NT_GNU_BUILD_ID && notes.get(name_at..name_at.checked_add(name_size)?) == Some(b"GNU\0") {
+        if kind == NT_GNU_BUILD_ID
+            && notes.get(name_at..name_at.checked_add(name_size)?) == Some(b"GNU\0")
+        {
             return Some(data.iter().take(64).map(|b| format!("{b:02x}")).collect());
         }
         at = data_at.checked_add(size.checked_next_multiple_of(4)?)?;
@@ -326,9 +370,15 @@ mod tests {
         for _ in 0..2000 {
             let mut damaged = whole.clone();
             for _ in 0..20 {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                state = state
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
                 // Most damage in the headers: that is where the sizes are.
-                let at = if state & 1 == 0 { (state >> 33) as usize % 1024 } else { (state >> 33) as usize };
+                let at = if state & 1 == 0 {
+                    (state >> 33) as usize % 1024
+                } else {
+                    (state >> 33) as usize
+                };
                 let at = at % damaged.len();
                 damaged[at] = (state >> 20) as u8;
             }
@@ -340,6 +390,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn bias_of_segments_that_share_a_page_of_the_file() {
+        let segment = |offset, address, size, executable| Segment {
+            offset,
+            address,
+            size,
+            executable,
+        };
+        let segments = [
+            segment(0, 0, 0x14c88, false),
+            segment(0x14c90, 0x15c90, 0x40140, true),
+        ];
+        assert_eq!(
+            Elf::<File>::bias(&segments, 0x5_5000_5000, 0x14000),
+            Some(0x5_4fff_0000)
+        );
+        assert_eq!(Elf::<File>::bias(&segments, 0x5_5000_0000, 0x60000), None);
     }
 
     #[test]

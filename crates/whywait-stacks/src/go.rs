@@ -46,8 +46,13 @@ const TOP_FRAME: u8 = 1;
 
 impl GoTable {
     /// Reads the table of a Go program; `None`: not Go, too old (before 1.18), or broken.
-    pub(crate) fn read<R: ReadAt + ?Sized>(elf: &Elf<'_, R>, runtime_text: Option<u64>) -> Option<Self> {
-        let section = elf.section(".gopclntab").or_else(|| elf.section(".data.rel.ro.gopclntab"))?;
+    pub(crate) fn read<R: ReadAt + ?Sized>(
+        elf: &Elf<'_, R>,
+        runtime_text: Option<u64>,
+    ) -> Option<Self> {
+        let section = elf
+            .section(".gopclntab")
+            .or_else(|| elf.section(".data.rel.ro.gopclntab"))?;
         let bytes = elf.data(section, MAX_TABLE)?;
         let magic = u32_at(&bytes, 0)?;
         if !matches!(magic, 0xffff_fff0 | 0xffff_fff1) || *bytes.get(7)? != 8 {
@@ -81,9 +86,18 @@ impl GoTable {
         }
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            if entry(middle)? <= offset { low = middle } else { high = middle }
+            if entry(middle)? <= offset {
+                low = middle
+            } else {
+                high = middle
+            }
         }
-        let record = u32_at(&self.bytes, self.table.checked_add(low.checked_mul(8)?)?.checked_add(4)?)?;
+        let record = u32_at(
+            &self.bytes,
+            self.table
+                .checked_add(low.checked_mul(8)?)?
+                .checked_add(4)?,
+        )?;
         Some((offset, self.table.checked_add(record as usize)?))
     }
 
@@ -105,12 +119,17 @@ impl GoTable {
         let name = self.record_name(record)?;
         let end = if self.bytes.get(flag)? & TOP_FRAME != 0 || name == b"runtime.mcall" {
             GoEnd::Start
-        } else if name.starts_with(b"runtime.systemstack") || name.starts_with(b"runtime.asmcgocall") {
+        } else if name.starts_with(b"runtime.systemstack")
+            || name.starts_with(b"runtime.asmcgocall")
+        {
             GoEnd::OtherStack
         } else {
             GoEnd::Caller
         };
-        Some(GoFrame { size: self.frame_size(offset, record), end })
+        Some(GoFrame {
+            size: self.frame_size(offset, record),
+            end,
+        })
     }
 
     /// Walks the function's (stack delta, instruction delta) pairs up to the instruction.

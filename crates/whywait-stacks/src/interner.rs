@@ -31,8 +31,17 @@ impl Interner {
         let key = (module, name.to_owned(), file.to_owned(), line);
         let address = *self.known.entry(key).or_insert_with(|| {
             self.last += 1;
-            let frame = Frame { module, address: self.last };
-            self.new.push(Symbol { frame, depth: 0, name: name.to_owned(), file: file.to_owned(), line });
+            let frame = Frame {
+                module,
+                address: self.last,
+            };
+            self.new.push(Symbol {
+                frame,
+                depth: 0,
+                name: name.to_owned(),
+                file: file.to_owned(),
+                line,
+            });
             self.last
         });
         Frame { module, address }
@@ -40,7 +49,13 @@ impl Interner {
 
     /// Names an address of an ELF module.
     pub(crate) fn name_address(&mut self, frame: Frame, name: &str) {
-        self.new.push(Symbol { frame, depth: 0, name: cut(name).to_owned(), file: String::new(), line: 0 });
+        self.new.push(Symbol {
+            frame,
+            depth: 0,
+            name: cut(name).to_owned(),
+            file: String::new(),
+            line: 0,
+        });
     }
 
     /// Symbols since the last call.

@@ -1,5 +1,7 @@
 //! Names of kernel functions, from `/proc/kallsyms`.
 
+use std::collections::HashMap;
+
 use whywait_events::{Frame, ModuleKind};
 
 use crate::loss::{Loss, Losses};
@@ -9,6 +11,8 @@ use crate::modules::Modules;
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     symbols: Option<Symbols>,
+    /// Frames of addresses seen before; a kernel has not many that stacks go through.
+    frames: HashMap<u64, Frame>,
 }
 
 /// Text symbols, sorted by address.
@@ -19,27 +23,41 @@ struct Symbols {
     names: String,
 }
 
+/// Bounds the memory for known addresses.
+const MAX_KNOWN: usize = 1 << 18;
 /// An address farther than this behind the last symbol before it is in code loaded later (a module, a BPF program).
 const MAX_FUNCTION: u64 = 1 << 20;
 
 impl Kernel {
     /// Frames of kernel addresses.
-    pub(crate) fn frames(&mut self, addresses: &[u64], modules: &mut Modules, losses: &mut Losses) -> Vec<Frame> {
+    pub(crate) fn frames(
+        &mut self,
+        addresses: &[u64],
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Vec<Frame> {
         if addresses.is_empty() {
             return vec![];
         }
-        let symbols = self
-            .symbols
-            .get_or_insert_with(|| Symbols::parse(&std::fs::read("/proc/kallsyms").unwrap_or_default()));
+        let symbols = self.symbols.get_or_insert_with(|| {
+            Symbols::parse(&std::fs::read("/proc/kallsyms").unwrap_or_default())
+        });
         let module = modules.special(ModuleKind::Kernel);
         let frame = |(depth, &address): (usize, &u64)| {
             // All but the innermost are return addresses.
             let address = address.saturating_sub(u64::from(depth > 0));
-            let name = symbols.name(address).unwrap_or_else(|| {
+            if let Some(&known) = self.frames.get(&address) {
+                return known;
+            }
+            let Some(name) = symbols.name(address) else {
                 losses.count(Loss::KernelSymbols);
-                "[kernel]"
-            });
-            modules.symbols.frame(module, name, "", 0)
+                return modules.symbols.frame(module, "[kernel]", "", 0);
+            };
+            let frame = modules.symbols.frame(module, name, "", 0);
+            if self.frames.len() < MAX_KNOWN {
+                self.frames.insert(address, frame);
+            }
+            frame
         };
         addresses.iter().enumerate().map(frame).collect()
     }
@@ -49,18 +67,26 @@ impl Symbols {
     fn parse(text: &[u8]) -> Self {
         let mut symbols = Self::default();
         for line in text.split(|&b| b == b'\n') {
-            let Ok(line) = std::str::from_utf8(line) else { continue };
-            // address type name [module]
-            let mut fields = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
+            let Ok(line) = std::str::from_utf8(line) else {
                 continue;
             };
-            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            // address type name [module]
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let Ok(address) = u64::from_str_radix(address, 16) else {
+                continue;
+            };
             // All zeros: hidden from us by kptr_restrict.
             if address == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
                 continue;
             }
-            let Ok(start) = u32::try_from(symbols.names.len()) else { break };
+            let Ok(start) = u32::try_from(symbols.names.len()) else {
+                break;
+            };
             symbols.names.push_str(name);
             symbols.table.push((address, start, name.len() as u32));
         }
@@ -78,7 +104,8 @@ impl Symbols {
         if address - start > MAX_FUNCTION {
             return None;
         }
-        self.names.get(name as usize..name as usize + length as usize)
+        self.names
+            .get(name as usize..name as usize + length as usize)
     }
 }
 
@@ -96,17 +123,35 @@ ffffffff81000200 t ext4_sync_file\t[ext4]
 
     #[test]
     fn frames_carry_names_and_no_addresses() {
-        let mut kernel = Kernel { symbols: Some(Symbols::parse(TEXT)) };
+        let mut kernel = Kernel {
+            symbols: Some(Symbols::parse(TEXT)),
+            frames: HashMap::new(),
+        };
         let (mut modules, mut losses) = (Modules::default(), Losses::default());
         let frames = kernel.frames(
-            &[0xffff_ffff_8100_0104, 0xffff_ffff_8100_0200, 0xffff_ffff_8100_0001, 0xffff_ffff_9000_0000],
+            &[
+                0xffff_ffff_8100_0104,
+                0xffff_ffff_8100_0200,
+                0xffff_ffff_8100_0001,
+                0xffff_ffff_9000_0000,
+            ],
             &mut modules,
             &mut losses,
         );
         let symbols = modules.take_new_symbols();
-        let name = |frame: &Frame| symbols.iter().find(|s| s.frame == *frame).unwrap().name.clone();
+        let name = |frame: &Frame| {
+            symbols
+                .iter()
+                .find(|s| s.frame == *frame)
+                .unwrap()
+                .name
+                .clone()
+        };
         // The second is a return address at a function's very start: the call was the last instruction before.
-        assert_eq!(frames.iter().map(name).collect::<Vec<_>>(), ["do_futex", "do_futex", "_stext", "[kernel]"]);
+        assert_eq!(
+            frames.iter().map(name).collect::<Vec<_>>(),
+            ["do_futex", "do_futex", "_stext", "[kernel]"]
+        );
         assert!(frames.iter().all(|f| f.address < 1000));
         assert_eq!(modules.take_new()[0].kind, ModuleKind::Kernel);
     }

@@ -8,6 +8,7 @@ pub(crate) enum Loss {
     Registers,
     NotCode,
     NoUnwindData,
+    FramePointer,
     StackBytes,
     OffStack,
     OtherStack,
@@ -24,11 +25,12 @@ pub(crate) enum Loss {
     PythonUnmatched,
 }
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "process gone before its maps were read",
     "registers out of range",
     "return address outside of code",
     "no unwind data",
+    "frame pointer unknown",
     "ran out of stack bytes",
     "address not on the stack",
     "continues on another stack",
@@ -68,7 +70,14 @@ mod tests {
         let mut losses = Losses::default();
         losses.count(Loss::PythonUnmatched);
         losses.count(Loss::KernelSymbols);
-        let counted: Vec<_> = losses.iter().filter(|(_, n)| *n > 0).map(|(name, _)| name).collect();
-        assert_eq!(counted, ["kernel symbols hidden", "python frames not matched"]);
+        let counted: Vec<_> = losses
+            .iter()
+            .filter(|(_, n)| *n > 0)
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(
+            counted,
+            ["kernel symbols hidden", "python frames not matched"]
+        );
     }
 }

@@ -73,11 +73,19 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
         b"[vsyscall]" => return None,
         [b'/', ..] if inode != 0 => {
             let path = unescape(path);
-            Source::File(path.strip_suffix(b" (deleted)").map_or(path.clone(), <[u8]>::to_vec))
+            Source::File(
+                path.strip_suffix(b" (deleted)")
+                    .map_or(path.clone(), <[u8]>::to_vec),
+            )
         }
         _ => Source::Anonymous,
     };
-    Some(Mapping { range, offset, inode, source })
+    Some(Mapping {
+        range,
+        offset,
+        inode,
+        source,
+    })
 }
 
 /// The kernel writes a newline in a path as `\012`.

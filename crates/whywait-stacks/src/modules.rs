@@ -91,7 +91,12 @@ impl Modules {
     fn add(&mut self, kind: ModuleKind, build_id: String, path: &[u8]) -> u32 {
         self.last_id += 1;
         let path = String::from_utf8_lossy(path).into_owned();
-        self.new.push(Module { id: self.last_id, kind, build_id, path });
+        self.new.push(Module {
+            id: self.last_id,
+            kind,
+            build_id,
+            path,
+        });
         self.last_id
     }
 
@@ -141,10 +146,10 @@ impl Modules {
         let elf = Elf::read(file)?;
         let build_id = elf.build_id();
         let key = (build_id.clone(), path.to_vec());
-        if !build_id.is_empty() {
-            if let Some(known) = self.by_build_id.get(&key) {
-                return Some(known.clone());
-            }
+        if !build_id.is_empty()
+            && let Some(known) = self.by_build_id.get(&key)
+        {
+            return Some(known.clone());
         }
         let is_vdso = path == b"[vdso]";
         let mut image = Image {
@@ -164,7 +169,9 @@ impl Modules {
                 // The C library's thread starts: musl's have no unwind data that says so.
                 b"_start" | b"_dl_start_user" | b"clone" | b"__clone" | b"clone3" | b"__clone3" => {
                     // `_start` of assembly may have no size; its few instructions fit into this.
-                    image.starts.push(range.start..range.end.max(address.saturating_add(32)));
+                    image
+                        .starts
+                        .push(range.start..range.end.max(address.saturating_add(32)));
                 }
                 b"_PyRuntime" => python.runtime = address,
                 b"PyCode_Type" => python.types[0] = address,
@@ -172,11 +179,15 @@ impl Modules {
                 b"PyBytes_Type" => python.types[2] = address,
                 b"Py_Version" => python.version = Some(address),
                 b"runtime.text" => runtime_text = Some(address),
-                _ if name.starts_with(b"_PyEval_EvalFrameDefault") && !python.eval.contains(&range) => {
+                _ if name.starts_with(b"_PyEval_EvalFrameDefault")
+                    && !python.eval.contains(&range) =>
+                {
                     python.eval.push(range);
                 }
                 _ if is_vdso && size != 0 => {
-                    image.vdso_symbols.push((range, String::from_utf8_lossy(name).into_owned()));
+                    image
+                        .vdso_symbols
+                        .push((range, String::from_utf8_lossy(name).into_owned()));
                 }
                 _ => {}
             }
@@ -205,15 +216,20 @@ fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Meta
         return metadata.is_file().then_some((direct, metadata));
     }
     let mut by_path = PathBuf::from(format!("/proc/{tgid}/root"));
-    by_path.as_mut_os_string().push(std::ffi::OsStr::from_bytes(path));
+    by_path
+        .as_mut_os_string()
+        .push(std::ffi::OsStr::from_bytes(path));
     let metadata = std::fs::metadata(&by_path).ok()?;
     (metadata.is_file() && metadata.ino() == mapping.inode).then_some((by_path, metadata))
 }
 
 /// Opens a file of which another user may have made a FIFO or a terminal in the meantime: without waiting for it.
 pub(crate) fn open_regular(path: &std::path::Path) -> Option<File> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).ok()?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .ok()?;
     file.metadata().ok()?.is_file().then_some(file)
 }
 

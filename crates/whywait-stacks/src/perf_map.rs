@@ -22,7 +22,12 @@ const MAX_NAME: usize = 512;
 
 impl PerfMap {
     pub(crate) fn new(tgid: u32) -> Self {
-        Self { tgid, entries: vec![], looked_at: None, seen: None }
+        Self {
+            tgid,
+            entries: vec![],
+            looked_at: None,
+            seen: None,
+        }
     }
 
     /// The name of the code at an address of the process.
@@ -52,7 +57,10 @@ impl PerfMap {
     /// The map lies in the process's `/tmp`, named by its id in its own pid namespace.
     fn path(&self) -> Option<PathBuf> {
         let own = own_id(&format!("/proc/{}/status", self.tgid))?;
-        Some(PathBuf::from(format!("/proc/{}/root/tmp/perf-{own}.map", self.tgid)))
+        Some(PathBuf::from(format!(
+            "/proc/{}/root/tmp/perf-{own}.map",
+            self.tgid
+        )))
     }
 }
 
@@ -60,7 +68,9 @@ impl PerfMap {
 pub(crate) fn own_id(status: &str) -> Option<u32> {
     let status = std::fs::read(status).ok()?;
     let status = String::from_utf8_lossy(&status);
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let ids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
@@ -68,9 +78,21 @@ fn parse(text: &[u8]) -> Vec<(u64, u64, String)> {
     let mut entries = Vec::new();
     for line in text.split(|&b| b == b'\n') {
         let mut fields = line.splitn(3, |&b| b == b' ');
-        let mut hex = || u64::from_str_radix(std::str::from_utf8(fields.next()?).ok()?.trim_start_matches("0x"), 16).ok();
-        let (Some(start), Some(size)) = (hex(), hex()) else { continue };
-        let Some(name) = fields.next().filter(|name| !name.is_empty()) else { continue };
+        let mut hex = || {
+            u64::from_str_radix(
+                std::str::from_utf8(fields.next()?)
+                    .ok()?
+                    .trim_start_matches("0x"),
+                16,
+            )
+            .ok()
+        };
+        let (Some(start), Some(size)) = (hex(), hex()) else {
+            continue;
+        };
+        let Some(name) = fields.next().filter(|name| !name.is_empty()) else {
+            continue;
+        };
         let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]).into_owned();
         entries.push((start, start.saturating_add(size), name));
     }
@@ -94,7 +116,9 @@ mod tests {
 
     #[test]
     fn the_later_line_wins() {
-        let entries = parse(b"1000 10 a b\nnonsense\n0x2000 20 c\n1000 20 d\xff\nffffffffffffffff 9 e\n3000 1\n");
+        let entries = parse(
+            b"1000 10 a b\nnonsense\n0x2000 20 c\n1000 20 d\xff\nffffffffffffffff 9 e\n3000 1\n",
+        );
         assert_eq!(find(&entries, 0x1018), Some("d\u{fffd}"));
         assert_eq!(find(&entries, 0x2000), Some("c"));
         assert_eq!(find(&entries, 0x2020), None);

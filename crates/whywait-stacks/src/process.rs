@@ -22,7 +22,10 @@ use crate::perf_map::PerfMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// framehop knows, by the unwind tables.
-    Tables,
+    Tables {
+        /// They refer to the frame pointer.
+        by_frame_pointer: bool,
+    },
     /// By the frame pointer: there are no tables.
     FramePointer,
     /// By Go's table.
@@ -75,7 +78,13 @@ impl Process {
         let mappings = maps::read(tgid).ok().filter(|m| !m.is_empty())?;
         Some(Self {
             tgid,
-            mapped: mappings.into_iter().map(|mapping| Mapped { mapping, image: None }).collect(),
+            mapped: mappings
+                .into_iter()
+                .map(|mapping| Mapped {
+                    mapping,
+                    image: None,
+                })
+                .collect(),
             read_at: Instant::now(),
             unwinder: arch::Unwinder::new(),
             cache: arch::Cache::new(),
@@ -91,22 +100,33 @@ impl Process {
             return false;
         }
         self.read_at = Instant::now();
-        let Ok(mappings) = maps::read(self.tgid) else { return false };
+        let Ok(mappings) = maps::read(self.tgid) else {
+            return false;
+        };
         let old = std::mem::take(&mut self.mapped);
         if old.iter().map(|m| &m.mapping).eq(mappings.iter()) {
             self.mapped = old;
             return false;
         }
-        let mut old: HashMap<u64, Mapped> = old.into_iter().map(|m| (m.mapping.range.start, m)).collect();
+        let mut old: HashMap<u64, Mapped> = old
+            .into_iter()
+            .map(|m| (m.mapping.range.start, m))
+            .collect();
         self.mapped = mappings
             .into_iter()
             .map(|mapping| match old.remove(&mapping.range.start) {
                 Some(m) if m.mapping == mapping => m,
                 Some(m) => {
                     old.insert(mapping.range.start, m);
-                    Mapped { mapping, image: None }
+                    Mapped {
+                        mapping,
+                        image: None,
+                    }
                 }
-                None => Mapped { mapping, image: None },
+                None => Mapped {
+                    mapping,
+                    image: None,
+                },
             })
             .collect();
         if !old.is_empty() {
@@ -121,7 +141,12 @@ impl Process {
     }
 
     /// What is at a code address; `None`: no executable mapping.
-    pub(crate) fn place(&mut self, address: u64, modules: &mut Modules, context: &mut Context) -> Option<Place> {
+    pub(crate) fn place(
+        &mut self,
+        address: u64,
+        modules: &mut Modules,
+        context: &mut Context,
+    ) -> Option<Place> {
         if let Some(place) = self.places.get(&address) {
             return Some(*place);
         }
@@ -131,11 +156,21 @@ impl Process {
             None => return None,
         };
         let Some((image, bias)) = self.image(index, modules) else {
-            return Some(Place { frame: self.unnamed(index, address, modules), step: Step::FramePointer });
+            return Some(Place {
+                frame: self.unnamed(index, address, modules),
+                step: Step::FramePointer,
+            });
         };
         let svma = address.wrapping_sub(bias);
-        let frame = Frame { module: image.id, address: svma };
-        if let Some((_, name)) = image.vdso_symbols.iter().find(|(range, _)| range.contains(&svma)) {
+        let frame = Frame {
+            module: image.id,
+            address: svma,
+        };
+        if let Some((_, name)) = image
+            .vdso_symbols
+            .iter()
+            .find(|(range, _)| range.contains(&svma))
+        {
             modules.symbols.name_address(frame, name);
         }
         let step = if image.starts.iter().any(|range| range.contains(&svma)) {
@@ -143,8 +178,13 @@ impl Process {
         } else if let Some(go) = image.go.as_ref().and_then(|go| go.frame(svma)) {
             Step::Go(go)
         } else {
-            match image.tables.as_ref().map(|tables| tables.row(svma, context)) {
-                Some(Row::Usable) => Step::Tables,
+            match image
+                .tables
+                .as_ref()
+                .map(|tables| tables.row(svma, context))
+            {
+                Some(Row::Usable { by_frame_pointer }) => Step::Tables { by_frame_pointer },
+                Some(Row::Start) => Step::Start,
                 Some(Row::Signal) => Step::Signal,
                 Some(Row::Refused) => Step::Refused,
                 // framehop then takes the innermost function for one without a frame, which in assembly it is.
@@ -160,9 +200,15 @@ impl Process {
     }
 
     fn find(&self, address: u64) -> Option<usize> {
-        let after = self.mapped.partition_point(|m| m.mapping.range.start <= address);
+        let after = self
+            .mapped
+            .partition_point(|m| m.mapping.range.start <= address);
         let index = after.checked_sub(1)?;
-        self.mapped[index].mapping.range.contains(&address).then_some(index)
+        self.mapped[index]
+            .mapping
+            .range
+            .contains(&address)
+            .then_some(index)
     }
 
     /// The frame of code in no file: a just-in-time compiler's, by the name its map gives, or just by where it is.
@@ -184,16 +230,20 @@ impl Process {
             return known.clone();
         }
         let found = self.find_image(index, modules);
-        if let Some((image, bias)) = &found {
-            if let Some(tables) = &image.tables {
-                let range = self.mapped[index].mapping.range.clone();
-                // framehop keeps addresses within a module as u32, from its lowest segment.
-                let base = image.segments.iter().map(|s| s.address).min().unwrap_or(0);
-                let module =
-                    framehop::Module::new(String::new(), range, base.wrapping_add(*bias), tables.for_framehop(base));
-                framehop::Unwinder::add_module(&mut self.unwinder, module);
-                self.cache = arch::Cache::new();
-            }
+        if let Some((image, bias)) = &found
+            && let Some(tables) = &image.tables
+        {
+            let range = self.mapped[index].mapping.range.clone();
+            // framehop keeps addresses within a module as u32, from its lowest segment.
+            let base = image.segments.iter().map(|s| s.address).min().unwrap_or(0);
+            let module = framehop::Module::new(
+                String::new(),
+                range,
+                base.wrapping_add(*bias),
+                tables.for_framehop(base),
+            );
+            framehop::Unwinder::add_module(&mut self.unwinder, module);
+            self.cache = arch::Cache::new();
         }
         self.mapped[index].image = Some(found.clone());
         found
@@ -202,9 +252,12 @@ impl Process {
     fn find_image(&mut self, index: usize, modules: &mut Modules) -> Option<(Arc<Image>, u64)> {
         let mapping = self.mapped[index].mapping.clone();
         let image = if mapping.source == Source::Vdso {
-            let size = usize::try_from(mapping.range.end - mapping.range.start).ok()?.min(1 << 18);
+            let size = usize::try_from(mapping.range.end - mapping.range.start)
+                .ok()?
+                .min(1 << 18);
             let mut bytes = vec![0; size];
-            self.read_memory(mapping.range.start, &mut bytes).then_some(())?;
+            self.read_memory(mapping.range.start, &mut bytes)
+                .then_some(())?;
             modules.vdso(&bytes)?
         } else {
             modules.file(self.tgid, &mapping, file_path(&mapping)?)?
@@ -240,7 +293,9 @@ impl Process {
         if self.memory.is_none() {
             self.memory = File::open(format!("/proc/{}/mem", self.tgid)).ok();
         }
-        let Some(memory) = &self.memory else { return false };
+        let Some(memory) = &self.memory else {
+            return false;
+        };
         memory.read_exact_at(buffer, address).is_ok()
     }
 
@@ -264,7 +319,8 @@ impl Hasher for AddressHasher {
         }
     }
     fn write_u64(&mut self, value: u64) {
-        let product = (u128::from(self.0 ^ value)) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835_u128 as u64 as u128;
+        let product = (u128::from(self.0 ^ value))
+            * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835_u128 as u64 as u128;
         self.0 = (product as u64) ^ ((product >> 64) as u64);
     }
 }

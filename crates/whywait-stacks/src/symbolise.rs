@@ -37,7 +37,9 @@ impl Symboliser {
 
     /// Looks for separate debug files in another directory (laid out as `DIRECTORY/.build-id/ab/cdef….debug`).
     pub fn with_debug_directory(directory: impl Into<PathBuf>) -> Self {
-        Self { debug: Some(directory.into()) }
+        Self {
+            debug: Some(directory.into()),
+        }
     }
 
     /// Names of those `frames` that are in the ELF files among `modules`; frames without a name are left out. A frame
@@ -54,17 +56,28 @@ impl Symboliser {
     ) -> Vec<Symbol> {
         let mut addresses: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for frame in frames {
-            addresses.entry(frame.module).or_default().push(frame.address);
+            addresses
+                .entry(frame.module)
+                .or_default()
+                .push(frame.address);
         }
         let mut symbols = Vec::new();
         for module in modules.iter().filter(|m| m.kind == ModuleKind::Elf) {
-            let Some(mut addresses) = addresses.remove(&module.id) else { continue };
+            let Some(mut addresses) = addresses.remove(&module.id) else {
+                continue;
+            };
             addresses.sort_unstable();
             addresses.dedup();
-            let path = place.and_then(|place| place(module.id)).unwrap_or_else(|| PathBuf::from(&module.path));
-            let Some(path) = self.file_of(module, path) else { continue };
+            let path = place
+                .and_then(|place| place(module.id))
+                .unwrap_or_else(|| PathBuf::from(&module.path));
+            let Some(path) = self.file_of(module, path) else {
+                continue;
+            };
             // Debug data comes from the observed program.
-            let named = catch_unwind(AssertUnwindSafe(|| self.names(module.id, &path, &addresses)));
+            let named = catch_unwind(AssertUnwindSafe(|| {
+                self.names(module.id, &path, &addresses)
+            }));
             symbols.extend(named.unwrap_or_default());
         }
         symbols
@@ -80,8 +93,12 @@ impl Symboliser {
         if !module.build_id.bytes().all(|b| b.is_ascii_hexdigit()) {
             return None;
         }
-        let debug = self.debug_directory().join(format!(".build-id/{first}/{rest}.debug"));
-        build_id(&debug).is_some_and(|id| id == module.build_id).then_some(debug)
+        let debug = self
+            .debug_directory()
+            .join(format!(".build-id/{first}/{rest}.debug"));
+        build_id(&debug)
+            .is_some_and(|id| id == module.build_id)
+            .then_some(debug)
     }
 
     fn debug_directory(&self) -> &Path {
@@ -94,7 +111,9 @@ impl Symboliser {
             .set_debug_dirs(Some([self.debug_directory()]))
             .build();
         let source = Source::Elf(ElfSource::new(path));
-        let found = symbolizer.symbolize(&source, Input::VirtOffset(addresses)).unwrap_or_default();
+        let found = symbolizer
+            .symbolize(&source, Input::VirtOffset(addresses))
+            .unwrap_or_default();
         let mut symbols = Vec::new();
         let mut unnamed = Vec::new();
         let mut found = found.into_iter();
@@ -112,17 +131,34 @@ impl Symboliser {
 
 /// The function and those inlined into it at a frame's address, innermost first.
 fn push(symbols: &mut Vec<Symbol>, frame: Frame, found: &Sym<'_>) {
-    let inlined = found.inlined.iter().rev().map(|f| (&f.name, f.code_info.as_ref()));
+    let inlined = found
+        .inlined
+        .iter()
+        .rev()
+        .map(|f| (&f.name, f.code_info.as_ref()));
     let all = inlined.chain([(&found.name, found.code_info.as_deref())]);
     for (depth, (name, code)) in all.take(MAX_DEPTH).enumerate() {
         let (file, line) = code.map_or_else(Default::default, place_in_source);
         let name = name.chars().take(MAX_NAME).collect();
-        symbols.push(Symbol { frame, depth: depth as u16, name, file, line });
+        symbols.push(Symbol {
+            frame,
+            depth: depth as u16,
+            name,
+            file,
+            line,
+        });
     }
 }
 
 fn place_in_source(code: &CodeInfo<'_>) -> (String, u32) {
-    (code.to_path().to_string_lossy().chars().take(MAX_NAME).collect(), code.line.unwrap_or(0))
+    (
+        code.to_path()
+            .to_string_lossy()
+            .chars()
+            .take(MAX_NAME)
+            .collect(),
+        code.line.unwrap_or(0),
+    )
 }
 
 /// A stripped Go program still has its own table.
@@ -134,7 +170,13 @@ fn go_names(path: &Path, frames: &[Frame]) -> Vec<Symbol> {
     let Some(table) = table() else { return vec![] };
     let symbol = |&frame: &Frame| {
         let name = table.name(frame.address)?;
-        Some(Symbol { frame, depth: 0, name, file: String::new(), line: 0 })
+        Some(Symbol {
+            frame,
+            depth: 0,
+            name,
+            file: String::new(),
+            line: 0,
+        })
     };
     frames.iter().filter_map(symbol).collect()
 }

@@ -65,18 +65,38 @@ impl Unwinder {
     /// reached the thread's start.
     pub fn unwind(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Unwound {
         let truncated = !self.walk(tgid, regs, stack);
-        Unwound { frames: self.walk.iter().map(|w| w.frame).collect(), truncated }
+        Unwound {
+            frames: self.walk.iter().map(|w| w.frame).collect(),
+            truncated,
+        }
     }
 
     /// As [`unwind`](Self::unwind), for a thread that sleeps: where the process is CPython (3.8 to 3.13) the
     /// interpreter's native frames are replaced by the Python functions that they run, if the thread still sleeps at the
     /// same place.
-    pub fn unwind_sleeping(&mut self, tgid: u32, tid: u32, regs: Registers, stack: &[u8]) -> Unwound {
+    pub fn unwind_sleeping(
+        &mut self,
+        tgid: u32,
+        tid: u32,
+        regs: Registers,
+        stack: &[u8],
+    ) -> Unwound {
         let mut truncated = !self.walk(tgid, regs, stack);
         let frames = match self.processes.get_mut(&tgid) {
             Some(process) => {
-                let sleeper = python::Sleeper { tid, regs, stack, complete: !truncated };
-                self.python.splice(process, sleeper, &self.walk, &mut self.modules, &mut self.losses)
+                let sleeper = python::Sleeper {
+                    tid,
+                    regs,
+                    stack,
+                    complete: !truncated,
+                };
+                self.python.splice(
+                    process,
+                    sleeper,
+                    &self.walk,
+                    &mut self.modules,
+                    &mut self.losses,
+                )
             }
             None => None,
         };
@@ -88,7 +108,8 @@ impl Unwinder {
     /// Frames of a kernel stack, innermost first. An address is replaced by the number of its function's name, so that
     /// no kernel address reaches a recording.
     pub fn kernel(&mut self, addresses: &[u64]) -> Vec<Frame> {
-        self.kernel.frames(addresses, &mut self.modules, &mut self.losses)
+        self.kernel
+            .frames(addresses, &mut self.modules, &mut self.losses)
     }
 
     /// Forgets what is known of a process: it ended, or became another program.
@@ -126,12 +147,20 @@ impl Unwinder {
                 }
             },
         };
-        let stack = CopiedStack { sp: regs.sp, bytes: stack };
-        let mut modules = ModulesAndContext { modules: &mut self.modules, context: &mut self.context };
+        let stack = CopiedStack {
+            sp: regs.sp,
+            bytes: stack,
+        };
+        let mut modules = ModulesAndContext {
+            modules: &mut self.modules,
+            context: &mut self.context,
+        };
         let walk = &mut self.walk;
         // framehop's arithmetic is not checked everywhere; in a build with overflow checks hostile tables could panic.
-        let ended = catch_unwind(AssertUnwindSafe(|| walk_frames(process, regs, stack, &mut modules, walk)))
-            .unwrap_or(Err(Loss::Panicked));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            walk_frames(process, regs, stack, &mut modules, walk)
+        }))
+        .unwrap_or(Err(Loss::Panicked));
         let complete = match ended {
             Ok(()) => true,
             Err(loss) => {
@@ -201,7 +230,10 @@ fn walk_frames(
         let Some(Place { frame, step }) = place else {
             if walk.is_empty() {
                 let module = modules.modules.special(ModuleKind::Unknown);
-                walk.push(Walked { frame: modules.modules.symbols.frame(module, "[no code]", "", 0), address });
+                walk.push(Walked {
+                    frame: modules.modules.symbols.frame(module, "[no code]", "", 0),
+                    address,
+                });
             }
             return Err(Loss::NotCode);
         };
@@ -210,13 +242,22 @@ fn walk_frames(
             return Err(Loss::TooDeep);
         }
         let return_address = match step {
-            Step::Start | Step::Go(GoFrame { end: GoEnd::Start, .. }) => return Ok(()),
-            Step::Go(GoFrame { end: GoEnd::OtherStack, .. }) => return Err(Loss::OtherStack),
+            Step::Start
+            | Step::Go(GoFrame {
+                end: GoEnd::Start, ..
+            }) => return Ok(()),
+            Step::Go(GoFrame {
+                end: GoEnd::OtherStack,
+                ..
+            }) => return Err(Loss::OtherStack),
             Step::Refused => return Err(Loss::Refused),
-            Step::Go(GoFrame { size: Some(size), .. }) => leave_go_frame(&mut regs, size, stack)?,
+            Step::Go(GoFrame {
+                size: Some(size), ..
+            }) => leave_go_frame(&mut regs, size, stack)?,
             Step::Signal => {
                 let sp = regs.sp();
-                let inner = arch::interrupted(sp, |a| stack.read(a)).ok_or_else(|| stack.loss(sp))?;
+                let inner =
+                    arch::interrupted(sp, |a| stack.read(a)).ok_or_else(|| stack.loss(sp))?;
                 if inner.sp <= sp || inner.ip >= arch::USER_END {
                     return Err(Loss::OffStack);
                 }
@@ -224,10 +265,21 @@ fn walk_frames(
                 code = FrameAddress::from_instruction_pointer(inner.ip);
                 continue;
             }
-            Step::Tables | Step::FramePointer | Step::Go(_) => {
+            // framehop takes a frame pointer of 0 for the end of the stack. That it is only where frames are chained by
+            // it, and not when we were not given it to begin with.
+            Step::Tables {
+                by_frame_pointer: true,
+            } if regs.bp() == 0 => return Err(Loss::FramePointer),
+            Step::FramePointer if start.bp == 0 && regs.bp() == 0 && walk.len() > 1 => {
+                return Err(Loss::FramePointer);
+            }
+            Step::Tables { .. } | Step::FramePointer | Step::Go(_) => {
                 let sp = regs.sp();
                 let mut read = |a| stack.read(a).ok_or(());
-                match process.unwinder.unwind_frame(code, &mut regs, &mut process.cache, &mut read) {
+                match process
+                    .unwinder
+                    .unwind_frame(code, &mut regs, &mut process.cache, &mut read)
+                {
                     Ok(None) => return Ok(()),
                     Ok(Some(_)) if regs.sp() <= sp && walk.len() > 1 => return Err(Loss::Misled),
                     Ok(Some(return_address)) => return_address,
@@ -243,10 +295,10 @@ fn leave_go_frame(regs: &mut UnwindRegs, size: u32, stack: CopiedStack<'_>) -> R
     let at = regs.sp() + u64::from(size);
     let return_address = stack.read(at).ok_or_else(|| stack.loss(at))?;
     // A frame's uppermost word is the caller's frame pointer.
-    if size >= 8 {
-        if let Some(bp) = stack.read(at - 8) {
-            regs.set_bp(bp);
-        }
+    if size >= 8
+        && let Some(bp) = stack.read(at - 8)
+    {
+        regs.set_bp(bp);
     }
     regs.set_sp(at + 8);
     regs.set_ip(return_address);

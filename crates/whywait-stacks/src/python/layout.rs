@@ -35,7 +35,13 @@ pub(super) enum ThreadId {
 pub(super) enum Frames {
     /// Objects, one for each call of the interpreter's loop (to 3.10). The last instruction counts units of `unit`
     /// bytes.
-    Objects { current: u64, back: u64, code: u64, last: u64, unit: u64 },
+    Objects {
+        current: u64,
+        back: u64,
+        code: u64,
+        last: u64,
+        unit: u64,
+    },
     /// `_PyInterpreterFrame`, several for each call of the loop (from 3.11).
     Light {
         /// In the thread state.
@@ -187,14 +193,34 @@ fn objects(last: u64, unit: u64, line_format: LineFormat) -> Layout {
         thread_next: 8,
         thread_interpreter: 16,
         thread: ThreadId::Pthread(176),
-        frames: Frames::Objects { current: 24, back: 24, code: 32, last, unit },
-        code: Code { name: 112, file: 104, first_line: 40, lines: 120, line_format, instructions: 0 },
+        frames: Frames::Objects {
+            current: 24,
+            back: 24,
+            code: 32,
+            last,
+            unit,
+        },
+        code: Code {
+            name: 112,
+            file: 104,
+            first_line: 40,
+            lines: 120,
+            line_format,
+            instructions: 0,
+        },
         string_headers: (48, 72),
     }
 }
 
 fn light_code(first_line: u64, instructions: u64) -> Code {
-    Code { name: 128, file: 112, first_line, lines: 136, line_format: LineFormat::Locations, instructions }
+    Code {
+        name: 128,
+        file: 112,
+        first_line,
+        lines: 136,
+        line_format: LineFormat::Locations,
+        instructions,
+    }
 }
 
 #[cfg(test)]

@@ -48,7 +48,10 @@ fn locations(table: &[u8], first_line: u32, offset: u64) -> Option<i64> {
             return None;
         }
         let rest = &table[at + 1..];
-        let length = rest.iter().position(|b| b & 0x80 != 0).unwrap_or(rest.len());
+        let length = rest
+            .iter()
+            .position(|b| b & 0x80 != 0)
+            .unwrap_or(rest.len());
         let rest = &rest[..length];
         let code = first >> 3 & 15;
         let none = code == 15;
@@ -101,9 +104,25 @@ mod tests {
     #[test]
     fn table_of_locations() {
         // one unit, no column, +0; two units, short form; one unit, next line (form 11); one unit, long form, line -1.
-        let table = [0x80 | 13 << 3, 0, 0x80 | 2 << 3 | 1, 0x11, 0x80 | 11 << 3, 1, 2, 0x80 | 14 << 3, 3, 0, 1, 1];
+        let table = [
+            0x80 | 13 << 3,
+            0,
+            0x80 | 2 << 3 | 1,
+            0x11,
+            0x80 | 11 << 3,
+            1,
+            2,
+            0x80 | 14 << 3,
+            3,
+            0,
+            1,
+            1,
+        ];
         let at = |offset| line(LineFormat::Locations, &table, 7, offset);
-        assert_eq!([at(0), at(2), at(4), at(6), at(8), at(10)], [7, 7, 7, 8, 7, 0]);
+        assert_eq!(
+            [at(0), at(2), at(4), at(6), at(8), at(10)],
+            [7, 7, 7, 8, 7, 0]
+        );
     }
 
     #[test]
@@ -116,7 +135,11 @@ mod tests {
                     (state >> 40) as u8
                 })
                 .collect();
-            for format in [LineFormat::Lnotab, LineFormat::Deltas, LineFormat::Locations] {
+            for format in [
+                LineFormat::Lnotab,
+                LineFormat::Deltas,
+                LineFormat::Locations,
+            ] {
                 line(format, &table, u32::MAX, state >> 50);
             }
         }

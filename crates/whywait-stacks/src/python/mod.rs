@@ -56,10 +56,9 @@ impl Reader {
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
         let tgid = process.tgid();
-        if !self.processes.contains_key(&tgid) {
-            let runtime = find_runtime(process, modules, losses);
-            self.processes.insert(tgid, runtime);
-        }
+        self.processes
+            .entry(tgid)
+            .or_insert_with(|| find_runtime(process, modules, losses));
         let runtime = self.processes.get_mut(&tgid)?.as_mut()?;
         let groups = match read_asleep(process, sleeper, runtime) {
             Ok(groups) => groups,
@@ -70,10 +69,20 @@ impl Reader {
         };
         let (image, bias) = process.python()?;
         let eval = &image.python.as_ref()?.eval;
-        let is_eval: Vec<bool> = native.iter().map(|w| holds(eval, w.address.wrapping_sub(bias))).collect();
+        let is_eval: Vec<bool> = native
+            .iter()
+            .map(|w| holds(eval, w.address.wrapping_sub(bias)))
+            .collect();
         let module = modules.special(ModuleKind::Python);
-        let mut frame = |f: &PythonFrame| modules.symbols.frame(module, &f.code.name, &f.code.file, f.line);
-        let groups: Vec<Vec<Frame>> = groups.iter().map(|group| group.iter().map(&mut frame).collect()).collect();
+        let mut frame = |f: &PythonFrame| {
+            modules
+                .symbols
+                .frame(module, &f.code.name, &f.code.file, f.line)
+        };
+        let groups: Vec<Vec<Frame>> = groups
+            .iter()
+            .map(|group| group.iter().map(&mut frame).collect())
+            .collect();
         let native: Vec<Frame> = native.iter().map(|w| w.frame).collect();
         let (frames, matched) = merge(&native, &is_eval, &groups, sleeper.complete);
         if !matched {
@@ -84,7 +93,12 @@ impl Reader {
 }
 
 /// Puts Python's frames in the place of the loop's. Whether the two agreed.
-fn merge(native: &[Frame], is_eval: &[bool], groups: &[Vec<Frame>], complete: bool) -> (Vec<Frame>, bool) {
+fn merge(
+    native: &[Frame],
+    is_eval: &[bool],
+    groups: &[Vec<Frame>],
+    complete: bool,
+) -> (Vec<Frame>, bool) {
     let calls = is_eval.iter().filter(|&&eval| eval).count();
     // A cut stack lacks the outer calls; the inner ones still correspond.
     if calls == groups.len() || (!complete && calls < groups.len()) {
@@ -99,7 +113,10 @@ fn merge(native: &[Frame], is_eval: &[bool], groups: &[Vec<Frame>], complete: bo
         frames.extend(groups.flatten());
         return (frames, true);
     }
-    let (Some(first), Some(last)) = (is_eval.iter().position(|&e| e), is_eval.iter().rposition(|&e| e)) else {
+    let (Some(first), Some(last)) = (
+        is_eval.iter().position(|&e| e),
+        is_eval.iter().rposition(|&e| e),
+    ) else {
         return (native.to_vec(), false);
     };
     if groups.is_empty() {
@@ -111,7 +128,11 @@ fn merge(native: &[Frame], is_eval: &[bool], groups: &[Vec<Frame>], complete: bo
     (frames, false)
 }
 
-fn find_runtime(process: &mut Process, modules: &mut Modules, losses: &mut Losses) -> Option<Runtime> {
+fn find_runtime(
+    process: &mut Process,
+    modules: &mut Modules,
+    losses: &mut Losses,
+) -> Option<Runtime> {
     process.look_for_python(modules);
     let (image, bias) = process.python()?;
     let python = image.python.clone()?;
@@ -125,7 +146,12 @@ fn find_runtime(process: &mut Process, modules: &mut Modules, losses: &mut Losse
     Some(Runtime::new(layout?, runtime, python.types.map(address)))
 }
 
-fn find_layout(process: &mut Process, python: &PythonImage, bias: u64, runtime: u64) -> Option<Layout> {
+fn find_layout(
+    process: &mut Process,
+    python: &PythonImage,
+    bias: u64,
+    runtime: u64,
+) -> Option<Layout> {
     let mut bytes = [0; Layout::DEBUG_OFFSETS];
     process.read_memory(runtime, &mut bytes).then_some(())?;
     if bytes.starts_with(b"xdebugpy") {
@@ -134,7 +160,9 @@ fn find_layout(process: &mut Process, python: &PythonImage, bias: u64, runtime: 
     let minor = match python.version {
         Some(symbol) => {
             let mut version = [0; 4];
-            process.read_memory(bias.wrapping_add(symbol), &mut version).then_some(())?;
+            process
+                .read_memory(bias.wrapping_add(symbol), &mut version)
+                .then_some(())?;
             let version = u32::from_le_bytes(version);
             (version >> 24 == 3).then_some(version >> 16 & 0xff)?
         }
@@ -146,7 +174,9 @@ fn find_layout(process: &mut Process, python: &PythonImage, bias: u64, runtime: 
 /// The version in names such as `python3.10` and `libpython3.8.so.1.0`.
 fn minor_of(file_name: &str) -> Option<u32> {
     let (_, rest) = file_name.split_once("python3.")?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let digits = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     rest[..digits].parse().ok()
 }
 
@@ -197,7 +227,10 @@ mod tests {
     use super::*;
 
     fn frames(addresses: &[u64]) -> Vec<Frame> {
-        addresses.iter().map(|&address| Frame { module: 1, address }).collect()
+        addresses
+            .iter()
+            .map(|&address| Frame { module: 1, address })
+            .collect()
     }
 
     #[test]
@@ -205,22 +238,37 @@ mod tests {
         let native = frames(&[1, 2, 3, 4, 5]);
         let eval = [false, true, false, true, false];
         let groups = [frames(&[21, 22]), frames(&[41])];
-        assert_eq!(merge(&native, &eval, &groups, true), (frames(&[1, 21, 22, 3, 41, 5]), true));
+        assert_eq!(
+            merge(&native, &eval, &groups, true),
+            (frames(&[1, 21, 22, 3, 41, 5]), true)
+        );
     }
 
     #[test]
     fn a_cut_stack_still_gets_all_python_frames() {
         let groups = [frames(&[21]), frames(&[41])];
-        assert_eq!(merge(&frames(&[1, 2]), &[false, true], &groups, false), (frames(&[1, 21, 41]), true));
-        assert_eq!(merge(&frames(&[1]), &[false], &groups, false), (frames(&[1, 21, 41]), true));
+        assert_eq!(
+            merge(&frames(&[1, 2]), &[false, true], &groups, false),
+            (frames(&[1, 21, 41]), true)
+        );
+        assert_eq!(
+            merge(&frames(&[1]), &[false], &groups, false),
+            (frames(&[1, 21, 41]), true)
+        );
     }
 
     #[test]
     fn when_counts_differ_the_whole_region_is_replaced() {
         let native = frames(&[1, 2, 3, 4, 5]);
         let eval = [false, true, false, true, false];
-        assert_eq!(merge(&native, &eval, &[frames(&[21])], true), (frames(&[1, 21, 5]), false));
-        assert_eq!(merge(&native, &[false; 5], &[frames(&[21])], true), (native.clone(), false));
+        assert_eq!(
+            merge(&native, &eval, &[frames(&[21])], true),
+            (frames(&[1, 21, 5]), false)
+        );
+        assert_eq!(
+            merge(&native, &[false; 5], &[frames(&[21])], true),
+            (native.clone(), false)
+        );
         assert_eq!(merge(&native, &eval, &[], true), (native.clone(), false));
     }
 

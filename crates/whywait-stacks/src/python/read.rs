@@ -48,11 +48,20 @@ const OBJECT: usize = 512;
 
 impl Runtime {
     pub(super) fn new(layout: Layout, runtime: u64, types: [u64; 3]) -> Self {
-        Self { layout, runtime, types, codes: HashMap::new() }
+        Self {
+            layout,
+            runtime,
+            types,
+            codes: HashMap::new(),
+        }
     }
 
     /// The frames of a thread, innermost first, in groups: one for each call of the interpreter's loop.
-    pub(super) fn frames(&mut self, process: &mut Process, tid: u32) -> Result<Vec<Vec<PythonFrame>>, Loss> {
+    pub(super) fn frames(
+        &mut self,
+        process: &mut Process,
+        tid: u32,
+    ) -> Result<Vec<Vec<PythonFrame>>, Loss> {
         let thread = self.thread(process, tid)?;
         match self.layout.frames {
             Frames::Objects { .. } => self.object_frames(process, thread),
@@ -95,8 +104,21 @@ impl Runtime {
         Err(Loss::PythonThread)
     }
 
-    fn object_frames(&mut self, process: &mut Process, thread: u64) -> Option<Vec<Vec<PythonFrame>>> {
-        let Frames::Objects { current, back, code, last, unit } = self.layout.frames else { return None };
+    fn object_frames(
+        &mut self,
+        process: &mut Process,
+        thread: u64,
+    ) -> Option<Vec<Vec<PythonFrame>>> {
+        let Frames::Objects {
+            current,
+            back,
+            code,
+            last,
+            unit,
+        } = self.layout.frames
+        else {
+            return None;
+        };
         let mut frame = word(process, thread + current)?;
         let mut groups = Vec::new();
         while frame != 0 {
@@ -106,14 +128,30 @@ impl Runtime {
             let bytes = object(process, frame, 112)?;
             let last = crate::elf::u32_at(&bytes, last as usize)? as i32;
             let offset = u64::try_from(last).unwrap_or(0) * unit;
-            groups.push(vec![self.frame(process, u64_at(&bytes, code as usize)?, |_| Some(offset))?]);
+            groups.push(vec![self.frame(
+                process,
+                u64_at(&bytes, code as usize)?,
+                |_| Some(offset),
+            )?]);
             frame = u64_at(&bytes, back as usize)?;
         }
         Some(groups)
     }
 
-    fn light_frames(&mut self, process: &mut Process, thread: u64) -> Option<Vec<Vec<PythonFrame>>> {
-        let Frames::Light { current, indirect, previous, code, instruction, entry } = self.layout.frames else {
+    fn light_frames(
+        &mut self,
+        process: &mut Process,
+        thread: u64,
+    ) -> Option<Vec<Vec<PythonFrame>>> {
+        let Frames::Light {
+            current,
+            indirect,
+            previous,
+            code,
+            instruction,
+            entry,
+        } = self.layout.frames
+        else {
             return None;
         };
         let instructions = self.layout.code.instructions;
@@ -162,7 +200,12 @@ impl Runtime {
         }
         let pointer = |at: u64| u64_at(&bytes, at as usize);
         let first_line = crate::elf::u32_at(&bytes, layout.first_line as usize)?;
-        let key = [code, pointer(layout.name)?, pointer(layout.lines)?, u64::from(first_line)];
+        let key = [
+            code,
+            pointer(layout.name)?,
+            pointer(layout.lines)?,
+            u64::from(first_line),
+        ];
         let names = match self.codes.get(&key) {
             Some(names) => Arc::clone(names),
             None => {
@@ -180,7 +223,13 @@ impl Runtime {
         Some(PythonFrame { code: names, line })
     }
 
-    fn names(&self, process: &mut Process, code: &[u8], layout: &Code, first_line: u32) -> Option<CodeNames> {
+    fn names(
+        &self,
+        process: &mut Process,
+        code: &[u8],
+        layout: &Code,
+        first_line: u32,
+    ) -> Option<CodeNames> {
         let name = self.string(process, u64_at(code, layout.name as usize)?)?;
         let file = self.string(process, u64_at(code, layout.file as usize)?)?;
         let table = u64_at(code, layout.lines as usize)?;
@@ -190,8 +239,15 @@ impl Runtime {
             return None;
         }
         let mut lines = vec![0; size as usize];
-        process.read_memory(table.checked_add(32)?, &mut lines).then_some(())?;
-        Some(CodeNames { name, file, first_line, lines })
+        process
+            .read_memory(table.checked_add(32)?, &mut lines)
+            .then_some(())?;
+        Some(CodeNames {
+            name,
+            file,
+            first_line,
+            lines,
+        })
     }
 
     /// A `str`: ASCII or, with the wider header, of 1, 2 or 4 bytes a character.
@@ -202,18 +258,34 @@ impl Runtime {
         }
         let length = u64_at(&head, 16)?.min(MAX_STRING);
         let state = crate::elf::u32_at(&head, 32)?;
-        let (kind, compact, ascii) = (u64::from(state >> 2 & 7), state >> 5 & 1 != 0, state >> 6 & 1 != 0);
+        let (kind, compact, ascii) = (
+            u64::from(state >> 2 & 7),
+            state >> 5 & 1 != 0,
+            state >> 6 & 1 != 0,
+        );
         if !compact || !matches!(kind, 1 | 2 | 4) {
             return None;
         }
-        let header = if ascii { self.layout.string_headers.0 } else { self.layout.string_headers.1 };
+        let header = if ascii {
+            self.layout.string_headers.0
+        } else {
+            self.layout.string_headers.1
+        };
         let mut bytes = vec![0; (length * kind) as usize];
-        process.read_memory(at.checked_add(header)?, &mut bytes).then_some(())?;
+        process
+            .read_memory(at.checked_add(header)?, &mut bytes)
+            .then_some(())?;
         let character = |value: u32| char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
         Some(match kind {
             1 => bytes.iter().map(|&b| char::from(b)).collect(),
-            2 => bytes.chunks_exact(2).map(|c| character(u32::from(u16::from_le_bytes([c[0], c[1]])))).collect(),
-            _ => bytes.chunks_exact(4).map(|c| character(u32::from_le_bytes([c[0], c[1], c[2], c[3]]))).collect(),
+            2 => bytes
+                .chunks_exact(2)
+                .map(|c| character(u32::from(u16::from_le_bytes([c[0], c[1]]))))
+                .collect(),
+            _ => bytes
+                .chunks_exact(4)
+                .map(|c| character(u32::from_le_bytes([c[0], c[1], c[2], c[3]])))
+                .collect(),
         })
     }
 }
@@ -235,14 +307,18 @@ fn word(process: &mut Process, at: u64) -> Option<u64> {
         return None;
     }
     let mut bytes = [0; 8];
-    process.read_memory(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    process
+        .read_memory(at, &mut bytes)
+        .then(|| u64::from_le_bytes(bytes))
 }
 
 /// The first `size` bytes of an object.
 fn object(process: &mut Process, at: u64, size: usize) -> Option<[u8; OBJECT]> {
-    if at == 0 || at >= crate::arch::USER_END || at % 8 != 0 {
+    if at == 0 || at >= crate::arch::USER_END || !at.is_multiple_of(8) {
         return None;
     }
     let mut bytes = [0; OBJECT];
-    process.read_memory(at, bytes.get_mut(..size)?).then_some(bytes)
+    process
+        .read_memory(at, bytes.get_mut(..size)?)
+        .then_some(bytes)
 }
