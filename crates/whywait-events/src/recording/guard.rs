@@ -152,3 +152,79 @@ impl PageHeader {
         Ok(header)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn varint(value: i64) -> Vec<u8> {
+        let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+        let mut bytes = Vec::new();
+        while rest >= 0x80 {
+            bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+        bytes
+    }
+
+    /// A page header and its (compressed) bytes.
+    fn page(kind: i64, uncompressed: i64, body: usize, values: i64, encoding: i64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in [kind, uncompressed, body as i64] {
+            bytes.push(0x15);
+            bytes.extend(varint(number));
+        }
+        // The sub-header's field comes after field 3: 5 for a data page, 7 for a dictionary.
+        bytes.push(if kind == DICTIONARY_PAGE { 0x4c } else { 0x2c });
+        for number in [values, encoding] {
+            bytes.push(0x15);
+            bytes.extend(varint(number));
+        }
+        bytes.extend([0, 0]);
+        bytes.resize(bytes.len() + body, 0);
+        bytes
+    }
+
+    #[test]
+    fn honest_pages_pass() {
+        let chunk = [page(DICTIONARY_PAGE, 40, 30, 10, 0), page(DATA_PAGE, 100, 20, 50, 8)].concat();
+        assert_eq!(check_pages(&chunk, Type::INT32, 50), Ok(()));
+    }
+
+    #[test]
+    fn a_dictionary_of_more_entries_than_bytes() {
+        let chunk = [page(DICTIONARY_PAGE, 40, 30, i64::from(i32::MAX), 0), page(DATA_PAGE, 9, 9, 1, 8)].concat();
+        let bad = check_pages(&chunk, Type::BYTE_ARRAY, 1);
+        assert_eq!(bad, Err("a dictionary claims more entries than it has bytes for"));
+    }
+
+    #[test]
+    fn a_page_of_two_gigabytes() {
+        let chunk = page(DATA_PAGE, i64::from(i32::MAX), 9, 1, 0);
+        assert_eq!(check_pages(&chunk, Type::INT64, 1), Err("a page claims an absurd size"));
+    }
+
+    #[test]
+    fn a_page_cut_off() {
+        let chunk = page(DATA_PAGE, 100, 50, 1, 0);
+        assert_eq!(check_pages(&chunk[..chunk.len() - 1], Type::INT64, 1), Err("a page is cut off"));
+        assert_eq!(check_pages(&chunk[..5], Type::INT64, 1), Err("cut off"));
+    }
+
+    #[test]
+    fn more_or_fewer_rows_than_the_file_has() {
+        let chunk = page(DATA_PAGE, 100, 50, 10, 5);
+        assert_eq!(check_pages(&chunk, Type::INT64, 9), Err("pages claim more rows than the file has"));
+        assert_eq!(check_pages(&chunk, Type::INT64, 11), Err("pages hold fewer rows than the file claims"));
+    }
+
+    #[test]
+    fn a_size_given_twice() {
+        let mut chunk = vec![0x15, 0, 0x15, 8, 0x05];
+        // Field 2 again, in the long form.
+        chunk.extend(varint(2));
+        chunk.extend(varint(i64::from(i32::MAX)));
+        assert_eq!(check_pages(&chunk, Type::INT64, 1), Err("a header field is malformed"));
+    }
+}

@@ -1,0 +1,244 @@
+//! What the tests of recordings share: arbitrary events, and a recording's rows in memory.
+
+#![allow(dead_code, reason = "each test takes what it needs of this module")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use whywait_events::recording::{Meta, Recording, Writer};
+use whywait_events::*;
+
+/// A folder for a test, removed with it.
+pub(crate) fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("rec");
+    (folder, path)
+}
+
+pub(crate) fn meta() -> Meta {
+    Meta { schema: 1, whywait: "0.1.0".to_owned(), command: vec!["server".to_owned()], ..Meta::default() }
+}
+
+/// Writes a finished recording.
+pub(crate) fn record(dir: &Path, events: &[Event]) {
+    let mut writer = Writer::create(dir, &meta()).expect("a recording can be created");
+    for event in events {
+        writer.write(event).expect("an event can be written");
+    }
+    writer.counter("requests.count", 7);
+    writer.finish(&meta()).expect("a recording can be finished");
+}
+
+/// Everything that a recording gives.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Contents {
+    pub(crate) threads: Vec<ThreadEvent>,
+    pub(crate) waits: Vec<Wait>,
+    pub(crate) busy: Vec<Busy>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) stacks: BTreeMap<u32, (bool, Vec<Frame>)>,
+    pub(crate) modules: BTreeMap<u32, Module>,
+    pub(crate) symbols: BTreeMap<(Frame, u16), (String, String, u32)>,
+}
+
+impl Contents {
+    /// What a recording of these events should give.
+    pub(crate) fn of(events: &[Event]) -> Self {
+        let mut contents = Self::default();
+        for event in events.iter().cloned() {
+            match event {
+                Event::Thread(row) => contents.threads.push(row),
+                Event::Wait(row) => contents.waits.push(row),
+                Event::Busy(row) => contents.busy.push(row),
+                Event::Request(row) => contents.requests.push(row),
+                Event::Sample(row) => contents.samples.push(row),
+                Event::Stack(row) => {
+                    contents.stacks.entry(row.id).or_insert((row.truncated, row.frames));
+                }
+                Event::Module(row) => {
+                    contents.modules.insert(row.id, row);
+                }
+                Event::Symbol(row) => {
+                    contents.symbols.insert((row.frame, row.depth), (row.name, row.file, row.line));
+                }
+            }
+        }
+        contents
+    }
+
+    /// What the recording gives.
+    pub(crate) fn read(recording: &Recording) -> Self {
+        let mut contents = Self::default();
+        let Self { threads, waits, busy, requests, samples, .. } = &mut contents;
+        recording.threads(None, &mut |row| threads.push(row.clone())).expect("threads are read");
+        recording.waits(None, &mut |row| waits.push(row.clone())).expect("waits are read");
+        recording.busy(None, &mut |row| busy.push(row.clone())).expect("busy stretches are read");
+        recording.requests(None, &mut |row| requests.push(row.clone())).expect("requests are read");
+        recording.samples(None, &mut |row| samples.push(row.clone())).expect("samples are read");
+        let stacks = recording.stacks().expect("stacks are read");
+        for id in stacks.ids() {
+            let frames = stacks.frames(id).expect("a stack that is listed has frames").to_vec();
+            for frame in stacks.named(id) {
+                for name in frame.names {
+                    let text = (name.name.to_string(), name.file.to_string(), name.line);
+                    contents.symbols.insert((frame.frame, name.depth), text);
+                }
+            }
+            contents.stacks.insert(id, (stacks.truncated(id).unwrap_or_default(), frames));
+        }
+        contents.modules = stacks.modules().map(|module| (module.id, module.clone())).collect();
+        contents
+    }
+}
+
+/// Ids are few, so that rows refer to each other.
+fn id() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => 0u32..20, 1 => any::<u32>()]
+}
+
+fn time() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 1_000_000_000u64..9_000_000_000, 1 => any::<u64>()]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![3 => "[a-z:<>]{0,30}", 1 => any::<String>()]
+}
+
+fn change() -> impl Strategy<Value = ThreadChange> {
+    use ThreadChange::*;
+    prop::sample::select(vec![Found, Fork, Exec, Rename, Exit])
+}
+
+fn context() -> impl Strategy<Value = WakeContext> {
+    use WakeContext::*;
+    prop::sample::select(vec![Unknown, Task, Softirq, Hardirq, Timer])
+}
+
+fn kind() -> impl Strategy<Value = ModuleKind> {
+    use ModuleKind::*;
+    prop::sample::select(vec![Elf, Kernel, Jit, Python, Unknown])
+}
+
+fn thread() -> impl Strategy<Value = ThreadEvent> {
+    (time(), id(), id(), id(), change(), text()).prop_map(|(at_ns, tid, tgid, parent_tid, change, comm)| {
+        ThreadEvent { at_ns, tid, tgid, parent_tid, change, comm }
+    })
+}
+
+fn wait() -> impl Strategy<Value = Wait> {
+    (
+        (id(), id(), any::<u32>(), time(), any::<Option<u64>>(), prop::option::of(time()), any::<bool>()),
+        (any::<Option<u32>>(), any::<[u64; 3]>(), any::<bool>(), any::<bool>(), context(), id(), id()),
+        (id(), id(), id(), time(), any::<u64>()),
+    )
+        .prop_map(|(a, b, c)| Wait {
+            tid: a.0,
+            tgid: a.1,
+            seq: a.2,
+            out_ns: a.3,
+            wake_ns: a.4,
+            in_ns: a.5,
+            since_before: a.6,
+            syscall: b.0,
+            args: b.1,
+            uninterruptible: b.2,
+            io_wait: b.3,
+            wake_context: b.4,
+            waker_tid: b.5,
+            waker_tgid: b.6,
+            epoll: c.0,
+            user_stack: c.1,
+            kernel_stack: c.2,
+            segment_on_cpu_ns: c.3,
+            segment_runnable_ns: c.4,
+        })
+}
+
+fn busy() -> impl Strategy<Value = Busy> {
+    (id(), id(), time(), time(), any::<u64>(), any::<u64>()).prop_map(
+        |(tid, tgid, start_ns, end_ns, on_cpu_ns, runnable_ns)| Busy {
+            tid,
+            tgid,
+            start_ns,
+            end_ns,
+            on_cpu_ns,
+            runnable_ns,
+        },
+    )
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let sent = prop::option::of(time());
+    (
+        (any::<u64>(), any::<u32>(), id(), time(), prop::option::of(time()), any::<Option<u64>>(), sent),
+        (id(), id(), any::<u64>(), any::<u64>(), any::<i32>(), id(), any::<Option<bool>>(), any::<bool>()),
+        (id(), any::<u16>(), any::<u64>(), any::<[u64; PART_COUNT]>()),
+    )
+        .prop_map(|(a, b, c)| Request {
+            socket: a.0,
+            seq: a.1,
+            tgid: a.2,
+            ready_ns: a.3,
+            recv_ns: a.4,
+            first_send_ns: a.5,
+            last_send_ns: a.6,
+            recv_tid: b.0,
+            send_tid: b.1,
+            bytes_in: b.2,
+            bytes_out: b.3,
+            fd: b.4,
+            epoll: b.5,
+            read_armed: b.6,
+            before_accept: b.7,
+            accept_tid: c.0,
+            local_port: c.1,
+            unserved_wakeup_ns: c.2,
+            service: Parts(c.3),
+        })
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    (time(), id(), id(), id(), id(), id()).prop_map(|(at_ns, tid, tgid, cpu, user_stack, kernel_stack)| Sample {
+        at_ns,
+        tid,
+        tgid,
+        cpu,
+        user_stack,
+        kernel_stack,
+    })
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    (id(), prop_oneof![4 => 0u64..8, 1 => any::<u64>()]).prop_map(|(module, address)| Frame { module, address })
+}
+
+fn stack() -> impl Strategy<Value = Stack> {
+    (id(), any::<bool>(), vec(frame(), 0..12)).prop_map(|(id, truncated, frames)| Stack { id, truncated, frames })
+}
+
+fn module() -> impl Strategy<Value = Module> {
+    (id(), kind(), "[0-9a-f]{0,40}", text())
+        .prop_map(|(id, kind, build_id, path)| Module { id, kind, build_id, path })
+}
+
+fn symbol() -> impl Strategy<Value = Symbol> {
+    (frame(), 0u16..4, text(), text(), any::<u32>())
+        .prop_map(|(frame, depth, name, file, line)| Symbol { frame, depth, name, file, line })
+}
+
+/// Any event at all.
+pub(crate) fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        2 => thread().prop_map(Event::Thread),
+        4 => wait().prop_map(Event::Wait),
+        1 => busy().prop_map(Event::Busy),
+        2 => request().prop_map(Event::Request),
+        2 => sample().prop_map(Event::Sample),
+        2 => stack().prop_map(Event::Stack),
+        1 => module().prop_map(Event::Module),
+        2 => symbol().prop_map(Event::Symbol),
+    ]
+}
