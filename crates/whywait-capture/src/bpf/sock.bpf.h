@@ -191,12 +191,14 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 		sums->latency[bucket]++;
 out:
 	socket->ready_ns = 0;
+	socket->last_send_ns = 0;
 }
 
 static __always_inline void request_begins(struct socket_state *socket, u64 now, bool before_accept)
 {
 	socket->seq++;
 	socket->ready_ns = now;
+	socket->more_ns = 0;
 	socket->recv_ns = 0;
 	socket->first_send_ns = 0;
 	socket->last_send_ns = 0;
@@ -219,9 +221,16 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	COUNT(events);
-	if (socket->ready_ns && !socket->last_send_ns)
-		return 0; /* more of a request that is not answered yet */
 	now = bpf_ktime_get_ns();
+	if (socket->ready_ns && !socket->last_send_ns) {
+		/*
+		 * More of a request that is not answered yet; or the next request already: a fast peer has the response
+		 * and sends again before the send that is under way here has returned. The next read tells.
+		 */
+		if (socket->recv_ns && !socket->more_ns)
+			socket->more_ns = now;
+		return 0;
+	}
 	request_ends(socket, sk, now);
 	request_begins(socket, now, !sk->sk_socket);
 	return 0;
@@ -251,8 +260,16 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 			socket->ready_ns = 0;
 		return 0;
 	}
-	if (!socket->ready_ns)
+	if (socket->last_send_ns) {
+		/* What is read after a response is the next request. */
+		u64 ready_ns = socket->more_ns ? socket->more_ns : now;
+
+		request_ends(socket, sk, now);
+		request_begins(socket, ready_ns, false);
+	} else if (!socket->ready_ns) {
 		request_begins(socket, now, false); /* its readiness came before the socket was known */
+	}
+	socket->more_ns = 0;
 	socket->bytes_in += ret;
 	if (socket->recv_ns)
 		return 0;
@@ -382,9 +399,16 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct socket_state *socket = ctx->value;
 	struct sock *sk = ctx->sk;
+	u64 now, more_ns;
 
 	if (!socket || !sk || socket->role != SOCKET_SERVER)
 		return 0;
-	request_ends(socket, sk, bpf_ktime_get_ns());
+	now = bpf_ktime_get_ns();
+	more_ns = socket->last_send_ns ? socket->more_ns : 0;
+	request_ends(socket, sk, now);
+	if (more_ns) {
+		request_begins(socket, more_ns, false);
+		request_ends(socket, sk, now);
+	}
 	return 0;
 }

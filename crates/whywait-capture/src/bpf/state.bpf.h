@@ -70,6 +70,7 @@ struct socket_state {
 	u32 send_tid;
 	u32 seq;
 	u64 ready_ns; /* 0: no request is open */
+	u64 more_ns; /* when data came that was not read yet, after the request's first read; 0: none */
 	u64 recv_ns;
 	u64 first_send_ns;
 	u64 last_send_ns;

@@ -1,0 +1,63 @@
+//! The sums and the loss counters that the BPF programs keep for each CPU, added up under the recording's names.
+
+use libbpf_rs::{Map, MapCore, MapFlags};
+use whywait_events::Part;
+
+use crate::records::{Plain, view};
+use crate::skel::types;
+
+fn per_cpu<T: Plain>(map: &Map<'_>) -> Vec<T> {
+    match map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY) {
+        Ok(Some(values)) => values.iter().filter_map(|bytes| view(bytes)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Loss and event counters.
+pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
+    let cpus: Vec<types::counters> = per_cpu(map);
+    let sum = |field: fn(&types::counters) -> u64| cpus.iter().map(field).sum::<u64>();
+    [
+        ("events", sum(|c| c.events)),
+        ("lost.ring-full", sum(|c| c.lost_ring_full)),
+        ("lost.stack-ring-full", sum(|c| c.lost_stack_ring_full)),
+        ("lost.thread-storage", sum(|c| c.lost_thread_storage)),
+        ("lost.socket-storage", sum(|c| c.lost_socket_storage)),
+        ("lost.wait-budget", sum(|c| c.lost_wait_budget)),
+        ("requests.over-budget", sum(|c| c.lost_request_budget)),
+        ("stacks.sleeper-unreadable", sum(|c| c.sleeper_no_stack)),
+        ("stacks.sleeper-moved", sum(|c| c.sleeper_moved)),
+        ("stacks.sample-unreadable", sum(|c| c.sample_no_stack)),
+        ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+/// The sums over the requests that are not in the table of requests.
+pub(crate) fn requests(map: &Map<'_>) -> Vec<(String, u64)> {
+    let cpus: Vec<types::request_totals> = per_cpu(map);
+    let sum = |field: fn(&types::request_totals) -> u64| cpus.iter().map(field).sum::<u64>();
+    let mut found = vec![
+        ("requests.count".to_owned(), sum(|t| t.count)),
+        ("requests.slow".to_owned(), sum(|t| t.slow)),
+        ("requests.total-ns".to_owned(), sum(|t| t.total_ns)),
+        ("requests.max-ns".to_owned(), cpus.iter().map(|t| t.max_ns).max().unwrap_or(0)),
+        ("requests.unserved-ns".to_owned(), sum(|t| t.unserved_ns)),
+        ("requests.unserved-wakeup-ns".to_owned(), sum(|t| t.unserved_wakeup_ns)),
+        ("requests.unread".to_owned(), sum(|t| t.unread)),
+    ];
+    for part in Part::ALL {
+        let ns = cpus.iter().map(|totals| totals.service[part as usize]).sum();
+        found.push((format!("requests.service.{}", part.name()), ns));
+    }
+    let buckets = cpus.first().map_or(0, |totals| totals.latency.len());
+    for bucket in 0..buckets {
+        let count: u64 = cpus.iter().map(|totals| totals.latency[bucket]).sum();
+        if count > 0 {
+            found.push((format!("latency.bucket.{bucket}"), count));
+        }
+    }
+    found
+}

@@ -1,0 +1,93 @@
+//! What differs between kernels, found out from BTF before loading; and who the machine is.
+
+use std::fs;
+
+use libbpf_rs::btf::{Btf, types};
+use whywait_events::recording::Host;
+
+/// The distance in bytes from a CPU's run queue to its preemption count, both per-CPU variables; `None` when the kernel's BTF
+/// does not tell. See `compat.bpf.h`.
+pub(crate) fn preempt_count_from_runqueue(btf: &Btf<'_>) -> Option<i64> {
+    let section = btf
+        .type_by_kind::<types::DataSec<'_>>()
+        .find(|section| section.name().is_some_and(|name| name == ".data..percpu"))?;
+    let offset_of = |wanted: &str| {
+        section.iter().find_map(|entry| {
+            let variable = btf.type_by_id::<types::Var<'_>>(entry.ty)?;
+            (variable.name()? == wanted).then_some(i64::from(entry.offset))
+        })
+    };
+    let runqueue = offset_of("runqueues")?;
+    // Since 6.15 and before 6.2 a variable of its own; in between a field of `pcpu_hot`.
+    let count = offset_of("__preempt_count").or_else(|| {
+        let hot = btf.type_by_name::<types::Struct<'_>>("pcpu_hot")?;
+        Some(offset_of("pcpu_hot")? + field_offset(btf, &hot, "preempt_count")?)
+    })?;
+    Some(count - runqueue)
+}
+
+/// The byte offset of a field, also within unnamed structs and unions.
+fn field_offset(btf: &Btf<'_>, composite: &types::Struct<'_>, wanted: &str) -> Option<i64> {
+    composite.iter().find_map(|member| {
+        let types::MemberAttr::Normal { offset } = member.attr else { return None };
+        let offset = i64::from(offset / 8);
+        match member.name {
+            Some(name) if name == wanted => Some(offset),
+            Some(_) => None,
+            None => {
+                if let Some(inner) = btf.type_by_id::<types::Struct<'_>>(member.ty) {
+                    Some(offset + field_offset(btf, &inner, wanted)?)
+                } else {
+                    let inner = btf.type_by_id::<types::Union<'_>>(member.ty)?;
+                    inner.iter().find_map(|member| {
+                        let inner = btf.type_by_id::<types::Struct<'_>>(member.ty)?;
+                        Some(offset + field_offset(btf, &inner, wanted)?)
+                    })
+                }
+            }
+        }
+    })
+}
+
+/// Whether `sched_switch` passes the previous task's state (Linux 5.18).
+pub(crate) fn switch_passes_state(btf: &Btf<'_>) -> bool {
+    // The first parameter of the prototype is the tracepoint's private data.
+    btf.type_by_name::<types::Typedef<'_>>("btf_trace_sched_switch")
+        .and_then(|prototype| prototype.referenced_type_as_func_params(btf))
+        .is_none_or(|parameters| parameters >= 5)
+}
+
+trait FuncParams {
+    fn referenced_type_as_func_params(&self, btf: &Btf<'_>) -> Option<usize>;
+}
+
+impl FuncParams for types::Typedef<'_> {
+    fn referenced_type_as_func_params(&self, btf: &Btf<'_>) -> Option<usize> {
+        use libbpf_rs::btf::ReferencesType;
+        let pointer = btf.type_by_id::<types::Ptr<'_>>(self.referenced_type().type_id())?;
+        let function = btf.type_by_id::<types::FuncProto<'_>>(pointer.referenced_type().type_id())?;
+        Some(function.iter().count())
+    }
+}
+
+/// The machine.
+pub fn host() -> Host {
+    let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let memory_kib = line("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or(0);
+    Host {
+        hostname: line("/proc/sys/kernel/hostname"),
+        kernel: line("/proc/sys/kernel/osrelease"),
+        arch: std::env::consts::ARCH.to_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
+        memory_bytes: memory_kib * 1024,
+    }
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds: the clock of the BPF programs.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

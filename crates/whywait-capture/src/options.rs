@@ -1,0 +1,31 @@
+//! What a capture can be told.
+
+/// How to record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Sleeps, busy stretches and requests below this are only counted, nanoseconds.
+    pub threshold_ns: u64,
+    /// How much of a stack to copy for unwinding, bytes; between 2048 and 32768.
+    pub stack_bytes: u32,
+    /// Samples a second and CPU; 0: none.
+    pub sample_hz: u32,
+    /// Close a segment of the recording after this long, nanoseconds. What is not closed is lost if whywait is killed.
+    pub segment_ns: u64,
+    /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost something themselves).
+    pub measure_cost: bool,
+    /// The user to whom the recording belongs.
+    pub owner: Option<(u32, u32)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            threshold_ns: 1_000_000,
+            stack_bytes: 8192,
+            sample_hz: 199,
+            segment_ns: 2_000_000_000,
+            measure_cost: false,
+            owner: None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The BPF programs: options set, loaded, attached, taken off.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{ErrorKind, Link, Object, ProgramMut};
+
+use crate::error::{CaptureError, one_line};
+use crate::options::Options;
+use crate::skel::{WhywaitSkel, WhywaitSkelBuilder};
+use crate::{kernel, perf};
+
+/// The sweep reads the stack of a thread that has slept for this long. Shorter sleeps end before a sweep would see them.
+const SWEEP_MIN_NS: u64 = 4_000_000;
+
+/// The loaded programs.
+pub(crate) struct Programs {
+    pub(crate) skel: WhywaitSkel<'static>,
+    attached: Vec<Link>,
+    /// What this kernel could not give, for the recording's notes.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Programs {
+    /// Loads the programs; nothing runs yet.
+    pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
+        // libbpf's own messages are long and meant for its developers; what went wrong comes back as an error.
+        libbpf_rs::set_print(None);
+        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(CaptureError::NoBtf);
+        }
+        let mut notes = Vec::new();
+        let btf = Btf::from_vmlinux().map_err(|error| load_error(&error))?;
+        // One object for the life of the process: the skeleton borrows from it.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = WhywaitSkelBuilder::default().open(storage).map_err(|error| load_error(&error))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.threshold_ns = options.threshold_ns;
+            rodata.sweep_min_ns = options.threshold_ns.max(SWEEP_MIN_NS);
+            // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
+            rodata.stack_bytes = options.stack_bytes;
+            rodata.switch_passes_state = kernel::switch_passes_state(&btf);
+            match kernel::preempt_count_from_runqueue(&btf) {
+                Some(distance) => {
+                    rodata.preempt_count_known = true;
+                    rodata.preempt_count_from_runqueue = distance;
+                }
+                None => notes.push("this kernel does not tell in which context a wake is made".to_owned()),
+            }
+        }
+        let skel = open.load().map_err(|error| load_error(&error))?;
+        Ok(Self { skel, attached: Vec::new(), notes })
+    }
+
+    /// Follows threads from now on.
+    pub(crate) fn attach_threads(&mut self) -> Result<(), CaptureError> {
+        let progs = &self.skel.progs;
+        self.attached.extend(attach(&[
+            ("sched_process_fork", &progs.sched_process_fork),
+            ("sched_process_exec", &progs.sched_process_exec),
+            ("sched_process_exit", &progs.sched_process_exit),
+            ("task_rename", &progs.task_rename),
+            ("sched_waking", &progs.sched_waking),
+            ("sched_switch", &progs.sched_switch),
+        ])?);
+        Ok(())
+    }
+
+    /// Follows sockets from now on.
+    pub(crate) fn attach_sockets(&mut self) -> Result<(), CaptureError> {
+        let progs = &self.skel.progs;
+        self.attached.extend(attach(&[
+            ("inet_sock_set_state", &progs.inet_sock_set_state),
+            ("sk_data_ready", &progs.sk_data_ready),
+            ("sock_recv_length", &progs.sock_recv_length),
+            ("sock_send_length", &progs.sock_send_length),
+        ])?);
+        Ok(())
+    }
+
+    /// Starts the sampling clock. Without it there are no stacks of threads that run: that is noted, not an error.
+    pub(crate) fn sample(&mut self, hz: u32) {
+        if hz == 0 {
+            return;
+        }
+        for cpu in perf::online_cpus() {
+            let clock = perf::cpu_clock(cpu, hz).map_err(|error| error.to_string()).and_then(|clock| {
+                let link =
+                    self.skel.progs.sample.attach_perf_event(clock.as_raw_fd()).map_err(|error| one_line(&error))?;
+                // libbpf closes the event with the link.
+                let _ = clock.into_raw_fd();
+                Ok(link)
+            });
+            match clock {
+                Ok(link) => self.attached.push(link),
+                Err(reason) => {
+                    self.notes.push(format!("no samples on CPU {cpu}: the kernel gives no cpu-clock event ({reason})"));
+                }
+            }
+        }
+    }
+
+    /// Takes everything off.
+    pub(crate) fn detach(&mut self) {
+        self.attached.clear();
+    }
+
+    /// Sets a variable of the BPF object that the programs read while they run.
+    pub(crate) fn set_pass(&mut self, file_pass: u32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.file_pass = file_pass;
+        }
+    }
+
+    /// From now on a sweep tells every sleeping thread.
+    pub(crate) fn sweep_all(&mut self) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.sweep_all = true;
+        }
+    }
+
+    pub(crate) fn object(&mut self) -> &mut Object {
+        use libbpf_rs::skel::Skel;
+        self.skel.object_mut()
+    }
+
+    /// The map of sockets, for the iterator that closes their books.
+    pub(crate) fn attach_flush(&mut self) -> Result<Link, CaptureError> {
+        let map = self.skel.maps.sockets.as_fd();
+        self.skel
+            .progs
+            .flush_sockets
+            .attach_iter(map)
+            .map_err(|error| CaptureError::Attach { program: "bpf_sk_storage_map", reason: one_line(&error) })
+    }
+}
+
+fn attach(programs: &[(&'static str, &ProgramMut<'_>)]) -> Result<Vec<Link>, CaptureError> {
+    programs
+        .iter()
+        .map(|(name, program)| {
+            program.attach().map_err(|error| CaptureError::Attach { program: name, reason: one_line(&error) })
+        })
+        .collect()
+}
+
+fn load_error(error: &libbpf_rs::Error) -> CaptureError {
+    match error.kind() {
+        ErrorKind::PermissionDenied => CaptureError::NotPermitted,
+        _ => CaptureError::Load { reason: one_line(error) },
+    }
+}

@@ -1,0 +1,120 @@
+//! The records of the BPF programs, from bytes.
+//!
+//! The layouts are those of `events.h`, taken from the object's BTF by the skeleton.
+#![allow(unsafe_code)]
+
+use crate::skel::types;
+
+/// `enum record_type` of `events.h`.
+const THREAD: u32 = 1;
+const WAIT: u32 = 2;
+const BUSY: u32 = 3;
+const REQUEST: u32 = 4;
+const SAMPLE: u32 = 5;
+const SLEEPER: u32 = 6;
+
+/// A record.
+#[derive(Debug)]
+pub(crate) enum Record {
+    Thread(types::thread_record),
+    Wait(Box<types::wait_record>),
+    Busy(types::busy_record),
+    Request(types::request_record),
+    /// With the bytes of its user stack.
+    Sample(Box<types::sample_record>, Vec<u8>),
+    /// With the bytes of its user stack.
+    Sleeper(Box<types::sleeper_record>, Vec<u8>),
+}
+
+/// A layout in which every bit pattern is a value.
+///
+/// # Safety
+/// Implement it only for `repr(C)` types made of integers, without padding.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: integers only; events.h asserts their sizes and names their padding.
+unsafe impl Plain for types::thread_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::wait_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::busy_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::request_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::sample_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::sleeper_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::counters {}
+// SAFETY: as above.
+unsafe impl Plain for types::request_totals {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+
+/// The value at the front of `bytes`, if there are enough of them.
+pub(crate) fn view<T: Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < size_of::<T>() {
+        return None;
+    }
+    // SAFETY: there are enough bytes, any bytes are a value of T (Plain), and the read needs no alignment.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The record at the front of `bytes` and how many bytes it takes, not counting what a ring adds.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
+    let whole = |record: Record, size: usize| Some((record, size));
+    match view::<u32>(bytes)? {
+        THREAD => whole(Record::Thread(view(bytes)?), size_of::<types::thread_record>()),
+        WAIT => whole(Record::Wait(Box::new(view(bytes)?)), size_of::<types::wait_record>()),
+        BUSY => whole(Record::Busy(view(bytes)?), size_of::<types::busy_record>()),
+        REQUEST => whole(Record::Request(view(bytes)?), size_of::<types::request_record>()),
+        SAMPLE => {
+            let record: types::sample_record = view(bytes)?;
+            let (stack, size) = tail(bytes, size_of::<types::sample_record>(), record.stack_len)?;
+            whole(Record::Sample(Box::new(record), stack), size)
+        }
+        SLEEPER => {
+            let record: types::sleeper_record = view(bytes)?;
+            let (stack, size) = tail(bytes, size_of::<types::sleeper_record>(), record.stack_len)?;
+            whole(Record::Sleeper(Box::new(record), stack), size)
+        }
+        _ => None,
+    }
+}
+
+fn tail(bytes: &[u8], from: usize, len: u32) -> Option<(Vec<u8>, usize)> {
+    let end = from.checked_add(len as usize)?;
+    Some((bytes.get(from..end)?.to_vec(), end))
+}
+
+/// The addresses of a kernel stack: `len` is in bytes, negative when none was taken.
+pub(crate) fn kernel_addresses(stack: &[u64], len: i32) -> &[u64] {
+    let count = usize::try_from(len).unwrap_or(0) / size_of::<u64>();
+    &stack[..count.min(stack.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_cut_short_is_refused() {
+        let mut bytes = vec![0u8; size_of::<types::sample_record>() + 16];
+        bytes[0] = SAMPLE as u8;
+        let len_at = std::mem::offset_of!(types::sample_record, stack_len);
+        bytes[len_at] = 16;
+        let (record, size) = decode(&bytes).expect("a whole record");
+        assert_eq!(size, bytes.len());
+        assert!(matches!(record, Record::Sample(_, stack) if stack.len() == 16));
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_none(), "{cut} bytes are not a whole record");
+        }
+    }
+
+    #[test]
+    fn a_kernel_stack_that_failed_has_no_addresses() {
+        assert!(kernel_addresses(&[1, 2], -14).is_empty());
+        assert_eq!(kernel_addresses(&[1, 2], 8), [1]);
+        assert_eq!(kernel_addresses(&[1, 2], 800), [1, 2]);
+    }
+}

@@ -1,0 +1,285 @@
+//! A capture from attaching to the finished recording.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use libbpf_rs::{Link, RingBuffer, RingBufferBuilder};
+use whywait_events::recording::{Meta, Options as RecordedOptions, Writer, WriterOptions};
+use whywait_stacks::Symboliser;
+
+use crate::error::{CaptureError, one_line};
+use crate::iterate::{self, Scope};
+use crate::options::Options;
+use crate::programs::Programs;
+use crate::recorder::Recorder;
+use crate::records::{Record, decode};
+use crate::{cost, counters, kernel, target};
+
+/// Between two looks at the rings. They are looked at by the clock: a consumer that lets the kernel wake it is woken by
+/// its own work on a busy machine.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The sweep over sleeping threads takes at most this share of the time.
+const SWEEP_SHARE: u32 = 100;
+/// With more processes than this, one sweep over all tasks costs less than one each.
+const SCOPED_PROCESSES: usize = 32;
+
+/// A capture that runs. Dropping it takes everything off.
+pub struct Session {
+    // Declared before `programs`: links go first.
+    sweeps: BTreeMap<u32, Link>,
+    sweep_of_all: Option<Link>,
+    rings: RingBuffer<'static>,
+    incoming: std::rc::Rc<std::cell::RefCell<Vec<Result<Record, ()>>>>,
+    programs: Programs,
+    recorder: Recorder,
+    options: Options,
+    meta: Meta,
+    statistics: Option<OwnedFd>,
+    pid: u32,
+    next_sweep: Instant,
+    next_roll: Instant,
+    buffer: Vec<u8>,
+}
+
+/// What a capture came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Rows that were written.
+    pub rows: u64,
+}
+
+impl Session {
+    /// Loads, attaches to `pid` with its threads and descendants, and begins to record into `dir`. The recording and the
+    /// privileges are checked before anything is attached.
+    pub fn start(pid: u32, command: Vec<String>, dir: &Path, options: &Options) -> Result<Self, CaptureError> {
+        if !target::alive(pid) {
+            return Err(CaptureError::NoSuchProcess(pid));
+        }
+        let mut programs = Programs::load(options)?;
+        let meta = Meta {
+            whywait: env!("CARGO_PKG_VERSION").to_owned(),
+            started_wall_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64),
+            started_ns: kernel::now_ns(),
+            host: kernel::host(),
+            command,
+            pid: Some(pid),
+            options: RecordedOptions {
+                threshold_ns: options.threshold_ns,
+                stack_bytes: options.stack_bytes,
+                sample_hz: options.sample_hz,
+                detail: "waits".to_owned(),
+            },
+            ..Meta::default()
+        };
+        let writer = Writer::create_with(dir, &meta, WriterOptions { owner: options.owner, ..WriterOptions::default() })?;
+        let statistics = if options.measure_cost { cost::enable().ok() } else { None };
+
+        let incoming = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let rings = rings(&programs, &incoming)?;
+        // Threads are followed before they are looked for, so that none slips through in between.
+        programs.attach_threads()?;
+        let mut session = Self {
+            sweeps: BTreeMap::new(),
+            sweep_of_all: None,
+            rings,
+            incoming,
+            programs,
+            recorder: Recorder::new(writer),
+            options: options.clone(),
+            meta,
+            statistics,
+            pid,
+            next_sweep: Instant::now(),
+            next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
+            buffer: Vec::new(),
+        };
+        session.find_threads()?;
+        // The other way round: which end of a connection is the target's is known only once its listeners are.
+        session.find_sockets()?;
+        session.programs.attach_sockets()?;
+        session.programs.sample(options.sample_hz);
+        session.drain()?;
+        Ok(session)
+    }
+
+    /// Takes the threads that are there already into the target.
+    fn find_threads(&mut self) -> Result<(), CaptureError> {
+        let threads = |source| CaptureError::Iterate { what: "threads", source };
+        // A process made between two looks descends from one that is followed by then, so two looks suffice.
+        for _ in 0..2 {
+            for tgid in target::with_descendants(self.pid) {
+                match iterate::attach(&self.programs.skel.progs.find_threads, Scope::Process(tgid)) {
+                    Ok(link) => iterate::read(&link, &mut self.buffer).map_err(threads)?,
+                    // It ended in between.
+                    Err(error) if !target::alive(tgid) || error.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(error) => return Err(threads(error)),
+                }
+            }
+        }
+        if !target::alive(self.pid) {
+            return Err(CaptureError::NoSuchProcess(self.pid));
+        }
+        Ok(())
+    }
+
+    /// Takes the sockets that are there already into the target: first its listeners, then its connections.
+    fn find_sockets(&mut self) -> Result<(), CaptureError> {
+        let files = |source| CaptureError::Iterate { what: "files", source };
+        for pass in 0..2 {
+            self.programs.set_pass(pass);
+            for tgid in target::with_descendants(self.pid) {
+                match iterate::attach(&self.programs.skel.progs.open_sockets, Scope::Process(tgid)) {
+                    Ok(link) => iterate::read(&link, &mut self.buffer).map_err(files)?,
+                    Err(_) if !target::alive(tgid) => {}
+                    Err(error) => return Err(files(error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as each is due. Call it
+    /// again after [`Session::pause`].
+    pub fn turn(&mut self) -> Result<(), CaptureError> {
+        self.drain()?;
+        let now = Instant::now();
+        if now >= self.next_sweep {
+            self.sweep()?;
+            let took = now.elapsed();
+            self.next_sweep = Instant::now() + PAUSE.max(took * SWEEP_SHARE);
+        }
+        if now >= self.next_roll {
+            self.count();
+            self.recorder.writer.roll()?;
+            self.next_roll = now + Duration::from_nanos(self.options.segment_ns);
+        }
+        Ok(())
+    }
+
+    /// How long to sleep between two turns.
+    pub fn pause(&self) -> Duration {
+        PAUSE
+    }
+
+    /// Whether threads of the target are left.
+    pub fn has_threads(&self) -> bool {
+        !self.recorder.processes().is_empty()
+    }
+
+    fn drain(&mut self) -> Result<(), CaptureError> {
+        // An error of consume is that of the callback, which has none.
+        let _ = self.rings.consume();
+        let records = std::mem::take(&mut *self.incoming.borrow_mut());
+        for record in records {
+            match record {
+                Ok(record) => self.recorder.take(record)?,
+                Err(()) => self.recorder.bad_record(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the stacks of the threads that have slept for long and were not read yet.
+    fn sweep(&mut self) -> Result<(), CaptureError> {
+        let processes = self.recorder.processes();
+        let program = &self.programs.skel.progs.sweep;
+        let scoped = processes.len() <= SCOPED_PROCESSES;
+        if scoped {
+            self.sweeps.retain(|tgid, _| processes.binary_search(tgid).is_ok());
+            for tgid in processes {
+                if let std::collections::btree_map::Entry::Vacant(entry) = self.sweeps.entry(tgid) {
+                    // It may have ended by now.
+                    if let Ok(link) = iterate::attach(program, Scope::Process(tgid)) {
+                        entry.insert(link);
+                    }
+                }
+            }
+        } else if self.sweep_of_all.is_none() {
+            let link = iterate::attach(program, Scope::All)
+                .map_err(|source| CaptureError::Iterate { what: "threads", source })?;
+            self.sweep_of_all = Some(link);
+        }
+        let links: Vec<&Link> =
+            if scoped { self.sweeps.values().collect() } else { self.sweep_of_all.iter().collect() };
+        for link in links {
+            match iterate::read(link, &mut self.buffer) {
+                Ok(()) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                Err(source) => return Err(CaptureError::Iterate { what: "threads", source }),
+            }
+            let mut rest = self.buffer.as_slice();
+            while !rest.is_empty() {
+                let Some((record, size)) = decode(rest) else {
+                    self.recorder.bad_record();
+                    break;
+                };
+                self.recorder.take(record)?;
+                rest = &rest[size..];
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        self.recorder.count(counters::losses(&self.programs.skel.maps.counters));
+        self.recorder.count(counters::requests(&self.programs.skel.maps.totals));
+    }
+
+    /// Tells who still sleeps, closes the books on every socket, takes everything off, names the frames and finishes
+    /// the recording.
+    pub fn finish(mut self, exit_status: Option<i32>) -> Result<Outcome, CaptureError> {
+        self.programs.sweep_all();
+        self.drain()?;
+        self.sweep()?;
+        let flush = self.programs.attach_flush()?;
+        let flushed = iterate::read(&flush, &mut self.buffer);
+        drop(flush);
+        self.meta.ended_ns = Some(kernel::now_ns());
+        self.programs.detach();
+        self.sweeps.clear();
+        self.sweep_of_all = None;
+        flushed.map_err(|source| CaptureError::Iterate { what: "sockets", source })?;
+        self.drain()?;
+        self.count();
+        if self.statistics.is_some() {
+            self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
+        }
+        self.meta.notes = std::mem::take(&mut self.programs.notes);
+        self.meta.exit_status = exit_status;
+        let frames = self.recorder.frames();
+        let modules = self.recorder.modules().to_vec();
+        for symbol in Symboliser::new().symbolise(&modules, &frames, None) {
+            self.recorder.writer.write(&whywait_events::Event::Symbol(symbol))?;
+        }
+        let Recorder { writer, .. } = self.recorder;
+        let rows = writer.rows();
+        writer.finish(&self.meta)?;
+        Ok(Outcome { rows })
+    }
+}
+
+type Incoming = std::rc::Rc<std::cell::RefCell<Vec<Result<Record, ()>>>>;
+
+fn rings(programs: &Programs, incoming: &Incoming) -> Result<RingBuffer<'static>, CaptureError> {
+    let load = |error: libbpf_rs::Error| CaptureError::Load { reason: one_line(&error) };
+    let mut builder = RingBufferBuilder::new();
+    for map in [&programs.skel.maps.records, &programs.skel.maps.stacks] {
+        let incoming = incoming.clone();
+        builder
+            .add(map, move |bytes| {
+                incoming.borrow_mut().push(decode(bytes).map(|(record, _)| record).ok_or(()));
+                0
+            })
+            .map_err(load)?;
+    }
+    builder.build().map_err(load)
+}
+
+impl From<io::Error> for CaptureError {
+    fn from(source: io::Error) -> Self {
+        CaptureError::Iterate { what: "threads", source }
+    }
+}
