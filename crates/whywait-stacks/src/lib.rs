@@ -21,6 +21,7 @@ mod modules;
 mod perf_map;
 mod process;
 mod python;
+mod sleep;
 mod symbolise;
 mod unwind;
 

@@ -290,13 +290,26 @@ impl Process {
 
     /// Fills `buffer` with the process's memory from `address`; whether all of it could be read.
     pub(crate) fn read_memory(&mut self, address: u64, buffer: &mut [u8]) -> bool {
+        self.memory()
+            .is_some_and(|memory| memory.read_exact_at(buffer, address).is_ok())
+    }
+
+    /// The process's memory from `address` to the end of its mapping, at most `size` bytes.
+    pub(crate) fn read_up_to(&mut self, address: u64, size: usize) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        // A read goes as far as there is memory: it ends behind the stack's top.
+        let read = self
+            .memory()
+            .and_then(|memory| memory.read_at(&mut bytes, address).ok());
+        bytes.truncate(read.unwrap_or(0));
+        bytes
+    }
+
+    fn memory(&mut self) -> Option<&File> {
         if self.memory.is_none() {
             self.memory = File::open(format!("/proc/{}/mem", self.tgid)).ok();
         }
-        let Some(memory) = &self.memory else {
-            return false;
-        };
-        memory.read_exact_at(buffer, address).is_ok()
+        self.memory.as_ref()
     }
 
     /// The process's id.

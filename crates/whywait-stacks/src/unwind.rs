@@ -1,6 +1,7 @@
 //! Unwinding a thread's copied stack.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use framehop::{FrameAddress, Unwinder as _};
@@ -14,6 +15,7 @@ use crate::loss::{Loss, Losses};
 use crate::modules::Modules;
 use crate::process::{Place, Process, Step};
 use crate::python;
+use crate::sleep::{Sleep, Sleeper};
 
 /// A thread's stack, unwound.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,6 +50,8 @@ pub(crate) struct Walked {
 
 /// Deeper stacks are cut. A copy of 64 KiB holds less.
 const MAX_FRAMES: usize = 2048;
+/// How much of a sleeping thread's stack is read when the copy was too short.
+const LONG_STACK: usize = 256 << 10;
 /// Processes beyond this many push out the others; each costs some 40 KB.
 const MAX_PROCESSES: usize = 4096;
 
@@ -64,16 +68,13 @@ impl Unwinder {
     /// the instruction itself for the innermost frame, as the file states addresses. A stack is complete when unwinding
     /// reached the thread's start.
     pub fn unwind(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Unwound {
-        let truncated = !self.walk(tgid, regs, stack);
-        Unwound {
-            frames: self.walk.iter().map(|w| w.frame).collect(),
-            truncated,
-        }
+        let ended = self.walk(tgid, regs, stack);
+        self.unwound(ended)
     }
 
-    /// As [`unwind`](Self::unwind), for a thread that sleeps: where the process is CPython (3.8 to 3.13) the
-    /// interpreter's native frames are replaced by the Python functions that they run, if the thread still sleeps at the
-    /// same place.
+    /// As [`unwind`](Self::unwind), for a thread that sleeps. While it still sleeps at the same place, two things are
+    /// read from the process: the rest of the stack, where the copy was too short, and Python's frames (CPython 3.8 to
+    /// 3.13), which then replace those of the interpreter's loop.
     pub fn unwind_sleeping(
         &mut self,
         tgid: u32,
@@ -81,28 +82,44 @@ impl Unwinder {
         regs: Registers,
         stack: &[u8],
     ) -> Unwound {
-        let mut truncated = !self.walk(tgid, regs, stack);
-        let frames = match self.processes.get_mut(&tgid) {
-            Some(process) => {
-                let sleeper = python::Sleeper {
-                    tid,
-                    regs,
-                    stack,
-                    complete: !truncated,
-                };
-                self.python.splice(
-                    process,
-                    sleeper,
-                    &self.walk,
-                    &mut self.modules,
-                    &mut self.losses,
-                )
+        let sleeper = Sleeper { tid, regs, stack };
+        let mut ended = self.walk(tgid, regs, stack);
+        if ended == Err(Loss::StackBytes) {
+            if let Some(longer) = self.rest_of_stack(tgid, sleeper) {
+                ended = self.walk(tgid, regs, &longer);
             }
-            None => None,
-        };
-        let frames = frames.unwrap_or_else(|| self.walk.iter().map(|w| w.frame).collect());
-        truncated |= frames.is_empty();
-        Unwound { frames, truncated }
+        }
+        let mut unwound = self.unwound(ended);
+        if let Some(process) = self.processes.get_mut(&tgid) {
+            let native = (&self.walk[..], ended.is_ok());
+            let (modules, losses) = (&mut self.modules, &mut self.losses);
+            if let Some(frames) = self
+                .python
+                .splice(process, sleeper, native, modules, losses)
+            {
+                unwound.frames = frames;
+            }
+        }
+        unwound
+    }
+
+    /// The stack of a sleeping thread, as far up as anyone needs it; `None` when it does not sleep there any more.
+    fn rest_of_stack(&mut self, tgid: u32, sleeper: Sleeper<'_>) -> Option<Vec<u8>> {
+        let process = self.processes.get_mut(&tgid)?;
+        let sleep = Sleep::now(process, sleeper)?;
+        let longer = process.read_up_to(sleeper.regs.sp, LONG_STACK);
+        (longer.len() > sleeper.stack.len() && sleep.goes_on(process, sleeper)).then_some(longer)
+    }
+
+    fn unwound(&mut self, ended: Result<(), Loss>) -> Unwound {
+        if let Err(loss) = ended {
+            self.losses.count(loss);
+        }
+        let frames = self.walk.iter().map(|w| w.frame).collect();
+        Unwound {
+            frames,
+            truncated: ended.is_err(),
+        }
     }
 
     /// Frames of a kernel stack, innermost first. An address is replaced by the number of its function's name, so that
@@ -134,18 +151,17 @@ impl Unwinder {
         self.losses.iter()
     }
 
-    /// Unwinds into `self.walk`; whether the thread's start was reached.
-    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> bool {
+    /// Unwinds into `self.walk`; `Ok` when the thread's start was reached.
+    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), Loss> {
         self.walk.clear();
+        if self.processes.len() > MAX_PROCESSES {
+            // Ends are reported by `forget`; this is for those that were missed.
+            self.processes.clear();
+            self.losses.count(Loss::TooManyProcesses);
+        }
         let process = match self.processes.entry(tgid) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => match Process::open(tgid) {
-                Some(process) => entry.insert(process),
-                None => {
-                    self.losses.count(Loss::NoMaps);
-                    return false;
-                }
-            },
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Process::open(tgid).ok_or(Loss::NoMaps)?),
         };
         let stack = CopiedStack {
             sp: regs.sp,
@@ -157,27 +173,14 @@ impl Unwinder {
         };
         let walk = &mut self.walk;
         // framehop's arithmetic is not checked everywhere; in a build with overflow checks hostile tables could panic.
-        let ended = catch_unwind(AssertUnwindSafe(|| {
+        catch_unwind(AssertUnwindSafe(|| {
             walk_frames(process, regs, stack, &mut modules, walk)
         }))
-        .unwrap_or(Err(Loss::Panicked));
-        let complete = match ended {
-            Ok(()) => true,
-            Err(loss) => {
-                self.losses.count(loss);
-                if loss == Loss::Panicked {
-                    self.context = Context::new();
-                    self.processes.remove(&tgid);
-                }
-                false
-            }
-        };
-        if self.processes.len() > MAX_PROCESSES {
-            // Ends are reported by `forget`; this is for those that were missed.
-            self.processes.retain(|&other, _| other == tgid);
-            self.losses.count(Loss::TooManyProcesses);
-        }
-        complete
+        .unwrap_or_else(|_| {
+            self.context = Context::new();
+            self.processes.remove(&tgid);
+            Err(Loss::Panicked)
+        })
     }
 }
 

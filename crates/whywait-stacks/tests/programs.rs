@@ -155,3 +155,29 @@ fn go() {
         );
     }
 }
+
+/// libuv's poll has an array of 12 KB on its stack; other programs have more.
+#[test]
+fn a_copy_that_was_too_short() {
+    let program_file = scratch("short").join("sleeper");
+    build(
+        "gcc",
+        &["-O2", "-fomit-frame-pointer", "-pthread"],
+        &program("sleeper.c"),
+        &program_file,
+    );
+    let running = run(&program_file, &[]);
+    let mut sleeper = running.sleeper(&NANOSLEEP, 64);
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    assert!(unwound.truncated);
+    assert_eq!(losses(&unwinder), [("ran out of stack bytes", 1)]);
+    let whole =
+        unwinder.unwind_sleeping(sleeper.tgid, sleeper.tid, sleeper.registers, &sleeper.stack);
+    assert!(!whole.truncated && whole.frames.starts_with(&unwound.frames));
+    // Not if the thread sleeps there for another reason by now.
+    sleeper.stack[0] ^= 1;
+    let cut =
+        unwinder.unwind_sleeping(sleeper.tgid, sleeper.tid, sleeper.registers, &sleeper.stack);
+    assert!(cut.truncated);
+}

@@ -13,11 +13,11 @@ use std::collections::HashMap;
 
 use whywait_events::{Frame, ModuleKind};
 
-use crate::arch::Registers;
 use crate::loss::{Loss, Losses};
 use crate::modules::{Modules, PythonImage};
 use crate::perf_map::own_id;
 use crate::process::{Process, holds};
+use crate::sleep::{Sleep, Sleeper};
 use crate::unwind::Walked;
 use layout::Layout;
 use read::{PythonFrame, Runtime};
@@ -29,29 +29,19 @@ pub(crate) struct Reader {
     processes: HashMap<u32, Option<Runtime>>,
 }
 
-/// A thread's stack as it was copied.
-#[derive(Clone, Copy)]
-pub(crate) struct Sleeper<'a> {
-    pub(crate) tid: u32,
-    pub(crate) regs: Registers,
-    pub(crate) stack: &'a [u8],
-    /// Unwinding reached the thread's start.
-    pub(crate) complete: bool,
-}
-
 impl Reader {
     /// Forgets a process.
     pub(crate) fn forget(&mut self, tgid: u32) {
         self.processes.remove(&tgid);
     }
 
-    /// The native frames with those of the interpreter's loop replaced by Python's; `None`: there are none, or there
+    /// The native frames (and whether they reach the thread's start) with those of the interpreter's loop replaced by Python's; `None`: there are none, or there
     /// was a doubt.
     pub(crate) fn splice(
         &mut self,
         process: &mut Process,
         sleeper: Sleeper<'_>,
-        native: &[Walked],
+        (native, complete): (&[Walked], bool),
         modules: &mut Modules,
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
@@ -84,7 +74,7 @@ impl Reader {
             .map(|group| group.iter().map(&mut frame).collect())
             .collect();
         let native: Vec<Frame> = native.iter().map(|w| w.frame).collect();
-        let (frames, matched) = merge(&native, &is_eval, &groups, sleeper.complete);
+        let (frames, matched) = merge(&native, &is_eval, &groups, complete);
         if !matched {
             losses.count(Loss::PythonUnmatched);
         }
@@ -185,41 +175,14 @@ fn read_asleep(
     sleeper: Sleeper<'_>,
     runtime: &mut Runtime,
 ) -> Result<Vec<Vec<PythonFrame>>, Loss> {
-    let task = format!("/proc/{}/task/{}", process.tgid(), sleeper.tid);
-    let before = Sleep::now(&task, sleeper.regs).ok_or(Loss::PythonMoved)?;
-    // The same place may be reached from other Python code: then the stack's bytes differ.
-    let mut stack = vec![0; sleeper.stack.len()];
-    if !process.read_memory(sleeper.regs.sp, &mut stack) || stack != sleeper.stack {
-        return Err(Loss::PythonMoved);
-    }
-    let tid = own_id(&format!("{task}/status")).ok_or(Loss::PythonThread)?;
+    let sleep = Sleep::now(process, sleeper).ok_or(Loss::PythonMoved)?;
+    let status = format!("/proc/{}/task/{}/status", process.tgid(), sleeper.tid);
+    let tid = own_id(&status).ok_or(Loss::PythonThread)?;
     let frames = runtime.frames(process, tid);
-    if Sleep::now(&task, sleeper.regs).as_ref() != Some(&before) {
+    if !sleep.goes_on(process, sleeper) {
         return Err(Loss::PythonMoved);
     }
     frames
-}
-
-/// A thread's sleep: system call, registers, and how often it has run so far.
-#[derive(Debug, PartialEq, Eq)]
-struct Sleep {
-    syscall: String,
-    runs: String,
-}
-
-impl Sleep {
-    /// The sleep of a thread that sleeps at these registers.
-    fn now(task: &str, regs: Registers) -> Option<Self> {
-        let syscall = std::fs::read_to_string(format!("{task}/syscall")).ok()?;
-        // "nr six-arguments sp ip", "-1 sp ip" or "running"
-        let mut fields = syscall.split_ascii_whitespace().rev();
-        let mut hex = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
-        if hex()? != regs.ip || hex()? != regs.sp {
-            return None;
-        }
-        let runs = std::fs::read_to_string(format!("{task}/schedstat")).unwrap_or_default();
-        Some(Self { syscall, runs })
-    }
 }
 
 #[cfg(test)]
