@@ -1,1 +1,39 @@
-fn main() {}
+//! whywait: says where every request's time went in a running server, and why it waits.
+
+mod analyse;
+mod args;
+mod capture;
+mod commands;
+mod config;
+mod errors;
+mod launch;
+mod output;
+#[expect(dead_code, reason = "until the capture drives a session")]
+mod session;
+mod signals;
+mod user;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Verb};
+
+fn main() -> ExitCode {
+    errors::install_panic_hook();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return errors::report_clap(&error),
+    };
+    let code = match cli.verb {
+        None => commands::watch::run(cli.watch),
+        Some(Verb::Record(args)) => commands::record::run(args),
+        Some(Verb::Report(args)) => commands::report::run(args),
+        Some(Verb::Explain(args)) => commands::explain::run(&args),
+        Some(Verb::Check) => commands::check::run(),
+        Some(Verb::Completions(args)) => commands::completions::run(&args),
+        Some(Verb::Exec(args)) => commands::exec::run(&args),
+    };
+    ExitCode::from(code.unwrap_or_else(|error| errors::report(&error)))
+}

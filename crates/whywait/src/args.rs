@@ -1,0 +1,252 @@
+//! The command line as it is typed. What the flags mean together is checked in `config.rs`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use whywait_findings::{Code, Severity};
+
+use crate::values;
+
+const EXAMPLES: &str = "\
+Examples:
+  whywait -- ./server --port 8080        run a server, watch it, report when it ends
+  sudo whywait -p 1234 -d 10s            watch a running process for ten seconds
+  sudo whywait -p 1234 --fail-on error   the same until Ctrl-C; exit 3 when something is wrong
+  sudo whywait record -p 1234 -o slow    keep the recording, for later and for other machines
+  whywait report slow                    read it there; needs no privileges
+  whywait explain stranded-readiness     what a finding means and how to fix it
+
+Watching needs root, or CAP_BPF and CAP_PERFMON: `whywait check` says what this machine allows.
+Under sudo a launched command runs as the user who called sudo, not as root.
+
+Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; 3 a finding at or above --fail-on;
+otherwise, with -- CMD, CMD's own (128 + N when signal N ended it).";
+
+const RECORD_HELP: &str = "\
+Examples:
+  sudo whywait record -p $(pidof redis-server) -d 30s
+  sudo whywait record -o run1.whywait -- ./server
+
+The recording is a folder of Parquet files: `whywait report` reads it, and so do DuckDB, Polars and
+Spark. It holds function names and thread names, no memory of the process. It belongs to the user who
+called sudo and is readable by nobody else.
+
+Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; otherwise, with -- CMD, CMD's own.";
+
+const REPORT_HELP: &str = "\
+Examples:
+  whywait report run1.whywait
+  whywait report run1.whywait --format json | jq '.findings[].title'
+  whywait report run1.whywait --fail-on warning     for CI: exit 3 when something is wrong
+
+A recording that is incomplete never makes --fail-on fail: that says something about the machine that
+recorded, not about the server.
+
+Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; 3 a finding at or above --fail-on.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "whywait",
+    version,
+    about = "Says where every request's time went in a running server, and why it waits",
+    override_usage = "whywait [OPTIONS] -- <CMD>...\n       whywait [OPTIONS] -p <PID>\n       whywait <COMMAND>",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    after_help = EXAMPLES
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+}
+
+/// What to do, when it is not to record and report in one go.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Watch a command or process and keep the recording
+    #[command(after_help = RECORD_HELP)]
+    Record(RecordArgs),
+    /// Say what a recording shows
+    #[command(after_help = REPORT_HELP)]
+    Report(ReportArgs),
+    /// Explain a finding: what it means, how it is measured, how to fix it
+    Explain(ExplainArgs),
+    /// Say what this machine allows: kernel, type information, privileges, lockdown
+    #[command(
+        after_help = "Exit codes: 0 whywait can watch here; 1 it cannot, and the lines marked `no` say why."
+    )]
+    Check,
+    /// Print completions for a shell
+    #[command(after_help = "Example: whywait completions bash > /etc/bash_completion.d/whywait")]
+    Completions(CompletionsArgs),
+    /// Wait until the watcher is ready, then become the command
+    #[command(name = "__exec", hide = true)]
+    Exec(ExecArgs),
+}
+
+/// Whom to watch, and for how long.
+#[derive(Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// Watch this running process, with its threads and the children it makes
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub(crate) pid: Option<u32>,
+    /// End the recording after this long (10s, 500ms, 2m) [default: until CMD ends, or Ctrl-C]
+    ///
+    /// A launched command is not ended with it: whywait reports, then waits for the command.
+    #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Run this command and watch it
+    #[arg(last = true, value_name = "CMD", conflicts_with = "pid")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What to record.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub(crate) struct CaptureArgs {
+    /// How much to record: `waits` costs a saturated server about 3 % of its throughput
+    #[arg(long, value_name = "WHAT", default_value = "waits", value_enum)]
+    pub(crate) detail: Detail,
+    /// Bytes of a thread's stack to look at, 1K to 32K: more unwinds deeper, each stack costs more
+    #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = values::stack_bytes)]
+    pub(crate) stack_bytes: u32,
+    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to 10s)
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold)]
+    pub(crate) threshold: Duration,
+}
+
+/// How to report.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Report")]
+pub(crate) struct OutputArgs {
+    /// For people or for programs
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_enum)]
+    pub(crate) format: Format,
+    /// Write the report to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Exit with 3 when there is a finding of this severity or a worse one
+    #[arg(long, value_name = "SEVERITY", value_enum)]
+    pub(crate) fail_on: Option<FailOn>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
+    /// Keep the recording in this new folder [default: it is removed after the report]
+    #[arg(long, value_name = "DIR", help_heading = "Recording")]
+    pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
+    /// The new folder for the recording [default: ./CMD-DATE-TIME.whywait, in UTC]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The folder that `whywait record` wrote
+    #[arg(value_name = "DIR")]
+    pub(crate) recording: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The finding's code, as reports print it in brackets
+    #[arg(value_name = "CODE", value_parser = PossibleValuesParser::new(Code::ALL.map(Code::name)), hide_possible_values = true)]
+    #[arg(required_unless_present = "list")]
+    pub(crate) code: Option<String>,
+    /// List all codes
+    #[arg(long, conflicts_with = "code")]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    /// Descriptor from which one byte is read before the command starts
+    #[arg(long, value_name = "FD", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) gate_fd: i32,
+    /// User to become
+    #[arg(long, requires = "gid")]
+    pub(crate) uid: Option<u32>,
+    /// Group to become
+    #[arg(long, requires = "uid")]
+    pub(crate) gid: Option<u32>,
+    /// The command
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How much to record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Detail {
+    /// Waits, requests and samples.
+    Waits,
+    /// Every system call too. Known, so that asking for it gets a straight answer.
+    #[value(hide = true)]
+    Full,
+}
+
+/// What a report looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// At most about a screen, for people
+    Text,
+    /// Everything, for programs (schema 1)
+    Json,
+}
+
+/// The severity from which findings fail a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Anything worth saying
+    Note,
+    /// What is probably wrong
+    Warning,
+    /// What is wrong
+    Error,
+}
+
+impl From<FailOn> for Severity {
+    fn from(fail_on: FailOn) -> Self {
+        match fail_on {
+            FailOn::Note => Severity::Note,
+            FailOn::Warning => Severity::Warning,
+            FailOn::Error => Severity::Error,
+        }
+    }
+}
+
+/// The shells that completions exist for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}

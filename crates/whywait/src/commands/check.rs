@@ -1,0 +1,347 @@
+//! `whywait check`: what this machine allows, before anybody needs it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use whywait_report::text::{Charset, escape};
+
+use crate::errors::FAILED;
+use crate::output;
+
+pub(crate) fn run() -> anyhow::Result<u8> {
+    let findings = Machine::read(Path::new("/")).judge();
+    output::write(&render(&findings), None)?;
+    Ok(
+        if findings
+            .iter()
+            .any(|finding| finding.verdict == Verdict::No)
+        {
+            FAILED
+        } else {
+            0
+        },
+    )
+}
+
+/// What the kernel says of itself and of whywait's rights. Absent: it does not say.
+#[derive(Debug, Default)]
+struct Machine {
+    release: Option<String>,
+    has_btf: bool,
+    lockdown: Option<String>,
+    /// The process's effective capabilities, a mask.
+    capabilities: Option<u64>,
+    /// Whether this is the machine's first pid namespace, in whose numbers BPF speaks.
+    own_pid_namespace: Option<bool>,
+    /// Whether processes can be seen at all.
+    has_proc: bool,
+    x86_64: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Yes,
+    /// Works, with less.
+    Partly,
+    No,
+}
+
+#[derive(Debug)]
+struct Line {
+    verdict: Verdict,
+    what: &'static str,
+    text: String,
+}
+
+/// Bits of the capability mask (linux/capability.h).
+const CAP_SYS_PTRACE: u32 = 19;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// The first kernel with all that the default tier needs: `bpf_task_pt_regs` is of 5.15.
+const OLDEST_KERNEL: (u32, u32) = (5, 15);
+
+/// The inode of the first pid namespace (PROC_PID_INIT_INO).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+impl Machine {
+    fn read(root: &Path) -> Self {
+        let text = |path: &str| {
+            fs::read_to_string(root.join(path))
+                .ok()
+                .map(|text| text.trim().to_owned())
+        };
+        let status = text("proc/self/status");
+        let capabilities = status.as_deref().and_then(|status| {
+            let mask = status
+                .lines()
+                .find_map(|line| line.strip_prefix("CapEff:"))?;
+            u64::from_str_radix(mask.trim(), 16).ok()
+        });
+        let namespace = fs::read_link(root.join("proc/self/ns/pid")).ok();
+        Machine {
+            release: text("proc/sys/kernel/osrelease"),
+            has_btf: fs::File::open(root.join("sys/kernel/btf/vmlinux")).is_ok(),
+            lockdown: text("sys/kernel/security/lockdown"),
+            capabilities,
+            own_pid_namespace: namespace
+                .map(|namespace| namespace != Path::new(FIRST_PID_NAMESPACE)),
+            has_proc: status.is_some(),
+            x86_64: cfg!(target_arch = "x86_64"),
+        }
+    }
+
+    fn judge(&self) -> Vec<Line> {
+        vec![
+            self.kernel(),
+            self.processor(),
+            self.type_information(),
+            self.privileges(),
+            self.lockdown(),
+            self.processes(),
+        ]
+    }
+
+    fn kernel(&self) -> Line {
+        let what = "kernel";
+        let Some(release) = &self.release else {
+            return Line {
+                verdict: Verdict::No,
+                what,
+                text: "its version is unknown: is /proc mounted?".to_owned(),
+            };
+        };
+        let (major, minor) = OLDEST_KERNEL;
+        let shown = escape(release, Charset::Unicode, 60);
+        match version(release) {
+            Some(version) if version >= OLDEST_KERNEL => Line {
+                verdict: Verdict::Yes,
+                what,
+                text: shown,
+            },
+            _ => Line {
+                verdict: Verdict::No,
+                what,
+                text: format!("{shown}: whywait needs {major}.{minor} or newer"),
+            },
+        }
+    }
+
+    fn processor(&self) -> Line {
+        match self.x86_64 {
+            true => Line {
+                verdict: Verdict::Yes,
+                what: "processor",
+                text: "x86-64".to_owned(),
+            },
+            false => Line {
+                verdict: Verdict::No,
+                what: "processor",
+                text: format!(
+                    "{}: only x86-64 can be watched so far",
+                    std::env::consts::ARCH
+                ),
+            },
+        }
+    }
+
+    fn type_information(&self) -> Line {
+        let what = "type information";
+        match self.has_btf {
+            true => Line { verdict: Verdict::Yes, what, text: "/sys/kernel/btf/vmlinux".to_owned() },
+            false => Line {
+                verdict: Verdict::No,
+                what,
+                text: "no /sys/kernel/btf/vmlinux: use a kernel built with CONFIG_DEBUG_INFO_BTF=y (distributions' kernels are)"
+                    .to_owned(),
+            },
+        }
+    }
+
+    fn privileges(&self) -> Line {
+        let what = "privileges";
+        let Some(mask) = self.capabilities else {
+            return Line {
+                verdict: Verdict::No,
+                what,
+                text: "unknown: is /proc mounted?".to_owned(),
+            };
+        };
+        let has = |bit: u32| mask >> bit & 1 == 1;
+        // CAP_SYS_ADMIN is what the two were part of once, and still includes them.
+        let can_trace = has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON));
+        match (can_trace, has(CAP_SYS_PTRACE)) {
+            (true, true) => Line {
+                verdict: Verdict::Yes,
+                what,
+                text: "enough to trace and to read stacks".to_owned(),
+            },
+            (true, false) => Line {
+                verdict: Verdict::Partly,
+                what,
+                text: "without CAP_SYS_PTRACE the stacks of other users' processes cannot be read"
+                    .to_owned(),
+            },
+            (false, _) => Line {
+                verdict: Verdict::No,
+                what,
+                text: "run it with sudo, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
+                    .to_owned(),
+            },
+        }
+    }
+
+    fn lockdown(&self) -> Line {
+        let what = "lockdown";
+        // The file lists all modes and brackets the one in force.
+        let mode = self
+            .lockdown
+            .as_deref()
+            .and_then(|text| text.split_once('[')?.1.split_once(']'));
+        match mode.map(|(mode, _)| mode) {
+            None | Some("none") => Line { verdict: Verdict::Yes, what, text: "none".to_owned() },
+            Some("confidentiality") => Line {
+                verdict: Verdict::No,
+                what,
+                text: "confidentiality: the kernel refuses to let BPF read memory; boot with lockdown=integrity or without"
+                    .to_owned(),
+            },
+            Some(mode) => Line { verdict: Verdict::Yes, what, text: escape(mode, Charset::Unicode, 30) },
+        }
+    }
+
+    fn processes(&self) -> Line {
+        let what = "processes";
+        match (self.has_proc, self.own_pid_namespace) {
+            (false, _) => Line { verdict: Verdict::No, what, text: "/proc is not mounted".to_owned() },
+            (true, Some(true)) => Line {
+                verdict: Verdict::Partly,
+                what,
+                text: "this is a container with process numbers of its own: run whywait on the host, or with --pid=host"
+                    .to_owned(),
+            },
+            (true, _) => Line { verdict: Verdict::Yes, what, text: "seen under the kernel's own numbers".to_owned() },
+        }
+    }
+}
+
+/// `(6, 18)` of `6.18.3-generic`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn render(findings: &[Line]) -> String {
+    let mut text = String::new();
+    for Line {
+        verdict,
+        what,
+        text: line,
+    } in findings
+    {
+        let mark = match verdict {
+            Verdict::Yes => "yes",
+            Verdict::Partly => "partly",
+            Verdict::No => "no",
+        };
+        let _ = writeln!(text, "{mark:<7} {what:<17} {line}");
+    }
+    let worst = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
+    text.push_str(match (worst(Verdict::No), worst(Verdict::Partly)) {
+        (true, _) => "whywait cannot watch here.\n",
+        (false, true) => "whywait can watch here, with less to say.\n",
+        (false, false) => "whywait can watch here.\n",
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Machine {
+        Machine {
+            release: Some("6.18.3-generic".to_owned()),
+            has_btf: true,
+            lockdown: Some("none [integrity] confidentiality".to_owned()),
+            capabilities: Some(u64::MAX),
+            own_pid_namespace: Some(false),
+            has_proc: true,
+            x86_64: true,
+        }
+    }
+
+    fn verdicts(machine: &Machine) -> Vec<(&'static str, Verdict)> {
+        let wrong =
+            |line: Line| (line.verdict != Verdict::Yes).then_some((line.what, line.verdict));
+        machine.judge().into_iter().filter_map(wrong).collect()
+    }
+
+    #[test]
+    fn a_good_machine_has_nothing_against_it() {
+        assert_eq!(verdicts(&good()), []);
+        assert!(render(&good().judge()).ends_with("whywait can watch here.\n"));
+    }
+
+    #[test]
+    fn each_lack_is_named() {
+        let no = Verdict::No;
+        let release = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            verdicts(&Machine {
+                release: release("5.14.21"),
+                ..good()
+            }),
+            [("kernel", no)]
+        );
+        assert_eq!(
+            verdicts(&Machine {
+                release: release("nonsense"),
+                ..good()
+            }),
+            [("kernel", no)]
+        );
+        assert_eq!(
+            verdicts(&Machine {
+                has_btf: false,
+                ..good()
+            }),
+            [("type information", no)]
+        );
+        assert_eq!(
+            verdicts(&Machine {
+                capabilities: Some(0),
+                ..good()
+            }),
+            [("privileges", no)]
+        );
+        let lockdown = Some("none integrity [confidentiality]".to_owned());
+        assert_eq!(
+            verdicts(&Machine { lockdown, ..good() }),
+            [("lockdown", no)]
+        );
+        let container = Machine {
+            own_pid_namespace: Some(true),
+            ..good()
+        };
+        assert_eq!(verdicts(&container), [("processes", Verdict::Partly)]);
+        let no_ptrace = Machine {
+            capabilities: Some(1 << CAP_BPF | 1 << CAP_PERFMON),
+            ..good()
+        };
+        assert_eq!(verdicts(&no_ptrace), [("privileges", Verdict::Partly)]);
+    }
+
+    #[test]
+    fn an_unknown_machine_is_not_a_good_one() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        assert!(
+            Machine::read(dir.path())
+                .judge()
+                .iter()
+                .any(|line| line.verdict == Verdict::No)
+        );
+    }
+}

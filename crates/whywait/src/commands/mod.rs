@@ -1,0 +1,9 @@
+//! One file for each verb. Each gives the exit code, or the error to report.
+
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod exec;
+pub(crate) mod explain;
+pub(crate) mod record;
+pub(crate) mod report;
+pub(crate) mod watch;

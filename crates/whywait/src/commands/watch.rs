@@ -1,0 +1,59 @@
+//! `whywait -- CMD` and `whywait -p PID`: record and report in one go.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use crate::args::WatchArgs;
+use crate::capture::{CaptureOutcome, capture};
+use crate::commands::{record, report};
+use crate::config::{self, ReportConfig};
+use crate::errors::FOUND;
+use crate::user::Invoker;
+
+pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
+    let target = config::target(&args.target)?;
+    let folder = Folder::new(args.keep)?;
+    let config = config::capture(
+        target,
+        args.target.duration,
+        &args.capture,
+        folder.path(),
+        Invoker::from_env(),
+    )?;
+    let report_config = ReportConfig::from(args.output);
+    record::announce(&config.target, config.duration.is_some());
+    let CaptureOutcome { recording, command } = capture(&config)?;
+    let reported = report::report(&recording, &report_config);
+    drop(folder);
+    // After `-d` the command still runs. It is waited for whatever became of the report.
+    let code = command.map_or(Ok(0), |command| command.wait());
+    Ok(if reported? { FOUND } else { code? })
+}
+
+/// Where the recording goes.
+enum Folder {
+    Kept(PathBuf),
+    /// Removed when dropped. Readable by its owner alone, as recordings are.
+    Temporary(TempDir),
+}
+
+impl Folder {
+    fn new(keep: Option<PathBuf>) -> anyhow::Result<Self> {
+        if let Some(path) = keep {
+            config::new_folder(&path)?;
+            return Ok(Folder::Kept(path));
+        }
+        let dir = tempfile::Builder::new().prefix("whywait-").tempdir();
+        let hint = "cannot make a temporary folder: set TMPDIR to a folder that can be written, or use --keep DIR";
+        dir.map(Folder::Temporary).context(hint)
+    }
+
+    fn path(&self) -> PathBuf {
+        match self {
+            Folder::Kept(path) => path.clone(),
+            Folder::Temporary(dir) => dir.path().to_path_buf(),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! From flags to a configuration that makes sense.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use whywait_findings::Severity;
+
+use crate::args::{CaptureArgs, Detail, Format, OutputArgs, TargetArgs};
+use crate::errors::Usage;
+use crate::user::Invoker;
+
+/// Whom to watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A process that runs already.
+    Process(u32),
+    /// A command to launch: the program and its arguments, at least the program.
+    Command(Vec<OsString>),
+}
+
+/// What to record, and where to.
+#[derive(Debug, Clone)]
+#[expect(dead_code, reason = "until the capture reads them")]
+pub(crate) struct CaptureConfig {
+    /// Whom to watch.
+    pub(crate) target: Target,
+    /// When to stop; `None`: when the target ends or a signal says so.
+    pub(crate) duration: Option<std::time::Duration>,
+    /// The folder for the recording. It does not exist, or is empty.
+    pub(crate) recording: PathBuf,
+    /// The length from which waits and requests are recorded one by one, 10 us to 10 s.
+    pub(crate) threshold_ns: u64,
+    /// How many bytes of a stack to copy, 1 KiB to 32 KiB.
+    pub(crate) stack_bytes: u32,
+    /// Whom the recording is to belong to, and as whom to run the command; `None`: whoever runs whywait.
+    pub(crate) owner: Option<Invoker>,
+}
+
+/// How to report.
+#[derive(Debug, Clone)]
+pub(crate) struct ReportConfig {
+    /// What it looks like.
+    pub(crate) format: Format,
+    /// Where it goes; `None`: standard output.
+    pub(crate) output: Option<PathBuf>,
+    /// From which severity on findings fail the run.
+    pub(crate) fail_on: Option<Severity>,
+}
+
+impl From<OutputArgs> for ReportConfig {
+    fn from(args: OutputArgs) -> Self {
+        ReportConfig {
+            format: args.format,
+            output: args.output,
+            fail_on: args.fail_on.map(Severity::from),
+        }
+    }
+}
+
+/// Whom to watch.
+pub(crate) fn target(args: &TargetArgs) -> Result<Target, Usage> {
+    match (args.pid, args.command.as_slice()) {
+        (Some(pid), []) => process(pid).map(Target::Process),
+        (None, []) => Err(Usage::new(
+            "nothing to watch",
+            "name a command after --, or a process with -p: whywait -- ./server; whywait -p 1234",
+        )),
+        (None, [program, ..]) if program.is_empty() => Err(Usage::new(
+            "the command's name is empty",
+            "name a command after --: whywait -- ./server",
+        )),
+        (None, command) => Ok(Target::Command(command.to_vec())),
+        (Some(_), _) => Err(Usage::new(
+            "both a process and a command were named",
+            "use either -p PID or -- CMD",
+        )),
+    }
+}
+
+fn process(pid: u32) -> Result<u32, Usage> {
+    if pid == std::process::id() {
+        return Err(Usage::new(
+            "whywait cannot watch itself",
+            "name another process with -p",
+        ));
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| {
+        Usage::new(
+            format!("there is no process {pid}"),
+            "pidof NAME or pgrep NAME finds processes",
+        )
+    })?;
+    // /proc knows threads under their own number too.
+    match status
+        .lines()
+        .find_map(|line| line.strip_prefix("Tgid:"))
+        .and_then(|tgid| tgid.trim().parse::<u32>().ok())
+    {
+        Some(tgid) if tgid != pid => Err(Usage::new(
+            format!("{pid} is a thread of process {tgid}"),
+            format!("use -p {tgid}: all its threads are watched"),
+        )),
+        _ => Ok(pid),
+    }
+}
+
+/// Everything that the capture needs to know.
+pub(crate) fn capture(
+    target: Target,
+    duration: Option<std::time::Duration>,
+    args: &CaptureArgs,
+    recording: PathBuf,
+    owner: Option<Invoker>,
+) -> Result<CaptureConfig, Usage> {
+    if args.detail == Detail::Full {
+        return Err(Usage::new(
+            "--detail full does not exist yet",
+            "leave it out, or use --detail waits",
+        ));
+    }
+    let threshold_ns =
+        u64::try_from(args.threshold.as_nanos()).expect("a threshold is at most 10 s");
+    Ok(CaptureConfig {
+        target,
+        duration,
+        recording,
+        threshold_ns,
+        stack_bytes: args.stack_bytes,
+        owner,
+    })
+}
+
+/// Checks that a recording can go to `dir`: it must not exist, or be an empty folder. Recordings are never overwritten.
+pub(crate) fn new_folder(dir: &Path) -> Result<(), Usage> {
+    let hint = "name a folder that does not exist yet; it will be made";
+    let shown = dir.display();
+    match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Usage::new(format!("{shown} is not empty"), hint)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Usage::new(format!("{shown} is not a folder"), hint))
+        }
+        Err(error) => Err(Usage::new(format!("cannot use {shown}: {error}"), hint)),
+    }
+}
+
+/// A name for a recording in the current folder: `redis-server-20260131-235959.whywait`, in UTC.
+pub(crate) fn default_folder(target: &Target, now: std::time::SystemTime) -> PathBuf {
+    let name = match target {
+        Target::Process(pid) => {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
+        }
+        Target::Command(command) => Path::new(&command[0])
+            .file_name()
+            .map(OsStr::to_string_lossy)
+            .unwrap_or_default()
+            .into_owned(),
+    };
+    let since_epoch = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let stem = format!("{}-{}", file_name(&name), timestamp(since_epoch.as_secs()));
+    let names = (1..).map(|n| {
+        PathBuf::from(if n == 1 {
+            format!("{stem}.whywait")
+        } else {
+            format!("{stem}-{n}.whywait")
+        })
+    });
+    names
+        .into_iter()
+        .find(|name| !name.exists())
+        .expect("some number is free")
+}
+
+/// The part of a hostile name that is harmless in a file name.
+fn file_name(name: &str) -> String {
+    let kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
+    let text: String = name.chars().filter(kept).take(40).collect();
+    let text = text.trim_start_matches(['.', '-']);
+    if text.is_empty() {
+        "recording".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Seconds since 1970 as `20260131-235959`, UTC.
+fn timestamp(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from 0000-03-01, so that the leap day is a year's last (Hinnant, "chrono-compatible low-level
+    // date algorithms").
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = (era * 400 + year + month / 10, (month + 2) % 12 + 1);
+    format!(
+        "{year:04}{month:02}{day:02}-{:02}{:02}{:02}",
+        second / 3_600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps() {
+        for (seconds, text) in [
+            (0, "19700101-000000"),
+            (951_782_399, "20000228-235959"),
+            (951_782_400, "20000229-000000"),
+            (1_709_251_199, "20240229-235959"),
+            (4_107_542_400, "21000301-000000"),
+            (1_767_225_599, "20251231-235959"),
+        ] {
+            assert_eq!(timestamp(seconds), text);
+        }
+    }
+
+    #[test]
+    fn hostile_commands_make_harmless_names() {
+        for (name, file) in [
+            ("redis-server\n", "redis-server"),
+            ("../../etc", "etc"),
+            ("-rf", "rf"),
+            ("\x1b[2J", "2J"),
+            ("日本", "recording"),
+            ("", "recording"),
+        ] {
+            assert_eq!(file_name(name), file);
+        }
+    }
+
+    fn args(pid: Option<u32>, command: &[&str]) -> TargetArgs {
+        TargetArgs {
+            pid,
+            duration: None,
+            command: command.iter().map(OsString::from).collect(),
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_process_or_a_command() {
+        assert_eq!(
+            target(&args(None, &["a", "b"])),
+            Ok(Target::Command(vec!["a".into(), "b".into()]))
+        );
+        assert_eq!(target(&args(Some(1), &[])), Ok(Target::Process(1)));
+        for wrong in [
+            args(None, &[]),
+            args(None, &[""]),
+            args(Some(1), &["a"]),
+            args(Some(std::process::id()), &[]),
+        ] {
+            assert!(target(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn recordings_are_not_overwritten() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        assert_eq!(new_folder(dir.path()), Ok(()));
+        assert_eq!(new_folder(&dir.path().join("new")), Ok(()));
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").expect("a file");
+        assert!(new_folder(dir.path()).is_err());
+        assert!(new_folder(&file).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! Durations and sizes as people type them.
+
+use std::time::Duration;
+
+/// The units of [`duration`], in nanoseconds.
+const UNITS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// A duration with its unit: `10s`, `500ms`, `2m`, `1.5h`. More than nothing, at most 30 days.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    const MAX: Duration = Duration::from_secs(30 * 86_400);
+    let duration = parse_duration(text)?;
+    if duration.is_zero() {
+        return Err("must be more than nothing".to_owned());
+    }
+    if duration > MAX {
+        return Err("must be at most 30 days".to_owned());
+    }
+    Ok(duration)
+}
+
+/// A threshold: 10us to 10s.
+pub(crate) fn threshold(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_micros(10)..=Duration::from_secs(10);
+    let threshold = parse_duration(text)?;
+    if range.contains(&threshold) {
+        Ok(threshold)
+    } else {
+        Err("must be from 10us to 10s".to_owned())
+    }
+}
+
+/// A size of stack: 1K to 32K (1K is 1024 bytes).
+pub(crate) fn stack_bytes(text: &str) -> Result<u32, String> {
+    let (digits, unit) = split(text);
+    let unit = match unit {
+        "" | "B" => 1,
+        "K" | "k" | "KB" | "KiB" => 1_024,
+        _ => return Err("must be a size such as 8K or 8192".to_owned()),
+    };
+    let number: u32 = digits
+        .parse()
+        .map_err(|_| "must be a size such as 8K or 8192".to_owned())?;
+    match number.checked_mul(unit) {
+        Some(bytes @ 1_024..=32_768) => Ok(bytes),
+        _ => Err("must be from 1K to 32K".to_owned()),
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    const HINT: &str = "must be a number and a unit, such as 10s, 500ms or 2m";
+    let (digits, unit) = split(text);
+    let (_, unit_ns) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(HINT)?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let decimal = digits.contains('.');
+    // More digits than nanoseconds can tell apart are more likely a slip than a wish.
+    if whole.is_empty() || (decimal && fraction.is_empty()) || fraction.len() > 9 {
+        return Err(HINT.to_owned());
+    }
+    let parse = |digits: &str| digits.parse::<u64>().map_err(|_| HINT.to_owned());
+    let scale = 10_u64.pow(fraction.len() as u32);
+    let fraction = if decimal { parse(fraction)? } else { 0 };
+    // Wide enough for u64 times an hour: no overflow to think about.
+    let ns = u128::from(parse(whole)?) * u128::from(*unit_ns)
+        + u128::from(fraction) * u128::from(*unit_ns) / u128::from(scale);
+    u64::try_from(ns)
+        .map(Duration::from_nanos)
+        .map_err(|_| "is too long".to_owned())
+}
+
+/// The number and what follows it. Signs and exponents are not part of a number here.
+fn split(text: &str) -> (&str, &str) {
+    text.split_at(
+        text.find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, ns) in [
+            ("1ns", 1),
+            ("340us", 340_000),
+            ("500ms", 500_000_000),
+            ("10s", 10_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("0.000000001s", 1),
+            ("2m", 120_000_000_000),
+            ("2min", 120_000_000_000),
+            ("1h", 3_600_000_000_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_nanos(ns)), "{text}");
+        }
+        for text in [
+            "",
+            "10",
+            "s",
+            "-1s",
+            "+1s",
+            "1 s",
+            "1.s",
+            ".5s",
+            "1.2.3s",
+            "1e3s",
+            "0s",
+            "31000000s",
+            "99999999999999999999s",
+            "18446744073709551615h",
+            "1é",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn thresholds() {
+        assert_eq!(threshold("10us"), Ok(Duration::from_micros(10)));
+        assert_eq!(threshold("10s"), Ok(Duration::from_secs(10)));
+        assert!(threshold("9us").is_err());
+        assert!(threshold("11s").is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("1K", 1_024),
+            ("8K", 8_192),
+            ("8192", 8_192),
+            ("32KiB", 32_768),
+        ] {
+            assert_eq!(stack_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "K", "1", "1.5K", "33K", "4194305K", "8M", "-8K"] {
+            assert!(stack_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The command, as a shell sees it. Nothing here needs privileges or watches anything.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// What a run of whywait left: its exit code, standard output and standard error.
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Run {
+    #[track_caller]
+    fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "out: {}\nerr: {}", self.out, self.err);
+        self
+    }
+
+    #[track_caller]
+    fn says(self, text: &str) -> Self {
+        assert!(self.out.contains(text), "{text:?} is not in: {}", self.out);
+        self
+    }
+
+    #[track_caller]
+    fn complains(self, text: &str) -> Self {
+        assert!(self.err.contains(text), "{text:?} is not in: {}", self.err);
+        self
+    }
+
+    /// One line that says what is wrong, and one with a hint; nothing on standard output.
+    #[track_caller]
+    fn rejects_usage(self) -> Self {
+        let run = self.exits(2);
+        let lines: Vec<&str> = run.err.lines().collect();
+        assert!(
+            matches!(lines[..], [what, hint] if what.starts_with("whywait: ") && hint.starts_with("  hint: ")),
+            "{}",
+            run.err
+        );
+        assert_eq!(run.out, "");
+        run
+    }
+
+    /// One line that says what happened; nothing on standard output.
+    #[track_caller]
+    fn fails(self) -> Self {
+        let run = self.exits(1);
+        assert!(
+            run.err.starts_with("whywait: ") && run.err.lines().count() == 1,
+            "{}",
+            run.err
+        );
+        assert_eq!(run.out, "");
+        run
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Run {
+            code: output.status.code().expect("whywait exits by itself"),
+            out: String::from_utf8(output.stdout).expect("standard output is UTF-8"),
+            err: String::from_utf8(output.stderr).expect("standard error is UTF-8"),
+        }
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_whywait"));
+    command
+        .args(args)
+        .env("RUST_BACKTRACE", "1")
+        .env_remove("COLUMNS")
+        .stdin(Stdio::null());
+    command
+}
+
+fn whywait(args: &[&str]) -> Run {
+    command(args).output().expect("whywait runs").into()
+}
+
+/// Runs a script with `$W` as whywait.
+fn shell(script: &str) -> Run {
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", script])
+        .env("W", env!("CARGO_BIN_EXE_whywait"))
+        .stdin(Stdio::null());
+    shell.output().expect("bash runs").into()
+}
+
+#[test]
+fn help_teaches() {
+    whywait(&["--help"])
+        .exits(0)
+        .says("Examples:")
+        .says("whywait -p 1234 -d 10s")
+        .says("Exit codes:");
+    whywait(&["-h"])
+        .exits(0)
+        .says("Usage: whywait [OPTIONS] -- <CMD>...");
+    whywait(&["record", "--help"])
+        .exits(0)
+        .says("--threshold <TIME>")
+        .says("costs")
+        .says("[default: 8K]");
+    whywait(&["report", "--help"])
+        .exits(0)
+        .says("--fail-on <SEVERITY>")
+        .says("jq");
+    whywait(&["--version"]).exits(0).says("whywait 0.");
+}
+
+#[test]
+fn help_offers_only_what_there_is() {
+    for verb in [
+        &["--help"][..],
+        &["report", "--help"],
+        &["record", "--help"],
+    ] {
+        let help = whywait(verb).exits(0).out;
+        for absent in [
+            "__exec", "diff", "gate-fd", "perfetto", "html", "folded", "- full",
+        ] {
+            assert!(!help.contains(absent), "{absent} is in: {help}");
+        }
+    }
+}
+
+#[test]
+fn usage_errors_are_a_line_and_a_hint() {
+    whywait(&[])
+        .rejects_usage()
+        .complains("nothing to watch")
+        .complains("whywait -- ./server");
+    whywait(&["-d", "1s"])
+        .rejects_usage()
+        .complains("nothing to watch");
+    whywait(&["--nonsense"])
+        .rejects_usage()
+        .complains("--nonsense");
+    whywait(&["repot", "x"]).rejects_usage().complains("repot");
+    whywait(&["report"]).rejects_usage().complains("<DIR>");
+    whywait(&["report", "x", "--format", "html"])
+        .rejects_usage()
+        .complains("[possible values: text, json]");
+    whywait(&["report", "x", "--fail-on", "erorr"])
+        .rejects_usage()
+        .complains("a similar value exists: 'error'");
+    whywait(&["record"])
+        .rejects_usage()
+        .complains("nothing to watch");
+    whywait(&["-p", "0"]).rejects_usage();
+    whywait(&["-p", "1", "--", "true"])
+        .rejects_usage()
+        .complains("cannot be used with");
+    whywait(&["-d", "10", "--", "true"])
+        .rejects_usage()
+        .complains("such as 10s");
+    whywait(&["-d", "0s", "--", "true"]).rejects_usage();
+    whywait(&["--threshold", "1us", "--", "true"])
+        .rejects_usage()
+        .complains("10us to 10s");
+    whywait(&["--stack-bytes", "64K", "--", "true"])
+        .rejects_usage()
+        .complains("1K to 32K");
+    whywait(&["--detail", "full", "--", "true"])
+        .rejects_usage()
+        .complains("does not exist yet");
+    whywait(&["--", ""]).rejects_usage().complains("empty");
+    whywait(&["diff", "a", "b"]).rejects_usage();
+    whywait(&["gate", "a"]).rejects_usage();
+}
+
+#[test]
+fn a_process_must_be_there() {
+    // The largest number that Linux ever gives.
+    whywait(&["-p", "4194304"])
+        .rejects_usage()
+        .complains("there is no process 4194304");
+    whywait(&["record", "-p", "4194304"])
+        .rejects_usage()
+        .complains("there is no process 4194304");
+}
+
+#[test]
+fn a_thread_is_not_a_process() {
+    let (tid_sender, tid) = std::sync::mpsc::channel();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let link = fs::read_link("/proc/thread-self").expect("a thread has a number");
+        tid_sender
+            .send(
+                link.file_name()
+                    .expect("its last part")
+                    .to_str()
+                    .expect("digits")
+                    .to_owned(),
+            )
+            .expect("sent");
+        let _ = stopped.recv();
+    });
+    let tid = tid.recv().expect("received");
+    let hint = format!("use -p {}", std::process::id());
+    whywait(&["-p", &tid])
+        .rejects_usage()
+        .complains("is a thread of process")
+        .complains(&hint);
+    drop(stop);
+    thread.join().expect("the thread ends");
+}
+
+#[test]
+fn recordings_are_never_overwritten() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    fs::write(dir.path().join("precious"), "data").expect("a file");
+    let path = dir.path().to_str().expect("UTF-8");
+    whywait(&["record", "-o", path, "--", "true"])
+        .rejects_usage()
+        .complains("is not empty");
+    whywait(&["--keep", path, "--", "true"])
+        .rejects_usage()
+        .complains("is not empty");
+}
+
+#[test]
+fn explain_explains() {
+    let codes = whywait(&["explain", "--list"]).exits(0).out;
+    assert!(
+        codes.lines().any(|code| code == "stranded-readiness"),
+        "{codes}"
+    );
+    for code in codes.lines() {
+        whywait(&["explain", code]).exits(0).says(code);
+    }
+    whywait(&["explain"]).rejects_usage();
+    whywait(&["explain", "stranded-redness"])
+        .rejects_usage()
+        .complains("'stranded-readiness'");
+}
+
+#[test]
+fn completions_are_for_three_shells() {
+    whywait(&["completions", "bash"])
+        .exits(0)
+        .says("complete -F _whywait");
+    whywait(&["completions", "zsh"])
+        .exits(0)
+        .says("#compdef whywait");
+    whywait(&["completions", "fish"])
+        .exits(0)
+        .says("complete -c whywait");
+    whywait(&["completions", "elvish"]).rejects_usage();
+    shell("$W completions bash | bash -n").exits(0);
+}
+
+#[test]
+fn check_says_what_is_allowed() {
+    let run = whywait(&["check"]);
+    assert!(run.code == 0 || run.code == 1, "{}", run.err);
+    run.says("kernel").says("privileges").says("lockdown");
+}
+
+#[test]
+fn a_report_needs_a_recording() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    whywait(&["report", &path("missing")])
+        .fails()
+        .complains("there is no ")
+        .complains("whywait record");
+    whywait(&["report", &path("")])
+        .fails()
+        .complains("is not a recording");
+    fs::write(path("file"), "").expect("a file");
+    whywait(&["report", &path("file")])
+        .fails()
+        .complains("is not a folder");
+    fs::create_dir(path("foreign")).expect("a folder");
+    fs::write(path("foreign/meta.json"), "{\"name\": \"somebody else's\"}").expect("a file");
+    whywait(&["report", &path("foreign")])
+        .fails()
+        .complains("foreign");
+}
+
+#[test]
+fn hostile_paths_stay_on_their_line() {
+    whywait(&["report", "no\n\x1b[31mthing"])
+        .fails()
+        .complains("\\x1b[31mthing");
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let run = shell("$W --help | head -c 1 >/dev/null; echo ${PIPESTATUS[0]}")
+        .exits(0)
+        .says("0");
+    assert_eq!(run.err, "");
+    for command in [
+        "completions zsh",
+        "explain stranded-readiness",
+        "explain --list",
+    ] {
+        let run = shell(&format!("(sleep 0.1; $W {command}; echo $? >&2) | true")).exits(0);
+        assert_eq!(run.err, "0\n", "{command}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_not_quiet() {
+    let run = shell("$W completions bash > /dev/full").exits(1);
+    assert_eq!(
+        run.err,
+        "whywait: cannot write to standard output: No space left on device (os error 28)\n"
+    );
+}
+
+/// Runs `__exec` with the gate as its standard input, already open.
+fn exec(args: &[&str]) -> Run {
+    let mut args_all = vec!["__exec", "--gate-fd", "0"];
+    args_all.extend(args);
+    let mut child = command(&args_all);
+    let child = child
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = child.spawn().expect("whywait runs");
+    child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(b"!")
+        .expect("written");
+    child.wait_with_output().expect("it ends").into()
+}
+
+#[test]
+fn the_gate_opens_for_a_byte() {
+    exec(&["--", "echo", "--help", "a  b"])
+        .exits(0)
+        .says("--help a  b\n");
+    exec(&["--", "sh", "-c", "exit 42"]).exits(42);
+    // Bash says "Terminated" on standard error: as far as it can see, the command was its own child.
+    shell("echo '!' | $W __exec --gate-fd 0 -- sh -c 'kill -TERM $$'").exits(143);
+}
+
+#[test]
+fn the_gate_stays_closed_when_the_watcher_ends() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let file = dir.path().join("ran");
+    let run = whywait(&[
+        "__exec",
+        "--gate-fd",
+        "0",
+        "--",
+        "touch",
+        file.to_str().expect("UTF-8"),
+    ]);
+    run.exits(125).complains("the command was not started");
+    assert!(!file.exists());
+    whywait(&["__exec", "--gate-fd", "999", "--", "true"])
+        .exits(125)
+        .complains("descriptor 999");
+}
+
+#[test]
+fn a_command_that_cannot_run_says_so_as_shells_do() {
+    let run = exec(&["--", "no-such-command-anywhere"]).exits(127);
+    assert_eq!(
+        run.err,
+        "whywait: cannot run no-such-command-anywhere: No such file or directory\n"
+    );
+    let run = exec(&["--", "/etc/passwd"]).exits(126);
+    assert_eq!(
+        run.err,
+        "whywait: cannot run /etc/passwd: Permission denied\n"
+    );
+    exec(&["--", "\x1b[2J"])
+        .exits(127)
+        .complains("cannot run \\x1b[2J:");
+}
+
+#[test]
+fn the_command_inherits_neither_the_gate_nor_an_ignored_sigpipe() {
+    let run = shell("exec 7< <(echo '!'); $W __exec --gate-fd 7 -- sh -c 'ls /proc/self/fd; cat /proc/self/status'").exits(0);
+    assert!(!run.out.lines().any(|line| line == "7"), "{}", run.out);
+    let ignored = run
+        .out
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .expect("the kernel says");
+    let ignored = u64::from_str_radix(ignored.trim(), 16).expect("a mask");
+    assert_eq!(ignored >> 12 & 1, 0, "SIGPIPE is ignored");
+}
+
+#[test]
+fn the_command_runs_as_who_called_sudo() {
+    if !is_root() {
+        return;
+    }
+    // 65534 is nobody, on every distribution.
+    let run = exec(&[
+        "--uid",
+        "65534",
+        "--gid",
+        "65534",
+        "--",
+        "sh",
+        "-c",
+        "id -u; id -ru; id -g; echo $USER; grep Groups /proc/self/status",
+    ]);
+    let run = run.exits(0);
+    let lines: Vec<&str> = run.out.lines().collect();
+    assert_eq!(lines[..4], ["65534", "65534", "65534", "nobody"]);
+    // No group of root's is left.
+    assert!(
+        !lines[4]
+            .split_whitespace()
+            .skip(1)
+            .any(|group| group == "0"),
+        "{}",
+        lines[4]
+    );
+    // And there is no way back.
+    let run = exec(&[
+        "--uid",
+        "65534",
+        "--gid",
+        "65534",
+        "--",
+        "grep",
+        "-E",
+        "Cap(Eff|Prm)",
+        "/proc/self/status",
+    ])
+    .exits(0);
+    assert!(
+        run.out
+            .lines()
+            .all(|line| line.ends_with("\t0000000000000000")),
+        "{}",
+        run.out
+    );
+    // A number without a name will do.
+    exec(&["--uid", "54321", "--gid", "54321", "--", "id", "-u"])
+        .exits(0)
+        .says("54321");
+    whywait(&["__exec", "--gate-fd", "0", "--uid", "1", "--", "true"]).rejects_usage();
+}
+
+#[test]
+fn what_was_not_roots_stays_in_the_environment() {
+    if !is_root() {
+        return;
+    }
+    let script = "echo '!' | HOME=/given USER=root $W __exec --gate-fd 0 --uid 65534 --gid 65534 -- sh -c 'echo $HOME $USER'";
+    shell(script).exits(0).says("/given nobody\n");
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string(Path::new("/proc/self/status")).expect("proc is mounted");
+    status
+        .lines()
+        .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
