@@ -188,7 +188,7 @@ impl Batch {
         tokio::pin!(notified);
         // Enlist before counting: the last to join may have everyone released at once.
         notified.as_mut().enable();
-        if (self.joined.fetch_add(1, Ordering::Relaxed) + 1) % WORKERS == 0 {
+        if (self.joined.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(WORKERS) {
             // The receiver lives as long as the process.
             let _ = self.release.send(());
         }
