@@ -21,8 +21,10 @@ use crate::{cost, counters, kernel, target};
 /// Between two looks at the rings. They are looked at by the clock: a consumer that lets the kernel wake it is woken by
 /// its own work on a busy machine.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The sweep over sleeping threads takes at most this share of the time.
+/// The sweep over sleeping threads takes the kernel at most one part in so many of the time…
 const SWEEP_SHARE: u32 = 100;
+/// … but is not put off for longer than this.
+const LONGEST_BETWEEN_SWEEPS: Duration = Duration::from_millis(100);
 /// With more processes than this, one sweep over all tasks costs less than one each.
 const SCOPED_PROCESSES: usize = 32;
 
@@ -147,9 +149,8 @@ impl Session {
         self.drain()?;
         let now = Instant::now();
         if now >= self.next_sweep {
-            self.sweep()?;
-            let took = now.elapsed();
-            self.next_sweep = Instant::now() + PAUSE.max(took * SWEEP_SHARE);
+            let took = self.sweep()?;
+            self.next_sweep = Instant::now() + (took * SWEEP_SHARE).clamp(PAUSE, LONGEST_BETWEEN_SWEEPS);
         }
         if now >= self.next_roll {
             self.count();
@@ -182,8 +183,9 @@ impl Session {
         Ok(())
     }
 
-    /// Reads the stacks of the threads that have slept for long and were not read yet.
-    fn sweep(&mut self) -> Result<(), CaptureError> {
+    /// Reads the stacks of the threads that have slept for long and were not read yet. Says how long the kernel took.
+    fn sweep(&mut self) -> Result<Duration, CaptureError> {
+        let mut took = Duration::ZERO;
         let processes = self.recorder.processes();
         let program = &self.programs.skel.progs.sweep;
         let scoped = processes.len() <= SCOPED_PROCESSES;
@@ -205,7 +207,10 @@ impl Session {
         let links: Vec<&Link> =
             if scoped { self.sweeps.values().collect() } else { self.sweep_of_all.iter().collect() };
         for link in links {
-            match iterate::read(link, &mut self.buffer) {
+            let begun = Instant::now();
+            let walked = iterate::read(link, &mut self.buffer);
+            took += begun.elapsed();
+            match walked {
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 Err(source) => return Err(CaptureError::Iterate { what: "threads", source }),
@@ -220,7 +225,7 @@ impl Session {
                 rest = &rest[size..];
             }
         }
-        Ok(())
+        Ok(took)
     }
 
     fn count(&mut self) {
