@@ -20,12 +20,21 @@ use whywait_events::{Event, Wait};
 static INTACT: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
     let (_folder, dir) = scratch();
     let mut runner = TestRunner::deterministic();
-    let events = vec(event(), 400).new_tree(&mut runner).expect("events can be made up").current();
+    let events = vec(event(), 400)
+        .new_tree(&mut runner)
+        .expect("events can be made up")
+        .current();
     record(&dir, &events);
-    let mut files = vec![(PathBuf::from("meta.json"), fs::read(dir.join("meta.json")).unwrap())];
+    let mut files = vec![(
+        PathBuf::from("meta.json"),
+        fs::read(dir.join("meta.json")).unwrap(),
+    )];
     for entry in fs::read_dir(dir.join("seg-000001")).unwrap() {
         let path = entry.unwrap().path();
-        files.push((path.strip_prefix(&dir).unwrap().to_path_buf(), fs::read(&path).unwrap()));
+        files.push((
+            path.strip_prefix(&dir).unwrap().to_path_buf(),
+            fs::read(&path).unwrap(),
+        ));
     }
     files.sort();
     files
@@ -48,7 +57,10 @@ fn read_everything(dir: &Path) -> Option<(Contents, Recording)> {
 }
 
 fn file_of(name: &str) -> usize {
-    INTACT.iter().position(|(path, _)| path.ends_with(name)).expect("the recording has such a file")
+    INTACT
+        .iter()
+        .position(|(path, _)| path.ends_with(name))
+        .expect("the recording has such a file")
 }
 
 proptest! {
@@ -139,13 +151,19 @@ fn damage_of_footer(footer: &[u8]) -> String {
 #[test]
 fn a_schema_of_two_thousand_million_columns() {
     let damage = damage_of_footer(&footer_with_schema(&[element(i64::from(i32::MAX))]));
-    assert_eq!(damage, "seg-000001/waits.parquet: damaged (the schema is not flat)");
+    assert_eq!(
+        damage,
+        "seg-000001/waits.parquet: damaged (the schema is not flat)"
+    );
 }
 
 #[test]
 fn a_schema_nested_a_hundred_thousand_levels_deep() {
     let damage = damage_of_footer(&footer_with_schema(&vec![element(1); 100_000]));
-    assert_eq!(damage, "seg-000001/waits.parquet: damaged (the schema is not flat)");
+    assert_eq!(
+        damage,
+        "seg-000001/waits.parquet: damaged (the schema is not flat)"
+    );
 }
 
 #[test]
@@ -153,7 +171,10 @@ fn a_schema_list_longer_than_the_file() {
     let mut footer = vec![0x15, 0x02, 0x19, 0xfc];
     footer.extend(varint(u64::MAX));
     let damage = damage_of_footer(&footer);
-    assert_eq!(damage, "seg-000001/waits.parquet: damaged (a list is longer than the file)");
+    assert_eq!(
+        damage,
+        "seg-000001/waits.parquet: damaged (a list is longer than the file)"
+    );
 }
 
 #[test]
@@ -167,14 +188,25 @@ fn files_of_the_wrong_kind() {
     }
     symlink("/etc/passwd", segment.join("waits.parquet")).unwrap();
     fs::create_dir(segment.join("busy.parquet")).unwrap();
-    let pipe = Command::new("mkfifo").arg(segment.join("samples.parquet")).status().unwrap();
+    let pipe = Command::new("mkfifo")
+        .arg(segment.join("samples.parquet"))
+        .status()
+        .unwrap();
     assert!(pipe.success(), "a pipe can be made");
-    fs::copy(segment.join("modules.parquet"), segment.join("requests.parquet")).unwrap();
+    fs::copy(
+        segment.join("modules.parquet"),
+        segment.join("requests.parquet"),
+    )
+    .unwrap();
     symlink("/", dir.join("seg-000002")).unwrap();
 
     let (contents, recording) = read_everything(&dir).expect("meta.json is intact");
     assert!(!contents.threads.is_empty(), "what is intact is read");
-    let damaged: Vec<_> = recording.damaged().iter().map(ToString::to_string).collect();
+    let damaged: Vec<_> = recording
+        .damaged()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         damaged,
         [
@@ -191,10 +223,21 @@ fn files_of_the_wrong_kind() {
 fn missing_segments_are_told_of_in_one_line_however_many() {
     let (_folder, dir) = scratch();
     record(&dir, &[Event::Wait(Wait::default())]);
-    fs::rename(dir.join("seg-000001"), dir.join(format!("seg-{}", u64::MAX))).unwrap();
+    fs::rename(
+        dir.join("seg-000001"),
+        dir.join(format!("seg-{}", u64::MAX)),
+    )
+    .unwrap();
     let recording = Recording::open(&dir).unwrap();
-    let damaged: Vec<_> = recording.damaged().iter().map(ToString::to_string).collect();
-    assert_eq!(damaged, [format!("seg-000001 to seg-{}: missing", u64::MAX - 1)]);
+    let damaged: Vec<_> = recording
+        .damaged()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        damaged,
+        [format!("seg-000001 to seg-{}: missing", u64::MAX - 1)]
+    );
 }
 
 #[test]
@@ -203,7 +246,9 @@ fn a_recording_that_goes_away_while_it_is_read() {
     record(&dir, &[]);
     let recording = Recording::open(&dir).unwrap();
     fs::remove_dir_all(&dir).unwrap();
-    recording.waits(None, &mut |_| ()).expect_err("nothing is there any more");
+    recording
+        .waits(None, &mut |_| ())
+        .expect_err("nothing is there any more");
 }
 
 /// Runs this file's tests again with little memory to take: an allocation of what a header claims would then abort.
@@ -220,5 +265,9 @@ fn all_of_it_with_little_memory() {
         .output()
         .expect("a shell can be run");
     let output = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success(), "under a limit of 1 GB: {}\n{output}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "under a limit of 1 GB: {}\n{output}",
+        String::from_utf8_lossy(&run.stderr)
+    );
 }

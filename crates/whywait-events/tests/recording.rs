@@ -9,7 +9,9 @@ use std::path::Path;
 use common::{Contents, event, meta, record, scratch};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use whywait_events::recording::{Meta, ReadError, Recording, SCHEMA, WriteError, Writer, WriterOptions};
+use whywait_events::recording::{
+    Meta, ReadError, Recording, SCHEMA, WriteError, Writer, WriterOptions,
+};
 use whywait_events::*;
 
 fn open(dir: &Path) -> Recording {
@@ -17,12 +19,20 @@ fn open(dir: &Path) -> Recording {
 }
 
 fn wait_at(out_ns: u64, in_ns: Option<u64>) -> Event {
-    Event::Wait(Wait { tid: 1, out_ns, wake_ns: in_ns, in_ns, ..Wait::default() })
+    Event::Wait(Wait {
+        tid: 1,
+        out_ns,
+        wake_ns: in_ns,
+        in_ns,
+        ..Wait::default()
+    })
 }
 
 fn waits_in(recording: &Recording, range: std::ops::Range<u64>) -> Vec<u64> {
     let mut found = Vec::new();
-    recording.waits(Some(range), &mut |wait| found.push(wait.out_ns)).expect("waits are read");
+    recording
+        .waits(Some(range), &mut |wait| found.push(wait.out_ns))
+        .expect("waits are read");
     found
 }
 
@@ -77,27 +87,49 @@ fn row_groups_outside_of_a_range_are_skipped_and_none_inside_is() {
     events.extend((1..200_000).map(|n| wait_at(n * 100, Some(n * 100 + 50))));
     record(&dir, &events);
     let found = waits_in(&open(&dir), 10_000_000..10_000_200);
-    assert_eq!(found, [5, 10_000_000, 10_000_100], "the wait without an end overlaps with every later range");
+    assert_eq!(
+        found,
+        [5, 10_000_000, 10_000_100],
+        "the wait without an end overlaps with every later range"
+    );
 }
 
 #[test]
 fn samples_at_the_edges_of_a_range() {
     let (_folder, dir) = scratch();
-    let sample = |at_ns| Event::Sample(Sample { at_ns, ..Sample::default() });
+    let sample = |at_ns| {
+        Event::Sample(Sample {
+            at_ns,
+            ..Sample::default()
+        })
+    };
     record(&dir, &[sample(10), sample(20), sample(30)]);
     let mut found = Vec::new();
-    open(&dir).samples(Some(10..30), &mut |sample| found.push(sample.at_ns)).unwrap();
-    assert_eq!(found, [10, 20], "a range includes its start and excludes its end");
+    open(&dir)
+        .samples(Some(10..30), &mut |sample| found.push(sample.at_ns))
+        .unwrap();
+    assert_eq!(
+        found,
+        [10, 20],
+        "a range includes its start and excludes its end"
+    );
 }
 
 #[test]
 fn every_table_has_a_file_even_in_an_empty_recording() {
     let (_folder, dir) = scratch();
     record(&dir, &[]);
-    let names = ["threads", "waits", "busy", "requests", "samples", "stacks", "modules", "symbols", "counters"];
+    let names = [
+        "threads", "waits", "busy", "requests", "samples", "stacks", "modules", "symbols",
+        "counters",
+    ];
     for name in names {
         let path = dir.join("seg-000001").join(format!("{name}.parquet"));
-        assert!(path.is_file(), "{} should exist, so that globs match", path.display());
+        assert!(
+            path.is_file(),
+            "{} should exist, so that globs match",
+            path.display()
+        );
     }
 }
 
@@ -126,8 +158,15 @@ fn a_killed_writer_loses_the_open_segment_only() {
     std::mem::forget(writer);
 
     let recording = open(&dir);
-    assert!(!recording.meta().complete, "an unfinished recording must not claim to be complete");
-    assert_eq!(waits_in(&recording, 0..9), [1], "the closed segment is read");
+    assert!(
+        !recording.meta().complete,
+        "an unfinished recording must not claim to be complete"
+    );
+    assert_eq!(
+        waits_in(&recording, 0..9),
+        [1],
+        "the closed segment is read"
+    );
     let damaged = recording.damaged();
     assert_eq!(damaged.len(), 1, "the open segment is told of: {damaged:?}");
     assert_eq!(damaged[0].what, "seg-000002.open");
@@ -163,27 +202,38 @@ fn an_empty_folder_is_taken_and_made_private() {
     fs::create_dir(&dir).unwrap();
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
     record(&dir, &[]);
-    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(&dir).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
 }
 
 #[test]
 fn nothing_is_overwritten() {
     let (_folder, dir) = scratch();
     record(&dir, &[]);
-    let error = Writer::create(&dir, &meta()).err().expect("an existing recording is refused");
+    let error = Writer::create(&dir, &meta())
+        .err()
+        .expect("an existing recording is refused");
     assert!(matches!(error, WriteError::Exists { .. }), "{error}");
 
     let (_folder, dir) = scratch();
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("thesis.tex"), "years of work").unwrap();
-    let error = Writer::create(&dir, &meta()).err().expect("a folder with files is refused");
+    let error = Writer::create(&dir, &meta())
+        .err()
+        .expect("a folder with files is refused");
     assert!(matches!(error, WriteError::Occupied { .. }), "{error}");
 
     let file = dir.join("thesis.tex");
-    let error = Writer::create(&file, &meta()).err().expect("a file is refused");
+    let error = Writer::create(&file, &meta())
+        .err()
+        .expect("a file is refused");
     assert!(matches!(error, WriteError::Occupied { .. }), "{error}");
 
-    let error = Writer::create(&dir.join("no/such"), &meta()).err().expect("parents are not made up");
+    let error = Writer::create(&dir.join("no/such"), &meta())
+        .err()
+        .expect("parents are not made up");
     assert!(matches!(error, WriteError::Io { .. }), "{error}");
 }
 
@@ -194,27 +244,47 @@ fn folders_that_are_no_recording_are_refused_in_one_line() {
     let one_line = |error: &ReadError| assert_eq!(error.to_string().lines().count(), 1, "{error}");
 
     let absent = error(&dir);
-    assert!(matches!(absent, ReadError::NotARecording { .. }), "{absent}");
+    assert!(
+        matches!(absent, ReadError::NotARecording { .. }),
+        "{absent}"
+    );
     one_line(&absent);
 
     fs::create_dir(&dir).unwrap();
     let empty = error(&dir);
     assert!(matches!(empty, ReadError::NotARecording { .. }), "{empty}");
 
-    for foreign in ["", "{", "[]", "{}", r#"{"schema": 1}"#, r#"{"schema": -1, "whywait": "x"}"#, "\u{0}\u{1}"] {
+    for foreign in [
+        "",
+        "{",
+        "[]",
+        "{}",
+        r#"{"schema": 1}"#,
+        r#"{"schema": -1, "whywait": "x"}"#,
+        "\u{0}\u{1}",
+    ] {
         fs::write(dir.join("meta.json"), foreign).unwrap();
         let error = error(&dir);
-        assert!(matches!(error, ReadError::ForeignMeta { .. }), "{foreign:?} gave {error}");
+        assert!(
+            matches!(error, ReadError::ForeignMeta { .. }),
+            "{foreign:?} gave {error}"
+        );
         one_line(&error);
     }
 
     let nested = "[".repeat(1 << 20);
     fs::write(dir.join("meta.json"), nested).unwrap();
-    assert!(matches!(error(&dir), ReadError::ForeignMeta { .. }), "deep nesting is refused");
+    assert!(
+        matches!(error(&dir), ReadError::ForeignMeta { .. }),
+        "deep nesting is refused"
+    );
 
     fs::remove_file(dir.join("meta.json")).unwrap();
     symlink("/dev/zero", dir.join("meta.json")).unwrap();
-    assert!(matches!(error(&dir), ReadError::ForeignMeta { .. }), "a link is not followed");
+    assert!(
+        matches!(error(&dir), ReadError::ForeignMeta { .. }),
+        "a link is not followed"
+    );
 }
 
 #[test]
@@ -223,10 +293,17 @@ fn a_newer_schema_says_to_update() {
     record(&dir, &[]);
     let text = fs::read_to_string(dir.join("meta.json")).unwrap();
     // The newer version may have changed everything else as well.
-    fs::write(dir.join("meta.json"), text.replace("\"schema\": 1", "\"schema\": 7").replace("[]", "{}")).unwrap();
+    fs::write(
+        dir.join("meta.json"),
+        text.replace("\"schema\": 1", "\"schema\": 7")
+            .replace("[]", "{}"),
+    )
+    .unwrap();
     let error = Recording::open(&dir).expect_err("a newer schema is refused");
     assert!(
-        error.to_string().ends_with("made by a newer whywait (schema 7; this one reads up to 1): update whywait"),
+        error.to_string().ends_with(
+            "made by a newer whywait (schema 7; this one reads up to 1): update whywait"
+        ),
         "{error}"
     );
 }
@@ -235,9 +312,17 @@ fn a_newer_schema_says_to_update() {
 fn meta_ignores_what_it_does_not_know_and_defaults_what_it_lacks() {
     let (_folder, dir) = scratch();
     fs::create_dir(&dir).unwrap();
-    fs::write(dir.join("meta.json"), r#"{"schema": 1, "whywait": "0.0.1", "weather": "fine"}"#).unwrap();
+    fs::write(
+        dir.join("meta.json"),
+        r#"{"schema": 1, "whywait": "0.0.1", "weather": "fine"}"#,
+    )
+    .unwrap();
     let recording = open(&dir);
-    let expected = Meta { schema: SCHEMA, whywait: "0.0.1".to_owned(), ..Meta::default() };
+    let expected = Meta {
+        schema: SCHEMA,
+        whywait: "0.0.1".to_owned(),
+        ..Meta::default()
+    };
     assert_eq!(*recording.meta(), expected);
     assert_eq!(recording.damaged(), []);
 }
@@ -245,63 +330,148 @@ fn meta_ignores_what_it_does_not_know_and_defaults_what_it_lacks() {
 #[test]
 fn a_flight_recorder_keeps_what_its_segments_need() {
     let (_folder, dir) = scratch();
-    let options = WriterOptions { keep: Some(2), ..WriterOptions::default() };
+    let options = WriterOptions {
+        keep: Some(2),
+        ..WriterOptions::default()
+    };
     let mut writer = Writer::create_with(&dir, &meta(), options).unwrap();
-    let frame = Frame { module: 3, address: 64 };
+    let frame = Frame {
+        module: 3,
+        address: 64,
+    };
     let thread = |tid, change, comm: &str| {
         let comm = comm.to_owned();
-        Event::Thread(ThreadEvent { at_ns: 1, tid, tgid: 10, parent_tid: 0, change, comm })
+        Event::Thread(ThreadEvent {
+            at_ns: 1,
+            tid,
+            tgid: 10,
+            parent_tid: 0,
+            change,
+            comm,
+        })
     };
     for event in [
         thread(10, ThreadChange::Found, "main"),
         thread(11, ThreadChange::Fork, "main"),
         thread(11, ThreadChange::Rename, "worker"),
         thread(12, ThreadChange::Fork, "short"),
-        Event::Module(Module { id: 3, kind: ModuleKind::Elf, build_id: "ab".to_owned(), path: "/bin/x".to_owned() }),
-        Event::Stack(Stack { id: 5, truncated: true, frames: vec![frame] }),
-        Event::Stack(Stack { id: 6, truncated: false, frames: vec![frame, frame] }),
-        Event::Symbol(Symbol { frame, depth: 0, name: "f".to_owned(), file: "x.c".to_owned(), line: 9 }),
+        Event::Module(Module {
+            id: 3,
+            kind: ModuleKind::Elf,
+            build_id: "ab".to_owned(),
+            path: "/bin/x".to_owned(),
+        }),
+        Event::Stack(Stack {
+            id: 5,
+            truncated: true,
+            frames: vec![frame],
+        }),
+        Event::Stack(Stack {
+            id: 6,
+            truncated: false,
+            frames: vec![frame, frame],
+        }),
+        Event::Symbol(Symbol {
+            frame,
+            depth: 0,
+            name: "f".to_owned(),
+            file: "x.c".to_owned(),
+            line: 9,
+        }),
         thread(12, ThreadChange::Exit, "short"),
     ] {
         writer.write(&event).unwrap();
     }
     for segment in 1..=6u64 {
         let out_ns = segment * 100;
-        let row = Wait { tid: 11, out_ns, in_ns: Some(out_ns + 1), user_stack: 5, ..Wait::default() };
+        let row = Wait {
+            tid: 11,
+            out_ns,
+            in_ns: Some(out_ns + 1),
+            user_stack: 5,
+            ..Wait::default()
+        };
         writer.write(&Event::Wait(row)).unwrap();
         writer.roll().unwrap();
     }
     writer.finish(&meta()).unwrap();
 
     let recording = open(&dir);
-    assert_eq!(recording.damaged(), [], "deleting old segments is no damage");
+    assert_eq!(
+        recording.damaged(),
+        [],
+        "deleting old segments is no damage"
+    );
     assert_eq!(recording.segments(), [5, 6], "two segments were asked for");
     let contents = Contents::read(&recording);
-    assert_eq!(contents.waits.iter().map(|wait| wait.out_ns).collect::<Vec<_>>(), [500, 600]);
-    assert_eq!(contents.stacks.get(&5), Some(&(true, vec![frame])), "the waits' stack is still there");
-    assert_eq!(contents.stacks.len(), 1, "a stack that nothing names any more is gone");
+    assert_eq!(
+        contents
+            .waits
+            .iter()
+            .map(|wait| wait.out_ns)
+            .collect::<Vec<_>>(),
+        [500, 600]
+    );
+    assert_eq!(
+        contents.stacks.get(&5),
+        Some(&(true, vec![frame])),
+        "the waits' stack is still there"
+    );
+    assert_eq!(
+        contents.stacks.len(),
+        1,
+        "a stack that nothing names any more is gone"
+    );
     assert!(contents.modules.contains_key(&3), "and its module");
     assert_eq!(contents.symbols[&(frame, 0)].0, "f", "and its symbol");
-    let names: Vec<_> = contents.threads.iter().map(|thread| (thread.tid, thread.comm.as_str())).collect();
-    assert_eq!(names[..2], [(10, "main"), (11, "worker")], "a segment begins with the threads that live");
-    assert!(names.iter().all(|(tid, _)| *tid != 12), "a thread that ended is not repeated");
+    let names: Vec<_> = contents
+        .threads
+        .iter()
+        .map(|thread| (thread.tid, thread.comm.as_str()))
+        .collect();
+    assert_eq!(
+        names[..2],
+        [(10, "main"), (11, "worker")],
+        "a segment begins with the threads that live"
+    );
+    assert!(
+        names.iter().all(|(tid, _)| *tid != 12),
+        "a thread that ended is not repeated"
+    );
 }
 
 #[test]
 fn texts_beyond_the_limit_are_cut_between_characters() {
     let (_folder, dir) = scratch();
-    let frame = Frame { module: 1, address: 1 };
+    let frame = Frame {
+        module: 1,
+        address: 1,
+    };
     let name = format!("x{}", "é".repeat(40_000));
     record(
         &dir,
         &[
-            Event::Stack(Stack { id: 1, truncated: false, frames: vec![frame] }),
-            Event::Symbol(Symbol { frame, depth: 0, name: name.clone(), file: String::new(), line: 0 }),
+            Event::Stack(Stack {
+                id: 1,
+                truncated: false,
+                frames: vec![frame],
+            }),
+            Event::Symbol(Symbol {
+                frame,
+                depth: 0,
+                name: name.clone(),
+                file: String::new(),
+                line: 0,
+            }),
         ],
     );
     let stacks = open(&dir).stacks().unwrap();
     let read = &stacks.names(frame)[0].name;
-    assert!(read.len() >= 32 * 1024 - 1 && read.len() <= 32 * 1024, "{} bytes are left", read.len());
+    assert!(
+        read.len() >= 32 * 1024 - 1 && read.len() <= 32 * 1024,
+        "{} bytes are left",
+        read.len()
+    );
     assert!(name.starts_with(&**read), "what is left is the beginning");
 }
 
@@ -311,7 +481,10 @@ fn a_full_disk_is_said_to_be_full_and_loses_only_the_open_segment() {
     let (folder, _) = scratch();
     let mount = |options: &str| {
         let target = folder.path();
-        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(target).output()
+        std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(target)
+            .output()
     };
     if !mount("size=256k").is_ok_and(|done| done.status.success()) {
         eprintln!("skipped: mounting a small filesystem needs root");
@@ -325,19 +498,38 @@ fn a_full_disk_is_said_to_be_full_and_loses_only_the_open_segment() {
     writer.roll().unwrap();
     let mut random = 1u64;
     let failed = (0..1_000_000).find_map(|_| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        writer.write(&Event::Wait(Wait { out_ns: random, args: [random; 3], ..Wait::default() })).err()
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        writer
+            .write(&Event::Wait(Wait {
+                out_ns: random,
+                args: [random; 3],
+                ..Wait::default()
+            }))
+            .err()
     });
     let error = failed.expect("256 KiB cannot hold a million random waits");
     assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
-    let again = writer.write(&wait_at(2, None)).expect_err("nothing more is recorded");
+    let again = writer
+        .write(&wait_at(2, None))
+        .expect_err("nothing more is recorded");
     assert!(matches!(again, WriteError::Stopped { .. }), "{again}");
     writer.finish(&meta()).expect_err("finishing tells again");
 
     let recording = open(&dir);
     assert!(!recording.meta().complete, "it was cut short");
-    assert_eq!(recording.meta().notes.len(), 1, "and says why: {:?}", recording.meta().notes);
-    assert_eq!(waits_in(&recording, 0..9), [1], "the closed segment is intact");
+    assert_eq!(
+        recording.meta().notes.len(),
+        1,
+        "and says why: {:?}",
+        recording.meta().notes
+    );
+    assert_eq!(
+        waits_in(&recording, 0..9),
+        [1],
+        "the closed segment is intact"
+    );
     drop(unmount);
 }
 

@@ -14,19 +14,32 @@ const STACKS: u32 = 200;
 pub(crate) struct Server {
     random: u64,
     now: Ns,
-    seq: [u32; WORKERS as usize + 2],
+    /// For each thread that waits, the wait it is in.
+    waits: Vec<Wait>,
     requests: u32,
 }
 
 impl Server {
     /// A new one; the same `seed` gives the same events.
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
+        let now = 5_000_000_000_000;
+        let mut server = Self {
             random: seed | 1,
-            now: 5_000_000_000_000,
-            seq: [0; WORKERS as usize + 2],
+            now,
+            waits: Vec::new(),
             requests: 0,
+        };
+        for index in 1..WORKERS + 2 {
+            let tid = TGID + index;
+            let started = Wait {
+                tid,
+                in_ns: Some(now),
+                ..Wait::default()
+            };
+            let wait = server.wait_after(&started);
+            server.waits.push(wait);
         }
+        server
     }
 
     /// The time of the last event.
@@ -128,55 +141,64 @@ impl Server {
 
     /// The next wait: as the capture makes it, at the moment the thread is back on a CPU.
     pub(crate) fn wait(&mut self) -> Wait {
-        self.now += self.exponential(120_000);
-        let index = if self.below(50) == 0 {
-            WORKERS + 1
+        let ends = |wait: &Wait| wait.in_ns.unwrap_or(Ns::MAX);
+        let index = (0..self.waits.len())
+            .min_by_key(|index| ends(&self.waits[*index]))
+            .unwrap_or(0);
+        let next = self.wait_after(&self.waits[index].clone());
+        let wait = std::mem::replace(&mut self.waits[index], next);
+        self.now = self.now.max(ends(&wait));
+        wait
+    }
+
+    /// What the same thread does after a wait.
+    fn wait_after(&mut self, last: &Wait) -> Wait {
+        let tid = last.tid;
+        let segment_on_cpu_ns = 20_000 + self.exponential(60_000);
+        let segment_runnable_ns = if self.below(3) == 0 {
+            self.exponential(5_000)
         } else {
-            1 + self.below(u64::from(WORKERS)) as u32
+            0
         };
-        let tid = TGID + index;
-        self.seq[index as usize] += 1 + self.below(5) as u32;
-        let slept = 1_000_000 + self.exponential(1_000_000) * (1 + self.below(20));
-        let queued = 2_000 + self.exponential(4_000);
-        let (in_ns, wake_ns) = (self.now, self.now - queued);
+        let short_sleeps = self.below(5);
+        let asleep_shortly = short_sleeps * self.exponential(200_000);
+        let out_ns = last.in_ns.unwrap_or(self.now)
+            + segment_on_cpu_ns
+            + segment_runnable_ns
+            + asleep_shortly;
+        let wake_ns = out_ns + 1_000_000 + self.exponential(1_000_000) * (1 + self.below(20));
         let mut wait = Wait {
             tid,
             tgid: TGID,
-            seq: self.seq[index as usize],
-            out_ns: wake_ns - slept,
+            seq: last.seq + 1 + short_sleeps as u32,
+            out_ns,
             wake_ns: Some(wake_ns),
-            in_ns: Some(in_ns),
-            user_stack: 1 + self.below(8) as u32 + index * 4,
-            segment_on_cpu_ns: 20_000 + self.exponential(60_000),
-            segment_runnable_ns: if self.below(3) == 0 {
-                self.exponential(5_000)
-            } else {
-                0
-            },
+            in_ns: Some(wake_ns + 2_000 + self.exponential(4_000)),
+            segment_on_cpu_ns,
+            segment_runnable_ns,
             ..Wait::default()
         };
-        if index > WORKERS {
+        if tid > TGID + WORKERS {
+            // fsync.
             (wait.syscall, wait.args) = (Some(74), [9, 0, 0]);
             (wait.uninterruptible, wait.io_wait) = (true, true);
-            (wait.wake_context, wait.kernel_stack) = (WakeContext::Hardirq, 190);
+            (wait.wake_context, wait.user_stack, wait.kernel_stack) =
+                (WakeContext::Hardirq, 2, 190);
         } else if self.below(10) < 6 {
             // epoll_wait.
-            (wait.syscall, wait.args) = (
-                Some(232),
-                [5, 0x7f12_3400_0000 + u64::from(tid) * 0x1000, 1024],
-            );
-            (wait.wake_context, wait.epoll) = (WakeContext::Softirq, 1);
+            let events = 0x7f12_3400_0000 + u64::from(tid) * 0x1000;
+            (wait.syscall, wait.args) = (Some(232), [5, events, 1024]);
+            (wait.wake_context, wait.epoll, wait.user_stack) = (WakeContext::Softirq, 1, 1);
         } else {
-            // futex: a mutex now and then, else the word on which the thread parks.
-            let word = if self.below(4) == 0 {
-                0x7f12_5000_0040
-            } else {
-                0x7f12_6000_0000 + u64::from(tid) * 0x40
+            // futex: a mutex, taken in several places, else the word on which the thread parks.
+            let word = match self.below(3) {
+                0 => 0x7f12_5000_0040,
+                _ => 0x7f12_6000_0000 + u64::from(tid) * 0x40,
             };
             (wait.syscall, wait.args) = (Some(202), [word, 128, 2]);
-            wait.wake_context = WakeContext::Task;
+            (wait.wake_context, wait.waker_tgid) = (WakeContext::Task, TGID);
             wait.waker_tid = TGID + 1 + self.below(u64::from(WORKERS)) as u32;
-            wait.waker_tgid = TGID;
+            wait.user_stack = 3 + self.below(8) as u32;
         }
         wait
     }

@@ -188,35 +188,58 @@ mod tests {
 
     #[test]
     fn honest_pages_pass() {
-        let chunk = [page(DICTIONARY_PAGE, 40, 30, 10, 0), page(DATA_PAGE, 100, 20, 50, 8)].concat();
+        let chunk = [
+            page(DICTIONARY_PAGE, 40, 30, 10, 0),
+            page(DATA_PAGE, 100, 20, 50, 8),
+        ]
+        .concat();
         assert_eq!(check_pages(&chunk, Type::INT32, 50), Ok(()));
     }
 
     #[test]
     fn a_dictionary_of_more_entries_than_bytes() {
-        let chunk = [page(DICTIONARY_PAGE, 40, 30, i64::from(i32::MAX), 0), page(DATA_PAGE, 9, 9, 1, 8)].concat();
+        let chunk = [
+            page(DICTIONARY_PAGE, 40, 30, i64::from(i32::MAX), 0),
+            page(DATA_PAGE, 9, 9, 1, 8),
+        ]
+        .concat();
         let bad = check_pages(&chunk, Type::BYTE_ARRAY, 1);
-        assert_eq!(bad, Err("a dictionary claims more entries than it has bytes for"));
+        assert_eq!(
+            bad,
+            Err("a dictionary claims more entries than it has bytes for")
+        );
     }
 
     #[test]
     fn a_page_of_two_gigabytes() {
         let chunk = page(DATA_PAGE, i64::from(i32::MAX), 9, 1, 0);
-        assert_eq!(check_pages(&chunk, Type::INT64, 1), Err("a page claims an absurd size"));
+        assert_eq!(
+            check_pages(&chunk, Type::INT64, 1),
+            Err("a page claims an absurd size")
+        );
     }
 
     #[test]
     fn a_page_cut_off() {
         let chunk = page(DATA_PAGE, 100, 50, 1, 0);
-        assert_eq!(check_pages(&chunk[..chunk.len() - 1], Type::INT64, 1), Err("a page is cut off"));
+        assert_eq!(
+            check_pages(&chunk[..chunk.len() - 1], Type::INT64, 1),
+            Err("a page is cut off")
+        );
         assert_eq!(check_pages(&chunk[..5], Type::INT64, 1), Err("cut off"));
     }
 
     #[test]
     fn more_or_fewer_rows_than_the_file_has() {
         let chunk = page(DATA_PAGE, 100, 50, 10, 5);
-        assert_eq!(check_pages(&chunk, Type::INT64, 9), Err("pages claim more rows than the file has"));
-        assert_eq!(check_pages(&chunk, Type::INT64, 11), Err("pages hold fewer rows than the file claims"));
+        assert_eq!(
+            check_pages(&chunk, Type::INT64, 9),
+            Err("pages claim more rows than the file has")
+        );
+        assert_eq!(
+            check_pages(&chunk, Type::INT64, 11),
+            Err("pages hold fewer rows than the file claims")
+        );
     }
 
     #[test]
@@ -225,6 +248,9 @@ mod tests {
         // Field 2 again, in the long form.
         chunk.extend(varint(2));
         chunk.extend(varint(i64::from(i32::MAX)));
-        assert_eq!(check_pages(&chunk, Type::INT64, 1), Err("a header field is malformed"));
+        assert_eq!(
+            check_pages(&chunk, Type::INT64, 1),
+            Err("a header field is malformed")
+        );
     }
 }

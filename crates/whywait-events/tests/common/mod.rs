@@ -18,7 +18,12 @@ pub(crate) fn scratch() -> (tempfile::TempDir, PathBuf) {
 }
 
 pub(crate) fn meta() -> Meta {
-    Meta { schema: 1, whywait: "0.1.0".to_owned(), command: vec!["server".to_owned()], ..Meta::default() }
+    Meta {
+        schema: 1,
+        whywait: "0.1.0".to_owned(),
+        command: vec!["server".to_owned()],
+        ..Meta::default()
+    }
 }
 
 /// Writes a finished recording.
@@ -56,13 +61,18 @@ impl Contents {
                 Event::Request(row) => contents.requests.push(row),
                 Event::Sample(row) => contents.samples.push(row),
                 Event::Stack(row) => {
-                    contents.stacks.entry(row.id).or_insert((row.truncated, row.frames));
+                    contents
+                        .stacks
+                        .entry(row.id)
+                        .or_insert((row.truncated, row.frames));
                 }
                 Event::Module(row) => {
                     contents.modules.insert(row.id, row);
                 }
                 Event::Symbol(row) => {
-                    contents.symbols.insert((row.frame, row.depth), (row.name, row.file, row.line));
+                    contents
+                        .symbols
+                        .insert((row.frame, row.depth), (row.name, row.file, row.line));
                 }
             }
         }
@@ -72,24 +82,49 @@ impl Contents {
     /// What the recording gives.
     pub(crate) fn read(recording: &Recording) -> Self {
         let mut contents = Self::default();
-        let Self { threads, waits, busy, requests, samples, .. } = &mut contents;
-        recording.threads(None, &mut |row| threads.push(row.clone())).expect("threads are read");
-        recording.waits(None, &mut |row| waits.push(row.clone())).expect("waits are read");
-        recording.busy(None, &mut |row| busy.push(row.clone())).expect("busy stretches are read");
-        recording.requests(None, &mut |row| requests.push(row.clone())).expect("requests are read");
-        recording.samples(None, &mut |row| samples.push(row.clone())).expect("samples are read");
+        let Self {
+            threads,
+            waits,
+            busy,
+            requests,
+            samples,
+            ..
+        } = &mut contents;
+        recording
+            .threads(None, &mut |row| threads.push(row.clone()))
+            .expect("threads are read");
+        recording
+            .waits(None, &mut |row| waits.push(row.clone()))
+            .expect("waits are read");
+        recording
+            .busy(None, &mut |row| busy.push(row.clone()))
+            .expect("busy stretches are read");
+        recording
+            .requests(None, &mut |row| requests.push(row.clone()))
+            .expect("requests are read");
+        recording
+            .samples(None, &mut |row| samples.push(row.clone()))
+            .expect("samples are read");
         let stacks = recording.stacks().expect("stacks are read");
         for id in stacks.ids() {
-            let frames = stacks.frames(id).expect("a stack that is listed has frames").to_vec();
+            let frames = stacks
+                .frames(id)
+                .expect("a stack that is listed has frames")
+                .to_vec();
             for frame in stacks.named(id) {
                 for name in frame.names {
                     let text = (name.name.to_string(), name.file.to_string(), name.line);
                     contents.symbols.insert((frame.frame, name.depth), text);
                 }
             }
-            contents.stacks.insert(id, (stacks.truncated(id).unwrap_or_default(), frames));
+            contents
+                .stacks
+                .insert(id, (stacks.truncated(id).unwrap_or_default(), frames));
         }
-        contents.modules = stacks.modules().map(|module| (module.id, module.clone())).collect();
+        contents.modules = stacks
+            .modules()
+            .map(|module| (module.id, module.clone()))
+            .collect();
         contents
     }
 }
@@ -123,15 +158,38 @@ fn kind() -> impl Strategy<Value = ModuleKind> {
 }
 
 fn thread() -> impl Strategy<Value = ThreadEvent> {
-    (time(), id(), id(), id(), change(), text()).prop_map(|(at_ns, tid, tgid, parent_tid, change, comm)| {
-        ThreadEvent { at_ns, tid, tgid, parent_tid, change, comm }
-    })
+    (time(), id(), id(), id(), change(), text()).prop_map(
+        |(at_ns, tid, tgid, parent_tid, change, comm)| ThreadEvent {
+            at_ns,
+            tid,
+            tgid,
+            parent_tid,
+            change,
+            comm,
+        },
+    )
 }
 
 fn wait() -> impl Strategy<Value = Wait> {
     (
-        (id(), id(), any::<u32>(), time(), any::<Option<u64>>(), prop::option::of(time()), any::<bool>()),
-        (any::<Option<u32>>(), any::<[u64; 3]>(), any::<bool>(), any::<bool>(), context(), id(), id()),
+        (
+            id(),
+            id(),
+            any::<u32>(),
+            time(),
+            any::<Option<u64>>(),
+            prop::option::of(time()),
+            any::<bool>(),
+        ),
+        (
+            any::<Option<u32>>(),
+            any::<[u64; 3]>(),
+            any::<bool>(),
+            any::<bool>(),
+            context(),
+            id(),
+            id(),
+        ),
         (id(), id(), id(), time(), any::<u64>()),
     )
         .prop_map(|(a, b, c)| Wait {
@@ -173,8 +231,25 @@ fn busy() -> impl Strategy<Value = Busy> {
 fn request() -> impl Strategy<Value = Request> {
     let sent = prop::option::of(time());
     (
-        (any::<u64>(), any::<u32>(), id(), time(), prop::option::of(time()), any::<Option<u64>>(), sent),
-        (id(), id(), any::<u64>(), any::<u64>(), any::<i32>(), id(), any::<Option<bool>>(), any::<bool>()),
+        (
+            any::<u64>(),
+            any::<u32>(),
+            id(),
+            time(),
+            prop::option::of(time()),
+            any::<Option<u64>>(),
+            sent,
+        ),
+        (
+            id(),
+            id(),
+            any::<u64>(),
+            any::<u64>(),
+            any::<i32>(),
+            id(),
+            any::<Option<bool>>(),
+            any::<bool>(),
+        ),
         (id(), any::<u16>(), any::<u64>(), any::<[u64; PART_COUNT]>()),
     )
         .prop_map(|(a, b, c)| Request {
@@ -201,32 +276,50 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    (time(), id(), id(), id(), id(), id()).prop_map(|(at_ns, tid, tgid, cpu, user_stack, kernel_stack)| Sample {
-        at_ns,
-        tid,
-        tgid,
-        cpu,
-        user_stack,
-        kernel_stack,
-    })
+    (time(), id(), id(), id(), id(), id()).prop_map(
+        |(at_ns, tid, tgid, cpu, user_stack, kernel_stack)| Sample {
+            at_ns,
+            tid,
+            tgid,
+            cpu,
+            user_stack,
+            kernel_stack,
+        },
+    )
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
-    (id(), prop_oneof![4 => 0u64..8, 1 => any::<u64>()]).prop_map(|(module, address)| Frame { module, address })
+    (id(), prop_oneof![4 => 0u64..8, 1 => any::<u64>()])
+        .prop_map(|(module, address)| Frame { module, address })
 }
 
 fn stack() -> impl Strategy<Value = Stack> {
-    (id(), any::<bool>(), vec(frame(), 0..12)).prop_map(|(id, truncated, frames)| Stack { id, truncated, frames })
+    (id(), any::<bool>(), vec(frame(), 0..12)).prop_map(|(id, truncated, frames)| Stack {
+        id,
+        truncated,
+        frames,
+    })
 }
 
 fn module() -> impl Strategy<Value = Module> {
-    (id(), kind(), "[0-9a-f]{0,40}", text())
-        .prop_map(|(id, kind, build_id, path)| Module { id, kind, build_id, path })
+    (id(), kind(), "[0-9a-f]{0,40}", text()).prop_map(|(id, kind, build_id, path)| Module {
+        id,
+        kind,
+        build_id,
+        path,
+    })
 }
 
 fn symbol() -> impl Strategy<Value = Symbol> {
-    (frame(), 0u16..4, text(), text(), any::<u32>())
-        .prop_map(|(frame, depth, name, file, line)| Symbol { frame, depth, name, file, line })
+    (frame(), 0u16..4, text(), text(), any::<u32>()).prop_map(|(frame, depth, name, file, line)| {
+        Symbol {
+            frame,
+            depth,
+            name,
+            file,
+            line,
+        }
+    })
 }
 
 /// Any event at all.
