@@ -30,11 +30,16 @@ int sweep(struct bpf_iter__task *ctx)
 	if (!task)
 		return 0;
 	thread = thread_of(task);
-	if (!thread || thread->state != THREAD_SLEEPING)
+	if (!thread)
 		return 0;
 	now = bpf_ktime_get_ns();
+	/* The last sweep also tells of stretches without I/O that have not ended. */
+	if (sweep_all && thread->io_ns && !(thread->state == THREAD_SLEEPING && thread->io_ns >= thread->out_ns))
+		thread_did_io_until(thread, thread->state == THREAD_SLEEPING ? thread->out_ns : now);
+	if (thread->state != THREAD_SLEEPING)
+		return 0;
 	seq = thread->seq;
-	if (!sweep_all && (thread->stack_seq == seq + 1 || now - thread->out_ns < sweep_min_ns))
+	if (thread->stack_seq == seq + 1 || (!sweep_all && now - thread->out_ns < sweep_min_ns))
 		return 0;
 	scratch = bpf_map_lookup_elem(&sweep_buffer, &zero);
 	if (!scratch)
@@ -63,12 +68,15 @@ int sweep(struct bpf_iter__task *ctx)
 		COUNT(sleeper_moved);
 		return 0;
 	}
+	record->stack_len = done;
+	if (done > MAX_STACK_BYTES)
+		return 0;
+	/* When the reader's buffer is full the kernel comes back to this task with an empty one. */
+	if (bpf_seq_write(ctx->meta->seq, scratch, sizeof(*record) + done))
+		return 0;
+	thread->stack_seq = seq + 1;
 	if (!done)
 		COUNT(sleeper_no_stack);
-	thread->stack_seq = seq + 1;
-	record->stack_len = done;
-	if (done <= MAX_STACK_BYTES)
-		bpf_seq_write(ctx->meta->seq, scratch, sizeof(*record) + done);
 	return 0;
 }
 
