@@ -1,8 +1,10 @@
 //! How whywait fails: one line that says what happened and what to do, and an exit code that means something.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use thiserror::Error;
 use whywait_report::text::{Charset, escape};
 
@@ -63,9 +65,23 @@ pub(crate) fn report_clap(error: &clap::Error) -> ExitCode {
     let first = paragraphs.next().unwrap_or_default();
     let tip = paragraphs.find_map(|text| text.strip_prefix("tip: ").map(str::to_owned));
     let message = first.strip_prefix("error: ").unwrap_or(&first);
-    let hint =
-        tip.unwrap_or_else(|| "whywait --help lists commands, options and examples".to_owned());
+    let hint = forgotten_dashes(error)
+        .or(tip)
+        .unwrap_or_else(|| "whywait --help lists commands, options and examples".to_owned());
     ExitCode::from(report_usage(message, &hint))
+}
+
+/// A hint for `whywait redis-server`, where `whywait -- redis-server` was meant.
+fn forgotten_dashes(error: &clap::Error) -> Option<String> {
+    let kinds = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let word = match kinds.into_iter().find_map(|kind| error.get(kind))? {
+        ContextValue::String(word) if !word.starts_with('-') => word,
+        _ => return None,
+    };
+    let first = std::env::args_os().nth(1)?;
+    (first == OsStr::new(word)).then(|| {
+        format!("to watch a command put -- before it: whywait -- {word}; whywait --help lists whywait's own")
+    })
 }
 
 fn report_usage(message: &str, hint: &str) -> u8 {

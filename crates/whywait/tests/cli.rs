@@ -143,7 +143,9 @@ fn usage_errors_are_a_line_and_a_hint() {
     whywait(&["--nonsense"])
         .rejects_usage()
         .complains("--nonsense");
-    whywait(&["repot", "x"]).rejects_usage().complains("repot");
+    whywait(&["repot", "x"])
+        .rejects_usage()
+        .complains("whywait -- repot");
     whywait(&["report"]).rejects_usage().complains("<DIR>");
     whywait(&["report", "x", "--format", "html"])
         .rejects_usage()

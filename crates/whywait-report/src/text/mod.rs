@@ -147,3 +147,30 @@ pub fn prose(text: &str, options: TextOptions) -> String {
 fn is_problem(finding: &Finding) -> bool {
     finding.severity > Severity::Note && finding.code != Code::RecordingIncomplete
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_keeps_headings_lists_and_code() {
+        let text = "# A heading\n\nA paragraph that\ngoes on and on and on, for longer than a line.\n\n- one\n- two, which is long enough to need a second line\n\n    code  stays\n";
+        let options = TextOptions {
+            width: 40,
+            ..TextOptions::default()
+        };
+        assert_eq!(
+            prose(text, options),
+            "A heading\n\nA paragraph that goes on and on and on,\nfor longer than a line.\n\n\
+             - one\n- two, which is long enough to need a\n  second line\n\n    code  stays\n"
+        );
+    }
+
+    #[test]
+    fn prose_is_escaped_too() {
+        assert_eq!(
+            prose("a\x1b[2J\tb", TextOptions::default()),
+            "a\\x1b[2J\\tb\n"
+        );
+    }
+}
