@@ -19,10 +19,11 @@ pub(crate) struct CaptureOutcome {
 /// Fails when this machine does not allow it, when the target is gone, or when the recording cannot be written.
 pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> {
     // With the capture in place this becomes:
-    //   let mut session = Session::begin(config)?;
-    //   attach to session.pid(), with nothing missed of a command that still waits at its gate
+    //   let mut session = Session::begin(config)?;              a command waits at its gate from here on
+    //   let mut capture = start the capture of session.pid()    so that nothing of it is missed
     //   session.go()?;
-    //   while session.running()? { take events for up to 50 ms }
+    //   while session.running()? { capture.turn()?; sleep for capture.pause() }
+    //   capture.finish(session.exit_status())?;
     //   Ok(CaptureOutcome { recording, command: session.finish() })
     let _ = config;
     anyhow::bail!(

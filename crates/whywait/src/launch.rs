@@ -111,6 +111,11 @@ impl Launch {
         Ok(self.status)
     }
 
+    /// How the command ended, as far as [`Launch::try_wait`] and [`Launch::wait`] have seen.
+    pub(crate) fn status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
     /// Waits for the command to end.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait()?;

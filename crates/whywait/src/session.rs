@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use crate::config::{CaptureConfig, Target};
 use crate::errors::Usage;
-use crate::launch::Launch;
+use crate::launch::{Launch, exit_code};
 use crate::signals::Signals;
 
 /// A target that is watched.
@@ -113,6 +113,14 @@ impl Session {
         Ok(alive && !over)
     }
 
+    /// A launched command's exit code, as a shell has it; `None` while it runs and for a process that was attached to.
+    pub(crate) fn exit_status(&self) -> Option<i32> {
+        match &self.watched {
+            Watched::Command(running) => running.launch.status().map(exit_code).map(i32::from),
+            Watched::Process { .. } => None,
+        }
+    }
+
     /// Ends the recording. A launched command may still run, after `-d`.
     pub(crate) fn finish(self) -> Option<Running> {
         match self.watched {
@@ -144,7 +152,7 @@ impl Running {
         while self.alive()? {
             std::thread::sleep(PAUSE);
         }
-        Ok(crate::launch::exit_code(
+        Ok(exit_code(
             self.launch.wait().context("cannot wait for the command")?,
         ))
     }
