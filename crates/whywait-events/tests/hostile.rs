@@ -71,7 +71,10 @@ proptest! {
         let (_folder, dir) = scratch();
         let (path, intact) = &INTACT[victim];
         lay_out(&dir, victim, &intact[..at.index(intact.len())]);
-        if let Some((_, recording)) = read_everything(&dir) {
+        let read = read_everything(&dir);
+        // The first file is `meta.json`, which may lose its last line's end.
+        if victim > 0 {
+            let (_, recording) = read.expect("meta.json is intact");
             let damaged = recording.damaged();
             prop_assert_eq!(damaged.len(), 1, "one file is damaged, and no other");
             prop_assert_eq!(Path::new(&damaged[0].what), path.as_path());

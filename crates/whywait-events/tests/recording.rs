@@ -475,6 +475,38 @@ fn texts_beyond_the_limit_are_cut_between_characters() {
     assert!(name.starts_with(&**read), "what is left is the beginning");
 }
 
+#[test]
+fn many_long_names_survive() {
+    let (_folder, dir) = scratch();
+    let names: Vec<_> = (0..20_000u64).map(|n| format!("{n:02000}")).collect();
+    let frame = |n| Frame {
+        module: 1,
+        address: n,
+    };
+    let symbol = |(n, name): (u64, &String)| {
+        Event::Symbol(Symbol {
+            frame: frame(n),
+            depth: 0,
+            name: name.clone(),
+            file: String::new(),
+            line: 0,
+        })
+    };
+    let events: Vec<_> = (0..).zip(&names).map(symbol).collect();
+    record(&dir, &events);
+    let recording = open(&dir);
+    let stacks = recording.stacks().unwrap();
+    assert_eq!(
+        recording.damaged(),
+        [],
+        "the reader accepts what the writer writes"
+    );
+    for (n, name) in (0..).zip(&names) {
+        let read = stacks.names(frame(n)).first().map(|name| &*name.name);
+        assert_eq!(read, Some(name.as_str()), "the name of frame {n}");
+    }
+}
+
 /// Needs root, for a filesystem of its own.
 #[test]
 fn a_full_disk_is_said_to_be_full_and_loses_only_the_open_segment() {

@@ -11,7 +11,7 @@ use super::thrift::{Bad, Cursor, I32, LIST, STRUCT};
 /// Footers grow by some 3 KiB a row group.
 pub(crate) const MAX_FOOTER_BYTES: u64 = 8 << 20;
 
-/// The writer cuts pages at 1 MiB; one long text may go beyond.
+/// The writer's pages have 32 Ki numbers or 2 MiB of text.
 const MAX_PAGE_BYTES: i64 = 8 << 20;
 
 const DATA_PAGE: i64 = 0;

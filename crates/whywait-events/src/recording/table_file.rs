@@ -27,14 +27,17 @@ use super::shield::quietly;
 use super::tables::{Columns, Table};
 use crate::Ns;
 
-/// Rows of a row group: what the writer holds in memory and a reader skips at once. Twice as many save 2 % of space.
+/// Rows of a row group: what the writer holds in memory and a reader skips at once.
 pub(crate) const GROUP_ROWS: usize = 32 * 1024;
+
+/// Text of a row group: names may be long, and each column is one page, which a reader bounds.
+const GROUP_TEXT_BYTES: usize = 2 << 20;
 
 /// Rows decoded at once: the columns of a batch stay in the second-level cache.
 const BATCH_ROWS: usize = 4 * 1024;
 
-/// A row group of the writer takes 32 Ki rows of some 30 columns; nothing beyond this is one.
-const MAX_CHUNK_BYTES: u64 = 64 << 20;
+/// The writer's row groups have 32 Ki rows or 2 MiB of text: no column of theirs comes near this.
+const MAX_CHUNK_BYTES: u64 = 16 << 20;
 
 /// Creates a file that only its owner can read; never one that is there already, nor through a symbolic link.
 pub(crate) fn create_private(path: &Path, owner: Option<(u32, u32)>) -> io::Result<File> {
@@ -58,6 +61,7 @@ pub(crate) fn table_path<T: Table>(segment: &Path) -> PathBuf {
 pub(crate) struct TableWriter<T: Table> {
     columns: T::Columns,
     buffered: usize,
+    buffered_text: usize,
     file: Option<SerializedFileWriter<File>>,
     schema: TypePtr,
     properties: Arc<WriterProperties>,
@@ -69,6 +73,7 @@ impl<T: Table> Default for TableWriter<T> {
         Self {
             columns: T::Columns::default(),
             buffered: 0,
+            buffered_text: 0,
             file: None,
             schema: schema(T::NAME, specs),
             properties: Arc::new(properties(specs)),
@@ -84,7 +89,8 @@ impl<T: Table> TableWriter<T> {
     ) -> std::result::Result<(), WriteError> {
         T::put(&mut self.columns, row);
         self.buffered += 1;
-        if self.buffered < GROUP_ROWS {
+        self.buffered_text += T::text_bytes(row);
+        if self.buffered < GROUP_ROWS && self.buffered_text < GROUP_TEXT_BYTES {
             return Ok(());
         }
         self.flush(place)
@@ -112,6 +118,7 @@ impl<T: Table> TableWriter<T> {
                 Ok(())
             });
         self.buffered = 0;
+        self.buffered_text = 0;
     }
 
     fn flush(&mut self, place: &Place<'_>) -> std::result::Result<(), WriteError> {
@@ -129,6 +136,7 @@ impl<T: Table> TableWriter<T> {
             encode(&mut self.columns, file).map_err(|error| WriteError::parquet(&path, error))?;
         }
         self.buffered = 0;
+        self.buffered_text = 0;
         Ok(())
     }
 }

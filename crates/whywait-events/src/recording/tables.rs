@@ -39,6 +39,11 @@ pub(crate) trait Table {
     /// The next row; `None` when it holds something that this version does not understand.
     fn take(columns: &mut Self::Columns) -> Option<Self::Row>;
 
+    /// How much text of the target's choosing the row has.
+    fn text_bytes(_row: &Self::Row) -> usize {
+        0
+    }
+
     /// Whether the row overlaps with the time range.
     fn overlaps(_row: &Self::Row, _range: &Range<Ns>) -> bool {
         true
@@ -116,6 +121,10 @@ impl Table for Threads {
         columns.parent_tid.put(row.parent_tid as i32);
         columns.change.put_static(row.change.name());
         columns.comm.put_text(&row.comm);
+    }
+
+    fn text_bytes(row: &ThreadEvent) -> usize {
+        row.comm.len()
     }
 
     fn take(columns: &mut ThreadColumns) -> Option<ThreadEvent> {
@@ -528,6 +537,10 @@ impl Table for Modules {
         columns.path.put_text(&row.path);
     }
 
+    fn text_bytes(row: &Module) -> usize {
+        row.path.len() + row.build_id.len()
+    }
+
     fn take(columns: &mut ModuleColumns) -> Option<Module> {
         let id = columns.module.take() as u32;
         let kind = columns
@@ -572,6 +585,10 @@ impl Table for Symbols {
         columns.line.put(row.line as i32);
     }
 
+    fn text_bytes(row: &Symbol) -> usize {
+        row.name.len() + row.file.len()
+    }
+
     fn take(columns: &mut SymbolColumns) -> Option<Symbol> {
         let frame = Frame {
             module: columns.module.take() as u32,
@@ -607,6 +624,10 @@ impl Table for Counters {
     fn put(columns: &mut CounterColumns, (name, value): &(String, u64)) {
         columns.name.put_text(name);
         columns.value.put(*value as i64);
+    }
+
+    fn text_bytes(row: &(String, u64)) -> usize {
+        row.0.len()
     }
 
     fn take(columns: &mut CounterColumns) -> Option<(String, u64)> {
