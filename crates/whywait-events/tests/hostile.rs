@@ -16,7 +16,7 @@ use proptest::test_runner::TestRunner;
 use whywait_events::recording::Recording;
 use whywait_events::{Event, Wait};
 
-/// The files of an intact recording of all kinds of events, in two segments.
+/// The files of an intact recording of all kinds of events.
 static INTACT: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
     let (_folder, dir) = scratch();
     let mut runner = TestRunner::deterministic();
