@@ -28,3 +28,13 @@ pub(crate) fn interrupted(sp: u64, read: impl Fn(u64) -> Option<u64>) -> Option<
         ip: at(168)?,
     })
 }
+
+/// Registers of the caller of a function that keeps its frame pointer, from the bytes at that pointer.
+pub(crate) fn caller(frame_pointer: u64, bytes: &[u8]) -> Option<Registers> {
+    let word = |at| crate::elf::u64_at(bytes, at);
+    Some(Registers {
+        bp: word(0)?,
+        ip: word(8)?,
+        sp: frame_pointer.checked_add(16)?,
+    })
+}

@@ -35,9 +35,13 @@ pub(crate) struct GoFrame {
 pub(crate) enum GoEnd {
     /// With a caller.
     Caller,
-    /// The function is the first of a goroutine or a thread, or the scheduler after it left a goroutine.
+    /// The function is the first of a goroutine or a thread.
     Start,
-    /// The caller is on another stack (`systemstack`, `asmcgocall`): a goroutine's.
+    /// Not at all: the thread left a goroutine for the scheduler here. (`morestack` may also go on with that goroutine,
+    /// on a larger stack; it does not wait then.)
+    Scheduler,
+    /// The caller is on another stack (`systemstack`, `asmcgocall`): a goroutine's. After `systemstack` the frame
+    /// pointer leads there.
     OtherStack,
 }
 
@@ -117,11 +121,11 @@ impl GoTable {
         let (offset, record) = self.function(address)?;
         let flag = record.checked_add(if self.has_start_line { 41 } else { 37 })?;
         let name = self.record_name(record)?;
-        let end = if self.bytes.get(flag)? & TOP_FRAME != 0 || name == b"runtime.mcall" {
+        let end = if self.bytes.get(flag)? & TOP_FRAME != 0 {
             GoEnd::Start
-        } else if name.starts_with(b"runtime.systemstack")
-            || name.starts_with(b"runtime.asmcgocall")
-        {
+        } else if matches!(name, b"runtime.mcall" | b"runtime.morestack") {
+            GoEnd::Scheduler
+        } else if matches!(name, b"runtime.systemstack" | b"runtime.asmcgocall") {
             GoEnd::OtherStack
         } else {
             GoEnd::Caller

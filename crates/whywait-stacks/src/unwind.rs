@@ -84,9 +84,17 @@ impl Unwinder {
     ) -> Unwound {
         let sleeper = Sleeper { tid, regs, stack };
         let mut ended = self.walk(tgid, regs, stack);
-        if ended == Err(Loss::StackBytes) {
-            if let Some(longer) = self.rest_of_stack(tgid, sleeper) {
+        if ended == Err(Ended::Lost(Loss::StackBytes)) {
+            let longer = self.read_stack(tgid, sleeper, regs.sp);
+            if longer.len() > stack.len() {
                 ended = self.walk(tgid, regs, &longer);
+            }
+        }
+        if let Err(Ended::Switched { frame_pointer }) = ended {
+            let other = self.read_stack(tgid, sleeper, frame_pointer);
+            if let Some(caller) = arch::caller(frame_pointer, &other) {
+                // Two words were the caller's registers; the rest is its stack.
+                ended = self.walk_on(tgid, caller, &other[16..]);
             }
         }
         let mut unwound = self.unwound(ended);
@@ -103,17 +111,25 @@ impl Unwinder {
         unwound
     }
 
-    /// The stack of a sleeping thread, as far up as anyone needs it; `None` when it does not sleep there any more.
-    fn rest_of_stack(&mut self, tgid: u32, sleeper: Sleeper<'_>) -> Option<Vec<u8>> {
-        let process = self.processes.get_mut(&tgid)?;
-        let sleep = Sleep::now(process, sleeper)?;
-        let longer = process.read_up_to(sleeper.regs.sp, LONG_STACK);
-        (longer.len() > sleeper.stack.len() && sleep.goes_on(process, sleeper)).then_some(longer)
+    /// A sleeping thread's stack from an address, as far up as anyone needs it; nothing when it does not sleep there any
+    /// more.
+    fn read_stack(&mut self, tgid: u32, sleeper: Sleeper<'_>, from: u64) -> Vec<u8> {
+        let read = |process: &mut Process| {
+            let sleep = Sleep::now(process, sleeper)?;
+            let bytes = process.read_up_to(from, LONG_STACK);
+            sleep.goes_on(process, sleeper).then_some(bytes)
+        };
+        self.processes
+            .get_mut(&tgid)
+            .and_then(read)
+            .unwrap_or_default()
     }
 
-    fn unwound(&mut self, ended: Result<(), Loss>) -> Unwound {
-        if let Err(loss) = ended {
-            self.losses.count(loss);
+    fn unwound(&mut self, ended: Result<(), Ended>) -> Unwound {
+        match ended {
+            Ok(()) => {}
+            Err(Ended::Lost(loss)) => self.losses.count(loss),
+            Err(Ended::Switched { .. }) => self.losses.count(Loss::OtherStack),
         }
         let frames = self.walk.iter().map(|w| w.frame).collect();
         Unwound {
@@ -152,8 +168,13 @@ impl Unwinder {
     }
 
     /// Unwinds into `self.walk`; `Ok` when the thread's start was reached.
-    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), Loss> {
+    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), Ended> {
         self.walk.clear();
+        self.walk_on(tgid, regs, stack)
+    }
+
+    /// Goes on unwinding, after the frames in `self.walk`.
+    fn walk_on(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), Ended> {
         if self.processes.len() > MAX_PROCESSES {
             // Ends are reported by `forget`; this is for those that were missed.
             self.processes.clear();
@@ -179,8 +200,24 @@ impl Unwinder {
         .unwrap_or_else(|_| {
             self.context = Context::new();
             self.processes.remove(&tgid);
-            Err(Loss::Panicked)
+            Err(Loss::Panicked.into())
         })
+    }
+}
+
+/// Why a walk stopped short of the thread's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Lost(Loss),
+    /// At a switch of stacks; the caller's frame, on the other stack, is at the frame pointer.
+    Switched {
+        frame_pointer: u64,
+    },
+}
+
+impl From<Loss> for Ended {
+    fn from(loss: Loss) -> Self {
+        Self::Lost(loss)
     }
 }
 
@@ -220,13 +257,17 @@ fn walk_frames(
     stack: CopiedStack<'_>,
     modules: &mut ModulesAndContext<'_>,
     walk: &mut Vec<Walked>,
-) -> Result<(), Loss> {
+) -> Result<(), Ended> {
     // Keeps sums of addresses and frame sizes far from overflow.
     if start.sp < 4096 || start.sp >= arch::USER_END || start.ip >= arch::USER_END {
-        return Err(Loss::Registers);
+        return Err(Ended::Lost(Loss::Registers));
     }
     let mut regs = UnwindRegs::new(start.ip, start.sp, start.bp);
-    let mut code = FrameAddress::from_instruction_pointer(start.ip);
+    let mut code = match walk.is_empty() {
+        true => FrameAddress::from_instruction_pointer(start.ip),
+        // Going on where an earlier walk stopped.
+        false => FrameAddress::from_return_address(start.ip).ok_or(Ended::Lost(Loss::Misled))?,
+    };
     loop {
         let address = code.address_for_lookup();
         let place = process.place(address, modules.modules, modules.context);
@@ -238,22 +279,31 @@ fn walk_frames(
                     address,
                 });
             }
-            return Err(Loss::NotCode);
+            return Err(Ended::Lost(Loss::NotCode));
         };
         walk.push(Walked { frame, address });
         if walk.len() >= MAX_FRAMES {
-            return Err(Loss::TooDeep);
+            return Err(Ended::Lost(Loss::TooDeep));
         }
         let return_address = match step {
             Step::Start
             | Step::Go(GoFrame {
                 end: GoEnd::Start, ..
             }) => return Ok(()),
+            // In the innermost function itself the switch may not have happened yet.
+            Step::Go(GoFrame {
+                end: GoEnd::Scheduler,
+                ..
+            }) if walk.len() > 1 => return Ok(()),
             Step::Go(GoFrame {
                 end: GoEnd::OtherStack,
                 ..
-            }) => return Err(Loss::OtherStack),
-            Step::Refused => return Err(Loss::Refused),
+            }) if walk.len() > 1 => {
+                return Err(Ended::Switched {
+                    frame_pointer: regs.bp(),
+                });
+            }
+            Step::Refused => return Err(Ended::Lost(Loss::Refused)),
             Step::Go(GoFrame {
                 size: Some(size), ..
             }) => leave_go_frame(&mut regs, size, stack)?,
@@ -262,7 +312,7 @@ fn walk_frames(
                 let inner =
                     arch::interrupted(sp, |a| stack.read(a)).ok_or_else(|| stack.loss(sp))?;
                 if inner.sp <= sp || inner.ip >= arch::USER_END {
-                    return Err(Loss::OffStack);
+                    return Err(Ended::Lost(Loss::OffStack));
                 }
                 regs = UnwindRegs::new(inner.ip, inner.sp, inner.bp);
                 code = FrameAddress::from_instruction_pointer(inner.ip);
@@ -272,9 +322,9 @@ fn walk_frames(
             // it, and not when we were not given it to begin with.
             Step::Tables {
                 by_frame_pointer: true,
-            } if regs.bp() == 0 => return Err(Loss::FramePointer),
+            } if regs.bp() == 0 => return Err(Ended::Lost(Loss::FramePointer)),
             Step::FramePointer if start.bp == 0 && regs.bp() == 0 && walk.len() > 1 => {
-                return Err(Loss::FramePointer);
+                return Err(Ended::Lost(Loss::FramePointer));
             }
             Step::Tables { .. } | Step::FramePointer | Step::Go(_) => {
                 let sp = regs.sp();
@@ -284,9 +334,11 @@ fn walk_frames(
                     .unwind_frame(code, &mut regs, &mut process.cache, &mut read)
                 {
                     Ok(None) => return Ok(()),
-                    Ok(Some(_)) if regs.sp() <= sp && walk.len() > 1 => return Err(Loss::Misled),
+                    Ok(Some(_)) if regs.sp() <= sp && walk.len() > 1 => {
+                        return Err(Ended::Lost(Loss::Misled));
+                    }
                     Ok(Some(return_address)) => return_address,
-                    Err(error) => return Err(lost(error, step, &stack)),
+                    Err(error) => return Err(lost(error, step, &stack).into()),
                 }
             }
         };

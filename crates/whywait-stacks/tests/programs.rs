@@ -148,7 +148,7 @@ fn go() {
             }),
             &wanted,
         );
-        // The runtime's own threads.
+        // The runtime's own threads: its monitor, and those that wait for work.
         check(
             &running.sleeper(&FUTEX, STACK),
             &["runtime.futex", "runtime.futexsleep", "runtime.note"],

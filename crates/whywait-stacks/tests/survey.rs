@@ -1,42 +1,57 @@
-//! How complete the stacks of a running process are. Run on purpose, as root:
-//! `SURVEY_PID=1234 cargo test -p whywait-stacks --test survey -- --ignored --nocapture`.
-//! Interrupts each thread for a moment, to read its frame pointer.
+//! How complete the stacks of a running process are, wherever its threads happen to be. Run on purpose, as root:
+//! `SURVEY_PID=1234 SURVEY_ROUNDS=100 cargo test -p whywait-stacks --test survey -- --ignored --nocapture`.
+//! Stops each thread for a moment. Prints the stacks of the last round, and those that are not complete.
 
 mod common;
 
 use common::*;
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use whywait_stacks::{Registers, Unwinder};
 
 #[test]
 #[ignore = "looks at a running process"]
 fn survey() {
-    let pid: u32 = std::env::var("SURVEY_PID")
-        .expect("SURVEY_PID")
-        .parse()
-        .unwrap();
+    let variable = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|value| value.parse::<u32>().ok())
+    };
+    let pid = variable("SURVEY_PID").expect("SURVEY_PID");
+    let rounds = variable("SURVEY_ROUNDS").unwrap_or(1);
+    let bytes = variable("SURVEY_BYTES").unwrap_or(64 << 10);
     let mut unwinder = Unwinder::new();
     let (mut complete, mut all) = (0, 0);
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
-        .unwrap()
-        .flatten()
-    {
-        let tid: u32 = task.file_name().to_str().unwrap().parse().unwrap();
-        let Some((_, sp, ip)) = blocked(pid, tid) else {
-            continue;
-        };
-        let Some(bp) = frame_pointer(tid, sp) else {
-            continue;
-        };
-        let stack = copy(pid, sp, 8 << 10);
-        let unwound = unwinder.unwind_sleeping(pid, tid, Registers { ip, sp, bp }, &stack);
-        let names = Names::of(&mut unwinder, &unwound);
-        println!(
-            "{tid}: {:#?} truncated {}",
-            names.list(&unwound.frames),
-            unwound.truncated
-        );
-        all += 1;
-        complete += u32::from(!unwound.truncated);
+    for round in 1..=rounds {
+        for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+            .unwrap()
+            .flatten()
+        {
+            let tid: i32 = task.file_name().to_str().unwrap().parse().unwrap();
+            let thread = nix::unistd::Pid::from_raw(tid);
+            if ptrace::seize(thread, ptrace::Options::empty()).is_err() {
+                continue;
+            }
+            ptrace::interrupt(thread).unwrap();
+            waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
+            let registers = ptrace::getregs(thread).unwrap();
+            let stack = copy(pid, registers.rsp, bytes as usize);
+            ptrace::detach(thread, None).unwrap();
+            let registers = Registers {
+                ip: registers.rip,
+                sp: registers.rsp,
+                bp: registers.rbp,
+            };
+            let unwound = unwinder.unwind(pid, registers, &stack);
+            let names = Names::of(&mut unwinder, &unwound);
+            if round == rounds || unwound.truncated {
+                let list = names.list(&unwound.frames);
+                println!("{tid}: {list:#?} truncated {}", unwound.truncated);
+            }
+            all += 1;
+            complete += u32::from(!unwound.truncated);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(3));
     }
     println!("complete: {complete} of {all}; {:?}", losses(&unwinder));
 }

@@ -110,7 +110,7 @@ impl Running {
 }
 
 /// The frame pointer of a blocked thread. Interrupts the thread for a moment; it then sleeps on at the same place.
-pub fn frame_pointer(tid: u32, sp: u64) -> Option<u64> {
+fn frame_pointer(tid: u32, sp: u64) -> Option<u64> {
     use nix::sys::ptrace;
     use nix::sys::wait::{WaitPidFlag, waitpid};
     let thread = nix::unistd::Pid::from_raw(tid as i32);
@@ -123,7 +123,7 @@ pub fn frame_pointer(tid: u32, sp: u64) -> Option<u64> {
     (registers.rsp == sp).then_some(registers.rbp)
 }
 
-pub fn blocked(tgid: u32, tid: u32) -> Option<(u64, u64, u64)> {
+fn blocked(tgid: u32, tid: u32) -> Option<(u64, u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{tgid}/task/{tid}/syscall")).ok()?;
     let fields: Vec<&str> = text.split_whitespace().collect();
     let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
