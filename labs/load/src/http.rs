@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -27,12 +27,28 @@ impl Connection {
 
     /// Sends a request and reads its whole response; returns the body.
     pub(crate) fn get(&mut self, path: &str) -> Result<String> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: lab\r\n\r\n");
-        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.send(path)?;
         self.response().with_context(|| format!("GET {path}"))
     }
 
-    fn response(&mut self) -> Result<String> {
+    pub(crate) fn send(&mut self, path: &str) -> Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: lab\r\n\r\n");
+        Ok(self.stream.get_mut().write_all(request.as_bytes())?)
+    }
+
+    /// Waits until the server has read all that was sent: on loopback it is in the receive queue of the server's socket
+    /// once `send` returns, and the system's table of sockets says when it is gone from there.
+    pub(crate) fn wait_until_read(&self) -> Result<()> {
+        let stream = self.stream.get_ref();
+        let (server, client) = (stream.peer_addr()?.port(), stream.local_addr()?.port());
+        let end = Instant::now() + DEADLINE;
+        while received_unread(&std::fs::read_to_string("/proc/net/tcp")?, server, client)? > 0 {
+            ensure!(Instant::now() < end, "the server did not read a request");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn response(&mut self) -> Result<String> {
         let status = self.line()?;
         ensure!(
             status.split(' ').nth(1) == Some("200"),
@@ -65,5 +81,48 @@ impl Connection {
             "the server closed the connection"
         );
         Ok(line.trim_end().to_owned())
+    }
+}
+
+/// The bytes in the receive queue of the socket with these ports, from the text of `/proc/net/tcp`.
+fn received_unread(table: &str, local: u16, remote: u16) -> Result<u64> {
+    let (local, remote) = (format!(":{local:04X}"), format!(":{remote:04X}"));
+    let rows = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    for row in rows {
+        if let [_, ours, theirs, _, queues, ..] = row[..]
+            && ours.ends_with(&local)
+            && theirs.ends_with(&remote)
+        {
+            let (_, received) = queues
+                .split_once(':')
+                .context("not a line of /proc/net/tcp")?;
+            return Ok(u64::from_str_radix(received, 16)?);
+        }
+    }
+    bail!("the server's socket is not in /proc/net/tcp")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn what_the_server_has_not_read_is_seen() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut connection = Connection::open(listener.local_addr().unwrap()).unwrap();
+        let (mut server, client) = listener.accept().unwrap();
+        connection.send("/").unwrap();
+        let unread = || {
+            let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+            received_unread(&table, server.local_addr().unwrap().port(), client.port()).unwrap()
+        };
+        assert!(unread() > 0);
+        let mut request = vec![0; usize::try_from(unread()).unwrap()];
+        server.read_exact(&mut request).unwrap();
+        connection.wait_until_read().unwrap();
+        assert!(received_unread("", 1, 2).is_err());
     }
 }
