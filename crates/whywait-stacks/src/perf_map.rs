@@ -2,6 +2,7 @@
 //! (`tools/perf/Documentation/jit-interface.txt`: lines of `START SIZE name`, both in hex).
 
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,8 +42,19 @@ impl PerfMap {
     }
 
     fn read(&mut self) -> Option<()> {
-        let file = open_regular(&self.path()?)?;
+        let path = self.path()?;
+        // The name can be foretold: another user may have put a file there, or a link to one that we may read.
+        if std::fs::symlink_metadata(&path).ok()?.is_symlink() {
+            return None;
+        }
+        let file = open_regular(&path)?;
         let metadata = file.metadata().ok()?;
+        let user = std::fs::metadata(format!("/proc/{}", self.tgid))
+            .ok()?
+            .uid();
+        if metadata.uid() != user && metadata.uid() != 0 {
+            return None;
+        }
         let seen = (metadata.len(), metadata.modified().ok()?);
         if self.seen == Some(seen) {
             return None;

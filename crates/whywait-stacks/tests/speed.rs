@@ -74,4 +74,17 @@ fn speed() {
         tid == running.id() && syscall != 202
     });
     measure("python", &running, &sleeper);
+    let running = run("node".as_ref(), &["-e", "setTimeout(() => {}, 1e6)"]);
+    let sleeper = running.sleeper_where(64 << 10, |tid, syscall| {
+        tid == running.id() && syscall != 202
+    });
+    measure("node", &running, &sleeper);
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    let modules = unwinder.take_new_modules();
+    let start = Instant::now();
+    let symbols = whywait_stacks::Symboliser::new()
+        .symbolise(&modules, &unwound.frames, None)
+        .len();
+    println!("node: {symbols} names in {:?}", start.elapsed());
 }
