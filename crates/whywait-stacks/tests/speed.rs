@@ -67,7 +67,7 @@ fn speed() {
         );
     }
     let running = run(
-        "python3".as_ref(),
+        "/usr/bin/python3".as_ref(),
         &[program("sleeper.py").to_str().unwrap()],
     );
     let sleeper = running.sleeper_where(16 << 10, |tid, syscall| {
