@@ -1,0 +1,45 @@
+# What people type here. Everything but `make bench` and `make install` leaves the machine as it was, except for
+# packages that were missing; see scripts/setup.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+WHYWAIT_BIN := $(abspath $(TARGET_DIR)/release/whywait)
+WORKSPACES := . labs bench
+
+.PHONY: build demo test bench fmt lint install setup help
+
+build: setup ## build target/release/whywait (default)
+	$(CARGO) build --release --locked -p whywait
+
+demo: ## watch a server with a known fault and print the report (needs root)
+	scripts/setup labs
+	$(CARGO) build --release --locked -p whywait
+	WHYWAIT="$(WHYWAIT_BIN)" labs/run tokio-images broken
+
+test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF is refused)
+	scripts/setup test
+	scripts/test
+
+bench: ## measure, and write docs/performance.md (needs root; BENCH_QUICK=1: rough; see bench/README.md)
+	scripts/setup bench
+	$(CARGO) build --release --locked -p whywait
+	WHYWAIT="$(WHYWAIT_BIN)" bench/run
+
+fmt: ## format all workspaces
+	@for workspace in $(WORKSPACES); do (cd $$workspace && $(CARGO) fmt --all) || exit 1; done
+
+lint: ## formatting and clippy in all workspaces, as `make test` does it
+	scripts/setup test
+	scripts/test fmt clippy
+
+install: build ## install to PREFIX (/usr/local), below DESTDIR when set
+	install -D -m 755 "$(WHYWAIT_BIN)" "$(DESTDIR)$(PREFIX)/bin/whywait"
+
+setup:
+	@scripts/setup build
+
+help: ## list what there is
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+	  printf '  make %-8s %s\n' "$$name" "$$what"; done
