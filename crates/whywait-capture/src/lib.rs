@@ -21,7 +21,7 @@ mod session;
 mod skel;
 mod target;
 
-pub use check::{Check, Requirement, check};
+pub use check::rehearse;
 pub use error::CaptureError;
 pub use kernel::host;
 pub use options::Options;

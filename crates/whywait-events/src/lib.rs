@@ -84,8 +84,6 @@ pub enum WakeContext {
     Softirq = 2,
     /// A hard interrupt: a timer or a device.
     Hardirq = 3,
-    /// A timer of the kernel expired (`hrtimer` wake-up of the sleeping thread itself).
-    Timer = 4,
 }
 
 /// A thread slept for at least the threshold (or still sleeps).
@@ -135,8 +133,8 @@ pub struct Wait {
     pub segment_runnable_ns: u64,
 }
 
-/// A thread that does I/O (polls, reads or writes sockets) did neither poll asleep nor read nor write for at least the
-/// threshold, and did not sleep through it in one go (that would be a [`Wait`]).
+/// A thread that does I/O (polls, reads or writes sockets) did neither for at least the threshold, and had no long sleep in
+/// that stretch: a long sleep is a [`Wait`], and ends one stretch and begins the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Busy {
     /// Thread id.

@@ -29,6 +29,5 @@ names!(WakeContext {
     Task = "task",
     Softirq = "softirq",
     Hardirq = "hardirq",
-    Timer = "timer",
 });
 names!(ModuleKind { Elf = "elf", Kernel = "kernel", Jit = "jit", Python = "python", Unknown = "unknown" });

@@ -1,6 +1,36 @@
 //! whywait's detectors. Each is one file with its invariant, its evidence, its cost formula and its guards against
 //! false alarms. No detector reads BPF or prints.
 
+mod blocked_loop;
 mod finding;
+mod incomplete;
+mod runtime;
+mod stranded;
+mod text;
+
+use whywait_model::Model;
 
 pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+
+/// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
+pub fn find(model: &Model) -> Vec<Finding> {
+    let detectors: [fn(&Model) -> Vec<Finding>; 3] = [stranded::detect, blocked_loop::detect, incomplete::detect];
+    let mut findings: Vec<Finding> = detectors.iter().flat_map(|detect| detect(model)).collect();
+    findings.sort_by_key(|finding| (std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)), finding.code));
+    findings
+}
+
+/// What the detectors looked at, in a few words each: a report with nothing wrong says so.
+pub fn looked_at(model: &Model) -> Vec<String> {
+    let members: usize = model.pools.iter().map(|pool| pool.members.len()).sum();
+    let mut looked_at = Vec::new();
+    if !model.pools.is_empty() {
+        looked_at.push(format!(
+            "{} polled by {}",
+            text::count(model.pools.len(), "epoll instance", "epoll instances"),
+            text::count(members, "thread", "threads")
+        ));
+    }
+    looked_at.push(text::count(model.threads.len(), "thread", "threads"));
+    looked_at
+}

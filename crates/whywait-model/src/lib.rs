@@ -1,5 +1,30 @@
 //! Replays a recording into threads, waits, pools and requests, and accounts for each request's time.
 //!
-//! A pure function of a recording: no kernel, no clock, no printing.
+//! A pure function of a recording: no kernel, no clock, no printing. The way of the data:
+//!
+//! ```text
+//! recording ── input ──> rows that matter ── timeline ──> what each thread did when
+//!                                          ├─ pools ────> which threads can stand in for each other
+//!                                          ├─ accounting > where each request's time went
+//!                                          └─ path ─────> a request's critical path
+//! ```
 
+mod accounting;
+mod call;
+mod input;
+mod latency;
+mod model;
+mod path;
+mod pools;
+pub mod script;
+mod stacks;
 pub mod summary;
+mod timeline;
+
+pub use accounting::Account;
+pub use call::{Call, call, call_name};
+pub use input::{Input, Polls, RequestSums};
+pub use model::Model;
+pub use pools::{Evidence, Member, Pool, Stranded};
+pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, origin};
+pub use timeline::{Activity, Thread, Timeline};

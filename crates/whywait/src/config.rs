@@ -20,7 +20,6 @@ pub(crate) enum Target {
 
 /// What to record, and where to.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "until the capture reads them")]
 pub(crate) struct CaptureConfig {
     /// Whom to watch.
     pub(crate) target: Target,

@@ -8,7 +8,6 @@ mod config;
 mod errors;
 mod launch;
 mod output;
-#[expect(dead_code, reason = "until the capture drives a session")]
 mod session;
 mod signals;
 mod user;

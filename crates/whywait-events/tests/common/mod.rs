@@ -149,7 +149,7 @@ fn change() -> impl Strategy<Value = ThreadChange> {
 
 fn context() -> impl Strategy<Value = WakeContext> {
     use WakeContext::*;
-    prop::sample::select(vec![Unknown, Task, Softirq, Hardirq, Timer])
+    prop::sample::select(vec![Unknown, Task, Softirq, Hardirq])
 }
 
 fn kind() -> impl Strategy<Value = ModuleKind> {

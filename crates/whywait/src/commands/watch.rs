@@ -23,7 +23,6 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
         Invoker::from_env(),
     )?;
     let report_config = ReportConfig::from(args.output);
-    record::announce(&config.target, config.duration.is_some());
     let CaptureOutcome { recording, command } = capture(&config)?;
     let reported = report::report(&recording, &report_config);
     drop(folder);

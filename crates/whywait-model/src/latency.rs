@@ -1,0 +1,103 @@
+//! Latencies in buckets that grow with the value: 8 to the power of two, as the BPF programs count them.
+
+use crate::summary::Latency;
+
+/// Buckets to the power of two, as a power of two.
+const SHIFT: u32 = 3;
+
+/// Counts of latencies by bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Histogram {
+    buckets: Vec<u64>,
+    count: u64,
+    max: u64,
+}
+
+/// The bucket of a value: the inverse of [`middle`]. Equals `latency_bucket` of `sock.bpf.h`.
+fn bucket(ns: u64) -> usize {
+    if ns < 1 << SHIFT {
+        return ns as usize;
+    }
+    let exponent = 63 - ns.leading_zeros();
+    (((exponent - SHIFT + 1) << SHIFT) as usize) + ((ns >> (exponent - SHIFT)) & ((1 << SHIFT) - 1)) as usize
+}
+
+/// The value in the middle of a bucket, nanoseconds.
+fn middle(bucket: usize) -> u64 {
+    if bucket < 1 << SHIFT {
+        return bucket as u64;
+    }
+    let exponent = (bucket >> SHIFT) as u32 + SHIFT - 1;
+    if exponent > 63 {
+        return u64::MAX;
+    }
+    let width = 1u64 << (exponent - SHIFT);
+    let low = (1u64 << exponent) + (bucket as u64 & ((1 << SHIFT) - 1)) * width;
+    low + width / 2
+}
+
+impl Histogram {
+    pub(crate) fn add(&mut self, ns: u64) {
+        self.add_bucket(bucket(ns), 1);
+        self.max = self.max.max(ns);
+    }
+
+    /// Adds `count` values of a bucket that was counted elsewhere. Buckets beyond 64-bit values do not exist.
+    pub(crate) fn add_bucket(&mut self, bucket: usize, count: u64) {
+        if bucket >= (64 << SHIFT) {
+            return;
+        }
+        if self.buckets.len() <= bucket {
+            self.buckets.resize(bucket + 1, 0);
+        }
+        self.buckets[bucket] = self.buckets[bucket].saturating_add(count);
+        self.count = self.count.saturating_add(count);
+    }
+
+    /// A maximum that was counted elsewhere.
+    pub(crate) fn raise_max(&mut self, ns: u64) {
+        self.max = self.max.max(ns);
+    }
+
+    /// Percentiles, exact to 6 % (half a bucket); `None` when empty.
+    pub(crate) fn latency(&self) -> Option<Latency> {
+        let at = |percent: u64| {
+            // The smallest value that at least so many per cent do not exceed.
+            let rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100).max(1);
+            let mut seen = 0u128;
+            let bucket = self.buckets.iter().position(|count| {
+                seen += u128::from(*count);
+                seen >= rank
+            });
+            bucket.map_or(self.max, |bucket| middle(bucket).min(self.max))
+        };
+        (self.count > 0).then(|| Latency { p50: at(50), p99: at(99), max: self.max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_holds_its_middle() {
+        for b in 0..64 << SHIFT {
+            let ns = middle(b);
+            if ns != u64::MAX {
+                assert_eq!(bucket(ns), b, "middle of bucket {b} is {ns}");
+            }
+        }
+        assert_eq!(bucket(u64::MAX), ((63 - 2) << 3) + 7);
+    }
+
+    #[test]
+    fn percentiles_are_within_a_bucket() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.latency(), None);
+        (1..=1000).for_each(|us| histogram.add(us * 1000));
+        let latency = histogram.latency().expect("not empty");
+        assert!(latency.p50.abs_diff(500_000) < 500_000 / 12, "{latency:?}");
+        assert!(latency.p99.abs_diff(990_000) < 990_000 / 12, "{latency:?}");
+        assert_eq!(latency.max, 1_000_000);
+    }
+}

@@ -1,0 +1,216 @@
+//! A recording, put together: threads, pools and requests.
+
+use std::collections::BTreeMap;
+
+use whywait_events::recording::Meta;
+use whywait_events::{Ns, Request};
+
+use crate::accounting::{self, Account};
+use crate::input::{Input, latency_ns};
+use crate::path;
+use crate::pools::{self, Pool};
+use crate::stacks::StackNames;
+use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
+use crate::timeline::Thread;
+use crate::timeline;
+
+/// Requests whose critical path is told.
+const SLOWEST: usize = 5;
+
+/// A recording, put together.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// What was recorded, where and how.
+    pub meta: Meta,
+    /// The threads of the target, by id.
+    pub threads: BTreeMap<u32, Thread>,
+    /// Threads that can stand in for each other.
+    pub pools: Vec<Pool>,
+    /// The slowest requests, by when they came.
+    pub requests: Vec<Request>,
+    /// Names of stacks.
+    pub stacks: StackNames,
+    /// The recording's counters.
+    pub counters: BTreeMap<String, u64>,
+    /// Rows that were left out because there were too many.
+    pub left_out: u64,
+    /// What of the recording could not be read, in words.
+    pub damaged: Vec<String>,
+    /// When the recording ended, as far as known.
+    pub end_ns: Ns,
+    input: Input,
+    accounts: Vec<Account>,
+}
+
+impl Model {
+    /// Puts it together.
+    pub fn new(mut input: Input) -> Self {
+        let threads = timeline::threads(
+            &std::mem::take(&mut input.threads),
+            std::mem::take(&mut input.waits),
+            std::mem::take(&mut input.busy),
+            std::mem::take(&mut input.samples),
+        );
+        let mut requests = std::mem::take(&mut input.requests);
+        requests.sort_by_key(|request| (request.ready_ns, request.socket, request.seq));
+        let pools = pools::find(&threads, &input.polls, &input.stacks);
+        let end_ns = input.meta.ended_ns.unwrap_or_else(|| last_seen(&threads, &requests));
+        let mut model = Self {
+            meta: input.meta.clone(),
+            threads,
+            pools,
+            requests,
+            stacks: std::mem::take(&mut input.stacks),
+            counters: input.counters.clone(),
+            left_out: input.left_out,
+            damaged: std::mem::take(&mut input.damaged),
+            end_ns,
+            input,
+            accounts: Vec::new(),
+        };
+        model.accounts = model.requests.iter().map(|request| accounting::account(&model, request)).collect();
+        model
+    }
+
+    /// Where the time of the `index`-th request went.
+    pub fn account_of(&self, index: usize) -> Option<&Account> {
+        self.accounts.get(index)
+    }
+
+    /// The pool that serves a request, as far as known.
+    pub fn pool_of(&self, request: &Request) -> Option<&Pool> {
+        if request.epoll != 0 {
+            return self.pools.iter().find(|pool| {
+                pool.epoll == request.epoll && (request.tgid == 0 || pool.tgid == request.tgid)
+            });
+        }
+        // Not registered with an epoll instance (any more): the pool of the thread that read it, if it is in one only.
+        let mut of_reader = self.pools.iter().filter(|pool| pool.members.contains_key(&request.recv_tid));
+        match (of_reader.next(), of_reader.next()) {
+            (Some(pool), None) => Some(pool),
+            _ => None,
+        }
+    }
+
+    /// When the wait of a request ended: it was read, or the recording was over.
+    pub fn served_ns(&self, request: &Request) -> Ns {
+        request.recv_ns.unwrap_or(self.end_ns).max(request.ready_ns)
+    }
+
+    /// A thread's name, hostile; `?` when it was not seen.
+    pub fn thread_name(&self, tid: u32) -> &str {
+        self.threads.get(&tid).map(|thread| thread.name.as_str()).filter(|name| !name.is_empty()).unwrap_or("?")
+    }
+
+    /// The recording's threshold for what is slow or long, nanoseconds.
+    pub fn threshold_ns(&self) -> u64 {
+        self.meta.options.threshold_ns
+    }
+
+    /// What was watched.
+    pub fn target(&self) -> Target {
+        Target {
+            pid: self.meta.pid.unwrap_or(0),
+            command: self.meta.command.join(" "),
+            duration_ns: self.end_ns.saturating_sub(self.meta.started_ns),
+            threads: self.threads.len() as u32,
+        }
+    }
+
+    /// The figures over all requests.
+    pub fn requests_summary(&self) -> Requests {
+        let sums = &self.input.sums;
+        let answered = self.requests.iter().filter(|request| latency_ns(request).is_some()).count() as u64;
+        let count = sums.count + answered;
+        if count == 0 {
+            return Requests { slow_threshold_ns: self.threshold_ns(), ..Requests::default() };
+        }
+        let mut account = Account::of_sums(sums);
+        for (request, one) in self.requests.iter().zip(&self.accounts) {
+            if latency_ns(request).is_some() {
+                account += *one;
+            }
+        }
+        let total = account.total_ns();
+        let closure = if total == 0 { 1.0 } else { account.attributed_ns() as f64 / total as f64 };
+        Requests {
+            count,
+            slow: sums.slow + answered,
+            slow_threshold_ns: self.threshold_ns(),
+            latency_ns: self.input.latency.latency(),
+            time: account.time(),
+            closure: Some(closure),
+            slowest: self.slowest(),
+        }
+    }
+
+    fn slowest(&self) -> Vec<Slow> {
+        let mut order: Vec<(u64, usize)> = self
+            .requests
+            .iter()
+            .enumerate()
+            .filter_map(|(index, request)| Some((latency_ns(request)?, index)))
+            .collect();
+        order.sort_by_key(|(ns, index)| (std::cmp::Reverse(*ns), *index));
+        order
+            .into_iter()
+            .take(SLOWEST)
+            .map(|(latency_ns, index)| {
+                let request = &self.requests[index];
+                Slow {
+                    id: format!("{}:{}", request.socket, request.seq),
+                    port: (request.local_port != 0).then_some(request.local_port),
+                    at_ns: request.ready_ns.saturating_sub(self.meta.started_ns),
+                    latency_ns,
+                    time: self.accounts.get(index).map_or_else(Time::default, Account::time),
+                    path: self.steps(request),
+                }
+            })
+            .collect()
+    }
+
+    /// A request's critical path, from arrival to response.
+    fn steps(&self, request: &Request) -> Vec<Step> {
+        path::path(self, request)
+            .into_iter()
+            .map(|step| Step {
+                state: step.state.to_owned(),
+                tid: step.tid,
+                thread: if step.tid == 0 { String::new() } else { self.thread_name(step.tid).to_owned() },
+                ns: step.to_ns - step.from_ns,
+                stack: self.stacks.names(step.stack),
+                woken_by: (step.woken_by != 0).then_some(step.woken_by),
+            })
+            .collect()
+    }
+
+    /// What the report rests on.
+    pub fn coverage(&self) -> Coverage {
+        let mut lost_by_reason: BTreeMap<String, u64> = self
+            .counters
+            .iter()
+            .filter(|(name, value)| **value > 0 && name.starts_with("lost."))
+            .map(|(name, value)| (name["lost.".len()..].to_owned(), *value))
+            .collect();
+        if self.left_out > 0 {
+            lost_by_reason.insert("rows-left-out-of-analysis".to_owned(), self.left_out);
+        }
+        Coverage {
+            events: self.counters.get("events").copied().unwrap_or(0),
+            lost: lost_by_reason.values().sum(),
+            lost_by_reason,
+            unmatched_wakes: self.counters.get("unmatched-wakes").copied().unwrap_or(0),
+            frames_symbolised: self.stacks.named_share(),
+            truncated_stacks: self.stacks.truncated(),
+            tier: if self.meta.options.detail.is_empty() { "waits".to_owned() } else { self.meta.options.detail.clone() },
+            complete: self.meta.complete && self.damaged.is_empty(),
+        }
+    }
+}
+
+fn last_seen(threads: &BTreeMap<u32, Thread>, requests: &[Request]) -> Ns {
+    let waits = threads.values().filter_map(|thread| thread.timeline.waits().last());
+    let of_waits = waits.map(|wait| wait.in_ns.unwrap_or(wait.out_ns)).max().unwrap_or(0);
+    let of_requests = requests.iter().map(|row| row.last_send_ns.unwrap_or(row.ready_ns)).max().unwrap_or(0);
+    of_waits.max(of_requests)
+}

@@ -1,0 +1,167 @@
+//! A request's critical path: backwards from the last byte of its response, over the wakes, to its arrival.
+//!
+//! The thread that wrote the response is followed back in time. Where it slept and a thread of the target woke it, the path
+//! goes on in that thread; where an interrupt or a stranger did, the wait itself is a step. The steps never overlap and sum
+//! to the request's wall time.
+
+use whywait_events::{Ns, Part, Parts, Request, StackId, Wait, WakeContext};
+
+use crate::call::{self, Call};
+use crate::model::Model;
+use crate::stacks::{FrameOrigin, origin};
+use crate::timeline::{Thread, end_of, woken_at};
+
+/// The state of the first step.
+pub(crate) const READY_UNSERVED: &str = "ready-unserved";
+
+/// A path of more steps is cut off: its beginning is one `unknown` step.
+const MAX_STEPS: usize = 256;
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PathStep {
+    pub(crate) state: &'static str,
+    pub(crate) part: Option<Part>,
+    pub(crate) tid: u32,
+    pub(crate) from_ns: Ns,
+    pub(crate) to_ns: Ns,
+    pub(crate) stack: StackId,
+    /// The thread that ended the wait, 0: none, or none of the target.
+    pub(crate) woken_by: u32,
+}
+
+/// The steps from arrival to response; empty for a request that was not answered.
+pub(crate) fn path(model: &Model, request: &Request) -> Vec<PathStep> {
+    let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.last_send_ns) else { return Vec::new() };
+    let mut steps = back(model, request.send_tid, recv_ns.max(request.ready_ns), end_ns);
+    if recv_ns > request.ready_ns {
+        let reader = model.threads.get(&request.recv_tid);
+        // The wake that brought the reader, if it slept when the request came.
+        let woken_by = reader
+            .and_then(|thread| thread.timeline.before(recv_ns))
+            .filter(|wait| end_of(wait) <= recv_ns && woken_at(wait) >= request.ready_ns)
+            .map_or(0, |wait| waker(model, wait));
+        steps.push(PathStep {
+            state: READY_UNSERVED,
+            part: None,
+            tid: request.recv_tid,
+            from_ns: request.ready_ns,
+            to_ns: recv_ns,
+            stack: 0,
+            woken_by,
+        });
+    }
+    steps.reverse();
+    steps
+}
+
+/// The time that the path spends on threads other than the one that read the request and the one that answered it.
+pub(crate) fn time_on_other_threads(model: &Model, request: &Request) -> Parts {
+    let mut parts = Parts::default();
+    for step in path(model, request) {
+        if let Some(part) = step.part
+            && step.tid != request.send_tid
+            && step.tid != request.recv_tid
+        {
+            parts[part] += step.to_ns - step.from_ns;
+        }
+    }
+    parts
+}
+
+/// Latest step first.
+fn back(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> Vec<PathStep> {
+    let mut steps: Vec<PathStep> = Vec::new();
+    let mut tid = tid;
+    let mut now = to_ns;
+    while now > from_ns {
+        if steps.len() >= MAX_STEPS {
+            steps.push(step(Part::Unknown, tid, from_ns, now, 0));
+            break;
+        }
+        let Some(thread) = model.threads.get(&tid) else {
+            steps.push(step(Part::Unknown, tid, from_ns, now, 0));
+            break;
+        };
+        let Some(wait) = thread.timeline.before(now).filter(|wait| end_of(wait) > from_ns) else {
+            active(model, thread, from_ns, now, &mut steps);
+            break;
+        };
+        // It may still be under way at `now`, when the path comes from a thread that it woke by a timer's signal, say.
+        let back_on_cpu = end_of(wait).min(now);
+        if back_on_cpu < now {
+            active(model, thread, back_on_cpu, now, &mut steps);
+        }
+        let woken = woken_at(wait).min(back_on_cpu).max(from_ns);
+        if woken < back_on_cpu {
+            steps.push(step(Part::Runnable, tid, woken, back_on_cpu, 0));
+        }
+        let waker = waker(model, wait);
+        if waker != 0 && waker != tid && waits_for_threads(wait) {
+            // What the waker did until then is what this thread waited for.
+            if let Some(last) = steps.last_mut() {
+                last.woken_by = waker;
+            }
+            tid = waker;
+            now = woken;
+            continue;
+        }
+        let began = wait.out_ns.max(from_ns);
+        if began < woken {
+            let part = call::part(wait, waker != 0);
+            let mut sleep = step(part, tid, began, woken, best_stack(wait));
+            sleep.woken_by = waker;
+            steps.push(sleep);
+        }
+        now = began;
+    }
+    steps
+}
+
+/// A stretch between long waits: on the CPU, as far as is known, and where the samples say so with a stack.
+fn active(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns, steps: &mut Vec<PathStep>) {
+    let stack = sampled_stack(model, thread, from_ns, to_ns);
+    steps.push(step(Part::OnCpu, thread.tid, from_ns, to_ns, stack));
+}
+
+fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, stack: StackId) -> PathStep {
+    PathStep { state: part.name(), part: Some(part), tid, from_ns, to_ns, stack, woken_by: 0 }
+}
+
+/// The thread of the target that ended a wait; 0 for an interrupt, a stranger or nobody.
+fn waker(model: &Model, wait: &Wait) -> u32 {
+    let by_target = wait.wake_context == WakeContext::Task && model.threads.contains_key(&wait.waker_tid);
+    if by_target { wait.waker_tid } else { 0 }
+}
+
+/// Whether what ended the wait is what it waited for: not so for a sleep or a device, which a signal may cut short.
+fn waits_for_threads(wait: &Wait) -> bool {
+    matches!(call::call(wait), Call::Futex | Call::Poll | Call::Stream | Call::Socket | Call::Child)
+}
+
+/// The user stack of a wait, or else its kernel stack.
+fn best_stack(wait: &Wait) -> StackId {
+    if wait.user_stack != 0 { wait.user_stack } else { wait.kernel_stack }
+}
+
+/// The stack in which a thread was seen most in a stretch: the sampled stack whose innermost function of the application is
+/// the most frequent one. 0: no samples.
+pub(crate) fn sampled_stack(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
+    let first = thread.samples.partition_point(|sample| sample.at_ns < from_ns);
+    let last = thread.samples.partition_point(|sample| sample.at_ns < to_ns);
+    let samples = &thread.samples[first..last.max(first)];
+    let mut functions: Vec<(&str, u64, StackId)> = Vec::new();
+    for sample in samples {
+        let Some(stack) = model.stacks.get(sample.user_stack) else { continue };
+        // A stack with none of the application's functions stands for its innermost one.
+        let own = stack.labels.iter().find(|label| label.named && origin(label) == FrameOrigin::App);
+        let Some(label) = own.or(stack.labels.first()) else { continue };
+        match functions.iter_mut().find(|(name, _, _)| *name == &*label.name) {
+            Some((_, count, _)) => *count += 1,
+            None => functions.push((&label.name, 1, sample.user_stack)),
+        }
+    }
+    // The first of equals, to be the same from run to run.
+    let most = functions.iter().map(|(_, count, _)| *count).max();
+    functions.iter().find(|(_, count, _)| Some(*count) == most).map_or(0, |(_, _, stack)| *stack)
+}

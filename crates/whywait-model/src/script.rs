@@ -1,0 +1,307 @@
+//! Events written down as a script, for tests of the model and of the detectors.
+//!
+//! ```
+//! use whywait_model::script::Script;
+//! let mut script = Script::new();
+//! script.thread(1, "loop");
+//! script.polls(1, 7, 0, 10);
+//! script.request(1).ready(10).read(11, 1).answered(15, 1);
+//! let model = script.model();
+//! assert_eq!(model.requests_summary().count, 1);
+//! ```
+//! Times are milliseconds from the recording's start.
+
+use whywait_events::{
+    Busy, ModuleKind, Ns, Part, Request, Sample, StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
+};
+
+use crate::input::Input;
+use crate::model::Model;
+use crate::stacks::{Label, StackText};
+
+/// System call numbers that scripts use.
+const EPOLL_WAIT: u32 = 232;
+const FUTEX: u32 = 202;
+const CLOCK_NANOSLEEP: u32 = 230;
+
+/// The process in which threads are, unless said otherwise.
+pub const TGID: u32 = 100;
+/// Recordings start at this time, so that no time is 0 by chance.
+const START_NS: Ns = 1_000_000_000;
+
+/// A script of events.
+#[derive(Debug)]
+pub struct Script {
+    input: Input,
+    next_stack: StackId,
+    next_seq: u32,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Milliseconds from the start, as the events have it.
+pub fn ms(ms: u64) -> Ns {
+    START_NS + ms * 1_000_000
+}
+
+impl Script {
+    /// Nothing has happened.
+    pub fn new() -> Self {
+        let mut input = Input::default();
+        input.meta.started_ns = START_NS;
+        input.meta.options.threshold_ns = 1_000_000;
+        input.meta.complete = true;
+        input.meta.pid = Some(TGID);
+        input.meta.host.cpus = 4;
+        Self { input, next_stack: 1, next_seq: 1 }
+    }
+
+    /// A thread of the process.
+    pub fn thread(&mut self, tid: u32, name: &str) -> &mut Self {
+        self.thread_of(TGID, tid, name)
+    }
+
+    /// A thread of another process.
+    pub fn thread_of(&mut self, tgid: u32, tid: u32, name: &str) -> &mut Self {
+        self.input.threads.push(ThreadEvent {
+            at_ns: START_NS,
+            tid,
+            tgid,
+            parent_tid: 0,
+            change: ThreadChange::Found,
+            comm: name.to_owned(),
+        });
+        self
+    }
+
+    /// A stack, outermost function first, as one reads a call.
+    pub fn stack(&mut self, calls: &[&str]) -> StackId {
+        let id = self.next_stack;
+        self.next_stack += 1;
+        let label = |name: &&str| Label {
+            name: (*name).into(),
+            named: true,
+            file: "".into(),
+            line: 0,
+            module: "/srv/app".into(),
+            kind: ModuleKind::Elf,
+        };
+        self.input.stacks.insert(id, StackText { labels: calls.iter().rev().map(label).collect(), truncated: false });
+        id
+    }
+
+    /// A sleep; the details are set on the result.
+    pub fn wait(&mut self, tid: u32, syscall: u32, from_ms: u64, to_ms: u64) -> WaitLine<'_> {
+        let tgid = self.input.threads.iter().rev().find(|thread| thread.tid == tid).map_or(TGID, |thread| thread.tgid);
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let wait = Wait {
+            tid,
+            tgid,
+            seq,
+            out_ns: ms(from_ms),
+            wake_ns: Some(ms(to_ms)),
+            in_ns: Some(ms(to_ms)),
+            syscall: Some(syscall),
+            wake_context: WakeContext::Hardirq,
+            ..Wait::default()
+        };
+        WaitLine { script: self, wait }
+    }
+
+    /// It sleeps in epoll and a packet wakes it.
+    pub fn polls(&mut self, tid: u32, epoll: u32, from_ms: u64, to_ms: u64) -> &mut Self {
+        self.wait(tid, EPOLL_WAIT, from_ms, to_ms).epoll(epoll).by_softirq().done()
+    }
+
+    /// It sleeps in epoll with this stack and a packet wakes it.
+    pub fn polls_in(&mut self, tid: u32, epoll: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
+        self.wait(tid, EPOLL_WAIT, from_ms, to_ms).epoll(epoll).by_softirq().stack(stack).done()
+    }
+
+    /// It sleeps on a futex with this stack until thread `by` wakes it.
+    pub fn parks(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64, by: u32) -> &mut Self {
+        self.wait(tid, FUTEX, from_ms, to_ms).stack(stack).by(by).done()
+    }
+
+    /// It sleeps for a time, with this stack.
+    pub fn sleeps(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
+        self.wait(tid, CLOCK_NANOSLEEP, from_ms, to_ms).stack(stack).done()
+    }
+
+    /// It does no I/O, on the CPU all the time.
+    pub fn burns(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
+        self.busy(tid, from_ms, to_ms, (to_ms - from_ms) * 1_000_000, 0);
+        for at in (from_ms..to_ms).step_by(5) {
+            self.input.samples.push(Sample { at_ns: ms(at), tid, tgid: TGID, cpu: 0, user_stack: stack, kernel_stack: 0 });
+        }
+        self
+    }
+
+    /// It does no I/O.
+    pub fn busy(&mut self, tid: u32, from_ms: u64, to_ms: u64, on_cpu_ns: u64, runnable_ns: u64) -> &mut Self {
+        self.input.busy.push(Busy {
+            tid,
+            tgid: TGID,
+            start_ns: ms(from_ms),
+            end_ns: ms(to_ms),
+            on_cpu_ns,
+            runnable_ns,
+        });
+        self
+    }
+
+    /// A request on a socket of its own.
+    pub fn request(&mut self, socket: u64) -> RequestLine<'_> {
+        let request = Request { socket, seq: 1, tgid: TGID, fd: 10, local_port: 8080, ..Request::default() };
+        RequestLine { script: self, request }
+    }
+
+    /// The recording ends.
+    pub fn ends(&mut self, at_ms: u64) -> &mut Self {
+        self.input.meta.ended_ns = Some(ms(at_ms));
+        self
+    }
+
+    /// A counter of the recording.
+    pub fn counter(&mut self, name: &str, value: u64) -> &mut Self {
+        self.input.counters.insert(name.to_owned(), value);
+        self
+    }
+
+    /// The recording was cut off.
+    pub fn cut_off(&mut self) -> &mut Self {
+        self.input.meta.complete = false;
+        self
+    }
+
+    /// What the model makes of it.
+    pub fn model(&self) -> Model {
+        let mut input = self.input.clone();
+        input.take_counters();
+        for wait in input.waits.clone() {
+            input.note_poll(&wait);
+        }
+        Model::new(input)
+    }
+}
+
+/// A sleep that is being written down.
+#[derive(Debug)]
+pub struct WaitLine<'a> {
+    script: &'a mut Script,
+    wait: Wait,
+}
+
+impl<'a> WaitLine<'a> {
+    /// In this epoll instance.
+    pub fn epoll(mut self, epoll: u32) -> Self {
+        self.wait.epoll = epoll;
+        self
+    }
+
+    /// With this stack.
+    pub fn stack(mut self, stack: StackId) -> Self {
+        self.wait.user_stack = stack;
+        self
+    }
+
+    /// On this futex word.
+    pub fn word(mut self, address: u64) -> Self {
+        self.wait.args[0] = address;
+        self
+    }
+
+    /// A packet ended it.
+    pub fn by_softirq(mut self) -> Self {
+        self.wait.wake_context = WakeContext::Softirq;
+        self
+    }
+
+    /// This thread ended it.
+    pub fn by(mut self, tid: u32) -> Self {
+        self.wait.wake_context = WakeContext::Task;
+        self.wait.waker_tid = tid;
+        self.wait.waker_tgid = TGID;
+        self
+    }
+
+    /// It was back on a CPU only then.
+    pub fn on_cpu_at(mut self, at_ms: u64) -> Self {
+        self.wait.in_ns = Some(ms(at_ms));
+        self
+    }
+
+    /// Nothing ended it.
+    pub fn forever(mut self) -> Self {
+        self.wait.wake_ns = None;
+        self.wait.in_ns = None;
+        self.wait.wake_context = WakeContext::Unknown;
+        self
+    }
+
+    /// Writes it down.
+    pub fn done(self) -> &'a mut Script {
+        self.script.input.waits.push(self.wait);
+        self.script
+    }
+}
+
+/// A request that is being written down.
+#[derive(Debug)]
+pub struct RequestLine<'a> {
+    script: &'a mut Script,
+    request: Request,
+}
+
+impl<'a> RequestLine<'a> {
+    /// The kernel has its first byte.
+    pub fn ready(mut self, at_ms: u64) -> Self {
+        self.request.ready_ns = ms(at_ms);
+        self
+    }
+
+    /// Its socket is registered with this epoll instance.
+    pub fn epoll(mut self, epoll: u32) -> Self {
+        self.request.epoll = epoll;
+        self
+    }
+
+    /// A thread reads it.
+    pub fn read(mut self, at_ms: u64, tid: u32) -> Self {
+        self.request.recv_ns = Some(ms(at_ms));
+        self.request.recv_tid = tid;
+        self
+    }
+
+    /// Its reader was being woken for so long.
+    pub fn wakeup_us(mut self, us: u64) -> Self {
+        self.request.unserved_wakeup_ns = us * 1000;
+        self
+    }
+
+    /// So the serving thread spent its time, in milliseconds.
+    pub fn spent(mut self, part: Part, ms: u64) -> Self {
+        self.request.service[part] += ms * 1_000_000;
+        self
+    }
+
+    /// A thread writes the response.
+    pub fn answered(mut self, at_ms: u64, tid: u32) -> &'a mut Script {
+        self.request.first_send_ns = Some(ms(at_ms));
+        self.request.last_send_ns = Some(ms(at_ms));
+        self.request.send_tid = tid;
+        self.script.input.take_request(&self.request);
+        self.script
+    }
+
+    /// Nobody answers.
+    pub fn unanswered(self) -> &'a mut Script {
+        self.script.input.take_request(&self.request);
+        self.script
+    }
+}

@@ -1,0 +1,222 @@
+//! Stacks with names, and whose code a frame is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use whywait_events::recording::Stacks;
+use whywait_events::{ModuleKind, StackId};
+
+/// A function in a stack. Inlined functions have labels of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// The function's name, or `file+0xaddress` when it has none. Hostile.
+    pub name: Arc<str>,
+    /// Whether `name` is a function's.
+    pub named: bool,
+    /// Source file, empty when unknown. Hostile.
+    pub file: Arc<str>,
+    /// Line, 0 when unknown.
+    pub line: u32,
+    /// Path of the module. Hostile.
+    pub module: Arc<str>,
+    /// What the module is.
+    pub kind: ModuleKind,
+}
+
+/// A stack with names, innermost first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StackText {
+    /// Innermost first.
+    pub labels: Vec<Label>,
+    /// Unwinding ended before the thread's start.
+    pub truncated: bool,
+}
+
+impl StackText {
+    /// For reports: function names, Python functions with their line.
+    pub fn names(&self) -> Vec<String> {
+        self.labels
+            .iter()
+            .map(|label| match label.kind {
+                ModuleKind::Python if !label.file.is_empty() => {
+                    let file = label.file.rsplit('/').next().unwrap_or_default();
+                    format!("{} ({file}:{})", label.name, label.line)
+                }
+                _ => label.name.to_string(),
+            })
+            .collect()
+    }
+}
+
+/// All stacks of a recording, with names.
+#[derive(Debug, Clone, Default)]
+pub struct StackNames {
+    stacks: HashMap<StackId, StackText>,
+    frames: u64,
+    named_frames: u64,
+}
+
+impl StackNames {
+    /// Those of a recording.
+    pub fn read(stacks: &Stacks) -> Self {
+        let mut frames = HashMap::new();
+        let mut all = HashMap::new();
+        for id in stacks.ids() {
+            let mut labels = Vec::new();
+            for named in stacks.named(id) {
+                frames.insert(named.frame, !named.names.is_empty());
+                let path: Arc<str> = named.module.map_or("", |module| module.path.as_str()).into();
+                let kind = named.module.map_or(ModuleKind::Unknown, |module| module.kind);
+                if named.names.is_empty() {
+                    let file = path.rsplit('/').next().filter(|file| !file.is_empty()).unwrap_or("?");
+                    labels.push(Label {
+                        name: format!("{file}+{:#x}", named.frame.address).into(),
+                        named: false,
+                        file: "".into(),
+                        line: 0,
+                        module: path,
+                        kind,
+                    });
+                    continue;
+                }
+                labels.extend(named.names.iter().map(|name| Label {
+                    name: name.name.clone(),
+                    named: true,
+                    file: name.file.clone(),
+                    line: name.line,
+                    module: path.clone(),
+                    kind,
+                }));
+            }
+            all.insert(id, StackText { labels, truncated: stacks.truncated(id).unwrap_or(false) });
+        }
+        let named_frames = frames.values().filter(|named| **named).count() as u64;
+        Self { stacks: all, frames: frames.len() as u64, named_frames }
+    }
+
+    /// A stack; `None` for 0 and for one that the recording does not have.
+    pub fn get(&self, id: StackId) -> Option<&StackText> {
+        self.stacks.get(&id)
+    }
+
+    /// Function names of a stack for reports, innermost first; empty when there is none.
+    pub fn names(&self, id: StackId) -> Vec<String> {
+        self.get(id).map(StackText::names).unwrap_or_default()
+    }
+
+    /// Share of the distinct frames that have a name; `None` without frames.
+    pub fn named_share(&self) -> Option<f64> {
+        (self.frames > 0).then(|| self.named_frames as f64 / self.frames as f64)
+    }
+
+    /// Stacks whose unwinding ended before the thread's start.
+    pub fn truncated(&self) -> u64 {
+        self.stacks.values().filter(|stack| stack.truncated).count() as u64
+    }
+
+    /// Adds a stack; for scripts of events.
+    pub fn insert(&mut self, id: StackId, stack: StackText) {
+        self.frames += stack.labels.len() as u64;
+        self.named_frames += stack.labels.iter().filter(|label| label.named).count() as u64;
+        self.stacks.insert(id, stack);
+    }
+}
+
+/// Whose code a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameOrigin {
+    /// The application's own, or a library of its own choosing.
+    App,
+    /// The language's runtime, an I/O framework or a standard library.
+    Runtime,
+    /// The C library, the loader, the kernel.
+    System,
+}
+
+/// Crates whose frames say how the program is driven, not what it does.
+const RUST_RUNTIME: &[&str] = &[
+    "std", "core", "alloc", "tokio", "tokio_util", "mio", "hyper", "hyper_util", "axum", "axum_core", "tower",
+    "tower_http", "tower_service", "http_body", "http_body_util", "futures", "futures_util", "futures_core", "actix_rt",
+    "actix_server", "actix_http", "actix_web", "async_std", "async_io", "async_executor", "smol", "polling", "parking_lot",
+    "parking_lot_core", "crossbeam", "crossbeam_channel", "rayon_core", "pin_project_lite", "tracing", "h2", "tonic",
+];
+
+/// Go packages of the standard library that drive a server.
+const GO_RUNTIME: &[&str] =
+    &["runtime", "internal", "net", "net/http", "sync", "syscall", "os", "time", "bufio", "io", "crypto/tls", "context"];
+
+/// Whose code a frame is, from its name and its module.
+pub fn origin(label: &Label) -> FrameOrigin {
+    match label.kind {
+        ModuleKind::Kernel => return FrameOrigin::System,
+        ModuleKind::Python => {
+            let stdlib = ["/lib/python3", "/lib/python2", "<frozen", "/site-packages/"];
+            let library = stdlib.iter().any(|part| label.file.contains(part));
+            return if library { FrameOrigin::Runtime } else { FrameOrigin::App };
+        }
+        _ => {}
+    }
+    let file = label.module.rsplit('/').next().unwrap_or_default();
+    let system = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libm.so", "libgcc_s", "[vdso]"];
+    if system.iter().any(|name| file.starts_with(name)) {
+        return FrameOrigin::System;
+    }
+    let runtimes = ["libpython", "python3", "python2", "libuv", "libevent", "libev.", "libnode", "libjvm", "libcoreclr"];
+    if runtimes.iter().any(|name| file.starts_with(name)) {
+        return FrameOrigin::Runtime;
+    }
+    let name = label.name.as_ref();
+    if matches!(name, "_start" | "main" | "start_thread" | "clone" | "clone3" | "__libc_start_main" | "syscall") {
+        return FrameOrigin::System;
+    }
+    // `<a::B as c::D>::e` is code of a; `a::b::{{closure}}` too.
+    let path = name.trim_start_matches(['<', '&', '(']);
+    let path = path.strip_prefix("mut ").or_else(|| path.strip_prefix("dyn ")).unwrap_or(path);
+    if let Some((krate, _)) = path.split_once("::") {
+        return if RUST_RUNTIME.contains(&krate) { FrameOrigin::Runtime } else { FrameOrigin::App };
+    }
+    // Generic shims such as `__rustc::rust_begin_short_backtrace` are covered above; Go names are `package.Func`, with the
+    // package's path before the first dot after the last slash.
+    let after_slash = name.rfind('/').map_or(0, |at| at + 1);
+    if let Some(dot) = name[after_slash..].find('.') {
+        let package = &name[..after_slash + dot];
+        if GO_RUNTIME.contains(&package) || package.starts_with("internal/") || package.starts_with("runtime/") {
+            return FrameOrigin::Runtime;
+        }
+    }
+    let prefixes = ["uv_", "uv__", "node::", "v8::", "event_base_", "ev_run", "aeMain", "aeProcessEvents", "aeApiPoll", "ngx_"];
+    if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
+        return FrameOrigin::Runtime;
+    }
+    FrameOrigin::App
+}
+
+/// The innermost function of the application's own in a stack.
+pub fn app_frame(stack: &StackText) -> Option<&Label> {
+    stack.labels.iter().find(|label| label.named && origin(label) == FrameOrigin::App)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(name: &str, module: &str, kind: ModuleKind, file: &str) -> Label {
+        Label { name: name.into(), named: true, file: file.into(), line: 1, module: module.into(), kind }
+    }
+
+    #[test]
+    fn the_applications_frames_are_told_from_the_runtimes() {
+        let elf = |name, module| origin(&label(name, module, ModuleKind::Elf, ""));
+        assert_eq!(elf("tokio::runtime::park::Inner::park", "/srv/app"), FrameOrigin::Runtime);
+        assert_eq!(elf("<std::sys::sync::condvar::futex::Condvar>::wait", "/srv/app"), FrameOrigin::Runtime);
+        assert_eq!(elf("app::render_image", "/srv/app"), FrameOrigin::App);
+        assert_eq!(elf("clock_nanosleep", "/usr/lib/x86_64-linux-gnu/libc.so.6"), FrameOrigin::System);
+        assert_eq!(elf("runtime.findRunnable", "/srv/app"), FrameOrigin::Runtime);
+        assert_eq!(elf("github.com/me/app.handle", "/srv/app"), FrameOrigin::App);
+        assert_eq!(elf("net/http.(*conn).serve", "/srv/app"), FrameOrigin::Runtime);
+        assert_eq!(elf("_PyEval_EvalFrameDefault", "/usr/bin/python3.11"), FrameOrigin::Runtime);
+        let python = |file| origin(&label("f", "python", ModuleKind::Python, file));
+        assert_eq!(python("/usr/lib/python3.11/asyncio/events.py"), FrameOrigin::Runtime);
+        assert_eq!(python("/srv/server.py"), FrameOrigin::App);
+    }
+}

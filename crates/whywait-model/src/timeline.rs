@@ -1,0 +1,178 @@
+//! What each thread did when.
+
+use std::collections::BTreeMap;
+
+use whywait_events::{Busy, Ns, Sample, ThreadChange, ThreadEvent, Wait};
+
+/// What a thread did at a time, as far as long waits tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity<'a> {
+    /// It ran, or was between short waits.
+    Active,
+    /// It had been woken from this long wait and waited for a CPU.
+    Runnable(&'a Wait),
+    /// It slept.
+    Sleeping(&'a Wait),
+}
+
+/// The long waits of a thread, in order; they do not overlap.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    waits: Vec<Wait>,
+}
+
+impl Timeline {
+    /// From rows in any order. Of several rows for the same sleep the one that saw its end counts. What overlaps (as in a
+    /// damaged or forged recording) is cut off.
+    pub(crate) fn new(mut rows: Vec<Wait>) -> Self {
+        rows.sort_by_key(|wait| (wait.out_ns, wait.seq, wait.in_ns.is_none()));
+        let mut waits: Vec<Wait> = Vec::with_capacity(rows.len());
+        for wait in rows {
+            if let Some(last) = waits.last_mut() {
+                if last.seq == wait.seq && last.out_ns == wait.out_ns {
+                    continue;
+                }
+                if end_of(last) > wait.out_ns {
+                    last.in_ns = Some(wait.out_ns);
+                    last.wake_ns = last.wake_ns.map(|wake| wake.min(wait.out_ns));
+                }
+            }
+            waits.push(wait);
+        }
+        Self { waits }
+    }
+
+    /// All of them.
+    pub fn waits(&self) -> &[Wait] {
+        &self.waits
+    }
+
+    /// Those that overlap `[from, to)`.
+    pub fn overlapping(&self, from: Ns, to: Ns) -> &[Wait] {
+        let first = self.waits.partition_point(|wait| end_of(wait) <= from);
+        let last = self.waits.partition_point(|wait| wait.out_ns < to);
+        &self.waits[first..last.max(first)]
+    }
+
+    /// What the thread did at `at`.
+    pub fn at(&self, at: Ns) -> Activity<'_> {
+        match self.overlapping(at, at.saturating_add(1)).last() {
+            None => Activity::Active,
+            Some(wait) if wait.wake_ns.is_some_and(|wake| wake <= at) => Activity::Runnable(wait),
+            Some(wait) => Activity::Sleeping(wait),
+        }
+    }
+
+    /// The last wait that began before `at`, if any.
+    pub fn before(&self, at: Ns) -> Option<&Wait> {
+        let after = self.waits.partition_point(|wait| wait.out_ns < at);
+        after.checked_sub(1).map(|at| &self.waits[at])
+    }
+}
+
+/// When a wait was over: back on a CPU. `u64::MAX` while it lasts.
+pub(crate) fn end_of(wait: &Wait) -> Ns {
+    wait.in_ns.unwrap_or(Ns::MAX)
+}
+
+/// When a sleep was over: woken, or back on a CPU when no wake was seen.
+pub(crate) fn woken_at(wait: &Wait) -> Ns {
+    wait.wake_ns.unwrap_or_else(|| end_of(wait))
+}
+
+/// A thread of the target.
+#[derive(Debug, Clone, Default)]
+pub struct Thread {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// Its last name. Hostile.
+    pub name: String,
+    /// Its long waits.
+    pub timeline: Timeline,
+    /// Its stretches without I/O, in order.
+    pub busy: Vec<Busy>,
+    /// When it was seen on a CPU, in order.
+    pub samples: Vec<Sample>,
+}
+
+/// Puts the rows of each thread together.
+pub(crate) fn threads(
+    events: &[ThreadEvent],
+    waits: Vec<Wait>,
+    busy: Vec<Busy>,
+    samples: Vec<Sample>,
+) -> BTreeMap<u32, Thread> {
+    let mut threads: BTreeMap<u32, Thread> = BTreeMap::new();
+    let mut events: Vec<&ThreadEvent> = events.iter().collect();
+    events.sort_by_key(|event| event.at_ns);
+    for event in events {
+        let thread = threads.entry(event.tid).or_insert_with(|| Thread { tid: event.tid, ..Thread::default() });
+        thread.tgid = event.tgid;
+        if event.change != ThreadChange::Exit || thread.name.is_empty() {
+            thread.name.clone_from(&event.comm);
+        }
+    }
+    let mut by_thread: BTreeMap<u32, Vec<Wait>> = BTreeMap::new();
+    let mut known = |tid: u32, tgid: u32| {
+        // Its beginning may be lost, or on another segment.
+        threads.entry(tid).or_insert_with(|| Thread { tid, tgid, ..Thread::default() });
+    };
+    for wait in waits {
+        known(wait.tid, wait.tgid);
+        by_thread.entry(wait.tid).or_default().push(wait);
+    }
+    busy.iter().for_each(|row| known(row.tid, row.tgid));
+    samples.iter().for_each(|row| known(row.tid, row.tgid));
+    for (tid, rows) in by_thread {
+        if let Some(thread) = threads.get_mut(&tid) {
+            thread.timeline = Timeline::new(rows);
+        }
+    }
+    for row in busy {
+        if let Some(thread) = threads.get_mut(&row.tid) {
+            thread.busy.push(row);
+        }
+    }
+    for row in samples {
+        if let Some(thread) = threads.get_mut(&row.tid) {
+            thread.samples.push(row);
+        }
+    }
+    for thread in threads.values_mut() {
+        thread.busy.sort_by_key(|row| (row.start_ns, row.end_ns));
+        thread.samples.sort_by_key(|row| row.at_ns);
+    }
+    threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(seq: u32, out_ns: Ns, wake_ns: Option<Ns>, in_ns: Option<Ns>) -> Wait {
+        Wait { tid: 1, tgid: 1, seq, out_ns, wake_ns, in_ns, ..Wait::default() }
+    }
+
+    #[test]
+    fn a_row_that_saw_the_end_replaces_the_open_one() {
+        let line = Timeline::new(vec![wait(4, 10, None, None), wait(4, 10, Some(20), Some(25)), wait(9, 40, None, None)]);
+        assert_eq!(line.waits().len(), 2);
+        assert_eq!(line.at(5), Activity::Active);
+        assert!(matches!(line.at(10), Activity::Sleeping(_)));
+        assert!(matches!(line.at(20), Activity::Runnable(_)));
+        assert_eq!(line.at(25), Activity::Active);
+        assert!(matches!(line.at(Ns::MAX - 1), Activity::Sleeping(wait) if wait.seq == 9), "it never ended");
+    }
+
+    #[test]
+    fn what_overlaps_is_cut_off() {
+        let line = Timeline::new(vec![wait(1, 10, Some(90), Some(100)), wait(2, 50, Some(60), Some(70))]);
+        assert_eq!(line.waits()[0].in_ns, Some(50));
+        assert_eq!(line.overlapping(0, 50).len(), 1);
+        assert_eq!(line.overlapping(50, 60).len(), 1);
+        assert_eq!(line.overlapping(70, 80).len(), 0);
+        assert_eq!(line.before(50).map(|wait| wait.seq), Some(1));
+    }
+}
