@@ -27,8 +27,9 @@ bench: ## measure, and write docs/performance.md (needs root; BENCH_QUICK=1: rou
 	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" bench/run
 
+# Without --all, which would follow the bench's paths into the crates of the tool.
 fmt: ## format all workspaces
-	@for workspace in $(WORKSPACES); do (cd $$workspace && $(CARGO) fmt --all) || exit 1; done
+	@for workspace in $(WORKSPACES); do (cd $$workspace && $(CARGO) fmt) || exit 1; done
 
 lint: ## formatting and clippy in all workspaces, as `make test` does it
 	scripts/setup test
