@@ -126,3 +126,14 @@ pub struct Cause {
     /// Its stack while it did, function names innermost first. Hostile.
     pub stack: Vec<String>,
 }
+
+impl Code {
+    /// What the finding means, how it is measured and how to fix it: markdown with short paragraphs.
+    pub const fn explain(self) -> &'static str {
+        match self {
+            Code::StrandedReadiness => crate::stranded::EXPLAIN,
+            Code::BlockedLoop => crate::blocked_loop::EXPLAIN,
+            Code::RecordingIncomplete => crate::incomplete::EXPLAIN,
+        }
+    }
+}

@@ -103,8 +103,10 @@ pub(crate) fn account(model: &Model, request: &Request) -> Account {
     let ready_ns = request.ready_ns;
     let read_ns = model.served_ns(request);
     let unserved_ns = read_ns - ready_ns;
+    // A socket whose read interest is off waits for nobody.
     let stranded_ns = model
         .pool_of(request)
+        .filter(|_| request.read_armed != Some(false))
         .map_or(0, |pool| pool.stranded(model, ready_ns, read_ns).iter().map(|piece| piece.to_ns - piece.from_ns).sum())
         .min(unserved_ns);
     let wakeup_ns = request.unserved_wakeup_ns.min(unserved_ns - stranded_ns);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use whywait_events::recording::Meta;
-use whywait_events::{Ns, Request};
+use whywait_events::{Ns, Request, StackId};
 
 use crate::accounting::{self, Account};
 use crate::input::{Input, latency_ns};
@@ -95,6 +95,11 @@ impl Model {
     /// When the wait of a request ended: it was read, or the recording was over.
     pub fn served_ns(&self, request: &Request) -> Ns {
         request.recv_ns.unwrap_or(self.end_ns).max(request.ready_ns)
+    }
+
+    /// The stack in which a thread was seen most in a stretch, by samples; 0 without any.
+    pub fn sampled_stack(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
+        path::sampled_stack(self, thread, from_ns, to_ns)
     }
 
     /// A thread's name, hostile; `?` when it was not seen.

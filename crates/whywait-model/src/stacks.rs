@@ -145,6 +145,14 @@ const RUST_RUNTIME: &[&str] = &[
 const GO_RUNTIME: &[&str] =
     &["runtime", "internal", "net", "net/http", "sync", "syscall", "os", "time", "bufio", "io", "crypto/tls", "context"];
 
+/// Functions of the C library that threads start in or block in.
+const LIBC: &[&str] = &[
+    "_start", "main", "start_thread", "clone", "clone3", "syscall", "nanosleep", "clock_nanosleep", "usleep", "sleep", "poll",
+    "ppoll", "select", "pselect", "epoll_wait", "epoll_pwait", "read", "readv", "pread64", "write", "writev", "pwrite64",
+    "recv", "recvfrom", "recvmsg", "send", "sendto", "sendmsg", "accept", "accept4", "connect", "fsync", "fdatasync",
+    "pthread_cond_wait", "pthread_cond_timedwait", "pthread_mutex_lock", "pthread_join", "sem_wait", "waitpid", "wait4",
+];
+
 /// Whose code a frame is, from its name and its module.
 pub fn origin(label: &Label) -> FrameOrigin {
     match label.kind {
@@ -166,7 +174,8 @@ pub fn origin(label: &Label) -> FrameOrigin {
         return FrameOrigin::Runtime;
     }
     let name = label.name.as_ref();
-    if matches!(name, "_start" | "main" | "start_thread" | "clone" | "clone3" | "__libc_start_main" | "syscall") {
+    // In a program that is linked statically these are its own.
+    if name.starts_with("__") || LIBC.contains(&name) {
         return FrameOrigin::System;
     }
     // `<a::B as c::D>::e` is code of a; `a::b::{{closure}}` too.

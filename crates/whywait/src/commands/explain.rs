@@ -12,7 +12,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         None => list(),
         Some(name) => {
             let code = Code::from_name(name).context("the finding is not known")?;
-            prose(&explanation(code), output::text_options(false))
+            prose(code.explain(), output::text_options(false))
         }
     };
     output::write(&text, None)?;
@@ -22,11 +22,4 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
 /// One code a line, and nothing else: a list to pick from, by eye or by program.
 fn list() -> String {
     Code::ALL.map(|code| format!("{}\n", code.name())).concat()
-}
-
-fn explanation(code: Code) -> String {
-    format!(
-        "# {}\n\nThere is no explanation of this finding yet.",
-        code.name()
-    )
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::args::WatchArgs;
 use crate::capture::{CaptureOutcome, capture};
-use crate::commands::{record, report};
+use crate::commands::report;
 use crate::config::{self, ReportConfig};
 use crate::errors::FOUND;
 use crate::user::Invoker;

@@ -1,0 +1,235 @@
+//! `blocked-loop`: a single-threaded loop was kept from its poll, and requests waited.
+//!
+//! **Invariant.** A single-threaded loop returns to its poll, or to its sockets, in time.
+//!
+//! **Evidence.** One thread alone polls an epoll instance. It was away: it slept in another system call, or ran, without
+//! polling, reading or writing. Requests that it read later were ready meanwhile.
+//!
+//! **Cost.** For each such request the time that its wait overlaps with the absences of one cause.
+//!
+//! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
+//! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
+//! read and write ends a stretch. With several threads that poll the instance it is another finding's business.
+
+use serde_json::{Map, json};
+use whywait_events::{Ns, Request, StackId};
+use whywait_model::{Model, Pool, Thread, app_frame, call_name};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::runtime::{self, Runtime};
+use crate::text::{count, duration};
+
+/// A loop that is away for less is not blocked.
+const MIN_AWAY_NS: u64 = 10_000_000;
+/// A request that waited for less did not suffer from it.
+const MIN_VICTIM_NS: u64 = 10_000_000;
+/// From this on a single request's saving is an error.
+const ERROR_NS: u64 = 100_000_000;
+/// Below this it is a remark: a garbage collection, a page cache that is cold.
+const WARNING_NS: u64 = 30_000_000;
+/// Causes that are told for one loop.
+const MAX_CAUSES: usize = 3;
+
+/// What `whywait explain blocked-loop` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain/blocked-loop.md");
+
+/// A stretch in which the loop was away.
+#[derive(Debug, Clone)]
+struct Away {
+    from_ns: Ns,
+    to_ns: Ns,
+    /// Without the time that it waited for a CPU.
+    away_ns: u64,
+    doing: String,
+    stack: StackId,
+}
+
+impl Away {
+    /// How much of `[from_ns, to_ns)` the loop was away. What it waited for a CPU is taken off in proportion.
+    fn overlap_ns(&self, from_ns: Ns, to_ns: Ns) -> u64 {
+        let overlap_ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns));
+        let whole_ns = self.to_ns.saturating_sub(self.from_ns).max(1);
+        (u128::from(overlap_ns) * u128::from(self.away_ns.min(whole_ns)) / u128::from(whole_ns)) as u64
+    }
+}
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model.pools.iter().flat_map(|pool| of_pool(model, pool)).collect()
+}
+
+fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
+    let mut members = pool.members.keys();
+    let (Some(tid), None) = (members.next(), members.next()) else { return Vec::new() };
+    let Some(thread) = model.threads.get(tid) else { return Vec::new() };
+    let victims: Vec<&Request> = model
+        .requests
+        .iter()
+        .filter(|request| request.recv_tid == *tid || (request.recv_ns.is_none() && request.epoll == pool.epoll))
+        .filter(|request| model.served_ns(request) - request.ready_ns >= MIN_VICTIM_NS)
+        .collect();
+    if victims.is_empty() {
+        return Vec::new();
+    }
+    // Absences for the same reason are one finding.
+    let mut causes: Vec<(String, Vec<Away>)> = Vec::new();
+    for away in absences(model, pool, thread) {
+        let name = function(model, &away);
+        match causes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, aways)) => aways.push(away),
+            None => causes.push((name, vec![away])),
+        }
+    }
+    let mut findings: Vec<Finding> = causes
+        .into_iter()
+        .filter_map(|(name, aways)| finding(model, pool, thread, &name, &aways, &victims))
+        .collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
+    findings.truncate(MAX_CAUSES);
+    findings
+}
+
+/// When the loop was away, in order.
+fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
+    let asleep = thread.timeline.waits().iter().filter(|wait| !pool.polls(wait)).map(|wait| {
+        let to_ns = wait.in_ns.unwrap_or(model.end_ns).max(wait.out_ns);
+        Away {
+            from_ns: wait.out_ns,
+            to_ns,
+            away_ns: wait.wake_ns.unwrap_or(to_ns).saturating_sub(wait.out_ns),
+            doing: format!("asleep in {}", call_name(wait)),
+            stack: if wait.user_stack != 0 { wait.user_stack } else { wait.kernel_stack },
+        }
+    });
+    let running = thread.busy.iter().map(|busy| Away {
+        from_ns: busy.start_ns,
+        to_ns: busy.end_ns,
+        away_ns: (busy.end_ns - busy.start_ns.min(busy.end_ns)).saturating_sub(busy.runnable_ns),
+        doing: "on CPU".to_owned(),
+        stack: model.sampled_stack(thread, busy.start_ns, busy.end_ns),
+    });
+    // A stretch that was spent waiting for a CPU for the most part is the machine's doing.
+    let its_own = |away: &Away| away.away_ns >= MIN_AWAY_NS && away.away_ns * 2 >= away.to_ns.saturating_sub(away.from_ns);
+    let mut aways: Vec<Away> = asleep.chain(running).filter(its_own).collect();
+    aways.sort_by_key(|away| away.from_ns);
+    aways
+}
+
+/// What keeps the loop: the innermost function of the application, or else the innermost function.
+fn function(model: &Model, away: &Away) -> String {
+    model
+        .stacks
+        .get(away.stack)
+        .and_then(|stack| app_frame(stack).or(stack.labels.first()))
+        .map_or_else(|| away.doing.clone(), |label| label.name.to_string())
+}
+
+fn finding(
+    model: &Model,
+    pool: &Pool,
+    thread: &Thread,
+    function: &str,
+    aways: &[Away],
+    victims: &[&Request],
+) -> Option<Finding> {
+    let mut savings: Vec<(u64, &Request)> = victims
+        .iter()
+        .map(|request| {
+            let served_ns = model.served_ns(request);
+            // Absences are in order: those that matter are next to each other.
+            let first = aways.partition_point(|away| away.to_ns <= request.ready_ns);
+            let ns = aways[first..]
+                .iter()
+                .take_while(|away| away.from_ns < served_ns)
+                .map(|away| away.overlap_ns(request.ready_ns, served_ns))
+                .sum::<u64>();
+            (ns.min(served_ns - request.ready_ns), *request)
+        })
+        .filter(|(ns, _)| *ns >= MIN_VICTIM_NS)
+        .collect();
+    savings.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
+    let (worst_ns, worst) = *savings.first()?;
+    let longest = aways.iter().max_by_key(|away| away.away_ns)?;
+    let total_ns: u64 = aways.iter().map(|away| away.away_ns).sum();
+    let runtime = runtime::of_process(model, pool.tgid);
+    let name = model.thread_name(thread.tid);
+    let known = model.stacks.get(longest.stack).is_some();
+    let severity = match worst_ns {
+        ERROR_NS.. => Severity::Error,
+        WARNING_NS.. => Severity::Warning,
+        _ => Severity::Note,
+    };
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(pool.tgid));
+    subject.insert("epoll".to_owned(), json!(pool.epoll));
+    if worst.local_port != 0 {
+        subject.insert("port".to_owned(), json!(worst.local_port));
+    }
+    subject.insert("threads".to_owned(), json!([thread.tid]));
+    subject.insert("function".to_owned(), json!(function));
+    let by = if known { format!(" by {function}") } else { String::new() };
+    Some(Finding {
+        code: Code::BlockedLoop,
+        severity,
+        confidence: if known { Confidence::High } else { Confidence::Medium },
+        title: format!(
+            "the event loop was blocked {} for up to {}{by}; {} waited",
+            count(aways.len(), "time", "times"),
+            duration(longest.away_ns),
+            count(savings.len(), "request", "requests"),
+        ),
+        subject,
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: savings.iter().map(|(ns, _)| ns).sum(),
+            requests: savings.len() as u64,
+            each_at_most_ns: savings.iter().take(100).map(|(ns, _)| *ns).collect(),
+        },
+        evidence: vec![
+            Evidence {
+                text: format!(
+                    "thread {} ({name}) alone polls epoll instance {}; it was away for {} in all, {}",
+                    thread.tid,
+                    pool.epoll,
+                    duration(total_ns),
+                    longest.doing
+                ),
+                ns: Some(total_ns),
+            },
+            Evidence {
+                text: format!(
+                    "{} ready meanwhile and waited for up to {} because of it",
+                    if savings.len() == 1 { "1 request was".to_owned() } else { format!("{} requests were", savings.len()) },
+                    duration(worst_ns)
+                ),
+                ns: Some(worst_ns),
+            },
+        ],
+        cause: Some(Cause {
+            tid: thread.tid,
+            thread: name.to_owned(),
+            doing: longest.doing.clone(),
+            stack: model.stacks.names(longest.stack),
+        }),
+        fix: fix(runtime, longest.doing == "on CPU").to_owned(),
+    })
+}
+
+fn fix(runtime: Runtime, on_cpu: bool) -> &'static str {
+    match (runtime, on_cpu) {
+        (Runtime::Python, false) => "await asyncio.to_thread(…) around the call, or an asynchronous variant of it",
+        (Runtime::Python, true) => {
+            "move the computation off the loop: loop.run_in_executor with a ProcessPoolExecutor (threads share the \
+             interpreter's lock)"
+        }
+        (Runtime::Node, false) => "use the asynchronous variant of the call (not …Sync), or a worker thread",
+        (Runtime::Node, true) => "move the computation to worker_threads, or split it with setImmediate",
+        (Runtime::Tokio, _) => "move the work into tokio::task::spawn_blocking",
+        (Runtime::Libuv, _) => "move the work to libuv's pool: uv_queue_work",
+        (Runtime::Libevent, _) => "move the work to a thread of its own and come back with event_active",
+        _ => "move the work off the loop's thread, or split it so that the loop polls in between",
+    }
+}
+
+#[cfg(test)]
+#[path = "blocked_loop_tests.rs"]
+mod tests;
