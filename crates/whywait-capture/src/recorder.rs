@@ -115,7 +115,11 @@ impl Recorder {
     }
 
     fn wait(&mut self, record: &types::wait_record) -> Result<(), WriteError> {
-        let seen = self.sleepers.remove(&record.sleep.tid).filter(|seen| seen.seq == record.sleep.seq);
+        // A sweep may already have seen the thread's next sleep: records wait in the ring, sweeps do not.
+        let seen = self.sleepers.get(&record.sleep.tid).copied().filter(|seen| seen.seq == record.sleep.seq);
+        if seen.is_some() {
+            self.sleepers.remove(&record.sleep.tid);
+        }
         let kernel_stack = self.kernel_stack(kernel_addresses(&record.kernel_stack, record.kernel_stack_len))?;
         let mut wait = self.sleep(&record.sleep);
         wait.wake_ns = (record.wake_ns != 0).then_some(record.wake_ns);

@@ -59,12 +59,17 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Percentiles, exact to 6 % (half a bucket); `None` when empty.
-    pub(crate) fn latency(&self) -> Option<Latency> {
+    /// Percentiles; `None` when empty. `slowest` are the highest values, ascending: percentiles among them are exact, the
+    /// others to 6 % (half a bucket).
+    pub(crate) fn latency(&self, slowest: &[u64]) -> Option<Latency> {
         let at = |percent: u64| {
             // The smallest value that at least so many per cent do not exceed.
             let rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100).max(1);
             let mut seen = 0u128;
+            let from_the_top = u128::from(self.count) - rank.min(u128::from(self.count));
+            if let Some(value) = usize::try_from(from_the_top).ok().and_then(|n| slowest.iter().rev().nth(n)) {
+                return *value;
+            }
             let bucket = self.buckets.iter().position(|count| {
                 seen += u128::from(*count);
                 seen >= rank
@@ -93,11 +98,14 @@ mod tests {
     #[test]
     fn percentiles_are_within_a_bucket() {
         let mut histogram = Histogram::default();
-        assert_eq!(histogram.latency(), None);
+        assert_eq!(histogram.latency(&[]), None);
         (1..=1000).for_each(|us| histogram.add(us * 1000));
-        let latency = histogram.latency().expect("not empty");
+        let latency = histogram.latency(&[]).expect("not empty");
         assert!(latency.p50.abs_diff(500_000) < 500_000 / 12, "{latency:?}");
         assert!(latency.p99.abs_diff(990_000) < 990_000 / 12, "{latency:?}");
         assert_eq!(latency.max, 1_000_000);
+        let kept: Vec<u64> = (980..=1000).map(|us| us * 1000).collect();
+        let latency = histogram.latency(&kept).expect("not empty");
+        assert_eq!(latency.p99, 990_000, "exact among the slowest");
     }
 }

@@ -136,13 +136,15 @@ impl Model {
                 account += *one;
             }
         }
+        let mut slowest_ns: Vec<u64> = self.requests.iter().filter_map(latency_ns).collect();
+        slowest_ns.sort_unstable();
         let total = account.total_ns();
         let closure = if total == 0 { 1.0 } else { account.attributed_ns() as f64 / total as f64 };
         Requests {
             count,
             slow: sums.slow + answered,
             slow_threshold_ns: self.threshold_ns(),
-            latency_ns: self.input.latency.latency(),
+            latency_ns: self.input.latency.latency(&slowest_ns),
             time: account.time(),
             closure: Some(closure),
             slowest: self.slowest(),

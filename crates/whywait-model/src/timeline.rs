@@ -30,6 +30,13 @@ impl Timeline {
         for wait in rows {
             if let Some(last) = waits.last_mut() {
                 if last.seq == wait.seq && last.out_ns == wait.out_ns {
+                    // The row that was written while it slept may have a stack that the last one lacks.
+                    if last.user_stack == 0 {
+                        last.user_stack = wait.user_stack;
+                    }
+                    if last.kernel_stack == 0 {
+                        last.kernel_stack = wait.kernel_stack;
+                    }
                     continue;
                 }
                 if end_of(last) > wait.out_ns {
