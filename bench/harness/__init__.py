@@ -1,0 +1,1 @@
+"""The harness of `make bench`: see bench/README.md."""

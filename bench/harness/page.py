@@ -1,0 +1,256 @@
+"""docs/performance.md out of the figures. No figure is typed in here but the targets."""
+
+from pathlib import Path
+
+from .measure import lost, spread
+from .servers import SERVERS
+from .watchers import WATCHERS, Bpftrace, Nothing, Whywait
+
+HERE = Path(__file__).resolve().parent.parent
+MISSING = "not measured"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if i == 0 else "---:" for i in range(len(head))) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
+
+
+def losses(figures, server, watcher):
+    result = figures["overhead"].get(server, {}).get(watcher, {"pairs": []})
+    return spread([lost(pair) for pair in result["pairs"]]) if result["pairs"] else None
+
+
+def median(values):
+    return spread(list(values))["median"]
+
+
+def overhead_table(figures, server):
+    rows = []
+    for watcher in WATCHERS:
+        result = figures["overhead"].get(server, {}).get(watcher.name)
+        if not result or not result["pairs"]:
+            why = (result or {}).get("failed") or MISSING
+            rows.append([f"{watcher.name}", why.replace("|", "/"), "", "", "", "", "", ""])
+            continue
+        percent = losses(figures, server, watcher.name)
+        pairs = result["pairs"]
+        rows.append([
+            f"`{watcher.shown}`" if watcher is not Nothing else watcher.name,
+            f"**{percent['median']:.1f} %**", f"{percent['q1']:.1f} … {percent['q3']:.1f}",
+            f"{percent['min']:.1f} … {percent['max']:.1f}",
+            f"{median(pair['bare']['rps'] for pair in pairs):,.0f}", f"{median(pair['watched']['rps'] for pair in pairs):,.0f}",
+            f"{median(pair['watched']['p99_us'] / pair['bare']['p99_us'] for pair in pairs):.2f} x",
+            f"{100 * median(pair['watched']['tool_cpu_share'] for pair in pairs):.0f} %",
+        ])
+    return table(["watched by", "throughput lost, median", "quartiles, %", "extremes, %", "bare, 1/s", "watched, 1/s",
+                  "p99 latency", "tool's own CPU"], rows)
+
+
+def noise(figures):
+    """How wide the control is: what lies within it cannot be told from nothing."""
+    found = []
+    for server in SERVERS:
+        percent = losses(figures, server.name, Nothing.name)
+        if percent:
+            found.append(f"{percent['q1']:.1f} to {percent['q3']:.1f} % for {server.name}")
+    return "; ".join(found) or MISSING
+
+
+def cost_tables(figures):
+    rows, programs = [], []
+    for server in SERVERS:
+        for watcher in (Whywait, Bpftrace):
+            cost = figures["cost"].get(server.name, {}).get(watcher.name)
+            if not cost or "failed" in cost:
+                rows.append([server.name, watcher.name, (cost or {}).get("failed", MISSING), "", "", ""])
+                continue
+            rows.append([server.name, watcher.name, f"{cost['ns_per_event']:.0f} ns", f"{cost['events_per_request']:.1f}",
+                         f"{cost['ns_per_event'] * cost['events_per_request']:.0f} ns", f"{100 * cost['cpu_share']:.1f} %"])
+            for name, program in sorted(cost["programs"].items(), key=lambda item: -item[1]["ns"]):
+                kind = "reads state" if name in cost["no_hooks"] else "hook"
+                programs.append([server.name, watcher.name, f"`{name}`", kind, f"{program['runs'] / cost['seconds']:,.0f}",
+                                 f"{program['ns'] / program['runs']:,.0f}"])
+    return (table(["server", "tool", "an event", "events a request", "a request", "of the machine's CPU time"], rows),
+            table(["server", "tool", "program", "kind", "runs/s", "ns a run"], programs))
+
+
+def recording_tables(figures):
+    rows, parts = [], []
+    for title, entry in figures["recordings"]:
+        if "failed_to_record" in entry:
+            rows.append([title, entry["failed_to_record"], "", "", "", ""])
+            continue
+        count = sum(one["rows"] for one in entry["tables"].values())
+        events = entry.get("events")
+        rows.append([
+            title, f"{entry['bytes']:,}", f"{count:,}", f"{entry['bytes'] / max(1, count):.1f}",
+            f"{events:,}" if events else MISSING, f"{entry['bytes'] / events:.2f}" if events else MISSING,
+        ])
+        for name, one in sorted(entry["tables"].items()):
+            if one["rows"]:
+                parts.append([title, f"`{name}`", f"{one['rows']:,}", f"{one['bytes']:,}", f"{one['bytes'] / one['rows']:.1f}"])
+    for entry in figures["analysis"]:
+        rows.append([f"made up, {entry['rows'] / 1e6:.0f} M rows", f"{entry['bytes']:,}", f"{entry['rows']:,}",
+                     f"{entry['bytes'] / entry['rows']:.1f}", f"{kernel_events(entry):,}",
+                     f"{entry['bytes'] / kernel_events(entry):.2f}"])
+    return (table(["recording", "bytes", "rows", "bytes a row", "kernel events", "bytes a kernel event"], rows),
+            table(["recording", "table", "rows", "bytes", "bytes a row"], parts))
+
+
+def kernel_events(entry):
+    """What the rows of a made-up recording stand for, at least: a wait is out, wake and in; a request read and write."""
+    tables = entry["tables"]
+    return 3 * tables["waits"] + tables["samples"] + 3 * tables["requests"] + 2 * tables["busy"]
+
+
+def best(entry):
+    return min(entry["runs"], key=lambda one: one["cpu_s"]) if entry.get("runs") else None
+
+
+def analysis_table(figures):
+    rows = []
+    for entry in figures["analysis"]:
+        one = best(entry)
+        if not one:
+            rows.append([f"{entry['rows']:,}", entry.get("failed", MISSING), "", "", "", ""])
+            continue
+        rows.append([f"{entry['rows']:,}", f"{one['wall_s']:.2f} s", f"{one['cpu_s']:.2f} s", f"{entry['rows'] / one['cpu_s'] / 1e6:.2f} M",
+                     f"{kernel_events(entry) / one['cpu_s'] / 1e6:.2f} M", f"{one['rss_kib'] / 1024:.0f} MiB"])
+    return table(["rows", "wall", "CPU", "rows/s", "events/s", "most memory"], rows)
+
+
+def verdict(value, target, unit, digits=1, at_least=False):
+    """What a target came to."""
+    if value is None:
+        return [MISSING, "?"]
+    shown = f"{value:.{digits}f}{unit}"
+    if (value >= target) if at_least else (value <= target):
+        return [shown, "met"]
+    return [shown, f"**missed** by {abs(value - target):.{digits}f}{unit}"]
+
+
+def targets_table(figures):
+    redis = SERVERS[0].name
+    lost_here = losses(figures, redis, Whywait.name)
+    costs = [cost["ns_per_event"] for server in SERVERS
+             if "ns_per_event" in (cost := figures["cost"].get(server.name, {}).get(Whywait.name, {}))]
+    recorded = [(entry["bytes"], entry["events"]) for _, entry in figures["recordings"] if entry.get("events")]
+    made_up = [entry["bytes"] / kernel_events(entry) for entry in figures["analysis"]]
+    sizes = [size / events for size, events in recorded] + made_up
+    longest = max(figures["analysis"], key=lambda entry: entry["rows"], default=None)
+    shortest = min(figures["analysis"], key=lambda entry: entry["rows"], default=None)
+    speed = kernel_events(longest) / best(longest)["cpu_s"] / 1e6 if longest and best(longest) else None
+    rows_speed = longest["rows"] / best(longest)["cpu_s"] / 1e6 if longest and best(longest) else None
+    growth = best(longest)["rss_kib"] / best(shortest)["rss_kib"] if speed and best(shortest) else None
+    closures = [entry["closure"] for _, entry in figures["recordings"] if entry.get("closure") is not None]
+    startup = figures["startup"] and figures["startup"]["median"]
+    build = figures["build_s"]
+    size = figures["binary"] and figures["binary"]["bytes"] / (1 << 20)
+    rows = [
+        ["throughput lost by a saturated redis (GET, 50 connections), median", "<= 3 %",
+         *verdict(lost_here and lost_here["median"], 3, " %")],
+        ["the same, as it is to become", "<= 2 %", *verdict(lost_here and lost_here["median"], 2, " %")],
+        ["in-kernel cost of an event, the costlier of both servers", "<= 150 ns", *verdict(max(costs, default=None), 150, " ns", 0)],
+        ["the same, as it is to become", "<= 100 ns", *verdict(max(costs, default=None), 100, " ns", 0)],
+        ["bytes of recording for an event, the largest of all recordings below", "<= 10", *verdict(max(sizes, default=None), 10, "", 2)],
+        ["analysis on one core, kernel events", ">= 5 M/s", *verdict(speed, 5, " M/s", 2, at_least=True)],
+        ["the same, counting rows", ">= 5 M/s", *verdict(rows_speed, 5, " M/s", 2, at_least=True)],
+        [f"memory of the analysis, longest against shortest recording ({ratio(longest, shortest)} x the rows)", "no growth (<= 1.1 x)",
+         *verdict(growth, 1.1, " x", 2)],
+        ["`whywait -- true` beyond the command, median", "<= 0.5 s", *verdict(startup, 0.5, " s", 2)],
+        ["clean build of the tool", "<= 300 s", *verdict(build, 300, " s", 0)],
+        ["the binary", "<= 25 MiB", *verdict(size, 25, " MiB")],
+        ["requests' time attributed, the least of the recordings below", ">= 99 %",
+         *verdict(100 * min(closures) if closures else None, 99, " %", 2, at_least=True)],
+    ]
+    return table(["what", "target", "measured", "verdict"], rows)
+
+
+def ratio(longest, shortest):
+    return f"{longest['rows'] / shortest['rows']:.0f}" if longest and shortest else "?"
+
+
+def quote_versions(versions):
+    return "; ".join(versions[name] for name in versions)
+
+
+def render(figures):
+    machine, settings = figures["machine"], figures["settings"]
+    notes = HERE / "notes.md"
+    cost, programs = cost_tables(figures)
+    recordings, parts = recording_tables(figures)
+    revision = f"{machine['revision']}{' with uncommitted changes' if machine['dirty'] else ''}"
+    kind = "virtual machine, " if machine["virtual"] else ""
+    sections = [f"""\
+# Performance
+
+Written by `make bench`{' (BENCH_QUICK=1)' if settings['quick'] else ''}: every figure here comes out of one run, none is typed in. Do not
+edit; what is said by hand is in `bench/notes.md`, which is included below.
+
+| | |
+|---|---|
+| when | {figures['started']}, for {figures['took_s'] / 60:.0f} minutes |
+| what | whywait at {revision} |
+| where | {kind}{machine['cpus']} CPUs ({machine['cpu']}), {machine['memory_mib']:,} MiB; {machine['system']}, Linux {machine['kernel']} |
+| beside it | load average {machine['load_average']:.1f} when it began |
+| with | {quote_versions(figures['versions'])} |
+
+## Targets
+
+{targets_table(figures)}
+{notes.read_text().strip() if notes.exists() else ''}
+
+## What watching costs a saturated server
+
+{settings['pairs']} pairs for each tool. A pair is one run of {settings['seconds']:g} s bare and one watched, side by side in time; which is first
+alternates, and the tools come in a new random order for each pair. The tool is attached before the load starts and
+taken off after it ended; the table has the medians of the pairs' ratios. The control has no tool at all in either run: it
+spans {noise(figures)} between its quartiles, and what lies within that cannot be told from nothing.
+Server, load and tool share the {machine['cpus']} CPUs, so a tool's own CPU time costs throughput too."""]
+    for server in SERVERS:
+        sections.append(f"### {server.name}\n\n{server.about}.\n\n{overhead_table(figures, server.name)}")
+    sections.append(f"""\
+## In the kernel
+
+From the kernel's run-time statistics, in runs of their own, because the statistics cost a share of what they measure.
+`bench/offcpu.bt` is what one would write with bpftrace to ask about the same events. An event is a run of a hook; what
+reads state (iterators) runs a few times a second, and is in the CPU time only.
+
+{cost}
+By program:
+
+{programs}""")
+    sections.append(f"""\
+## Recordings
+
+A healthy server's requests and waits stay in the kernel as sums, so its recording has few rows. The recording with a threshold
+of 10 us has most of them one by one. Made-up recordings have random durations, which do not compress; the
+events that their rows stand for are counted at their least: three for a wait and a request, two for a busy stretch, one for a sample.
+
+{recordings}
+{written(figures)}By table:
+
+{parts}""")
+    sections.append(f"""\
+## Analysis
+
+`whywait report DIR --format json`, pinned to one CPU, on made-up recordings; the best of {settings['analysis_times']} runs.
+
+{analysis_table(figures)}""")
+    startup, size = figures["startup"], figures["binary"]
+    sections.append("## Start, build, size\n\n" + table(["what", "measured"], [
+        ["`whywait -- true` beyond `true`", f"median {startup['median']:.2f} s, {startup['min']:.2f} to {startup['max']:.2f} s in {startup['n']} runs"
+         if startup else MISSING],
+        ["clean build, dependencies fetched", f"{figures['build_s']:.0f} s" if figures["build_s"] else f"{MISSING} (BENCH_BUILD=1 does)"],
+        ["the binary", f"{size['bytes'] / (1 << 20):.1f} MiB; {size['stripped_bytes'] / (1 << 20):.1f} MiB after `strip`" if size else MISSING],
+    ]))
+    if figures["failures"]:
+        sections.append("## What went wrong\n\n" + "\n".join(f"- {one}" for one in figures["failures"]) + "\n")
+    return "\n\n".join(section.rstrip() for section in sections) + "\n"
+
+
+def written(figures):
+    if not figures["written"]:
+        return ""
+    return "Bytes on disk for each request of the same load: " + ", ".join(
+        f"{name} {size:.2f}" for name, size in figures["written"].items()) + ".\n\n"

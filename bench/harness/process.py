@@ -1,0 +1,80 @@
+"""Starting, waiting for and ending processes."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Failed(Exception):
+    """Something could not be measured, and why."""
+
+
+def wait_for(what, condition, deadline_s=30.0, pause_s=0.02):
+    end = time.monotonic() + deadline_s
+    while True:
+        if found := condition():
+            return found
+        if time.monotonic() > end:
+            raise Failed(f"{what}: not within {deadline_s:.0f} s")
+        time.sleep(pause_s)
+
+
+def start(command, log, **options):
+    """Starts it in a group of its own, so that Ctrl-C is ours to pass on; both outputs go to the file `log`."""
+    with open(log, "wb") as output:
+        return subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output,
+                                stderr=subprocess.STDOUT, start_new_session=True, **options)
+
+
+def end(process, how=signal.SIGTERM, deadline_s=60.0):
+    """Ends a process of ours and gives its exit code."""
+    if process.poll() is None:
+        process.send_signal(how)
+    try:
+        return process.wait(deadline_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise Failed(f"{process.args[0]} did not end when told to") from None
+
+
+def last_words(log):
+    lines = Path(log).read_text(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "silence"
+
+
+def cpu_seconds(pid):
+    """User and system time of a process, all its threads."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def run(command, **options):
+    """Runs it and gives its stdout."""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, errors="replace", **options)
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines() or ["silence"]
+        raise Failed(f"{' '.join(map(str, command))}: exit code {done.returncode}: {words[-1][:200]}")
+    return done.stdout
+
+
+def timed(command, cpu=None):
+    """Runs it, on one CPU if told so: wall and CPU seconds, and the most memory that it had, in KiB."""
+    begun = time.monotonic()
+    pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None
+    process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, preexec_fn=pin)
+    said = process.stderr.read().decode(errors="replace").strip().splitlines() or ["silence"]
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise Failed(f"{' '.join(map(str, command))}: exit code {process.returncode}: {said[-1][:200]}")
+    return {"wall_s": time.monotonic() - begun, "cpu_s": usage.ru_utime + usage.ru_stime, "rss_kib": usage.ru_maxrss}

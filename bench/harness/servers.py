@@ -1,0 +1,66 @@
+"""What is watched: servers that their load saturates."""
+
+import csv
+import json
+import socket
+from pathlib import Path
+
+from .process import Failed, end, run, start, wait_for
+
+CONNECTIONS = 50
+
+
+class Redis:
+    """redis-server asked for one small key by redis-benchmark: 50 connections, no pipelining."""
+
+    name = "redis GET"
+    about = f"redis-server, `redis-benchmark -t get -c {CONNECTIONS}`, no pipelining"
+
+    def __init__(self, tmp, _programs):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.log = Path(tmp, "redis.log")
+        self.process = start(["redis-server", "--bind", "127.0.0.1", "--port", self.port, "--dir", tmp, "--save", "",
+                              "--appendonly", "no"], self.log)
+        self.pid = self.process.pid
+        wait_for("redis-server", lambda: "Ready to accept" in self.log.read_text(errors="replace"))
+        self.benchmark("set", 1000)
+
+    def benchmark(self, test, requests):
+        out = run(["redis-benchmark", "-p", self.port, "-t", test, "-n", requests, "-c", CONNECTIONS, "--csv"])
+        row = next(csv.DictReader(out.splitlines()), None)
+        if not row:
+            raise Failed("redis-benchmark printed nothing")
+        return {"requests": requests, "rps": float(row["rps"]), "p50_us": float(row["p50_latency_ms"]) * 1e3,
+                "p99_us": float(row["p99_latency_ms"]) * 1e3}
+
+    def load(self, seconds, rate):
+        # It counts requests rather than seconds: as many as fit at the rate that was seen last.
+        return self.benchmark("get", max(2000, int(rate * seconds)))
+
+    def end(self):
+        end(self.process)
+
+
+class Echo:
+    """A tokio server with two workers that sends 64 bytes back, and a load of one thread."""
+
+    name = "tokio echo"
+    about = f"bench/echo: 2 workers, 64 bytes there and back, {CONNECTIONS} connections, closed loop"
+
+    def __init__(self, tmp, programs):
+        self.programs = programs
+        log = Path(tmp, "echo.log")
+        self.process = start([programs / "echo-server"], log)
+        self.pid = self.process.pid
+        self.address = wait_for("echo-server", lambda: log.read_text().partition("\n")[0])
+
+    def load(self, seconds, _rate):
+        return json.loads(run([self.programs / "echo-load", self.address, CONNECTIONS, seconds]))
+
+    def end(self):
+        end(self.process)
+
+
+SERVERS = [Redis, Echo]
