@@ -2,17 +2,19 @@
 //!
 //! **Invariant.** A single-threaded loop returns to its poll, or to its sockets, in time.
 //!
-//! **Evidence.** One thread alone polls an epoll instance. It was away: it slept in another system call, or ran, without
-//! polling, reading or writing. Requests that it read later were ready meanwhile.
+//! **Evidence.** One thread alone polls an epoll instance, and alone reads what is registered there. It was away: it slept in
+//! another system call, or ran, without polling, reading or writing. Requests were under way meanwhile.
 //!
-//! **Cost.** For each such request the time that its wait overlaps with the absences of one cause.
+//! **Cost.** For each request the time that it overlaps, from its first byte to its response, with absences of one cause,
+//! but for the one that was its own: of an absence the owner is the request that was read before it and answered first
+//! after it. A fix leaves a request its own work.
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
 //! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
 //! read and write ends a stretch. With several threads that poll the instance it is another finding's business.
 
 use serde_json::{Map, json};
-use whywait_events::{Ns, Request, StackId};
+use whywait_events::{ModuleKind, Ns, Request, StackId};
 use whywait_model::{Model, Pool, Thread, app_frame, call_name};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -27,6 +29,10 @@ const MIN_VICTIM_NS: u64 = 10_000_000;
 const ERROR_NS: u64 = 100_000_000;
 /// Below this it is a remark: a garbage collection, a page cache that is cold.
 const WARNING_NS: u64 = 30_000_000;
+/// A stretch begins with a read or a write, noted a moment before or after the read itself.
+const SLACK_NS: u64 = 50_000;
+/// Stands for functions that a just-in-time compiler made and that nothing names.
+const COMPILED: &str = "code compiled at run time";
 /// Causes that are told for one loop.
 const MAX_CAUSES: usize = 3;
 
@@ -42,6 +48,8 @@ struct Away {
     away_ns: u64,
     doing: String,
     stack: StackId,
+    /// The request whose work it was: its socket and number.
+    owner: Option<(u64, u32)>,
 }
 
 impl Away {
@@ -61,18 +69,18 @@ fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
     let mut members = pool.members.keys();
     let (Some(tid), None) = (members.next(), members.next()) else { return Vec::new() };
     let Some(thread) = model.threads.get(tid) else { return Vec::new() };
-    let victims: Vec<&Request> = model
-        .requests
-        .iter()
-        .filter(|request| request.recv_tid == *tid || (request.recv_ns.is_none() && request.epoll == pool.epoll))
-        .filter(|request| model.served_ns(request) - request.ready_ns >= MIN_VICTIM_NS)
-        .collect();
-    if victims.is_empty() {
+    let of_pool = |request: &&Request| request.epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0);
+    // A thread that never slept in the poll may serve all the same: then this is no single-threaded loop.
+    if model.requests.iter().filter(of_pool).any(|request| request.recv_tid != 0 && request.recv_tid != *tid) {
+        return Vec::new();
+    }
+    let requests: Vec<&Request> = model.requests.iter().filter(of_pool).collect();
+    if requests.is_empty() {
         return Vec::new();
     }
     // Absences for the same reason are one finding.
     let mut causes: Vec<(String, Vec<Away>)> = Vec::new();
-    for away in absences(model, pool, thread) {
+    for away in owned(absences(model, pool, thread), &requests) {
         let name = function(model, &away);
         match causes.iter_mut().find(|(known, _)| *known == name) {
             Some((_, aways)) => aways.push(away),
@@ -81,7 +89,7 @@ fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
     }
     let mut findings: Vec<Finding> = causes
         .into_iter()
-        .filter_map(|(name, aways)| finding(model, pool, thread, &name, &aways, &victims))
+        .filter_map(|(name, aways)| finding(model, pool, thread, &name, &aways, &requests))
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(MAX_CAUSES);
@@ -98,6 +106,7 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
             away_ns: wait.wake_ns.unwrap_or(to_ns).saturating_sub(wait.out_ns),
             doing: format!("asleep in {}", call_name(wait)),
             stack: if wait.user_stack != 0 { wait.user_stack } else { wait.kernel_stack },
+            owner: None,
         }
     });
     let running = thread.busy.iter().map(|busy| Away {
@@ -106,6 +115,7 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
         away_ns: (busy.end_ns - busy.start_ns.min(busy.end_ns)).saturating_sub(busy.runnable_ns),
         doing: "on CPU".to_owned(),
         stack: model.sampled_stack(thread, busy.start_ns, busy.end_ns),
+        owner: None,
     });
     // A stretch that was spent waiting for a CPU for the most part is the machine's doing.
     let its_own = |away: &Away| away.away_ns >= MIN_AWAY_NS && away.away_ns * 2 >= away.to_ns.saturating_sub(away.from_ns);
@@ -114,13 +124,34 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
     aways
 }
 
+/// Finds whose work each absence was.
+fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
+    let mut answered: Vec<(Ns, &Request)> =
+        requests.iter().filter_map(|request| Some((request.first_send_ns?, *request))).collect();
+    answered.sort_by_key(|(ns, request)| (*ns, request.socket, request.seq));
+    for away in &mut aways {
+        let after = answered.partition_point(|(ns, _)| *ns < away.to_ns);
+        away.owner = answered[after..]
+            .iter()
+            // The next answer is the absence's only if the request had been read by then.
+            .take(1)
+            .find(|(_, request)| request.recv_ns.is_some_and(|recv_ns| recv_ns <= away.from_ns.saturating_add(SLACK_NS)))
+            .map(|(_, request)| (request.socket, request.seq));
+    }
+    aways
+}
+
 /// What keeps the loop: the innermost function of the application, or else the innermost function.
 fn function(model: &Model, away: &Away) -> String {
-    model
-        .stacks
-        .get(away.stack)
-        .and_then(|stack| app_frame(stack).or(stack.labels.first()))
-        .map_or_else(|| away.doing.clone(), |label| label.name.to_string())
+    let Some(stack) = model.stacks.get(away.stack) else { return away.doing.clone() };
+    if let Some(label) = app_frame(stack) {
+        return label.name.to_string();
+    }
+    // Its functions have names only where the runtime writes them down for profilers.
+    if stack.labels.iter().any(|label| label.kind == ModuleKind::Jit) {
+        return COMPILED.to_owned();
+    }
+    stack.labels.first().map_or_else(|| away.doing.clone(), |label| label.name.to_string())
 }
 
 fn finding(
@@ -129,20 +160,21 @@ fn finding(
     thread: &Thread,
     function: &str,
     aways: &[Away],
-    victims: &[&Request],
+    requests: &[&Request],
 ) -> Option<Finding> {
-    let mut savings: Vec<(u64, &Request)> = victims
+    let mut savings: Vec<(u64, &Request)> = requests
         .iter()
         .map(|request| {
-            let served_ns = model.served_ns(request);
+            let done_ns = request.first_send_ns.unwrap_or(model.end_ns).max(request.ready_ns);
             // Absences are in order: those that matter are next to each other.
             let first = aways.partition_point(|away| away.to_ns <= request.ready_ns);
             let ns = aways[first..]
                 .iter()
-                .take_while(|away| away.from_ns < served_ns)
-                .map(|away| away.overlap_ns(request.ready_ns, served_ns))
+                .take_while(|away| away.from_ns < done_ns)
+                .filter(|away| away.owner != Some((request.socket, request.seq)))
+                .map(|away| away.overlap_ns(request.ready_ns, done_ns))
                 .sum::<u64>();
-            (ns.min(served_ns - request.ready_ns), *request)
+            (ns.min(done_ns - request.ready_ns), *request)
         })
         .filter(|(ns, _)| *ns >= MIN_VICTIM_NS)
         .collect();
@@ -197,8 +229,8 @@ fn finding(
             },
             Evidence {
                 text: format!(
-                    "{} ready meanwhile and waited for up to {} because of it",
-                    if savings.len() == 1 { "1 request was".to_owned() } else { format!("{} requests were", savings.len()) },
+                    "{} waited for up to {} while it was away with others' work",
+                    count(savings.len(), "request", "requests"),
                     duration(worst_ns)
                 ),
                 ns: Some(worst_ns),
@@ -210,9 +242,14 @@ fn finding(
             doing: longest.doing.clone(),
             stack: model.stacks.names(longest.stack),
         }),
-        fix: fix(runtime, longest.doing == "on CPU").to_owned(),
+        fix: match (runtime, function) {
+            (Runtime::Node, COMPILED) => format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name"),
+            _ => fix(runtime, longest.doing == "on CPU").to_owned(),
+        },
     })
 }
+
+const NODE_CPU: &str = "move the computation to worker_threads, or split it with setImmediate";
 
 fn fix(runtime: Runtime, on_cpu: bool) -> &'static str {
     match (runtime, on_cpu) {
@@ -222,7 +259,7 @@ fn fix(runtime: Runtime, on_cpu: bool) -> &'static str {
              interpreter's lock)"
         }
         (Runtime::Node, false) => "use the asynchronous variant of the call (not …Sync), or a worker thread",
-        (Runtime::Node, true) => "move the computation to worker_threads, or split it with setImmediate",
+        (Runtime::Node, true) => NODE_CPU,
         (Runtime::Tokio, _) => "move the work into tokio::task::spawn_blocking",
         (Runtime::Libuv, _) => "move the work to libuv's pool: uv_queue_work",
         (Runtime::Libevent, _) => "move the work to a thread of its own and come back with event_active",

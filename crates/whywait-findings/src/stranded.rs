@@ -279,6 +279,7 @@ fn finding(
             match polled {
                 0 => "they park where the threads that poll this instance park".to_owned(),
                 all if all == idle.len() => "at other times each of them polls this very instance".to_owned(),
+                1 => "one of them polls this instance at other times, the others park where it parks".to_owned(),
                 some => format!("{some} of them poll this instance at other times, the others park where those park"),
             }
         ),

@@ -4,10 +4,12 @@ use std::ops::AddAssign;
 
 use whywait_events::{Part, Parts, Request};
 
+use crate::call;
 use crate::input::RequestSums;
 use crate::model::Model;
 use crate::path;
 use crate::summary::{ReadyUnserved, Time};
+use crate::timeline::{Thread, end_of, woken_at};
 
 /// How a request's time splits, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,27 +119,71 @@ pub(crate) fn account(model: &Model, request: &Request) -> Account {
     Account { stranded_ns, pool_busy_ns: unserved_ns - stranded_ns - wakeup_ns, wakeup_ns, service }
 }
 
-/// The kernel counted how the serving thread spent its time, short waits and all. Where that thread waited for other
-/// threads of the target, the critical path says what it waited for.
+/// The critical path tells which waits the response waited for; in a loop that serves many requests those are not all that
+/// its thread had. What lies between long waits the path only knows as "active": there the kernel's sums, short waits and
+/// all, say how the time was spent.
 fn service(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) -> Parts {
     let total_ns = last_send_ns.saturating_sub(recv_ns);
-    let mut parts = fit(request.service, total_ns);
-    let elsewhere = path::time_on_other_threads(model, request);
-    let found_ns = elsewhere.total_ns();
-    let moved_ns = found_ns.min(parts[Part::Thread]);
-    if moved_ns == 0 {
-        return parts;
+    let steps = path::path(model, request);
+    let one_thread = request.recv_tid == request.send_tid;
+    let between = one_thread.then(|| between_long_waits(model, request, recv_ns, last_send_ns)).flatten();
+    let mut parts = Parts::default();
+    for step in &steps {
+        let Some(part) = step.part else { continue };
+        let ns = step.to_ns - step.from_ns;
+        if part != Part::OnCpu {
+            parts[part] += ns;
+        } else if let (Some(mix), true) = (&between, step.tid == request.recv_tid) {
+            spread(&mut parts, mix, ns);
+        } else if let Some(mix) = model.threads.get(&step.tid).and_then(|thread| segment(thread, step.to_ns)) {
+            spread(&mut parts, &mix, ns);
+        } else {
+            parts[Part::OnCpu] += ns;
+        }
     }
-    parts[Part::Thread] -= moved_ns;
-    let mut left_ns = moved_ns;
+    fit(parts, total_ns)
+}
+
+/// What the kernel counted for the thread that read and answered, without its long waits; `None` when that leaves nothing.
+fn between_long_waits(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) -> Option<Parts> {
+    let mut rest = request.service;
+    let waits = model.threads.get(&request.recv_tid)?.timeline.overlapping(recv_ns, last_send_ns);
+    for wait in waits {
+        let within = |from: u64, to: u64| to.min(last_send_ns).saturating_sub(from.max(recv_ns));
+        let woken_ns = woken_at(wait);
+        let part = call::part(wait, model.threads.contains_key(&wait.waker_tid));
+        rest[part] = rest[part].saturating_sub(within(wait.out_ns, woken_ns));
+        rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(within(woken_ns, end_of(wait)));
+    }
+    (rest.total_ns() > 0).then_some(rest)
+}
+
+/// How a thread spent the stretch between the long waits around `to_ns`, which the row of the wait that ended it tells.
+fn segment(thread: &Thread, to_ns: u64) -> Option<Parts> {
+    let waits = thread.timeline.waits();
+    let next = waits.partition_point(|wait| wait.out_ns < to_ns);
+    let ended_by = waits.get(next)?;
+    let began_ns = next.checked_sub(1).map(|last| end_of(&waits[last]))?;
+    let length_ns = ended_by.out_ns.checked_sub(began_ns)?;
+    let mut mix = Parts::default();
+    mix[Part::OnCpu] = ended_by.segment_on_cpu_ns;
+    mix[Part::Runnable] = ended_by.segment_runnable_ns;
+    // The rest were sleeps below the threshold, of whatever kind.
+    mix[Part::Unknown] = length_ns.saturating_sub(mix.total_ns());
+    (mix.total_ns() > 0).then_some(mix)
+}
+
+/// Adds `ns` to the parts in the proportion of `mix`.
+fn spread(parts: &mut Parts, mix: &Parts, ns: u64) {
+    let total = u128::from(mix.total_ns().max(1));
+    let mut left_ns = ns;
     for part in Part::ALL {
-        // In proportion, should the path have found more than the thread waited.
-        let share = (u128::from(elsewhere[part]) * u128::from(moved_ns) / u128::from(found_ns)) as u64;
+        let share = (u128::from(mix[part]) * u128::from(ns) / total) as u64;
         parts[part] += share;
         left_ns -= share;
     }
-    parts[Part::Thread] += left_ns;
-    parts
+    // What division leaves over.
+    parts[Part::OnCpu] += left_ns;
 }
 
 #[cfg(test)]

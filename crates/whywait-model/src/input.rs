@@ -21,6 +21,8 @@ const MAX_ROWS: usize = 1_000_000;
 const MAX_PENDING: usize = 65_536;
 /// Distinct poll stacks kept for each epoll instance.
 const MAX_POLL_STACKS: usize = 64;
+/// Distinct sleeps on futexes, by stack, thread and word, kept for each process.
+const MAX_PARKS: usize = 16_384;
 /// Rows from this long before a request matter to it too: they show what its server was doing when it came.
 const LOOK_BACK_NS: Ns = 5_000_000;
 
@@ -71,6 +73,8 @@ pub struct Input {
     pub samples: Vec<Sample>,
     /// Who polled what, over the whole recording: by process and epoll instance.
     pub polls: BTreeMap<(u32, u32), Polls>,
+    /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with the words.
+    pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     /// Names of stacks.
     pub stacks: StackNames,
     /// The recording's counters.
@@ -105,7 +109,7 @@ impl Input {
         let mut left_out = 0u64;
         // The whole of the waits is walked, also for who polls what.
         recording.waits(None, &mut |row| {
-            input.note_poll(row);
+            input.note(row);
             if windows.overlap(row.out_ns, row.in_ns.unwrap_or(Ns::MAX)) {
                 push(&mut input.waits, row, &mut left_out);
             }
@@ -128,8 +132,14 @@ impl Input {
         Ok(input)
     }
 
-    /// Notes who polls what.
-    pub(crate) fn note_poll(&mut self, wait: &Wait) {
+    /// Notes who polls what and who parks where: what a pool is shows over the whole recording.
+    pub(crate) fn note(&mut self, wait: &Wait) {
+        if call(wait) == Call::Futex && wait.user_stack != 0 {
+            let parks = self.parks.entry(wait.tgid).or_default();
+            if parks.len() < MAX_PARKS {
+                parks.insert((wait.user_stack, wait.tid, wait.args[0]));
+            }
+        }
         if wait.epoll == 0 || call(wait) != Call::Poll {
             return;
         }

@@ -53,7 +53,7 @@ impl Model {
         );
         let mut requests = std::mem::take(&mut input.requests);
         requests.sort_by_key(|request| (request.ready_ns, request.socket, request.seq));
-        let pools = pools::find(&threads, &input.polls, &input.stacks);
+        let pools = pools::find(&input.polls, &input.parks, &input.stacks);
         let end_ns = input.meta.ended_ns.unwrap_or_else(|| last_seen(&threads, &requests));
         let mut model = Self {
             meta: input.meta.clone(),

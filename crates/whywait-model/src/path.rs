@@ -4,7 +4,7 @@
 //! goes on in that thread; where an interrupt or a stranger did, the wait itself is a step. The steps never overlap and sum
 //! to the request's wall time.
 
-use whywait_events::{Ns, Part, Parts, Request, StackId, Wait, WakeContext};
+use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
 
 use crate::call::{self, Call};
 use crate::model::Model;
@@ -53,20 +53,6 @@ pub(crate) fn path(model: &Model, request: &Request) -> Vec<PathStep> {
     }
     steps.reverse();
     steps
-}
-
-/// The time that the path spends on threads other than the one that read the request and the one that answered it.
-pub(crate) fn time_on_other_threads(model: &Model, request: &Request) -> Parts {
-    let mut parts = Parts::default();
-    for step in path(model, request) {
-        if let Some(part) = step.part
-            && step.tid != request.send_tid
-            && step.tid != request.recv_tid
-        {
-            parts[part] += step.to_ns - step.from_ns;
-        }
-    }
-    parts
 }
 
 /// Latest step first.

@@ -71,8 +71,8 @@ pub(crate) enum Duty {
 
 /// Finds the pools of a recording.
 pub(crate) fn find(
-    threads: &BTreeMap<u32, Thread>,
     polls: &BTreeMap<(u32, u32), Polls>,
+    parks: &BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     stacks: &StackNames,
 ) -> Vec<Pool> {
     polls
@@ -87,27 +87,20 @@ pub(crate) fn find(
                 poll_stacks: polls.stacks.clone(),
                 park_words: BTreeSet::new(),
             };
+            for tid in polls.threads.keys() {
+                pool.members.insert(*tid, Member { tid: *tid, evidence: Evidence::Polled });
+            }
             let mut looked_at: BTreeMap<StackId, bool> = BTreeMap::new();
-            for thread in threads.values().filter(|thread| thread.tgid == tgid) {
-                if polls.threads.contains_key(&thread.tid) {
-                    pool.members.insert(thread.tid, Member { tid: thread.tid, evidence: Evidence::Polled });
-                }
-                for wait in thread.timeline.waits() {
-                    if call(wait) != Call::Futex || wait.user_stack == 0 {
-                        continue;
-                    }
-                    let parks = *looked_at.entry(wait.user_stack).or_insert_with(|| {
-                        stacks.get(wait.user_stack).is_some_and(|park| {
-                            poll_texts.iter().any(|poll| parks_beside(&park.labels, &poll.labels))
-                        })
-                    });
-                    if parks {
-                        pool.park_stacks.insert(wait.user_stack);
-                        pool.park_words.insert((thread.tid, wait.args[0]));
-                        pool.members
-                            .entry(thread.tid)
-                            .or_insert(Member { tid: thread.tid, evidence: Evidence::ParksAsPollers });
-                    }
+            for &(stack, tid, word) in parks.get(&tgid).into_iter().flatten() {
+                let parks = *looked_at.entry(stack).or_insert_with(|| {
+                    stacks.get(stack).is_some_and(|park| {
+                        poll_texts.iter().any(|poll| parks_beside(&park.labels, &poll.labels))
+                    })
+                });
+                if parks {
+                    pool.park_stacks.insert(stack);
+                    pool.park_words.insert((tid, word));
+                    pool.members.entry(tid).or_insert(Member { tid, evidence: Evidence::ParksAsPollers });
                 }
             }
             pool

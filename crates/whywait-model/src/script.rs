@@ -184,7 +184,7 @@ impl Script {
         let mut input = self.input.clone();
         input.take_counters();
         for wait in input.waits.clone() {
-            input.note_poll(&wait);
+            input.note(&wait);
         }
         Model::new(input)
     }

@@ -33,10 +33,15 @@ pub struct StackText {
 }
 
 impl StackText {
-    /// For reports: function names, Python functions with their line.
+    /// For reports: function names, Python functions with their line. From the innermost Python function outwards the
+    /// interpreter's own frames say nothing more, and are left out.
     pub fn names(&self) -> Vec<String> {
+        let python = self.labels.iter().position(|label| label.kind == ModuleKind::Python).unwrap_or(usize::MAX);
         self.labels
             .iter()
+            .enumerate()
+            .filter(|(at, label)| *at < python || label.kind == ModuleKind::Python || !of_python(label))
+            .map(|(_, label)| label)
             .map(|label| match label.kind {
                 ModuleKind::Python if !label.file.is_empty() => {
                     let file = label.file.rsplit('/').next().unwrap_or_default();
@@ -145,6 +150,12 @@ const RUST_RUNTIME: &[&str] = &[
 const GO_RUNTIME: &[&str] =
     &["runtime", "internal", "net", "net/http", "sync", "syscall", "os", "time", "bufio", "io", "crypto/tls", "context"];
 
+/// Whether a frame is the Python interpreter's own.
+fn of_python(label: &Label) -> bool {
+    let file = label.module.rsplit('/').next().unwrap_or_default();
+    label.kind == ModuleKind::Elf && ["libpython", "python3", "python2"].iter().any(|name| file.starts_with(name))
+}
+
 /// Functions of the C library that threads start in or block in.
 const LIBC: &[&str] = &[
     "_start", "main", "start_thread", "clone", "clone3", "syscall", "nanosleep", "clock_nanosleep", "usleep", "sleep", "poll",
@@ -164,12 +175,22 @@ pub fn origin(label: &Label) -> FrameOrigin {
         }
         _ => {}
     }
+    // Code that a just-in-time compiler made and that nothing names.
+    if label.kind == ModuleKind::Jit && label.name.starts_with('[') {
+        return FrameOrigin::Runtime;
+    }
+    if of_python(label) {
+        return FrameOrigin::Runtime;
+    }
     let file = label.module.rsplit('/').next().unwrap_or_default();
     let system = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libm.so", "libgcc_s", "[vdso]"];
     if system.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::System;
     }
-    let runtimes = ["libpython", "python3", "python2", "libuv", "libevent", "libev.", "libnode", "libjvm", "libcoreclr"];
+    if file == "node" {
+        return FrameOrigin::Runtime;
+    }
+    let runtimes = ["libuv", "libevent", "libev.", "libnode", "libjvm", "libcoreclr"];
     if runtimes.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::Runtime;
     }

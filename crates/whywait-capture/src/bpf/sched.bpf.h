@@ -107,6 +107,7 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 			thread->parts[part] += (wake_ns ? wake_ns : now) - thread->out_ns;
 		if (wake_ns)
 			thread->parts[PART_RUNNABLE] += now - wake_ns;
+		thread->back_ns = now;
 
 		family = call_family(thread->nr);
 		if (now - thread->out_ns >= threshold_ns) {

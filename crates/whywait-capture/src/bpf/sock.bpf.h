@@ -276,10 +276,10 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	socket->recv_ns = now;
 	socket->recv_tid = thread->tid;
 	socket->tgid = thread->tgid;
-	if (thread->in_ns > socket->ready_ns) {
+	if (thread->back_ns > socket->ready_ns) {
 		u64 from = thread->wake_ns > socket->ready_ns ? thread->wake_ns : socket->ready_ns;
 
-		socket->unserved_wakeup_ns = thread->in_ns > from ? thread->in_ns - from : 0;
+		socket->unserved_wakeup_ns = thread->back_ns > from ? thread->back_ns - from : 0;
 	}
 	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
 	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
@@ -298,13 +298,13 @@ static __always_inline void account_service(struct socket_state *socket, const s
 	}
 	/* Another thread answers: until it was woken (or came to it) the request waited for threads. */
 	__builtin_memset(socket->service, 0, sizeof(socket->service));
-	if (thread->in_ns > socket->recv_ns) {
-		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->in_ns ? thread->wake_ns :
-												    thread->in_ns;
+	if (thread->back_ns > socket->recv_ns) {
+		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->back_ns ? thread->wake_ns :
+												      thread->back_ns;
 
 		socket->service[PART_THREAD] = woken - socket->recv_ns;
-		socket->service[PART_RUNNABLE] = thread->in_ns - woken;
-		socket->service[PART_ON_CPU] = now - thread->in_ns;
+		socket->service[PART_RUNNABLE] = thread->back_ns - woken;
+		socket->service[PART_ON_CPU] = now - thread->back_ns;
 	} else {
 		socket->service[PART_ON_CPU] = now - socket->recv_ns;
 	}

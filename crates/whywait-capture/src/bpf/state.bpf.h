@@ -23,6 +23,7 @@ struct thread {
 	u32 tid;
 	u32 tgid;
 	u64 in_ns; /* last got a CPU */
+	u64 back_ns; /* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
 	u64 out_ns; /* last left the CPU, or was last known to sleep */
 	u64 wake_ns;
 	u32 waker_tid;
