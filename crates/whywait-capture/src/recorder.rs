@@ -1,6 +1,6 @@
 //! Turns the records of the BPF programs into events, stacks unwound and numbered, and writes them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::recording::{WriteError, Writer};
 use whywait_events::{
@@ -10,6 +10,14 @@ use whywait_stacks::{Registers, Unwinder};
 
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
+
+/// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to ever new depths has a new
+/// one at each look, and a recording may go on for weeks.
+const MAX_STACKS: usize = 1 << 16;
+/// The most distinct frames that are named: those of the largest programs are fewer.
+const MAX_FRAMES: usize = 1 << 20;
+/// How many processes are looked at in one go for whether they still live: some 20 us each.
+const ENDED_AT_ONCE: usize = 64;
 
 /// The stacks of a sleep that the sweep saw, until the sleep ends.
 #[derive(Clone, Copy)]
@@ -25,10 +33,15 @@ pub(crate) struct Recorder {
     unwinder: Unwinder,
     sleepers: HashMap<u32, Seen>,
     stacks: HashMap<(Vec<Frame>, bool), StackId>,
+    last_stack: StackId,
+    /// What is to be named in the end.
+    frames: HashSet<Frame>,
     /// Kernel addresses of epoll instances, numbered: the addresses themselves stay out of the recording.
     epolls: HashMap<u64, u32>,
-    /// Threads of each process of the target, to know which processes there are.
-    threads: HashMap<u32, u32>,
+    /// The threads of each process of the target, as far as is known.
+    processes: BTreeMap<u32, HashSet<u32>>,
+    /// Up to which process was looked for ones whose end was not told.
+    looked_up_to: u32,
     modules: Vec<Module>,
     undecodable: u64,
     waits_without_stack: u64,
@@ -41,8 +54,11 @@ impl Recorder {
             unwinder: Unwinder::new(),
             sleepers: HashMap::new(),
             stacks: HashMap::new(),
+            last_stack: 0,
+            frames: HashSet::new(),
             epolls: HashMap::new(),
-            threads: HashMap::new(),
+            processes: BTreeMap::new(),
+            looked_up_to: 0,
             modules: Vec::new(),
             undecodable: 0,
             waits_without_stack: 0,
@@ -51,10 +67,20 @@ impl Recorder {
 
     /// The processes of the target that have threads, as far as is known.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        let mut tgids: Vec<u32> = self.threads.values().copied().collect();
-        tgids.sort_unstable();
-        tgids.dedup();
-        tgids
+        self.processes.keys().copied().collect()
+    }
+
+    /// Forgets processes that are gone without having told: their last record was lost. Looks at some of them, the others
+    /// are for the next call. `alive` costs a look into /proc.
+    pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) {
+        let some: Vec<u32> = self.processes.range(self.looked_up_to..).map(|(tgid, _)| *tgid).take(ENDED_AT_ONCE).collect();
+        self.looked_up_to = if some.len() == ENDED_AT_ONCE { some[ENDED_AT_ONCE - 1].saturating_add(1) } else { 0 };
+        for tgid in some.into_iter().filter(|tgid| !alive(*tgid)) {
+            for tid in self.processes.remove(&tgid).into_iter().flatten() {
+                self.sleepers.remove(&tid);
+            }
+            self.unwinder.forget(tgid);
+        }
     }
 
     pub(crate) fn bad_record(&mut self) {
@@ -89,28 +115,45 @@ impl Recorder {
         };
         match change {
             ThreadChange::Exit => {
-                self.threads.remove(&record.tid);
                 self.sleepers.remove(&record.tid);
-                if !self.threads.values().any(|tgid| *tgid == record.tgid) {
-                    self.unwinder.forget(record.tgid);
+                if let Some(threads) = self.processes.get_mut(&record.tgid) {
+                    threads.remove(&record.tid);
+                    if threads.is_empty() {
+                        self.processes.remove(&record.tgid);
+                        self.unwinder.forget(record.tgid);
+                    }
                 }
             }
             ThreadChange::Exec => {
                 self.unwinder.forget(record.tgid);
-                self.threads.insert(record.tid, record.tgid);
+                // Of a process that becomes another program one thread is left, under the process's number. If it had
+                // another number before, that one ends here, and no exit tells of it.
+                let before = self.processes.insert(record.tgid, HashSet::from([record.tid])).unwrap_or_default();
+                let mut gone: Vec<u32> = before.into_iter().filter(|tid| *tid != record.tid).collect();
+                gone.sort_unstable();
+                for tid in gone {
+                    self.sleepers.remove(&tid);
+                    self.writer.write(&Event::Thread(ThreadEvent {
+                        at_ns: record.at_ns,
+                        tid,
+                        tgid: record.tgid,
+                        parent_tid: 0,
+                        change: ThreadChange::Exit,
+                        comm: name(&record.comm),
+                    }))?;
+                }
             }
             _ => {
-                self.threads.insert(record.tid, record.tgid);
+                self.processes.entry(record.tgid).or_default().insert(record.tid);
             }
         }
-        let name: Vec<u8> = record.comm.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
         self.writer.write(&Event::Thread(ThreadEvent {
             at_ns: record.at_ns,
             tid: record.tid,
             tgid: record.tgid,
             parent_tid: record.parent_tid,
             change,
-            comm: String::from_utf8_lossy(&name).into_owned(),
+            comm: name(&record.comm),
         }))
     }
 
@@ -167,8 +210,7 @@ impl Recorder {
             uninterruptible: sleep.uninterruptible != 0,
             io_wait: sleep.io_wait != 0,
             epoll: self.epoll(sleep.epoll),
-            segment_on_cpu_ns: sleep.segment_on_cpu_ns,
-            segment_runnable_ns: sleep.segment_runnable_ns,
+            segment: Parts(sleep.segment),
             ..Wait::default()
         }
     }
@@ -235,14 +277,22 @@ impl Recorder {
         for symbol in self.unwinder.take_new_symbols() {
             self.writer.write(&Event::Symbol(symbol))?;
         }
-        let next = self.stacks.len() as StackId + 1;
         let key = (frames, truncated);
         if let Some(id) = self.stacks.get(&key) {
             return Ok(*id);
         }
-        self.writer.write(&Event::Stack(Stack { id: next, truncated, frames: key.0.clone() }))?;
-        self.stacks.insert(key, next);
-        Ok(next)
+        let Some(id) = self.last_stack.checked_add(1) else { return Ok(0) };
+        self.last_stack = id;
+        self.writer.write(&Event::Stack(Stack { id, truncated, frames: key.0.clone() }))?;
+        if self.stacks.len() >= MAX_STACKS {
+            // Those that come again are written again, under another number.
+            self.stacks.clear();
+        }
+        if self.frames.len() < MAX_FRAMES {
+            self.frames.extend(&key.0);
+        }
+        self.stacks.insert(key, id);
+        Ok(id)
     }
 
     fn epoll(&mut self, address: u64) -> u32 {
@@ -273,9 +323,13 @@ impl Recorder {
 
     /// The distinct frames that were written.
     pub(crate) fn frames(&self) -> Vec<Frame> {
-        let mut frames: Vec<Frame> = self.stacks.keys().flat_map(|(frames, _)| frames.iter().copied()).collect();
+        let mut frames: Vec<Frame> = self.frames.iter().copied().collect();
         frames.sort_unstable();
-        frames.dedup();
         frames
     }
+}
+
+fn name(comm: &[i8]) -> String {
+    let bytes: Vec<u8> = comm.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }

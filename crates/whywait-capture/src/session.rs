@@ -1,9 +1,11 @@
 //! A capture from attaching to the finished recording.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libbpf_rs::{Link, RingBuffer, RingBufferBuilder};
@@ -25,6 +27,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SWEEP_SHARE: u32 = 100;
 /// … but is not put off for longer than this.
 const LONGEST_BETWEEN_SWEEPS: Duration = Duration::from_millis(100);
+/// Records that may wait in memory for being looked at.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+/// A sweep over 10,000 threads that just fell asleep brings some 80 MB; that is not kept for the next one.
+const MAX_IDLE_BUFFER: usize = 1 << 20;
 /// With more processes than this, one sweep over all tasks costs less than one each.
 const SCOPED_PROCESSES: usize = 32;
 
@@ -34,7 +40,7 @@ pub struct Session {
     sweeps: BTreeMap<u32, Link>,
     sweep_of_all: Option<Link>,
     rings: RingBuffer<'static>,
-    incoming: std::rc::Rc<std::cell::RefCell<Vec<Result<Record, ()>>>>,
+    incoming: Incoming,
     programs: Programs,
     recorder: Recorder,
     options: Options,
@@ -79,7 +85,7 @@ impl Session {
         let writer = Writer::create_with(dir, &meta, WriterOptions { owner: options.owner, ..WriterOptions::default() })?;
         let statistics = if options.measure_cost { cost::enable().ok() } else { None };
 
-        let incoming = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let incoming = Incoming::default();
         let rings = rings(&programs, &incoming)?;
         // Threads are followed before they are looked for, so that none slips through in between.
         programs.attach_threads()?;
@@ -155,6 +161,7 @@ impl Session {
         if now >= self.next_roll {
             self.count();
             self.recorder.writer.roll()?;
+            self.recorder.forget_ended(target::alive);
             self.next_roll = now + Duration::from_nanos(self.options.segment_ns);
         }
         Ok(())
@@ -165,22 +172,33 @@ impl Session {
         PAUSE
     }
 
-    /// Whether threads of the target are left.
-    pub fn has_threads(&self) -> bool {
-        !self.recorder.processes().is_empty()
-    }
-
     fn drain(&mut self) -> Result<(), CaptureError> {
-        // An error of consume is that of the callback, which has none.
-        let _ = self.rings.consume();
-        let records = std::mem::take(&mut *self.incoming.borrow_mut());
-        for record in records {
+        self.consume();
+        let arrived = std::mem::take(&mut *self.incoming.borrow_mut());
+        let mut consumed = Instant::now();
+        for record in arrived.records {
             match record {
                 Ok(record) => self.recorder.take(record)?,
                 Err(()) => self.recorder.bad_record(),
             }
+            self.keep_up(&mut consumed);
         }
         Ok(())
+    }
+
+    /// Empties the rings into memory.
+    fn consume(&self) {
+        // An error of consume is that of the callback, which has none.
+        let _ = self.rings.consume();
+    }
+
+    /// Unwinding thousands of stacks takes longer than the rings last: empties them in between, for [`Session::drain`] to
+    /// see to later. Memory is bounded: beyond that the rings fill, and count what they lose.
+    fn keep_up(&self, consumed: &mut Instant) {
+        if consumed.elapsed() >= PAUSE && self.incoming.borrow().bytes < MAX_WAITING_BYTES {
+            self.consume();
+            *consumed = Instant::now();
+        }
     }
 
     /// Reads the stacks of the threads that have slept for long and were not read yet. Says how long the kernel took.
@@ -206,16 +224,18 @@ impl Session {
         }
         let links: Vec<&Link> =
             if scoped { self.sweeps.values().collect() } else { self.sweep_of_all.iter().collect() };
+        let mut buffer = std::mem::take(&mut self.buffer);
         for link in links {
             let begun = Instant::now();
-            let walked = iterate::read(link, &mut self.buffer);
+            let walked = iterate::read(link, &mut buffer);
             took += begun.elapsed();
             match walked {
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 Err(source) => return Err(CaptureError::Iterate { what: "threads", source }),
             }
-            let mut rest = self.buffer.as_slice();
+            let mut consumed = Instant::now();
+            let mut rest = buffer.as_slice();
             while !rest.is_empty() {
                 let Some((record, size)) = decode(rest) else {
                     self.recorder.bad_record();
@@ -223,7 +243,11 @@ impl Session {
                 };
                 self.recorder.take(record)?;
                 rest = &rest[size..];
+                self.keep_up(&mut consumed);
             }
+        }
+        if buffer.capacity() <= MAX_IDLE_BUFFER {
+            self.buffer = buffer;
         }
         Ok(took)
     }
@@ -266,7 +290,14 @@ impl Session {
     }
 }
 
-type Incoming = std::rc::Rc<std::cell::RefCell<Vec<Result<Record, ()>>>>;
+/// What has come out of the rings and was not looked at yet.
+type Incoming = Rc<RefCell<Arrived>>;
+
+#[derive(Default)]
+struct Arrived {
+    records: Vec<Result<Record, ()>>,
+    bytes: usize,
+}
 
 fn rings(programs: &Programs, incoming: &Incoming) -> Result<RingBuffer<'static>, CaptureError> {
     let load = |error: libbpf_rs::Error| CaptureError::Load { reason: one_line(&error) };
@@ -275,7 +306,9 @@ fn rings(programs: &Programs, incoming: &Incoming) -> Result<RingBuffer<'static>
         let incoming = incoming.clone();
         builder
             .add(map, move |bytes| {
-                incoming.borrow_mut().push(decode(bytes).map(|(record, _)| record).ok_or(()));
+                let mut arrived = incoming.borrow_mut();
+                arrived.bytes += bytes.len();
+                arrived.records.push(decode(bytes).map(|(record, _)| record).ok_or(()));
                 0
             })
             .map_err(load)?;

@@ -88,8 +88,8 @@ pub enum WakeContext {
 
 /// A thread slept for at least the threshold (or still sleeps).
 ///
-/// The row also says how the thread spent the stretch between its previous row and this one: `segment_on_cpu_ns` and
-/// `segment_runnable_ns`; what is left of that stretch are sleeps below the threshold.
+/// The row also says how the thread spent the stretch between its previous row and this one (`segment`): on a CPU, runnable,
+/// and in sleeps below the threshold, by kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wait {
     /// Thread id.
@@ -127,10 +127,8 @@ pub struct Wait {
     pub user_stack: StackId,
     /// Kernel stack of this very sleep.
     pub kernel_stack: StackId,
-    /// Nanoseconds on a CPU between the thread's previous row (or its start) and `out_ns`.
-    pub segment_on_cpu_ns: u64,
-    /// Nanoseconds runnable, waiting for a CPU, in the same stretch.
-    pub segment_runnable_ns: u64,
+    /// How the thread spent the stretch between its previous row (or its start) and `out_ns`, short sleeps and all.
+    pub segment: Parts,
 }
 
 /// A thread that does I/O (polls, reads or writes sockets) did neither for at least the threshold, and had no long sleep in

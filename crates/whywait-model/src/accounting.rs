@@ -165,11 +165,7 @@ fn segment(thread: &Thread, to_ns: u64) -> Option<Parts> {
     let ended_by = waits.get(next)?;
     let began_ns = next.checked_sub(1).map(|last| end_of(&waits[last]))?;
     let length_ns = ended_by.out_ns.checked_sub(began_ns)?;
-    let mut mix = Parts::default();
-    mix[Part::OnCpu] = ended_by.segment_on_cpu_ns;
-    mix[Part::Runnable] = ended_by.segment_runnable_ns;
-    // The rest were sleeps below the threshold, of whatever kind.
-    mix[Part::Unknown] = length_ns.saturating_sub(mix.total_ns());
+    let mix = fit(ended_by.segment, length_ns);
     (mix.total_ns() > 0).then_some(mix)
 }
 

@@ -23,9 +23,13 @@ pub(crate) enum Loss {
     PythonThread,
     PythonRead,
     PythonUnmatched,
+    PythonLate,
+    PythonChanged,
+    PythonUncertain,
+    PythonInnermost,
 }
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 23] = [
     "process gone before its maps were read",
     "registers out of range",
     "return address outside of code",
@@ -45,6 +49,10 @@ const NAMES: [&str; 19] = [
     "python thread not found",
     "python state not readable",
     "python frames not matched",
+    "python sample too old",
+    "python frames changed while read",
+    "python frames not certain",
+    "python innermost frames not certain",
 ];
 
 /// Counters, one for each reason.

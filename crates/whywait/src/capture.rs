@@ -36,12 +36,24 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         owner: config.owner.map(|owner| (owner.uid, owner.gid)),
         ..Options::default()
     };
-    let mut capture = whywait_capture::Session::start(session.pid(), command, &config.recording, &options)?;
+    let folder = Folder::before(&config.recording);
+    let started = whywait_capture::Session::start(session.pid(), command, &config.recording, &options)
+        .map_err(anyhow::Error::from)
+        .and_then(|capture| {
+            privileges::drop_unneeded(config).context("cannot give up privileges")?;
+            Ok(capture)
+        });
+    let mut capture = started.inspect_err(|_| folder.restore())?;
     if let Target::Process(pid) = config.target {
         let end = if config.duration.is_some() { "Ctrl-C ends it early" } else { "Ctrl-C ends it" };
         eprintln_quietly(&format!("whywait: watching process {pid}; {end}"));
     }
-    session.go()?;
+    if let Err(error) = session.go() {
+        // There was no command to record. The capture first, or it would write on.
+        drop(capture);
+        folder.restore();
+        return Err(error);
+    }
     let mut watch = || -> anyhow::Result<()> {
         while session.running()? {
             capture.turn()?;

@@ -27,6 +27,8 @@ pub(crate) struct CaptureConfig {
     pub(crate) duration: Option<std::time::Duration>,
     /// The folder for the recording. It does not exist, or is empty.
     pub(crate) recording: PathBuf,
+    /// What else is written to once the recording is done: whywait keeps the privilege to do so.
+    pub(crate) later: Vec<PathBuf>,
     /// The length from which waits and requests are recorded one by one, 10 us to 10 s.
     pub(crate) threshold_ns: u64,
     /// How many bytes of a stack to copy, 1 KiB to 32 KiB.
@@ -109,6 +111,7 @@ pub(crate) fn capture(
     duration: Option<std::time::Duration>,
     args: &CaptureArgs,
     recording: PathBuf,
+    later: Vec<PathBuf>,
     owner: Option<Invoker>,
 ) -> Result<CaptureConfig, Usage> {
     if args.detail == Detail::Full {
@@ -123,6 +126,7 @@ pub(crate) fn capture(
         target,
         duration,
         recording,
+        later,
         threshold_ns,
         stack_bytes: args.stack_bytes,
         owner,

@@ -8,6 +8,7 @@ mod config;
 mod errors;
 mod launch;
 mod output;
+mod privileges;
 mod session;
 mod signals;
 mod user;

@@ -169,11 +169,13 @@ fn parse_start_time(stat: &str) -> Option<u64> {
     // The second field is the name in brackets and may hold anything, brackets and blanks too.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
+    // State is field 3, the number of threads field 20, the start time field 22. A zombie may be the first thread only,
+    // which ended before the others.
+    let threads: u64 = fields.nth(20 - 4)?.parse().ok()?;
+    if state == "X" || (state == "Z" && threads <= 1) {
         return None;
     }
-    // State is field 3, the start time field 22.
-    fields.nth(22 - 4)?.parse().ok()
+    fields.nth(22 - 21)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -184,7 +186,13 @@ mod tests {
     fn a_process_is_named_by_when_it_started() {
         let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21";
         assert_eq!(parse_start_time(stat), Some(4242));
-        assert_eq!(parse_start_time(&stat.replace(" S ", " Z ")), None);
+        assert_eq!(
+            parse_start_time(&stat.replace(" S ", " Z ")),
+            Some(4242),
+            "17 threads live"
+        );
+        let dead = stat.replace(" S ", " Z ").replace(" 17 18 ", " 1 18 ");
+        assert_eq!(parse_start_time(&dead), None);
         assert_eq!(parse_start_time("7 (a"), None);
         assert!(start_time(std::process::id()).is_some());
     }

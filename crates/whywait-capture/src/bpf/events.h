@@ -64,8 +64,7 @@ struct sleep {
 	u8 uninterruptible;
 	u8 io_wait;
 	u8 pad[5];
-	u64 segment_on_cpu_ns;
-	u64 segment_runnable_ns;
+	u64 segment[PART_COUNT]; /* since the thread's previous record */
 };
 
 struct wait_record {
@@ -171,11 +170,11 @@ struct request_totals {
 };
 
 _Static_assert(sizeof(struct thread_record) == 48, "layout of thread_record");
-_Static_assert(sizeof(struct sleep) == 80, "layout of sleep");
-_Static_assert(sizeof(struct wait_record) == 120 + 8 * KERNEL_FRAMES, "layout of wait_record");
+_Static_assert(sizeof(struct sleep) == 64 + 8 * PART_COUNT, "layout of sleep");
+_Static_assert(sizeof(struct wait_record) == 40 + sizeof(struct sleep) + 8 * KERNEL_FRAMES, "layout of wait_record");
 _Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
 _Static_assert(sizeof(struct request_record) == 104 + 8 * PART_COUNT, "layout of request_record");
 _Static_assert(sizeof(struct sample_record) == 56 + 8 * KERNEL_FRAMES, "layout of sample_record");
-_Static_assert(sizeof(struct sleeper_record) == 128 + 8 * KERNEL_FRAMES, "layout of sleeper_record");
+_Static_assert(sizeof(struct sleeper_record) == 48 + sizeof(struct sleep) + 8 * KERNEL_FRAMES, "layout of sleeper_record");
 
 #endif

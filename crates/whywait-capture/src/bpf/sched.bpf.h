@@ -21,8 +21,8 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 	sleep->uninterruptible = thread->uninterruptible;
 	sleep->io_wait = thread->io_wait;
 	__builtin_memset(sleep->pad, 0, sizeof(sleep->pad));
-	sleep->segment_on_cpu_ns = thread->parts[PART_ON_CPU] - thread->row_on_cpu_ns;
-	sleep->segment_runnable_ns = thread->parts[PART_RUNNABLE] - thread->row_runnable_ns;
+	for (int i = 0; i < PART_COUNT; i++)
+		sleep->segment[i] = thread->parts[i] - thread->at_row[i];
 }
 
 static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 now)
@@ -81,6 +81,15 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	}
 }
 
+/* `wake_ns` 0: no wake was seen. */
+static __always_inline void add_sleep(struct thread *thread, enum part part, u64 wake_ns, u64 now)
+{
+	if (part < PART_COUNT)
+		thread->parts[part] += (wake_ns ? wake_ns : now) - thread->out_ns;
+	if (wake_ns)
+		thread->parts[PART_RUNNABLE] += now - wake_ns;
+}
+
 static __always_inline void switch_in(struct task_struct *task, struct thread *thread, u64 now)
 {
 	u64 wake_ns = thread->wake_ns;
@@ -103,29 +112,22 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		}
 		part = part_of_sleep(thread->nr, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
-		if (part < PART_COUNT)
-			thread->parts[part] += (wake_ns ? wake_ns : now) - thread->out_ns;
-		if (wake_ns)
-			thread->parts[PART_RUNNABLE] += now - wake_ns;
-		thread->back_ns = now;
-
 		family = call_family(thread->nr);
 		if (now - thread->out_ns >= threshold_ns) {
-			u64 runnable = wake_ns ? now - wake_ns : 0;
-
-			/* The runnable time after this wake belongs to the row itself, not to a segment. */
-			thread->parts[PART_RUNNABLE] -= runnable;
+			/* A long sleep has a record of its own; the totals up to it are the segment before it. */
 			if (family != CALL_POLL && family != CALL_SOCKET && thread->io_ns)
 				thread_did_io_until(thread, thread->out_ns);
 			send_wait(task, thread, wake_ns, now);
-			thread->parts[PART_RUNNABLE] += runnable;
-			thread->row_on_cpu_ns = thread->parts[PART_ON_CPU];
-			thread->row_runnable_ns = thread->parts[PART_RUNNABLE];
+			add_sleep(thread, part, wake_ns, now);
+			__builtin_memcpy(thread->at_row, thread->parts, sizeof(thread->at_row));
 			if (thread->io_ns)
 				thread_io_mark(thread, now, thread->parts[PART_ON_CPU]);
-		} else if (family == CALL_POLL || family == CALL_SOCKET) {
-			thread_io_mark(thread, now, thread->parts[PART_ON_CPU]);
+		} else {
+			add_sleep(thread, part, wake_ns, now);
+			if (family == CALL_POLL || family == CALL_SOCKET)
+				thread_io_mark(thread, now, thread->parts[PART_ON_CPU]);
 		}
+		thread->back_ns = now;
 	}
 	thread->state = THREAD_RUNNING;
 	thread->in_ns = now;

@@ -38,8 +38,7 @@ struct thread {
 	u32 seq;
 	u64 args[3];
 	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
-	u64 row_on_cpu_ns; /* parts at the last record */
-	u64 row_runnable_ns;
+	u64 at_row[PART_COUNT]; /* the same, after the last record */
 	/* The thread's last I/O (poll, read or write), and its totals then. 0: it has done none. */
 	u64 io_ns;
 	u64 io_on_cpu_ns;

@@ -167,6 +167,9 @@ impl Server {
             + segment_runnable_ns
             + asleep_shortly;
         let wake_ns = out_ns + 1_000_000 + self.exponential(1_000_000) * (1 + self.below(20));
+        let mut segment = Parts::default();
+        (segment[Part::OnCpu], segment[Part::Runnable]) = (segment_on_cpu_ns, segment_runnable_ns);
+        segment[Part::Network] = asleep_shortly;
         let mut wait = Wait {
             tid,
             tgid: TGID,
@@ -174,8 +177,7 @@ impl Server {
             out_ns,
             wake_ns: Some(wake_ns),
             in_ns: Some(wake_ns + 2_000 + self.exponential(4_000)),
-            segment_on_cpu_ns,
-            segment_runnable_ns,
+            segment,
             ..Wait::default()
         };
         if tid > TGID + WORKERS {

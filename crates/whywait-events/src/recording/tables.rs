@@ -173,6 +173,14 @@ columns!(WaitColumns {
     kernel_stack: Int Dictionary,
     segment_on_cpu_ns: Long Delta,
     segment_runnable_ns: Long Delta,
+    segment_lock_ns: Long Delta,
+    segment_thread_ns: Long Delta,
+    segment_disk_ns: Long Delta,
+    segment_network_ns: Long Delta,
+    segment_timer_ns: Long Delta,
+    segment_uring_ns: Long Delta,
+    segment_page_fault_ns: Long Delta,
+    segment_unknown_ns: Long Delta,
 });
 
 pub(crate) struct Waits;
@@ -206,10 +214,7 @@ impl Table for Waits {
         columns.epoll.put(row.epoll as i32);
         columns.user_stack.put(row.user_stack as i32);
         columns.kernel_stack.put(row.kernel_stack as i32);
-        columns.segment_on_cpu_ns.put(row.segment_on_cpu_ns as i64);
-        columns
-            .segment_runnable_ns
-            .put(row.segment_runnable_ns as i64);
+        columns.put_segment(&row.segment);
     }
 
     fn take(columns: &mut WaitColumns) -> Option<Wait> {
@@ -242,8 +247,7 @@ impl Table for Waits {
             epoll: columns.epoll.take() as u32,
             user_stack: columns.user_stack.take() as u32,
             kernel_stack: columns.kernel_stack.take() as u32,
-            segment_on_cpu_ns: columns.segment_on_cpu_ns.take() as u64,
-            segment_runnable_ns: columns.segment_runnable_ns.take() as u64,
+            segment: columns.take_segment(),
         })
     }
 
@@ -329,23 +333,49 @@ columns!(RequestColumns {
     service_unknown_ns: Long Delta,
 });
 
-impl RequestColumns {
-    /// The column of each part, as pairs so that none can be mixed up.
-    fn service(&mut self) -> [(Part, &mut Long); crate::PART_COUNT] {
-        [
-            (Part::OnCpu, &mut self.service_on_cpu_ns),
-            (Part::Runnable, &mut self.service_runnable_ns),
-            (Part::Lock, &mut self.service_lock_ns),
-            (Part::Thread, &mut self.service_thread_ns),
-            (Part::Disk, &mut self.service_disk_ns),
-            (Part::Network, &mut self.service_network_ns),
-            (Part::Timer, &mut self.service_timer_ns),
-            (Part::Uring, &mut self.service_uring_ns),
-            (Part::PageFault, &mut self.service_page_fault_ns),
-            (Part::Unknown, &mut self.service_unknown_ns),
-        ]
-    }
+/// Columns that hold a duration for each [`Part`].
+macro_rules! parts {
+    ($columns:ty, $put:ident, $take:ident, $($part:ident $column:ident),* $(,)?) => {
+        impl $columns {
+            fn $put(&mut self, parts: &Parts) {
+                $(self.$column.put(parts[Part::$part] as i64);)*
+            }
+
+            fn $take(&mut self) -> Parts {
+                let mut parts = Parts::default();
+                $(parts[Part::$part] = self.$column.take() as u64;)*
+                parts
+            }
+        }
+    };
 }
+
+parts!(
+    RequestColumns, put_service, take_service,
+    OnCpu service_on_cpu_ns,
+    Runnable service_runnable_ns,
+    Lock service_lock_ns,
+    Thread service_thread_ns,
+    Disk service_disk_ns,
+    Network service_network_ns,
+    Timer service_timer_ns,
+    Uring service_uring_ns,
+    PageFault service_page_fault_ns,
+    Unknown service_unknown_ns,
+);
+parts!(
+    WaitColumns, put_segment, take_segment,
+    OnCpu segment_on_cpu_ns,
+    Runnable segment_runnable_ns,
+    Lock segment_lock_ns,
+    Thread segment_thread_ns,
+    Disk segment_disk_ns,
+    Network segment_network_ns,
+    Timer segment_timer_ns,
+    Uring segment_uring_ns,
+    PageFault segment_page_fault_ns,
+    Unknown segment_unknown_ns,
+);
 
 pub(crate) struct Requests;
 
@@ -381,17 +411,12 @@ impl Table for Requests {
         columns
             .unserved_wakeup_ns
             .put(row.unserved_wakeup_ns as i64);
-        for (part, column) in columns.service() {
-            column.put(row.service[part] as i64);
-        }
+        columns.put_service(&row.service);
     }
 
     fn take(columns: &mut RequestColumns) -> Option<Request> {
         let ready_ns = columns.ready_ns.take() as u64;
-        let mut service = Parts::default();
-        for (part, column) in columns.service() {
-            service[part] = column.take() as u64;
-        }
+        let service = columns.take_service();
         let row = Request {
             socket: columns.socket.take() as u64,
             seq: columns.seq.take() as u32,

@@ -190,7 +190,7 @@ fn wait() -> impl Strategy<Value = Wait> {
             id(),
             id(),
         ),
-        (id(), id(), id(), time(), any::<u64>()),
+        (id(), id(), id(), any::<[u64; PART_COUNT]>()),
     )
         .prop_map(|(a, b, c)| Wait {
             tid: a.0,
@@ -210,8 +210,7 @@ fn wait() -> impl Strategy<Value = Wait> {
             epoll: c.0,
             user_stack: c.1,
             kernel_stack: c.2,
-            segment_on_cpu_ns: c.3,
-            segment_runnable_ns: c.4,
+            segment: Parts(c.3),
         })
 }
 

@@ -46,13 +46,20 @@ pub(super) enum Frames {
     Light {
         /// In the thread state.
         current: u64,
-        /// `current` leads to a `_PyCFrame`, which has the frame at this offset.
-        indirect: Option<u64>,
+        /// `current` leads to a `_PyCFrame` on the C stack, one for each call of the loop (3.11, 3.12).
+        indirect: Option<CFrame>,
         previous: u64,
         code: u64,
         instruction: u64,
         entry: Entry,
     },
+}
+
+/// `_PyCFrame`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CFrame {
+    pub(super) current: u64,
+    pub(super) previous: u64,
 }
 
 /// How the outermost frame of a call of the interpreter's loop is known.
@@ -74,6 +81,8 @@ pub(super) struct Code {
     pub(super) line_format: LineFormat,
     /// Where the instructions start, for frames that keep a pointer to the instruction.
     pub(super) instructions: u64,
+    /// The bytes object that holds the instructions, where the code object does not itself (to 3.10).
+    pub(super) bytes: Option<u64>,
 }
 
 /// How line numbers are written down.
@@ -105,7 +114,10 @@ impl Layout {
                 thread: ThreadId::Native(160),
                 frames: Frames::Light {
                     current: 56,
-                    indirect: Some(8),
+                    indirect: Some(CFrame {
+                        current: 8,
+                        previous: 16,
+                    }),
                     previous: 48,
                     code: 32,
                     instruction: 56,
@@ -123,7 +135,10 @@ impl Layout {
                 thread: ThreadId::Native(144),
                 frames: Frames::Light {
                     current: 56,
-                    indirect: Some(0),
+                    indirect: Some(CFrame {
+                        current: 0,
+                        previous: 8,
+                    }),
                     previous: 8,
                     code: 0,
                     instruction: 56,
@@ -179,6 +194,7 @@ impl Layout {
                 first_line: word(CODE + 5)?,
                 line_format: LineFormat::Locations,
                 instructions: word(CODE + 9)?,
+                bytes: None,
             },
             string_headers: (40, 56),
         })
@@ -207,6 +223,7 @@ fn objects(last: u64, unit: u64, line_format: LineFormat) -> Layout {
             lines: 120,
             line_format,
             instructions: 0,
+            bytes: Some(48),
         },
         string_headers: (48, 72),
     }
@@ -220,6 +237,7 @@ fn light_code(first_line: u64, instructions: u64) -> Code {
         lines: 136,
         line_format: LineFormat::Locations,
         instructions,
+        bytes: None,
     }
 }
 

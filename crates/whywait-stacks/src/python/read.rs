@@ -1,10 +1,12 @@
 //! Reading the interpreter's frames out of a process.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::layout::{Code, Entry, Frames, Layout, OWNED_BY_C_STACK, ThreadId};
+use super::layout::{Entry, Frames, Layout, OWNED_BY_C_STACK, ThreadId};
 use super::lines;
+use super::running::Running;
 use crate::elf::u64_at;
 use crate::loss::Loss;
 use crate::process::Process;
@@ -21,8 +23,23 @@ pub(super) struct PythonFrame {
 pub(super) struct CodeNames {
     pub(super) name: String,
     pub(super) file: String,
-    first_line: u32,
+    pub(super) first_line: u32,
     lines: Vec<u8>,
+    /// Addresses of the instructions.
+    pub(super) instructions: Range<u64>,
+}
+
+/// A frame as it is chained, not yet known to be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RawFrame {
+    pub(super) address: u64,
+    /// Address of the code object.
+    pub(super) code: u64,
+    /// The last instruction: its number or its address.
+    pub(super) instruction: u64,
+    /// Tells the calls of the interpreter's loop apart. From 3.11 it is an address on the C stack, within the loop's own
+    /// frame.
+    pub(super) call: u64,
 }
 
 /// The interpreter in a process.
@@ -34,6 +51,8 @@ pub(super) struct Runtime {
     /// Addresses of `PyCode_Type`, `PyUnicode_Type` and `PyBytes_Type`: what is read must be of these types.
     pub(super) types: [u64; 3],
     codes: HashMap<[u64; 4], Arc<CodeNames>>,
+    /// What was seen of running threads.
+    pub(super) running: Running,
 }
 
 const MAX_INTERPRETERS: usize = 64;
@@ -53,25 +72,54 @@ impl Runtime {
             runtime,
             types,
             codes: HashMap::new(),
+            running: Running::default(),
         }
     }
 
-    /// The frames of a thread, innermost first, in groups: one for each call of the interpreter's loop.
+    /// The frames of a sleeping thread, innermost first, in groups: one for each call of the interpreter's loop.
     pub(super) fn frames(
         &mut self,
         process: &mut Process,
         tid: u32,
     ) -> Result<Vec<Vec<PythonFrame>>, Loss> {
         let thread = self.thread(process, tid)?;
-        match self.layout.frames {
-            Frames::Objects { .. } => self.object_frames(process, thread),
-            Frames::Light { .. } => self.light_frames(process, thread),
+        let chain = self
+            .chain(process, thread, MAX_FRAMES)
+            .ok_or(Loss::PythonRead)?;
+        let mut groups: Vec<Vec<PythonFrame>> = Vec::new();
+        let mut last = None;
+        for raw in &chain {
+            if last != Some(raw.call) {
+                groups.push(Vec::new());
+                last = Some(raw.call);
+            }
+            let code = self.code(process, raw.code).ok_or(Loss::PythonRead)?;
+            let line = self.line(&code, raw);
+            if let Some(group) = groups.last_mut() {
+                group.push(PythonFrame { code, line });
+            }
         }
-        .ok_or(Loss::PythonRead)
+        Ok(groups)
+    }
+
+    /// The line that a frame is at.
+    pub(super) fn line(&self, code: &CodeNames, raw: &RawFrame) -> u32 {
+        // A frame that has not begun yet points in front of its first instruction.
+        let offset = match self.layout.frames {
+            Frames::Objects { unit, .. } => {
+                u64::try_from(raw.instruction as i32).unwrap_or(0) * unit
+            }
+            Frames::Light { .. } => {
+                let start = raw.code.wrapping_add(self.layout.code.instructions);
+                raw.instruction.checked_sub(start).unwrap_or(0)
+            }
+        };
+        let format = self.layout.code.line_format;
+        lines::line(format, &code.lines, code.first_line, offset)
     }
 
     /// The thread state of thread `tid` (an id in the process's own pid namespace).
-    fn thread(&self, process: &mut Process, tid: u32) -> Result<u64, Loss> {
+    pub(super) fn thread(&self, process: &mut Process, tid: u32) -> Result<u64, Loss> {
         let layout = &self.layout;
         let read = |process: &mut Process, at| word(process, at).ok_or(Loss::PythonRead);
         let mut interpreter = read(process, self.runtime + layout.interpreters_head)?;
@@ -87,14 +135,7 @@ impl Runtime {
                 if read(process, thread + layout.thread_interpreter)? != interpreter {
                     return Err(Loss::PythonRead);
                 }
-                let found = match layout.thread {
-                    ThreadId::Native(at) => read(process, thread + at)? == u64::from(tid),
-                    ThreadId::Pthread(at) => {
-                        let pthread = read(process, thread + at)?;
-                        is_thread(process, pthread, tid)
-                    }
-                };
-                if found {
+                if self.is_of(process, thread, tid).ok_or(Loss::PythonRead)? {
                     return Ok(thread);
                 }
                 thread = read(process, thread + layout.thread_next)?;
@@ -104,45 +145,71 @@ impl Runtime {
         Err(Loss::PythonThread)
     }
 
-    fn object_frames(
-        &mut self,
+    /// Whether a thread state is that of thread `tid`.
+    pub(super) fn is_of(&self, process: &mut Process, thread: u64, tid: u32) -> Option<bool> {
+        match self.layout.thread {
+            ThreadId::Native(at) => Some(word(process, thread + at)? == u64::from(tid)),
+            ThreadId::Pthread(at) => {
+                let pthread = word(process, thread + at)?;
+                Some(is_thread(process, pthread, tid))
+            }
+        }
+    }
+
+    /// The frames of a thread, innermost first, as they are chained; `None`: that could not be read, or is deeper than
+    /// `most`.
+    pub(super) fn chain(
+        &self,
         process: &mut Process,
         thread: u64,
-    ) -> Option<Vec<Vec<PythonFrame>>> {
+        most: usize,
+    ) -> Option<Vec<RawFrame>> {
+        match self.layout.frames {
+            Frames::Objects { .. } => self.object_frames(process, thread, most),
+            Frames::Light { .. } => self.light_frames(process, thread, most),
+        }
+    }
+
+    fn object_frames(
+        &self,
+        process: &mut Process,
+        thread: u64,
+        most: usize,
+    ) -> Option<Vec<RawFrame>> {
         let Frames::Objects {
             current,
             back,
             code,
             last,
-            unit,
+            ..
         } = self.layout.frames
         else {
             return None;
         };
         let mut frame = word(process, thread + current)?;
-        let mut groups = Vec::new();
+        let mut chain = Vec::new();
         while frame != 0 {
-            if groups.len() >= MAX_FRAMES {
+            if chain.len() >= most {
                 return None;
             }
             let bytes = object(process, frame, 112)?;
-            let last = crate::elf::u32_at(&bytes, last as usize)? as i32;
-            let offset = u64::try_from(last).unwrap_or(0) * unit;
-            groups.push(vec![self.frame(
-                process,
-                u64_at(&bytes, code as usize)?,
-                |_| Some(offset),
-            )?]);
+            chain.push(RawFrame {
+                address: frame,
+                code: u64_at(&bytes, code as usize)?,
+                instruction: u64::from(crate::elf::u32_at(&bytes, last as usize)?),
+                call: frame,
+            });
             frame = u64_at(&bytes, back as usize)?;
         }
-        Some(groups)
+        Some(chain)
     }
 
     fn light_frames(
-        &mut self,
+        &self,
         process: &mut Process,
         thread: u64,
-    ) -> Option<Vec<Vec<PythonFrame>>> {
+        most: usize,
+    ) -> Option<Vec<RawFrame>> {
         let Frames::Light {
             current,
             indirect,
@@ -154,15 +221,16 @@ impl Runtime {
         else {
             return None;
         };
-        let instructions = self.layout.code.instructions;
         let mut frame = word(process, thread + current)?;
-        if let Some(offset) = indirect.filter(|_| frame != 0) {
-            frame = word(process, frame + offset)?;
+        let mut call = 0;
+        if let Some(cframe) = indirect.filter(|_| frame != 0) {
+            call = frame;
+            frame = word(process, call.checked_add(cframe.current)?)?;
         }
-        let (mut groups, mut group, mut count) = (Vec::new(), Vec::new(), 0);
+        let (mut chain, mut group, mut count) = (Vec::new(), 0, 0);
         while frame != 0 {
             count += 1;
-            if count > MAX_FRAMES {
+            if count > most {
                 return None;
             }
             let bytes = object(process, frame, 80)?;
@@ -172,33 +240,35 @@ impl Runtime {
             };
             // A shim belongs to the C function that entered the loop; it has no code of the program.
             if !(ends && matches!(entry, Entry::Shim(_))) {
-                let at = u64_at(&bytes, instruction as usize)?;
-                let offset = |code: u64| at.checked_sub(code.checked_add(instructions)?);
-                group.push(self.frame(process, u64_at(&bytes, code as usize)?, offset)?);
+                chain.push(RawFrame {
+                    address: frame,
+                    code: u64_at(&bytes, code as usize)?,
+                    instruction: u64_at(&bytes, instruction as usize)?,
+                    call,
+                });
             }
             if ends {
-                groups.push(std::mem::take(&mut group));
+                match indirect {
+                    Some(cframe) => call = word(process, call.checked_add(cframe.previous)?)?,
+                    // Known only now: the shim is what lies on the C stack.
+                    None => chain[group..].iter_mut().for_each(|raw| raw.call = frame),
+                }
+                group = chain.len();
             }
             frame = u64_at(&bytes, previous as usize)?;
         }
-        if !group.is_empty() {
-            groups.push(group);
-        }
-        Some(groups)
+        Some(chain)
     }
 
-    fn frame(
-        &mut self,
-        process: &mut Process,
-        code: u64,
-        offset: impl Fn(u64) -> Option<u64>,
-    ) -> Option<PythonFrame> {
-        let layout = self.layout.code.clone();
+    /// What a code object is called, and where its instructions are. The object is looked at each time: another one may
+    /// be at its address by now.
+    pub(super) fn code(&mut self, process: &mut Process, code: u64) -> Option<Arc<CodeNames>> {
         let bytes = object(process, code, 200)?;
         if u64_at(&bytes, 8)? != self.types[0] {
             return None;
         }
         let pointer = |at: u64| u64_at(&bytes, at as usize);
+        let layout = &self.layout.code;
         let first_line = crate::elf::u32_at(&bytes, layout.first_line as usize)?;
         let key = [
             code,
@@ -206,30 +276,25 @@ impl Runtime {
             pointer(layout.lines)?,
             u64::from(first_line),
         ];
-        let names = match self.codes.get(&key) {
-            Some(names) => Arc::clone(names),
-            None => {
-                let names = Arc::new(self.names(process, &bytes, &layout, first_line)?);
-                if self.codes.len() >= MAX_CODES {
-                    self.codes.clear();
-                }
-                self.codes.insert(key, Arc::clone(&names));
-                names
-            }
-        };
-        // A frame that has not begun yet points in front of its first instruction.
-        let offset = offset(code).unwrap_or(0);
-        let line = lines::line(layout.line_format, &names.lines, names.first_line, offset);
-        Some(PythonFrame { code: names, line })
+        if let Some(names) = self.codes.get(&key) {
+            return Some(Arc::clone(names));
+        }
+        let names = Arc::new(self.names(process, code, &bytes, first_line)?);
+        if self.codes.len() >= MAX_CODES {
+            self.codes.clear();
+        }
+        self.codes.insert(key, Arc::clone(&names));
+        Some(names)
     }
 
     fn names(
         &self,
         process: &mut Process,
+        address: u64,
         code: &[u8],
-        layout: &Code,
         first_line: u32,
     ) -> Option<CodeNames> {
+        let layout = &self.layout.code;
         let name = self.string(process, u64_at(code, layout.name as usize)?)?;
         let file = self.string(process, u64_at(code, layout.file as usize)?)?;
         let table = u64_at(code, layout.lines as usize)?;
@@ -242,11 +307,28 @@ impl Runtime {
         process
             .read_memory(table.checked_add(32)?, &mut lines)
             .then_some(())?;
+        let (start, size) = match layout.bytes {
+            Some(at) => {
+                let at = u64_at(code, at as usize)?;
+                let head = object(process, at, 32)?;
+                if u64_at(&head, 8)? != self.types[2] {
+                    return None;
+                }
+                (at.checked_add(32)?, u64_at(&head, 16)?)
+            }
+            // Its variable size counts instructions of two bytes.
+            None => (
+                address.checked_add(layout.instructions)?,
+                u64_at(code, 16)?.saturating_mul(2),
+            ),
+        };
+        let instructions = start..start.saturating_add(size.min(MAX_LINES));
         Some(CodeNames {
             name,
             file,
             first_line,
             lines,
+            instructions,
         })
     }
 

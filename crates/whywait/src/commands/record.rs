@@ -19,6 +19,7 @@ pub(crate) fn run(args: RecordArgs) -> anyhow::Result<u8> {
         args.target.duration,
         &args.capture,
         folder,
+        Vec::new(),
         Invoker::from_env(),
     )?;
     let CaptureOutcome { recording, command } = capture(&config)?;

@@ -1,6 +1,6 @@
 //! `whywait -- CMD` and `whywait -p PID`: record and report in one go.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tempfile::TempDir;
@@ -15,14 +15,19 @@ use crate::user::Invoker;
 pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
     let target = config::target(&args.target)?;
     let folder = Folder::new(args.keep)?;
+    let report_config = ReportConfig::from(args.output);
     let config = config::capture(
         target,
         args.target.duration,
         &args.capture,
         folder.path(),
+        folder
+            .removed_from()
+            .into_iter()
+            .chain(report_config.output.clone())
+            .collect(),
         Invoker::from_env(),
     )?;
-    let report_config = ReportConfig::from(args.output);
     let CaptureOutcome { recording, command } = capture(&config)?;
     let reported = report::report(&recording, &report_config);
     drop(folder);
@@ -53,6 +58,14 @@ impl Folder {
         match self {
             Folder::Kept(path) => path.clone(),
             Folder::Temporary(dir) => dir.path().to_path_buf(),
+        }
+    }
+
+    /// The folder that changes when this one goes.
+    fn removed_from(&self) -> Option<PathBuf> {
+        match self {
+            Folder::Kept(_) => None,
+            Folder::Temporary(dir) => dir.path().parent().map(Path::to_path_buf),
         }
     }
 }
