@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libbpf_rs::{Link, RingBuffer, RingBufferBuilder};
+use whywait_events::Event;
 use whywait_events::recording::{Meta, Options as RecordedOptions, Writer, WriterOptions};
 use whywait_stacks::Symboliser;
 
@@ -278,15 +279,34 @@ impl Session {
         }
         self.meta.notes = std::mem::take(&mut self.programs.notes);
         self.meta.exit_status = exit_status;
-        let frames = self.recorder.frames();
-        let modules = self.recorder.modules().to_vec();
-        for symbol in Symboliser::new().symbolise(&modules, &frames, None) {
-            self.recorder.writer.write(&whywait_events::Event::Symbol(symbol))?;
-        }
+        self.name_frames()?;
         let Recorder { writer, .. } = self.recorder;
         let rows = writer.rows();
         writer.finish(&self.meta)?;
         Ok(Outcome { rows })
+    }
+
+    fn name_frames(&mut self) -> Result<(), CaptureError> {
+        let frames = self.recorder.frames();
+        let modules = self.recorder.modules().to_vec();
+        for symbol in Symboliser::new().symbolise(&modules, &frames, None) {
+            self.recorder.writer.write(&Event::Symbol(symbol))?;
+        }
+        Ok(())
+    }
+
+    /// Ends a capture that failed: takes everything off and leaves a recording of what came before, with a note.
+    pub fn abandon(mut self, why: &str) {
+        self.programs.detach();
+        self.sweeps.clear();
+        self.sweep_of_all = None;
+        self.meta.ended_ns = Some(kernel::now_ns());
+        self.meta.notes = std::mem::take(&mut self.programs.notes);
+        self.meta.notes.push(format!("the recording was cut short: {why}"));
+        self.count();
+        let Recorder { writer, .. } = self.recorder;
+        // Where the disk is full not even this may be possible, and the caller tells why already.
+        let _ = writer.finish(&self.meta);
     }
 }
 

@@ -158,15 +158,11 @@ fn between_long_waits(model: &Model, request: &Request, recv_ns: u64, last_send_
     (rest.total_ns() > 0).then_some(rest)
 }
 
-/// How a thread spent the stretch between the long waits around `to_ns`, which the row of the wait that ended it tells.
+/// How a thread spent the stretch before the long wait that follows `to_ns`, which that wait's row tells.
 fn segment(thread: &Thread, to_ns: u64) -> Option<Parts> {
     let waits = thread.timeline.waits();
-    let next = waits.partition_point(|wait| wait.out_ns < to_ns);
-    let ended_by = waits.get(next)?;
-    let began_ns = next.checked_sub(1).map(|last| end_of(&waits[last]))?;
-    let length_ns = ended_by.out_ns.checked_sub(began_ns)?;
-    let mix = fit(ended_by.segment, length_ns);
-    (mix.total_ns() > 0).then_some(mix)
+    let ended_by = waits.get(waits.partition_point(|wait| wait.out_ns < to_ns))?;
+    (ended_by.segment.total_ns() > 0).then_some(ended_by.segment)
 }
 
 /// Adds `ns` to the parts in the proportion of `mix`.

@@ -1,11 +1,15 @@
 //! From a configuration to a recording: launches or finds the target, and drives the capture while it lasts.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use whywait_capture::{CaptureError, Options};
+use whywait_events::recording::WriteError;
 
 use crate::config::{CaptureConfig, Target};
-use crate::errors::eprintln_quietly;
+use crate::errors::{FAILED, Reported, complain, eprintln_quietly};
+use crate::privileges;
 use crate::session::{Running, Session};
 
 /// What a capture leaves behind.
@@ -43,7 +47,11 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
             privileges::drop_unneeded(config).context("cannot give up privileges")?;
             Ok(capture)
         });
-    let mut capture = started.inspect_err(|_| folder.restore())?;
+    let mut capture = started.inspect_err(|error| {
+        if !is_taken(error) {
+            folder.restore();
+        }
+    })?;
     if let Target::Process(pid) = config.target {
         let end = if config.duration.is_some() { "Ctrl-C ends it early" } else { "Ctrl-C ends it" };
         eprintln_quietly(&format!("whywait: watching process {pid}; {end}"));
@@ -68,20 +76,54 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let recorded = match watched {
         Ok(()) => capture.finish(exit_status).map(drop).map_err(anyhow::Error::from),
         Err(error) => {
-            drop(capture);
+            capture.abandon(&error.to_string());
             Err(error)
         }
     };
-    match recorded {
-        Ok(()) => Ok(CaptureOutcome { recording: config.recording.clone(), command: running }),
-        Err(error) => {
-            if let Some(running) = running
-                && error.downcast_ref::<CaptureError>().is_some()
-            {
-                eprintln_quietly(&format!("whywait: {error}; the command goes on"));
-                running.wait()?;
-            }
-            Err(error)
+    match (recorded, running) {
+        (Ok(()), running) => Ok(CaptureOutcome { recording: config.recording.clone(), command: running }),
+        (Err(error), Some(mut running)) if running.goes_on() => {
+            complain(&format!("{error:#}; the command goes on"));
+            running.wait()?;
+            Err(Reported(FAILED).into())
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Whether somebody else's folder was in the way.
+fn is_taken(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(CaptureError::Write(WriteError::Exists { .. } | WriteError::Occupied { .. }))
+    )
+}
+
+/// The recording's folder as it was before: a recording that did not come about leaves nothing behind.
+struct Folder<'a> {
+    path: &'a Path,
+    existed: bool,
+}
+
+impl<'a> Folder<'a> {
+    /// To be called when the path is known to be free: there is nothing, or an empty folder.
+    fn before(path: &'a Path) -> Self {
+        Self { path, existed: path.exists() }
+    }
+
+    fn restore(&self) {
+        // Should this fail, there is nothing to say that helps: the reason for it was told.
+        if !self.existed {
+            let _ = fs::remove_dir_all(self.path);
+            return;
+        }
+        for entry in fs::read_dir(self.path).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let _ = if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            };
         }
     }
 }

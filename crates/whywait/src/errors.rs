@@ -47,8 +47,13 @@ pub(crate) fn report(error: &anyhow::Error) -> u8 {
     if let Some(Reported(code)) = error.downcast_ref() {
         return *code;
     }
-    eprintln_quietly(&format!("whywait: {}", line(&format!("{error:#}"))));
+    complain(&format!("{error:#}"));
     FAILED
+}
+
+/// One line that says what is wrong.
+pub(crate) fn complain(text: &str) {
+    eprintln_quietly(&format!("whywait: {}", line(text)));
 }
 
 /// Prints what clap has to say: help and version as they are, an error as one line and a hint.

@@ -131,6 +131,11 @@ impl Session {
 }
 
 impl Running {
+    /// Whether the command has not ended yet.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.alive().unwrap_or(false)
+    }
+
     fn alive(&mut self) -> anyhow::Result<bool> {
         for signal in self.signals.take() {
             self.launch.signal(signal);
