@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -66,15 +67,21 @@ def run(command, **options):
     return done.stdout
 
 
-def timed(command, cpu=None):
+def timed(command, cpu=None, deadline_s=120):
     """Runs it, on one CPU if told so: wall and CPU seconds, and the most memory that it had, in KiB."""
     begun = time.monotonic()
     pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, preexec_fn=pin)
+    # wait4, which tells of the memory, has no deadline of its own.
+    timer = threading.Timer(deadline_s, process.kill)
+    timer.start()
     said = process.stderr.read().decode(errors="replace").strip().splitlines() or ["silence"]
     _, status, usage = os.wait4(process.pid, 0)
+    timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode == -signal.SIGKILL:
+        raise Failed(f"{' '.join(map(str, command))}: killed, by its deadline of {deadline_s} s if not for memory")
     if process.returncode != 0:
         raise Failed(f"{' '.join(map(str, command))}: exit code {process.returncode}: {said[-1][:200]}")
     return {"wall_s": time.monotonic() - begun, "cpu_s": usage.ru_utime + usage.ru_stime, "rss_kib": usage.ru_maxrss}
