@@ -247,7 +247,7 @@ impl Recorder {
 
     fn sample(&mut self, record: &types::sample_record, stack: &[u8]) -> Result<(), WriteError> {
         let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };
-        let unwound = self.unwinder.unwind(record.tgid, registers, stack);
+        let unwound = self.unwinder.unwind_running(record.tgid, record.tid, record.at_ns, registers, stack);
         let user_stack = self.stack(unwound.frames, unwound.truncated)?;
         let kernel_stack = self.kernel_stack(kernel_addresses(&record.kernel_stack, record.kernel_stack_len))?;
         self.writer.write(&Event::Sample(Sample {

@@ -76,6 +76,31 @@ impl PerfMap {
     }
 }
 
+/// Of a thread's `status` file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Status {
+    /// Its id in its innermost pid namespace.
+    pub(crate) own_id: u32,
+    /// How often it went to sleep.
+    pub(crate) sleeps: u64,
+}
+
+impl Status {
+    pub(crate) fn read(tgid: u32, tid: u32) -> Option<Self> {
+        let text = std::fs::read(format!("/proc/{tgid}/task/{tid}/status")).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
+        Some(Self {
+            own_id: field("NSpid:")?
+                .split_ascii_whitespace()
+                .next_back()?
+                .parse()
+                .ok()?,
+            sleeps: field("voluntary_ctxt_switches:")?.trim().parse().ok()?,
+        })
+    }
+}
+
 /// The id of a process or thread in its innermost pid namespace, from its `status` file.
 pub(crate) fn own_id(status: &str) -> Option<u32> {
     let status = std::fs::read(status).ok()?;

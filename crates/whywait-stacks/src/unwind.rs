@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use framehop::{FrameAddress, Unwinder as _};
@@ -14,7 +15,7 @@ use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
 use crate::modules::Modules;
 use crate::process::{Place, Process, Step};
-use crate::python;
+use crate::python::{self, Runner};
 use crate::sleep::{Sleep, Sleeper};
 
 /// A thread's stack, unwound.
@@ -46,6 +47,8 @@ pub(crate) struct Walked {
     pub(crate) frame: Frame,
     /// Of the call instruction (of the instruction itself in the innermost frame).
     pub(crate) address: u64,
+    /// Where its frame on the stack begins: the stack pointer as it is while the frame is the innermost.
+    pub(crate) sp: u64,
 }
 
 /// Deeper stacks are cut. A copy of 64 KiB holds less.
@@ -70,6 +73,41 @@ impl Unwinder {
     pub fn unwind(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Unwound {
         let ended = self.walk(tgid, regs, stack);
         self.unwound(ended)
+    }
+
+    /// As [`unwind`](Self::unwind), for a sample of a running thread that was taken at `at_ns` (`CLOCK_MONOTONIC`). Where
+    /// the interpreter's loop of CPython (3.8 to 3.13) is on the stack, Python's frames are put in its place as far as
+    /// they are certain: the thread is looked at now, and if it was so before the sample too and did not sleep in
+    /// between, the functions that were there both times are those of the sample. The loop's frame stays where inner
+    /// functions are not known. A function that is named was on the thread's stack within 25 ms of the sample; its line
+    /// is the function's first unless it is certain. Call this soon after the sample: it is at most 25 ms old, or gets no
+    /// Python frames. The thread is not stopped.
+    pub fn unwind_running(
+        &mut self,
+        tgid: u32,
+        tid: u32,
+        at_ns: u64,
+        regs: Registers,
+        stack: &[u8],
+    ) -> Unwound {
+        let ended = self.walk(tgid, regs, stack);
+        let mut unwound = self.unwound(ended);
+        if let Some(process) = self.processes.get_mut(&tgid) {
+            let stack = CopiedStack {
+                sp: regs.sp,
+                bytes: stack,
+            };
+            let runner = Runner { tid, at_ns, stack };
+            let native = (&self.walk[..], ended.is_ok());
+            let (modules, losses) = (&mut self.modules, &mut self.losses);
+            let spliced = self
+                .python
+                .splice_running(process, runner, native, modules, losses);
+            if let Some(frames) = spliced {
+                unwound.frames = frames;
+            }
+        }
+        unwound
     }
 
     /// As [`unwind`](Self::unwind), for a thread that sleeps. While it still sleeps at the same place, two things are
@@ -226,17 +264,34 @@ struct ModulesAndContext<'a> {
     context: &'a mut Context,
 }
 
+/// A copy of a part of a thread's stack.
 #[derive(Clone, Copy)]
-struct CopiedStack<'a> {
-    sp: u64,
-    bytes: &'a [u8],
+pub(crate) struct CopiedStack<'a> {
+    pub(crate) sp: u64,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl CopiedStack<'_> {
-    fn read(&self, address: u64) -> Option<u64> {
+    pub(crate) fn read(&self, address: u64) -> Option<u64> {
         let start = usize::try_from(address.checked_sub(self.sp)?).ok()?;
         let bytes = self.bytes.get(start..start.checked_add(8)?)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The address behind the copied bytes.
+    pub(crate) fn end(&self) -> u64 {
+        self.sp.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// Whether there is a word below `end` that points into `range`.
+    pub(crate) fn holds(&self, range: &Range<u64>, end: u64) -> bool {
+        let size = usize::try_from(end.saturating_sub(self.sp)).unwrap_or(usize::MAX);
+        let bytes = &self.bytes[..size.min(self.bytes.len())];
+        let word = |word: &[u8]| crate::elf::u64_at(word, 0);
+        bytes
+            .chunks_exact(8)
+            .filter_map(word)
+            .any(|word| range.contains(&word))
     }
 
     /// Why an address could not be read.
@@ -277,11 +332,16 @@ fn walk_frames(
                 walk.push(Walked {
                     frame: modules.modules.symbols.frame(module, "[no code]", "", 0),
                     address,
+                    sp: regs.sp(),
                 });
             }
             return Err(Ended::Lost(Loss::NotCode));
         };
-        walk.push(Walked { frame, address });
+        walk.push(Walked {
+            frame,
+            address,
+            sp: regs.sp(),
+        });
         if walk.len() >= MAX_FRAMES {
             return Err(Ended::Lost(Loss::TooDeep));
         }

@@ -1,13 +1,14 @@
-//! Python frames of a sleeping thread, read from outside out of CPython's own structures, and their place between the
-//! native frames.
+//! Python frames of a thread, read from outside out of CPython's own structures, and their place between the native
+//! frames. How that goes while the thread runs: [`running`].
 //!
-//! Nothing is guessed. The thread must sleep where its stack was copied, before and after the reading, without having
+//! Nothing is guessed. A sleeping thread must sleep where its stack was copied, before and after the reading, without having
 //! run in between; the bytes of its stack must still be the copied ones; what is read as a code object or a string must
 //! be one by its type. Otherwise there are no Python frames, and a counter says so.
 
 mod layout;
 mod lines;
 mod read;
+mod running;
 
 use std::collections::HashMap;
 
@@ -18,9 +19,10 @@ use crate::modules::{Modules, PythonImage};
 use crate::perf_map::own_id;
 use crate::process::{Process, holds};
 use crate::sleep::{Sleep, Sleeper};
-use crate::unwind::Walked;
+use crate::unwind::{CopiedStack, Walked};
 use layout::Layout;
 use read::{PythonFrame, Runtime};
+use running::Sample;
 
 /// Reads Python frames, of any number of processes.
 #[derive(Debug, Default)]
@@ -80,6 +82,96 @@ impl Reader {
         }
         Some(frames)
     }
+
+    /// As [`splice`](Self::splice), of a thread that runs on meanwhile.
+    pub(crate) fn splice_running(
+        &mut self,
+        process: &mut Process,
+        runner: Runner<'_>,
+        (native, complete): (&[Walked], bool),
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Option<Vec<Frame>> {
+        // The walk has looked at each mapping that it led into.
+        let (image, bias) = process.python()?;
+        let eval = &image.python.as_ref()?.eval;
+        let (mut at, mut calls) = (Vec::new(), Vec::new());
+        for (i, walked) in native.iter().enumerate() {
+            if holds(eval, walked.address.wrapping_sub(bias)) {
+                let end = native.get(i + 1).map(|outer| outer.sp);
+                at.push(i);
+                calls.push(walked.sp..end.unwrap_or(runner.stack.end()));
+            }
+        }
+        if calls.is_empty() {
+            return None;
+        }
+        let tgid = process.tgid();
+        self.processes
+            .entry(tgid)
+            .or_insert_with(|| find_runtime(process, modules, losses));
+        let runtime = self.processes.get_mut(&tgid)?.as_mut()?;
+        let looks = runtime.look(process, runner.tid, runner.at_ns);
+        let sample = Sample {
+            at_ns: runner.at_ns,
+            stack: runner.stack,
+            calls: &calls,
+            complete,
+        };
+        let certain = match &looks {
+            Ok((before, last)) => running::certain(&runtime.layout, sample, before.as_ref(), last),
+            Err(loss) => Err(*loss),
+        };
+        let certain = match certain {
+            Ok(certain) => certain,
+            Err(loss) => {
+                losses.count(loss);
+                return None;
+            }
+        };
+        if !certain.innermost {
+            losses.count(Loss::PythonInnermost);
+        }
+        let module = modules.special(ModuleKind::Python);
+        let mut python = certain.frames.iter().map(|&(seen, call, line_is_known)| {
+            let line = match line_is_known {
+                true => runtime.line(&seen.code, &seen.raw),
+                false => seen.code.first_line,
+            };
+            let symbols = &mut modules.symbols;
+            (
+                call,
+                symbols.frame(module, &seen.code.name, &seen.code.file, line),
+            )
+        });
+        let mut python = python.by_ref().peekable();
+        let first = python.peek().and_then(|&(call, _)| call)?;
+        let mut frames = Vec::with_capacity(native.len() + certain.frames.len());
+        let light = matches!(runtime.layout.frames, layout::Frames::Light { .. });
+        for (i, walked) in native.iter().enumerate() {
+            let Some(call) = at.iter().position(|&at| at == i).filter(|&c| c >= first) else {
+                frames.push(walked.frame);
+                continue;
+            };
+            if call == first && !certain.innermost && light {
+                // In the place of the functions that are not known.
+                frames.push(walked.frame);
+            }
+            while let Some((_, frame)) = python.next_if(|&(of, _)| of == Some(call)) {
+                frames.push(frame);
+            }
+        }
+        frames.extend(python.map(|(_, frame)| frame));
+        Some(frames)
+    }
+}
+
+/// A sampled thread: its stack as it was copied, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct Runner<'a> {
+    pub(crate) tid: u32,
+    pub(crate) at_ns: u64,
+    pub(crate) stack: CopiedStack<'a>,
 }
 
 /// Puts Python's frames in the place of the loop's. Whether the two agreed.

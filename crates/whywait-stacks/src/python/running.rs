@@ -1,0 +1,320 @@
+//! Python frames of a thread that runs on while they are read.
+//!
+//! A sample's stack bytes are of the moment of the sample; the frames they belong to are in memory that is read a few
+//! milliseconds later. What is taken for true:
+//!
+//! - The thread's frames are looked at on arrival of each sample, after it, and the last look before the sample is kept.
+//!   Only frames that both looks have (same place in memory, same code, same call of the interpreter's loop) count, and
+//!   only when the thread did not sleep in between, by the kernel's count of its voluntary switches: a server's thread
+//!   sits in the same function before and after each request.
+//! - Beyond those, a frame of the later look whose next instruction is on the copied stack: the interpreter had it in a
+//!   register when it called something.
+//! - Frames that were not there: to 3.12 the loop keeps, in its frame on the C stack, the address of the innermost Python
+//!   frame.
+//!
+//! Frames further in than these are left out, and the native frame of the loop stays in their place.
+//!
+//! What remains: between two looks, [`MAX_GAP_NS`] at most, a function may have returned and been called again. So a
+//! function that is named was on the thread's stack within [`MAX_AGE_NS`] of the sample, not necessarily at it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::layout::{Frames, Layout};
+use super::read::{CodeNames, RawFrame, Runtime};
+use crate::loss::Loss;
+use crate::perf_map::Status;
+use crate::process::Process;
+use crate::unwind::CopiedStack;
+
+/// A sample that is older when its thread is looked at gets no Python frames.
+const MAX_AGE_NS: u64 = 25_000_000;
+/// Between the two looks around a sample.
+const MAX_GAP_NS: u64 = 50_000_000;
+/// Deeper stacks get no Python frames while running: each frame costs two reads.
+const MAX_FRAMES: usize = 300;
+/// How many frames are looked for on the copied stack.
+const MAX_SEARCHED: usize = 8;
+const MAX_THREADS: usize = 4096;
+
+/// What was seen of the running threads of a process.
+#[derive(Debug, Default)]
+pub(super) struct Running(HashMap<u32, Thread>);
+
+#[derive(Debug, Default)]
+struct Thread {
+    /// Address of the thread state.
+    state: u64,
+    before: Option<Look>,
+    last: Option<Look>,
+}
+
+/// A thread's frames at some time between two.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Look {
+    pub(super) begun_ns: u64,
+    pub(super) ended_ns: u64,
+    /// How often the thread had gone to sleep, before the look and after it.
+    pub(super) sleeps: [u64; 2],
+    /// Innermost first.
+    pub(super) frames: Vec<Seen>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) raw: RawFrame,
+    pub(super) code: Arc<CodeNames>,
+}
+
+impl Seen {
+    fn same(&self, other: &Self) -> bool {
+        let key = |seen: &Self| (seen.raw.address, seen.raw.code, seen.raw.call);
+        key(self) == key(other) && Arc::ptr_eq(&self.code, &other.code)
+    }
+}
+
+/// A sample and what its native frames say.
+#[derive(Clone, Copy)]
+pub(super) struct Sample<'a> {
+    pub(super) at_ns: u64,
+    pub(super) stack: CopiedStack<'a>,
+    /// Where on the stack the calls of the interpreter's loop have their frames, innermost first.
+    pub(super) calls: &'a [Range<u64>],
+    /// The native frames reach the thread's start.
+    pub(super) complete: bool,
+}
+
+/// The Python frames that a sample gets.
+#[derive(Debug)]
+pub(super) struct Certain<'a> {
+    /// Innermost first: the frame, the call of the loop that it belongs to (`None`: one further out than the copied
+    /// bytes), and the last instruction when it is known to be that of the sample.
+    pub(super) frames: Vec<(&'a Seen, Option<usize>, bool)>,
+    /// Nothing is missing further in.
+    pub(super) innermost: bool,
+}
+
+pub(super) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec)
+        .unwrap_or(0)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+impl Runtime {
+    /// Sees to it that the thread was looked at since `at_ns`, and not much later. Returns the looks around that time.
+    pub(super) fn look(
+        &mut self,
+        process: &mut Process,
+        tid: u32,
+        at_ns: u64,
+    ) -> Result<(Option<Look>, Look), Loss> {
+        let mut thread = self.running.0.remove(&tid).unwrap_or_default();
+        // Samples come in batches: one look serves all that came before it.
+        let fresh = thread
+            .last
+            .as_ref()
+            .is_some_and(|last| last.begun_ns >= at_ns);
+        let mut found = Ok(());
+        if !fresh {
+            if now_ns().saturating_sub(at_ns) > MAX_AGE_NS {
+                self.running.0.insert(tid, thread);
+                return Err(Loss::PythonLate);
+            }
+            match self.look_now(process, tid, &mut thread.state) {
+                Ok(look) => {
+                    thread.before = thread.last.take();
+                    thread.last = Some(look);
+                }
+                Err(loss) => found = Err(loss),
+            }
+        }
+        let looks = thread
+            .last
+            .clone()
+            .map(|last| (thread.before.clone(), last));
+        if self.running.0.len() >= MAX_THREADS {
+            self.running.0.clear();
+        }
+        self.running.0.insert(tid, thread);
+        found?;
+        looks.ok_or(Loss::PythonRead)
+    }
+
+    fn look_now(
+        &mut self,
+        process: &mut Process,
+        tid: u32,
+        state: &mut u64,
+    ) -> Result<Look, Loss> {
+        let begun_ns = now_ns();
+        let before = Status::read(process.tgid(), tid).ok_or(Loss::PythonThread)?;
+        if *state == 0 || self.is_of(process, *state, before.own_id) != Some(true) {
+            *state = 0;
+            *state = self.thread(process, before.own_id)?;
+        }
+        let mut loss = Loss::PythonRead;
+        // A chain that changes under the eyes can lead into the void.
+        for _ in 0..3 {
+            let Some(chain) = self.chain(process, *state, MAX_FRAMES) else {
+                continue;
+            };
+            // From the outside in, as far as there are code objects.
+            let mut frames: Vec<Seen> = chain
+                .iter()
+                .rev()
+                .map_while(|&raw| {
+                    let code = self.code(process, raw.code)?;
+                    Some(Seen { raw, code })
+                })
+                .collect();
+            let Some(again) = self.chain(process, *state, MAX_FRAMES) else {
+                continue;
+            };
+            let key = |raw: &RawFrame| (raw.address, raw.code, raw.call);
+            let both = frames
+                .iter()
+                .zip(again.iter().rev())
+                .take_while(|(seen, raw)| key(&seen.raw) == key(raw))
+                .count();
+            frames.truncate(both);
+            frames.reverse();
+            if frames.is_empty() && !chain.is_empty() {
+                loss = Loss::PythonChanged;
+                continue;
+            }
+            let after = Status::read(process.tgid(), tid).ok_or(Loss::PythonThread)?;
+            return Ok(Look {
+                begun_ns,
+                ended_ns: now_ns(),
+                sleeps: [before.sleeps, after.sleeps],
+                frames,
+            });
+        }
+        Err(loss)
+    }
+}
+
+/// What can be said of a sample by the looks around it.
+pub(super) fn certain<'a>(
+    layout: &Layout,
+    sample: Sample<'_>,
+    before: Option<&Look>,
+    last: &'a Look,
+) -> Result<Certain<'a>, Loss> {
+    if last.ended_ns.saturating_sub(sample.at_ns) > MAX_AGE_NS {
+        return Err(Loss::PythonLate);
+    }
+    let around = |before: &&Look| {
+        before.ended_ns <= sample.at_ns
+            && last.ended_ns.saturating_sub(before.begun_ns) <= MAX_GAP_NS
+            && before.sleeps[0] == last.sleeps[1]
+    };
+    let before = before.filter(around).ok_or(Loss::PythonUncertain)?;
+    let frames = &last.frames;
+    let pairs = frames.iter().rev().zip(before.frames.iter().rev());
+    let common = pairs.take_while(|(a, b)| a.same(b)).count();
+    let mut from = frames.len() - common;
+    let mut innermost = from == 0 && common == before.frames.len();
+
+    let call_of = |seen: &Seen| sample.calls.iter().position(|c| c.contains(&seen.raw.call));
+    let found = frames[..from.min(MAX_SEARCHED)].iter().position(|seen| {
+        let call = match layout.frames {
+            Frames::Light { .. } => call_of(seen),
+            Frames::Objects { .. } => None,
+        };
+        call.is_some_and(|call| {
+            let end = sample.calls[call].end;
+            sample.stack.holds(&seen.code.instructions, end)
+        })
+    });
+    if let Some(found) = found {
+        (from, innermost) = (found, true);
+    }
+    if let Frames::Light {
+        indirect: Some(cframe),
+        ..
+    } = layout.frames
+        && let Some(seen) = frames.get(from)
+    {
+        let call = seen.raw.call;
+        let current = call
+            .checked_add(cframe.current)
+            .and_then(|at| sample.stack.read(at));
+        let at = frames
+            .iter()
+            .position(|f| f.raw.call == call && Some(f.raw.address) == current);
+        innermost = at.is_some_and(|at| at >= from);
+        from = from.max(at.unwrap_or(from));
+    }
+    let inner = &frames[from..];
+    if inner.is_empty() {
+        return Err(Loss::PythonUncertain);
+    }
+    let calls = match layout.frames {
+        Frames::Light { .. } => by_address(sample, inner)?,
+        Frames::Objects { .. } => by_count(sample, inner.len())?,
+    };
+    // A call of the loop that is further in has Python frames too, which are not known.
+    innermost &= calls.first() == Some(&Some(0));
+    if let Frames::Objects { .. } = layout.frames {
+        // One frame for each call.
+        innermost = calls.first() == Some(&Some(0));
+    }
+    let earlier = &before.frames;
+    let frames = inner.iter().zip(calls).enumerate();
+    let frames = frames.map(|(i, (seen, call))| {
+        // As far from the outer end.
+        let twin = (earlier.len() + i).checked_sub(inner.len());
+        let stayed = twin
+            .and_then(|twin| earlier.get(twin))
+            .is_some_and(|twin| twin.same(seen) && twin.raw.instruction == seen.raw.instruction);
+        (seen, call, i > 0 && stayed)
+    });
+    Ok(Certain {
+        frames: frames.collect(),
+        innermost,
+    })
+}
+
+/// The call of the loop for each frame, by the address on the C stack that the frames state.
+fn by_address(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>, Loss> {
+    let end = sample.calls.last().map_or(0, |call| call.end);
+    let mut calls: Vec<Option<usize>> = Vec::with_capacity(frames.len());
+    for seen in frames {
+        let address = seen.raw.call;
+        let call = sample.calls.iter().position(|c| c.contains(&address));
+        let last = calls.last().copied();
+        let in_order = match (last, call) {
+            (None, Some(_)) => true,
+            // None is left out.
+            (Some(Some(last)), Some(call)) => call == last || call == last + 1,
+            (Some(last), None) => {
+                let all = last.is_none_or(|last| last + 1 == sample.calls.len());
+                all && !sample.complete && address >= end
+            }
+            (None | Some(None), _) => false,
+        };
+        if !in_order {
+            return Err(Loss::PythonUnmatched);
+        }
+        calls.push(call);
+    }
+    match calls.last() {
+        Some(&Some(last)) if last + 1 != sample.calls.len() => Err(Loss::PythonUnmatched),
+        _ => Ok(calls),
+    }
+}
+
+/// The call of the loop for each frame, one each, by counting from the thread's start.
+fn by_count(sample: Sample<'_>, frames: usize) -> Result<Vec<Option<usize>>, Loss> {
+    let calls = sample.calls.len();
+    match calls.checked_sub(frames) {
+        Some(first) if sample.complete => Ok((first..calls).map(Some).collect()),
+        _ => Err(Loss::PythonUnmatched),
+    }
+}
