@@ -80,15 +80,18 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
             Err(error)
         }
     };
-    match (recorded, running) {
-        (Ok(()), running) => Ok(CaptureOutcome { recording: config.recording.clone(), command: running }),
-        (Err(error), Some(mut running)) if running.goes_on() => {
-            complain(&format!("{error:#}; the command goes on"));
-            running.wait()?;
-            Err(Reported(FAILED).into())
-        }
-        (Err(error), _) => Err(error),
+    let error = match recorded {
+        Ok(()) => return Ok(CaptureOutcome { recording: config.recording.clone(), command: running }),
+        Err(error) => error,
+    };
+    if let Some(mut running) = running
+        && running.goes_on()
+    {
+        complain(&format!("{error:#}; the command goes on"));
+        running.wait()?;
+        return Err(Reported(FAILED).into());
     }
+    Err(error)
 }
 
 /// Whether somebody else's folder was in the way.
