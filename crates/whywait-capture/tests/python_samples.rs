@@ -19,10 +19,11 @@ fn interpreters() -> Vec<PathBuf> {
         return vec![];
     }
     let mut found: Vec<PathBuf> =
-        (8..=13).map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}"))).filter(|path| path.exists()).collect();
+        (if std::env::var_os("ONLY").is_some() { 13..=13 } else { 8..=13}).map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}"))).filter(|path| path.exists()).collect();
     let home = std::env::var("HOME").unwrap_or_default();
     for version in std::fs::read_dir(format!("{home}/.pyenv/versions")).into_iter().flatten().flatten() {
         let name = version.file_name().to_string_lossy().into_owned();
+        if !name.contains(&std::env::var("ONLY").unwrap_or_default()) { continue; }
         let minor = name.strip_prefix("3.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
         if minor.is_some_and(|minor| (8..=13).contains(&minor)) {
             found.push(version.path().join("bin/python3"));
@@ -82,6 +83,10 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
         let frames = stacks.named(sample.user_stack);
         let python = frames.filter(|frame| frame.module.is_some_and(|module| module.kind == ModuleKind::Python));
         let python = python.map(|frame| (short(&frame.names[0].name), frame.names[0].line)).collect();
+        if samples.len() == 100 {
+            let names: Vec<String> = stacks.named(sample.user_stack).map(|f| f.names.first().map_or("?".to_owned(), |n| n.name.to_string())).collect();
+            println!("DBG {:?} {names:#?}", stacks.truncated(sample.user_stack));
+        }
         samples.push(Sampled { at_ns: sample.at_ns, python });
     };
     recording.samples(None, &mut take).expect("samples");

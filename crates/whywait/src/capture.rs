@@ -8,7 +8,7 @@ use whywait_capture::{CaptureError, Options};
 use whywait_events::recording::WriteError;
 
 use crate::config::{CaptureConfig, Target};
-use crate::errors::{FAILED, Reported, complain, eprintln_quietly};
+use crate::errors::{FAILED, Reported, complain, eprintln_quietly, with_causes};
 use crate::privileges;
 use crate::session::{Running, Session};
 
@@ -76,7 +76,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let recorded = match watched {
         Ok(()) => capture.finish(exit_status).map(drop).map_err(anyhow::Error::from),
         Err(error) => {
-            capture.abandon(&error.to_string());
+            capture.abandon(&with_causes(&error));
             Err(error)
         }
     };
@@ -87,7 +87,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     if let Some(mut running) = running
         && running.goes_on()
     {
-        complain(&format!("{error:#}; the command goes on"));
+        complain(&format!("{}; the command goes on", with_causes(&error)));
         running.wait()?;
         return Err(Reported(FAILED).into());
     }

@@ -47,8 +47,22 @@ pub(crate) fn report(error: &anyhow::Error) -> u8 {
     if let Some(Reported(code)) = error.downcast_ref() {
         return *code;
     }
-    complain(&format!("{error:#}"));
+    complain(&with_causes(error));
     FAILED
+}
+
+/// An error with what caused it. Some errors tell their cause themselves, which is then not told again.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            let _ = write!(text, ": {cause}");
+        }
+    }
+    text
 }
 
 /// One line that says what is wrong.

@@ -58,7 +58,8 @@ int sweep(struct bpf_iter__task *ctx)
 	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
 		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
 
-		if (done >= stack_bytes - STACK_PIECE || done > MAX_STACK_BYTES - STACK_PIECE)
+		/* A record must fit into the reader's buffer, which the kernel makes 8 pages large: MAX_STACK_BYTES. */
+		if (done >= stack_bytes - STACK_PIECE || done > MAX_STACK_BYTES - 2 * STACK_PIECE)
 			break;
 		if (bpf_copy_from_user_task(scratch->stack + done, piece, (void *)(sp + done), task, 0))
 			break;

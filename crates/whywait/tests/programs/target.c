@@ -1,0 +1,134 @@
+/* Programs to watch, each chosen by its first argument. Standard input at its end ends those that wait for it. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char **rest;
+
+static void say(const char *text)
+{
+	puts(text);
+	fflush(stdout);
+}
+
+__attribute__((noinline)) static void wait_for_input(void)
+{
+	char byte;
+
+	while (read(0, &byte, 1) > 0)
+		;
+}
+
+/* Answers each line with the same line. */
+static void *echo(void *unused)
+{
+	char line[4096];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		fputs(line, stdout);
+		fflush(stdout);
+	}
+	exit(0);
+}
+
+static void *become(void *unused)
+{
+	usleep(20000);
+	execv(rest[0], rest);
+	perror("execv");
+	exit(1);
+}
+
+static void *sleeper(void *unused)
+{
+	pause();
+	return 0;
+}
+
+__attribute__((noinline)) int nap_in_the_child(int milliseconds)
+{
+	usleep(milliseconds * 1000);
+	__asm__ volatile("" ::: "memory");
+	return milliseconds;
+}
+
+/* Some 40 KiB of stack below the call that waits. */
+__attribute__((noinline)) static int deep(int depth)
+{
+	volatile char frame[512];
+
+	frame[0] = depth;
+	if (depth == 0)
+		wait_for_input();
+	else
+		deep(depth - 1);
+	return frame[0];
+}
+
+/* The secret is in a file, so that no command line has it, and all over the stack. */
+__attribute__((noinline)) static void secret(const char *path)
+{
+	volatile char stack[16384];
+	char bytes[32];
+	FILE *file = fopen(path, "r");
+
+	if (!file || fread(bytes, 1, sizeof(bytes), file) != sizeof(bytes))
+		exit(1);
+	fclose(file);
+	for (size_t at = 0; at < sizeof(stack); at++)
+		stack[at] = bytes[at % sizeof(bytes)];
+	say("ready");
+	wait_for_input();
+	exit(stack[0] == bytes[0] ? 0 : 1);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	pthread_t thread;
+
+	rest = argv + 2;
+	if (!strcmp(what, "echo")) {
+		echo(0);
+	} else if (!strcmp(what, "echo-without-first-thread")) {
+		/* The process goes on without the thread that it began with. */
+		pthread_create(&thread, 0, echo, 0);
+		pthread_exit(0);
+	} else if (!strcmp(what, "exec-in-thread")) {
+		pthread_create(&thread, 0, become, 0);
+		pause();
+	} else if (!strcmp(what, "named")) {
+		prctl(PR_SET_NAME, rest[0]);
+		say("ready");
+		wait_for_input();
+	} else if (!strcmp(what, "child-naps")) {
+		usleep(150000);
+		if (fork() == 0)
+			return nap_in_the_child(300) == 0;
+		wait(0);
+	} else if (!strcmp(what, "deep")) {
+		say("ready");
+		deep(80);
+	} else if (!strcmp(what, "threads")) {
+		pthread_attr_t small;
+
+		pthread_attr_init(&small);
+		pthread_attr_setstacksize(&small, 65536);
+		for (int n = atoi(rest[0]); n > 0; n--)
+			if (pthread_create(&thread, &small, sleeper, 0))
+				exit(1);
+		say("ready");
+		wait_for_input();
+		_exit(0);
+	} else if (!strcmp(what, "secret")) {
+		secret(rest[0]);
+	} else {
+		return 2;
+	}
+	return 0;
+}
