@@ -236,12 +236,7 @@ fn finding(
                 ns: Some(worst_ns),
             },
         ],
-        cause: Some(Cause {
-            tid: thread.tid,
-            thread: name.to_owned(),
-            doing: longest.doing.clone(),
-            stack: model.stacks.names(longest.stack),
-        }),
+        cause: Some(Cause::new(model, thread.tid, longest.doing.clone(), longest.stack)),
         fix: match (runtime, function) {
             (Runtime::Node, COMPILED) => format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name"),
             _ => fix(runtime, longest.doing == "on CPU").to_owned(),

@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
+use whywait_events::StackId;
+use whywait_model::{FrameOrigin, Model, StackText};
 
 /// How bad it is. Ordered: `Note < Warning < Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -125,6 +127,19 @@ pub struct Cause {
     pub doing: String,
     /// Its stack while it did, function names innermost first. Hostile.
     pub stack: Vec<String>,
+    /// For each function of `stack`, whether it is the application's own; empty: not known. For views.
+    #[serde(skip)]
+    pub own: Vec<bool>,
+}
+
+impl Cause {
+    /// Thread `tid` of a recording, doing this in the stack `stack`.
+    pub(crate) fn new(model: &Model, tid: u32, doing: String, stack: StackId) -> Self {
+        let frames = model.stacks.get(stack).map(StackText::names).unwrap_or_default();
+        let own = frames.iter().map(|(_, origin)| *origin == FrameOrigin::App).collect();
+        let stack = frames.into_iter().map(|(name, _)| name).collect();
+        Self { tid, thread: model.thread_name(tid).to_owned(), doing, stack, own }
+    }
 }
 
 impl Code {

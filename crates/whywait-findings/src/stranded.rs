@@ -236,12 +236,7 @@ fn what_it_did(model: &Model, pool: &Pool, thread: &Thread, stretch: &Stranded) 
         }
         _ => ("on CPU".to_owned(), model.sampled_stack(thread, from_ns, to_ns)),
     };
-    Cause {
-        tid: thread.tid,
-        thread: model.thread_name(thread.tid).to_owned(),
-        doing,
-        stack: model.stacks.names(stack),
-    }
+    Cause::new(model, thread.tid, doing, stack)
 }
 
 fn finding(

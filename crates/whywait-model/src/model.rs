@@ -185,6 +185,7 @@ impl Model {
                 tid: step.tid,
                 thread: if step.tid == 0 { String::new() } else { self.thread_name(step.tid).to_owned() },
                 ns: step.to_ns - step.from_ns,
+                function: self.stacks.telling(step.stack),
                 stack: self.stacks.names(step.stack),
                 woken_by: (step.woken_by != 0).then_some(step.woken_by),
             })

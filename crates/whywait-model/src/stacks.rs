@@ -33,23 +33,30 @@ pub struct StackText {
 }
 
 impl StackText {
-    /// For reports: function names, Python functions with their line. From the innermost Python function outwards the
-    /// interpreter's own frames say nothing more, and are left out.
-    pub fn names(&self) -> Vec<String> {
+    /// For reports: function names, Python functions with their line, and whose code each is. From the innermost Python
+    /// function outwards the interpreter's own frames say nothing more, and are left out.
+    pub fn names(&self) -> Vec<(String, FrameOrigin)> {
         let python = self.labels.iter().position(|label| label.kind == ModuleKind::Python).unwrap_or(usize::MAX);
         self.labels
             .iter()
             .enumerate()
             .filter(|(at, label)| *at < python || label.kind == ModuleKind::Python || !of_python(label))
-            .map(|(_, label)| label)
-            .map(|label| match label.kind {
-                ModuleKind::Python if !label.file.is_empty() => {
-                    let file = label.file.rsplit('/').next().unwrap_or_default();
-                    format!("{} ({file}:{})", label.name, label.line)
-                }
-                _ => label.name.to_string(),
-            })
+            .map(|(_, label)| (shown(label), origin(label)))
             .collect()
+    }
+}
+
+/// A function as reports show it.
+fn shown(label: &Label) -> String {
+    match label.kind {
+        ModuleKind::Python if !label.file.is_empty() => {
+            let file = label.file.rsplit('/').next().unwrap_or_default();
+            match label.line {
+                0 => format!("{} ({file})", label.name),
+                line => format!("{} ({file}:{line})", label.name),
+            }
+        }
+        _ => label.name.to_string(),
     }
 }
 
@@ -106,7 +113,13 @@ impl StackNames {
 
     /// Function names of a stack for reports, innermost first; empty when there is none.
     pub fn names(&self, id: StackId) -> Vec<String> {
-        self.get(id).map(StackText::names).unwrap_or_default()
+        self.get(id).map(StackText::names).unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// What a stack is in: the innermost function of the application, or else the innermost one.
+    pub fn telling(&self, id: StackId) -> Option<String> {
+        let stack = self.get(id)?;
+        app_frame(stack).or(stack.labels.first()).map(|label| label.name.to_string())
     }
 
     /// Share of the distinct frames that have a name; `None` without frames.

@@ -115,6 +115,8 @@ pub struct Step {
     pub thread: String,
     /// How long.
     pub ns: u64,
+    /// What it was in: the innermost function of the application, or else the innermost one. Hostile.
+    pub function: Option<String>,
     /// Function names, innermost first; empty when no stack was taken. Hostile.
     pub stack: Vec<String>,
     /// The thread that ended the wait, if one did.

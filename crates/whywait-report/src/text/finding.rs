@@ -161,7 +161,7 @@ fn render_cause(page: &mut Page, cause: &Cause) {
     );
     const INDENT: &str = "   |       ";
     let room = page.width() - INDENT.len();
-    for row in fold(&cause.stack) {
+    for row in fold(&cause.stack, &cause.own) {
         let (style, text) = match row {
             Row::Own(name) => (Style::Strong, page.cut(name, room)),
             Row::Runtime("") => (Style::Dim, "??".to_owned()),

@@ -172,7 +172,7 @@ fn path(page: &mut Page, slow: &Slow) {
                 text.push_str(&format!("  {} ({tid})", page.cut(&step.thread, MAX_NAME)))
             }
         }
-        if let Some(function) = telling(&step.stack) {
+        if let Some(function) = step.function.as_deref().or_else(|| telling(&step.stack)) {
             text.push_str(&format!(" in {}", page.cut(function, 60)));
         }
         if let Some(tid) = step.woken_by {

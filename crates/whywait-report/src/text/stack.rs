@@ -20,11 +20,20 @@ const MAX_OWN: usize = 8;
 /// So many frames are shown of a stack without any frame of the application.
 const MAX_ALL_RUNTIME: usize = 4;
 
-/// The rows of `stack` (innermost function first).
-pub(super) fn fold(stack: &[String]) -> Vec<Row<'_>> {
+/// The rows of `stack` (innermost function first). `own` says for each function whether it is the application's; where it
+/// says nothing the name has to tell.
+pub(super) fn fold<'a>(stack: &'a [String], own: &[bool]) -> Vec<Row<'a>> {
     let frames: Vec<(&str, Option<&'static str>)> = stack
         .iter()
-        .map(|frame| (frame.as_str(), runtime(frame)))
+        .enumerate()
+        .map(|(at, frame)| {
+            let owner = match own.get(at) {
+                Some(true) => None,
+                Some(false) => Some(runtime(frame).unwrap_or("the runtime")),
+                None => runtime(frame),
+            };
+            (frame.as_str(), owner)
+        })
         .collect();
     if frames.iter().all(|(_, runtime)| runtime.is_some()) {
         return all_runtime(&frames);
@@ -271,7 +280,7 @@ mod tests {
             "clone3",
         ]);
         assert_eq!(
-            fold(&stack),
+            fold(&stack, &[]),
             [
                 Row::Folded(2, vec!["libc", "std"]),
                 Row::Runtime("std::thread::sleep"),
@@ -287,7 +296,7 @@ mod tests {
     fn a_single_runtime_frame_is_not_folded() {
         let stack = stack(&["fsync", "save", "std::thread::scope", "run", "main"]);
         assert_eq!(
-            fold(&stack),
+            fold(&stack, &[]),
             [
                 Row::Runtime("fsync"),
                 Row::Own("save"),
@@ -308,7 +317,7 @@ mod tests {
             "tokio::d",
             "start_thread",
         ]);
-        let rows = fold(&stack);
+        let rows = fold(&stack, &[]);
         assert_eq!(rows.len(), 5);
         assert_eq!(rows[4], Row::Folded(2, vec!["tokio", "libc"]));
         assert_eq!(telling(&stack), Some("syscall"));
@@ -317,14 +326,14 @@ mod tests {
     #[test]
     fn deep_recursion_is_cut() {
         let stack = vec!["app::visit".to_owned(); 500];
-        let rows = fold(&stack);
+        let rows = fold(&stack, &[]);
         assert_eq!(rows.len(), MAX_OWN + 1);
         assert_eq!(rows[MAX_OWN], Row::Folded(492, vec![]));
     }
 
     #[test]
     fn an_empty_stack_has_no_rows() {
-        assert_eq!(fold(&[]), []);
+        assert_eq!(fold(&[], &[]), []);
         assert_eq!(telling(&[]), None);
     }
 

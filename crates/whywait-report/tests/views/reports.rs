@@ -131,6 +131,7 @@ pub(crate) fn stranded() -> Report {
             thread: "tokio-runtime-w".to_owned(),
             doing: "left the poll and slept in clock_nanosleep for 2.00 s".to_owned(),
             stack: strings(HANDLER_STACK),
+            own: Vec::new(),
         }),
         fix: "hand the driver over before running the task: tokio >= 1.52 with Builder::enable_eager_driver_handoff() \
               (built with --cfg tokio_unstable); or move the blocking work into spawn_blocking"
@@ -178,6 +179,7 @@ pub(crate) fn blocked_loop() -> Report {
                 "main",
                 "__libc_start_main",
             ]),
+            own: Vec::new(),
         }),
         fix: "move the work to a worker thread, or split it".to_owned(),
     }];
@@ -296,6 +298,7 @@ pub(crate) fn hostile() -> Report {
             "日本::語".to_owned(),
             String::new(),
         ],
+        own: Vec::new(),
     });
     let step = &mut report.requests.slowest[0].path[1];
     (step.state, step.thread, step.stack) = (NAME.to_owned(), NAME.to_owned(), vec![long]);
