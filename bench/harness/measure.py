@@ -194,6 +194,8 @@ def analysis(programs, tools, tmp, millions, times):
                 entry["failed"] = str(error)
                 say(f"analysis: {error}")
             found.append(entry)
+            if "failed" in entry:
+                break  # a longer one would fail too, later
         finally:
             shutil.rmtree(target, ignore_errors=True)
     return found

@@ -67,7 +67,7 @@ def run(command, **options):
     return done.stdout
 
 
-def timed(command, cpu=None, deadline_s=120):
+def timed(command, cpu=None, deadline_s=60):
     """Runs it, on one CPU if told so: wall and CPU seconds, and the most memory that it had, in KiB."""
     begun = time.monotonic()
     pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None

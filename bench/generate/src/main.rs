@@ -8,8 +8,8 @@ use std::error::Error;
 use std::path::Path;
 
 use generator::Server;
-use whywait_events::Event;
 use whywait_events::recording::{Host, Meta, Options, Writer};
+use whywait_events::{Event, WakeContext};
 
 /// A real recording closes a segment every two seconds; at the rate that a row budget allows, that is about this much.
 const ROWS_A_SEGMENT: u64 = 250_000;
@@ -57,7 +57,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             rolled = written / ROWS_A_SEGMENT;
             writer.roll()?;
         }
-        writer.write(&Event::Wait(server.wait()))?;
+        let mut wait = server.wait();
+        if wait.wake_context == WakeContext::Task {
+            // The acceptor hands out all the work. It never sleeps here, as who wakes another cannot.
+            wait.waker_tid = wait.tgid;
+        }
+        writer.write(&Event::Wait(wait))?;
         waits += 1;
         writer.write(&Event::Sample(server.sample()))?;
         samples += 1;
