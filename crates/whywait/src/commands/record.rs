@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use whywait_report::text::{Charset, escape};
+
 use crate::args::RecordArgs;
 use crate::capture::{CaptureOutcome, capture};
 use crate::config;
@@ -25,7 +27,7 @@ pub(crate) fn run(args: RecordArgs) -> anyhow::Result<u8> {
     let CaptureOutcome { recording, command } = capture(&config)?;
     eprintln_quietly(&format!(
         "whywait: recorded; to read it: whywait report {}",
-        recording.display()
+        escape(&recording.to_string_lossy(), Charset::Unicode, 4_096)
     ));
     command.map_or(Ok(0), |command| command.wait())
 }
