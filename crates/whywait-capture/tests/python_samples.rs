@@ -19,11 +19,10 @@ fn interpreters() -> Vec<PathBuf> {
         return vec![];
     }
     let mut found: Vec<PathBuf> =
-        (if std::env::var_os("ONLY").is_some() { 13..=13 } else { 8..=13}).map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}"))).filter(|path| path.exists()).collect();
+        (8..=13).map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}"))).filter(|path| path.exists()).collect();
     let home = std::env::var("HOME").unwrap_or_default();
     for version in std::fs::read_dir(format!("{home}/.pyenv/versions")).into_iter().flatten().flatten() {
         let name = version.file_name().to_string_lossy().into_owned();
-        if !name.contains(&std::env::var("ONLY").unwrap_or_default()) { continue; }
         let minor = name.strip_prefix("3.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
         if minor.is_some_and(|minor| (8..=13).contains(&minor)) {
             found.push(version.path().join("bin/python3"));
@@ -83,10 +82,6 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
         let frames = stacks.named(sample.user_stack);
         let python = frames.filter(|frame| frame.module.is_some_and(|module| module.kind == ModuleKind::Python));
         let python = python.map(|frame| (short(&frame.names[0].name), frame.names[0].line)).collect();
-        if samples.len() == 100 {
-            let names: Vec<String> = stacks.named(sample.user_stack).map(|f| f.names.first().map_or("?".to_owned(), |n| n.name.to_string())).collect();
-            println!("DBG {:?} {names:#?}", stacks.truncated(sample.user_stack));
-        }
         samples.push(Sampled { at_ns: sample.at_ns, python });
     };
     recording.samples(None, &mut take).expect("samples");
@@ -104,7 +99,9 @@ impl Watched {
     /// Asserts that at least this share of the samples is so.
     fn most(&self, percent: usize, what: &str, is: impl Fn(&Sampled) -> bool) {
         let count = self.samples.iter().filter(|sample| is(sample)).count();
-        let all = self.samples.len();
+        // A machine that is too busy to unwind in time is not what is tested.
+        let late = self.counters.get("stacks.python sample too old").map_or(0, |late| *late as usize);
+        let all = self.samples.len().saturating_sub(late);
         println!("  {what}: {count} of {all}");
         assert!(all > 50, "{}: {all} samples", self.interpreter);
         let counters = self.python_counters();
@@ -142,7 +139,7 @@ fn no_function_is_named_long_before_or_after_it_runs() {
             sample.python.iter().find(|(name, _)| name == "left" || name == "right").map(|(name, _)| name.clone())
         };
         const SLACK_NS: u64 = 25_000_000;
-        let mut exact = 0;
+        let (mut named, mut exact) = (0, 0);
         for sample in &watched.samples {
             let Some(name) = function(sample) else { continue };
             let at = sample.at_ns;
@@ -150,9 +147,12 @@ fn no_function_is_named_long_before_or_after_it_runs() {
             let mut around = turns.windows(2).filter(near).peekable();
             let known = around.peek().is_some();
             assert!(!known || around.any(|turn| turn[0].1 == name), "{}: {name} at {at}", watched.interpreter);
+            named += usize::from(known);
             exact += usize::from(turns.windows(2).any(|t| t[0].0 <= at && at < t[1].0 && t[0].1 == name));
         }
-        println!("  the very function: {exact}");
+        // Far more often than promised it is the very function.
+        println!("  the very function: {exact} of {named}");
+        assert!(exact * 100 >= named * 97, "{}: {exact} of {named}", watched.interpreter);
         watched.most(60, "named", |sample| function(sample).is_some());
     }
 }

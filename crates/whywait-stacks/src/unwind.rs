@@ -283,15 +283,17 @@ impl CopiedStack<'_> {
         self.sp.saturating_add(self.bytes.len() as u64)
     }
 
-    /// Whether there is a word below `end` that points into `range`.
-    pub(crate) fn holds(&self, range: &Range<u64>, end: u64) -> bool {
-        let size = usize::try_from(end.saturating_sub(self.sp)).unwrap_or(usize::MAX);
-        let bytes = &self.bytes[..size.min(self.bytes.len())];
-        let word = |word: &[u8]| crate::elf::u64_at(word, 0);
+    /// The copied words in a range of addresses, lowest first.
+    pub(crate) fn words(&self, range: Range<u64>) -> impl Iterator<Item = u64> + '_ {
+        let size = self.bytes.len();
+        let at = |address: u64| {
+            usize::try_from(address.saturating_sub(self.sp)).map_or(size, |at| at.min(size))
+        };
+        let (start, end) = (at(range.start), at(range.end));
+        let bytes = self.bytes.get(start..end).unwrap_or_default();
         bytes
             .chunks_exact(8)
-            .filter_map(word)
-            .any(|word| range.contains(&word))
+            .filter_map(|word| crate::elf::u64_at(word, 0))
     }
 
     /// Why an address could not be read.

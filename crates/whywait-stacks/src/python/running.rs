@@ -3,16 +3,17 @@
 //! A sample's stack bytes are of the moment of the sample; the frames they belong to are in memory that is read a few
 //! milliseconds later. What is taken for true:
 //!
-//! - The thread's frames are looked at on arrival of each sample, after it, and the last look before the sample is kept.
-//!   Only frames that both looks have (same place in memory, same code, same call of the interpreter's loop) count, and
-//!   only when the thread did not sleep in between, by the kernel's count of its voluntary switches: a server's thread
-//!   sits in the same function before and after each request.
-//! - Beyond those, a frame of the later look whose next instruction is on the copied stack: the interpreter had it in a
-//!   register when it called something.
-//! - Frames that were not there: to 3.12 the loop keeps, in its frame on the C stack, the address of the innermost Python
-//!   frame.
+//! - The thread is looked at when a sample arrives, and the last look before the sample was taken is kept. Only frames
+//!   that both looks have (same place in memory, same code, same call of the interpreter's loop) count, and only when
+//!   the thread did not sleep in between, by the kernel's count of its voluntary switches: a server's thread sits in the
+//!   same function before and after each request.
+//! - The native frames are those of the sample: without the call of the loop a Python frame was not there. To 3.12 the
+//!   loop also keeps, on the C stack, the address of the innermost Python frame.
 //!
-//! Frames further in than these are left out, and the native frame of the loop stays in their place.
+//! The native frame of the loop stays where functions further in are not known.
+//!
+//! What was tried and is not done: to take, beyond the common frames, one whose next instruction a word of the copied
+//! stack points to. The interpreter leaves such words behind; one name in ten was then of another function.
 //!
 //! What remains: between two looks, [`MAX_GAP_NS`] at most, a function may have returned and been called again. So a
 //! function that is named was on the thread's stack within [`MAX_AGE_NS`] of the sample, not necessarily at it.
@@ -36,8 +37,8 @@ const MAX_AGE_NS: u64 = 25_000_000;
 const MAX_GAP_NS: u64 = 50_000_000;
 /// Deeper stacks get no Python frames while running: each frame costs two reads.
 const MAX_FRAMES: usize = 300;
-/// How many frames are looked for on the copied stack.
-const MAX_SEARCHED: usize = 8;
+/// How many innermost frames may be missing from the copied stack.
+const MAX_GONE: usize = 8;
 const MAX_THREADS: usize = 4096;
 
 /// What was seen of the running threads of a process.
@@ -222,18 +223,25 @@ pub(super) fn certain<'a>(
     let mut innermost = from == 0 && common == before.frames.len();
 
     let call_of = |seen: &Seen| sample.calls.iter().position(|c| c.contains(&seen.raw.call));
-    let found = frames[..from.min(MAX_SEARCHED)].iter().position(|seen| {
-        let call = match layout.frames {
-            Frames::Light { .. } => call_of(seen),
-            Frames::Objects { .. } => None,
-        };
-        call.is_some_and(|call| {
-            let end = sample.calls[call].end;
-            sample.stack.holds(&seen.code.instructions, end)
-        })
-    });
-    if let Some(found) = found {
-        (from, innermost) = (found, true);
+
+    // Native frames are those of the sample: of more calls of the loop the inner ones were not there.
+    let there = match layout.frames {
+        Frames::Light { .. } => {
+            let end = sample.calls.last().map_or(0, |call| call.end);
+            let gone = |seen: &&Seen| call_of(seen).is_none() && seen.raw.call < end;
+            from + frames[from..].iter().take_while(gone).count()
+        }
+        Frames::Objects { .. } if sample.complete => {
+            frames.len().saturating_sub(sample.calls.len())
+        }
+        Frames::Objects { .. } => {
+            let fits = |&skip: &usize| by_pointer(sample, frames.get(skip..).unwrap_or(&[])).is_ok();
+            let skip = (from..from + MAX_GONE).find(fits);
+            skip.ok_or(Loss::PythonUnmatched)?
+        }
+    };
+    if there > from {
+        (from, innermost) = (there, false);
     }
     if let Frames::Light {
         indirect: Some(cframe),
@@ -257,7 +265,8 @@ pub(super) fn certain<'a>(
     }
     let calls = match layout.frames {
         Frames::Light { .. } => by_address(sample, inner)?,
-        Frames::Objects { .. } => by_count(sample, inner.len())?,
+        Frames::Objects { .. } if sample.complete => by_count(sample, inner.len())?,
+        Frames::Objects { .. } => by_pointer(sample, inner)?,
     };
     // A call of the loop that is further in has Python frames too, which are not known.
     innermost &= calls.first() == Some(&Some(0));
@@ -315,6 +324,29 @@ fn by_count(sample: Sample<'_>, frames: usize) -> Result<Vec<Option<usize>>, Los
     let calls = sample.calls.len();
     match calls.checked_sub(frames) {
         Some(first) if sample.complete => Ok((first..calls).map(Some).collect()),
+        _ => Err(Loss::PythonUnmatched),
+    }
+}
+
+/// The call of the loop for each frame, one each, where the outer calls are beyond the copied bytes: each call, or the
+/// function that entered it, has its frame's address on the stack. There must be one way only for all of them.
+fn by_pointer(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>, Loss> {
+    let calls = sample.calls;
+    let has = |call: usize, frame: u64| {
+        let end = calls.get(call + 1).map_or(sample.stack.end(), |c| c.start);
+        sample.stack.words(calls[call].start..end).any(|w| w == frame)
+    };
+    let fits = |&first: &usize| {
+        let mut pairs = frames.iter().zip(first..calls.len());
+        pairs.all(|(seen, call)| has(call, seen.raw.address))
+    };
+    // The outer ones must not lack a frame.
+    let least = calls.len().saturating_sub(frames.len());
+    let mut ways = (least..calls.len()).filter(fits);
+    match (ways.next(), ways.next()) {
+        (Some(first), None) => Ok((0..frames.len())
+            .map(|i| Some(first + i).filter(|&call| call < calls.len()))
+            .collect()),
         _ => Err(Loss::PythonUnmatched),
     }
 }
