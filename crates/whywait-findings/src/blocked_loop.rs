@@ -118,7 +118,7 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
         owner: None,
     });
     // A stretch that was spent waiting for a CPU for the most part is the machine's doing.
-    let its_own = |away: &Away| away.away_ns >= MIN_AWAY_NS && away.away_ns * 2 >= away.to_ns.saturating_sub(away.from_ns);
+    let its_own = |away: &Away| away.away_ns >= MIN_AWAY_NS && away.away_ns.saturating_mul(2) >= away.to_ns.saturating_sub(away.from_ns);
     let mut aways: Vec<Away> = asleep.chain(running).filter(its_own).collect();
     aways.sort_by_key(|away| away.from_ns);
     aways
@@ -173,7 +173,7 @@ fn finding(
                 .take_while(|away| away.from_ns < done_ns)
                 .filter(|away| away.owner != Some((request.socket, request.seq)))
                 .map(|away| away.overlap_ns(request.ready_ns, done_ns))
-                .sum::<u64>();
+                .fold(0, u64::saturating_add);
             (ns.min(done_ns - request.ready_ns), *request)
         })
         .filter(|(ns, _)| *ns >= MIN_VICTIM_NS)
@@ -181,7 +181,7 @@ fn finding(
     savings.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
     let (worst_ns, worst) = *savings.first()?;
     let longest = aways.iter().max_by_key(|away| away.away_ns)?;
-    let total_ns: u64 = aways.iter().map(|away| away.away_ns).sum();
+    let total_ns: u64 = aways.iter().map(|away| away.away_ns).fold(0, u64::saturating_add);
     let runtime = runtime::of_process(model, pool.tgid);
     let name = model.thread_name(thread.tid);
     let known = model.stacks.get(longest.stack).is_some();
@@ -212,7 +212,7 @@ fn finding(
         subject,
         saving: Saving {
             kind: SavingKind::Latency,
-            at_most_ns: savings.iter().map(|(ns, _)| ns).sum(),
+            at_most_ns: savings.iter().map(|(ns, _)| *ns).fold(0, u64::saturating_add),
             requests: savings.len() as u64,
             each_at_most_ns: savings.iter().take(100).map(|(ns, _)| *ns).collect(),
         },

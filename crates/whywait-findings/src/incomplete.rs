@@ -33,7 +33,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     if evidence.is_empty() {
         return Vec::new();
     }
-    let matters = coverage.lost * HARMLESS_SHARE > coverage.events || !model.damaged.is_empty();
+    let matters = coverage.lost.saturating_mul(HARMLESS_SHARE) > coverage.events || !model.damaged.is_empty();
     let title = match (coverage.lost, model.meta.complete) {
         (0, true) => "parts of the recording cannot be read: findings may be missing".to_owned(),
         (0, false) => "the recording was cut off: its last seconds are missing".to_owned(),

@@ -75,7 +75,7 @@ fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
         .filter(|ns| *ns >= MIN_SAVING_NS)
         .collect();
     savings.sort_unstable_by(|a, b| b.cmp(a));
-    let worst = episodes.iter().max_by_key(|episode| episode.iter().map(|victim| victim.stranded_ns).sum::<u64>())?;
+    let worst = episodes.iter().max_by_key(|episode| episode.iter().map(|victim| victim.stranded_ns).fold(0, u64::saturating_add))?;
     if savings.is_empty() {
         return None;
     }
@@ -152,7 +152,7 @@ fn held_ns(model: &Model, pool: &Pool, request: &Request) -> u64 {
         .iter()
         .filter(|wait| pool.idles(wait) || pool.polls(wait))
         .map(|wait| overlap(wait, from_ns, to_ns))
-        .sum();
+        .fold(0, u64::saturating_add);
     to_ns.saturating_sub(from_ns).saturating_sub(elsewhere)
 }
 
@@ -217,8 +217,8 @@ fn short_of_cpus(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
             let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
             wait.in_ns.unwrap_or(stretch.to_ns).min(stretch.to_ns).saturating_sub(woken_ns)
         }))
-        .sum();
-    runnable * 2 > stretch.to_ns - stretch.from_ns
+        .fold(0, u64::saturating_add);
+    runnable.saturating_mul(2) > stretch.to_ns - stretch.from_ns
 }
 
 /// What a thread did for most of a stretch, instead of polling.
@@ -231,7 +231,7 @@ fn what_it_did(model: &Model, pool: &Pool, thread: &Thread, stretch: &Stranded) 
         .filter(|wait| !pool.idles(wait) && !pool.polls(wait))
         .max_by_key(|wait| overlap(wait, from_ns, to_ns));
     let (doing, stack) = match blocked {
-        Some(wait) if overlap(wait, from_ns, to_ns) * 2 >= to_ns - from_ns => {
+        Some(wait) if overlap(wait, from_ns, to_ns).saturating_mul(2) >= to_ns - from_ns => {
             (format!("asleep in {}", call_name(wait)), wait.user_stack)
         }
         _ => ("on CPU".to_owned(), model.sampled_stack(thread, from_ns, to_ns)),
@@ -317,7 +317,7 @@ fn finding(
     }
 
     let known = runtime != Runtime::Unknown && cause.as_ref().is_some_and(|cause| !cause.stack.is_empty());
-    let at_most_ns = savings.iter().sum();
+    let at_most_ns = savings.iter().copied().fold(0, u64::saturating_add);
     let severity = if savings.first().is_some_and(|ns| *ns >= ERROR_NS) { Severity::Error } else { Severity::Warning };
     let mut subject = Map::new();
     subject.insert("pid".to_owned(), json!(pool.tgid));

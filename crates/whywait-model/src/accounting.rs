@@ -35,7 +35,7 @@ impl Account {
 
     /// All but what is unknown.
     pub fn attributed_ns(&self) -> u64 {
-        self.total_ns() - self.service[Part::Unknown]
+        self.total_ns().saturating_sub(self.service[Part::Unknown])
     }
 
     /// Of requests that were only summed up: none of them was looked at one by one, so what is not a wake-up is taken as a
@@ -132,13 +132,13 @@ fn service(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) ->
         let Some(part) = step.part else { continue };
         let ns = step.to_ns - step.from_ns;
         if part != Part::OnCpu {
-            parts[part] += ns;
+            parts[part] = parts[part].saturating_add(ns);
         } else if let (Some(mix), true) = (&between, step.tid == request.recv_tid) {
             spread(&mut parts, mix, ns);
         } else if let Some(mix) = model.threads.get(&step.tid).and_then(|thread| segment(thread, step.to_ns)) {
             spread(&mut parts, &mix, ns);
         } else {
-            parts[Part::OnCpu] += ns;
+            parts[Part::OnCpu] = parts[Part::OnCpu].saturating_add(ns);
         }
     }
     fit(parts, total_ns)
@@ -170,12 +170,13 @@ fn spread(parts: &mut Parts, mix: &Parts, ns: u64) {
     let total = u128::from(mix.total_ns().max(1));
     let mut left_ns = ns;
     for part in Part::ALL {
-        let share = (u128::from(mix[part]) * u128::from(ns) / total) as u64;
-        parts[part] += share;
+        // Parts whose sum is beyond counting come from no kernel.
+        let share = ((u128::from(mix[part]) * u128::from(ns) / total) as u64).min(left_ns);
+        parts[part] = parts[part].saturating_add(share);
         left_ns -= share;
     }
     // What division leaves over.
-    parts[Part::OnCpu] += left_ns;
+    parts[Part::OnCpu] = parts[Part::OnCpu].saturating_add(left_ns);
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ impl Model {
     pub fn requests_summary(&self) -> Requests {
         let sums = &self.input.sums;
         let answered = self.requests.iter().filter(|request| latency_ns(request).is_some()).count() as u64;
-        let count = sums.count + answered;
+        let count = sums.count.saturating_add(answered);
         if count == 0 {
             return Requests { slow_threshold_ns: self.threshold_ns(), ..Requests::default() };
         }
@@ -142,7 +142,7 @@ impl Model {
         let closure = if total == 0 { 1.0 } else { account.attributed_ns() as f64 / total as f64 };
         Requests {
             count,
-            slow: sums.slow + answered,
+            slow: sums.slow.saturating_add(answered),
             slow_threshold_ns: self.threshold_ns(),
             latency_ns: self.input.latency.latency(&slowest_ns),
             time: account.time(),
@@ -205,7 +205,7 @@ impl Model {
         }
         Coverage {
             events: self.counters.get("events").copied().unwrap_or(0),
-            lost: lost_by_reason.values().sum(),
+            lost: lost_by_reason.values().copied().fold(0, u64::saturating_add),
             lost_by_reason,
             unmatched_wakes: self.counters.get("unmatched-wakes").copied().unwrap_or(0),
             frames_symbolised: self.stacks.named_share(),
