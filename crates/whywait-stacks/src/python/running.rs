@@ -337,8 +337,9 @@ fn by_pointer(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>,
         sample.stack.words(calls[call].start..end).any(|w| w == frame)
     };
     let fits = |&first: &usize| {
-        let mut pairs = frames.iter().zip(first..calls.len());
-        pairs.all(|(seen, call)| has(call, seen.raw.address))
+        // The outermost call's bytes may be cut off in the middle: the others decide.
+        let mut pairs = frames.iter().zip(first..calls.len().saturating_sub(1)).peekable();
+        pairs.peek().is_some() && pairs.all(|(seen, call)| has(call, seen.raw.address))
     };
     // The outer ones must not lack a frame.
     let least = calls.len().saturating_sub(frames.len());
