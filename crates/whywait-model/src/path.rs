@@ -60,8 +60,11 @@ fn back(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> Vec<PathStep> {
     let mut steps: Vec<PathStep> = Vec::new();
     let mut tid = tid;
     let mut now = to_ns;
+    // Two that slept, each until the other woke it (as in a damaged or forged recording), lead to each other for ever, and
+    // not back in time.
+    let mut hops = 0;
     while now > from_ns {
-        if steps.len() >= MAX_STEPS {
+        if steps.len() >= MAX_STEPS || hops >= MAX_STEPS {
             steps.push(step(Part::Unknown, tid, from_ns, now, 0));
             break;
         }
@@ -90,6 +93,7 @@ fn back(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> Vec<PathStep> {
             }
             tid = waker;
             now = woken;
+            hops += 1;
             continue;
         }
         let began = wait.out_ns.max(from_ns);
