@@ -34,7 +34,8 @@ class Reader:
         elif kind == 7:
             self.at += 8
         elif kind == 8:
-            self.at += self.varint()
+            size = self.varint()  # not `+=` at once, which would read self.at too early
+            self.at += size
         elif kind in (9, 10):
             head = self.byte()
             size = head >> 4
