@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use whywait_events::{Module, ModuleKind, Symbol};
+use whywait_events::{Frame, Module, ModuleKind, Symbol};
 
 use crate::cfi::Tables;
 use crate::elf::{Elf, ReadAt, Segment};
@@ -73,6 +73,7 @@ pub(crate) struct Modules {
     special: HashMap<ModuleKind, u32>,
     last_id: u32,
     new: Vec<Module>,
+    unnamed_jit: Option<Frame>,
     /// Names that must be taken while the process lives.
     pub(crate) symbols: Interner,
 }
@@ -114,6 +115,24 @@ impl Modules {
         let id = self.add(kind, String::new(), path);
         self.special.insert(kind, id);
         id
+    }
+
+    /// The frame of all just-in-time compiled code of which no name is known: its address would mean nothing later.
+    pub(crate) fn unnamed_jit(&mut self) -> Frame {
+        if let Some(frame) = self.unnamed_jit {
+            return frame;
+        }
+        let id = self.special(ModuleKind::Jit);
+        let frame = self.symbols.frame(id, "[jit]", "", 0);
+        self.unnamed_jit = Some(frame);
+        frame
+    }
+
+    /// Makes one frame of neighbours in just-in-time compiled code without a name.
+    pub(crate) fn join_unnamed(&self, frames: &mut Vec<Frame>) {
+        if self.unnamed_jit.is_some() {
+            frames.dedup_by(|a, b| a == b && Some(*a) == self.unnamed_jit);
+        }
     }
 
     /// The image of a mapped file. `None`: it could not be opened, or is not an ELF file.

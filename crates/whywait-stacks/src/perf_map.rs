@@ -1,23 +1,25 @@
 //! Names of just-in-time compiled code, from the map that many runtimes write for perf
 //! (`tools/perf/Documentation/jit-interface.txt`: lines of `START SIZE name`, both in hex).
 
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::modules::open_regular;
 
-/// A process's map, read when a name is first asked for, and again when it has grown.
+/// A process's map, read when a name is first asked for, and further when it has grown.
 #[derive(Debug)]
 pub(crate) struct PerfMap {
     tgid: u32,
     entries: Vec<(u64, u64, String)>,
     looked_at: Option<Instant>,
-    seen: Option<(u64, SystemTime)>,
+    /// The file, by its device and number, and how much of it was read: whole lines.
+    read: ((u64, u64), u64),
 }
 
 const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// When a name is missing: it may have come since.
+const LOOK_FOR_MISSING_AFTER: Duration = Duration::from_millis(100);
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_NAME: usize = 512;
 
@@ -27,21 +29,25 @@ impl PerfMap {
             tgid,
             entries: vec![],
             looked_at: None,
-            seen: None,
+            read: ((0, 0), 0),
         }
     }
 
     /// The name of the code at an address of the process.
     pub(crate) fn name(&mut self, address: u64) -> Option<&str> {
         // Code is compiled and thrown away all the time: also a name that is there may have become another.
-        if self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_AFTER) {
+        let after = match find(&self.entries, address) {
+            Some(_) => LOOK_AFTER,
+            None => LOOK_FOR_MISSING_AFTER,
+        };
+        if self.looked_at.is_none_or(|at| at.elapsed() >= after) {
             self.looked_at = Some(Instant::now());
-            self.read();
+            self.read_on();
         }
         find(&self.entries, address)
     }
 
-    fn read(&mut self) -> Option<()> {
+    fn read_on(&mut self) -> Option<()> {
         let path = self.path()?;
         // The name can be foretold: another user may have put a file there, or a link to one that we may read.
         if std::fs::symlink_metadata(&path).ok()?.is_symlink() {
@@ -55,14 +61,22 @@ impl PerfMap {
         if metadata.uid() != user && metadata.uid() != 0 {
             return None;
         }
-        let seen = (metadata.len(), metadata.modified().ok()?);
-        if self.seen == Some(seen) {
+        let id = (metadata.dev(), metadata.ino());
+        let length = metadata.len().min(MAX_BYTES);
+        if self.read.0 != id || length < self.read.1 {
+            self.read = (id, 0);
+            self.entries.clear();
+        }
+        if length == self.read.1 {
             return None;
         }
-        self.seen = Some(seen);
-        let mut text = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
-        self.entries = parse(&text);
+        let mut text = vec![0; (length - self.read.1) as usize];
+        file.read_exact_at(&mut text, self.read.1).ok()?;
+        // A line may be written just now.
+        let lines = text.iter().rposition(|&b| b == b'\n')? + 1;
+        self.read.1 += lines as u64;
+        let entries = std::mem::take(&mut self.entries);
+        self.entries = join(entries, parse(&text[..lines]));
         Some(())
     }
 
@@ -111,7 +125,9 @@ pub(crate) fn own_id(status: &str) -> Option<u32> {
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-fn parse(text: &[u8]) -> Vec<(u64, u64, String)> {
+type Entries = Vec<(u64, u64, String)>;
+
+fn parse(text: &[u8]) -> Entries {
     let mut entries = Vec::new();
     for line in text.split(|&b| b == b'\n') {
         let mut fields = line.splitn(3, |&b| b == b' ');
@@ -133,6 +149,12 @@ fn parse(text: &[u8]) -> Vec<(u64, u64, String)> {
         let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]).into_owned();
         entries.push((start, start.saturating_add(size), name));
     }
+    entries
+}
+
+/// Entries by address, with later ones added.
+fn join(mut entries: Entries, later: Entries) -> Entries {
+    entries.extend(later);
     // Later lines replace earlier ones for the same code. The sort is stable.
     entries.sort_by_key(|&(start, ..)| start);
     entries.reverse();
@@ -153,9 +175,9 @@ mod tests {
 
     #[test]
     fn the_later_line_wins() {
-        let entries = parse(
-            b"1000 10 a b\nnonsense\n0x2000 20 c\n1000 20 d\xff\nffffffffffffffff 9 e\n3000 1\n",
-        );
+        let entries = parse(b"1000 10 a b\nnonsense\n0x2000 20 c\n");
+        let later = parse(b"1000 20 d\xff\nffffffffffffffff 9 e\n3000 1\n");
+        let entries = join(join(vec![], entries), later);
         assert_eq!(find(&entries, 0x1018), Some("d\u{fffd}"));
         assert_eq!(find(&entries, 0x2000), Some("c"));
         assert_eq!(find(&entries, 0x2020), None);

@@ -220,7 +220,7 @@ impl Process {
         let id = modules.special(ModuleKind::Jit);
         match self.perf_map.name(address) {
             Some(name) => modules.symbols.frame(id, name, "", 0),
-            None => modules.symbols.frame(id, "[jit]", "", 0),
+            None => modules.unnamed_jit(),
         }
     }
 

@@ -68,7 +68,8 @@ impl Unwinder {
     /// `tgid` (an id in this process's pid namespace) from `/proc` when it meets the process, or a mapping, first.
     ///
     /// Frames come innermost first. An ELF frame's address is that of the call instruction (return address - 1), and of
-    /// the instruction itself for the innermost frame, as the file states addresses. A stack is complete when unwinding
+    /// the instruction itself for the innermost frame, as the file states addresses. Just-in-time compiled code without
+    /// a name is the one frame `[jit]`; neighbours of this kind are joined. A stack is complete when unwinding
     /// reached the thread's start.
     pub fn unwind(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Unwound {
         let ended = self.walk(tgid, regs, stack);
@@ -169,7 +170,8 @@ impl Unwinder {
             Err(Ended::Lost(loss)) => self.losses.count(loss),
             Err(Ended::Switched { .. }) => self.losses.count(Loss::OtherStack),
         }
-        let frames = self.walk.iter().map(|w| w.frame).collect();
+        let mut frames = self.walk.iter().map(|w| w.frame).collect();
+        self.modules.join_unnamed(&mut frames);
         Unwound {
             frames,
             truncated: ended.is_err(),

@@ -111,7 +111,7 @@ impl Runtime {
             }
             Frames::Light { .. } => {
                 let start = raw.code.wrapping_add(self.layout.code.instructions);
-                raw.instruction.checked_sub(start).unwrap_or(0)
+                raw.instruction.saturating_sub(start)
             }
         };
         let format = self.layout.code.line_format;

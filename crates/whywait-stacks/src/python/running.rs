@@ -146,12 +146,7 @@ impl Runtime {
         looks.ok_or(Loss::PythonRead)
     }
 
-    fn look_now(
-        &mut self,
-        process: &mut Process,
-        tid: u32,
-        state: &mut u64,
-    ) -> Result<Look, Loss> {
+    fn look_now(&mut self, process: &mut Process, tid: u32, state: &mut u64) -> Result<Look, Loss> {
         let begun_ns = now_ns();
         let before = Status::read(process.tgid(), tid).ok_or(Loss::PythonThread)?;
         if *state == 0 || self.is_of(process, *state, before.own_id) != Some(true) {
@@ -235,7 +230,8 @@ pub(super) fn certain<'a>(
             frames.len().saturating_sub(sample.calls.len())
         }
         Frames::Objects { .. } => {
-            let fits = |&skip: &usize| by_pointer(sample, frames.get(skip..).unwrap_or(&[])).is_ok();
+            let fits =
+                |&skip: &usize| by_pointer(sample, frames.get(skip..).unwrap_or(&[])).is_ok();
             let skip = (from..from + MAX_GONE).find(fits);
             skip.ok_or(Loss::PythonUnmatched)?
         }
@@ -334,11 +330,17 @@ fn by_pointer(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>,
     let calls = sample.calls;
     let has = |call: usize, frame: u64| {
         let end = calls.get(call + 1).map_or(sample.stack.end(), |c| c.start);
-        sample.stack.words(calls[call].start..end).any(|w| w == frame)
+        sample
+            .stack
+            .words(calls[call].start..end)
+            .any(|w| w == frame)
     };
     let fits = |&first: &usize| {
         // The outermost call's bytes may be cut off in the middle: the others decide.
-        let mut pairs = frames.iter().zip(first..calls.len().saturating_sub(1)).peekable();
+        let mut pairs = frames
+            .iter()
+            .zip(first..calls.len().saturating_sub(1))
+            .peekable();
         pairs.peek().is_some() && pairs.all(|(seen, call)| has(call, seen.raw.address))
     };
     // The outer ones must not lack a frame.
