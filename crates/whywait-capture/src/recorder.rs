@@ -144,6 +144,11 @@ impl Recorder {
                 }
             }
             _ => {
+                // The number was another process's whose end was lost.
+                let anew = change == ThreadChange::Fork && record.tid == record.tgid;
+                if anew && self.processes.remove(&record.tgid).is_some() {
+                    self.unwinder.forget(record.tgid);
+                }
                 self.processes.entry(record.tgid).or_default().insert(record.tid);
             }
         }
@@ -332,4 +337,102 @@ impl Recorder {
 fn name(comm: &[i8]) -> String {
     let bytes: Vec<u8> = comm.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use whywait_events::recording::{Meta, Recording};
+
+    use super::*;
+
+    const FOUND: u32 = 0;
+    const FORK: u32 = 1;
+    const EXEC: u32 = 2;
+    const EXIT: u32 = 4;
+
+    fn recorder() -> (tempfile::TempDir, Recorder) {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let writer = Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
+        (dir, Recorder::new(writer))
+    }
+
+    fn thread(recorder: &mut Recorder, at_ns: u64, change: u32, tgid: u32, tid: u32) {
+        let record = types::thread_record {
+            r#type: 1,
+            change,
+            at_ns,
+            tid,
+            tgid,
+            parent_tid: 0,
+            parent_tgid: 0,
+            comm: [0; 16],
+        };
+        recorder.take(Record::Thread(record)).expect("writable");
+    }
+
+    #[test]
+    fn a_process_is_known_from_its_first_thread_to_its_last() {
+        let (_dir, mut recorder) = recorder();
+        thread(&mut recorder, 1, FOUND, 10, 10);
+        thread(&mut recorder, 2, FORK, 10, 11);
+        thread(&mut recorder, 3, FORK, 20, 20);
+        thread(&mut recorder, 4, EXIT, 10, 10);
+        assert_eq!(recorder.processes(), [10, 20]);
+        thread(&mut recorder, 5, EXIT, 10, 11);
+        assert_eq!(recorder.processes(), [20]);
+    }
+
+    #[test]
+    fn a_thread_that_becomes_another_program_loses_its_number() {
+        let (dir, mut recorder) = recorder();
+        thread(&mut recorder, 1, FOUND, 10, 10);
+        thread(&mut recorder, 2, FORK, 10, 11);
+        thread(&mut recorder, 3, EXIT, 10, 10);
+        // The kernel has given it the first thread's number by now.
+        thread(&mut recorder, 4, EXEC, 10, 10);
+        thread(&mut recorder, 5, EXIT, 10, 10);
+        assert!(recorder.processes().is_empty(), "{:?}", recorder.processes());
+        recorder.writer.finish(&Meta::default()).expect("writable");
+        let mut exits = Vec::new();
+        let recording = Recording::open(&dir.path().join("recording")).expect("readable");
+        let visit = &mut |event: &ThreadEvent| {
+            if event.change == ThreadChange::Exit {
+                exits.push((event.at_ns, event.tid));
+            }
+        };
+        recording.threads(None, visit).expect("readable");
+        assert_eq!(exits, [(3, 10), (4, 11), (5, 10)]);
+    }
+
+    #[test]
+    fn processes_whose_end_was_lost_are_forgotten_little_by_little() {
+        let (_dir, mut recorder) = recorder();
+        for tgid in 1..=150 {
+            thread(&mut recorder, 1, FOUND, tgid, tgid);
+        }
+        let is_even = |tgid: u32| tgid % 2 == 0;
+        recorder.forget_ended(is_even);
+        assert_eq!(recorder.processes().len(), 150 - ENDED_AT_ONCE / 2);
+        recorder.forget_ended(is_even);
+        recorder.forget_ended(is_even);
+        assert_eq!(recorder.processes().len(), 75);
+        recorder.forget_ended(|_| false);
+        assert_eq!(recorder.processes().len(), 75 - ENDED_AT_ONCE, "it begins again");
+    }
+
+    #[test]
+    fn as_many_stacks_as_come_and_no_more_in_memory() {
+        let (_dir, mut recorder) = recorder();
+        let frames = |address| vec![Frame { module: 1, address }];
+        let first = recorder.stack(frames(0), false).expect("writable");
+        assert_eq!(recorder.stack(frames(0), false).expect("writable"), first);
+        assert_ne!(recorder.stack(frames(0), true).expect("writable"), first);
+        for address in 1..=MAX_STACKS as u64 {
+            recorder.stack(frames(address), false).expect("writable");
+        }
+        assert!(recorder.stacks.len() <= MAX_STACKS);
+        let again = recorder.stack(frames(0), false).expect("writable");
+        assert!(again > MAX_STACKS as StackId, "under another number");
+        assert_eq!(recorder.frames().len(), MAX_STACKS + 1, "every frame is to be named");
+    }
 }

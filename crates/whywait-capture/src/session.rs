@@ -176,13 +176,24 @@ impl Session {
     fn drain(&mut self) -> Result<(), CaptureError> {
         self.consume();
         let arrived = std::mem::take(&mut *self.incoming.borrow_mut());
+        let mut samples = arrived.samples.into_iter().peekable();
         let mut consumed = Instant::now();
         for record in arrived.records {
-            match record {
-                Ok(record) => self.recorder.take(record)?,
-                Err(()) => self.recorder.bad_record(),
+            // A sample is read with the mappings that its process had then: before those of another program, or none.
+            if let Record::Thread(thread) = &record {
+                while let Some(sample) = samples.next_if(|sample| sample_ns(sample) <= thread.at_ns) {
+                    self.recorder.take(sample)?;
+                }
             }
+            self.recorder.take(record)?;
             self.keep_up(&mut consumed);
+        }
+        for sample in samples {
+            self.recorder.take(sample)?;
+            self.keep_up(&mut consumed);
+        }
+        for _ in 0..arrived.undecodable {
+            self.recorder.bad_record();
         }
         Ok(())
     }
@@ -315,8 +326,29 @@ type Incoming = Rc<RefCell<Arrived>>;
 
 #[derive(Default)]
 struct Arrived {
-    records: Vec<Result<Record, ()>>,
+    records: Vec<Record>,
+    /// From a ring of their own, in the order of time as the others.
+    samples: Vec<Record>,
+    undecodable: usize,
     bytes: usize,
+}
+
+impl Arrived {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        match decode(bytes) {
+            Some((record @ Record::Sample(..), _)) => self.samples.push(record),
+            Some((record, _)) => self.records.push(record),
+            None => self.undecodable += 1,
+        }
+    }
+}
+
+fn sample_ns(record: &Record) -> u64 {
+    match record {
+        Record::Sample(sample, _) => sample.at_ns,
+        _ => 0,
+    }
 }
 
 fn rings(programs: &Programs, incoming: &Incoming) -> Result<RingBuffer<'static>, CaptureError> {
@@ -326,9 +358,7 @@ fn rings(programs: &Programs, incoming: &Incoming) -> Result<RingBuffer<'static>
         let incoming = incoming.clone();
         builder
             .add(map, move |bytes| {
-                let mut arrived = incoming.borrow_mut();
-                arrived.bytes += bytes.len();
-                arrived.records.push(decode(bytes).map(|(record, _)| record).ok_or(()));
+                incoming.borrow_mut().add(bytes);
                 0
             })
             .map_err(load)?;
