@@ -81,7 +81,7 @@ impl Unwinder {
     /// they are certain: the thread is looked at now, and if it was so before the sample too and did not sleep in
     /// between, the functions that were there both times are those of the sample. The loop's frame stays where inner
     /// functions are not known. A function that is named was on the thread's stack within 25 ms of the sample; its line
-    /// is the function's first unless it is certain. Call this soon after the sample: it is at most 25 ms old, or gets no
+    /// is the function's first unless it is certain. Call this soon after the sample: one that is older than 50 ms gets no
     /// Python frames. The thread is not stopped.
     pub fn unwind_running(
         &mut self,

@@ -81,8 +81,6 @@ pub(super) struct Code {
     pub(super) line_format: LineFormat,
     /// Where the instructions start, for frames that keep a pointer to the instruction.
     pub(super) instructions: u64,
-    /// The bytes object that holds the instructions, where the code object does not itself (to 3.10).
-    pub(super) bytes: Option<u64>,
 }
 
 /// How line numbers are written down.
@@ -194,7 +192,6 @@ impl Layout {
                 first_line: word(CODE + 5)?,
                 line_format: LineFormat::Locations,
                 instructions: word(CODE + 9)?,
-                bytes: None,
             },
             string_headers: (40, 56),
         })
@@ -223,7 +220,6 @@ fn objects(last: u64, unit: u64, line_format: LineFormat) -> Layout {
             lines: 120,
             line_format,
             instructions: 0,
-            bytes: Some(48),
         },
         string_headers: (48, 72),
     }
@@ -237,7 +233,6 @@ fn light_code(first_line: u64, instructions: u64) -> Code {
         lines: 136,
         line_format: LineFormat::Locations,
         instructions,
-        bytes: None,
     }
 }
 

@@ -1,7 +1,6 @@
 //! Reading the interpreter's frames out of a process.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::layout::{Entry, Frames, Layout, OWNED_BY_C_STACK, ThreadId};
@@ -25,8 +24,18 @@ pub(super) struct CodeNames {
     pub(super) file: String,
     pub(super) first_line: u32,
     lines: Vec<u8>,
-    /// Addresses of the instructions.
-    pub(super) instructions: Range<u64>,
+}
+
+#[cfg(test)]
+impl CodeNames {
+    pub(super) fn test(code: u64) -> Arc<Self> {
+        Arc::new(Self {
+            name: code.to_string(),
+            file: String::new(),
+            first_line: 1,
+            lines: vec![],
+        })
+    }
 }
 
 /// A frame as it is chained, not yet known to be one.
@@ -279,7 +288,7 @@ impl Runtime {
         if let Some(names) = self.codes.get(&key) {
             return Some(Arc::clone(names));
         }
-        let names = Arc::new(self.names(process, code, &bytes, first_line)?);
+        let names = Arc::new(self.names(process, &bytes, first_line)?);
         if self.codes.len() >= MAX_CODES {
             self.codes.clear();
         }
@@ -287,13 +296,7 @@ impl Runtime {
         Some(names)
     }
 
-    fn names(
-        &self,
-        process: &mut Process,
-        address: u64,
-        code: &[u8],
-        first_line: u32,
-    ) -> Option<CodeNames> {
+    fn names(&self, process: &mut Process, code: &[u8], first_line: u32) -> Option<CodeNames> {
         let layout = &self.layout.code;
         let name = self.string(process, u64_at(code, layout.name as usize)?)?;
         let file = self.string(process, u64_at(code, layout.file as usize)?)?;
@@ -307,28 +310,11 @@ impl Runtime {
         process
             .read_memory(table.checked_add(32)?, &mut lines)
             .then_some(())?;
-        let (start, size) = match layout.bytes {
-            Some(at) => {
-                let at = u64_at(code, at as usize)?;
-                let head = object(process, at, 32)?;
-                if u64_at(&head, 8)? != self.types[2] {
-                    return None;
-                }
-                (at.checked_add(32)?, u64_at(&head, 16)?)
-            }
-            // Its variable size counts instructions of two bytes.
-            None => (
-                address.checked_add(layout.instructions)?,
-                u64_at(code, 16)?.saturating_mul(2),
-            ),
-        };
-        let instructions = start..start.saturating_add(size.min(MAX_LINES));
         Some(CodeNames {
             name,
             file,
             first_line,
             lines,
-            instructions,
         })
     }
 

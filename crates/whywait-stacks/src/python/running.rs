@@ -16,7 +16,7 @@
 //! stack points to. The interpreter leaves such words behind; one name in ten was then of another function.
 //!
 //! What remains: between two looks, [`MAX_GAP_NS`] at most, a function may have returned and been called again. So a
-//! function that is named was on the thread's stack within [`MAX_AGE_NS`] of the sample, not necessarily at it.
+//! function that is named was on the thread's stack within half of that of the sample, not necessarily at it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,9 +31,7 @@ use crate::perf_map::Status;
 use crate::process::Process;
 use crate::unwind::CopiedStack;
 
-/// A sample that is older when its thread is looked at gets no Python frames.
-const MAX_AGE_NS: u64 = 25_000_000;
-/// Between the two looks around a sample.
+/// Between the two looks around a sample, from the first one's begin to the second one's end.
 const MAX_GAP_NS: u64 = 50_000_000;
 /// Deeper stacks get no Python frames while running: each frame costs two reads.
 const MAX_FRAMES: usize = 300;
@@ -122,10 +120,7 @@ impl Runtime {
             .is_some_and(|last| last.begun_ns >= at_ns);
         let mut found = Ok(());
         if !fresh {
-            if now_ns().saturating_sub(at_ns) > MAX_AGE_NS {
-                self.running.0.insert(tid, thread);
-                return Err(Loss::PythonLate);
-            }
+            // Also for a sample that is too old: those to come need a look before them.
             match self.look_now(process, tid, &mut thread.state) {
                 Ok(look) => {
                     thread.before = thread.last.take();
@@ -202,7 +197,7 @@ pub(super) fn certain<'a>(
     before: Option<&Look>,
     last: &'a Look,
 ) -> Result<Certain<'a>, Loss> {
-    if last.ended_ns.saturating_sub(sample.at_ns) > MAX_AGE_NS {
+    if last.ended_ns.saturating_sub(sample.at_ns) > MAX_GAP_NS {
         return Err(Loss::PythonLate);
     }
     let around = |before: &&Look| {
@@ -351,5 +346,136 @@ fn by_pointer(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>,
             .map(|i| Some(first + i).filter(|&call| call < calls.len()))
             .collect()),
         _ => Err(Loss::PythonUnmatched),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Innermost first: address, code, call of the loop.
+    fn look(at_ms: u64, sleeps: u64, frames: &[(u64, u64, u64)]) -> Look {
+        let seen = |&(address, code, call): &(u64, u64, u64)| Seen {
+            raw: RawFrame {
+                address,
+                code,
+                instruction: 1,
+                call,
+            },
+            code: CodeNames::test(code),
+        };
+        Look {
+            begun_ns: at_ms * MS,
+            ended_ns: at_ms * MS + 50_000,
+            sleeps: [sleeps; 2],
+            frames: frames.iter().map(seen).collect(),
+        }
+    }
+
+    /// Addresses of the frames that a sample gets, and whether they reach the innermost.
+    fn take(
+        layout: &Layout,
+        calls: &[Range<u64>],
+        words: &[u64],
+        before: &Look,
+        last: &Look,
+    ) -> Result<(Vec<u64>, bool), Loss> {
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let sample = Sample {
+            at_ns: 15 * MS,
+            stack: CopiedStack {
+                sp: 0x1000,
+                bytes: &bytes,
+            },
+            calls,
+            complete: true,
+        };
+        // Arcs are compared: what has the same code must be the same.
+        let mut last = last.clone();
+        for seen in &mut last.frames {
+            let known = before.frames.iter().find(|b| b.raw.code == seen.raw.code);
+            seen.code = known.map_or(Arc::clone(&seen.code), |known| Arc::clone(&known.code));
+        }
+        let certain = certain(layout, sample, Some(before), &last)?;
+        let addresses = certain.frames.iter().map(|(seen, ..)| seen.raw.address);
+        Ok((addresses.collect(), certain.innermost))
+    }
+
+    fn v11() -> Layout {
+        Layout::of(11).unwrap()
+    }
+
+    #[test]
+    fn only_what_both_looks_have() {
+        let call = 0x1010;
+        let outer = [(0x20, 2, call), (0x10, 1, call)];
+        let with = |inner: (u64, u64, u64)| [&[inner][..], &outer[..]].concat();
+        let (one, other) = (with((0x30, 3, call)), with((0x30, 4, call)));
+        // The loop's frame on the C stack says that 0x30 was the innermost.
+        let words = [0, 0, 0, 0x30];
+        let calls = [0x1000..0x1020];
+        let of = |before: &[_], last: &[_]| {
+            take(
+                &v11(),
+                &calls,
+                &words,
+                &look(10, 1, before),
+                &look(20, 1, last),
+            )
+        };
+        assert_eq!(of(&one, &one), Ok((vec![0x30, 0x20, 0x10], true)));
+        assert_eq!(of(&one, &other), Ok((vec![0x20, 0x10], false)));
+        assert_eq!(of(&outer, &one), Ok((vec![0x20, 0x10], false)));
+        let strange = [(0x20, 8, call), (0x10, 9, call)];
+        assert_eq!(of(&strange, &one), Err(Loss::PythonUncertain));
+    }
+
+    #[test]
+    fn a_frame_that_was_not_there_is_left_out() {
+        let frames = [(0x30, 3, 0x1010), (0x20, 2, 0x1010), (0x10, 1, 0x1030)];
+        let (before, last) = (look(10, 1, &frames), look(20, 1, &frames));
+        let words = [0, 0, 0, 0x20, 0, 0, 0, 0x10];
+        let both = [0x1000..0x1020, 0x1020..0x1040];
+        let of = |calls: &[_]| take(&v11(), calls, &words, &before, &last);
+        assert_eq!(of(&both), Ok((vec![0x20, 0x10], true)));
+        // Without the inner call of the loop its frames were not there either.
+        assert_eq!(of(&both[1..]), Ok((vec![0x10], true)));
+        // An outer call that no frame belongs to: something is amiss.
+        let more = [both.to_vec(), vec![0x1040..0x1060]].concat();
+        assert_eq!(of(&more), Err(Loss::PythonUnmatched));
+    }
+
+    #[test]
+    fn looks_too_far_apart_or_with_a_sleep_between_say_nothing() {
+        let frames = [(0x10, 1, 0x1010)];
+        let of = |before: Look, last: Look| {
+            take(&v11(), &[0x1000..0x1020], &[0, 0, 0, 0x10], &before, &last)
+        };
+        let look = |at, sleeps| look(at, sleeps, &frames);
+        assert_eq!(of(look(10, 1), look(20, 1)), Ok((vec![0x10], true)));
+        assert_eq!(of(look(10, 1), look(20, 2)), Err(Loss::PythonUncertain));
+        assert_eq!(of(look(1, 1), look(60, 1)), Err(Loss::PythonUncertain));
+        assert_eq!(of(look(10, 1), look(80, 1)), Err(Loss::PythonLate));
+        // Both after the sample.
+        assert_eq!(of(look(16, 1), look(20, 1)), Err(Loss::PythonUncertain));
+    }
+
+    #[test]
+    fn to_3_10_calls_of_the_loop_are_counted() {
+        let frames = [(0x30, 3, 0x30), (0x20, 2, 0x20), (0x10, 1, 0x10)];
+        let (before, last) = (look(10, 1, &frames), look(20, 1, &frames));
+        let layout = Layout::of(10).unwrap();
+        let of = |calls: &[_]| take(&layout, calls, &[], &before, &last);
+        let calls = [
+            0x1000..0x1010,
+            0x1010..0x1020,
+            0x1020..0x1030,
+            0x1030..0x1040,
+        ];
+        assert_eq!(of(&calls[1..]), Ok((vec![0x30, 0x20, 0x10], true)));
+        assert_eq!(of(&calls[2..]), Ok((vec![0x20, 0x10], true)));
+        assert_eq!(of(&calls), Ok((vec![0x30, 0x20, 0x10], false)));
     }
 }
