@@ -3,6 +3,8 @@
 mod common;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -105,6 +107,81 @@ fn a_report_comes_as_json_and_can_fail_a_run() {
         run(&mut whywait(&["--fail-on", severity, "--", "true"])).exits(0);
     }
     run(&mut whywait(&["--fail-on", "error", "--", "sh", "-c", "exit 9"])).exits(9);
+}
+
+/// Sends a line on each connection, all at once, and waits for all answers.
+fn ask(port: u16, lines: &[&str]) {
+    let mut connections: Vec<TcpStream> = lines
+        .iter()
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).expect("it listens"))
+        .collect();
+    // Accepted, and known to its loop, before the one that blocks it comes.
+    for connection in &mut connections {
+        exchange(connection, "hello\n");
+    }
+    // Only a poll that is seen to wait shows who polls. It may take longer, and shows the same.
+    std::thread::sleep(Duration::from_millis(20));
+    for (connection, line) in connections.iter_mut().zip(lines) {
+        connection.write_all(line.as_bytes()).expect("sent");
+    }
+    for connection in &mut connections {
+        receive(connection);
+    }
+}
+
+fn exchange(connection: &mut TcpStream, line: &str) {
+    connection.write_all(line.as_bytes()).expect("sent");
+    receive(connection);
+}
+
+fn receive(connection: &mut TcpStream) {
+    connection.set_read_timeout(Some(common::DEADLINE)).expect("a time");
+    let mut answer = [0; 64];
+    let length = connection.read(&mut answer).expect("an answer");
+    assert!(length > 0, "expected an answer, got the end");
+}
+
+#[test]
+fn what_is_wrong_fails_a_run_that_asks_for_it() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let recording = dir.path().join("recording");
+    let args = ["record", "-o", text(&recording), "--", target(), "loop"];
+    let mut watcher = start(&mut whywait(&args));
+    let port = watcher.line().parse().expect("a port");
+    ask(port, &["slow\n", "quick\n", "quick\n", "quick\n"]);
+    watcher.end().exits(0);
+    let report = |format: &str, fail_on: &str| {
+        let args = ["report", text(&recording), "--format", format, "--fail-on", fail_on];
+        run(&mut whywait(&args))
+    };
+    let json = run(&mut whywait(&["report", text(&recording), "--format", "json"])).exits(0).json();
+    let findings = json["findings"].as_array().expect("a list");
+    let finding = findings
+        .iter()
+        .find(|finding| finding["code"] == "blocked-loop")
+        .unwrap_or_else(|| panic!("expected blocked-loop, got {json:#}"));
+    assert!(
+        finding["cause"].to_string().contains("block_the_loop"),
+        "expected the function that blocked, got {finding:#}"
+    );
+    let severities = ["note", "warning", "error"];
+    let severity = severities
+        .iter()
+        .position(|severity| finding["severity"] == *severity)
+        .expect("a known severity");
+    for (rank, name) in severities.iter().enumerate() {
+        let code = if rank <= severity { 3 } else { 0 };
+        report("text", name).exits(code).says("blocked-loop");
+        assert_eq!(report("json", name).exits(code).json(), json);
+    }
+    // In one go, the finding counts and not the command's own code.
+    let mut watcher = start(&mut whywait(&["--fail-on", "note", "--", target(), "loop"]));
+    let port = watcher.line().parse().expect("a port");
+    ask(port, &["slow\n", "quick\n", "quick\n", "quick\n"]);
+    watcher.end().exits(3).says("blocked-loop");
 }
 
 #[test]

@@ -1,10 +1,14 @@
 /* Programs to watch, each chosen by its first argument. Standard input at its end ends those that wait for it. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +91,56 @@ __attribute__((noinline)) static void secret(const char *path)
 	exit(stack[0] == bytes[0] ? 0 : 1);
 }
 
+__attribute__((noinline)) int block_the_loop(void)
+{
+	usleep(300000);
+	__asm__ volatile("" ::: "memory");
+	return 1;
+}
+
+/* A server with one thread that answers each line, and stops for a while when it is told to. */
+static int loop(void)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(address);
+	int epoll = epoll_create1(0), listener = socket(AF_INET, SOCK_STREAM, 0);
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = listener };
+	char line[256];
+
+	if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 16) ||
+	    getsockname(listener, (struct sockaddr *)&address, &size))
+		return 1;
+	epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event);
+	event.data.fd = 0;
+	epoll_ctl(epoll, EPOLL_CTL_ADD, 0, &event);
+	printf("%d\n", ntohs(address.sin_port));
+	fflush(stdout);
+	while (epoll_wait(epoll, &event, 1, -1) == 1) {
+		int fd = event.data.fd;
+		ssize_t n;
+
+		if (fd == listener) {
+			event.data.fd = accept(listener, 0, 0);
+			event.events = EPOLLIN;
+			epoll_ctl(epoll, EPOLL_CTL_ADD, event.data.fd, &event);
+			continue;
+		}
+		/* Standard input is watched for its end. */
+		n = fd ? recv(fd, line, sizeof(line), 0) : read(fd, line, sizeof(line));
+		if (n <= 0) {
+			if (!fd)
+				return 0;
+			close(fd);
+			continue;
+		}
+		if (line[0] == 's')
+			block_the_loop();
+		if (fd && send(fd, line, n, 0) != n)
+			return 1;
+	}
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -125,6 +179,8 @@ int main(int argc, char **argv)
 		say("ready");
 		wait_for_input();
 		_exit(0);
+	} else if (!strcmp(what, "loop")) {
+		return loop();
 	} else if (!strcmp(what, "secret")) {
 		secret(rest[0]);
 	} else {
