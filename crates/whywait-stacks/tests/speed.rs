@@ -38,11 +38,24 @@ fn measure(what: &str, running: &Running, sleeper: &Sleeper) {
         unwinder.unwind_sleeping(sleeper.tgid, sleeper.tid, sleeper.registers, &sleeper.stack);
     }
     let sleeping = start.elapsed() / 200;
+    let mut running_on = Duration::MAX;
+    for _ in 0..2000 {
+        // Each sample with a look of its own: in a recording one serves the samples of 10 ms.
+        let start = Instant::now();
+        let (tgid, tid) = (sleeper.tgid, sleeper.tid);
+        unwinder.unwind_running(tgid, tid, now_ns(), sleeper.registers, &sleeper.stack);
+        running_on = running_on.min(start.elapsed());
+    }
     println!(
         "{what}: {frames} frames; cold {cold:?}, a further process with the same files {again:?}, warm {warm:?}, \
-         with a look for Python frames {sleeping:?}; {:?}",
+         with a look for Python frames {sleeping:?}, as a sample of a running thread {running_on:?}; {:?}",
         losses(&unwinder)
     );
+}
+
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[test]

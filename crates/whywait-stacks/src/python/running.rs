@@ -56,8 +56,9 @@ struct Thread {
 pub(super) struct Look {
     pub(super) begun_ns: u64,
     pub(super) ended_ns: u64,
-    /// How often the thread had gone to sleep, before the look and after it.
-    pub(super) sleeps: [u64; 2],
+    /// How often the thread had gone to sleep. It is asked for once, as it is half of a look's price; the frames were
+    /// there before that and after it.
+    pub(super) sleeps: u64,
     /// Innermost first.
     pub(super) frames: Vec<Seen>,
 }
@@ -143,15 +144,16 @@ impl Runtime {
 
     fn look_now(&mut self, process: &mut Process, tid: u32, state: &mut u64) -> Result<Look, Loss> {
         let begun_ns = now_ns();
-        let before = Status::read(process.tgid(), tid).ok_or(Loss::PythonThread)?;
-        if *state == 0 || self.is_of(process, *state, before.own_id) != Some(true) {
-            *state = 0;
-            *state = self.thread(process, before.own_id)?;
-        }
+        let status =
+            |process: &Process| Status::read(process.tgid(), tid).ok_or(Loss::PythonThread);
         let mut loss = Loss::PythonRead;
         // A chain that changes under the eyes can lead into the void.
         for _ in 0..3 {
+            if *state == 0 {
+                *state = self.thread(process, status(process)?.own_id)?;
+            }
             let Some(chain) = self.chain(process, *state, MAX_FRAMES) else {
+                *state = 0;
                 continue;
             };
             // From the outside in, as far as there are code objects.
@@ -163,6 +165,11 @@ impl Runtime {
                     Some(Seen { raw, code })
                 })
                 .collect();
+            let status = status(process)?;
+            if self.is_of(process, *state, status.own_id) != Some(true) {
+                *state = 0;
+                continue;
+            }
             let Some(again) = self.chain(process, *state, MAX_FRAMES) else {
                 continue;
             };
@@ -178,11 +185,10 @@ impl Runtime {
                 loss = Loss::PythonChanged;
                 continue;
             }
-            let after = Status::read(process.tgid(), tid).ok_or(Loss::PythonThread)?;
             return Ok(Look {
                 begun_ns,
                 ended_ns: now_ns(),
-                sleeps: [before.sleeps, after.sleeps],
+                sleeps: status.sleeps,
                 frames,
             });
         }
@@ -203,7 +209,7 @@ pub(super) fn certain<'a>(
     let around = |before: &&Look| {
         before.ended_ns <= sample.at_ns
             && last.ended_ns.saturating_sub(before.begun_ns) <= MAX_GAP_NS
-            && before.sleeps[0] == last.sleeps[1]
+            && before.sleeps == last.sleeps
     };
     let before = before.filter(around).ok_or(Loss::PythonUncertain)?;
     let frames = &last.frames;
@@ -350,6 +356,7 @@ fn by_pointer(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>,
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
 
@@ -369,7 +376,7 @@ mod tests {
         Look {
             begun_ns: at_ms * MS,
             ended_ns: at_ms * MS + 50_000,
-            sleeps: [sleeps; 2],
+            sleeps,
             frames: frames.iter().map(seen).collect(),
         }
     }
