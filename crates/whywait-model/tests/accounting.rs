@@ -1,0 +1,117 @@
+//! Where requests' time goes, on scripts of events.
+
+use proptest::prelude::*;
+use whywait_events::Part;
+use whywait_model::script::{Script, ms};
+
+const EPOLL: u32 = 1;
+const MS: u64 = 1_000_000;
+
+#[test]
+fn work_that_was_handed_to_a_helper_is_what_the_helper_waited_for() {
+    let mut script = Script::new();
+    script.thread(1, "worker").thread(2, "helper").ends(3000);
+    let idle = script.stack(&["start_thread", "pool::run", "Condvar::wait"]);
+    let work = script.stack(&["start_thread", "pool::run", "app::render", "nanosleep"]);
+    // The worker reads, wakes the helper and polls; the helper sleeps for two seconds and wakes the worker, which answers.
+    script.parks(2, idle, 0, 11, 1);
+    script.sleeps(2, work, 12, 2012);
+    script.wait(1, 232, 11, 2013).epoll(EPOLL).by(2).done();
+    script.request(1).epoll(EPOLL).ready(10).read(11, 1).spent(Part::Thread, 2002).spent(Part::OnCpu, 1).answered(2014, 1);
+    let model = script.model();
+    let account = model.account_of(0).expect("one request");
+    assert_eq!(account.service[Part::Timer], 2000 * MS, "the helper slept: {account:?}");
+    assert_eq!(account.service[Part::Thread], 0, "{account:?}");
+    assert_eq!(account.total_ns(), 2004 * MS);
+
+    let path = &model.requests_summary().slowest[0].path;
+    let told: Vec<(&str, u32)> = path.iter().map(|step| (step.state.as_str(), step.tid)).collect();
+    assert_eq!(told[0], ("ready-unserved", 1));
+    assert!(told.contains(&("timer", 2)), "{told:?}");
+    assert_eq!(told.last(), Some(&("on-cpu", 1)));
+    let sleep = path.iter().find(|step| step.state == "timer").expect("the sleep");
+    assert_eq!(sleep.function.as_deref(), Some("app::render"));
+}
+
+#[test]
+fn what_a_loop_does_for_others_meanwhile_is_not_what_the_request_waited_for() {
+    let mut script = Script::new();
+    script.thread(1, "loop").thread(2, "helper").ends(1000);
+    // While the helper computes, packets of other connections wake the loop again and again.
+    for at in [20, 40, 60, 80] {
+        script.polls(1, EPOLL, at - 18, at);
+    }
+    script.wait(1, 232, 82, 100).epoll(EPOLL).by(2).done();
+    script.request(1).epoll(EPOLL).ready(1).read(2, 1).spent(Part::Network, 72).spent(Part::Thread, 18).spent(Part::OnCpu, 9).answered(101, 1);
+    let model = script.model();
+    let account = model.account_of(0).expect("one request");
+    assert_eq!(account.service[Part::Network], 0, "the helper was what it waited for: {account:?}");
+    assert!(account.service[Part::OnCpu] > 90 * MS, "the helper ran: {account:?}");
+}
+
+#[test]
+fn a_request_that_nobody_answered_is_counted_apart() {
+    let mut script = Script::new();
+    script.thread(1, "loop").ends(500);
+    script.request(1).epoll(EPOLL).ready(10).unanswered();
+    script.request(2).epoll(EPOLL).ready(10).read(11, 1).answered(20, 1);
+    let requests = script.model().requests_summary();
+    assert_eq!(requests.count, 1);
+    assert_eq!(requests.latency_ns.map(|latency| latency.max), Some(10 * MS));
+}
+
+#[test]
+fn without_requests_nothing_is_made_up() {
+    let requests = Script::new().model().requests_summary();
+    assert_eq!((requests.count, requests.latency_ns, requests.closure), (0, None, None));
+    assert_eq!(requests.time.on_cpu, None);
+}
+
+/// A sleep in a random schedule: thread, call, gap before it, length, who ended it (0: an interrupt).
+type Sleep = (u32, u32, u64, u64, u32);
+
+fn sleep() -> impl Strategy<Value = Sleep> {
+    let call = prop::sample::select(vec![202u32, 232, 230, 45, 0, 74]);
+    (1u32..4, call, 0u64..40, 1u64..200, 0u32..5)
+}
+
+proptest! {
+    /// Whatever threads did: the steps of a path neither overlap nor leave gaps, and both they and the account sum to the
+    /// request's wall time.
+    #[test]
+    fn it_closes(
+        sleeps in prop::collection::vec(sleep(), 0..60),
+        ready in 0u64..500,
+        read_after in 0u64..500,
+        answered_after in 0u64..2000,
+        reader in 1u32..5,
+        writer in 1u32..5,
+        spent in prop::collection::vec((0usize..10, 0u64..900), 0..5),
+    ) {
+        let mut script = Script::new();
+        let mut now = [0u64; 5];
+        for tid in 1..4 {
+            script.thread(tid, "t");
+        }
+        for (tid, call, gap, length, by) in sleeps {
+            let from = now[tid as usize] + gap;
+            now[tid as usize] = from + length;
+            let line = script.wait(tid, call, from, from + length).epoll(EPOLL);
+            if by == 0 { line.done() } else { line.by(by).done() };
+        }
+        let mut line = script.request(1).epoll(EPOLL).ready(ready).read(ready + read_after, reader);
+        for (part, ms) in spent {
+            line = line.spent(Part::ALL[part], ms);
+        }
+        let end = ready + read_after + answered_after;
+        line.answered(end, writer);
+        script.ends(end + 1);
+        let model = script.model();
+        let wall = ms(end) - ms(ready);
+        let account = model.account_of(0).expect("one request");
+        prop_assert_eq!(account.total_ns(), wall);
+        let requests = model.requests_summary();
+        let steps: u64 = requests.slowest[0].path.iter().map(|step| step.ns).sum();
+        prop_assert_eq!(steps, wall, "{:?}", requests.slowest[0].path);
+    }
+}
