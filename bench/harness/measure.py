@@ -34,8 +34,17 @@ def spread(values):
 class Load:
     """A server's load, which remembers how fast it went with each watcher."""
 
-    def __init__(self, server, seconds):
-        self.server, self.seconds, self.rates = server, seconds, {}
+    def __init__(self, server, seconds, warm_up_s=0.0):
+        self.server, self.seconds, self.warm_up_s, self.rates = server, seconds, warm_up_s, {}
+
+    def warm_up(self, watcher_name):
+        """Load that is not measured: the server's caches, and the stacks that a tool meets for the first time."""
+        if self.warm_up_s:
+            self.server.load(self.warm_up_s, self.rates.get(watcher_name, 3000))
+
+    def bare(self):
+        self.warm_up("bare")
+        return self("bare")
 
     def __call__(self, watcher_name):
         # At first the rate is a guess, low enough for the slowest tool.
@@ -44,10 +53,10 @@ class Load:
         return result
 
 
-def overhead(server_class, programs, tools, tmp, pairs, seconds, rng):
+def overhead(server_class, programs, tools, tmp, pairs, seconds, warm_up_s, rng):
     """For each watcher: pairs of runs, bare and watched, side by side in time; the order within a pair alternates."""
     server = server_class(tmp, programs)
-    load = Load(server, seconds)
+    load = Load(server, seconds, warm_up_s)
     results = {watcher.name: {"pairs": [], "failed": None} for watcher in WATCHERS}
     try:
         for watcher in WATCHERS:  # the rates, not counted
@@ -65,9 +74,9 @@ def overhead(server_class, programs, tools, tmp, pairs, seconds, rng):
                     continue
                 try:
                     if pair % 2 == 0:
-                        bare, watched = load("bare"), watched_run(watcher, server, load, tools, tmp)
+                        bare, watched = load.bare(), watched_run(watcher, server, load, tools, tmp)
                     else:
-                        watched, bare = watched_run(watcher, server, load, tools, tmp), load("bare")
+                        watched, bare = watched_run(watcher, server, load, tools, tmp), load.bare()
                 except Failed as error:
                     result["failed"] = str(error)
                     say(f"{server.name}: {watcher.name}: {error}")
@@ -86,9 +95,10 @@ def lost(pair):
 
 def watched_run(watcher_class, server, load, tools, tmp):
     with watcher_class(server.pid, tmp, tools) as watcher:
-        begun = time.monotonic()
+        load.warm_up(watcher.name)
+        begun, cpu_s = time.monotonic(), watcher.cpu_s()
         result = load(watcher.name)
-        result["tool_cpu_share"] = watcher.cpu_s() / (time.monotonic() - begun)
+        result["tool_cpu_share"] = (watcher.cpu_s() - cpu_s) / (time.monotonic() - begun)
     return result
 
 

@@ -204,7 +204,7 @@ edit; what is said by hand is in `bench/notes.md`, which is included below.
 
 {settings['pairs']} pairs for each tool. A pair is one run of {settings['seconds']:g} s bare and one watched, side by side in time; which is first
 alternates, and the tools come in a new random order for each pair. The tool is attached before the load starts and
-taken off after it ended; the table has the medians of the pairs' ratios. The control has no tool at all in either run: it
+taken off after it ended; {warm_up(settings)} The table has the medians of the pairs' ratios. The control has no tool at all in either run: it
 spans {noise(figures)} between its quartiles, and what lies within that cannot be told from nothing.
 Server, load and tool share the {machine['cpus']} CPUs, so a tool's own CPU time costs throughput too."""]
     for server in SERVERS:
@@ -214,7 +214,7 @@ Server, load and tool share the {machine['cpus']} CPUs, so a tool's own CPU time
 
 From the kernel's run-time statistics, in runs of their own, because the statistics cost a share of what they measure.
 `bench/offcpu.bt` is what one would write with bpftrace to ask about the same events. An event is a run of a hook; what
-reads state (iterators) runs a few times a second, and is in the CPU time only.
+reads state (an iterator, run once for each thread that it looks at) is in the CPU time only.
 
 {cost}
 By program:
@@ -223,8 +223,8 @@ By program:
     sections.append(f"""\
 ## Recordings
 
-A healthy server's requests and waits stay in the kernel as sums, so its recording has few rows. The recording with a threshold
-of 10 us has most of them one by one. Made-up recordings have random durations, which do not compress; the
+A healthy server's requests and waits stay in the kernel as sums, so its recording has few rows. With a threshold of 10 us
+nearly all are slow enough to be told one by one, and are as far as whywait's rate limit allows. Made-up recordings have random durations, which do not compress; the
 events that their rows stand for are counted at their least: three for a wait and a request, two for a busy stretch, one for a sample.
 
 {recordings}
@@ -247,6 +247,13 @@ events that their rows stand for are counted at their least: three for a wait an
     if figures["failures"]:
         sections.append("## What went wrong\n\n" + "\n".join(f"- {one}" for one in figures["failures"]) + "\n")
     return "\n\n".join(section.rstrip() for section in sections) + "\n"
+
+
+def warm_up(settings):
+    seconds = settings.get("warm_up_s", 0)
+    if not seconds:
+        return "there is no warm-up in between, so what a tool does only once, at first, is in the figures."
+    return f"{seconds:g} s of the same load come before what is measured, bare or watched: what a tool does only once is not in it."
 
 
 def written(figures):
