@@ -164,6 +164,9 @@ fn names_by_perfs_map() {
     std::fs::write(&file, script).unwrap();
     let arguments = [
         "--perf-basic-prof",
+        // Node would leave a log in the working directory.
+        "--logfile=/dev/null",
+        "--no-logfile-per-isolate",
         "--interpreted-frames-native-stack",
         file.to_str().unwrap(),
     ];
