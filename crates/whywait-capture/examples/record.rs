@@ -3,10 +3,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
     let pid: u32 = args[1].parse()?;
     let seconds: u64 = args[2].parse()?;
-    let options = whywait_capture::Options { measure_cost: std::env::var_os("COST").is_some(), ..Default::default() };
+    let options = whywait_capture::Options {
+        measure_cost: std::env::var_os("COST").is_some(),
+        ..Default::default()
+    };
     let begun = std::time::Instant::now();
-    let mut session =
-        whywait_capture::Session::start(pid, whywait_capture::command_line(pid), std::path::Path::new(&args[3]), &options)?;
+    let mut session = whywait_capture::Session::start(
+        pid,
+        whywait_capture::command_line(pid),
+        std::path::Path::new(&args[3]),
+        &options,
+    )?;
     eprintln!("attached after {:?}", begun.elapsed());
     while begun.elapsed().as_secs() < seconds && whywait_capture::alive(pid) {
         session.turn()?;

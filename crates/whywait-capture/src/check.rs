@@ -12,7 +12,9 @@ use crate::programs::Programs;
 pub fn rehearse() -> Result<Vec<String>, CaptureError> {
     let mut missing = Programs::load(&Options::default())?.notes;
     if let Err(error) = perf::cpu_clock(perf::online_cpus()[0], 199) {
-        missing.push(format!("no cpu-clock perf events ({error}): no stacks of threads that run"));
+        missing.push(format!(
+            "no cpu-clock perf events ({error}): no stacks of threads that run"
+        ));
     }
     Ok(missing)
 }

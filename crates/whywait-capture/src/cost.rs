@@ -13,25 +13,41 @@ pub(crate) fn enable() -> io::Result<OwnedFd> {
     // SAFETY: the call takes a number and returns a descriptor that nobody else has, or an error.
     unsafe {
         let fd = libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME);
-        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+        if fd < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(OwnedFd::from_raw_fd(fd))
+        }
     }
 }
 
 /// What each program that ran has cost.
-pub(crate) fn of_programs<'obj>(programs: impl Iterator<Item = ProgramMut<'obj>>) -> BTreeMap<String, ProgramCost> {
+pub(crate) fn of_programs<'obj>(
+    programs: impl Iterator<Item = ProgramMut<'obj>>,
+) -> BTreeMap<String, ProgramCost> {
     programs
         .filter_map(|program| {
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
             // SAFETY: the descriptor is the program's, and the kernel writes at most `size` bytes.
             let failed = unsafe {
-                libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut size)
+                libbpf_sys::bpf_prog_get_info_by_fd(
+                    program.as_fd().as_raw_fd(),
+                    &raw mut info,
+                    &raw mut size,
+                )
             };
             if failed != 0 || info.run_cnt == 0 {
                 return None;
             }
             let name = program.name().to_string_lossy().into_owned();
-            Some((name, ProgramCost { run_ns: info.run_time_ns, runs: info.run_cnt }))
+            Some((
+                name,
+                ProgramCost {
+                    run_ns: info.run_time_ns,
+                    runs: info.run_cnt,
+                },
+            ))
         })
         .collect()
 }

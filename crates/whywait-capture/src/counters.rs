@@ -43,13 +43,22 @@ pub(crate) fn requests(map: &Map<'_>) -> Vec<(String, u64)> {
         ("requests.count".to_owned(), sum(|t| t.count)),
         ("requests.slow".to_owned(), sum(|t| t.slow)),
         ("requests.total-ns".to_owned(), sum(|t| t.total_ns)),
-        ("requests.max-ns".to_owned(), cpus.iter().map(|t| t.max_ns).max().unwrap_or(0)),
+        (
+            "requests.max-ns".to_owned(),
+            cpus.iter().map(|t| t.max_ns).max().unwrap_or(0),
+        ),
         ("requests.unserved-ns".to_owned(), sum(|t| t.unserved_ns)),
-        ("requests.unserved-wakeup-ns".to_owned(), sum(|t| t.unserved_wakeup_ns)),
+        (
+            "requests.unserved-wakeup-ns".to_owned(),
+            sum(|t| t.unserved_wakeup_ns),
+        ),
         ("requests.unread".to_owned(), sum(|t| t.unread)),
     ];
     for part in Part::ALL {
-        let ns = cpus.iter().map(|totals| totals.service[part as usize]).sum();
+        let ns = cpus
+            .iter()
+            .map(|totals| totals.service[part as usize])
+            .sum();
         found.push((format!("requests.service.{}", part.name()), ns));
     }
     let buckets = cpus.first().map_or(0, |totals| totals.latency.len());

@@ -8,7 +8,9 @@ use whywait_events::recording::WriteError;
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The process does not exist (any more).
-    #[error("no process {0}: it has ended, or lives in another pid namespace; look it up with pgrep")]
+    #[error(
+        "no process {0}: it has ended, or lives in another pid namespace; look it up with pgrep"
+    )]
     NoSuchProcess(u32),
     /// Missing privileges.
     #[error(
@@ -23,13 +25,17 @@ pub enum CaptureError {
     )]
     NoBtf,
     /// The BPF object was refused.
-    #[error("the kernel refused whywait's BPF programs ({reason}); `whywait check` says what it lacks")]
+    #[error(
+        "the kernel refused whywait's BPF programs ({reason}); `whywait check` says what it lacks"
+    )]
     Load {
         /// What libbpf said, on one line.
         reason: String,
     },
     /// A program could not be attached.
-    #[error("the kernel has no {program} to attach to ({reason}); `whywait check` says what it lacks")]
+    #[error(
+        "the kernel has no {program} to attach to ({reason}); `whywait check` says what it lacks"
+    )]
     Attach {
         /// Which program.
         program: &'static str,
@@ -51,5 +57,8 @@ pub enum CaptureError {
 
 /// An error of libbpf on one line.
 pub(crate) fn one_line(error: &libbpf_rs::Error) -> String {
-    format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ")
+    format!("{error:#}")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }

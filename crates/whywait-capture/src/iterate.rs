@@ -28,7 +28,12 @@ pub(crate) fn attach(program: &ProgramMut<'_>, scope: Scope) -> io::Result<Link>
         options.link_info_len = size_of::<libbpf_sys::bpf_iter_link_info>() as _;
     }
     // SAFETY: the program is loaded; the options and what they point to outlive the call.
-    let link = unsafe { libbpf_sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), &raw const options) };
+    let link = unsafe {
+        libbpf_sys::bpf_program__attach_iter(
+            program.as_libbpf_object().as_ptr(),
+            &raw const options,
+        )
+    };
     match NonNull::new(link) {
         // SAFETY: libbpf made the link and nobody else has it.
         Some(link) => Ok(unsafe { Link::from_ptr(link) }),
@@ -39,13 +44,18 @@ pub(crate) fn attach(program: &ProgramMut<'_>, scope: Scope) -> io::Result<Link>
 /// Walks once and returns what the program wrote.
 pub(crate) fn read(link: &Link, output: &mut Vec<u8>) -> io::Result<()> {
     output.clear();
-    let mut iter = Iter::new(link).map_err(|error| io::Error::new(error_kind(&error), error.to_string()))?;
+    let mut iter =
+        Iter::new(link).map_err(|error| io::Error::new(error_kind(&error), error.to_string()))?;
     let mut buffer = [0u8; 64 * 1024];
     loop {
         match iter.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(n) => output.extend_from_slice(&buffer[..n]),
-            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) => {}
             Err(error) => return Err(error),
         }
     }

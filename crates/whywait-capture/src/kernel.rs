@@ -29,7 +29,9 @@ pub(crate) fn preempt_count_from_runqueue(btf: &Btf<'_>) -> Option<i64> {
 /// The byte offset of a field, also within unnamed structs and unions.
 fn field_offset(btf: &Btf<'_>, composite: &types::Struct<'_>, wanted: &str) -> Option<i64> {
     composite.iter().find_map(|member| {
-        let types::MemberAttr::Normal { offset } = member.attr else { return None };
+        let types::MemberAttr::Normal { offset } = member.attr else {
+            return None;
+        };
         let offset = i64::from(offset / 8);
         match member.name {
             Some(name) if name == wanted => Some(offset),
@@ -65,17 +67,29 @@ impl FuncParams for types::Typedef<'_> {
     fn referenced_type_as_func_params(&self, btf: &Btf<'_>) -> Option<usize> {
         use libbpf_rs::btf::ReferencesType;
         let pointer = btf.type_by_id::<types::Ptr<'_>>(self.referenced_type().type_id())?;
-        let function = btf.type_by_id::<types::FuncProto<'_>>(pointer.referenced_type().type_id())?;
+        let function =
+            btf.type_by_id::<types::FuncProto<'_>>(pointer.referenced_type().type_id())?;
         Some(function.iter().count())
     }
 }
 
 /// The machine.
 pub fn host() -> Host {
-    let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let line = |path: &str| {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
     let memory_kib = line("/proc/meminfo")
         .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok())
+        .find_map(|line| {
+            line.strip_prefix("MemTotal:")?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        })
         .unwrap_or(0);
     Host {
         hostname: line("/proc/sys/kernel/hostname"),

@@ -40,7 +40,14 @@ pub(crate) fn cpu_clock(cpu: u32, hz: u32) -> io::Result<OwnedFd> {
     };
     // SAFETY: the attributes outlive the call and say their size; the result is checked.
     let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, cpu as libc::c_int, -1, FD_CLOEXEC)
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            -1,
+            cpu as libc::c_int,
+            -1,
+            FD_CLOEXEC,
+        )
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());

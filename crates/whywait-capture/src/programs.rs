@@ -35,7 +35,9 @@ impl Programs {
         let btf = Btf::from_vmlinux().map_err(|error| load_error(&error))?;
         // One object for the life of the process: the skeleton borrows from it.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = WhywaitSkelBuilder::default().open(storage).map_err(|error| load_error(&error))?;
+        let mut open = WhywaitSkelBuilder::default()
+            .open(storage)
+            .map_err(|error| load_error(&error))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.threshold_ns = options.threshold_ns;
             rodata.sweep_min_ns = options.threshold_ns.max(SWEEP_MIN_NS);
@@ -47,11 +49,16 @@ impl Programs {
                     rodata.preempt_count_known = true;
                     rodata.preempt_count_from_runqueue = distance;
                 }
-                None => notes.push("this kernel does not tell in which context a wake is made".to_owned()),
+                None => notes
+                    .push("this kernel does not tell in which context a wake is made".to_owned()),
             }
         }
         let skel = open.load().map_err(|error| load_error(&error))?;
-        Ok(Self { skel, attached: Vec::new(), notes })
+        Ok(Self {
+            skel,
+            attached: Vec::new(),
+            notes,
+        })
     }
 
     /// Follows threads from now on.
@@ -86,17 +93,25 @@ impl Programs {
             return;
         }
         for cpu in perf::online_cpus() {
-            let clock = perf::cpu_clock(cpu, hz).map_err(|error| error.to_string()).and_then(|clock| {
-                let link =
-                    self.skel.progs.sample.attach_perf_event(clock.as_raw_fd()).map_err(|error| one_line(&error))?;
-                // libbpf closes the event with the link.
-                let _ = clock.into_raw_fd();
-                Ok(link)
-            });
+            let clock = perf::cpu_clock(cpu, hz)
+                .map_err(|error| error.to_string())
+                .and_then(|clock| {
+                    let link = self
+                        .skel
+                        .progs
+                        .sample
+                        .attach_perf_event(clock.as_raw_fd())
+                        .map_err(|error| one_line(&error))?;
+                    // libbpf closes the event with the link.
+                    let _ = clock.into_raw_fd();
+                    Ok(link)
+                });
             match clock {
                 Ok(link) => self.attached.push(link),
                 Err(reason) => {
-                    self.notes.push(format!("no samples on CPU {cpu}: the kernel gives no cpu-clock event ({reason})"));
+                    self.notes.push(format!(
+                        "no samples on CPU {cpu}: the kernel gives no cpu-clock event ({reason})"
+                    ));
                 }
             }
         }
@@ -133,7 +148,10 @@ impl Programs {
             .progs
             .flush_sockets
             .attach_iter(map)
-            .map_err(|error| CaptureError::Attach { program: "bpf_sk_storage_map", reason: one_line(&error) })
+            .map_err(|error| CaptureError::Attach {
+                program: "bpf_sk_storage_map",
+                reason: one_line(&error),
+            })
     }
 }
 
@@ -141,7 +159,10 @@ fn attach(programs: &[(&'static str, &ProgramMut<'_>)]) -> Result<Vec<Link>, Cap
     programs
         .iter()
         .map(|(name, program)| {
-            program.attach().map_err(|error| CaptureError::Attach { program: name, reason: one_line(&error) })
+            program.attach().map_err(|error| CaptureError::Attach {
+                program: name,
+                reason: one_line(&error),
+            })
         })
         .collect()
 }
@@ -149,6 +170,8 @@ fn attach(programs: &[(&'static str, &ProgramMut<'_>)]) -> Result<Vec<Link>, Cap
 fn load_error(error: &libbpf_rs::Error) -> CaptureError {
     match error.kind() {
         ErrorKind::PermissionDenied => CaptureError::NotPermitted,
-        _ => CaptureError::Load { reason: one_line(error) },
+        _ => CaptureError::Load {
+            reason: one_line(error),
+        },
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::recording::{WriteError, Writer};
 use whywait_events::{
-    Busy, Event, Frame, Module, Parts, Request, Sample, Stack, StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
+    Busy, Event, Frame, Module, Parts, Request, Sample, Stack, StackId, ThreadChange, ThreadEvent,
+    Wait, WakeContext,
 };
 use whywait_stacks::{Registers, Unwinder};
 
@@ -73,8 +74,17 @@ impl Recorder {
     /// Forgets processes that are gone without having told: their last record was lost. Looks at some of them, the others
     /// are for the next call. `alive` costs a look into /proc.
     pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) {
-        let some: Vec<u32> = self.processes.range(self.looked_up_to..).map(|(tgid, _)| *tgid).take(ENDED_AT_ONCE).collect();
-        self.looked_up_to = if some.len() == ENDED_AT_ONCE { some[ENDED_AT_ONCE - 1].saturating_add(1) } else { 0 };
+        let some: Vec<u32> = self
+            .processes
+            .range(self.looked_up_to..)
+            .map(|(tgid, _)| *tgid)
+            .take(ENDED_AT_ONCE)
+            .collect();
+        self.looked_up_to = if some.len() == ENDED_AT_ONCE {
+            some[ENDED_AT_ONCE - 1].saturating_add(1)
+        } else {
+            0
+        };
         for tgid in some.into_iter().filter(|tgid| !alive(*tgid)) {
             for tid in self.processes.remove(&tgid).into_iter().flatten() {
                 self.sleepers.remove(&tid);
@@ -128,8 +138,14 @@ impl Recorder {
                 self.unwinder.forget(record.tgid);
                 // Of a process that becomes another program one thread is left, under the process's number. If it had
                 // another number before, that one ends here, and no exit tells of it.
-                let before = self.processes.insert(record.tgid, HashSet::from([record.tid])).unwrap_or_default();
-                let mut gone: Vec<u32> = before.into_iter().filter(|tid| *tid != record.tid).collect();
+                let before = self
+                    .processes
+                    .insert(record.tgid, HashSet::from([record.tid]))
+                    .unwrap_or_default();
+                let mut gone: Vec<u32> = before
+                    .into_iter()
+                    .filter(|tid| *tid != record.tid)
+                    .collect();
                 gone.sort_unstable();
                 for tid in gone {
                     self.sleepers.remove(&tid);
@@ -149,7 +165,10 @@ impl Recorder {
                 if anew && self.processes.remove(&record.tgid).is_some() {
                     self.unwinder.forget(record.tgid);
                 }
-                self.processes.entry(record.tgid).or_default().insert(record.tid);
+                self.processes
+                    .entry(record.tgid)
+                    .or_default()
+                    .insert(record.tid);
             }
         }
         self.writer.write(&Event::Thread(ThreadEvent {
@@ -164,11 +183,18 @@ impl Recorder {
 
     fn wait(&mut self, record: &types::wait_record) -> Result<(), WriteError> {
         // A sweep may already have seen the thread's next sleep: records wait in the ring, sweeps do not.
-        let seen = self.sleepers.get(&record.sleep.tid).copied().filter(|seen| seen.seq == record.sleep.seq);
+        let seen = self
+            .sleepers
+            .get(&record.sleep.tid)
+            .copied()
+            .filter(|seen| seen.seq == record.sleep.seq);
         if seen.is_some() {
             self.sleepers.remove(&record.sleep.tid);
         }
-        let kernel_stack = self.kernel_stack(kernel_addresses(&record.kernel_stack, record.kernel_stack_len))?;
+        let kernel_stack = self.kernel_stack(kernel_addresses(
+            &record.kernel_stack,
+            record.kernel_stack_len,
+        ))?;
         let mut wait = self.sleep(&record.sleep);
         wait.wake_ns = (record.wake_ns != 0).then_some(record.wake_ns);
         wait.in_ns = Some(record.in_ns);
@@ -181,7 +207,11 @@ impl Recorder {
         wait.waker_tid = record.waker_tid;
         wait.waker_tgid = record.waker_tgid;
         wait.user_stack = seen.map_or(0, |seen| seen.user_stack);
-        wait.kernel_stack = if kernel_stack == 0 { seen.map_or(0, |seen| seen.kernel_stack) } else { kernel_stack };
+        wait.kernel_stack = if kernel_stack == 0 {
+            seen.map_or(0, |seen| seen.kernel_stack)
+        } else {
+            kernel_stack
+        };
         if wait.user_stack == 0 {
             self.waits_without_stack += 1;
         }
@@ -191,11 +221,24 @@ impl Recorder {
     /// A thread that sleeps now: its stack is kept for when the sleep ends, and the sleep so far is written already, so
     /// that it is not lost if it never ends.
     fn sleeper(&mut self, record: &types::sleeper_record, stack: &[u8]) -> Result<(), WriteError> {
-        let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };
-        let unwound = self.unwinder.unwind_sleeping(record.sleep.tgid, record.sleep.tid, registers, stack);
+        let registers = Registers {
+            ip: record.ip,
+            sp: record.sp,
+            bp: record.bp,
+        };
+        let unwound =
+            self.unwinder
+                .unwind_sleeping(record.sleep.tgid, record.sleep.tid, registers, stack);
         let user_stack = self.stack(unwound.frames, unwound.truncated)?;
-        let kernel_stack = self.kernel_stack(kernel_addresses(&record.kernel_stack, record.kernel_stack_len))?;
-        let seen = Seen { seq: record.sleep.seq, user_stack, kernel_stack };
+        let kernel_stack = self.kernel_stack(kernel_addresses(
+            &record.kernel_stack,
+            record.kernel_stack_len,
+        ))?;
+        let seen = Seen {
+            seq: record.sleep.seq,
+            user_stack,
+            kernel_stack,
+        };
         self.sleepers.insert(record.sleep.tid, seen);
         let mut wait = self.sleep(&record.sleep);
         wait.user_stack = user_stack;
@@ -251,10 +294,19 @@ impl Recorder {
     }
 
     fn sample(&mut self, record: &types::sample_record, stack: &[u8]) -> Result<(), WriteError> {
-        let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };
-        let unwound = self.unwinder.unwind_running(record.tgid, record.tid, record.at_ns, registers, stack);
+        let registers = Registers {
+            ip: record.ip,
+            sp: record.sp,
+            bp: record.bp,
+        };
+        let unwound =
+            self.unwinder
+                .unwind_running(record.tgid, record.tid, record.at_ns, registers, stack);
         let user_stack = self.stack(unwound.frames, unwound.truncated)?;
-        let kernel_stack = self.kernel_stack(kernel_addresses(&record.kernel_stack, record.kernel_stack_len))?;
+        let kernel_stack = self.kernel_stack(kernel_addresses(
+            &record.kernel_stack,
+            record.kernel_stack_len,
+        ))?;
         self.writer.write(&Event::Sample(Sample {
             at_ns: record.at_ns,
             tid: record.tid,
@@ -286,9 +338,15 @@ impl Recorder {
         if let Some(id) = self.stacks.get(&key) {
             return Ok(*id);
         }
-        let Some(id) = self.last_stack.checked_add(1) else { return Ok(0) };
+        let Some(id) = self.last_stack.checked_add(1) else {
+            return Ok(0);
+        };
         self.last_stack = id;
-        self.writer.write(&Event::Stack(Stack { id, truncated, frames: key.0.clone() }))?;
+        self.writer.write(&Event::Stack(Stack {
+            id,
+            truncated,
+            frames: key.0.clone(),
+        }))?;
         if self.stacks.len() >= MAX_STACKS {
             // Those that come again are written again, under another number.
             self.stacks.clear();
@@ -314,7 +372,8 @@ impl Recorder {
             self.writer.counter(&name, value);
         }
         self.writer.counter("lost.undecodable", self.undecodable);
-        self.writer.counter("waits.without-stack", self.waits_without_stack);
+        self.writer
+            .counter("waits.without-stack", self.waits_without_stack);
         let losses: Vec<(&'static str, u64)> = self.unwinder.losses().collect();
         for (name, value) in losses {
             self.writer.counter(&format!("stacks.{name}"), value);
@@ -335,7 +394,11 @@ impl Recorder {
 }
 
 fn name(comm: &[i8]) -> String {
-    let bytes: Vec<u8> = comm.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    let bytes: Vec<u8> = comm
+        .iter()
+        .map(|byte| *byte as u8)
+        .take_while(|byte| *byte != 0)
+        .collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -352,7 +415,8 @@ mod tests {
 
     fn recorder() -> (tempfile::TempDir, Recorder) {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let writer = Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
+        let writer =
+            Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
         (dir, Recorder::new(writer))
     }
 
@@ -391,7 +455,11 @@ mod tests {
         // The kernel has given it the first thread's number by now.
         thread(&mut recorder, 4, EXEC, 10, 10);
         thread(&mut recorder, 5, EXIT, 10, 10);
-        assert!(recorder.processes().is_empty(), "{:?}", recorder.processes());
+        assert!(
+            recorder.processes().is_empty(),
+            "{:?}",
+            recorder.processes()
+        );
         recorder.writer.finish(&Meta::default()).expect("writable");
         let mut exits = Vec::new();
         let recording = Recording::open(&dir.path().join("recording")).expect("readable");
@@ -417,7 +485,11 @@ mod tests {
         recorder.forget_ended(is_even);
         assert_eq!(recorder.processes().len(), 75);
         recorder.forget_ended(|_| false);
-        assert_eq!(recorder.processes().len(), 75 - ENDED_AT_ONCE, "it begins again");
+        assert_eq!(
+            recorder.processes().len(),
+            75 - ENDED_AT_ONCE,
+            "it begins again"
+        );
     }
 
     #[test]
@@ -433,6 +505,10 @@ mod tests {
         assert!(recorder.stacks.len() <= MAX_STACKS);
         let again = recorder.stack(frames(0), false).expect("writable");
         assert!(again > MAX_STACKS as StackId, "under another number");
-        assert_eq!(recorder.frames().len(), MAX_STACKS + 1, "every frame is to be named");
+        assert_eq!(
+            recorder.frames().len(),
+            MAX_STACKS + 1,
+            "every frame is to be named"
+        );
     }
 }

@@ -64,10 +64,19 @@ pub(crate) fn view<T: Plain>(bytes: &[u8]) -> Option<T> {
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
     let whole = |record: Record, size: usize| Some((record, size));
     match view::<u32>(bytes)? {
-        THREAD => whole(Record::Thread(view(bytes)?), size_of::<types::thread_record>()),
-        WAIT => whole(Record::Wait(Box::new(view(bytes)?)), size_of::<types::wait_record>()),
+        THREAD => whole(
+            Record::Thread(view(bytes)?),
+            size_of::<types::thread_record>(),
+        ),
+        WAIT => whole(
+            Record::Wait(Box::new(view(bytes)?)),
+            size_of::<types::wait_record>(),
+        ),
         BUSY => whole(Record::Busy(view(bytes)?), size_of::<types::busy_record>()),
-        REQUEST => whole(Record::Request(view(bytes)?), size_of::<types::request_record>()),
+        REQUEST => whole(
+            Record::Request(view(bytes)?),
+            size_of::<types::request_record>(),
+        ),
         SAMPLE => {
             let record: types::sample_record = view(bytes)?;
             let (stack, size) = tail(bytes, size_of::<types::sample_record>(), record.stack_len)?;
@@ -107,7 +116,10 @@ mod tests {
         assert_eq!(size, bytes.len());
         assert!(matches!(record, Record::Sample(_, stack) if stack.len() == 16));
         for cut in 0..bytes.len() {
-            assert!(decode(&bytes[..cut]).is_none(), "{cut} bytes are not a whole record");
+            assert!(
+                decode(&bytes[..cut]).is_none(),
+                "{cut} bytes are not a whole record"
+            );
         }
     }
 

@@ -63,14 +63,21 @@ pub struct Outcome {
 impl Session {
     /// Loads, attaches to `pid` with its threads and descendants, and begins to record into `dir`. The recording and the
     /// privileges are checked before anything is attached.
-    pub fn start(pid: u32, command: Vec<String>, dir: &Path, options: &Options) -> Result<Self, CaptureError> {
+    pub fn start(
+        pid: u32,
+        command: Vec<String>,
+        dir: &Path,
+        options: &Options,
+    ) -> Result<Self, CaptureError> {
         if !target::alive(pid) {
             return Err(CaptureError::NoSuchProcess(pid));
         }
         let mut programs = Programs::load(options)?;
         let meta = Meta {
             whywait: env!("CARGO_PKG_VERSION").to_owned(),
-            started_wall_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64),
+            started_wall_unix_ns: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| d.as_nanos() as u64),
             started_ns: kernel::now_ns(),
             host: kernel::host(),
             command,
@@ -83,8 +90,19 @@ impl Session {
             },
             ..Meta::default()
         };
-        let writer = Writer::create_with(dir, &meta, WriterOptions { owner: options.owner, ..WriterOptions::default() })?;
-        let statistics = if options.measure_cost { cost::enable().ok() } else { None };
+        let writer = Writer::create_with(
+            dir,
+            &meta,
+            WriterOptions {
+                owner: options.owner,
+                ..WriterOptions::default()
+            },
+        )?;
+        let statistics = if options.measure_cost {
+            cost::enable().ok()
+        } else {
+            None
+        };
 
         let incoming = Incoming::default();
         let rings = rings(&programs, &incoming)?;
@@ -116,14 +134,19 @@ impl Session {
 
     /// Takes the threads that are there already into the target.
     fn find_threads(&mut self) -> Result<(), CaptureError> {
-        let threads = |source| CaptureError::Iterate { what: "threads", source };
+        let threads = |source| CaptureError::Iterate {
+            what: "threads",
+            source,
+        };
         // A process made between two looks descends from one that is followed by then, so two looks suffice.
         for _ in 0..2 {
             for tgid in target::with_descendants(self.pid) {
-                match iterate::attach(&self.programs.skel.progs.find_threads, Scope::Process(tgid)) {
+                match iterate::attach(&self.programs.skel.progs.find_threads, Scope::Process(tgid))
+                {
                     Ok(link) => iterate::read(&link, &mut self.buffer).map_err(threads)?,
                     // It ended in between.
-                    Err(error) if !target::alive(tgid) || error.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(error)
+                        if !target::alive(tgid) || error.raw_os_error() == Some(libc::ESRCH) => {}
                     Err(error) => return Err(threads(error)),
                 }
             }
@@ -136,11 +159,15 @@ impl Session {
 
     /// Takes the sockets that are there already into the target: first its listeners, then its connections.
     fn find_sockets(&mut self) -> Result<(), CaptureError> {
-        let files = |source| CaptureError::Iterate { what: "files", source };
+        let files = |source| CaptureError::Iterate {
+            what: "files",
+            source,
+        };
         for pass in 0..2 {
             self.programs.set_pass(pass);
             for tgid in target::with_descendants(self.pid) {
-                match iterate::attach(&self.programs.skel.progs.open_sockets, Scope::Process(tgid)) {
+                match iterate::attach(&self.programs.skel.progs.open_sockets, Scope::Process(tgid))
+                {
                     Ok(link) => iterate::read(&link, &mut self.buffer).map_err(files)?,
                     Err(_) if !target::alive(tgid) => {}
                     Err(error) => return Err(files(error)),
@@ -157,7 +184,8 @@ impl Session {
         let now = Instant::now();
         if now >= self.next_sweep {
             let took = self.sweep()?;
-            self.next_sweep = Instant::now() + (took * SWEEP_SHARE).clamp(PAUSE, LONGEST_BETWEEN_SWEEPS);
+            self.next_sweep =
+                Instant::now() + (took * SWEEP_SHARE).clamp(PAUSE, LONGEST_BETWEEN_SWEEPS);
         }
         if now >= self.next_roll {
             self.count();
@@ -181,7 +209,8 @@ impl Session {
         for record in arrived.records {
             // A sample is read with the mappings that its process had then: before those of another program, or none.
             if let Record::Thread(thread) = &record {
-                while let Some(sample) = samples.next_if(|sample| sample_ns(sample) <= thread.at_ns) {
+                while let Some(sample) = samples.next_if(|sample| sample_ns(sample) <= thread.at_ns)
+                {
                     self.recorder.take(sample)?;
                 }
             }
@@ -220,7 +249,8 @@ impl Session {
         let program = &self.programs.skel.progs.sweep;
         let scoped = processes.len() <= SCOPED_PROCESSES;
         if scoped {
-            self.sweeps.retain(|tgid, _| processes.binary_search(tgid).is_ok());
+            self.sweeps
+                .retain(|tgid, _| processes.binary_search(tgid).is_ok());
             for tgid in processes {
                 if let std::collections::btree_map::Entry::Vacant(entry) = self.sweeps.entry(tgid) {
                     // It may have ended by now.
@@ -230,12 +260,18 @@ impl Session {
                 }
             }
         } else if self.sweep_of_all.is_none() {
-            let link = iterate::attach(program, Scope::All)
-                .map_err(|source| CaptureError::Iterate { what: "threads", source })?;
+            let link =
+                iterate::attach(program, Scope::All).map_err(|source| CaptureError::Iterate {
+                    what: "threads",
+                    source,
+                })?;
             self.sweep_of_all = Some(link);
         }
-        let links: Vec<&Link> =
-            if scoped { self.sweeps.values().collect() } else { self.sweep_of_all.iter().collect() };
+        let links: Vec<&Link> = if scoped {
+            self.sweeps.values().collect()
+        } else {
+            self.sweep_of_all.iter().collect()
+        };
         let mut buffer = std::mem::take(&mut self.buffer);
         for link in links {
             let begun = Instant::now();
@@ -244,7 +280,12 @@ impl Session {
             match walked {
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
-                Err(source) => return Err(CaptureError::Iterate { what: "threads", source }),
+                Err(source) => {
+                    return Err(CaptureError::Iterate {
+                        what: "threads",
+                        source,
+                    });
+                }
             }
             let mut consumed = Instant::now();
             let mut rest = buffer.as_slice();
@@ -265,8 +306,10 @@ impl Session {
     }
 
     fn count(&mut self) {
-        self.recorder.count(counters::losses(&self.programs.skel.maps.counters));
-        self.recorder.count(counters::requests(&self.programs.skel.maps.totals));
+        self.recorder
+            .count(counters::losses(&self.programs.skel.maps.counters));
+        self.recorder
+            .count(counters::requests(&self.programs.skel.maps.totals));
     }
 
     /// Tells who still sleeps, closes the books on every socket, takes everything off, names the frames and finishes
@@ -282,7 +325,10 @@ impl Session {
         self.programs.detach();
         self.sweeps.clear();
         self.sweep_of_all = None;
-        flushed.map_err(|source| CaptureError::Iterate { what: "sockets", source })?;
+        flushed.map_err(|source| CaptureError::Iterate {
+            what: "sockets",
+            source,
+        })?;
         self.drain()?;
         self.count();
         if self.statistics.is_some() {
@@ -313,7 +359,9 @@ impl Session {
         self.sweep_of_all = None;
         self.meta.ended_ns = Some(kernel::now_ns());
         self.meta.notes = std::mem::take(&mut self.programs.notes);
-        self.meta.notes.push(format!("the recording was cut short: {why}"));
+        self.meta
+            .notes
+            .push(format!("the recording was cut short: {why}"));
         self.count();
         let Recorder { writer, .. } = self.recorder;
         // Where the disk is full not even this may be possible, and the caller tells why already.
@@ -352,7 +400,9 @@ fn sample_ns(record: &Record) -> u64 {
 }
 
 fn rings(programs: &Programs, incoming: &Incoming) -> Result<RingBuffer<'static>, CaptureError> {
-    let load = |error: libbpf_rs::Error| CaptureError::Load { reason: one_line(&error) };
+    let load = |error: libbpf_rs::Error| CaptureError::Load {
+        reason: one_line(&error),
+    };
     let mut builder = RingBufferBuilder::new();
     for map in [&programs.skel.maps.records, &programs.skel.maps.stacks] {
         let incoming = incoming.clone();
@@ -368,6 +418,9 @@ fn rings(programs: &Programs, incoming: &Incoming) -> Result<RingBuffer<'static>
 
 impl From<io::Error> for CaptureError {
     fn from(source: io::Error) -> Self {
-        CaptureError::Iterate { what: "threads", source }
+        CaptureError::Iterate {
+            what: "threads",
+            source,
+        }
     }
 }

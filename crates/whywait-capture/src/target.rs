@@ -6,16 +6,22 @@ use std::fs;
 /// Whether there is a process `pid` (a zombie counts as gone).
 pub fn alive(pid: u32) -> bool {
     // The name may hold any bytes.
-    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| alive_in_stat(&String::from_utf8_lossy(&stat)))
+    fs::read(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| alive_in_stat(&String::from_utf8_lossy(&stat)))
 }
 
 /// The state is the first field after the name, the number of threads the 18th. A zombie may be the first thread only, which
 /// ended before the others.
 fn alive_in_stat(stat: &str) -> bool {
-    let Some((_, fields)) = stat.rsplit_once(") ") else { return false };
+    let Some((_, fields)) = stat.rsplit_once(") ") else {
+        return false;
+    };
     let mut fields = fields.split(' ');
     match fields.next() {
-        Some("Z") => fields.nth(16).and_then(|threads| threads.parse::<u32>().ok()).is_some_and(|threads| threads > 1),
+        Some("Z") => fields
+            .nth(16)
+            .and_then(|threads| threads.parse::<u32>().ok())
+            .is_some_and(|threads| threads > 1),
         Some("X") | None => false,
         Some(_) => true,
     }
@@ -35,8 +41,16 @@ pub fn command_line(pid: u32) -> Vec<String> {
 pub(crate) fn with_descendants(pid: u32) -> BTreeSet<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Ok(stat) = fs::read(format!("/proc/{child}/stat")) else { continue };
+        let Some(child) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let Ok(stat) = fs::read(format!("/proc/{child}/stat")) else {
+            continue;
+        };
         if let Some(parent) = parent_in_stat(&String::from_utf8_lossy(&stat)) {
             children.entry(parent).or_default().push(child);
         }
@@ -62,13 +76,18 @@ fn parent_in_stat(stat: &str) -> Option<u32> {
 mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_hide_the_parent() {
-        assert_eq!(super::parent_in_stat("42 (a) R 1) (b) S 7 42 42 0"), Some(7));
+        assert_eq!(
+            super::parent_in_stat("42 (a) R 1) (b) S 7 42 42 0"),
+            Some(7)
+        );
         assert_eq!(super::parent_in_stat("nonsense"), None);
     }
 
     #[test]
     fn a_process_outlives_its_first_thread() {
-        let stat = |state, threads| format!("7 (a) b) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 4242 0");
+        let stat = |state, threads| {
+            format!("7 (a) b) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 4242 0")
+        };
         assert!(super::alive_in_stat(&stat("S", 1)));
         assert!(super::alive_in_stat(&stat("Z", 2)));
         assert!(!super::alive_in_stat(&stat("Z", 1)));

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
-use whywait_events::{ModuleKind, Sample};
 use whywait_events::recording::Recording;
+use whywait_events::{ModuleKind, Sample};
 
 /// Debian's Python, and all others that are installed side by side.
 fn interpreters() -> Vec<PathBuf> {
@@ -18,12 +18,20 @@ fn interpreters() -> Vec<PathBuf> {
         println!("skipped: WHYWAIT_NO_BPF");
         return vec![];
     }
-    let mut found: Vec<PathBuf> =
-        (8..=13).map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}"))).filter(|path| path.exists()).collect();
+    let mut found: Vec<PathBuf> = (8..=13)
+        .map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}")))
+        .filter(|path| path.exists())
+        .collect();
     let home = std::env::var("HOME").unwrap_or_default();
-    for version in std::fs::read_dir(format!("{home}/.pyenv/versions")).into_iter().flatten().flatten() {
+    for version in std::fs::read_dir(format!("{home}/.pyenv/versions"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let name = version.file_name().to_string_lossy().into_owned();
-        let minor = name.strip_prefix("3.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        let minor = name
+            .strip_prefix("3.")
+            .and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
         if minor.is_some_and(|minor| (8..=13).contains(&minor)) {
             found.push(version.path().join("bin/python3"));
         }
@@ -57,14 +65,19 @@ struct Watched {
 /// Runs the program, records it for some time and reads the recording.
 fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/burner.py");
-    let child = Command::new(interpreter).arg(program).arg(mode).stdout(Stdio::piped()).spawn();
+    let child = Command::new(interpreter)
+        .arg(program)
+        .arg(mode)
+        .stdout(Stdio::piped())
+        .spawn();
     let mut burner = Burner(child.expect("the interpreter starts"));
     std::thread::sleep(Duration::from_millis(300));
     let name = interpreter.display().to_string();
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{mode}-{}.whywait", name.replace('/', "-")));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("python-{mode}-{}.whywait", name.replace('/', "-")));
     let _ = std::fs::remove_dir_all(&dir);
-    let mut session =
-        Session::start(burner.0.id(), vec![], &dir, &Options::default()).expect("the privileges to record");
+    let mut session = Session::start(burner.0.id(), vec![], &dir, &Options::default())
+        .expect("the privileges to record");
     let begun = Instant::now();
     while begun.elapsed() < time {
         session.turn().expect("the recording goes on");
@@ -72,7 +85,10 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
     }
     session.finish(None).expect("the recording is finished");
     burner.0.kill().expect("it burned until now");
-    let output = BufReader::new(burner.0.stdout.take().expect("it is piped")).lines().map_while(Result::ok).collect();
+    let output = BufReader::new(burner.0.stdout.take().expect("it is piped"))
+        .lines()
+        .map_while(Result::ok)
+        .collect();
     let recording = Recording::open(&dir).expect("a recording");
     let stacks = recording.stacks().expect("stacks");
     // Without what 3.11 and later put in front.
@@ -80,48 +96,89 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
     let mut samples = Vec::new();
     let mut take = |sample: &Sample| {
         let frames = stacks.named(sample.user_stack);
-        let python = frames.filter(|frame| frame.module.is_some_and(|module| module.kind == ModuleKind::Python));
-        let python = python.map(|frame| (short(&frame.names[0].name), frame.names[0].line)).collect();
-        samples.push(Sampled { at_ns: sample.at_ns, python });
+        let python = frames.filter(|frame| {
+            frame
+                .module
+                .is_some_and(|module| module.kind == ModuleKind::Python)
+        });
+        let python = python
+            .map(|frame| (short(&frame.names[0].name), frame.names[0].line))
+            .collect();
+        samples.push(Sampled {
+            at_ns: sample.at_ns,
+            python,
+        });
     };
     recording.samples(None, &mut take).expect("samples");
     let counters = recording.counters().expect("counters");
-    let watched = Watched { interpreter: name, samples, counters, output };
-    println!("{mode} {}: {} samples, {:?}", watched.interpreter, watched.samples.len(), watched.python_counters());
+    let watched = Watched {
+        interpreter: name,
+        samples,
+        counters,
+        output,
+    };
+    println!(
+        "{mode} {}: {} samples, {:?}",
+        watched.interpreter,
+        watched.samples.len(),
+        watched.python_counters()
+    );
     watched
 }
 
 impl Watched {
     fn python_counters(&self) -> Vec<(&String, &u64)> {
-        self.counters.iter().filter(|(name, count)| name.contains("python") && **count > 0).collect()
+        self.counters
+            .iter()
+            .filter(|(name, count)| name.contains("python") && **count > 0)
+            .collect()
     }
 
     /// Asserts that at least this share of the samples is so.
     fn most(&self, percent: usize, what: &str, is: impl Fn(&Sampled) -> bool) {
         let count = self.samples.iter().filter(|sample| is(sample)).count();
         // A machine that is too busy to unwind in time is not what is tested.
-        let late = self.counters.get("stacks.python sample too old").map_or(0, |late| *late as usize);
+        let late = self
+            .counters
+            .get("stacks.python sample too old")
+            .map_or(0, |late| *late as usize);
         let all = self.samples.len().saturating_sub(late);
         println!("  {what}: {count} of {all}");
         assert!(all > 50, "{}: {all} samples", self.interpreter);
         let counters = self.python_counters();
-        assert!(count * 100 >= all * percent, "{}: {what}: {count} of {all}; {counters:?}", self.interpreter);
+        assert!(
+            count * 100 >= all * percent,
+            "{}: {what}: {count} of {all}; {counters:?}",
+            self.interpreter
+        );
     }
 }
 
 #[test]
 fn a_function_that_burns_is_named_with_its_callers() {
-    let wanted =
-        [("burn_steadily", [13, 16]), ("handle", [20, 21]), ("outer", [24, 25]), ("<module>", [1, 67])];
+    let wanted = [
+        ("burn_steadily", [13, 16]),
+        ("handle", [20, 21]),
+        ("outer", [24, 25]),
+        ("<module>", [1, 67]),
+    ];
     for interpreter in interpreters() {
         let watched = watch(&interpreter, "steady", Duration::from_secs(2));
         let fits = |sample: &Sampled| {
             let mut python = sample.python.iter().skip_while(|(name, _)| name == "small");
-            wanted.iter().all(|(name, lines)| python.next().is_some_and(|(n, line)| n == name && lines.contains(line)))
-                && python.next().is_none()
+            wanted.iter().all(|(name, lines)| {
+                python
+                    .next()
+                    .is_some_and(|(n, line)| n == name && lines.contains(line))
+            }) && python.next().is_none()
         };
         for sample in &watched.samples {
-            assert!(fits(sample) || sample.python.is_empty(), "{}: {:?}", watched.interpreter, sample.python);
+            assert!(
+                fits(sample) || sample.python.is_empty(),
+                "{}: {:?}",
+                watched.interpreter,
+                sample.python
+            );
         }
         watched.most(90, "named", fits);
     }
@@ -131,28 +188,51 @@ fn a_function_that_burns_is_named_with_its_callers() {
 fn no_function_is_named_long_before_or_after_it_runs() {
     for interpreter in interpreters() {
         let watched = watch(&interpreter, "turns", Duration::from_secs(3));
-        let turns: Vec<(u64, &str)> = watched.output.iter().filter_map(|line| {
-            let (at, name) = line.split_once(' ')?;
-            Some((at.parse().ok()?, name))
-        }).collect();
+        let turns: Vec<(u64, &str)> = watched
+            .output
+            .iter()
+            .filter_map(|line| {
+                let (at, name) = line.split_once(' ')?;
+                Some((at.parse().ok()?, name))
+            })
+            .collect();
         let function = |sample: &Sampled| {
-            sample.python.iter().find(|(name, _)| name == "left" || name == "right").map(|(name, _)| name.clone())
+            sample
+                .python
+                .iter()
+                .find(|(name, _)| name == "left" || name == "right")
+                .map(|(name, _)| name.clone())
         };
         const SLACK_NS: u64 = 25_000_000;
         let (mut named, mut exact) = (0, 0);
         for sample in &watched.samples {
-            let Some(name) = function(sample) else { continue };
+            let Some(name) = function(sample) else {
+                continue;
+            };
             let at = sample.at_ns;
-            let near = |turn: &&[(u64, &str)]| turn[0].0 <= at + SLACK_NS && at <= turn[1].0 + SLACK_NS;
+            let near =
+                |turn: &&[(u64, &str)]| turn[0].0 <= at + SLACK_NS && at <= turn[1].0 + SLACK_NS;
             let mut around = turns.windows(2).filter(near).peekable();
             let known = around.peek().is_some();
-            assert!(!known || around.any(|turn| turn[0].1 == name), "{}: {name} at {at}", watched.interpreter);
+            assert!(
+                !known || around.any(|turn| turn[0].1 == name),
+                "{}: {name} at {at}",
+                watched.interpreter
+            );
             named += usize::from(known);
-            exact += usize::from(turns.windows(2).any(|t| t[0].0 <= at && at < t[1].0 && t[0].1 == name));
+            exact += usize::from(
+                turns
+                    .windows(2)
+                    .any(|t| t[0].0 <= at && at < t[1].0 && t[0].1 == name),
+            );
         }
         // Far more often than promised it is the very function.
         println!("  the very function: {exact} of {named}");
-        assert!(exact * 100 >= named * 97, "{}: {exact} of {named}", watched.interpreter);
+        assert!(
+            exact * 100 >= named * 97,
+            "{}: {exact} of {named}",
+            watched.interpreter
+        );
         watched.most(60, "named", |sample| function(sample).is_some());
     }
 }
@@ -162,6 +242,8 @@ fn a_function_that_sleeps_is_not_where_the_cpu_went() {
     for interpreter in interpreters() {
         let watched = watch(&interpreter, "short", Duration::from_secs(2));
         // The thread may be met on its way into the sleep.
-        watched.most(98, "without the sleep", |sample| !sample.python.iter().any(|(name, _)| name == "rest"));
+        watched.most(98, "without the sleep", |sample| {
+            !sample.python.iter().any(|(name, _)| name == "rest")
+        });
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
 //! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
-//! read and write ends a stretch. With several threads that poll the instance it is another finding's business.
+//! read and write ends a stretch. Small absences that cost less than a hundredth of all requests' time are not worth a
+//! remark: every runtime collects garbage, and compiles as it starts. With several threads that poll the instance it is another finding's business.
 
 use serde_json::{Map, json};
 use whywait_events::{ModuleKind, Ns, Request, StackId};
@@ -31,6 +32,8 @@ const ERROR_NS: u64 = 100_000_000;
 const WARNING_NS: u64 = 30_000_000;
 /// A stretch begins with a read or a write, noted a moment before or after the read itself.
 const SLACK_NS: u64 = 50_000;
+/// A remark must be about at least one part in so many of all requests' time.
+const WORTH_A_NOTE: u64 = 100;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
 const COMPILED: &str = "code compiled at run time";
 /// Causes that are told for one loop.
@@ -55,23 +58,42 @@ struct Away {
 impl Away {
     /// How much of `[from_ns, to_ns)` the loop was away. What it waited for a CPU is taken off in proportion.
     fn overlap_ns(&self, from_ns: Ns, to_ns: Ns) -> u64 {
-        let overlap_ns = self.to_ns.min(to_ns).saturating_sub(self.from_ns.max(from_ns));
+        let overlap_ns = self
+            .to_ns
+            .min(to_ns)
+            .saturating_sub(self.from_ns.max(from_ns));
         let whole_ns = self.to_ns.saturating_sub(self.from_ns).max(1);
-        (u128::from(overlap_ns) * u128::from(self.away_ns.min(whole_ns)) / u128::from(whole_ns)) as u64
+        (u128::from(overlap_ns) * u128::from(self.away_ns.min(whole_ns)) / u128::from(whole_ns))
+            as u64
     }
 }
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
-    model.pools.iter().flat_map(|pool| of_pool(model, pool)).collect()
+    model
+        .pools
+        .iter()
+        .flat_map(|pool| of_pool(model, pool))
+        .collect()
 }
 
 fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
     let mut members = pool.members.keys();
-    let (Some(tid), None) = (members.next(), members.next()) else { return Vec::new() };
-    let Some(thread) = model.threads.get(tid) else { return Vec::new() };
-    let of_pool = |request: &&Request| request.epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0);
+    let (Some(tid), None) = (members.next(), members.next()) else {
+        return Vec::new();
+    };
+    let Some(thread) = model.threads.get(tid) else {
+        return Vec::new();
+    };
+    let of_pool = |request: &&Request| {
+        request.epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0)
+    };
     // A thread that never slept in the poll may serve all the same: then this is no single-threaded loop.
-    if model.requests.iter().filter(of_pool).any(|request| request.recv_tid != 0 && request.recv_tid != *tid) {
+    if model
+        .requests
+        .iter()
+        .filter(of_pool)
+        .any(|request| request.recv_tid != 0 && request.recv_tid != *tid)
+    {
         return Vec::new();
     }
     let requests: Vec<&Request> = model.requests.iter().filter(of_pool).collect();
@@ -98,17 +120,26 @@ fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
 
 /// When the loop was away, in order.
 fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
-    let asleep = thread.timeline.waits().iter().filter(|wait| !pool.polls(wait)).map(|wait| {
-        let to_ns = wait.in_ns.unwrap_or(model.end_ns).max(wait.out_ns);
-        Away {
-            from_ns: wait.out_ns,
-            to_ns,
-            away_ns: wait.wake_ns.unwrap_or(to_ns).saturating_sub(wait.out_ns),
-            doing: format!("asleep in {}", call_name(wait)),
-            stack: if wait.user_stack != 0 { wait.user_stack } else { wait.kernel_stack },
-            owner: None,
-        }
-    });
+    let asleep = thread
+        .timeline
+        .waits()
+        .iter()
+        .filter(|wait| !pool.polls(wait))
+        .map(|wait| {
+            let to_ns = wait.in_ns.unwrap_or(model.end_ns).max(wait.out_ns);
+            Away {
+                from_ns: wait.out_ns,
+                to_ns,
+                away_ns: wait.wake_ns.unwrap_or(to_ns).saturating_sub(wait.out_ns),
+                doing: format!("asleep in {}", call_name(wait)),
+                stack: if wait.user_stack != 0 {
+                    wait.user_stack
+                } else {
+                    wait.kernel_stack
+                },
+                owner: None,
+            }
+        });
     let running = thread.busy.iter().map(|busy| Away {
         from_ns: busy.start_ns,
         to_ns: busy.end_ns,
@@ -117,8 +148,11 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
         stack: model.sampled_stack(thread, busy.start_ns, busy.end_ns),
         owner: None,
     });
-    // A stretch that was spent waiting for a CPU for the most part is the machine's doing.
-    let its_own = |away: &Away| away.away_ns >= MIN_AWAY_NS && away.away_ns.saturating_mul(2) >= away.to_ns.saturating_sub(away.from_ns);
+    // A stretch that was spent waiting for a CPU almost throughout is the machine's doing.
+    let its_own = |away: &Away| {
+        away.away_ns >= MIN_AWAY_NS
+            && away.away_ns.saturating_mul(4) >= away.to_ns.saturating_sub(away.from_ns)
+    };
     let mut aways: Vec<Away> = asleep.chain(running).filter(its_own).collect();
     aways.sort_by_key(|away| away.from_ns);
     aways
@@ -126,8 +160,10 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
 
 /// Finds whose work each absence was.
 fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
-    let mut answered: Vec<(Ns, &Request)> =
-        requests.iter().filter_map(|request| Some((request.first_send_ns?, *request))).collect();
+    let mut answered: Vec<(Ns, &Request)> = requests
+        .iter()
+        .filter_map(|request| Some((request.first_send_ns?, *request)))
+        .collect();
     answered.sort_by_key(|(ns, request)| (*ns, request.socket, request.seq));
     for away in &mut aways {
         let after = answered.partition_point(|(ns, _)| *ns < away.to_ns);
@@ -135,7 +171,11 @@ fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
             .iter()
             // The next answer is the absence's only if the request had been read by then.
             .take(1)
-            .find(|(_, request)| request.recv_ns.is_some_and(|recv_ns| recv_ns <= away.from_ns.saturating_add(SLACK_NS)))
+            .find(|(_, request)| {
+                request
+                    .recv_ns
+                    .is_some_and(|recv_ns| recv_ns <= away.from_ns.saturating_add(SLACK_NS))
+            })
             .map(|(_, request)| (request.socket, request.seq));
     }
     aways
@@ -143,15 +183,24 @@ fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
 
 /// What keeps the loop: the innermost function of the application, or else the innermost function.
 fn function(model: &Model, away: &Away) -> String {
-    let Some(stack) = model.stacks.get(away.stack) else { return away.doing.clone() };
+    let Some(stack) = model.stacks.get(away.stack) else {
+        return away.doing.clone();
+    };
     if let Some(label) = app_frame(stack) {
         return label.name.to_string();
     }
     // Its functions have names only where the runtime writes them down for profilers.
-    if stack.labels.iter().any(|label| label.kind == ModuleKind::Jit) {
+    if stack
+        .labels
+        .iter()
+        .any(|label| label.kind == ModuleKind::Jit)
+    {
         return COMPILED.to_owned();
     }
-    stack.labels.first().map_or_else(|| away.doing.clone(), |label| label.name.to_string())
+    stack
+        .labels
+        .first()
+        .map_or_else(|| away.doing.clone(), |label| label.name.to_string())
 }
 
 fn finding(
@@ -165,7 +214,10 @@ fn finding(
     let mut savings: Vec<(u64, &Request)> = requests
         .iter()
         .map(|request| {
-            let done_ns = request.first_send_ns.unwrap_or(model.end_ns).max(request.ready_ns);
+            let done_ns = request
+                .first_send_ns
+                .unwrap_or(model.end_ns)
+                .max(request.ready_ns);
             // Absences are in order: those that matter are next to each other.
             let first = aways.partition_point(|away| away.to_ns <= request.ready_ns);
             let ns = aways[first..]
@@ -181,7 +233,10 @@ fn finding(
     savings.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
     let (worst_ns, worst) = *savings.first()?;
     let longest = aways.iter().max_by_key(|away| away.away_ns)?;
-    let total_ns: u64 = aways.iter().map(|away| away.away_ns).fold(0, u64::saturating_add);
+    let total_ns: u64 = aways
+        .iter()
+        .map(|away| away.away_ns)
+        .fold(0, u64::saturating_add);
     let runtime = runtime::of_process(model, pool.tgid);
     let name = model.thread_name(thread.tid);
     let known = model.stacks.get(longest.stack).is_some();
@@ -190,6 +245,12 @@ fn finding(
         WARNING_NS.. => Severity::Warning,
         _ => Severity::Note,
     };
+    let at_most_ns = savings
+        .iter()
+        .fold(0u64, |sum, (ns, _)| sum.saturating_add(*ns));
+    if severity == Severity::Note && at_most_ns < model.time_of_requests_ns() / WORTH_A_NOTE {
+        return None;
+    }
     let mut subject = Map::new();
     subject.insert("pid".to_owned(), json!(pool.tgid));
     subject.insert("epoll".to_owned(), json!(pool.epoll));
@@ -198,11 +259,19 @@ fn finding(
     }
     subject.insert("threads".to_owned(), json!([thread.tid]));
     subject.insert("function".to_owned(), json!(function));
-    let by = if known { format!(" by {function}") } else { String::new() };
+    let by = if known {
+        format!(" by {function}")
+    } else {
+        String::new()
+    };
     Some(Finding {
         code: Code::BlockedLoop,
         severity,
-        confidence: if known { Confidence::High } else { Confidence::Medium },
+        confidence: if known {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
         title: format!(
             "the event loop was blocked {} for up to {}{by}; {} waited",
             count(aways.len(), "time", "times"),
@@ -212,7 +281,7 @@ fn finding(
         subject,
         saving: Saving {
             kind: SavingKind::Latency,
-            at_most_ns: savings.iter().map(|(ns, _)| *ns).fold(0, u64::saturating_add),
+            at_most_ns,
             requests: savings.len() as u64,
             each_at_most_ns: savings.iter().take(100).map(|(ns, _)| *ns).collect(),
         },
@@ -236,9 +305,16 @@ fn finding(
                 ns: Some(worst_ns),
             },
         ],
-        cause: Some(Cause::new(model, thread.tid, longest.doing.clone(), longest.stack)),
+        cause: Some(Cause::new(
+            model,
+            thread.tid,
+            longest.doing.clone(),
+            longest.stack,
+        )),
         fix: match (runtime, function) {
-            (Runtime::Node, COMPILED) => format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name"),
+            (Runtime::Node, COMPILED) => {
+                format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name")
+            }
             _ => fix(runtime, longest.doing == "on CPU").to_owned(),
         },
     })
@@ -248,16 +324,22 @@ const NODE_CPU: &str = "move the computation to worker_threads, or split it with
 
 fn fix(runtime: Runtime, on_cpu: bool) -> &'static str {
     match (runtime, on_cpu) {
-        (Runtime::Python, false) => "await asyncio.to_thread(…) around the call, or an asynchronous variant of it",
+        (Runtime::Python, false) => {
+            "await asyncio.to_thread(…) around the call, or an asynchronous variant of it"
+        }
         (Runtime::Python, true) => {
             "move the computation off the loop: loop.run_in_executor with a ProcessPoolExecutor (threads share the \
              interpreter's lock)"
         }
-        (Runtime::Node, false) => "use the asynchronous variant of the call (not …Sync), or a worker thread",
+        (Runtime::Node, false) => {
+            "use the asynchronous variant of the call (not …Sync), or a worker thread"
+        }
         (Runtime::Node, true) => NODE_CPU,
         (Runtime::Tokio, _) => "move the work into tokio::task::spawn_blocking",
         (Runtime::Libuv, _) => "move the work to libuv's pool: uv_queue_work",
-        (Runtime::Libevent, _) => "move the work to a thread of its own and come back with event_active",
+        (Runtime::Libevent, _) => {
+            "move the work to a thread of its own and come back with event_active"
+        }
         _ => "move the work off the loop's thread, or split it so that the loop polls in between",
     }
 }

@@ -10,8 +10,18 @@ const EPOLL: u32 = 1;
 fn server() -> (Script, u32, u32) {
     let mut script = Script::new();
     script.thread(1, "python3").thread(2, "python3");
-    let helper = script.stack(&["clone3", "start_thread", "take_from_queue", "pthread_cond_wait"]);
-    let handler = script.stack(&["_start", "Py_RunMain", "app_render_thumbnail", "clock_nanosleep"]);
+    let helper = script.stack(&[
+        "clone3",
+        "start_thread",
+        "take_from_queue",
+        "pthread_cond_wait",
+    ]);
+    let handler = script.stack(&[
+        "_start",
+        "Py_RunMain",
+        "app_render_thumbnail",
+        "clock_nanosleep",
+    ]);
     script.parks(2, helper, 0, 10_000, 1);
     script.polls(1, EPOLL, 0, 10);
     let poll = script.stack(&["_start", "Py_RunMain", "select_epoll_poll", "epoll_wait"]);
@@ -22,33 +32,70 @@ fn server() -> (Script, u32, u32) {
 #[test]
 fn a_synchronous_sleep_blocks_the_others() {
     let (mut script, handler, _) = server();
-    script.request(1).epoll(EPOLL).ready(30).read(31, 1).answered(331, 1);
+    script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(30)
+        .read(31, 1)
+        .answered(331, 1);
     script.sleeps(1, handler, 31, 331);
-    script.request(2).epoll(EPOLL).ready(40).read(332, 1).answered(333, 1);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(40)
+        .read(332, 1)
+        .answered(333, 1);
     let findings = detect(&script.model());
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
-    assert_eq!((finding.severity, finding.confidence), (Severity::Error, Confidence::High));
-    assert_eq!(finding.saving.requests, 1, "the request that slept does not wait for itself");
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Error, Confidence::High)
+    );
+    assert_eq!(
+        finding.saving.requests, 1,
+        "the request that slept does not wait for itself"
+    );
     assert_eq!(finding.saving.at_most_ns, 291_000_000);
-    assert!(finding.title.contains("app_render_thumbnail"), "{}", finding.title);
+    assert!(
+        finding.title.contains("app_render_thumbnail"),
+        "{}",
+        finding.title
+    );
 }
 
 #[test]
 fn a_long_computation_blocks_them_too() {
     let (mut script, handler, _) = server();
     script.burns(1, handler, 31, 331);
-    script.request(2).epoll(EPOLL).ready(40).read(332, 1).answered(333, 1);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(40)
+        .read(332, 1)
+        .answered(333, 1);
     let findings = detect(&script.model());
-    assert_eq!(findings[0].cause.as_ref().map(|cause| cause.doing.as_str()), Some("on CPU"));
-    assert!(findings[0].title.contains("app_render_thumbnail"), "{}", findings[0].title);
+    assert_eq!(
+        findings[0].cause.as_ref().map(|cause| cause.doing.as_str()),
+        Some("on CPU")
+    );
+    assert!(
+        findings[0].title.contains("app_render_thumbnail"),
+        "{}",
+        findings[0].title
+    );
 }
 
 #[test]
 fn a_block_that_nobody_waited_for_is_not_reported() {
     let (mut script, handler, _) = server();
     script.sleeps(1, handler, 31, 331);
-    script.request(1).epoll(EPOLL).ready(30).read(31, 1).answered(331, 1);
+    script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(30)
+        .read(31, 1)
+        .answered(331, 1);
     assert_eq!(detect(&script.model()), []);
 }
 
@@ -56,7 +103,12 @@ fn a_block_that_nobody_waited_for_is_not_reported() {
 fn a_loop_that_waits_for_a_cpu_is_not_blocked() {
     let (mut script, _, _) = server();
     script.busy(1, 31, 331, 5_000_000, 290_000_000);
-    script.request(2).epoll(EPOLL).ready(40).read(332, 1).answered(333, 1);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(40)
+        .read(332, 1)
+        .answered(333, 1);
     assert_eq!(detect(&script.model()), []);
 }
 
@@ -65,7 +117,12 @@ fn serving_one_after_the_other_is_load() {
     let (mut script, _, _) = server();
     // Every read and write ends a stretch, so the loop has no long one, though requests wait.
     for n in 0..20 {
-        script.request(n).epoll(EPOLL).ready(30).read(31 + n * 5, 1).answered(35 + n * 5, 1);
+        script
+            .request(n)
+            .epoll(EPOLL)
+            .ready(30)
+            .read(31 + n * 5, 1)
+            .answered(35 + n * 5, 1);
         script.busy(1, 31 + n * 5, 35 + n * 5, 4_000_000, 0);
     }
     assert_eq!(detect(&script.model()), []);
@@ -76,11 +133,42 @@ fn of_two_causes_the_one_that_costs_more_comes_first() {
     let (mut script, handler, _) = server();
     let other = script.stack(&["_start", "Py_RunMain", "app_read_config", "read"]);
     script.sleeps(1, other, 31, 51);
-    script.request(2).epoll(EPOLL).ready(32).read(51, 1).answered(52, 1);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(32)
+        .read(51, 1)
+        .answered(52, 1);
     script.sleeps(1, handler, 60, 360);
-    script.request(3).epoll(EPOLL).ready(61).read(361, 1).answered(362, 1);
+    script
+        .request(3)
+        .epoll(EPOLL)
+        .ready(61)
+        .read(361, 1)
+        .answered(362, 1);
     let findings = detect(&script.model());
     assert_eq!(findings.len(), 2);
-    assert!(findings[0].title.contains("app_render_thumbnail"), "{}", findings[0].title);
+    assert!(
+        findings[0].title.contains("app_render_thumbnail"),
+        "{}",
+        findings[0].title
+    );
     assert_eq!(findings[1].severity, Severity::Note, "20 ms are a remark");
+}
+
+#[test]
+fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
+    let (mut script, handler, _) = server();
+    script.sleeps(1, handler, 31, 51);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(32)
+        .read(51, 1)
+        .answered(52, 1);
+    assert_eq!(detect(&script.model())[0].severity, Severity::Note);
+    script
+        .counter("requests.count", 100_000)
+        .counter("requests.total-ns", 60_000_000_000);
+    assert_eq!(detect(&script.model()), []);
 }

@@ -38,7 +38,11 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of `whywait explain --list`.
-    pub const ALL: [Code; 3] = [Code::StrandedReadiness, Code::BlockedLoop, Code::RecordingIncomplete];
+    pub const ALL: [Code; 3] = [
+        Code::StrandedReadiness,
+        Code::BlockedLoop,
+        Code::RecordingIncomplete,
+    ];
 
     /// The name that reports use and `whywait explain` takes.
     pub const fn name(self) -> &'static str {
@@ -135,10 +139,23 @@ pub struct Cause {
 impl Cause {
     /// Thread `tid` of a recording, doing this in the stack `stack`.
     pub(crate) fn new(model: &Model, tid: u32, doing: String, stack: StackId) -> Self {
-        let frames = model.stacks.get(stack).map(StackText::names).unwrap_or_default();
-        let own = frames.iter().map(|(_, origin)| *origin == FrameOrigin::App).collect();
+        let frames = model
+            .stacks
+            .get(stack)
+            .map(StackText::names)
+            .unwrap_or_default();
+        let own = frames
+            .iter()
+            .map(|(_, origin)| *origin == FrameOrigin::App)
+            .collect();
         let stack = frames.into_iter().map(|(name, _)| name).collect();
-        Self { tid, thread: model.thread_name(tid).to_owned(), doing, stack, own }
+        Self {
+            tid,
+            thread: model.thread_name(tid).to_owned(),
+            doing,
+            stack,
+            own,
+        }
     }
 }
 

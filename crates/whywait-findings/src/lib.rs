@@ -14,9 +14,15 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let detectors: [fn(&Model) -> Vec<Finding>; 3] = [stranded::detect, blocked_loop::detect, incomplete::detect];
+    let detectors: [fn(&Model) -> Vec<Finding>; 3] =
+        [stranded::detect, blocked_loop::detect, incomplete::detect];
     let mut findings: Vec<Finding> = detectors.iter().flat_map(|detect| detect(model)).collect();
-    findings.sort_by_key(|finding| (std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)), finding.code));
+    findings.sort_by_key(|finding| {
+        (
+            std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)),
+            finding.code,
+        )
+    });
     findings
 }
 

@@ -22,7 +22,9 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
     for label in threads.flat_map(|thread| labels(model, thread)) {
         match of_label(label) {
             // A program may embed a loop that another runtime is built on: the outer one is the one to talk about.
-            Some(runtime @ (Runtime::Tokio | Runtime::Go | Runtime::Node | Runtime::Python)) => return runtime,
+            Some(runtime @ (Runtime::Tokio | Runtime::Go | Runtime::Node | Runtime::Python)) => {
+                return runtime;
+            }
             Some(runtime) => found = runtime,
             None => {}
         }
@@ -34,17 +36,25 @@ fn labels<'a>(model: &'a Model, thread: &'a Thread) -> impl Iterator<Item = &'a 
     let of_waits = thread.timeline.waits().iter().map(|wait| wait.user_stack);
     let of_samples = thread.samples.iter().map(|sample| sample.user_stack);
     // The first stacks tell: a runtime is at the bottom of every one of its threads.
-    of_waits.take(64).chain(of_samples.take(64)).filter_map(|id| model.stacks.get(id)).flat_map(|stack| &stack.labels)
+    of_waits
+        .take(64)
+        .chain(of_samples.take(64))
+        .filter_map(|id| model.stacks.get(id))
+        .flat_map(|stack| &stack.labels)
 }
 
 fn of_label(label: &Label) -> Option<Runtime> {
     let file = label.module.rsplit('/').next().unwrap_or_default();
     let name = label.name.as_ref();
-    if label.kind == ModuleKind::Python || file.starts_with("libpython") || file.starts_with("python3") {
+    if label.kind == ModuleKind::Python
+        || file.starts_with("libpython")
+        || file.starts_with("python3")
+    {
         Some(Runtime::Python)
     } else if name.contains("tokio::runtime::") {
         Some(Runtime::Tokio)
-    } else if name == "runtime.goexit" || name == "runtime.mstart" || name == "runtime.findRunnable" {
+    } else if name == "runtime.goexit" || name == "runtime.mstart" || name == "runtime.findRunnable"
+    {
         Some(Runtime::Go)
     } else if name.contains("node::") || file == "node" || file.starts_with("libnode") {
         Some(Runtime::Node)

@@ -45,7 +45,11 @@ struct Victim<'a> {
 }
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
-    model.pools.iter().filter_map(|pool| of_pool(model, pool)).collect()
+    model
+        .pools
+        .iter()
+        .filter_map(|pool| of_pool(model, pool))
+        .collect()
 }
 
 fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
@@ -56,7 +60,11 @@ fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
         .requests
         .iter()
         .filter(|request| request.read_armed != Some(false))
-        .filter(|request| model.pool_of(request).is_some_and(|its| its.epoll == pool.epoll && its.tgid == pool.tgid))
+        .filter(|request| {
+            model
+                .pool_of(request)
+                .is_some_and(|its| its.epoll == pool.epoll && its.tgid == pool.tgid)
+        })
         .filter_map(|request| {
             let served_ns = model.served_ns(request);
             if served_ns - request.ready_ns < MIN_STRANDED_NS {
@@ -64,7 +72,12 @@ fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
             }
             let pieces = pool.stranded(model, request.ready_ns, served_ns);
             let stranded_ns: u64 = pieces.iter().map(|piece| piece.to_ns - piece.from_ns).sum();
-            (stranded_ns >= MIN_STRANDED_NS).then_some(Victim { request, served_ns, pieces, stranded_ns })
+            (stranded_ns >= MIN_STRANDED_NS).then_some(Victim {
+                request,
+                served_ns,
+                pieces,
+                stranded_ns,
+            })
         })
         .collect();
     let mut episodes = episodes(victims);
@@ -75,12 +88,24 @@ fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
         .filter(|ns| *ns >= MIN_SAVING_NS)
         .collect();
     savings.sort_unstable_by(|a, b| b.cmp(a));
-    let worst = episodes.iter().max_by_key(|episode| episode.iter().map(|victim| victim.stranded_ns).fold(0, u64::saturating_add))?;
+    let worst = episodes.iter().max_by_key(|episode| {
+        episode
+            .iter()
+            .map(|victim| victim.stranded_ns)
+            .fold(0, u64::saturating_add)
+    })?;
     if savings.is_empty() {
         return None;
     }
     let victims = episodes.iter().map(Vec::len).sum();
-    Some(finding(model, pool, worst, victims, episodes.len(), savings))
+    Some(finding(
+        model,
+        pool,
+        worst,
+        victims,
+        episodes.len(),
+        savings,
+    ))
 }
 
 /// Groups victims whose waits overlap: they compete for the same threads.
@@ -104,22 +129,38 @@ fn episodes(mut victims: Vec<Victim<'_>>) -> Vec<Vec<Victim<'_>>> {
 
 /// What a fix saves each request of an episode at most.
 fn savings(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> Vec<u64> {
-    let Some(begins) = episode.iter().map(|victim| victim.request.ready_ns).min() else { return Vec::new() };
+    let Some(begins) = episode.iter().map(|victim| victim.request.ready_ns).min() else {
+        return Vec::new();
+    };
     let mut free_at: BTreeMap<u32, Ns> = pool
         .members
         .keys()
-        .filter_map(|tid| Some((*tid, free_from(pool, model.threads.get(tid)?, begins, episode))))
+        .filter_map(|tid| {
+            Some((
+                *tid,
+                free_from(pool, model.threads.get(tid)?, begins, episode),
+            ))
+        })
         .collect();
     episode
         .iter()
         .map(|victim| {
-            let Some((tid, free_ns)) = free_at.iter().map(|(tid, at)| (*tid, *at)).min_by_key(|(tid, at)| (*at, *tid))
+            let Some((tid, free_ns)) = free_at
+                .iter()
+                .map(|(tid, at)| (*tid, *at))
+                .min_by_key(|(tid, at)| (*at, *tid))
             else {
                 return 0;
             };
             let start_ns = free_ns.max(victim.request.ready_ns);
-            free_at.insert(tid, start_ns.saturating_add(held_ns(model, pool, victim.request)));
-            victim.served_ns.saturating_sub(start_ns).min(victim.stranded_ns)
+            free_at.insert(
+                tid,
+                start_ns.saturating_add(held_ns(model, pool, victim.request)),
+            );
+            victim
+                .served_ns
+                .saturating_sub(start_ns)
+                .min(victim.stranded_ns)
         })
         .collect()
 }
@@ -144,8 +185,12 @@ fn free_from(pool: &Pool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) 
 /// For how long a request kept the thread that read it from serving others: its service without what that thread spent
 /// polling or idle meanwhile.
 fn held_ns(model: &Model, pool: &Pool, request: &Request) -> u64 {
-    let (Some(from_ns), Some(to_ns)) = (request.recv_ns, request.last_send_ns) else { return u64::MAX };
-    let Some(thread) = model.threads.get(&request.recv_tid) else { return to_ns.saturating_sub(from_ns) };
+    let (Some(from_ns), Some(to_ns)) = (request.recv_ns, request.last_send_ns) else {
+        return u64::MAX;
+    };
+    let Some(thread) = model.threads.get(&request.recv_tid) else {
+        return to_ns.saturating_sub(from_ns);
+    };
     let elsewhere: u64 = thread
         .timeline
         .overlapping(from_ns, to_ns)
@@ -157,7 +202,10 @@ fn held_ns(model: &Model, pool: &Pool, request: &Request) -> u64 {
 }
 
 fn overlap(wait: &Wait, from_ns: Ns, to_ns: Ns) -> u64 {
-    wait.in_ns.unwrap_or(Ns::MAX).min(to_ns).saturating_sub(wait.out_ns.max(from_ns))
+    wait.in_ns
+        .unwrap_or(Ns::MAX)
+        .min(to_ns)
+        .saturating_sub(wait.out_ns.max(from_ns))
 }
 
 /// The longest stretch in which nobody polled while members idled, and who idled in it.
@@ -179,7 +227,9 @@ fn longest(episode: &[Victim<'_>]) -> Option<Stranded> {
             _ => current = Some(piece.clone()),
         }
         if let Some(run) = &current
-            && best.as_ref().is_none_or(|best| run.to_ns - run.from_ns > best.to_ns - best.from_ns)
+            && best
+                .as_ref()
+                .is_none_or(|best| run.to_ns - run.from_ns > best.to_ns - best.from_ns)
         {
             best = Some(run.clone());
         }
@@ -192,13 +242,22 @@ fn last_poller<'a>(model: &'a Model, pool: &Pool, at: Ns) -> Option<&'a Thread> 
     let members = || pool.members.keys().filter_map(|tid| model.threads.get(tid));
     let polled = members()
         .filter_map(|thread| {
-            let wait = thread.timeline.waits().iter().rev().find(|wait| wait.out_ns <= at && pool.polls(wait))?;
+            let wait = thread
+                .timeline
+                .waits()
+                .iter()
+                .rev()
+                .find(|wait| wait.out_ns <= at && pool.polls(wait))?;
             Some((wait.in_ns?, thread))
         })
         .max_by_key(|(in_ns, _)| *in_ns);
     polled.map(|(_, thread)| thread).or_else(|| {
         let rests = |thread: &&Thread| {
-            thread.timeline.overlapping(at, at + 1).iter().any(|wait| pool.idles(wait) || pool.polls(wait))
+            thread
+                .timeline
+                .overlapping(at, at + 1)
+                .iter()
+                .any(|wait| pool.idles(wait) || pool.polls(wait))
         };
         members().find(|thread| !rests(thread))
     })
@@ -206,17 +265,30 @@ fn last_poller<'a>(model: &'a Model, pool: &Pool, at: Ns) -> Option<&'a Thread> 
 
 /// Whether the thread that should have polled waited for a CPU for most of the stretch.
 fn short_of_cpus(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
-    let Some(stretch) = longest(episode) else { return true };
-    let Some(thread) = last_poller(model, pool, stretch.from_ns) else { return false };
+    let Some(stretch) = longest(episode) else {
+        return true;
+    };
+    let Some(thread) = last_poller(model, pool, stretch.from_ns) else {
+        return false;
+    };
     let runnable: u64 = thread
         .busy
         .iter()
         .filter(|busy| busy.start_ns < stretch.to_ns && busy.end_ns > stretch.from_ns)
         .map(|busy| busy.runnable_ns)
-        .chain(thread.timeline.overlapping(stretch.from_ns, stretch.to_ns).iter().map(|wait| {
-            let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
-            wait.in_ns.unwrap_or(stretch.to_ns).min(stretch.to_ns).saturating_sub(woken_ns)
-        }))
+        .chain(
+            thread
+                .timeline
+                .overlapping(stretch.from_ns, stretch.to_ns)
+                .iter()
+                .map(|wait| {
+                    let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
+                    wait.in_ns
+                        .unwrap_or(stretch.to_ns)
+                        .min(stretch.to_ns)
+                        .saturating_sub(woken_ns)
+                }),
+        )
         .fold(0, u64::saturating_add);
     runnable.saturating_mul(2) > stretch.to_ns - stretch.from_ns
 }
@@ -234,7 +306,10 @@ fn what_it_did(model: &Model, pool: &Pool, thread: &Thread, stretch: &Stranded) 
         Some(wait) if overlap(wait, from_ns, to_ns).saturating_mul(2) >= to_ns - from_ns => {
             (format!("asleep in {}", call_name(wait)), wait.user_stack)
         }
-        _ => ("on CPU".to_owned(), model.sampled_stack(thread, from_ns, to_ns)),
+        _ => (
+            "on CPU".to_owned(),
+            model.sampled_stack(thread, from_ns, to_ns),
+        ),
     };
     Cause::new(model, thread.tid, doing, stack)
 }
@@ -247,10 +322,18 @@ fn finding(
     episodes: usize,
     savings: Vec<u64>,
 ) -> Finding {
-    let stretch = longest(worst).unwrap_or(Stranded { from_ns: 0, to_ns: 0, idle: Vec::new() });
+    let stretch = longest(worst).unwrap_or(Stranded {
+        from_ns: 0,
+        to_ns: 0,
+        idle: Vec::new(),
+    });
     let stretch_ns = stretch.to_ns - stretch.from_ns;
     let idle = &stretch.idle;
-    let longest_ns = worst.iter().map(|victim| victim.stranded_ns).max().unwrap_or(0);
+    let longest_ns = worst
+        .iter()
+        .map(|victim| victim.stranded_ns)
+        .max()
+        .unwrap_or(0);
     let holder = last_poller(model, pool, stretch.from_ns);
     let cause = holder.map(|thread| what_it_did(model, pool, thread, &stretch));
     let runtime = runtime::of_process(model, pool.tgid);
@@ -260,13 +343,26 @@ fn finding(
             "nobody was in epoll_wait on epoll instance {} for {}; {} ready meanwhile and stayed unread",
             pool.epoll,
             duration(stretch_ns),
-            if worst.len() == 1 { "1 request was".to_owned() } else { format!("{} requests were", worst.len()) },
+            if worst.len() == 1 {
+                "1 request was".to_owned()
+            } else {
+                format!("{} requests were", worst.len())
+            },
         ),
         ns: Some(stretch_ns),
     }];
-    let polled = idle.iter().filter(|tid| pool.members.get(tid).is_some_and(|m| m.evidence == Membership::Polled)).count();
-    let named: Vec<String> =
-        idle.iter().map(|tid| format!("{tid} ({})", model.thread_name(*tid))).collect();
+    let polled = idle
+        .iter()
+        .filter(|tid| {
+            pool.members
+                .get(tid)
+                .is_some_and(|m| m.evidence == Membership::Polled)
+        })
+        .count();
+    let named: Vec<String> = idle
+        .iter()
+        .map(|tid| format!("{tid} ({})", model.thread_name(*tid)))
+        .collect();
     evidence.push(Evidence {
         text: format!(
             "idle all that time, parked in futex: {}; {}",
@@ -287,7 +383,11 @@ fn finding(
                 cause.tid,
                 cause.thread,
                 cause.doing,
-                if runtime == Runtime::Tokio { ", and had woken no other worker to poll in its place" } else { "" }
+                if runtime == Runtime::Tokio {
+                    ", and had woken no other worker to poll in its place"
+                } else {
+                    ""
+                }
             ),
             ns: None,
         });
@@ -304,7 +404,10 @@ fn finding(
         });
     }
     if episodes > 1 {
-        evidence.push(Evidence { text: format!("this happened {episodes} times; the worst is shown"), ns: None });
+        evidence.push(Evidence {
+            text: format!("this happened {episodes} times; the worst is shown"),
+            ns: None,
+        });
     }
     if cause.as_ref().is_some_and(|cause| cause.doing == "on CPU") {
         evidence.push(Evidence {
@@ -316,23 +419,39 @@ fn finding(
         });
     }
 
-    let known = runtime != Runtime::Unknown && cause.as_ref().is_some_and(|cause| !cause.stack.is_empty());
+    let known =
+        runtime != Runtime::Unknown && cause.as_ref().is_some_and(|cause| !cause.stack.is_empty());
     let at_most_ns = savings.iter().copied().fold(0, u64::saturating_add);
-    let severity = if savings.first().is_some_and(|ns| *ns >= ERROR_NS) { Severity::Error } else { Severity::Warning };
+    let severity = if savings.first().is_some_and(|ns| *ns >= ERROR_NS) {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
     let mut subject = Map::new();
     subject.insert("pid".to_owned(), json!(pool.tgid));
     subject.insert("epoll".to_owned(), json!(pool.epoll));
-    if let Some(victim) = worst.first().filter(|victim| victim.request.local_port != 0) {
+    if let Some(victim) = worst
+        .first()
+        .filter(|victim| victim.request.local_port != 0)
+    {
         subject.insert("port".to_owned(), json!(victim.request.local_port));
     }
     subject.insert("threads".to_owned(), json!(idle));
     Finding {
         code: Code::StrandedReadiness,
         severity,
-        confidence: if known { Confidence::High } else { Confidence::Medium },
+        confidence: if known {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
         title: format!(
             "{} ready for up to {} while {} sat idle and nobody polled",
-            if victims == 1 { "1 request was".to_owned() } else { format!("{victims} requests were") },
+            if victims == 1 {
+                "1 request was".to_owned()
+            } else {
+                format!("{victims} requests were")
+            },
             duration(longest_ns),
             count(idle.len(), "capable thread", "capable threads"),
         ),

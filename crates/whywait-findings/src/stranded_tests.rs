@@ -5,7 +5,13 @@ use whywait_model::script::Script;
 use super::*;
 
 const EPOLL: u32 = 1;
-const WORKER: &[&str] = &["clone3", "start_thread", "tokio::runtime::pool::run", "worker::run", "Context::run"];
+const WORKER: &[&str] = &[
+    "clone3",
+    "start_thread",
+    "tokio::runtime::pool::run",
+    "worker::run",
+    "Context::run",
+];
 
 struct Stacks {
     poll: u32,
@@ -23,8 +29,19 @@ fn pool() -> (Script, Stacks) {
     let of = |rest: &[&'static str]| [WORKER, rest].concat();
     let stacks = Stacks {
         poll: script.stack(&of(&["Context::park", "Driver::turn", "epoll_wait"])),
-        park: script.stack(&of(&["Context::park", "Inner::park_condvar", "Condvar::wait", "syscall"])),
-        helper: script.stack(&["clone3", "start_thread", "tokio::runtime::pool::run", "Condvar::wait_timeout", "syscall"]),
+        park: script.stack(&of(&[
+            "Context::park",
+            "Inner::park_condvar",
+            "Condvar::wait",
+            "syscall",
+        ])),
+        helper: script.stack(&[
+            "clone3",
+            "start_thread",
+            "tokio::runtime::pool::run",
+            "Condvar::wait_timeout",
+            "syscall",
+        ]),
         handler: script.stack(&of(&["run_task", "app::render_image", "nanosleep"])),
     };
     script.polls_in(1, EPOLL, stacks.poll, 0, 10);
@@ -35,7 +52,12 @@ fn pool() -> (Script, Stacks) {
 /// The burst of case 1: worker 1 takes the first request and sleeps in it; four more come and find nobody polling.
 fn burst(script: &mut Script, stacks: &Stacks) {
     script.sleeps(1, stacks.handler, 10, 2010);
-    script.request(1).epoll(EPOLL).ready(10).read(10, 1).answered(2010, 1);
+    script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(10)
+        .read(10, 1)
+        .answered(2010, 1);
     for tid in 2..=4 {
         script.parks(tid, stacks.park, 0, 2010, 1);
         script.sleeps(tid, stacks.handler, 2011, 4011);
@@ -43,7 +65,12 @@ fn burst(script: &mut Script, stacks: &Stacks) {
     script.sleeps(1, stacks.handler, 2012, 4012);
     for (socket, tid) in [(2, 2), (3, 3), (4, 4), (5, 1)] {
         let read = if tid == 1 { 2012 } else { 2011 };
-        script.request(socket).epoll(EPOLL).ready(12).read(read, tid).answered(read + 2000, tid);
+        script
+            .request(socket)
+            .epoll(EPOLL)
+            .ready(12)
+            .read(read, tid)
+            .answered(read + 2000, tid);
     }
     script.ends(4100);
 }
@@ -55,16 +82,29 @@ fn ready_requests_beside_parked_workers_are_stranded() {
     let findings = detect(&script.model());
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
-    assert_eq!((finding.severity, finding.confidence), (Severity::Error, Confidence::High));
-    assert_eq!(finding.saving.requests, 3, "four workers: the fifth request would have waited anyway");
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Error, Confidence::High)
+    );
+    assert_eq!(
+        finding.saving.requests, 3,
+        "four workers: the fifth request would have waited anyway"
+    );
     for ns in &finding.saving.each_at_most_ns {
         assert!((1_800_000_000..2_100_000_000).contains(ns), "{ns}");
     }
     let cause = finding.cause.as_ref().expect("worker 1 polled last");
-    assert_eq!((cause.tid, cause.doing.as_str()), (1, "asleep in clock_nanosleep"));
+    assert_eq!(
+        (cause.tid, cause.doing.as_str()),
+        (1, "asleep in clock_nanosleep")
+    );
     assert!(cause.stack.iter().any(|name| name == "app::render_image"));
     assert!(finding.evidence[0].text.contains("epoll_wait"));
-    assert!(!finding.evidence[1].text.contains(" 5 "), "the blocking pool's thread cannot serve: {:?}", finding.evidence);
+    assert!(
+        !finding.evidence[1].text.contains(" 5 "),
+        "the blocking pool's thread cannot serve: {:?}",
+        finding.evidence
+    );
     assert!(finding.fix.contains("enable_eager_driver_handoff"));
 }
 
@@ -75,7 +115,12 @@ fn a_handler_that_burns_cpu_strands_them_too() {
     for tid in 2..=4 {
         script.parks(tid, stacks.park, 0, 2010, 1);
     }
-    script.request(2).epoll(EPOLL).ready(12).read(2011, 2).answered(4011, 2);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2011, 2)
+        .answered(4011, 2);
     let findings = detect(&script.model());
     let cause = findings[0].cause.as_ref().expect("worker 1");
     assert_eq!(cause.doing, "on CPU");
@@ -92,8 +137,18 @@ fn a_pool_that_hands_the_poll_on_is_fine() {
     script.parks(3, stacks.park, 0, 12, 2);
     script.polls_in(3, EPOLL, stacks.poll, 13, 2500);
     script.parks(4, stacks.park, 0, 2500, 2);
-    script.request(1).epoll(EPOLL).ready(10).read(10, 1).answered(2010, 1);
-    script.request(2).epoll(EPOLL).ready(12).read(12, 2).answered(2012, 2);
+    script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(10)
+        .read(10, 1)
+        .answered(2010, 1);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(12, 2)
+        .answered(2012, 2);
     assert_eq!(detect(&script.model()), []);
 }
 
@@ -106,20 +161,45 @@ fn a_pool_whose_threads_are_all_busy_is_not_stranded() {
     for tid in 1..=4 {
         script.sleeps(tid, stacks.handler, 11, 2011);
     }
-    script.request(9).epoll(EPOLL).ready(12).read(2012, 1).answered(2500, 1);
-    assert_eq!(detect(&script.model()), [], "the blocking pool's idle thread, 5, cannot serve");
+    script
+        .request(9)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2012, 1)
+        .answered(2500, 1);
+    assert_eq!(
+        detect(&script.model()),
+        [],
+        "the blocking pool's idle thread, 5, cannot serve"
+    );
 }
 
 #[test]
 fn a_worker_that_waits_for_a_lock_in_a_request_is_busy() {
     let (mut script, stacks) = pool();
-    let locked = script.stack(&[WORKER, &["run_task", "app::handler", "Mutex::lock_contended", "syscall"]].concat());
+    let locked = script.stack(
+        &[
+            WORKER,
+            &[
+                "run_task",
+                "app::handler",
+                "Mutex::lock_contended",
+                "syscall",
+            ],
+        ]
+        .concat(),
+    );
     script.sleeps(1, stacks.handler, 10, 2010);
     for tid in 2..=4 {
         script.parks(tid, stacks.park, 0, 10, 1);
         script.parks(tid, locked, 11, 2010, 1);
     }
-    script.request(9).epoll(EPOLL).ready(12).read(2012, 1).answered(2500, 1);
+    script
+        .request(9)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2012, 1)
+        .answered(2500, 1);
     assert_eq!(detect(&script.model()), []);
 }
 
@@ -129,14 +209,29 @@ fn a_sleep_without_a_stack_is_not_idle() {
     script.sleeps(1, stacks.handler, 10, 2010);
     script.parks(2, stacks.park, 0, 10, 1);
     script.parks(2, 0, 11, 2010, 1);
-    script.request(9).epoll(EPOLL).ready(12).read(2012, 1).answered(2500, 1);
+    script
+        .request(9)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2012, 1)
+        .answered(2500, 1);
     // The word of the first sleep is 0 as well, so the second counts as idle by its word; another word does not.
     assert_eq!(detect(&script.model()).len(), 1);
     let (mut script, stacks) = pool();
     script.sleeps(1, stacks.handler, 10, 2010);
-    script.wait(2, 202, 0, 10).word(64).stack(stacks.park).by(1).done();
+    script
+        .wait(2, 202, 0, 10)
+        .word(64)
+        .stack(stacks.park)
+        .by(1)
+        .done();
     script.wait(2, 202, 11, 2010).word(128).by(1).done();
-    script.request(9).epoll(EPOLL).ready(12).read(2012, 1).answered(2500, 1);
+    script
+        .request(9)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2012, 1)
+        .answered(2500, 1);
     assert_eq!(detect(&script.model()), []);
 }
 
@@ -147,7 +242,12 @@ fn a_machine_short_of_cpus_is_another_problem() {
     for tid in 2..=4 {
         script.parks(tid, stacks.park, 0, 2010, 1);
     }
-    script.request(2).epoll(EPOLL).ready(12).read(2011, 2).answered(2012, 2);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2011, 2)
+        .answered(2012, 2);
     assert_eq!(detect(&script.model()), []);
 }
 

@@ -22,7 +22,11 @@ pub(crate) fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),
-        _ if items.len() > SHOWN => format!("{} and {} more", items[..SHOWN].join(", "), items.len() - SHOWN),
+        _ if items.len() > SHOWN => format!(
+            "{} and {} more",
+            items[..SHOWN].join(", "),
+            items.len() - SHOWN
+        ),
         [init @ .., last] => format!("{} and {last}", init.join(", ")),
     }
 }
@@ -33,8 +37,10 @@ mod tests {
 
     #[test]
     fn durations_are_as_people_say_them() {
-        let said: Vec<String> =
-            [999, 340_000, 2_100_000, 300_200_000, 1_998_000_000].map(duration).into_iter().collect();
+        let said: Vec<String> = [999, 340_000, 2_100_000, 300_200_000, 1_998_000_000]
+            .map(duration)
+            .into_iter()
+            .collect();
         assert_eq!(said, ["999 ns", "340 us", "2.1 ms", "300 ms", "2.00 s"]);
     }
 

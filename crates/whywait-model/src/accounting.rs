@@ -43,7 +43,12 @@ impl Account {
     pub(crate) fn of_sums(sums: &RequestSums) -> Self {
         let wakeup_ns = sums.unserved_wakeup_ns.min(sums.unserved_ns);
         let served_ns = sums.total_ns.saturating_sub(sums.unserved_ns);
-        Self { stranded_ns: 0, pool_busy_ns: sums.unserved_ns - wakeup_ns, wakeup_ns, service: fit(sums.service, served_ns) }
+        Self {
+            stranded_ns: 0,
+            pool_busy_ns: sums.unserved_ns - wakeup_ns,
+            wakeup_ns,
+            service: fit(sums.service, served_ns),
+        }
     }
 
     /// In the shape of the report. Locks are not told from other waits for threads yet, hence `None`; io_uring is `None`
@@ -89,7 +94,9 @@ fn fit(mut parts: Parts, total_ns: u64) -> Parts {
     }
     let mut excess = sum - total_ns;
     while excess > 0 {
-        let Some(largest) = Part::ALL.into_iter().max_by_key(|part| parts[*part]) else { break };
+        let Some(largest) = Part::ALL.into_iter().max_by_key(|part| parts[*part]) else {
+            break;
+        };
         let cut = parts[largest].min(excess);
         if cut == 0 {
             break;
@@ -109,14 +116,24 @@ pub(crate) fn account(model: &Model, request: &Request) -> Account {
     let stranded_ns = model
         .pool_of(request)
         .filter(|_| request.read_armed != Some(false))
-        .map_or(0, |pool| pool.stranded(model, ready_ns, read_ns).iter().map(|piece| piece.to_ns - piece.from_ns).sum())
+        .map_or(0, |pool| {
+            pool.stranded(model, ready_ns, read_ns)
+                .iter()
+                .map(|piece| piece.to_ns - piece.from_ns)
+                .sum()
+        })
         .min(unserved_ns);
     let wakeup_ns = request.unserved_wakeup_ns.min(unserved_ns - stranded_ns);
     let service = match (request.recv_ns, request.last_send_ns) {
         (Some(recv_ns), Some(last_send_ns)) => service(model, request, recv_ns, last_send_ns),
         _ => Parts::default(),
     };
-    Account { stranded_ns, pool_busy_ns: unserved_ns - stranded_ns - wakeup_ns, wakeup_ns, service }
+    Account {
+        stranded_ns,
+        pool_busy_ns: unserved_ns - stranded_ns - wakeup_ns,
+        wakeup_ns,
+        service,
+    }
 }
 
 /// The critical path tells which waits the response waited for; in a loop that serves many requests those are not all that
@@ -126,7 +143,9 @@ fn service(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) ->
     let total_ns = last_send_ns.saturating_sub(recv_ns);
     let steps = path::path(model, request);
     let one_thread = request.recv_tid == request.send_tid;
-    let between = one_thread.then(|| between_long_waits(model, request, recv_ns, last_send_ns)).flatten();
+    let between = one_thread
+        .then(|| between_long_waits(model, request, recv_ns, last_send_ns))
+        .flatten();
     let mut parts = Parts::default();
     for step in &steps {
         let Some(part) = step.part else { continue };
@@ -135,7 +154,11 @@ fn service(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) ->
             parts[part] = parts[part].saturating_add(ns);
         } else if let (Some(mix), true) = (&between, step.tid == request.recv_tid) {
             spread(&mut parts, mix, ns);
-        } else if let Some(mix) = model.threads.get(&step.tid).and_then(|thread| segment(thread, step.to_ns)) {
+        } else if let Some(mix) = model
+            .threads
+            .get(&step.tid)
+            .and_then(|thread| segment(thread, step.to_ns))
+        {
             spread(&mut parts, &mix, ns);
         } else {
             parts[Part::OnCpu] = parts[Part::OnCpu].saturating_add(ns);
@@ -145,9 +168,18 @@ fn service(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) ->
 }
 
 /// What the kernel counted for the thread that read and answered, without its long waits; `None` when that leaves nothing.
-fn between_long_waits(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) -> Option<Parts> {
+fn between_long_waits(
+    model: &Model,
+    request: &Request,
+    recv_ns: u64,
+    last_send_ns: u64,
+) -> Option<Parts> {
     let mut rest = request.service;
-    let waits = model.threads.get(&request.recv_tid)?.timeline.overlapping(recv_ns, last_send_ns);
+    let waits = model
+        .threads
+        .get(&request.recv_tid)?
+        .timeline
+        .overlapping(recv_ns, last_send_ns);
     for wait in waits {
         let within = |from: u64, to: u64| to.min(last_send_ns).saturating_sub(from.max(recv_ns));
         let woken_ns = woken_at(wait);
@@ -190,7 +222,10 @@ mod tests {
         parts[Part::Timer] = 100;
         assert_eq!(fit(parts, 150)[Part::Unknown], 20);
         let cut = fit(parts, 90);
-        assert_eq!((cut.total_ns(), cut[Part::Timer], cut[Part::OnCpu]), (90, 60, 30));
+        assert_eq!(
+            (cut.total_ns(), cut[Part::Timer], cut[Part::OnCpu]),
+            (90, 60, 30)
+        );
         assert_eq!(fit(parts, 0).total_ns(), 0);
     }
 }

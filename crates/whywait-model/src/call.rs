@@ -94,18 +94,28 @@ pub fn call_name(wait: &Wait) -> String {
     match wait.syscall {
         None if wait.uninterruptible || wait.io_wait => "a page fault".to_owned(),
         None => "no system call".to_owned(),
-        Some(number) => entry(number).map_or_else(|| format!("system call {number}"), |(_, name, _)| (*name).to_owned()),
+        Some(number) => entry(number).map_or_else(
+            || format!("system call {number}"),
+            |(_, name, _)| (*name).to_owned(),
+        ),
     }
 }
 
 fn entry(number: u32) -> Option<&'static (u32, &'static str, Call)> {
-    CALLS.binary_search_by_key(&number, |(number, _, _)| *number).ok().map(|at| &CALLS[at])
+    CALLS
+        .binary_search_by_key(&number, |(number, _, _)| *number)
+        .ok()
+        .map(|at| &CALLS[at])
 }
 
 /// Which part of a request's time a sleep is, from the call and from who ended it. `woken_by_target`: the waker is a thread
 /// of the target.
 pub(crate) fn part(wait: &Wait, woken_by_target: bool) -> Part {
-    let by_task = if woken_by_target { Part::Thread } else { Part::Network };
+    let by_task = if woken_by_target {
+        Part::Thread
+    } else {
+        Part::Network
+    };
     match call(wait) {
         Call::None if wait.uninterruptible || wait.io_wait => Part::PageFault,
         Call::None => Part::Unknown,
@@ -143,6 +153,9 @@ mod tests {
 
     #[test]
     fn the_table_is_sorted_by_number() {
-        assert!(CALLS.is_sorted_by_key(|(number, _, _)| *number), "binary search needs it");
+        assert!(
+            CALLS.is_sorted_by_key(|(number, _, _)| *number),
+            "binary search needs it"
+        );
     }
 }

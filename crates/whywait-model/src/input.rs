@@ -91,7 +91,10 @@ impl Input {
     /// # Errors
     /// When the recording went away while it was read. What is damaged is left out and said in `damaged`.
     pub fn read(recording: &Recording) -> Result<Self, ReadError> {
-        let mut input = Input { meta: recording.meta().clone(), ..Input::default() };
+        let mut input = Input {
+            meta: recording.meta().clone(),
+            ..Input::default()
+        };
         let mut requests = Slowest::new(MAX_REQUESTS);
         recording.requests(None, &mut |row| requests.add(row))?;
         input.counters = recording.counters()?;
@@ -128,7 +131,11 @@ impl Input {
         }
         input.left_out = left_out;
         input.stacks = StackNames::read(&recording.stacks()?);
-        input.damaged = recording.damaged().iter().map(|damage| format!("{}: {}", damage.what, damage.reason)).collect();
+        input.damaged = recording
+            .damaged()
+            .iter()
+            .map(|damage| format!("{}: {}", damage.what, damage.reason))
+            .collect();
         Ok(input)
     }
 
@@ -158,14 +165,19 @@ impl Input {
         sums.slow = sums.slow.saturating_add(of("requests.slow"));
         sums.total_ns = sums.total_ns.saturating_add(of("requests.total-ns"));
         sums.unserved_ns = sums.unserved_ns.saturating_add(of("requests.unserved-ns"));
-        sums.unserved_wakeup_ns = sums.unserved_wakeup_ns.saturating_add(of("requests.unserved-wakeup-ns"));
+        sums.unserved_wakeup_ns = sums
+            .unserved_wakeup_ns
+            .saturating_add(of("requests.unserved-wakeup-ns"));
         for part in Part::ALL {
             let ns = of(&format!("requests.service.{}", part.name()));
             sums.service[part] = sums.service[part].saturating_add(ns);
         }
         self.latency.raise_max(of("requests.max-ns"));
         for (name, count) in &self.counters {
-            if let Some(bucket) = name.strip_prefix("latency.bucket.").and_then(|number| number.parse().ok()) {
+            if let Some(bucket) = name
+                .strip_prefix("latency.bucket.")
+                .and_then(|number| number.parse().ok())
+            {
                 self.latency.add_bucket(bucket, *count);
             }
         }
@@ -219,7 +231,12 @@ impl PartialOrd for Ranked {
 }
 impl Ord for Ranked {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let key = |ranked: &Ranked| (ranked.0, Reverse((ranked.1.ready_ns, ranked.1.socket, ranked.1.seq)));
+        let key = |ranked: &Ranked| {
+            (
+                ranked.0,
+                Reverse((ranked.1.ready_ns, ranked.1.socket, ranked.1.seq)),
+            )
+        };
         key(self).cmp(&key(other))
     }
 }
@@ -264,10 +281,15 @@ impl Slowest {
             self.sums.count += 1;
             self.sums.slow += 1;
             self.sums.total_ns = self.sums.total_ns.saturating_add(ns);
-            let unserved = row.recv_ns.unwrap_or(row.ready_ns).saturating_sub(row.ready_ns);
+            let unserved = row
+                .recv_ns
+                .unwrap_or(row.ready_ns)
+                .saturating_sub(row.ready_ns);
             self.sums.unserved_ns = self.sums.unserved_ns.saturating_add(unserved);
-            self.sums.unserved_wakeup_ns =
-                self.sums.unserved_wakeup_ns.saturating_add(row.unserved_wakeup_ns.min(unserved));
+            self.sums.unserved_wakeup_ns = self
+                .sums
+                .unserved_wakeup_ns
+                .saturating_add(row.unserved_wakeup_ns.min(unserved));
             self.sums.service += row.service;
         }
     }
@@ -275,7 +297,11 @@ impl Slowest {
     fn finish(mut self) -> (Vec<Request>, RequestSums, Histogram) {
         let rows: Vec<Request> = self.pending.drain().map(|(_, row)| row).collect();
         rows.into_iter().for_each(|row| self.settle(row));
-        let mut kept: Vec<Request> = self.kept.into_iter().map(|Reverse(Ranked(_, row))| row).collect();
+        let mut kept: Vec<Request> = self
+            .kept
+            .into_iter()
+            .map(|Reverse(Ranked(_, row))| row)
+            .collect();
         kept.sort_by_key(|row| (row.ready_ns, row.socket, row.seq));
         (kept, self.sums, self.latency)
     }
@@ -288,7 +314,12 @@ impl Windows {
     fn around(requests: &[Request]) -> Self {
         let mut spans: Vec<(Ns, Ns)> = requests
             .iter()
-            .map(|row| (row.ready_ns.saturating_sub(LOOK_BACK_NS), row.last_send_ns.unwrap_or(Ns::MAX)))
+            .map(|row| {
+                (
+                    row.ready_ns.saturating_sub(LOOK_BACK_NS),
+                    row.last_send_ns.unwrap_or(Ns::MAX),
+                )
+            })
             .collect();
         spans.sort_unstable();
         let mut merged: Vec<(Ns, Ns)> = Vec::new();
@@ -334,7 +365,10 @@ mod tests {
         slowest.add(&answered(1, 1, 0, 500));
         slowest.add(&answered(1, 2, 600, 700));
         let (kept, sums, _) = slowest.finish();
-        assert_eq!(kept.iter().map(|row| row.last_send_ns).collect::<Vec<_>>(), [Some(500), Some(700)]);
+        assert_eq!(
+            kept.iter().map(|row| row.last_send_ns).collect::<Vec<_>>(),
+            [Some(500), Some(700)]
+        );
         assert_eq!(sums.count, 0);
     }
 
@@ -349,13 +383,20 @@ mod tests {
         sockets.sort_unstable();
         assert_eq!(sockets, [2, 4]);
         assert_eq!((sums.count, sums.total_ns), (2, 30));
-        assert_eq!(latency.latency(&[]).map(|latency| latency.max), Some(40), "percentiles are over all of them");
+        assert_eq!(
+            latency.latency(&[]).map(|latency| latency.max),
+            Some(40),
+            "percentiles are over all of them"
+        );
     }
 
     #[test]
     fn rows_outside_of_every_request_do_not_matter() {
         let ms = 1_000_000;
-        let windows = Windows::around(&[answered(1, 1, 100 * ms, 200 * ms), answered(2, 1, 150 * ms, 250 * ms)]);
+        let windows = Windows::around(&[
+            answered(1, 1, 100 * ms, 200 * ms),
+            answered(2, 1, 150 * ms, 250 * ms),
+        ]);
         assert!(windows.overlap(190 * ms, 300 * ms));
         assert!(windows.overlap(0, Ns::MAX), "a wait that spans it all");
         assert!(!windows.overlap(0, 90 * ms));

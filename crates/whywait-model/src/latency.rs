@@ -19,7 +19,8 @@ fn bucket(ns: u64) -> usize {
         return ns as usize;
     }
     let exponent = 63 - ns.leading_zeros();
-    (((exponent - SHIFT + 1) << SHIFT) as usize) + ((ns >> (exponent - SHIFT)) & ((1 << SHIFT) - 1)) as usize
+    (((exponent - SHIFT + 1) << SHIFT) as usize)
+        + ((ns >> (exponent - SHIFT)) & ((1 << SHIFT) - 1)) as usize
 }
 
 /// The value in the middle of a bucket, nanoseconds.
@@ -64,10 +65,15 @@ impl Histogram {
     pub(crate) fn latency(&self, slowest: &[u64]) -> Option<Latency> {
         let at = |percent: u64| {
             // The smallest value that at least so many per cent do not exceed.
-            let rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100).max(1);
+            let rank = (u128::from(self.count) * u128::from(percent))
+                .div_ceil(100)
+                .max(1);
             let mut seen = 0u128;
             let from_the_top = u128::from(self.count) - rank.min(u128::from(self.count));
-            if let Some(value) = usize::try_from(from_the_top).ok().and_then(|n| slowest.iter().rev().nth(n)) {
+            if let Some(value) = usize::try_from(from_the_top)
+                .ok()
+                .and_then(|n| slowest.iter().rev().nth(n))
+            {
                 return *value;
             }
             let bucket = self.buckets.iter().position(|count| {
@@ -76,7 +82,11 @@ impl Histogram {
             });
             bucket.map_or(self.max, |bucket| middle(bucket).min(self.max))
         };
-        (self.count > 0).then(|| Latency { p50: at(50), p99: at(99), max: self.max })
+        (self.count > 0).then(|| Latency {
+            p50: at(50),
+            p99: at(99),
+            max: self.max,
+        })
     }
 }
 

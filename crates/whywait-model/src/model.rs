@@ -11,8 +11,8 @@ use crate::path;
 use crate::pools::{self, Pool};
 use crate::stacks::StackNames;
 use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
-use crate::timeline::Thread;
 use crate::timeline;
+use crate::timeline::Thread;
 
 /// Requests whose critical path is told.
 const SLOWEST: usize = 5;
@@ -54,7 +54,10 @@ impl Model {
         let mut requests = std::mem::take(&mut input.requests);
         requests.sort_by_key(|request| (request.ready_ns, request.socket, request.seq));
         let pools = pools::find(&input.polls, &input.parks, &input.stacks);
-        let end_ns = input.meta.ended_ns.unwrap_or_else(|| last_seen(&threads, &requests));
+        let end_ns = input
+            .meta
+            .ended_ns
+            .unwrap_or_else(|| last_seen(&threads, &requests));
         let mut model = Self {
             meta: input.meta.clone(),
             threads,
@@ -68,7 +71,11 @@ impl Model {
             input,
             accounts: Vec::new(),
         };
-        model.accounts = model.requests.iter().map(|request| accounting::account(&model, request)).collect();
+        model.accounts = model
+            .requests
+            .iter()
+            .map(|request| accounting::account(&model, request))
+            .collect();
         model
     }
 
@@ -85,7 +92,10 @@ impl Model {
             });
         }
         // Not registered with an epoll instance (any more): the pool of the thread that read it, if it is in one only.
-        let mut of_reader = self.pools.iter().filter(|pool| pool.members.contains_key(&request.recv_tid));
+        let mut of_reader = self
+            .pools
+            .iter()
+            .filter(|pool| pool.members.contains_key(&request.recv_tid));
         match (of_reader.next(), of_reader.next()) {
             (Some(pool), None) => Some(pool),
             _ => None,
@@ -104,7 +114,19 @@ impl Model {
 
     /// A thread's name, hostile; `?` when it was not seen.
     pub fn thread_name(&self, tid: u32) -> &str {
-        self.threads.get(&tid).map(|thread| thread.name.as_str()).filter(|name| !name.is_empty()).unwrap_or("?")
+        self.threads
+            .get(&tid)
+            .map(|thread| thread.name.as_str())
+            .filter(|name| !name.is_empty())
+            .unwrap_or("?")
+    }
+
+    /// The time of all answered requests, nanoseconds.
+    pub fn time_of_requests_ns(&self) -> u64 {
+        self.requests
+            .iter()
+            .filter_map(latency_ns)
+            .fold(self.input.sums.total_ns, u64::saturating_add)
     }
 
     /// The recording's threshold for what is slow or long, nanoseconds.
@@ -125,10 +147,17 @@ impl Model {
     /// The figures over all requests.
     pub fn requests_summary(&self) -> Requests {
         let sums = &self.input.sums;
-        let answered = self.requests.iter().filter(|request| latency_ns(request).is_some()).count() as u64;
+        let answered = self
+            .requests
+            .iter()
+            .filter(|request| latency_ns(request).is_some())
+            .count() as u64;
         let count = sums.count.saturating_add(answered);
         if count == 0 {
-            return Requests { slow_threshold_ns: self.threshold_ns(), ..Requests::default() };
+            return Requests {
+                slow_threshold_ns: self.threshold_ns(),
+                ..Requests::default()
+            };
         }
         let mut account = Account::of_sums(sums);
         for (request, one) in self.requests.iter().zip(&self.accounts) {
@@ -139,7 +168,11 @@ impl Model {
         let mut slowest_ns: Vec<u64> = self.requests.iter().filter_map(latency_ns).collect();
         slowest_ns.sort_unstable();
         let total = account.total_ns();
-        let closure = if total == 0 { 1.0 } else { account.attributed_ns() as f64 / total as f64 };
+        let closure = if total == 0 {
+            1.0
+        } else {
+            account.attributed_ns() as f64 / total as f64
+        };
         Requests {
             count,
             slow: sums.slow.saturating_add(answered),
@@ -169,7 +202,10 @@ impl Model {
                     port: (request.local_port != 0).then_some(request.local_port),
                     at_ns: request.ready_ns.saturating_sub(self.meta.started_ns),
                     latency_ns,
-                    time: self.accounts.get(index).map_or_else(Time::default, Account::time),
+                    time: self
+                        .accounts
+                        .get(index)
+                        .map_or_else(Time::default, Account::time),
                     path: self.steps(request),
                 }
             })
@@ -183,7 +219,11 @@ impl Model {
             .map(|step| Step {
                 state: step.state.to_owned(),
                 tid: step.tid,
-                thread: if step.tid == 0 { String::new() } else { self.thread_name(step.tid).to_owned() },
+                thread: if step.tid == 0 {
+                    String::new()
+                } else {
+                    self.thread_name(step.tid).to_owned()
+                },
                 ns: step.to_ns - step.from_ns,
                 function: self.stacks.telling(step.stack),
                 stack: self.stacks.names(step.stack),
@@ -205,20 +245,36 @@ impl Model {
         }
         Coverage {
             events: self.counters.get("events").copied().unwrap_or(0),
-            lost: lost_by_reason.values().copied().fold(0, u64::saturating_add),
+            lost: lost_by_reason
+                .values()
+                .copied()
+                .fold(0, u64::saturating_add),
             lost_by_reason,
             unmatched_wakes: self.counters.get("unmatched-wakes").copied().unwrap_or(0),
             frames_symbolised: self.stacks.named_share(),
             truncated_stacks: self.stacks.truncated(),
-            tier: if self.meta.options.detail.is_empty() { "waits".to_owned() } else { self.meta.options.detail.clone() },
+            tier: if self.meta.options.detail.is_empty() {
+                "waits".to_owned()
+            } else {
+                self.meta.options.detail.clone()
+            },
             complete: self.meta.complete && self.damaged.is_empty(),
         }
     }
 }
 
 fn last_seen(threads: &BTreeMap<u32, Thread>, requests: &[Request]) -> Ns {
-    let waits = threads.values().filter_map(|thread| thread.timeline.waits().last());
-    let of_waits = waits.map(|wait| wait.in_ns.unwrap_or(wait.out_ns)).max().unwrap_or(0);
-    let of_requests = requests.iter().map(|row| row.last_send_ns.unwrap_or(row.ready_ns)).max().unwrap_or(0);
+    let waits = threads
+        .values()
+        .filter_map(|thread| thread.timeline.waits().last());
+    let of_waits = waits
+        .map(|wait| wait.in_ns.unwrap_or(wait.out_ns))
+        .max()
+        .unwrap_or(0);
+    let of_requests = requests
+        .iter()
+        .map(|row| row.last_send_ns.unwrap_or(row.ready_ns))
+        .max()
+        .unwrap_or(0);
     of_waits.max(of_requests)
 }

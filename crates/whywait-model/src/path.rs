@@ -32,8 +32,15 @@ pub(crate) struct PathStep {
 
 /// The steps from arrival to response; empty for a request that was not answered.
 pub(crate) fn path(model: &Model, request: &Request) -> Vec<PathStep> {
-    let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.last_send_ns) else { return Vec::new() };
-    let mut steps = back(model, request.send_tid, recv_ns.max(request.ready_ns), end_ns);
+    let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.last_send_ns) else {
+        return Vec::new();
+    };
+    let mut steps = back(
+        model,
+        request.send_tid,
+        recv_ns.max(request.ready_ns),
+        end_ns,
+    );
     if recv_ns > request.ready_ns {
         let reader = model.threads.get(&request.recv_tid);
         // The wake that brought the reader, if it slept when the request came.
@@ -72,7 +79,11 @@ fn back(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> Vec<PathStep> {
             steps.push(step(Part::Unknown, tid, from_ns, now, 0));
             break;
         };
-        let Some(wait) = thread.timeline.before(now).filter(|wait| end_of(wait) > from_ns) else {
+        let Some(wait) = thread
+            .timeline
+            .before(now)
+            .filter(|wait| end_of(wait) > from_ns)
+        else {
             active(model, thread, from_ns, now, &mut steps);
             break;
         };
@@ -115,43 +126,76 @@ fn active(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns, steps: &mut Ve
 }
 
 fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, stack: StackId) -> PathStep {
-    PathStep { state: part.name(), part: Some(part), tid, from_ns, to_ns, stack, woken_by: 0 }
+    PathStep {
+        state: part.name(),
+        part: Some(part),
+        tid,
+        from_ns,
+        to_ns,
+        stack,
+        woken_by: 0,
+    }
 }
 
 /// The thread of the target that ended a wait; 0 for an interrupt, a stranger or nobody.
 fn waker(model: &Model, wait: &Wait) -> u32 {
-    let by_target = wait.wake_context == WakeContext::Task && model.threads.contains_key(&wait.waker_tid);
+    let by_target =
+        wait.wake_context == WakeContext::Task && model.threads.contains_key(&wait.waker_tid);
     if by_target { wait.waker_tid } else { 0 }
 }
 
 /// Whether what ended the wait is what it waited for: not so for a sleep or a device, which a signal may cut short.
 fn waits_for_threads(wait: &Wait) -> bool {
-    matches!(call::call(wait), Call::Futex | Call::Poll | Call::Stream | Call::Socket | Call::Child)
+    matches!(
+        call::call(wait),
+        Call::Futex | Call::Poll | Call::Stream | Call::Socket | Call::Child
+    )
 }
 
 /// The user stack of a wait, or else its kernel stack.
 fn best_stack(wait: &Wait) -> StackId {
-    if wait.user_stack != 0 { wait.user_stack } else { wait.kernel_stack }
+    if wait.user_stack != 0 {
+        wait.user_stack
+    } else {
+        wait.kernel_stack
+    }
 }
 
 /// The stack in which a thread was seen most in a stretch: the sampled stack whose innermost function of the application is
 /// the most frequent one. 0: no samples.
 pub(crate) fn sampled_stack(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
-    let first = thread.samples.partition_point(|sample| sample.at_ns < from_ns);
-    let last = thread.samples.partition_point(|sample| sample.at_ns < to_ns);
+    let first = thread
+        .samples
+        .partition_point(|sample| sample.at_ns < from_ns);
+    let last = thread
+        .samples
+        .partition_point(|sample| sample.at_ns < to_ns);
     let samples = &thread.samples[first..last.max(first)];
     let mut functions: Vec<(&str, u64, StackId)> = Vec::new();
     for sample in samples {
-        let Some(stack) = model.stacks.get(sample.user_stack) else { continue };
+        let Some(stack) = model.stacks.get(sample.user_stack) else {
+            continue;
+        };
         // A stack with none of the application's functions stands for its innermost one.
-        let own = stack.labels.iter().find(|label| label.named && origin(label) == FrameOrigin::App);
-        let Some(label) = own.or(stack.labels.first()) else { continue };
-        match functions.iter_mut().find(|(name, _, _)| *name == &*label.name) {
+        let own = stack
+            .labels
+            .iter()
+            .find(|label| label.named && origin(label) == FrameOrigin::App);
+        let Some(label) = own.or(stack.labels.first()) else {
+            continue;
+        };
+        match functions
+            .iter_mut()
+            .find(|(name, _, _)| *name == &*label.name)
+        {
             Some((_, count, _)) => *count += 1,
             None => functions.push((&label.name, 1, sample.user_stack)),
         }
     }
     // The first of equals, to be the same from run to run.
     let most = functions.iter().map(|(_, count, _)| *count).max();
-    functions.iter().find(|(_, count, _)| Some(*count) == most).map_or(0, |(_, _, stack)| *stack)
+    functions
+        .iter()
+        .find(|(_, count, _)| Some(*count) == most)
+        .map_or(0, |(_, _, stack)| *stack)
 }

@@ -78,7 +78,11 @@ pub(crate) fn find(
     polls
         .iter()
         .map(|(&(tgid, epoll), polls)| {
-            let poll_texts: Vec<&StackText> = polls.stacks.iter().filter_map(|id| stacks.get(*id)).collect();
+            let poll_texts: Vec<&StackText> = polls
+                .stacks
+                .iter()
+                .filter_map(|id| stacks.get(*id))
+                .collect();
             let mut pool = Pool {
                 tgid,
                 epoll,
@@ -88,19 +92,30 @@ pub(crate) fn find(
                 park_words: BTreeSet::new(),
             };
             for tid in polls.threads.keys() {
-                pool.members.insert(*tid, Member { tid: *tid, evidence: Evidence::Polled });
+                pool.members.insert(
+                    *tid,
+                    Member {
+                        tid: *tid,
+                        evidence: Evidence::Polled,
+                    },
+                );
             }
             let mut looked_at: BTreeMap<StackId, bool> = BTreeMap::new();
             for &(stack, tid, word) in parks.get(&tgid).into_iter().flatten() {
                 let parks = *looked_at.entry(stack).or_insert_with(|| {
                     stacks.get(stack).is_some_and(|park| {
-                        poll_texts.iter().any(|poll| parks_beside(&park.labels, &poll.labels))
+                        poll_texts
+                            .iter()
+                            .any(|poll| parks_beside(&park.labels, &poll.labels))
                     })
                 });
                 if parks {
                     pool.park_stacks.insert(stack);
                     pool.park_words.insert((tid, word));
-                    pool.members.entry(tid).or_insert(Member { tid, evidence: Evidence::ParksAsPollers });
+                    pool.members.entry(tid).or_insert(Member {
+                        tid,
+                        evidence: Evidence::ParksAsPollers,
+                    });
                 }
             }
             pool
@@ -109,7 +124,18 @@ pub(crate) fn find(
 }
 
 /// Parts of the names of functions that only wait: what a runtime calls between deciding to idle and the kernel.
-const WAITING: &[&str] = &["park", "wait", "futex", "syscall", "sleep", "condvar", "cond_", "semaphore", "stopm", "lll_lock"];
+const WAITING: &[&str] = &[
+    "park",
+    "wait",
+    "futex",
+    "syscall",
+    "sleep",
+    "condvar",
+    "cond_",
+    "semaphore",
+    "stopm",
+    "lll_lock",
+];
 
 /// The most frames that a runtime puts between deciding to idle and the system call.
 const MAX_WAITING_FRAMES: usize = 8;
@@ -134,7 +160,9 @@ fn parks_beside(park: &[Label], poll: &[Label]) -> bool {
         && !park_rest.is_empty()
         && park_rest.len() <= MAX_WAITING_FRAMES
         && poll_rest.len() <= MAX_WAITING_FRAMES
-        && park_rest.iter().all(|label| label.named && only_waits(&label.name))
+        && park_rest
+            .iter()
+            .all(|label| label.named && only_waits(&label.name))
 }
 
 fn only_waits(name: &str) -> bool {
@@ -170,7 +198,11 @@ impl Pool {
 
     /// The stretches of `[from_ns, to_ns)` in which nobody polled while members idled.
     pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<Stranded> {
-        let members: Vec<&Thread> = self.members.keys().filter_map(|tid| model.threads.get(tid)).collect();
+        let members: Vec<&Thread> = self
+            .members
+            .keys()
+            .filter_map(|tid| model.threads.get(tid))
+            .collect();
         let mut edges: Vec<Ns> = members
             .iter()
             .flat_map(|thread| thread.timeline.overlapping(from_ns, to_ns))
@@ -197,7 +229,11 @@ impl Pool {
             }
             match found.last_mut() {
                 Some(last) if last.to_ns == from_ns && last.idle == idle => last.to_ns = to_ns,
-                _ => found.push(Stranded { from_ns, to_ns, idle }),
+                _ => found.push(Stranded {
+                    from_ns,
+                    to_ns,
+                    idle,
+                }),
             }
         }
         found
@@ -223,7 +259,13 @@ mod tests {
         calls.iter().rev().map(label).collect()
     }
 
-    const WORKER: &[&str] = &["thread_start", "pool::run", "Task::poll", "worker::run", "Context::run"];
+    const WORKER: &[&str] = &[
+        "thread_start",
+        "pool::run",
+        "Task::poll",
+        "worker::run",
+        "Context::run",
+    ];
 
     fn worker(rest: &[&str]) -> Vec<Label> {
         stack(&[WORKER, rest].concat())
@@ -232,19 +274,36 @@ mod tests {
     #[test]
     fn a_worker_that_parks_could_poll() {
         let poll = worker(&["Context::park", "Driver::turn", "epoll_wait"]);
-        assert!(parks_beside(&worker(&["Context::park", "Inner::park_condvar", "Condvar::wait", "syscall"]), &poll));
+        assert!(parks_beside(
+            &worker(&[
+                "Context::park",
+                "Inner::park_condvar",
+                "Condvar::wait",
+                "syscall"
+            ]),
+            &poll
+        ));
     }
 
     #[test]
     fn a_thread_of_the_blocking_pool_could_not() {
         let poll = worker(&["Context::park", "Driver::turn", "epoll_wait"]);
-        assert!(!parks_beside(&stack(&["thread_start", "pool::run", "Condvar::wait", "syscall"]), &poll));
+        assert!(!parks_beside(
+            &stack(&["thread_start", "pool::run", "Condvar::wait", "syscall"]),
+            &poll
+        ));
     }
 
     #[test]
     fn a_worker_that_waits_for_a_lock_in_a_request_is_not_idle() {
         let poll = worker(&["Context::park", "Driver::turn", "epoll_wait"]);
-        let locked = worker(&["run_task", "handler", "Mutex::lock_contended", "futex_wait", "syscall"]);
+        let locked = worker(&[
+            "run_task",
+            "handler",
+            "Mutex::lock_contended",
+            "futex_wait",
+            "syscall",
+        ]);
         assert!(!parks_beside(&locked, &poll));
         let inlined = worker(&["handler", "futex_wait", "syscall"]);
         assert!(!parks_beside(&inlined, &poll));
@@ -253,6 +312,14 @@ mod tests {
     #[test]
     fn a_helper_beside_a_single_threaded_loop_could_not() {
         let poll = stack(&["_start", "main", "aeMain", "aeProcessEvents", "epoll_wait"]);
-        assert!(!parks_beside(&stack(&["clone3", "start_thread", "bioProcessBackgroundJobs", "pthread_cond_wait"]), &poll));
+        assert!(!parks_beside(
+            &stack(&[
+                "clone3",
+                "start_thread",
+                "bioProcessBackgroundJobs",
+                "pthread_cond_wait"
+            ]),
+            &poll
+        ));
     }
 }

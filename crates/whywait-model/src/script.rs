@@ -12,7 +12,8 @@
 //! Times are milliseconds from the recording's start.
 
 use whywait_events::{
-    Busy, ModuleKind, Ns, Part, Request, Sample, StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
+    Busy, ModuleKind, Ns, Part, Request, Sample, StackId, ThreadChange, ThreadEvent, Wait,
+    WakeContext,
 };
 
 use crate::input::Input;
@@ -57,7 +58,11 @@ impl Script {
         input.meta.complete = true;
         input.meta.pid = Some(TGID);
         input.meta.host.cpus = 4;
-        Self { input, next_stack: 1, next_seq: 1 }
+        Self {
+            input,
+            next_stack: 1,
+            next_seq: 1,
+        }
     }
 
     /// A thread of the process.
@@ -90,13 +95,25 @@ impl Script {
             module: "/srv/app".into(),
             kind: ModuleKind::Elf,
         };
-        self.input.stacks.insert(id, StackText { labels: calls.iter().rev().map(label).collect(), truncated: false });
+        self.input.stacks.insert(
+            id,
+            StackText {
+                labels: calls.iter().rev().map(label).collect(),
+                truncated: false,
+            },
+        );
         id
     }
 
     /// A sleep; the details are set on the result.
     pub fn wait(&mut self, tid: u32, syscall: u32, from_ms: u64, to_ms: u64) -> WaitLine<'_> {
-        let tgid = self.input.threads.iter().rev().find(|thread| thread.tid == tid).map_or(TGID, |thread| thread.tgid);
+        let tgid = self
+            .input
+            .threads
+            .iter()
+            .rev()
+            .find(|thread| thread.tid == tid)
+            .map_or(TGID, |thread| thread.tgid);
         let seq = self.next_seq;
         self.next_seq += 1;
         let wait = Wait {
@@ -115,35 +132,75 @@ impl Script {
 
     /// It sleeps in epoll and a packet wakes it.
     pub fn polls(&mut self, tid: u32, epoll: u32, from_ms: u64, to_ms: u64) -> &mut Self {
-        self.wait(tid, EPOLL_WAIT, from_ms, to_ms).epoll(epoll).by_softirq().done()
+        self.wait(tid, EPOLL_WAIT, from_ms, to_ms)
+            .epoll(epoll)
+            .by_softirq()
+            .done()
     }
 
     /// It sleeps in epoll with this stack and a packet wakes it.
-    pub fn polls_in(&mut self, tid: u32, epoll: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
-        self.wait(tid, EPOLL_WAIT, from_ms, to_ms).epoll(epoll).by_softirq().stack(stack).done()
+    pub fn polls_in(
+        &mut self,
+        tid: u32,
+        epoll: u32,
+        stack: StackId,
+        from_ms: u64,
+        to_ms: u64,
+    ) -> &mut Self {
+        self.wait(tid, EPOLL_WAIT, from_ms, to_ms)
+            .epoll(epoll)
+            .by_softirq()
+            .stack(stack)
+            .done()
     }
 
     /// It sleeps on a futex with this stack until thread `by` wakes it.
-    pub fn parks(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64, by: u32) -> &mut Self {
-        self.wait(tid, FUTEX, from_ms, to_ms).stack(stack).by(by).done()
+    pub fn parks(
+        &mut self,
+        tid: u32,
+        stack: StackId,
+        from_ms: u64,
+        to_ms: u64,
+        by: u32,
+    ) -> &mut Self {
+        self.wait(tid, FUTEX, from_ms, to_ms)
+            .stack(stack)
+            .by(by)
+            .done()
     }
 
     /// It sleeps for a time, with this stack.
     pub fn sleeps(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
-        self.wait(tid, CLOCK_NANOSLEEP, from_ms, to_ms).stack(stack).done()
+        self.wait(tid, CLOCK_NANOSLEEP, from_ms, to_ms)
+            .stack(stack)
+            .done()
     }
 
     /// It does no I/O, on the CPU all the time.
     pub fn burns(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
         self.busy(tid, from_ms, to_ms, (to_ms - from_ms) * 1_000_000, 0);
         for at in (from_ms..to_ms).step_by(5) {
-            self.input.samples.push(Sample { at_ns: ms(at), tid, tgid: TGID, cpu: 0, user_stack: stack, kernel_stack: 0 });
+            self.input.samples.push(Sample {
+                at_ns: ms(at),
+                tid,
+                tgid: TGID,
+                cpu: 0,
+                user_stack: stack,
+                kernel_stack: 0,
+            });
         }
         self
     }
 
     /// It does no I/O.
-    pub fn busy(&mut self, tid: u32, from_ms: u64, to_ms: u64, on_cpu_ns: u64, runnable_ns: u64) -> &mut Self {
+    pub fn busy(
+        &mut self,
+        tid: u32,
+        from_ms: u64,
+        to_ms: u64,
+        on_cpu_ns: u64,
+        runnable_ns: u64,
+    ) -> &mut Self {
         self.input.busy.push(Busy {
             tid,
             tgid: TGID,
@@ -157,8 +214,18 @@ impl Script {
 
     /// A request on a socket of its own.
     pub fn request(&mut self, socket: u64) -> RequestLine<'_> {
-        let request = Request { socket, seq: 1, tgid: TGID, fd: 10, local_port: 8080, ..Request::default() };
-        RequestLine { script: self, request }
+        let request = Request {
+            socket,
+            seq: 1,
+            tgid: TGID,
+            fd: 10,
+            local_port: 8080,
+            ..Request::default()
+        };
+        RequestLine {
+            script: self,
+            request,
+        }
     }
 
     /// The recording ends.

@@ -115,7 +115,10 @@ pub(crate) fn threads(
     let mut events: Vec<&ThreadEvent> = events.iter().collect();
     events.sort_by_key(|event| event.at_ns);
     for event in events {
-        let thread = threads.entry(event.tid).or_insert_with(|| Thread { tid: event.tid, ..Thread::default() });
+        let thread = threads.entry(event.tid).or_insert_with(|| Thread {
+            tid: event.tid,
+            ..Thread::default()
+        });
         thread.tgid = event.tgid;
         if event.change != ThreadChange::Exit || thread.name.is_empty() {
             thread.name.clone_from(&event.comm);
@@ -124,7 +127,11 @@ pub(crate) fn threads(
     let mut by_thread: BTreeMap<u32, Vec<Wait>> = BTreeMap::new();
     let mut known = |tid: u32, tgid: u32| {
         // Its beginning may be lost, or on another segment.
-        threads.entry(tid).or_insert_with(|| Thread { tid, tgid, ..Thread::default() });
+        threads.entry(tid).or_insert_with(|| Thread {
+            tid,
+            tgid,
+            ..Thread::default()
+        });
     };
     for wait in waits {
         known(wait.tid, wait.tgid);
@@ -159,23 +166,41 @@ mod tests {
     use super::*;
 
     fn wait(seq: u32, out_ns: Ns, wake_ns: Option<Ns>, in_ns: Option<Ns>) -> Wait {
-        Wait { tid: 1, tgid: 1, seq, out_ns, wake_ns, in_ns, ..Wait::default() }
+        Wait {
+            tid: 1,
+            tgid: 1,
+            seq,
+            out_ns,
+            wake_ns,
+            in_ns,
+            ..Wait::default()
+        }
     }
 
     #[test]
     fn a_row_that_saw_the_end_replaces_the_open_one() {
-        let line = Timeline::new(vec![wait(4, 10, None, None), wait(4, 10, Some(20), Some(25)), wait(9, 40, None, None)]);
+        let line = Timeline::new(vec![
+            wait(4, 10, None, None),
+            wait(4, 10, Some(20), Some(25)),
+            wait(9, 40, None, None),
+        ]);
         assert_eq!(line.waits().len(), 2);
         assert_eq!(line.at(5), Activity::Active);
         assert!(matches!(line.at(10), Activity::Sleeping(_)));
         assert!(matches!(line.at(20), Activity::Runnable(_)));
         assert_eq!(line.at(25), Activity::Active);
-        assert!(matches!(line.at(Ns::MAX - 1), Activity::Sleeping(wait) if wait.seq == 9), "it never ended");
+        assert!(
+            matches!(line.at(Ns::MAX - 1), Activity::Sleeping(wait) if wait.seq == 9),
+            "it never ended"
+        );
     }
 
     #[test]
     fn what_overlaps_is_cut_off() {
-        let line = Timeline::new(vec![wait(1, 10, Some(90), Some(100)), wait(2, 50, Some(60), Some(70))]);
+        let line = Timeline::new(vec![
+            wait(1, 10, Some(90), Some(100)),
+            wait(2, 50, Some(60), Some(70)),
+        ]);
         assert_eq!(line.waits()[0].in_ns, Some(50));
         assert_eq!(line.overlapping(0, 50).len(), 1);
         assert_eq!(line.overlapping(50, 60).len(), 1);

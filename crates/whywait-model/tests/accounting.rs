@@ -17,19 +17,36 @@ fn work_that_was_handed_to_a_helper_is_what_the_helper_waited_for() {
     script.parks(2, idle, 0, 11, 1);
     script.sleeps(2, work, 12, 2012);
     script.wait(1, 232, 11, 2013).epoll(EPOLL).by(2).done();
-    script.request(1).epoll(EPOLL).ready(10).read(11, 1).spent(Part::Thread, 2002).spent(Part::OnCpu, 1).answered(2014, 1);
+    script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(10)
+        .read(11, 1)
+        .spent(Part::Thread, 2002)
+        .spent(Part::OnCpu, 1)
+        .answered(2014, 1);
     let model = script.model();
     let account = model.account_of(0).expect("one request");
-    assert_eq!(account.service[Part::Timer], 2000 * MS, "the helper slept: {account:?}");
+    assert_eq!(
+        account.service[Part::Timer],
+        2000 * MS,
+        "the helper slept: {account:?}"
+    );
     assert_eq!(account.service[Part::Thread], 0, "{account:?}");
     assert_eq!(account.total_ns(), 2004 * MS);
 
     let path = &model.requests_summary().slowest[0].path;
-    let told: Vec<(&str, u32)> = path.iter().map(|step| (step.state.as_str(), step.tid)).collect();
+    let told: Vec<(&str, u32)> = path
+        .iter()
+        .map(|step| (step.state.as_str(), step.tid))
+        .collect();
     assert_eq!(told[0], ("ready-unserved", 1));
     assert!(told.contains(&("timer", 2)), "{told:?}");
     assert_eq!(told.last(), Some(&("on-cpu", 1)));
-    let sleep = path.iter().find(|step| step.state == "timer").expect("the sleep");
+    let sleep = path
+        .iter()
+        .find(|step| step.state == "timer")
+        .expect("the sleep");
     assert_eq!(sleep.function.as_deref(), Some("app::render"));
 }
 
@@ -42,11 +59,26 @@ fn what_a_loop_does_for_others_meanwhile_is_not_what_the_request_waited_for() {
         script.polls(1, EPOLL, at - 18, at);
     }
     script.wait(1, 232, 82, 100).epoll(EPOLL).by(2).done();
-    script.request(1).epoll(EPOLL).ready(1).read(2, 1).spent(Part::Network, 72).spent(Part::Thread, 18).spent(Part::OnCpu, 9).answered(101, 1);
+    script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(1)
+        .read(2, 1)
+        .spent(Part::Network, 72)
+        .spent(Part::Thread, 18)
+        .spent(Part::OnCpu, 9)
+        .answered(101, 1);
     let model = script.model();
     let account = model.account_of(0).expect("one request");
-    assert_eq!(account.service[Part::Network], 0, "the helper was what it waited for: {account:?}");
-    assert!(account.service[Part::OnCpu] > 90 * MS, "the helper ran: {account:?}");
+    assert_eq!(
+        account.service[Part::Network],
+        0,
+        "the helper was what it waited for: {account:?}"
+    );
+    assert!(
+        account.service[Part::OnCpu] > 90 * MS,
+        "the helper ran: {account:?}"
+    );
 }
 
 #[test]
@@ -54,16 +86,27 @@ fn a_request_that_nobody_answered_is_counted_apart() {
     let mut script = Script::new();
     script.thread(1, "loop").ends(500);
     script.request(1).epoll(EPOLL).ready(10).unanswered();
-    script.request(2).epoll(EPOLL).ready(10).read(11, 1).answered(20, 1);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(10)
+        .read(11, 1)
+        .answered(20, 1);
     let requests = script.model().requests_summary();
     assert_eq!(requests.count, 1);
-    assert_eq!(requests.latency_ns.map(|latency| latency.max), Some(10 * MS));
+    assert_eq!(
+        requests.latency_ns.map(|latency| latency.max),
+        Some(10 * MS)
+    );
 }
 
 #[test]
 fn without_requests_nothing_is_made_up() {
     let requests = Script::new().model().requests_summary();
-    assert_eq!((requests.count, requests.latency_ns, requests.closure), (0, None, None));
+    assert_eq!(
+        (requests.count, requests.latency_ns, requests.closure),
+        (0, None, None)
+    );
     assert_eq!(requests.time.on_cpu, None);
 }
 

@@ -13,8 +13,12 @@ use whywait_report::Report;
 pub(crate) fn analyse(dir: &Path) -> anyhow::Result<Report> {
     let recording = Recording::open(dir)?;
     let model = Model::new(Input::read(&recording)?);
-    let mut report =
-        Report::new(model.target(), model.requests_summary(), whywait_findings::find(&model), model.coverage());
+    let mut report = Report::new(
+        model.target(),
+        model.requests_summary(),
+        whywait_findings::find(&model),
+        model.coverage(),
+    );
     report.notes.clone_from(&model.meta.notes);
     report.looked_at = whywait_findings::looked_at(&model);
     Ok(report)

@@ -30,7 +30,10 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let mut session = Session::begin(config)?;
     let command = match &config.target {
         Target::Process(pid) => whywait_capture::command_line(*pid),
-        Target::Command(command) => command.iter().map(|part| part.to_string_lossy().into_owned()).collect(),
+        Target::Command(command) => command
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect(),
     };
     let options = Options {
         threshold_ns: config.threshold_ns,
@@ -41,19 +44,24 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         ..Options::default()
     };
     let folder = Folder::before(&config.recording);
-    let started = whywait_capture::Session::start(session.pid(), command, &config.recording, &options)
-        .map_err(anyhow::Error::from)
-        .and_then(|capture| {
-            privileges::drop_unneeded(config).context("cannot give up privileges")?;
-            Ok(capture)
-        });
+    let started =
+        whywait_capture::Session::start(session.pid(), command, &config.recording, &options)
+            .map_err(anyhow::Error::from)
+            .and_then(|capture| {
+                privileges::drop_unneeded(config).context("cannot give up privileges")?;
+                Ok(capture)
+            });
     let mut capture = started.inspect_err(|error| {
         if !is_taken(error) {
             folder.restore();
         }
     })?;
     if let Target::Process(pid) = config.target {
-        let end = if config.duration.is_some() { "Ctrl-C ends it early" } else { "Ctrl-C ends it" };
+        let end = if config.duration.is_some() {
+            "Ctrl-C ends it early"
+        } else {
+            "Ctrl-C ends it"
+        };
         eprintln_quietly(&format!("whywait: watching process {pid}; {end}"));
     }
     if let Err(error) = session.go() {
@@ -74,14 +82,22 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let running = session.finish();
     // Whatever went wrong here, everything is taken off before anything else, and the command goes on.
     let recorded = match watched {
-        Ok(()) => capture.finish(exit_status).map(drop).map_err(anyhow::Error::from),
+        Ok(()) => capture
+            .finish(exit_status)
+            .map(drop)
+            .map_err(anyhow::Error::from),
         Err(error) => {
             capture.abandon(&with_causes(&error));
             Err(error)
         }
     };
     let error = match recorded {
-        Ok(()) => return Ok(CaptureOutcome { recording: config.recording.clone(), command: running }),
+        Ok(()) => {
+            return Ok(CaptureOutcome {
+                recording: config.recording.clone(),
+                command: running,
+            });
+        }
         Err(error) => error,
     };
     if let Some(mut running) = running
@@ -98,7 +114,9 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
 fn is_taken(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
-        Some(CaptureError::Write(WriteError::Exists { .. } | WriteError::Occupied { .. }))
+        Some(CaptureError::Write(
+            WriteError::Exists { .. } | WriteError::Occupied { .. }
+        ))
     )
 }
 
@@ -111,7 +129,10 @@ struct Folder<'a> {
 impl<'a> Folder<'a> {
     /// To be called when the path is known to be free: there is nothing, or an empty folder.
     fn before(path: &'a Path) -> Self {
-        Self { path, existed: path.exists() }
+        Self {
+            path,
+            existed: path.exists(),
+        }
     }
 
     fn restore(&self) {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use common::{Run, binary, bpf, program, run, scratch, start, target, text, walk, whywait};
 use whywait_events::recording::{Meta, Writer, WriterOptions};
 use whywait_events::{
-    Busy, Event, Frame, Module, ModuleKind, Part, Parts, Request, Sample, Stack, Symbol, ThreadChange, ThreadEvent, Wait,
-    WakeContext,
+    Busy, Event, Frame, Module, ModuleKind, Part, Parts, Request, Sample, Stack, Symbol,
+    ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
 /// Escape sequences, a bell, markup, another direction of writing, and bytes that are no text.
@@ -19,8 +19,14 @@ const NAME: &str = "\x1b[31m\x07<b>&\u{202e}";
 
 #[track_caller]
 fn is_clean(output: &str) {
-    let raw = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    assert!(!output.contains(raw), "expected no raw control character, got {output:?}");
+    let raw = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    assert!(
+        !output.contains(raw),
+        "expected no raw control character, got {output:?}"
+    );
 }
 
 #[test]
@@ -34,26 +40,58 @@ fn hostile_names_reach_no_terminal_raw() {
     let command = folder.join("\x1b[2J");
     fs::copy(target(), &command).expect("copied");
     let recording = dir.path().join("recording");
-    let args = ["record", "-o", text(&recording), "--", text(&command), "named", NAME];
+    let args = [
+        "record",
+        "-o",
+        text(&recording),
+        "--",
+        text(&command),
+        "named",
+        NAME,
+    ];
     let mut watcher = start(&mut whywait(&args));
     watcher.until_line("ready");
     std::thread::sleep(Duration::from_millis(100));
     is_clean(&watcher.end().exits(0).err);
     let mut seen = false;
     let read = whywait_events::recording::Recording::open(&recording).expect("readable");
-    read.threads(None, &mut |thread| seen |= thread.comm.contains("\x1b[31m\x07<b>&")).expect("readable");
+    read.threads(None, &mut |thread| {
+        seen |= thread.comm.contains("\x1b[31m\x07<b>&")
+    })
+    .expect("readable");
     assert!(seen, "expected the hostile name in the recording");
     for locale in ["C", "C.UTF-8"] {
         let report = run(whywait(&["report", text(&recording)]).env("LC_ALL", locale)).exits(0);
         is_clean(&report.out);
     }
-    let json = run(&mut whywait(&["report", text(&recording), "--format", "json"])).exits(0);
-    assert!(json.json()["target"]["command"].as_str().is_some_and(|command| command.contains("[2J")));
+    let json = run(&mut whywait(&[
+        "report",
+        text(&recording),
+        "--format",
+        "json",
+    ]))
+    .exits(0);
+    assert!(
+        json.json()["target"]["command"]
+            .as_str()
+            .is_some_and(|command| command.contains("[2J"))
+    );
     let raw = |c: char| c.is_control() && c != '\n';
-    assert!(!json.out.contains(raw), "expected escapes, got {:?}", json.out);
+    assert!(
+        !json.out.contains(raw),
+        "expected escapes, got {:?}",
+        json.out
+    );
     // The folder's own name is hostile too.
     let hostile = folder.join("recording");
-    let run = run(&mut whywait(&["record", "-o", text(&hostile), "--", "true"])).exits(0);
+    let run = run(&mut whywait(&[
+        "record",
+        "-o",
+        text(&hostile),
+        "--",
+        "true",
+    ]))
+    .exits(0);
     is_clean(&run.err);
 }
 
@@ -62,12 +100,25 @@ fn hostile_names_reach_no_terminal_raw() {
 fn report(recording: &Path, what: &str, format: &str) -> Run {
     // Virtual memory, in KiB: whywait itself takes some 100 MiB of it in a debug build.
     let script = "ulimit -v 1500000; exec timeout -s KILL 50 \"$@\"";
-    let args = ["-c", script, "bash", binary(), "report", text(recording), "--format", format];
+    let args = [
+        "-c",
+        script,
+        "bash",
+        binary(),
+        "report",
+        text(recording),
+        "--format",
+        format,
+    ];
     let run = run(&mut program("bash", &args));
     let keep = |reason: &str| -> ! {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-recording");
         let _ = fs::remove_dir_all(&kept);
-        let _ = std::process::Command::new("cp").arg("-r").arg(recording).arg(&kept).status();
+        let _ = std::process::Command::new("cp")
+            .arg("-r")
+            .arg(recording)
+            .arg(&kept)
+            .status();
         panic!(
             "{what}: expected a report or one line, got {reason} (kept in {}): exit code {}\nout: {:.2000}\nerr: {:.2000}",
             kept.display(),
@@ -77,10 +128,14 @@ fn report(recording: &Path, what: &str, format: &str) -> Run {
         );
     };
     match run.code {
-        0 if format == "json" && serde_json::from_str::<serde_json::Value>(&run.out).is_err() => keep("broken JSON"),
+        0 if format == "json" && serde_json::from_str::<serde_json::Value>(&run.out).is_err() => {
+            keep("broken JSON")
+        }
         0 if !run.err.is_empty() => keep("words on standard error"),
         0 => {}
-        1 if run.err.lines().count() != 1 || !run.err.starts_with("whywait: ") => keep("more than a line"),
+        1 if run.err.lines().count() != 1 || !run.err.starts_with("whywait: ") => {
+            keep("more than a line")
+        }
         1 if run.err.contains("internal error") => keep("a panic"),
         1 => {}
         _ => keep("another end"),
@@ -122,8 +177,21 @@ impl MadeUp {
         if !self.extreme {
             return usual;
         }
-        let odd = [0, 1, 999_999, u64::MAX, u64::MAX - 1, i64::MAX as u64, i64::MAX as u64 + 1, 1 << 53];
-        if self.random.below(2) == 0 { usual } else { self.random.pick(&odd) }
+        let odd = [
+            0,
+            1,
+            999_999,
+            u64::MAX,
+            u64::MAX - 1,
+            i64::MAX as u64,
+            i64::MAX as u64 + 1,
+            1 << 53,
+        ];
+        if self.random.below(2) == 0 {
+            usual
+        } else {
+            self.random.pick(&odd)
+        }
     }
 
     fn maybe(&mut self) -> Option<u64> {
@@ -132,31 +200,60 @@ impl MadeUp {
 
     /// A length of time, or another number.
     fn ns(&mut self) -> u64 {
-        if self.extreme { self.time() } else { self.random.next() % 3_000_000_000 }
+        if self.extreme {
+            self.time()
+        } else {
+            self.random.next() % 3_000_000_000
+        }
     }
 
     fn tid(&mut self) -> u32 {
         let odd = [0, 1, u32::MAX, i32::MAX as u32];
-        if self.extreme && self.random.below(8) == 0 { self.random.pick(&odd) } else { 100 + self.random.below(6) as u32 }
+        if self.extreme && self.random.below(8) == 0 {
+            self.random.pick(&odd)
+        } else {
+            100 + self.random.below(6) as u32
+        }
     }
 
     fn id(&mut self) -> u32 {
         let odd = [0, 7_000, u32::MAX, i32::MAX as u32];
-        if self.extreme && self.random.below(4) == 0 { self.random.pick(&odd) } else { self.random.below(9) as u32 }
+        if self.extreme && self.random.below(4) == 0 {
+            self.random.pick(&odd)
+        } else {
+            self.random.below(9) as u32
+        }
     }
 
     fn parts(&mut self) -> Parts {
         let mut parts = Parts::default();
         for part in Part::ALL {
-            parts[part] = if self.random.below(3) == 0 { self.ns() } else { 0 };
+            parts[part] = if self.random.below(3) == 0 {
+                self.ns()
+            } else {
+                0
+            };
         }
         parts
     }
 
     fn name(&mut self) -> String {
-        let names = ["worker", "", NAME, "a\nb", "\u{9b}31m", "tokio-runtime-w", "sleep", "epoll_wait"];
+        let names = [
+            "worker",
+            "",
+            NAME,
+            "a\nb",
+            "\u{9b}31m",
+            "tokio-runtime-w",
+            "sleep",
+            "epoll_wait",
+        ];
         let name = self.random.pick(&names).to_owned();
-        if self.extreme && self.random.below(50) == 0 { "long ".repeat(20_000) } else { name }
+        if self.extreme && self.random.below(50) == 0 {
+            "long ".repeat(20_000)
+        } else {
+            name
+        }
     }
 
     fn event(&mut self) -> Event {
@@ -179,7 +276,12 @@ impl MadeUp {
             1 => Event::Stack(Stack {
                 id: self.id(),
                 truncated: self.random.below(2) == 0,
-                frames: (0..self.random.below(12)).map(|_| Frame { module: self.id(), address: self.ns() }).collect(),
+                frames: (0..self.random.below(12))
+                    .map(|_| Frame {
+                        module: self.id(),
+                        address: self.ns(),
+                    })
+                    .collect(),
             }),
             2 => Event::Module(Module {
                 id: self.id(),
@@ -194,7 +296,10 @@ impl MadeUp {
                 path: self.name(),
             }),
             3 => Event::Symbol(Symbol {
-                frame: Frame { module: self.id(), address: self.ns() },
+                frame: Frame {
+                    module: self.id(),
+                    address: self.ns(),
+                },
                 depth: self.id() as u16,
                 name: self.name(),
                 file: self.name(),
@@ -296,12 +401,21 @@ impl MadeUp {
             meta.options.threshold_ns = self.time();
             meta.pid = Some(self.tid());
         }
-        let options = WriterOptions { rows_per_segment: events / 2 + 1, ..WriterOptions::default() };
+        let options = WriterOptions {
+            rows_per_segment: events / 2 + 1,
+            ..WriterOptions::default()
+        };
         let mut writer = Writer::create_with(dir, &meta, options).expect("writable");
         for _ in 0..events {
             writer.write(&self.event()).expect("writable");
         }
-        for name in ["events", "lost.ring-full", "requests.count", "requests.total-ns", "latency.bucket.40"] {
+        for name in [
+            "events",
+            "lost.ring-full",
+            "requests.count",
+            "requests.total-ns",
+            "latency.bucket.40",
+        ] {
             let value = self.ns();
             writer.counter(name, value);
         }
@@ -323,7 +437,10 @@ fn seeds(usual: u64) -> u64 {
 }
 
 fn made_up(seed: u64, extreme: bool) -> MadeUp {
-    MadeUp { random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), extreme }
+    MadeUp {
+        random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+        extreme,
+    }
 }
 
 /// A recording to damage, and the paths of its files within.
@@ -332,9 +449,15 @@ fn intact() -> (tempfile::TempDir, PathBuf, Vec<PathBuf>) {
     let recording = dir.path().join("recording");
     made_up(7, false).record(&recording, 400);
     assert_eq!(report(&recording, "intact", "json").code, 0);
-    let mut files: Vec<PathBuf> = walk(&recording).into_iter().filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> = walk(&recording)
+        .into_iter()
+        .filter(|path| path.is_file())
+        .collect();
     files.sort();
-    assert!(files.len() > 18, "expected two segments of nine tables, got {files:?}");
+    assert!(
+        files.len() > 18,
+        "expected two segments of nine tables, got {files:?}"
+    );
     (dir, recording, files)
 }
 
@@ -379,7 +502,10 @@ fn files_cut_off() {
                 run.err
             );
             if run.code == 0 && !is_meta {
-                assert!(run.out.contains("recording-incomplete"), "{what}: expected recording-incomplete");
+                assert!(
+                    run.out.contains("recording-incomplete"),
+                    "{what}: expected recording-incomplete"
+                );
             }
         }
         fs::write(file, &whole).expect("writable");
@@ -399,7 +525,11 @@ fn bytes_changed() {
             bytes[at] = random.next() as u8;
         }
         fs::write(&file, &bytes).expect("writable");
-        report(&recording, &format!("round {round}, {}", file.display()), "json");
+        report(
+            &recording,
+            &format!("round {round}, {}", file.display()),
+            "json",
+        );
         fs::write(&file, &whole).expect("writable");
     }
 }
@@ -410,10 +540,17 @@ fn files_swapped_missing_or_something_else() {
     let mut random = Random(17);
     for round in 0..30 {
         let (one, other) = (random.pick(&files), random.pick(&files));
-        let (first, second) = (fs::read(&one).expect("readable"), fs::read(&other).expect("readable"));
+        let (first, second) = (
+            fs::read(&one).expect("readable"),
+            fs::read(&other).expect("readable"),
+        );
         fs::write(&one, &second).expect("writable");
         fs::write(&other, &first).expect("writable");
-        report(&recording, &format!("round {round}, {} and {}", one.display(), other.display()), "json");
+        report(
+            &recording,
+            &format!("round {round}, {} and {}", one.display(), other.display()),
+            "json",
+        );
         fs::write(&one, &first).expect("writable");
         fs::write(&other, &second).expect("writable");
     }
@@ -426,7 +563,11 @@ fn files_swapped_missing_or_something_else() {
         report(&recording, &format!("{} is a pipe", file.display()), "json");
         fs::remove_file(file).expect("a file");
         std::os::unix::fs::symlink("/dev/zero", file).expect("a link");
-        report(&recording, &format!("{} is a device", file.display()), "json");
+        report(
+            &recording,
+            &format!("{} is a device", file.display()),
+            "json",
+        );
         fs::remove_file(file).expect("a file");
         fs::write(file, &whole).expect("writable");
     }
@@ -437,14 +578,30 @@ fn files_swapped_missing_or_something_else() {
 fn meta_of_any_kind() {
     let (_dir, recording, _) = intact();
     let path = recording.join("meta.json");
-    let meta: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).expect("readable")).expect("JSON");
+    let meta: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).expect("readable")).expect("JSON");
     let mut places = Vec::new();
     pointers(&meta, String::new(), &mut places);
     assert!(places.len() > 20, "expected many fields, got {places:?}");
-    let values = ["0", "1", "-1", "18446744073709551615", "18446744073709551616", "1e400", "0.5", "null", "true", "\"\"", "[]", "{}"];
+    let values = [
+        "0",
+        "1",
+        "-1",
+        "18446744073709551615",
+        "18446744073709551616",
+        "1e400",
+        "0.5",
+        "null",
+        "true",
+        "\"\"",
+        "[]",
+        "{}",
+    ];
     for place in &places {
         for value in values {
-            let Ok(value) = serde_json::from_str::<serde_json::Value>(value) else { continue };
+            let Ok(value) = serde_json::from_str::<serde_json::Value>(value) else {
+                continue;
+            };
             let mut changed = meta.clone();
             *changed.pointer_mut(place).expect("a place") = value.clone();
             fs::write(&path, changed.to_string()).expect("writable");
@@ -465,7 +622,9 @@ fn meta_of_any_kind() {
     }
     let deep = "[".repeat(100_000);
     fs::write(&path, deep).expect("writable");
-    report(&recording, "a deep nest", "text").exits(1).in_one_line();
+    report(&recording, "a deep nest", "text")
+        .exits(1)
+        .in_one_line();
 }
 
 /// The places of all values within a JSON value.
@@ -491,7 +650,15 @@ fn pointers(value: &serde_json::Value, at: String, found: &mut Vec<String>) {
 #[test]
 fn segments_without_number() {
     let (_dir, recording, _) = intact();
-    for name in ["seg-18446744073709551615", "seg-18446744073709551616", "seg-", "seg-0", "seg--1", "seg-000002.open", "seg-\x1b[31m"] {
+    for name in [
+        "seg-18446744073709551615",
+        "seg-18446744073709551616",
+        "seg-",
+        "seg-0",
+        "seg--1",
+        "seg-000002.open",
+        "seg-\x1b[31m",
+    ] {
         fs::create_dir(recording.join(name)).expect("a folder");
         report(&recording, name, "text").exits(0);
         report(&recording, name, "json").exits(0);
@@ -513,13 +680,21 @@ fn segments_without_number() {
 fn a_report_to_a_closed_pipe_is_quiet() {
     let (_dir, recording, _) = intact();
     for format in ["text", "json"] {
-        let script = format!("(sleep 0.1; \"$0\" report \"$1\" --format {format}; echo $? >&2) | true");
-        let run = run(&mut program("bash", &["-c", &script, binary(), text(&recording)])).exits(0);
+        let script =
+            format!("(sleep 0.1; \"$0\" report \"$1\" --format {format}; echo $? >&2) | true");
+        let run = run(&mut program(
+            "bash",
+            &["-c", &script, binary(), text(&recording)],
+        ))
+        .exits(0);
         assert_eq!(run.err, "0\n", "{format}");
     }
     let script = "\"$0\" report \"$1\" > /dev/full";
-    run(&mut program("bash", &["-c", script, binary(), text(&recording)]))
-        .exits(1)
-        .in_one_line()
-        .complains("standard output");
+    run(&mut program(
+        "bash",
+        &["-c", script, binary(), text(&recording)],
+    ))
+    .exits(1)
+    .in_one_line()
+    .complains("standard output");
 }

@@ -39,7 +39,12 @@ fn privileges(pid: u32) -> Vec<(u64, u64, u64, bool)> {
                 line.expect("the kernel says").trim().to_owned()
             };
             let mask = |name: &str| u64::from_str_radix(&value(name), 16).expect("a mask");
-            (mask("CapEff:"), mask("CapPrm:"), mask("CapBnd:"), value("NoNewPrivs:") == "0")
+            (
+                mask("CapEff:"),
+                mask("CapPrm:"),
+                mask("CapBnd:"),
+                value("NoNewPrivs:") == "0",
+            )
         })
         .collect()
 }
@@ -62,12 +67,31 @@ fn watching_a_process_takes_few_privileges() {
     }
     let dir = scratch();
     let recording = dir.path().join("recording");
-    let mut process = start(&mut program("setpriv", &["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", target(), "echo"]));
+    let mut process = start(&mut program(
+        "setpriv",
+        &[
+            "--reuid",
+            NOBODY,
+            "--regid",
+            NOBODY,
+            "--clear-groups",
+            target(),
+            "echo",
+        ],
+    ));
     process.ping("ready");
     let number = process.pid().to_string();
-    let mut watcher = start(&mut whywait(&["record", "-o", text(&recording), "-p", &number]));
+    let mut watcher = start(&mut whywait(&[
+        "record",
+        "-o",
+        text(&recording),
+        "-p",
+        &number,
+    ]));
     watcher.until_err("watching process");
-    until("fewer privileges", || privileges(watcher.pid())[0].1 <= WATCHING | DAC_OVERRIDE | FOWNER);
+    until("fewer privileges", || {
+        privileges(watcher.pid())[0].1 <= WATCHING | DAC_OVERRIDE | FOWNER
+    });
     has_only(watcher.pid(), WATCHING);
     process.ping("still here");
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -81,10 +105,20 @@ fn watching_a_process_takes_few_privileges() {
     for frame in stacks.ids().flat_map(|id| stacks.named(id)) {
         let has = |wanted: &str| frame.names.iter().any(|name| &*name.name == wanted);
         named |= has("main") || has("echo");
-        in_kernel |= frame.names.iter().any(|name| name.name.contains("vfs_read"));
+        in_kernel |= frame
+            .names
+            .iter()
+            .any(|name| name.name.contains("vfs_read"));
     }
-    assert!(named, "expected functions of the target, got {:?}", stacks.modules().collect::<Vec<_>>());
-    let all: Vec<_> = stacks.ids().map(|id| stacks.named(id).collect::<Vec<_>>()).collect();
+    assert!(
+        named,
+        "expected functions of the target, got {:?}",
+        stacks.modules().collect::<Vec<_>>()
+    );
+    let all: Vec<_> = stacks
+        .ids()
+        .map(|id| stacks.named(id).collect::<Vec<_>>())
+        .collect();
     assert!(in_kernel, "expected functions of the kernel, got {all:?}");
 }
 
@@ -102,7 +136,10 @@ fn a_place_that_root_could_not_write_to_is_written_to_all_the_same() {
     let mut command = whywait(&["-o", text(&report), "--", "true"]);
     run(command.env("TMPDIR", &theirs)).exits(0);
     let written = fs::read_to_string(&report).expect("a report");
-    assert!(written.contains("coverage: "), "expected a report, got {written}");
+    assert!(
+        written.contains("coverage: "),
+        "expected a report, got {written}"
+    );
     assert_eq!(walk(&theirs).len(), 2, "expected no temporary files");
     let empty = theirs.join("empty");
     fs::create_dir(&empty).expect("a folder");
@@ -119,14 +156,26 @@ fn under_sudo_all_belongs_to_who_called_it() {
     let dir = scratch();
     let recording = dir.path().join("recording");
     let script = "id -u; id -g; grep CapEff /proc/self/status; exec \"$0\" echo";
-    let args = ["record", "-o", text(&recording), "--", "sh", "-c", script, &copy(dir.path(), target())];
+    let args = [
+        "record",
+        "-o",
+        text(&recording),
+        "--",
+        "sh",
+        "-c",
+        script,
+        &copy(dir.path(), target()),
+    ];
     let mut command = whywait(&args);
     let mut watcher = start(command.env("SUDO_UID", NOBODY).env("SUDO_GID", NOBODY));
     assert_eq!(watcher.line(), NOBODY);
     assert_eq!(watcher.line(), NOBODY);
     assert_eq!(watcher.line(), "CapEff:\t0000000000000000");
     watcher.ping("ready");
-    has_only(watcher.pid(), WATCHING | CHOWN | DAC_OVERRIDE | FOWNER | KILL);
+    has_only(
+        watcher.pid(),
+        WATCHING | CHOWN | DAC_OVERRIDE | FOWNER | KILL,
+    );
     // Several segments, so that files are made after privileges were given up too.
     let segment = recording.join("seg-000002");
     until("a second segment", || {
@@ -141,20 +190,41 @@ fn under_sudo_all_belongs_to_who_called_it() {
     for path in walk(&recording) {
         let found = fs::metadata(&path).expect("it is there");
         let owner = (found.uid(), found.gid());
-        assert!(owner == (65534, 65534), "expected nobody's, got {owner:?}: {path:?}");
+        assert!(
+            owner == (65534, 65534),
+            "expected nobody's, got {owner:?}: {path:?}"
+        );
         let mode = found.mode() & 0o7777;
-        assert!(mode == 0o700 || mode == 0o600, "expected a private file, got {mode:o}: {path:?}");
+        assert!(
+            mode == 0o700 || mode == 0o600,
+            "expected a private file, got {mode:o}: {path:?}"
+        );
     }
     // So its owner can read it.
     let whywait = copy(dir.path(), binary());
-    let args = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", &whywait, "report", text(&recording)];
-    run(&mut program("setpriv", &args)).exits(0).says("coverage: ");
+    let args = [
+        "--reuid",
+        NOBODY,
+        "--regid",
+        NOBODY,
+        "--clear-groups",
+        &whywait,
+        "report",
+        text(&recording),
+    ];
+    run(&mut program("setpriv", &args))
+        .exits(0)
+        .says("coverage: ");
     // Nothing stays in the temporary folder either, though it is not root's any more.
     let temporary = dir.path().join("temporary");
     fs::create_dir(&temporary).expect("a folder");
     fs::set_permissions(&temporary, fs::Permissions::from_mode(0o1777)).expect("it is ours");
     let mut command = common::whywait(&["--", "true"]);
-    run(command.env("SUDO_UID", NOBODY).env("SUDO_GID", NOBODY).env("TMPDIR", &temporary)).exits(0);
+    run(command
+        .env("SUDO_UID", NOBODY)
+        .env("SUDO_GID", NOBODY)
+        .env("TMPDIR", &temporary))
+    .exits(0);
     assert_eq!(walk(&temporary).len(), 1, "expected no temporary files");
 }
 
@@ -173,7 +243,15 @@ fn without_privileges_there_is_one_line() {
     let whywait = copy(dir.path(), binary());
     let recording = dir.path().join("recording");
     let run_as_nobody = |args: &[&str]| {
-        let user = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all", &whywait];
+        let user = [
+            "--reuid",
+            NOBODY,
+            "--regid",
+            NOBODY,
+            "--clear-groups",
+            "--inh-caps=-all",
+            &whywait,
+        ];
         run(&mut program("setpriv", &[&user[..], args].concat()))
     };
     run_as_nobody(&["record", "-o", text(&recording), "--", "true"])
@@ -182,7 +260,10 @@ fn without_privileges_there_is_one_line() {
         .complains("not permitted")
         .complains("sudo");
     let own = std::process::id().to_string();
-    run_as_nobody(&["-p", &own]).exits(1).in_one_line().complains("not permitted");
+    run_as_nobody(&["-p", &own])
+        .exits(1)
+        .in_one_line()
+        .complains("not permitted");
     assert!(!recording.exists(), "expected no recording");
 }
 
@@ -195,7 +276,17 @@ fn without_type_information_there_is_one_line() {
     let ran = dir.path().join("ran");
     // A mount namespace of its own, in which the kernel's type information is out of sight.
     let script = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
-    let args = ["-m", "sh", "-c", script, "sh", binary(), "--", "touch", text(&ran)];
+    let args = [
+        "-m",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        binary(),
+        "--",
+        "touch",
+        text(&ran),
+    ];
     run(&mut program("unshare", &args))
         .exits(1)
         .in_one_line()
@@ -205,5 +296,7 @@ fn without_type_information_there_is_one_line() {
 
 #[test]
 fn the_target_must_be_there() {
-    run(&mut whywait(&["-p", "4194304"])).exits(2).complains("there is no process 4194304");
+    run(&mut whywait(&["-p", "4194304"]))
+        .exits(2)
+        .complains("there is no process 4194304");
 }

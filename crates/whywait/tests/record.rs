@@ -71,10 +71,16 @@ fn a_command_that_does_not_exist_leaves_no_recording() {
     let dir = scratch();
     let recording = dir.path().join("recording");
     for command in ["no-such-command", "/no/such/command"] {
-        run(&mut whywait(&["record", "-o", text(&recording), "--", command]))
-            .exits(127)
-            .in_one_line()
-            .complains(command);
+        run(&mut whywait(&[
+            "record",
+            "-o",
+            text(&recording),
+            "--",
+            command,
+        ]))
+        .exits(127)
+        .in_one_line()
+        .complains(command);
         assert!(
             !recording.exists(),
             "expected no recording, got {recording:?}"
@@ -86,7 +92,14 @@ fn a_command_that_does_not_exist_leaves_no_recording() {
     // A folder that was there stays, as it was.
     let empty = dir.path().join("empty");
     fs::create_dir(&empty).expect("a folder");
-    run(&mut whywait(&["record", "-o", text(&empty), "--", "no-such-command"])).exits(127);
+    run(&mut whywait(&[
+        "record",
+        "-o",
+        text(&empty),
+        "--",
+        "no-such-command",
+    ]))
+    .exits(127);
     let left = common::walk(&empty);
     assert!(left.len() == 1, "expected an empty folder, got {left:?}");
 }
@@ -106,7 +119,15 @@ fn a_report_comes_as_json_and_can_fail_a_run() {
     for severity in ["note", "warning", "error"] {
         run(&mut whywait(&["--fail-on", severity, "--", "true"])).exits(0);
     }
-    run(&mut whywait(&["--fail-on", "error", "--", "sh", "-c", "exit 9"])).exits(9);
+    run(&mut whywait(&[
+        "--fail-on",
+        "error",
+        "--",
+        "sh",
+        "-c",
+        "exit 9",
+    ]))
+    .exits(9);
 }
 
 /// Sends a line on each connection, all at once, and waits for all answers.
@@ -135,7 +156,9 @@ fn exchange(connection: &mut TcpStream, line: &str) {
 }
 
 fn receive(connection: &mut TcpStream) {
-    connection.set_read_timeout(Some(common::DEADLINE)).expect("a time");
+    connection
+        .set_read_timeout(Some(common::DEADLINE))
+        .expect("a time");
     let mut answer = [0; 64];
     let length = connection.read(&mut answer).expect("an answer");
     assert!(length > 0, "expected an answer, got the end");
@@ -154,10 +177,24 @@ fn what_is_wrong_fails_a_run_that_asks_for_it() {
     ask(port, &["slow\n", "quick\n", "quick\n", "quick\n"]);
     watcher.end().exits(0);
     let report = |format: &str, fail_on: &str| {
-        let args = ["report", text(&recording), "--format", format, "--fail-on", fail_on];
+        let args = [
+            "report",
+            text(&recording),
+            "--format",
+            format,
+            "--fail-on",
+            fail_on,
+        ];
         run(&mut whywait(&args))
     };
-    let json = run(&mut whywait(&["report", text(&recording), "--format", "json"])).exits(0).json();
+    let json = run(&mut whywait(&[
+        "report",
+        text(&recording),
+        "--format",
+        "json",
+    ]))
+    .exits(0)
+    .json();
     let findings = json["findings"].as_array().expect("a list");
     let finding = findings
         .iter()
@@ -193,9 +230,17 @@ fn children_and_grandchildren_are_recorded() {
     let recording = dir.path().join("recording");
     let script = "sleep 0.01; (sleep 0.02; exec sleep 0.03) & wait; \
                   (setsid sh -c 'sleep 0.15; echo daemon' &); sleep 0.4";
-    run(&mut whywait(&["record", "-o", text(&recording), "--", "sh", "-c", script]))
-        .exits(0)
-        .says("daemon");
+    run(&mut whywait(&[
+        "record",
+        "-o",
+        text(&recording),
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]))
+    .exits(0)
+    .says("daemon");
     let events = threads(&recording);
     for (change, comm, times) in [
         (ThreadChange::Exec, "sleep", 5),
@@ -205,7 +250,10 @@ fn children_and_grandchildren_are_recorded() {
             .iter()
             .filter(|event| event.change == change && event.comm == comm)
             .count();
-        assert!(seen == times, "expected {change:?} of {comm} {times} times, got {events:#?}");
+        assert!(
+            seen == times,
+            "expected {change:?} of {comm} {times} times, got {events:#?}"
+        );
     }
     // The daemon has no parent left in the target, and is followed all the same.
     assert!(
@@ -221,7 +269,15 @@ fn a_child_made_while_recording_has_stacks_with_names() {
     }
     let dir = scratch();
     let dir = dir.path().join("recording");
-    run(&mut whywait(&["record", "-o", text(&dir), "--", target(), "child-naps"])).exits(0);
+    run(&mut whywait(&[
+        "record",
+        "-o",
+        text(&dir),
+        "--",
+        target(),
+        "child-naps",
+    ]))
+    .exits(0);
     let recording = open(&dir);
     let waits = waits(&recording);
     let names: Vec<Vec<String>> = waits
@@ -251,7 +307,10 @@ fn a_thread_that_becomes_another_program_takes_the_process_over() {
         .iter()
         .rfind(|event| event.change == ThreadChange::Exec && event.comm == "sleep")
         .unwrap_or_else(|| panic!("expected an exec of sleep, got {events:#?}"));
-    assert_eq!(exec.tid, exec.tgid, "the one thread left has the process's number");
+    assert_eq!(
+        exec.tid, exec.tgid,
+        "the one thread left has the process's number"
+    );
     // Every thread that appeared went again, also the one that changed its number.
     let began: Vec<u32> = events
         .iter()
@@ -261,7 +320,10 @@ fn a_thread_that_becomes_another_program_takes_the_process_over() {
     assert!(!began.is_empty(), "expected a thread, got {events:#?}");
     for tid in began {
         let ended = |event: &ThreadEvent| event.tid == tid && event.change == ThreadChange::Exit;
-        assert!(events.iter().any(ended), "expected an end of thread {tid}, got {events:#?}");
+        assert!(
+            events.iter().any(ended),
+            "expected an end of thread {tid}, got {events:#?}"
+        );
     }
     let slept = waits(&open(&recording))
         .into_iter()
@@ -299,7 +361,10 @@ fn a_process_may_vanish_at_any_time() {
         match run.code {
             0 => drop(run.reports()),
             1 => drop(run.in_one_line().complains(&number)),
-            _ => drop(run.exits(2).complains(&format!("there is no process {number}"))),
+            _ => drop(
+                run.exits(2)
+                    .complains(&format!("there is no process {number}")),
+            ),
         }
     }
 }
@@ -319,7 +384,11 @@ fn a_process_goes_on_without_its_first_thread() {
     let mut watcher = start(&mut whywait(&["-p", &number, "--format", "json"]));
     watcher.until_err("watching process");
     process.ping("still here");
-    assert!(watcher.is_running(), "expected it to watch, got {}", watcher.err());
+    assert!(
+        watcher.is_running(),
+        "expected it to watch, got {}",
+        watcher.err()
+    );
     process.end().exits(0);
     let json = watcher.end().exits(0).json();
     assert_eq!(json["target"]["threads"], 2, "{json:#}");
@@ -346,7 +415,11 @@ fn a_recording_ends_on_time() {
     let ended = run(&mut whywait(&["-d", "100ms", "--", "sh", "-c", script]));
     let ended = ended.exits(4).reports().says("done");
     let (report, done) = (ended.out.find("coverage: "), ended.out.find("done"));
-    assert!(report < done, "expected the report first, got:\n{}", ended.out);
+    assert!(
+        report < done,
+        "expected the report first, got:\n{}",
+        ended.out
+    );
 }
 
 #[test]
@@ -393,7 +466,11 @@ fn signals_to_whywait_alone_are_passed_on() {
         let mut watcher = start(&mut whywait(&["--", "sh", "-c", &script]));
         watcher.until_line("ready");
         watcher.signal(signal);
-        watcher.end().exits(6).says(&format!("got {name}")).reports();
+        watcher
+            .end()
+            .exits(6)
+            .says(&format!("got {name}"))
+            .reports();
     }
 }
 
@@ -443,14 +520,27 @@ fn the_largest_stacks_fit() {
         let mut process = start(&mut program(target(), &["deep"]));
         process.until_line("ready");
         let number = process.pid().to_string();
-        let args = ["record", "-o", text(&recording), "-p", &number, "-d", "300ms", "--stack-bytes", bytes];
+        let args = [
+            "record",
+            "-o",
+            text(&recording),
+            "-p",
+            &number,
+            "-d",
+            "300ms",
+            "--stack-bytes",
+            bytes,
+        ];
         run(&mut whywait(&args)).exits(0);
         let recording = open(&recording);
         let deepest = waits(&recording)
             .iter()
             .map(|wait| functions(&recording, wait.user_stack).len())
             .max();
-        assert!(deepest > Some(1), "expected frames at {bytes}, got {deepest:?}");
+        assert!(
+            deepest > Some(1),
+            "expected frames at {bytes}, got {deepest:?}"
+        );
         process.end().exits(0);
     }
 }

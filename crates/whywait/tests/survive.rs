@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{
-    Running, binary, bpf, bpf_objects, bpf_objects_of, program, run, scratch, start, target, text, until, walk, whywait,
+    Running, binary, bpf, bpf_objects, bpf_objects_of, program, run, scratch, start, target, text,
+    until, walk, whywait,
 };
 use nix::sys::signal::Signal;
 use whywait_events::recording::Recording;
@@ -38,16 +39,23 @@ fn child_of(parent: u32) -> u32 {
 /// The recording reads, for what was closed, and its report says that it was cut off.
 #[track_caller]
 fn reports_a_cut(recording: &Path) {
-    let json = run(&mut whywait(&["report", text(recording), "--format", "json"]))
-        .exits(0)
-        .json();
+    let json = run(&mut whywait(&[
+        "report",
+        text(recording),
+        "--format",
+        "json",
+    ]))
+    .exits(0)
+    .json();
     let findings = json["findings"].as_array().expect("a list");
     let finding = findings
         .iter()
         .find(|finding| finding["code"] == "recording-incomplete")
         .unwrap_or_else(|| panic!("expected recording-incomplete, got {findings:#?}"));
     assert!(
-        finding["title"].as_str().is_some_and(|title| title.contains("cut off")),
+        finding["title"]
+            .as_str()
+            .is_some_and(|title| title.contains("cut off")),
         "expected that it was cut off, got {finding:#}"
     );
     assert_ne!(finding["severity"], "error", "{finding:#}");
@@ -55,7 +63,13 @@ fn reports_a_cut(recording: &Path) {
         .exits(0)
         .says("recording-incomplete");
     // A fault of the recording never fails a gate.
-    run(&mut whywait(&["report", text(recording), "--fail-on", "note"])).exits(0);
+    run(&mut whywait(&[
+        "report",
+        text(recording),
+        "--fail-on",
+        "note",
+    ]))
+    .exits(0);
 }
 
 #[test]
@@ -67,7 +81,13 @@ fn killed_while_it_watches_a_process() {
     let recording = dir.path().join("recording");
     let mut echo = start(&mut program(target(), &["echo"]));
     let number = echo.pid().to_string();
-    let mut watcher = start(&mut whywait(&["record", "-o", text(&recording), "-p", &number]));
+    let mut watcher = start(&mut whywait(&[
+        "record",
+        "-o",
+        text(&recording),
+        "-p",
+        &number,
+    ]));
     watcher.until_err("watching process");
     let held = bpf_objects_of(watcher.pid());
     for kind in ["program", "link", "map"] {
@@ -83,6 +103,8 @@ fn killed_while_it_watches_a_process() {
     );
     let segment = first_segment(&recording);
     echo_until(&mut echo, "a closed segment", || segment.exists());
+    // It reads while it is being made, too.
+    reports_a_cut(&recording);
     watcher.signal(Signal::SIGKILL);
     watcher.end().exits(137);
     echo.ping("still here");
@@ -93,7 +115,10 @@ fn killed_while_it_watches_a_process() {
     let mut waits = 0;
     let read = Recording::open(&recording).expect("readable");
     read.waits(None, &mut |_| waits += 1).expect("readable");
-    assert!(waits > 10, "expected the waits of the closed segment, got {waits}");
+    assert!(
+        waits > 10,
+        "expected the waits of the closed segment, got {waits}"
+    );
     echo.end().exits(0);
 }
 
@@ -126,7 +151,8 @@ fn killed_while_it_watches_a_command() {
     watcher.end().exits(137);
     until("the command's end", || {
         !Path::new(&format!("/proc/{command}")).exists()
-            || fs::read_to_string(format!("/proc/{command}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+            || fs::read_to_string(format!("/proc/{command}/stat"))
+                .is_ok_and(|stat| stat.contains(") Z "))
     });
 }
 
@@ -189,14 +215,21 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
     disk.fill();
     let began = std::time::Instant::now();
     while !watcher.err().contains("disk is full") {
-        assert!(began.elapsed() < common::DEADLINE, "expected an error, got {:?}", watcher.err());
+        assert!(
+            began.elapsed() < common::DEADLINE,
+            "expected an error, got {:?}",
+            watcher.err()
+        );
         watcher.ping("still here");
         std::thread::sleep(std::time::Duration::from_millis(15));
     }
     for _ in 0..10 {
         watcher.ping("still here");
     }
-    assert!(watcher.is_running(), "expected whywait to wait for its command");
+    assert!(
+        watcher.is_running(),
+        "expected whywait to wait for its command"
+    );
     let ended = watcher.end().exits(1).complains("the command goes on");
     let lines: Vec<&str> = ended.err.lines().collect();
     assert!(
@@ -235,18 +268,37 @@ fn a_recording_is_private_and_never_overwritten() {
     let recording = dir.path().join("recording");
     // Whatever the user's mask lets through.
     let script = "umask 0; exec \"$@\"";
-    let args = ["-c", script, "sh", binary(), "record", "-o", text(&recording), "--", "true"];
+    let args = [
+        "-c",
+        script,
+        "sh",
+        binary(),
+        "record",
+        "-o",
+        text(&recording),
+        "--",
+        "true",
+    ];
     run(&mut program("sh", &args)).exits(0);
     for path in walk(&recording) {
         let found = fs::metadata(&path).expect("it is there");
         let expected = if found.is_dir() { 0o700 } else { 0o600 };
         let mode = found.permissions().mode() & 0o7777;
-        assert!(mode == expected, "expected mode {expected:o}, got {mode:o}: {path:?}");
+        assert!(
+            mode == expected,
+            "expected mode {expected:o}, got {mode:o}: {path:?}"
+        );
     }
     let before: Vec<i64> = walk(&recording).iter().map(|path| modified(path)).collect();
-    run(&mut whywait(&["record", "-o", text(&recording), "--", "true"]))
-        .exits(2)
-        .complains("is not empty");
+    run(&mut whywait(&[
+        "record",
+        "-o",
+        text(&recording),
+        "--",
+        "true",
+    ]))
+    .exits(2)
+    .complains("is not empty");
     let after: Vec<i64> = walk(&recording).iter().map(|path| modified(path)).collect();
     assert_eq!(before, after, "the recording was touched");
 }
@@ -270,7 +322,17 @@ fn the_bytes_of_stacks_never_reach_the_disk() {
     let file = dir.path().join("secret");
     fs::write(&file, &secret).expect("written");
     let recording = dir.path().join("recording");
-    let args = ["record", "-o", text(&recording), "--stack-bytes", "32K", "--", target(), "secret", text(&file)];
+    let args = [
+        "record",
+        "-o",
+        text(&recording),
+        "--stack-bytes",
+        "32K",
+        "--",
+        target(),
+        "secret",
+        text(&file),
+    ];
     let mut watcher = start(&mut whywait(&args));
     watcher.until_line("ready");
     let segment = first_segment(&recording);
@@ -285,7 +347,9 @@ fn the_bytes_of_stacks_never_reach_the_disk() {
         with_stack += usize::from(row.user_stack != 0);
         say(row);
         // Numbers are shown in decimal: as bytes they are looked at too.
-        say(&row.args.map(|arg| String::from_utf8_lossy(&arg.to_le_bytes()).into_owned()));
+        say(&row
+            .args
+            .map(|arg| String::from_utf8_lossy(&arg.to_le_bytes()).into_owned()));
     })
     .expect("readable");
     assert!(with_stack > 0, "expected waits with stacks, got none");
@@ -311,8 +375,15 @@ fn the_bytes_of_stacks_never_reach_the_disk() {
     );
     // A word of the secret is as bad as all of it. Its name is the file's, which the command line has.
     let words: Vec<&[u8]> = secret.windows(8).collect();
-    let found = |bytes: &[u8]| words.iter().any(|word| bytes.windows(8).any(|at| at == *word));
-    assert!(!found(shown.as_bytes()), "a part of the stack is in the recording's columns");
+    let found = |bytes: &[u8]| {
+        words
+            .iter()
+            .any(|word| bytes.windows(8).any(|at| at == *word))
+    };
+    assert!(
+        !found(shown.as_bytes()),
+        "a part of the stack is in the recording's columns"
+    );
     for path in walk(&recording).into_iter().filter(|path| path.is_file()) {
         let bytes = fs::read(&path).expect("readable");
         assert!(!found(&bytes), "a part of the stack is in {path:?}");

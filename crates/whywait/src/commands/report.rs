@@ -42,7 +42,11 @@ fn printable_json(json: &str) -> String {
     for c in json.chars() {
         match c {
             '\n' => text.push(c),
-            '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{061c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
                 let _ = write!(text, "\\u{:04x}", u32::from(c));
             }
             c if c.is_control() => {

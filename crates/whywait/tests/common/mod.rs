@@ -33,7 +33,9 @@ pub fn binary() -> &'static str {
 /// A program without whywait's own settings in its environment, in a process group of its own.
 pub fn program(path: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
     let mut command = Command::new(path);
-    for name in ["COLUMNS", "SUDO_UID", "SUDO_GID", "LC_ALL", "LANG", "TMPDIR"] {
+    for name in [
+        "COLUMNS", "SUDO_UID", "SUDO_GID", "LC_ALL", "LANG", "TMPDIR",
+    ] {
         command.env_remove(name);
     }
     command
@@ -383,7 +385,9 @@ pub fn bpf_objects_of(pid: u32) -> BTreeSet<BpfObject> {
             found.extend(ids.filter_map(|id| Some((kind, id.trim().parse().ok()?))));
         }
         let is_link = info.lines().any(|line| line.starts_with("link_id:"));
-        let progs = info.lines().filter_map(|line| line.strip_prefix("prog_id:"));
+        let progs = info
+            .lines()
+            .filter_map(|line| line.strip_prefix("prog_id:"));
         if !is_link {
             found.extend(progs.filter_map(|id| Some(("program", id.trim().parse().ok()?))));
         }
