@@ -478,7 +478,7 @@ mod tests {
         for tgid in 1..=150 {
             thread(&mut recorder, 1, FOUND, tgid, tgid);
         }
-        let is_even = |tgid: u32| tgid % 2 == 0;
+        let is_even = |tgid: u32| tgid.is_multiple_of(2);
         recorder.forget_ended(is_even);
         assert_eq!(recorder.processes().len(), 150 - ENDED_AT_ONCE / 2);
         recorder.forget_ended(is_even);

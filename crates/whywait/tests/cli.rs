@@ -273,20 +273,20 @@ fn a_report_needs_a_recording() {
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
     whywait(&["report", &path("missing")])
         .fails()
-        .complains("there is no ")
+        .complains("not a whywait recording")
         .complains("whywait record");
     whywait(&["report", &path("")])
         .fails()
-        .complains("is not a recording");
+        .complains("not a whywait recording");
     fs::write(path("file"), "").expect("a file");
     whywait(&["report", &path("file")])
         .fails()
-        .complains("is not a folder");
+        .complains("not a whywait recording");
     fs::create_dir(path("foreign")).expect("a folder");
     fs::write(path("foreign/meta.json"), "{\"name\": \"somebody else's\"}").expect("a file");
     whywait(&["report", &path("foreign")])
         .fails()
-        .complains("foreign");
+        .complains("belongs to another program");
 }
 
 #[test]

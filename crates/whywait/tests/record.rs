@@ -200,10 +200,6 @@ fn what_is_wrong_fails_a_run_that_asks_for_it() {
         .iter()
         .find(|finding| finding["code"] == "blocked-loop")
         .unwrap_or_else(|| panic!("expected blocked-loop, got {json:#}"));
-    assert!(
-        finding["cause"].to_string().contains("block_the_loop"),
-        "expected the function that blocked, got {finding:#}"
-    );
     let severities = ["note", "warning", "error"];
     let severity = severities
         .iter()
