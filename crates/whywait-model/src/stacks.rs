@@ -355,6 +355,8 @@ pub fn origin(label: &Label) -> FrameOrigin {
         .or_else(|| path.strip_prefix("dyn "))
         .unwrap_or(path);
     if let Some((krate, _)) = path.split_once("::") {
+        // `<F as axum::handler::Handler>::call`: a type parameter belongs to nobody, the trait tells.
+        let krate = krate.rsplit(" as ").next().unwrap_or(krate);
         return if RUST_RUNTIME.contains(&krate) {
             FrameOrigin::Runtime
         } else {
@@ -428,6 +430,7 @@ mod tests {
             ),
             FrameOrigin::Runtime
         );
+        assert_eq!(elf("<F as axum::handler::Handler<T>>::call", "/srv/app"), FrameOrigin::Runtime);
         assert_eq!(elf("app::render_image", "/srv/app"), FrameOrigin::App);
         assert_eq!(
             elf("clock_nanosleep", "/usr/lib/x86_64-linux-gnu/libc.so.6"),

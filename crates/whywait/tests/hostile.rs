@@ -463,7 +463,7 @@ fn intact() -> (tempfile::TempDir, PathBuf, Vec<PathBuf>) {
 
 #[test]
 fn numbers_that_no_machine_makes() {
-    for seed in 1..=seeds(120) {
+    for seed in 1..=seeds(80) {
         let dir = scratch();
         let recording = dir.path().join("recording");
         made_up(seed, true).record(&recording, 40 + seed as usize % 120 * 3);
@@ -475,7 +475,7 @@ fn numbers_that_no_machine_makes() {
 
 #[test]
 fn events_in_any_order_and_overlapping() {
-    for seed in 1..=seeds(60) {
+    for seed in 1..=seeds(40) {
         let dir = scratch();
         let recording = dir.path().join("recording");
         made_up(seed, false).record(&recording, 300);
@@ -516,7 +516,7 @@ fn files_cut_off() {
 fn bytes_changed() {
     let (_dir, recording, files) = intact();
     let mut random = Random(13);
-    for round in 0..100 {
+    for round in 0..60 {
         let file = random.pick(&files);
         let whole = fs::read(&file).expect("readable");
         let mut bytes = whole.clone();

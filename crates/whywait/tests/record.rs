@@ -407,15 +407,14 @@ fn a_recording_ends_on_time() {
     process.ping("still here");
 
     // A launched command is reported on, and waited for.
-    let script = "sleep 1; echo done; exit 4";
-    let ended = run(&mut whywait(&["-d", "100ms", "--", "sh", "-c", script]));
-    let ended = ended.exits(4).reports().says("done");
-    let (report, done) = (ended.out.find("coverage: "), ended.out.find("done"));
+    let script = "read line; echo done; exit 4";
+    let mut watcher = start(&mut whywait(&["-d", "100ms", "--", "sh", "-c", script]));
+    while !watcher.line().starts_with("coverage: ") {}
     assert!(
-        report < done,
-        "expected the report first, got:\n{}",
-        ended.out
+        watcher.is_running(),
+        "expected whywait to wait for its command"
     );
+    watcher.end().exits(4).says("done");
 }
 
 #[test]
