@@ -132,7 +132,7 @@ pub struct Coverage {
     pub lost: u64,
     /// The same by reason; only reasons that occurred.
     pub lost_by_reason: BTreeMap<String, u64>,
-    /// Long waits whose wake was not seen.
+    /// Sleeps, short ones too, whose wake was not seen.
     pub unmatched_wakes: u64,
     /// Share of the distinct frames that have a name; `None` without frames.
     pub frames_symbolised: Option<f64>,

@@ -29,7 +29,7 @@ pub(super) fn render(page: &mut Page, report: &Report) {
             Style::Plain,
             format!(
                 "{} without a wake",
-                counted(coverage.unmatched_wakes, "long wait")
+                counted(coverage.unmatched_wakes, "sleep")
             ),
         ));
     }

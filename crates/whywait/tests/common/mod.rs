@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -301,11 +301,8 @@ impl Running {
         let took = self.begun.elapsed();
         let status = self.ended.take().expect("it ended");
         // Others may hold the pipes: a command goes on when whywait was killed.
-        loop {
-            match self.lines.recv_timeout(Duration::from_millis(500)) {
-                Ok(line) => self.out.push_str(&line),
-                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-            }
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(500)) {
+            self.out.push_str(&line);
         }
         let _ = self.err_end.recv_timeout(Duration::from_millis(500));
         Run {
