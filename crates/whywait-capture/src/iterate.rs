@@ -11,7 +11,7 @@ use libbpf_rs::{AsRawLibbpf, Iter, Link, ProgramMut};
 pub(crate) enum Scope {
     /// All of the machine.
     All,
-    /// The threads of one process (Linux 6.1; walks all tasks on older kernels, where programs skip what is not theirs).
+    /// The threads of one process (since Linux 6.1, the oldest kernel that is supported).
     Process(u32),
 }
 

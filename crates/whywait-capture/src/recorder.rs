@@ -50,9 +50,11 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(writer: Writer) -> Self {
+        let mut unwinder = Unwinder::new();
+        unwinder.prepare();
         Self {
             writer,
-            unwinder: Unwinder::new(),
+            unwinder,
             sleepers: HashMap::new(),
             stacks: HashMap::new(),
             last_stack: 0,

@@ -86,7 +86,8 @@ pub enum WakeContext {
     Hardirq = 3,
 }
 
-/// A thread slept for at least the threshold (or still sleeps).
+/// A thread slept for at least the threshold (or still sleeps), or slept in an epoll instance for the first time: who polls
+/// what is to be known also of threads that never poll for long.
 ///
 /// The row also says how the thread spent the stretch between its previous row and this one (`segment`): on a CPU, runnable,
 /// and in sleeps below the threshold, by kind.

@@ -131,9 +131,12 @@ impl Input {
         }
         input.left_out = left_out;
         input.stacks = StackNames::read(&recording.stacks()?);
+        // The open segment of a recording that was cut off is what "cut off" means, and not damage on top of it.
+        let cut_off = !input.meta.complete;
         input.damaged = recording
             .damaged()
             .iter()
+            .filter(|damage| !(cut_off && damage.what.ends_with(".open")))
             .map(|damage| format!("{}: {}", damage.what, damage.reason))
             .collect();
         Ok(input)

@@ -430,7 +430,10 @@ mod tests {
             ),
             FrameOrigin::Runtime
         );
-        assert_eq!(elf("<F as axum::handler::Handler<T>>::call", "/srv/app"), FrameOrigin::Runtime);
+        assert_eq!(
+            elf("<F as axum::handler::Handler<T>>::call", "/srv/app"),
+            FrameOrigin::Runtime
+        );
         assert_eq!(elf("app::render_image", "/srv/app"), FrameOrigin::App);
         assert_eq!(
             elf("clock_nanosleep", "/usr/lib/x86_64-linux-gnu/libc.so.6"),

@@ -28,7 +28,18 @@ const MAX_KNOWN: usize = 1 << 18;
 /// An address farther than this behind the last symbol before it is in code loaded later (a module, a BPF program).
 const MAX_FUNCTION: u64 = 1 << 20;
 
+impl Symbols {
+    fn read() -> Self {
+        Self::parse(&std::fs::read("/proc/kallsyms").unwrap_or_default())
+    }
+}
+
 impl Kernel {
+    /// Reads the symbols now: it takes some 50 ms, which later are wanted for other things.
+    pub(crate) fn prepare(&mut self) {
+        self.symbols.get_or_insert_with(Symbols::read);
+    }
+
     /// Frames of kernel addresses.
     pub(crate) fn frames(
         &mut self,
@@ -39,9 +50,7 @@ impl Kernel {
         if addresses.is_empty() {
             return vec![];
         }
-        let symbols = self.symbols.get_or_insert_with(|| {
-            Symbols::parse(&std::fs::read("/proc/kallsyms").unwrap_or_default())
-        });
+        let symbols = self.symbols.get_or_insert_with(Symbols::read);
         let module = modules.special(ModuleKind::Kernel);
         let frame = |(depth, &address): (usize, &u64)| {
             // All but the innermost are return addresses.

@@ -178,6 +178,11 @@ impl Unwinder {
         }
     }
 
+    /// Reads what is needed only once now rather than at the first stack.
+    pub fn prepare(&mut self) {
+        self.kernel.prepare();
+    }
+
     /// Frames of a kernel stack, innermost first. An address is replaced by the number of its function's name, so that
     /// no kernel address reaches a recording.
     pub fn kernel(&mut self, addresses: &[u64]) -> Vec<Frame> {

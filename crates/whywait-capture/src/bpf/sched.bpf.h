@@ -77,6 +77,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 		if (is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0]) {
 			thread->epfd = (s32)thread->args[0];
 			thread->epoll = epoll_of(task, thread->args[0]);
+			thread->tell_poll = 1;
 		}
 	}
 }
@@ -113,7 +114,8 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		part = part_of_sleep(thread->nr, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
 		family = call_family(thread->nr);
-		if (now - thread->out_ns >= threshold_ns) {
+		if (now - thread->out_ns >= threshold_ns || thread->tell_poll) {
+			thread->tell_poll = 0;
 			/* A long sleep has a record of its own; the totals up to it are the segment before it. */
 			if (family != CALL_POLL && family != CALL_SOCKET && thread->io_ns)
 				thread_did_io_until(thread, thread->out_ns);

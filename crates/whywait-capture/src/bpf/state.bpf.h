@@ -43,6 +43,7 @@ struct thread {
 	u64 io_ns;
 	u64 io_on_cpu_ns;
 	u64 io_runnable_ns;
+	u8 tell_poll; /* it sleeps in an epoll instance for the first time: told however short the sleep */
 	u32 stack_seq; /* the sleep whose stack was read last */
 	s32 epfd;
 	u64 epoll;

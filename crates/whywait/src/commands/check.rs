@@ -60,8 +60,8 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// The first kernel with all that the default tier needs: `bpf_task_pt_regs` is of 5.15.
-const OLDEST_KERNEL: (u32, u32) = (5, 15);
+/// The first kernel with all that the default tier needs: task iterators that keep to one process are of 6.1.
+const OLDEST_KERNEL: (u32, u32) = (6, 1);
 
 /// The inode of the first pid namespace (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
