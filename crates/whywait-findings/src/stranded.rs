@@ -274,8 +274,16 @@ fn short_of_cpus(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
     let runnable: u64 = thread
         .busy
         .iter()
-        .filter(|busy| busy.start_ns < stretch.to_ns && busy.end_ns > stretch.from_ns)
-        .map(|busy| busy.runnable_ns)
+        .map(|busy| {
+            // A stretch of its own that only touches this one counts for as much as it shares.
+            let shared_ns = busy
+                .end_ns
+                .min(stretch.to_ns)
+                .saturating_sub(busy.start_ns.max(stretch.from_ns));
+            let whole_ns = busy.end_ns.saturating_sub(busy.start_ns).max(1);
+            (u128::from(busy.runnable_ns.min(whole_ns)) * u128::from(shared_ns)
+                / u128::from(whole_ns)) as u64
+        })
         .chain(
             thread
                 .timeline

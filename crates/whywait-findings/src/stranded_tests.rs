@@ -261,3 +261,21 @@ fn a_socket_whose_read_interest_is_off_waits_for_nobody() {
     }
     assert_eq!(detect(&model), []);
 }
+
+#[test]
+fn what_the_poller_waited_for_a_cpu_later_does_not_excuse_it() {
+    let (mut script, stacks) = pool();
+    script.burns(1, stacks.handler, 10, 2010);
+    // Once all four burn on two CPUs they wait for them; the last poller's own next stretch overlaps a little.
+    script.busy(1, 2010, 4010, 1_000_000_000, 1_000_000_000);
+    for tid in 2..=4 {
+        script.parks(tid, stacks.park, 0, 2012, 1);
+    }
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2012, 2)
+        .answered(4011, 2);
+    assert_eq!(detect(&script.model()).len(), 1);
+}
