@@ -37,8 +37,11 @@ static __always_inline void socket_begin(struct socket_state *socket, struct soc
 /* The state of a socket of the target, 0 for any other. A connection that inherited its listener's becomes its own. */
 static __always_inline struct socket_state *socket_of(struct sock *sk)
 {
-	struct socket_state *socket = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	struct socket_state *socket;
 
+	if (!sk->sk_bpf_storage)
+		return 0; /* as for threads */
+	socket = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (socket && socket->role == SOCKET_LISTENER && sk->__sk_common.skc_state != TCP_LISTEN)
 		socket_begin(socket, sk, SOCKET_SERVER);
 	return socket;

@@ -97,6 +97,7 @@ struct files_struct {
 };
 
 struct rq;
+struct bpf_local_storage;
 
 struct cfs_rq {
 	struct rq *rq;
@@ -117,6 +118,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct files_struct *files;
 	struct sched_entity se;
+	struct bpf_local_storage *bpf_storage;
 	char comm[16];
 };
 
@@ -135,6 +137,7 @@ struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_type;
 	struct socket *sk_socket;
+	struct bpf_local_storage *sk_bpf_storage;
 };
 
 struct unix_address;
