@@ -32,7 +32,12 @@ pub fn binary() -> &'static str {
 
 /// A program without whywait's own settings in its environment, in a process group of its own.
 pub fn program(path: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
-    let mut command = Command::new(path);
+    // Whoever runs the tests in the background may have them ignore signals, and that is inherited; `env` becomes the
+    // program, so that its process number stays.
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal=HUP,INT,QUIT,TERM")
+        .arg(path.as_ref());
     for name in [
         "COLUMNS", "SUDO_UID", "SUDO_GID", "LC_ALL", "LANG", "TMPDIR",
     ] {
