@@ -109,7 +109,7 @@ pub(crate) struct TargetArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub(crate) struct CaptureArgs {
-    /// How much to record: `waits` costs a saturated server about 3 % of its throughput
+    /// How much to record: `waits` costs a saturated server some per cent of its throughput
     #[arg(long, value_name = "WHAT", default_value = "waits", value_enum)]
     pub(crate) detail: Detail,
     /// Bytes of a thread's stack to look at, 1K to 32K: more unwinds deeper, each stack costs more
