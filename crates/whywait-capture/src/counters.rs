@@ -52,7 +52,6 @@ pub(crate) fn requests(map: &Map<'_>) -> Vec<(String, u64)> {
             "requests.unserved-wakeup-ns".to_owned(),
             sum(|t| t.unserved_wakeup_ns),
         ),
-        ("requests.unread".to_owned(), sum(|t| t.unread)),
     ];
     for part in Part::ALL {
         let ns = cpus

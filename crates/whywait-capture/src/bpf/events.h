@@ -164,7 +164,6 @@ struct request_totals {
 	u64 total_ns;
 	u64 unserved_ns;
 	u64 unserved_wakeup_ns;
-	u64 unread; /* closed with data never read */
 	u64 service[PART_COUNT];
 	u64 latency[LATENCY_BUCKETS];
 };
