@@ -11,7 +11,8 @@ usage: labs/run [--keep DIR] NAME VARIANT [whywait report flags]   watch a lab a
        labs/run --bare NAME VARIANT                                run a lab without whywait, print its ground truth
        labs/run --list [--format json]                             all labs, variants and labels
 
---keep DIR   leave the recording in DIR
+--keep DIR         leave the recording in DIR
+--server-arg ARG   one more argument for the lab's server; may be repeated
 WHYWAIT=FILE in the environment names the whywait to use; otherwise it is built from this checkout.
 Exit codes: those of whywait; 10 when the lab itself failed or --check found a wrong label.";
 
@@ -19,8 +20,14 @@ Exit codes: those of whywait; 10 when the lab itself failed or --check found a w
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Help,
-    List { json: bool },
-    Bare { name: String, variant: String },
+    List {
+        json: bool,
+    },
+    Bare {
+        name: String,
+        variant: String,
+        server_args: Vec<String>,
+    },
     Report(Job),
 }
 
@@ -31,6 +38,8 @@ pub(crate) struct Job {
     pub(crate) variant: String,
     pub(crate) keep: Option<PathBuf>,
     pub(crate) check: bool,
+    /// Added to the command that `lab.toml` has for the server.
+    pub(crate) server_args: Vec<String>,
     /// Passed on to `whywait report` as they are.
     pub(crate) report_args: Vec<OsString>,
 }
@@ -40,6 +49,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
     let mut parser = lexopt::Parser::from_args(args);
     let (mut list, mut json, mut bare, mut check) = (false, false, false, false);
     let mut keep = None;
+    let mut server_args = Vec::new();
     // Our own options end at NAME: what follows VARIANT is whywait's.
     let name = loop {
         match parser.next()? {
@@ -54,13 +64,14 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
             },
             Some(Long("bare")) => bare = true,
             Some(Long("check")) => check = true,
+            Some(Long("server-arg")) => server_args.push(parser.value()?.string()?),
             Some(Long("keep")) => keep = Some(PathBuf::from(parser.value()?)),
             Some(arg) => return Err(arg.unexpected().into()),
         }
     };
     if list {
         ensure!(
-            name.is_none() && !bare && !check && keep.is_none(),
+            name.is_none() && !bare && !check && keep.is_none() && server_args.is_empty(),
             "--list takes nothing but --format"
         );
         return Ok(Action::List { json });
@@ -78,7 +89,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
             keep.is_none() && !check && report_args.is_empty(),
             "--bare has neither recording nor report"
         );
-        return Ok(Action::Bare { name, variant });
+        return Ok(Action::Bare {
+            name,
+            variant,
+            server_args,
+        });
     }
     ensure!(
         !check || report_args.is_empty(),
@@ -89,6 +104,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
         variant,
         keep,
         check,
+        server_args,
         report_args,
     }))
 }
@@ -117,6 +133,16 @@ mod tests {
     }
 
     #[test]
+    fn the_server_takes_more_arguments() {
+        let Action::Bare { server_args, .. } =
+            parsed("--server-arg --episodes-ms --server-arg 1,2 --bare snapshot mutex").unwrap()
+        else {
+            panic!("not a bare run");
+        };
+        assert_eq!(server_args, ["--episodes-ms", "1,2"]);
+    }
+
+    #[test]
     fn the_modes_do_not_mix() {
         assert_eq!(
             parsed("--list --format json").unwrap(),
@@ -129,6 +155,7 @@ mod tests {
             "--bare redis default --format json",
             "--format json",
             "--check --bare a b",
+            "--list --server-arg a",
         ] {
             assert!(parsed(wrong).is_err(), "{wrong:?} was taken");
         }

@@ -49,9 +49,16 @@ fn run(action: Action) -> Result<u8> {
     match action {
         Action::Help => println!("{}", cli::USAGE),
         Action::List { json } => list::print(&spec::load_all(&labs)?, json)?,
-        Action::Bare { name, variant } => {
+        Action::Bare {
+            name,
+            variant,
+            server_args,
+        } => {
             let lab = Lab::load(&labs, &name)?;
-            println!("{}", bare(&labs, &lab, lab.variant(&variant)?)?);
+            println!(
+                "{}",
+                bare(&labs, &lab, lab.variant(&variant)?, &server_args)?
+            );
         }
         Action::Report(job) => return watched(&labs, &job),
     }
@@ -65,7 +72,7 @@ fn labs_dir() -> Result<PathBuf> {
 }
 
 /// Server and load alone: what the lab does when nobody watches.
-fn bare(labs: &Path, lab: &Lab, variant: &Variant) -> Result<String> {
+fn bare(labs: &Path, lab: &Lab, variant: &Variant, server_args: &[String]) -> Result<String> {
     let out = artifacts::build(labs, lab, variant)?;
     let tmp = session::temp_dir()?;
     let run = Run {
@@ -73,6 +80,7 @@ fn bare(labs: &Path, lab: &Lab, variant: &Variant) -> Result<String> {
         lab,
         variant,
         out: &out,
+        server_args,
         watch: None,
     };
     tries(|number| session::run(&run, &tmp.path().join(number.to_string())))
@@ -99,6 +107,7 @@ fn watched(labs: &Path, job: &Job) -> Result<u8> {
         lab: &lab,
         variant,
         out: &out,
+        server_args: &job.server_args,
         watch: Some(watch),
     };
     tries(|number| {

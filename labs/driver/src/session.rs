@@ -31,6 +31,8 @@ pub(crate) struct Run<'a> {
     pub(crate) variant: &'a Variant,
     /// Where the variant's program was built.
     pub(crate) out: &'a Path,
+    /// What the server is told beside what the variant says.
+    pub(crate) server_args: &'a [String],
     /// None: the server runs on its own.
     pub(crate) watch: Option<Watch<'a>>,
 }
@@ -55,6 +57,27 @@ pub(crate) fn temp_dir() -> Result<TempDir> {
     Ok(dir)
 }
 
+/// A folder for one run on a disk: the system's temporary folder is often in memory. It is where the programs are
+/// built, or where LABS_DISK says.
+fn disk_dir(run: &Run) -> Result<Option<TempDir>> {
+    if !run
+        .variant
+        .server
+        .iter()
+        .any(|word| word.contains("{disk}"))
+    {
+        return Ok(None);
+    }
+    let parent =
+        std::env::var_os("LABS_DISK").map_or_else(|| run.labs.join("target"), PathBuf::from);
+    let dir = tempfile::Builder::new()
+        .prefix("lab-disk-")
+        .tempdir_in(&parent)
+        .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
+    give_to_invoker(dir.path())?;
+    Ok(Some(dir))
+}
+
 /// Under sudo, whywait starts the server as the invoking user, who must be able to write here.
 fn give_to_invoker(dir: &Path) -> Result<()> {
     let id = |name| std::env::var(name).ok().and_then(|id| id.parse().ok());
@@ -68,7 +91,9 @@ fn give_to_invoker(dir: &Path) -> Result<()> {
 pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
     std::fs::create_dir(tmp)?;
     give_to_invoker(tmp)?;
-    let mut server = Server::start(run, tmp)?;
+    // Outlives the server, which has its files there.
+    let disk = disk_dir(run)?;
+    let mut server = Server::start(run, tmp, disk.as_ref().map(TempDir::path))?;
     let (pid, address) = server.wait_until_ready(run.variant.ready)?;
     let mut target = Foreign::new(pid)?;
     eprintln!(
@@ -91,7 +116,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(run: &Run, tmp: &Path) -> Result<Self> {
+    fn start(run: &Run, tmp: &Path, disk: Option<&Path>) -> Result<Self> {
         let ready_file = tmp.join("ready");
         let pidfile = tmp.join("server.pid");
         // Only a server that cannot choose a port itself uses this one.
@@ -102,6 +127,7 @@ impl Server {
                 ("lab", path(&run.lab.dir)?),
                 ("out", path(run.out)?),
                 ("tmp", path(tmp)?),
+                ("disk", disk.map(path).transpose()?.unwrap_or_default()),
                 ("port", &port.to_string()),
                 ("pidfile", path(&pidfile)?),
                 ("python", &python(&run.variant.server)?),
@@ -120,6 +146,7 @@ impl Server {
         };
         command
             .args(&words[1..])
+            .args(run.server_args)
             .envs(&run.variant.env)
             .env("READY_FILE", &ready_file);
         command.stdin(Stdio::null()).stdout(std::io::stderr());

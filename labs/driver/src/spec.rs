@@ -21,6 +21,8 @@ const CODES: &[&str] = &[
     "uring-punted",
     "futile-wakeups",
     "thundering-herd",
+    "deadlock",
+    "unfinished-wait",
     "recording-incomplete",
 ];
 
@@ -348,6 +350,7 @@ mod tests {
                             ("lab", ""),
                             ("out", ""),
                             ("tmp", ""),
+                            ("disk", ""),
                             ("port", ""),
                             ("pidfile", ""),
                             ("python", ""),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use lexopt::prelude::*;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::http::Connection;
 use crate::promise::{self, Outcome, Rule, ms, print_ground_truth, summary};
@@ -22,6 +22,7 @@ struct Options {
     connections: usize,
     rounds: usize,
     probe: Option<String>,
+    about: Option<String>,
     rules: Vec<Rule>,
 }
 
@@ -68,6 +69,9 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     if let Some(probe) = probe {
         truth["probe"] = summary(probe);
     }
+    if let Some(path) = &options.about {
+        truth["server"] = about(options.address, path)?;
+    }
     print_ground_truth(&truth);
     promise::check(&options.rules, &truth)
 }
@@ -77,6 +81,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
     let mut path = None;
     let (mut connections, mut rounds) = (4, 3);
     let mut probe = None;
+    let mut about = None;
     let mut rules = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -85,6 +90,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
             Long("connections") => connections = parser.value()?.parse()?,
             Long("rounds") => rounds = parser.value()?.parse()?,
             Long("probe") => probe = Some(parser.value()?.string()?),
+            Long("about") => about = Some(parser.value()?.string()?),
             Long("expect") => rules.push(Rule::parse(&parser.value()?.string()?)?),
             _ => return Err(arg.unexpected().into()),
         }
@@ -95,6 +101,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
         connections,
         rounds,
         probe,
+        about,
         rules,
     })
 }
@@ -111,6 +118,12 @@ fn probe(mut connection: Connection, path: &str, done: &AtomicBool) -> Result<Ve
         thread::sleep(PROBE_PAUSE);
     }
     Ok(latencies)
+}
+
+/// What the server itself measured: a client cannot tell a wait for a lock from any other.
+fn about(address: SocketAddr, path: &str) -> Result<Json> {
+    let body = Connection::open(address)?.get(path)?;
+    serde_json::from_str(&body).with_context(|| format!("{path} is not JSON: {body:?}"))
 }
 
 fn timed(connection: &mut Connection, path: &str) -> Result<Duration> {

@@ -1,6 +1,6 @@
 //! As much of an HTTP/1.1 client as the labs' servers need: GET, keep-alive, Content-Length.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -74,6 +74,21 @@ impl Connection {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
+    /// As `response`, or None when no byte of it has come until then.
+    pub(crate) fn response_until(&mut self, end: Instant) -> Result<Option<String>> {
+        let patience = end.saturating_duration_since(Instant::now());
+        // A timeout of nothing would mean none at all.
+        let patience = patience.max(Duration::from_millis(1));
+        self.stream.get_ref().set_read_timeout(Some(patience))?;
+        let begun = self.stream.fill_buf().map(|bytes| bytes.len());
+        self.stream.get_ref().set_read_timeout(Some(DEADLINE))?;
+        match begun {
+            Ok(_) => self.response().map(Some),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         ensure!(
@@ -108,6 +123,22 @@ fn received_unread(table: &str, local: u16, remote: u16) -> Result<u64> {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn a_response_that_does_not_come_is_none() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut connection = Connection::open(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let now = Instant::now;
+        assert_eq!(connection.response_until(now()).unwrap(), None);
+        server
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .unwrap();
+        let soon = now() + Duration::from_secs(5);
+        assert_eq!(connection.response_until(soon).unwrap().unwrap(), "ok");
+        drop(server);
+        assert!(connection.response_until(soon).is_err());
+    }
 
     #[test]
     fn what_the_server_has_not_read_is_seen() {

@@ -4,7 +4,9 @@
 //! that against what the lab promises. A client is single-purpose and blocking, one thread a
 //! connection, so that its own scheduling adds as little as possible to what it measures.
 
+mod branch;
 mod closed;
+mod hang;
 mod http;
 mod images;
 mod promise;
@@ -20,7 +22,10 @@ use crate::promise::Outcome;
 const USAGE: &str = "\
 usage: lab-load images ADDRESS --plan burst --expect MS,MS,MS,MS,MS
        lab-load images ADDRESS --plan saturated
-       lab-load closed ADDRESS --path PATH [--connections N] [--rounds N] [--probe PATH] [--expect RULE]…
+       lab-load closed ADDRESS --path PATH [--connections N] [--rounds N] [--probe PATH] [--about PATH]
+                [--expect RULE]…
+       lab-load branch SOCKET [--episodes N] [--waits-equal-work] [--expect RULE]…
+       lab-load hang   ADDRESS --healthy PATH… --path PATH… [--about PATH] [--expect RULE]…
        lab-load redis  ADDRESS [--requests N] [--pipeline N]
 RULE is like load.p50_ms>=1000 or probe.max_ms<=100.";
 
@@ -45,6 +50,8 @@ fn run() -> Result<Outcome> {
         _ => bail!("{USAGE}"),
     };
     match kind.as_str() {
+        "branch" => branch::run(parser),
+        "hang" => hang::run(parser),
         "images" => images::run(parser),
         "closed" => closed::run(parser),
         "redis" => redis::run(parser),
