@@ -57,25 +57,41 @@ pub(crate) fn temp_dir() -> Result<TempDir> {
     Ok(dir)
 }
 
-/// A folder for one run on a disk: the system's temporary folder is often in memory. It is where the programs are
-/// built, or where LABS_DISK says.
-fn disk_dir(run: &Run) -> Result<Option<TempDir>> {
-    if !run
-        .variant
-        .server
-        .iter()
-        .any(|word| word.contains("{disk}"))
-    {
-        return Ok(None);
+/// Folders for one run beside its temporary one, for servers to which it matters what a file is kept on. The system's
+/// temporary folder may be either.
+#[derive(Default)]
+struct Storage {
+    /// `{disk}`: where the programs are built, or where LABS_DISK says.
+    disk: Option<TempDir>,
+    /// `{shm}`: in memory.
+    shm: Option<TempDir>,
+}
+
+impl Storage {
+    fn new(run: &Run) -> Result<Self> {
+        let disk = std::env::var_os("LABS_DISK");
+        let disk = disk.map_or_else(|| run.labs.join("target"), PathBuf::from);
+        let folder = |name: &str, parent: &Path| -> Result<Option<TempDir>> {
+            if !run.variant.server.iter().any(|word| word.contains(name)) {
+                return Ok(None);
+            }
+            let dir = tempfile::Builder::new()
+                .prefix("whywait-lab-")
+                .tempdir_in(parent)
+                .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
+            give_to_invoker(dir.path())?;
+            Ok(Some(dir))
+        };
+        Ok(Self {
+            disk: folder("{disk}", &disk)?,
+            shm: folder("{shm}", Path::new("/dev/shm"))?,
+        })
     }
-    let parent =
-        std::env::var_os("LABS_DISK").map_or_else(|| run.labs.join("target"), PathBuf::from);
-    let dir = tempfile::Builder::new()
-        .prefix("lab-disk-")
-        .tempdir_in(&parent)
-        .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
-    give_to_invoker(dir.path())?;
-    Ok(Some(dir))
+}
+
+/// Nothing names a folder that was not made.
+fn storage_path(dir: &Option<TempDir>) -> Result<&str> {
+    dir.as_ref().map_or(Ok(""), |dir| path(dir.path()))
 }
 
 /// Under sudo, whywait starts the server as the invoking user, who must be able to write here.
@@ -92,8 +108,8 @@ pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
     std::fs::create_dir(tmp)?;
     give_to_invoker(tmp)?;
     // Outlives the server, which has its files there.
-    let disk = disk_dir(run)?;
-    let mut server = Server::start(run, tmp, disk.as_ref().map(TempDir::path))?;
+    let storage = Storage::new(run)?;
+    let mut server = Server::start(run, tmp, &storage)?;
     let (pid, address) = server.wait_until_ready(run.variant.ready)?;
     let mut target = Foreign::new(pid)?;
     eprintln!(
@@ -116,7 +132,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(run: &Run, tmp: &Path, disk: Option<&Path>) -> Result<Self> {
+    fn start(run: &Run, tmp: &Path, storage: &Storage) -> Result<Self> {
         let ready_file = tmp.join("ready");
         let pidfile = tmp.join("server.pid");
         // Only a server that cannot choose a port itself uses this one.
@@ -127,7 +143,8 @@ impl Server {
                 ("lab", path(&run.lab.dir)?),
                 ("out", path(run.out)?),
                 ("tmp", path(tmp)?),
-                ("disk", disk.map(path).transpose()?.unwrap_or_default()),
+                ("disk", storage_path(&storage.disk)?),
+                ("shm", storage_path(&storage.shm)?),
                 ("port", &port.to_string()),
                 ("pidfile", path(&pidfile)?),
                 ("python", &python(&run.variant.server)?),

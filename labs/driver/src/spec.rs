@@ -351,6 +351,7 @@ mod tests {
                             ("out", ""),
                             ("tmp", ""),
                             ("disk", ""),
+                            ("shm", ""),
                             ("port", ""),
                             ("pidfile", ""),
                             ("python", ""),
