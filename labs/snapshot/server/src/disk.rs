@@ -5,10 +5,9 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use rustix::fs::{FallocateFlags, fallocate, statfs};
-
-use crate::named;
+use anyhow::Result;
+use lab_kit::named;
+use rustix::fs::{FallocateFlags, fallocate};
 
 const MB: usize = 1 << 20;
 /// So much is written between two syncs: enough that a sync is a wait for the disk, not for one block.
@@ -36,30 +35,6 @@ pub(crate) struct Disk {
     path: PathBuf,
     way: Way,
     mb: u64,
-}
-
-/// Refuses a folder that is not of the kind that the variant is about.
-pub(crate) fn check(dir: &Path, memory: bool) -> Result<()> {
-    const DISKS: [(i64, &str); 3] = [
-        (0xef53, "ext4"),
-        (0x5846_5342, "xfs"),
-        (0x9123_683e, "btrfs"),
-    ];
-    const TMPFS: i64 = 0x0102_1994;
-    let found = statfs(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
-    let kind = found.f_type;
-    let (fits, wanted) = if memory {
-        (kind == TMPFS, "tmpfs".to_owned())
-    } else {
-        let names = DISKS.map(|(_, name)| name).join(", ");
-        (DISKS.iter().any(|(disk, _)| *disk == kind), names)
-    };
-    ensure!(
-        fits,
-        "{} is on a filesystem of type {kind:#x}; this lab needs {wanted} (LABS_DISK names another folder)",
-        dir.display()
-    );
-    Ok(())
 }
 
 impl Disk {

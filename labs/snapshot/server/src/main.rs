@@ -8,11 +8,12 @@ mod disk;
 mod memory;
 mod vmm;
 
-use std::path::{Path, PathBuf};
-use std::thread;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use lab_kit::announce;
+use lab_kit::disk::{require_disk, require_memory};
 
 use crate::disk::{Disk, Way};
 
@@ -39,8 +40,11 @@ fn main() -> Result<()> {
         "outside-lock" => Work::OutsideLock(options.episodes),
         file => {
             let dir = options.dir.context("no --dir for the file")?;
-            let memory = file == "tmpfs";
-            disk::check(&dir, memory)?;
+            if file == "tmpfs" {
+                require_memory(&dir)?;
+            } else {
+                require_disk(&dir)?;
+            }
             let way = match file {
                 "writeback" | "tmpfs" => Way::Anew,
                 "allocate" => Way::Allocated,
@@ -52,7 +56,7 @@ fn main() -> Result<()> {
     };
     let listener = vmm::listen(&options.socket)?;
     let api = vmm::start(listener, work)?;
-    announce(&options.socket)?;
+    announce(&options.socket.display().to_string())?;
     match api.join() {
         Ok(ended) => ended,
         Err(_) => bail!("the API thread panicked"),
@@ -100,20 +104,4 @@ fn milliseconds(list: &str) -> Result<Vec<Duration>> {
         Ok(Duration::from_secs_f64(ms / 1e3))
     };
     list.split(',').map(one).collect()
-}
-
-/// Tells the lab's driver, which waits for this file, that connections are accepted, and where.
-fn announce(socket: &Path) -> Result<()> {
-    let ready = std::env::var_os("READY_FILE")
-        .context("READY_FILE must name the file to write when ready")?;
-    let line = format!("{} {}\n", std::process::id(), socket.display());
-    std::fs::write(&ready, line).with_context(|| format!("cannot write {}", ready.display()))
-}
-
-/// Starts a thread under a name that a report can show.
-pub(crate) fn named<T: Send + 'static>(
-    name: &str,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<thread::JoinHandle<T>> {
-    Ok(thread::Builder::new().name(name.to_owned()).spawn(body)?)
 }

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use lab_kit::sync::{Mutex, lock};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What the worker, the API and the vCPUs share.
@@ -12,30 +13,6 @@ pub(crate) struct Memory {
     generation: u64,
     index: u64,
 }
-
-#[cfg(not(feature = "parking_lot"))]
-mod lock {
-    pub(crate) use std::sync::{Mutex, MutexGuard};
-
-    #[inline(always)]
-    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-#[cfg(feature = "parking_lot")]
-mod lock {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
-
-    #[inline(always)]
-    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock()
-    }
-}
-
-pub(crate) use lock::{Mutex, lock};
 
 /// What the API and the vCPUs want of the memory: a word. Returns how long it took to get at it. Not inlined, so that
 /// its frame is in the stack of a release build.

@@ -9,10 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use lab_kit::sync::Mutex;
+use lab_kit::{ms, named, tid};
 use serde_json::{Value as Json, json};
 
-use crate::memory::{self, Memory, Mutex, cpu_time, read_generation};
-use crate::{Work, named};
+use crate::Work;
+use crate::memory::{self, Memory, cpu_time, read_generation};
 
 const VCPUS: [&str; 2] = ["vcpu-0", "vcpu-1"];
 /// What a vCPU does while it is not paused is a timer's work.
@@ -111,13 +113,6 @@ pub(crate) fn start(listener: UnixListener, work: Work) -> Result<JoinHandle<Res
         }
         Ok(())
     })
-}
-
-/// The number of this thread.
-fn tid() -> Result<i32> {
-    let link = std::fs::read_link("/proc/thread-self")?;
-    let last = link.file_name().and_then(|name| name.to_str());
-    Ok(last.context("/proc/thread-self names no thread")?.parse()?)
 }
 
 impl Api {
@@ -270,8 +265,4 @@ fn run_worker(
 /// The time of the n-th episode, counted from one; the list is repeated.
 fn nth(times: &[Duration], episode: usize) -> Duration {
     times[(episode - 1) % times.len()]
-}
-
-fn ms(time: Duration) -> Json {
-    json!((time.as_secs_f64() * 10_000.0).round() / 10.0)
 }
