@@ -11,7 +11,7 @@ import sys
 
 import duckdb
 
-TABLES = "threads waits busy requests samples stacks modules symbols counters".split()
+TABLES = "threads waits busy futexes requests samples stacks modules symbols counters".split()
 
 
 def sql_blocks(text):

@@ -1,7 +1,7 @@
 //! The sums and the loss counters that the BPF programs keep for each CPU, added up under the recording's names.
 
 use libbpf_rs::{Map, MapCore, MapFlags};
-use whywait_events::Part;
+use whywait_events::{FutexSum, Part};
 
 use crate::records::{Plain, view};
 use crate::skel::types;
@@ -28,11 +28,35 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("stacks.sleeper-unreadable", sum(|c| c.sleeper_no_stack)),
         ("stacks.sleeper-moved", sum(|c| c.sleeper_moved)),
         ("stacks.sample-unreadable", sum(|c| c.sample_no_stack)),
+        ("lost.futexes", sum(|c| c.lost_futexes)),
+        ("stacks.wait-unreadable", sum(|c| c.user_stack_unread)),
+        ("stacks.waker-over-budget", sum(|c| c.waker_stack_budget)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect()
+}
+
+/// The short sleeps on each futex word.
+pub(crate) fn futexes(map: &Map<'_>) -> Vec<FutexSum> {
+    let mut sums: Vec<FutexSum> = map
+        .keys()
+        .filter_map(|key| {
+            let value = map.lookup(&key, MapFlags::ANY).ok()??;
+            let key: types::futex_key = view(&key)?;
+            let sum: types::futex_sum = view(&value)?;
+            (sum.count > 0).then_some(FutexSum {
+                tgid: key.tgid,
+                address: key.address,
+                count: sum.count,
+                total_ns: sum.total_ns,
+                longest_ns: sum.longest_ns,
+            })
+        })
+        .collect();
+    sums.sort_unstable_by_key(|sum| (sum.tgid, sum.address));
+    sums
 }
 
 /// The sums over the requests that are not in the table of requests.

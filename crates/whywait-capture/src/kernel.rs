@@ -59,6 +59,12 @@ pub(crate) fn switch_passes_state(btf: &Btf<'_>) -> bool {
         .is_none_or(|parameters| parameters >= 5)
 }
 
+/// Whether a thread can leave its stack on its way out of the kernel (Linux 6.18).
+pub(crate) fn leaves_user_stacks(btf: &Btf<'_>) -> bool {
+    btf.type_by_name::<types::Func<'_>>("bpf_task_work_schedule_resume_impl")
+        .is_some()
+}
+
 trait FuncParams {
     fn referenced_type_as_func_params(&self, btf: &Btf<'_>) -> Option<usize>;
 }

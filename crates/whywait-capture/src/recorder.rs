@@ -17,6 +17,16 @@ use crate::skel::types;
 const MAX_STACKS: usize = 1 << 16;
 /// The most distinct frames that are named: those of the largest programs are fewer.
 const MAX_FRAMES: usize = 1 << 20;
+/// The most waits of one thread that are held back for the stack that is to come: a call that sleeps more often goes without.
+const MAX_HELD: usize = 64;
+/// How many turns a wait is held back for its stack at most.
+const HELD_TURNS: u32 = 100;
+/// The most threads whose stacks are searched for the locks that they hold when the recording ends.
+const MAX_UNFINISHED: usize = 4096;
+/// How far after the address that a thread holds the futex word of a lock may lie: its data may come first.
+const LOCK_BYTES: u64 = 256;
+/// Where a program's memory is (x86-64).
+const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
 /// How many processes are looked at in one go for whether they still live: some 20 us each.
 const ENDED_AT_ONCE: usize = 64;
 
@@ -28,11 +38,29 @@ struct Seen {
     kernel_stack: StackId,
 }
 
+/// Waits that are over, and whose user stack is on its way.
+#[derive(Default)]
+struct Held {
+    waits: Vec<Wait>,
+    turns: u32,
+}
+
+/// A sleep on a futex that has not ended when the recording does.
+struct Unfinished {
+    wait: Wait,
+    stack: Vec<u8>,
+}
+
 /// Writes events in the order in which the records come.
 pub(crate) struct Recorder {
     pub(crate) writer: Writer,
     unwinder: Unwinder,
     sleepers: HashMap<u32, Seen>,
+    held: HashMap<u32, Held>,
+    /// By sleeping thread: which of its sleeps was ended by a thread in which stack.
+    wakers: HashMap<u32, (u32, StackId)>,
+    /// Once the recording ends.
+    unfinished: Option<Vec<Unfinished>>,
     stacks: HashMap<(Vec<Frame>, bool), StackId>,
     last_stack: StackId,
     /// What is to be named in the end.
@@ -45,6 +73,7 @@ pub(crate) struct Recorder {
     looked_up_to: u32,
     modules: Vec<Module>,
     undecodable: u64,
+    waits: u64,
     waits_without_stack: u64,
 }
 
@@ -56,6 +85,9 @@ impl Recorder {
             writer,
             unwinder,
             sleepers: HashMap::new(),
+            held: HashMap::new(),
+            wakers: HashMap::new(),
+            unfinished: None,
             stacks: HashMap::new(),
             last_stack: 0,
             frames: HashSet::new(),
@@ -64,6 +96,7 @@ impl Recorder {
             looked_up_to: 0,
             modules: Vec::new(),
             undecodable: 0,
+            waits: 0,
             waits_without_stack: 0,
         }
     }
@@ -89,10 +122,56 @@ impl Recorder {
         };
         for tgid in some.into_iter().filter(|tgid| !alive(*tgid)) {
             for tid in self.processes.remove(&tgid).into_iter().flatten() {
-                self.sleepers.remove(&tid);
+                self.forget_thread(tid);
             }
             self.unwinder.forget(tgid);
         }
+    }
+
+    fn forget_thread(&mut self, tid: u32) {
+        self.sleepers.remove(&tid);
+        self.wakers.remove(&tid);
+    }
+
+    /// Lets go of waits whose stack does not come: their threads are still in the call, or its record was lost.
+    pub(crate) fn turn(&mut self) -> Result<(), WriteError> {
+        let mut late = Vec::new();
+        for (tid, held) in &mut self.held {
+            held.turns += 1;
+            if held.turns > HELD_TURNS {
+                late.push(*tid);
+            }
+        }
+        late.sort_unstable();
+        for tid in late {
+            self.release(tid, 0)?;
+        }
+        Ok(())
+    }
+
+    /// From now on sleeps on futexes are those that do not end.
+    pub(crate) fn last_look(&mut self) {
+        self.unfinished = Some(Vec::new());
+    }
+
+    /// Writes what was held back. Nothing more is to come.
+    pub(crate) fn settle(&mut self) -> Result<(), WriteError> {
+        let mut tids: Vec<u32> = self.held.keys().copied().collect();
+        tids.sort_unstable();
+        for tid in tids {
+            self.release(tid, 0)?;
+        }
+        let unfinished = self.unfinished.take().unwrap_or_default();
+        let awaited: Vec<(u32, u64)> = unfinished
+            .iter()
+            .map(|one| (one.wait.tgid, awaited(&one.wait)))
+            .collect();
+        for Unfinished { mut wait, stack } in unfinished {
+            let own = awaited_by(&awaited, wait.tgid);
+            wait.holds = holds(&stack, &own, self::awaited(&wait));
+            self.writer.write(&Event::Wait(wait))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn bad_record(&mut self) {
@@ -113,7 +192,9 @@ impl Recorder {
             })),
             Record::Request(record) => self.request(&record),
             Record::Sample(record, stack) => self.sample(&record, &stack),
-            Record::Sleeper(record, stack) => self.sleeper(&record, &stack),
+            Record::Sleeper(record, stack) => self.sleeper(&record, stack),
+            Record::UserStack(record, stack) => self.user_stack(&record, &stack),
+            Record::Waker(record, stack) => self.waker(&record, &stack),
         }
     }
 
@@ -127,7 +208,8 @@ impl Recorder {
         };
         match change {
             ThreadChange::Exit => {
-                self.sleepers.remove(&record.tid);
+                self.release(record.tid, 0)?;
+                self.forget_thread(record.tid);
                 if let Some(threads) = self.processes.get_mut(&record.tgid) {
                     threads.remove(&record.tid);
                     if threads.is_empty() {
@@ -150,7 +232,8 @@ impl Recorder {
                     .collect();
                 gone.sort_unstable();
                 for tid in gone {
-                    self.sleepers.remove(&tid);
+                    self.release(tid, 0)?;
+                    self.forget_thread(tid);
                     self.writer.write(&Event::Thread(ThreadEvent {
                         at_ns: record.at_ns,
                         tid,
@@ -214,15 +297,77 @@ impl Recorder {
         } else {
             kernel_stack
         };
+        if let Some((seq, stack)) = self.wakers.remove(&wait.tid)
+            && seq == wait.seq
+        {
+            wait.waker_stack = stack;
+        }
+        if record.stack_follows != 0 && wait.user_stack == 0 {
+            let held = self.held.entry(wait.tid).or_default();
+            if held.waits.len() < MAX_HELD {
+                held.waits.push(wait);
+                return Ok(());
+            }
+        }
+        self.finished(wait)
+    }
+
+    fn finished(&mut self, wait: Wait) -> Result<(), WriteError> {
+        self.waits += 1;
         if wait.user_stack == 0 {
             self.waits_without_stack += 1;
         }
         self.writer.write(&Event::Wait(wait))
     }
 
+    /// Writes the waits of a thread that were held back for this stack.
+    fn release(&mut self, tid: u32, user_stack: StackId) -> Result<(), WriteError> {
+        for mut wait in self.held.remove(&tid).unwrap_or_default().waits {
+            wait.user_stack = user_stack;
+            self.finished(wait)?;
+        }
+        Ok(())
+    }
+
+    fn user_stack(
+        &mut self,
+        record: &types::user_stack_record,
+        stack: &[u8],
+    ) -> Result<(), WriteError> {
+        if !self.held.contains_key(&record.tid) {
+            return Ok(());
+        }
+        let registers = Registers {
+            ip: record.ip,
+            sp: record.sp,
+            bp: record.bp,
+        };
+        let unwound = self
+            .unwinder
+            .unwind_sleeping(record.tgid, record.tid, registers, stack);
+        let user_stack = self.stack(unwound.frames, unwound.truncated)?;
+        self.release(record.tid, user_stack)
+    }
+
+    fn waker(&mut self, record: &types::waker_record, stack: &[u8]) -> Result<(), WriteError> {
+        let registers = Registers {
+            ip: record.ip,
+            sp: record.sp,
+            bp: record.bp,
+        };
+        let unwound = self.unwinder.unwind(record.waker_tgid, registers, stack);
+        let stack = self.stack(unwound.frames, unwound.truncated)?;
+        self.wakers.insert(record.tid, (record.seq, stack));
+        Ok(())
+    }
+
     /// A thread that sleeps now: its stack is kept for when the sleep ends, and the sleep so far is written already, so
     /// that it is not lost if it never ends.
-    fn sleeper(&mut self, record: &types::sleeper_record, stack: &[u8]) -> Result<(), WriteError> {
+    fn sleeper(
+        &mut self,
+        record: &types::sleeper_record,
+        stack: Vec<u8>,
+    ) -> Result<(), WriteError> {
         let registers = Registers {
             ip: record.ip,
             sp: record.sp,
@@ -230,7 +375,7 @@ impl Recorder {
         };
         let unwound =
             self.unwinder
-                .unwind_sleeping(record.sleep.tgid, record.sleep.tid, registers, stack);
+                .unwind_sleeping(record.sleep.tgid, record.sleep.tid, registers, &stack);
         let user_stack = self.stack(unwound.frames, unwound.truncated)?;
         let kernel_stack = self.kernel_stack(kernel_addresses(
             &record.kernel_stack,
@@ -245,10 +390,23 @@ impl Recorder {
         let mut wait = self.sleep(&record.sleep);
         wait.user_stack = user_stack;
         wait.kernel_stack = kernel_stack;
+        if let Some(unfinished) = &mut self.unfinished
+            && awaited(&wait) != 0
+            && unfinished.len() < MAX_UNFINISHED
+        {
+            unfinished.push(Unfinished { wait, stack });
+            return Ok(());
+        }
         self.writer.write(&Event::Wait(wait))
     }
 
     fn sleep(&mut self, sleep: &types::sleep) -> Wait {
+        // Whatever lies beside the word is in no recording, unless it is what it is taken for.
+        let owner_tid = self
+            .processes
+            .get(&sleep.tgid)
+            .filter(|threads| threads.contains(&sleep.owner))
+            .map_or(0, |_| sleep.owner);
         Wait {
             tid: sleep.tid,
             tgid: sleep.tgid,
@@ -257,6 +415,13 @@ impl Recorder {
             since_before: sleep.since_before != 0,
             syscall: u32::try_from(sleep.nr).ok(),
             args: sleep.args,
+            timeout: sleep.timeout != 0,
+            owner_tid,
+            lock: if USER_ADDRESSES.contains(&sleep.lock) {
+                sleep.lock
+            } else {
+                0
+            },
             uninterruptible: sleep.uninterruptible != 0,
             io_wait: sleep.io_wait != 0,
             epoll: self.epoll(sleep.epoll),
@@ -376,6 +541,7 @@ impl Recorder {
         self.writer.counter("lost.undecodable", self.undecodable);
         self.writer
             .counter("waits.without-stack", self.waits_without_stack);
+        self.writer.counter("waits.ended", self.waits);
         let losses: Vec<(&'static str, u64)> = self.unwinder.losses().collect();
         for (name, value) in losses {
             self.writer.counter(&format!("stacks.{name}"), value);
@@ -393,6 +559,45 @@ impl Recorder {
         frames.sort_unstable();
         frames
     }
+}
+
+/// What a thread that sleeps on a futex waits for: the lock where it is known, or else the word. 0: it is no futex.
+fn awaited(wait: &Wait) -> u64 {
+    const FUTEX: u32 = 202;
+    match wait.syscall {
+        Some(FUTEX) if wait.lock != 0 => wait.lock,
+        Some(FUTEX) => wait.args[0],
+        _ => 0,
+    }
+}
+
+/// What threads of a process wait for.
+fn awaited_by(awaited: &[(u32, u64)], tgid: u32) -> Vec<u64> {
+    awaited
+        .iter()
+        .filter(|(of, _)| *of == tgid)
+        .map(|(_, address)| *address)
+        .collect()
+}
+
+/// Of these addresses, the one to or shortly before which the words of a stack point first, from its top on, but for `own`. 0:
+/// none.
+fn holds(stack: &[u8], awaited: &[u64], own: u64) -> u64 {
+    let words = stack
+        .chunks_exact(8)
+        .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+    for word in words {
+        let nearest = awaited
+            .iter()
+            .filter(|address| **address >= word && **address - word < LOCK_BYTES)
+            .min();
+        if let Some(address) = nearest
+            && *address != own
+        {
+            return *address;
+        }
+    }
+    0
 }
 
 fn name(comm: &[i8]) -> String {

@@ -12,6 +12,8 @@ const BUSY: u32 = 3;
 const REQUEST: u32 = 4;
 const SAMPLE: u32 = 5;
 const SLEEPER: u32 = 6;
+const USER_STACK: u32 = 7;
+const WAKER: u32 = 8;
 
 /// A record.
 #[derive(Debug)]
@@ -24,6 +26,10 @@ pub(crate) enum Record {
     Sample(Box<types::sample_record>, Vec<u8>),
     /// With the bytes of its user stack.
     Sleeper(Box<types::sleeper_record>, Vec<u8>),
+    /// With the bytes of its user stack.
+    UserStack(types::user_stack_record, Vec<u8>),
+    /// With the bytes of the waker's user stack.
+    Waker(types::waker_record, Vec<u8>),
 }
 
 /// A layout in which every bit pattern is a value.
@@ -44,6 +50,14 @@ unsafe impl Plain for types::request_record {}
 unsafe impl Plain for types::sample_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::sleeper_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::user_stack_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::waker_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::futex_key {}
+// SAFETY: as above.
+unsafe impl Plain for types::futex_sum {}
 // SAFETY: as above.
 unsafe impl Plain for types::counters {}
 // SAFETY: as above.
@@ -86,6 +100,17 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
             let record: types::sleeper_record = view(bytes)?;
             let (stack, size) = tail(bytes, size_of::<types::sleeper_record>(), record.stack_len)?;
             whole(Record::Sleeper(Box::new(record), stack), size)
+        }
+        USER_STACK => {
+            let record: types::user_stack_record = view(bytes)?;
+            let from = size_of::<types::user_stack_record>();
+            let (stack, size) = tail(bytes, from, record.stack_len)?;
+            whole(Record::UserStack(record, stack), size)
+        }
+        WAKER => {
+            let record: types::waker_record = view(bytes)?;
+            let (stack, size) = tail(bytes, size_of::<types::waker_record>(), record.stack_len)?;
+            whole(Record::Waker(record, stack), size)
         }
         _ => None,
     }

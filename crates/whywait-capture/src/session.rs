@@ -217,6 +217,7 @@ impl Session {
             self.recorder.take(record)?;
             self.keep_up(&mut consumed);
         }
+        self.recorder.turn()?;
         for sample in samples {
             self.recorder.take(sample)?;
             self.keep_up(&mut consumed);
@@ -317,6 +318,7 @@ impl Session {
     pub fn finish(mut self, exit_status: Option<i32>) -> Result<Outcome, CaptureError> {
         self.programs.sweep_all();
         self.drain()?;
+        self.recorder.last_look();
         self.sweep()?;
         let flush = self.programs.attach_flush()?;
         let flushed = iterate::read(&flush, &mut self.buffer);
@@ -330,6 +332,10 @@ impl Session {
             source,
         })?;
         self.drain()?;
+        self.recorder.settle()?;
+        for sum in counters::futexes(&self.programs.skel.maps.futexes) {
+            self.recorder.writer.write(&Event::Futex(sum))?;
+        }
         self.count();
         if self.statistics.is_some() {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());

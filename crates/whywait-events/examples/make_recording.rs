@@ -61,6 +61,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             writer.roll()?;
         }
     }
+    for event in server.futexes() {
+        writer.write(&event)?;
+    }
     meta.ended_ns = Some(server.now());
     // Most requests are fast and only counted; those above the threshold have rows too.
     for (name, value) in [

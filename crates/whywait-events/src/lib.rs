@@ -26,6 +26,8 @@ pub enum Event {
     Wait(Wait),
     /// A thread that does I/O did none for long.
     Busy(Busy),
+    /// The short sleeps on a futex word.
+    Futex(FutexSum),
     /// A slow request.
     Request(Request),
     /// A thread of the target was seen on the CPU.
@@ -112,6 +114,18 @@ pub struct Wait {
     pub syscall: Option<u32>,
     /// The first three arguments of the system call.
     pub args: [u64; 3],
+    /// For a futex wait: it had a timeout.
+    pub timeout: bool,
+    /// For a futex wait: the thread that the word's surroundings named as the lock's owner when the sleep began. A mutex of
+    /// the GNU C library has it 8 bytes after the word. Only threads of the same process are written. 0: none.
+    pub owner_tid: u32,
+    /// For a futex wait: the address that the word's surroundings named as what the thread queues for. `parking_lot` has one
+    /// word for each thread, and the address of the lock 32 bytes before it. A guess until the stack says that it is
+    /// `parking_lot`. 0: none.
+    pub lock: u64,
+    /// For a futex wait that had not ended when the recording did: the word nearest to the top of the thread's stack, of those
+    /// for which other threads wait without end. A thread has a lock's address there while it holds the lock. 0: none.
+    pub holds: u64,
     /// Uninterruptible sleep (state D).
     pub uninterruptible: bool,
     /// The kernel accounted the sleep as waiting for I/O.
@@ -128,6 +142,8 @@ pub struct Wait {
     pub user_stack: StackId,
     /// Kernel stack of this very sleep.
     pub kernel_stack: StackId,
+    /// For a futex wait that a thread of the target ended: the user stack of that thread when it did.
+    pub waker_stack: StackId,
     /// How the thread spent the stretch between its previous row (or its start) and `out_ns`, short sleeps and all.
     pub segment: Parts,
 }
@@ -148,6 +164,21 @@ pub struct Busy {
     pub on_cpu_ns: u64,
     /// Nanoseconds runnable, waiting for a CPU. The rest was asleep.
     pub runnable_ns: u64,
+}
+
+/// The sleeps on a futex word that have no [`Wait`] of their own, because each was shorter than the threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FutexSum {
+    /// Process id.
+    pub tgid: u32,
+    /// Address of the word.
+    pub address: u64,
+    /// How many.
+    pub count: u64,
+    /// Nanoseconds asleep (not those spent runnable).
+    pub total_ns: u64,
+    /// The longest of them, nanoseconds.
+    pub longest_ns: u64,
 }
 
 /// A request that took at least the threshold: on a stream socket, from the kernel having its first byte to the last

@@ -32,6 +32,8 @@ enum record_type {
 	RECORD_REQUEST,
 	RECORD_SAMPLE,
 	RECORD_SLEEPER,
+	RECORD_USER_STACK,
+	RECORD_WAKER,
 };
 
 /* The order is that of `ThreadChange`. */
@@ -60,10 +62,12 @@ struct sleep {
 	u64 args[3];
 	u64 out_ns;
 	u64 epoll; /* kernel address of the epoll instance: for identity only, never written to a recording */
+	u64 lock; /* futex: what 32 bytes before the word says, see read_futex */
+	u32 owner; /* futex: what 8 bytes after the word says, see read_futex */
 	u8 since_before;
 	u8 uninterruptible;
 	u8 io_wait;
-	u8 pad[5];
+	u8 timeout;
 	u64 segment[PART_COUNT]; /* since the thread's previous record */
 };
 
@@ -75,7 +79,7 @@ struct wait_record {
 	u64 in_ns;
 	u32 waker_tid;
 	u32 waker_tgid;
-	u32 pad;
+	u32 stack_follows; /* a user_stack_record will say where in the program this sleep was */
 	s32 kernel_stack_len; /* bytes of kernel_stack that hold addresses, or an error */
 	u64 kernel_stack[KERNEL_FRAMES];
 };
@@ -139,6 +143,42 @@ struct sleeper_record {
 	u64 kernel_stack[KERNEL_FRAMES];
 };
 
+/*
+ * Where a thread was when it had its long sleeps since the previous record of this kind, followed by `stack_len` bytes of
+ * the user stack.
+ */
+struct user_stack_record {
+	u32 type;
+	u32 stack_len;
+	u32 tid;
+	u32 tgid;
+	u64 ip, sp, bp;
+};
+
+/* Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the waker's user stack. */
+struct waker_record {
+	u32 type;
+	u32 stack_len;
+	u32 tid; /* who slept */
+	u32 seq; /* which sleep */
+	u32 waker_tid;
+	u32 waker_tgid;
+	u64 ip, sp, bp;
+};
+
+/* The short sleeps on a futex word. */
+struct futex_key {
+	u64 address;
+	u32 tgid;
+	u32 pad;
+};
+
+struct futex_sum {
+	u64 count;
+	u64 total_ns;
+	u64 longest_ns;
+};
+
 /* One for each CPU. Every reason for losing something has its own. The names are the recording's. */
 struct counters {
 	u64 events; /* tracepoint hits that concerned the target */
@@ -151,6 +191,9 @@ struct counters {
 	u64 sleeper_no_stack; /* the stack of a sleeping thread could not be read */
 	u64 sleeper_moved; /* it woke while its stack was read: dropped */
 	u64 sample_no_stack; /* user stack of a sample could not be read */
+	u64 user_stack_unread; /* long sleeps whose user stack was not asked for or could not be read */
+	u64 waker_stack_budget; /* wakes of long sleeps over the rate at which the waker's stack is read */
+	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
 };
 
@@ -169,11 +212,14 @@ struct request_totals {
 };
 
 _Static_assert(sizeof(struct thread_record) == 48, "layout of thread_record");
-_Static_assert(sizeof(struct sleep) == 64 + 8 * PART_COUNT, "layout of sleep");
+_Static_assert(sizeof(struct sleep) == 72 + 8 * PART_COUNT, "layout of sleep");
 _Static_assert(sizeof(struct wait_record) == 40 + sizeof(struct sleep) + 8 * KERNEL_FRAMES, "layout of wait_record");
 _Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
 _Static_assert(sizeof(struct request_record) == 104 + 8 * PART_COUNT, "layout of request_record");
 _Static_assert(sizeof(struct sample_record) == 56 + 8 * KERNEL_FRAMES, "layout of sample_record");
+_Static_assert(sizeof(struct user_stack_record) == 40, "layout of user_stack_record");
+_Static_assert(sizeof(struct waker_record) == 48, "layout of waker_record");
+_Static_assert(sizeof(struct futex_key) == 16, "layout of futex_key");
 _Static_assert(sizeof(struct sleeper_record) == 48 + sizeof(struct sleep) + 8 * KERNEL_FRAMES, "layout of sleeper_record");
 
 #endif

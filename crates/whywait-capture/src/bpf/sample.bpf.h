@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /* What the target's threads do while they run: a clock ticks on each CPU, and threads of the target leave their stack. */
 
-#define STACK_PIECE 1024
-
 SEC("perf_event")
 int sample(struct bpf_perf_event_data *ctx)
 {

@@ -20,7 +20,9 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 	sleep->since_before = thread->since_before;
 	sleep->uninterruptible = thread->uninterruptible;
 	sleep->io_wait = thread->io_wait;
-	__builtin_memset(sleep->pad, 0, sizeof(sleep->pad));
+	sleep->lock = thread->nr == NR_FUTEX ? thread->lock : 0;
+	sleep->owner = thread->nr == NR_FUTEX ? thread->owner : 0;
+	sleep->timeout = thread->nr == NR_FUTEX && thread->timeout;
 	for (int i = 0; i < PART_COUNT; i++)
 		sleep->segment[i] = thread->parts[i] - thread->at_row[i];
 }
@@ -28,11 +30,13 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 now)
 {
 	struct wait_record *record;
+	bool stack_follows;
 
 	if (!within_budget(BUDGET_WAITS, waits_per_second, now)) {
 		COUNT(lost_wait_budget);
 		return;
 	}
+	stack_follows = ask_user_stack(task, thread, now);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);
@@ -45,7 +49,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 	record->in_ns = now;
 	record->waker_tid = record->wake_context == WAKE_TASK ? thread->waker_tid : 0;
 	record->waker_tgid = record->wake_context == WAKE_TASK ? thread->waker_tgid : 0;
-	record->pad = 0;
+	record->stack_follows = stack_follows;
 	record->kernel_stack_len =
 		bpf_get_task_stack(task, record->kernel_stack, sizeof(record->kernel_stack), 0);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
@@ -72,6 +76,8 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->args[0] = regs->di;
 	thread->args[1] = regs->si;
 	thread->args[2] = regs->dx;
+	if (thread->nr == NR_FUTEX)
+		read_futex(thread, regs);
 	if (call_family(thread->nr) == CALL_POLL || call_family(thread->nr) == CALL_SOCKET) {
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0]) {
@@ -114,7 +120,8 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		part = part_of_sleep(thread->nr, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
 		family = call_family(thread->nr);
-		if (now - thread->out_ns >= threshold_ns || thread->tell_poll) {
+		if (now - thread->out_ns >= threshold_ns || thread->tell_poll ||
+		    (thread->nr == NR_FUTEX && tell_short_futex(thread, (wake_ns ? wake_ns : now) - thread->out_ns))) {
 			thread->tell_poll = 0;
 			/* A long sleep has a record of its own; the totals up to it are the segment before it. */
 			if (family != CALL_POLL && family != CALL_SOCKET && thread->io_ns)
@@ -167,15 +174,20 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 {
 	struct thread *thread = thread_of(task);
 	struct task_struct *waker;
+	u64 now;
 
 	if (!thread)
 		return 0;
-	thread->wake_ns = bpf_ktime_get_ns();
+	now = bpf_ktime_get_ns();
+	thread->wake_ns = now;
 	thread->wake_context = current_context();
 	waker = bpf_get_current_task_btf();
 	thread->waker_tid = waker->pid;
 	thread->waker_tgid = waker->tgid;
 	thread->waker_in_target = thread->wake_context == WAKE_TASK && thread_of(waker);
+	if (thread->waker_in_target && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
+	    now - thread->out_ns >= threshold_ns)
+		send_waker(thread, waker, now);
 	COUNT(events);
 	return 0;
 }
@@ -251,9 +263,12 @@ int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
+	u32 tid = task->pid;
+
 	if (!thread_of(task))
 		return 0;
 	COUNT(events);
+	bpf_map_delete_elem(&user_stack_works, &tid);
 	send_thread(task, THREAD_EXIT, 0, 0);
 	return 0;
 }

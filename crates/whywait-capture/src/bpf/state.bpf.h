@@ -11,6 +11,10 @@ const volatile u32 stack_bytes = 8192;
 /* At most this many records a second and CPU. */
 const volatile u32 waits_per_second = 20000;
 const volatile u32 requests_per_second = 5000;
+const volatile u32 stacks_per_second = 2000;
+const volatile u32 wakers_per_second = 1000;
+/* The kernel has bpf_task_work_schedule_resume. */
+const volatile bool user_stacks_exact = false;
 
 /* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
 volatile bool sweep_all = false;
@@ -37,6 +41,10 @@ struct thread {
 	s32 nr;
 	u32 seq;
 	u64 args[3];
+	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
+	u32 owner;
+	u8 timeout;
+	u8 stack_asked; /* it will leave its stack when it returns to its program */
 	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
 	u64 at_row[PART_COUNT]; /* the same, after the last record */
 	/* The thread's last I/O (poll, read or write), and its totals then. 0: it has done none. */
@@ -55,6 +63,32 @@ struct {
 	__type(key, int);
 	__type(value, struct thread);
 } threads SEC(".maps");
+
+struct user_stack_work {
+	struct bpf_task_work work;
+};
+
+/* By tid: threads that will leave their stack. A storage of the task cannot hold this. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, struct user_stack_work);
+} user_stack_works SEC(".maps");
+
+struct futex_state {
+	struct futex_sum sum;
+	u64 told;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct futex_key);
+	__type(value, struct futex_state);
+} futexes SEC(".maps");
 
 enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
 
@@ -100,7 +134,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
+	__uint(max_entries, 16 << 20);
 } records SEC(".maps");
 
 struct {
@@ -122,7 +156,7 @@ struct {
 	__type(value, struct request_totals);
 } totals SEC(".maps");
 
-enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_COUNT };
+enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_STACKS, BUDGET_WAKERS, BUDGET_COUNT };
 
 struct budget {
 	u64 window_ns;
@@ -143,6 +177,8 @@ const struct busy_record *unused_busy_record __attribute__((unused));
 const struct request_record *unused_request_record __attribute__((unused));
 const struct sample_record *unused_sample_record __attribute__((unused));
 const struct sleeper_record *unused_sleeper_record __attribute__((unused));
+const struct user_stack_record *unused_user_stack_record __attribute__((unused));
+const struct waker_record *unused_waker_record __attribute__((unused));
 
 #define COUNT(field)                                                            \
 	do {                                                                    \

@@ -39,13 +39,17 @@ int sweep(struct bpf_iter__task *ctx)
 	if (thread->state != THREAD_SLEEPING)
 		return 0;
 	seq = thread->seq;
-	if (thread->stack_seq == seq + 1 || (!sweep_all && now - thread->out_ns < sweep_min_ns))
+	/* Those that wait for a futex in the end are told again: their stacks are searched for the locks that they hold. */
+	if ((thread->stack_seq == seq + 1 && !(sweep_all && thread->nr == NR_FUTEX)) || (!sweep_all && now - thread->out_ns < sweep_min_ns))
 		return 0;
 	scratch = bpf_map_lookup_elem(&sweep_buffer, &zero);
 	if (!scratch)
 		return 0;
 	record = &scratch->record;
 	record->type = RECORD_SLEEPER;
+	/* It slept before whywait came: the lock's owner was not read when it went to sleep. */
+	if (thread->since_before && thread->nr == NR_FUTEX && (u32)thread->args[2] == 2 && !thread->owner)
+		bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner), (void *)(thread->args[0] + 8), task, 0);
 	fill_sleep(&record->sleep, thread);
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	record->ip = regs->ip;
@@ -113,6 +117,7 @@ int find_threads(struct bpf_iter__task *ctx)
 		thread->args[0] = regs->di;
 		thread->args[1] = regs->si;
 		thread->args[2] = regs->dx;
+		thread->timeout = regs->r10 != 0;
 		thread->uninterruptible = !!(task->__state & TASK_UNINTERRUPTIBLE);
 		thread->io_wait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 		if (is_epoll_call(thread->nr)) {

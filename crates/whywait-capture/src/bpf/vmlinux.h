@@ -107,6 +107,14 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -138,6 +146,7 @@ struct sock {
 	__u16 sk_type;
 	struct socket *sk_socket;
 	struct bpf_local_storage *sk_bpf_storage;
+	struct pid *sk_peer_pid;
 };
 
 struct unix_address;
@@ -166,7 +175,10 @@ struct bpf_iter__task_file {
 	struct file *file;
 };
 
-struct bpf_map;
+/* Whole, not only declared: the kernel's functions are told apart by their prototypes. */
+struct bpf_map {
+	u32 id;
+};
 
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;
@@ -178,5 +190,11 @@ struct bpf_iter__bpf_sk_storage_map {
 #pragma clang attribute pop
 
 struct bpf_perf_event_data;
+
+/* include/uapi/linux/bpf.h, from Linux 6.18 on */
+struct bpf_task_work {
+	__u64 __opaque;
+} __attribute__((aligned(8)));
+typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
 
 #endif

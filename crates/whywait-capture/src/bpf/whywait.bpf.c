@@ -9,6 +9,8 @@
 #include "compat.bpf.h"
 #include "syscalls.bpf.h"
 #include "state.bpf.h"
+#include "futex.bpf.h"
+#include "user_stack.bpf.h"
 #include "sched.bpf.h"
 #include "sock.bpf.h"
 #include "sample.bpf.h"

@@ -1,7 +1,7 @@
 //! Makes up the events of a server: deterministic, so that what is measured and what is documented stays put.
 
 use whywait_events::{
-    Busy, Event, Frame, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Stack, Symbol,
+    Busy, Event, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Stack, Symbol,
     ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
@@ -254,6 +254,23 @@ impl Server {
             unserved_wakeup_ns: unserved / 10,
             service,
         }
+    }
+
+    /// The short sleeps on each lock.
+    #[allow(dead_code, reason = "each example takes what it needs of this module")]
+    pub(crate) fn futexes(&mut self) -> Vec<Event> {
+        (0..4)
+            .map(|lock| {
+                let count = 1 + self.below(10_000);
+                Event::Futex(FutexSum {
+                    tgid: TGID,
+                    address: 0x7f00_0000_1000 + lock * 64,
+                    count,
+                    total_ns: count * 40_000,
+                    longest_ns: 900_000,
+                })
+            })
+            .collect()
     }
 
     /// The next busy stretch.

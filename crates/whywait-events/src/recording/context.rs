@@ -56,11 +56,11 @@ impl Context {
             }
             Event::Wait(wait) => {
                 self.now = self.now.max(wait.out_ns).max(wait.in_ns.unwrap_or(0));
-                return self.restate([wait.user_stack, wait.kernel_stack]);
+                return self.restate(&[wait.user_stack, wait.kernel_stack, wait.waker_stack]);
             }
             Event::Sample(sample) => {
                 self.now = self.now.max(sample.at_ns);
-                return self.restate([sample.user_stack, sample.kernel_stack]);
+                return self.restate(&[sample.user_stack, sample.kernel_stack]);
             }
             Event::Stack(stack) => {
                 self.stacks_here.insert(stack.id);
@@ -82,13 +82,14 @@ impl Context {
             }
             Event::Busy(busy) => self.now = self.now.max(busy.end_ns),
             Event::Request(request) => self.now = self.now.max(request.ready_ns),
+            Event::Futex(_) => {}
         }
         Vec::new()
     }
 
-    fn restate(&mut self, stacks: [StackId; 2]) -> Vec<Event> {
+    fn restate(&mut self, stacks: &[StackId]) -> Vec<Event> {
         let mut events = Vec::new();
-        for id in stacks {
+        for id in stacks.iter().copied() {
             if id == 0 || self.stacks_here.contains(&id) {
                 continue;
             }

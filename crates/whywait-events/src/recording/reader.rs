@@ -11,10 +11,10 @@ use super::meta::Meta;
 use super::stacks::{Stacks, StacksBuilder};
 use super::table_file::{TableReader, probe, table_path};
 use super::tables::{
-    BusyTable, Counters, Modules, Requests, Samples, StackTable, Symbols, Table, Threads, Waits,
+    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackTable, Symbols, Table, Threads, Waits,
 };
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
-use crate::{Busy, Ns, Request, Sample, ThreadEvent, Wait};
+use crate::{Busy, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
 
 /// A recording, opened for reading.
 ///
@@ -77,6 +77,7 @@ impl Recording {
             probe_table::<Threads>(&segment, *number, &mut damage);
             probe_table::<Waits>(&segment, *number, &mut damage);
             probe_table::<BusyTable>(&segment, *number, &mut damage);
+            probe_table::<FutexTable>(&segment, *number, &mut damage);
             probe_table::<Requests>(&segment, *number, &mut damage);
             probe_table::<Samples>(&segment, *number, &mut damage);
             probe_table::<StackTable>(&segment, *number, &mut damage);
@@ -146,6 +147,14 @@ impl Recording {
         visit: &mut dyn FnMut(&Busy),
     ) -> Result<(), ReadError> {
         self.rows::<BusyTable>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with the sums of short sleeps on each futex word.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn futexes(&self, visit: &mut dyn FnMut(&FutexSum)) -> Result<(), ReadError> {
+        self.rows::<FutexTable>(None, &mut |row| visit(&row))
     }
 
     /// Calls `visit` with each request.

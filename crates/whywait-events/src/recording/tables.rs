@@ -10,7 +10,7 @@ use super::column::{
     AnyColumn, Flag, FlagOrNull, Int, IntOrNull, Kind, Layout, Long, LongOrNull, Spec, Text,
 };
 use crate::{
-    Busy, Frame, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Symbol, ThreadChange,
+    Busy, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Symbol, ThreadChange,
     ThreadEvent, Wait, WakeContext,
 };
 
@@ -163,6 +163,10 @@ columns!(WaitColumns {
     arg0: Long Dictionary,
     arg1: Long Dictionary,
     arg2: Long Dictionary,
+    timeout: Flag Plain,
+    owner_tid: Int Dictionary,
+    lock: Long Dictionary,
+    holds: Long Dictionary,
     uninterruptible: Flag Plain,
     io_wait: Flag Plain,
     wake_context: Text Dictionary,
@@ -171,6 +175,7 @@ columns!(WaitColumns {
     epoll: Int Dictionary,
     user_stack: Int Dictionary,
     kernel_stack: Int Dictionary,
+    waker_stack: Int Dictionary,
     segment_on_cpu_ns: Long Delta,
     segment_runnable_ns: Long Delta,
     segment_lock_ns: Long Delta,
@@ -206,6 +211,10 @@ impl Table for Waits {
         columns.arg0.put(row.args[0] as i64);
         columns.arg1.put(row.args[1] as i64);
         columns.arg2.put(row.args[2] as i64);
+        columns.timeout.put(row.timeout);
+        columns.owner_tid.put(row.owner_tid as i32);
+        columns.lock.put(row.lock as i64);
+        columns.holds.put(row.holds as i64);
         columns.uninterruptible.put(row.uninterruptible);
         columns.io_wait.put(row.io_wait);
         columns.wake_context.put_static(row.wake_context.name());
@@ -214,6 +223,7 @@ impl Table for Waits {
         columns.epoll.put(row.epoll as i32);
         columns.user_stack.put(row.user_stack as i32);
         columns.kernel_stack.put(row.kernel_stack as i32);
+        columns.waker_stack.put(row.waker_stack as i32);
         columns.put_segment(&row.segment);
     }
 
@@ -234,6 +244,10 @@ impl Table for Waits {
                 columns.arg1.take() as u64,
                 columns.arg2.take() as u64,
             ],
+            timeout: columns.timeout.take(),
+            owner_tid: columns.owner_tid.take() as u32,
+            lock: columns.lock.take() as u64,
+            holds: columns.holds.take() as u64,
             uninterruptible: columns.uninterruptible.take(),
             io_wait: columns.io_wait.take(),
             // A context that a newer version may have added is unknown to this one.
@@ -247,6 +261,7 @@ impl Table for Waits {
             epoll: columns.epoll.take() as u32,
             user_stack: columns.user_stack.take() as u32,
             kernel_stack: columns.kernel_stack.take() as u32,
+            waker_stack: columns.waker_stack.take() as u32,
             segment: columns.take_segment(),
         })
     }
@@ -299,6 +314,41 @@ impl Table for BusyTable {
 
     fn overlaps(row: &Busy, range: &Range<Ns>) -> bool {
         spans(row.start_ns, Some(row.end_ns), range)
+    }
+}
+
+columns!(FutexColumns {
+    tgid: Int Dictionary,
+    address: Long Dictionary,
+    count: Long Delta,
+    total_ns: Long Delta,
+    longest_ns: Long Delta,
+});
+
+pub(crate) struct FutexTable;
+
+impl Table for FutexTable {
+    const NAME: &'static str = "futexes";
+    const SPAN: Option<(&'static str, &'static [&'static str])> = None;
+    type Row = FutexSum;
+    type Columns = FutexColumns;
+
+    fn put(columns: &mut FutexColumns, row: &FutexSum) {
+        columns.tgid.put(row.tgid as i32);
+        columns.address.put(row.address as i64);
+        columns.count.put(row.count as i64);
+        columns.total_ns.put(row.total_ns as i64);
+        columns.longest_ns.put(row.longest_ns as i64);
+    }
+
+    fn take(columns: &mut FutexColumns) -> Option<FutexSum> {
+        Some(FutexSum {
+            tgid: columns.tgid.take() as u32,
+            address: columns.address.take() as u64,
+            count: columns.count.take() as u64,
+            total_ns: columns.total_ns.take() as u64,
+            longest_ns: columns.longest_ns.take() as u64,
+        })
     }
 }
 

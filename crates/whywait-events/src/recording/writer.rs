@@ -11,7 +11,7 @@ use super::error::WriteError;
 use super::meta::{Meta, SegmentRange};
 use super::table_file::{Place, TableWriter};
 use super::tables::{
-    BusyTable, Counters, Modules, Requests, Samples, StackRow, StackTable, Symbols, Threads, Waits,
+    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackRow, StackTable, Symbols, Threads, Waits,
 };
 use super::{META, OPEN_SUFFIX, SCHEMA, segment_name};
 use crate::{Event, Stack};
@@ -70,6 +70,7 @@ struct Tables {
     threads: TableWriter<Threads>,
     waits: TableWriter<Waits>,
     busy: TableWriter<BusyTable>,
+    futexes: TableWriter<FutexTable>,
     requests: TableWriter<Requests>,
     samples: TableWriter<Samples>,
     stacks: TableWriter<StackTable>,
@@ -266,6 +267,7 @@ impl Writer {
         match event {
             Event::Wait(row) => tables.waits.put(row, &place),
             Event::Busy(row) => tables.busy.put(row, &place),
+            Event::Futex(row) => tables.futexes.put(row, &place),
             Event::Request(row) => tables.requests.put(row, &place),
             Event::Sample(row) => tables.samples.put(row, &place),
             Event::Thread(row) => tables.threads.put(row, &place),
@@ -319,6 +321,7 @@ impl Tables {
         self.threads.close(place)?;
         self.waits.close(place)?;
         self.busy.close(place)?;
+        self.futexes.close(place)?;
         self.requests.close(place)?;
         self.samples.close(place)?;
         self.stacks.close(place)?;
@@ -331,6 +334,7 @@ impl Tables {
         self.threads.abandon();
         self.waits.abandon();
         self.busy.abandon();
+        self.futexes.abandon();
         self.requests.abandon();
         self.samples.abandon();
         self.stacks.abandon();

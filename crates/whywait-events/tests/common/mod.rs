@@ -42,6 +42,7 @@ pub(crate) struct Contents {
     pub(crate) threads: Vec<ThreadEvent>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) busy: Vec<Busy>,
+    pub(crate) futexes: Vec<FutexSum>,
     pub(crate) requests: Vec<Request>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) stacks: BTreeMap<u32, (bool, Vec<Frame>)>,
@@ -58,6 +59,7 @@ impl Contents {
                 Event::Thread(row) => contents.threads.push(row),
                 Event::Wait(row) => contents.waits.push(row),
                 Event::Busy(row) => contents.busy.push(row),
+                Event::Futex(row) => contents.futexes.push(row),
                 Event::Request(row) => contents.requests.push(row),
                 Event::Sample(row) => contents.samples.push(row),
                 Event::Stack(row) => {
@@ -88,6 +90,7 @@ impl Contents {
             busy,
             requests,
             samples,
+            futexes,
             ..
         } = &mut contents;
         recording
@@ -99,6 +102,9 @@ impl Contents {
         recording
             .busy(None, &mut |row| busy.push(row.clone()))
             .expect("busy stretches are read");
+        recording
+            .futexes(&mut |row| futexes.push(*row))
+            .expect("futexes are read");
         recording
             .requests(None, &mut |row| requests.push(row.clone()))
             .expect("requests are read");
@@ -191,8 +197,9 @@ fn wait() -> impl Strategy<Value = Wait> {
             id(),
         ),
         (id(), id(), id(), any::<[u64; PART_COUNT]>()),
+        (any::<bool>(), id(), any::<u64>(), any::<u64>(), id()),
     )
-        .prop_map(|(a, b, c)| Wait {
+        .prop_map(|(a, b, c, d)| Wait {
             tid: a.0,
             tgid: a.1,
             seq: a.2,
@@ -211,7 +218,22 @@ fn wait() -> impl Strategy<Value = Wait> {
             user_stack: c.1,
             kernel_stack: c.2,
             segment: Parts(c.3),
+            timeout: d.0,
+            owner_tid: d.1,
+            lock: d.2,
+            holds: d.3,
+            waker_stack: d.4,
         })
+}
+
+fn futex() -> impl Strategy<Value = FutexSum> {
+    (id(), any::<[u64; 4]>()).prop_map(|(tgid, [address, count, total_ns, longest_ns])| FutexSum {
+        tgid,
+        address,
+        count,
+        total_ns,
+        longest_ns,
+    })
 }
 
 fn busy() -> impl Strategy<Value = Busy> {
@@ -327,6 +349,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         2 => thread().prop_map(Event::Thread),
         4 => wait().prop_map(Event::Wait),
         1 => busy().prop_map(Event::Busy),
+        1 => futex().prop_map(Event::Futex),
         2 => request().prop_map(Event::Request),
         2 => sample().prop_map(Event::Sample),
         2 => stack().prop_map(Event::Stack),
