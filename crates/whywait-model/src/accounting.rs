@@ -141,13 +141,13 @@ pub(crate) fn account(model: &Model, request: &Request) -> Account {
 /// all, say how the time was spent.
 fn service(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) -> Parts {
     let total_ns = last_send_ns.saturating_sub(recv_ns);
-    let steps = path::path(model, request);
+    let path = path::path(model, request);
     let one_thread = request.recv_tid == request.send_tid;
     let between = one_thread
         .then(|| between_long_waits(model, request, recv_ns, last_send_ns))
         .flatten();
     let mut parts = Parts::default();
-    for step in &steps {
+    for step in &path.steps {
         let Some(part) = step.part else { continue };
         let ns = step.to_ns - step.from_ns;
         if part != Part::OnCpu {

@@ -11,7 +11,9 @@
 
 mod accounting;
 mod call;
+pub mod futex;
 mod input;
+mod kind;
 mod latency;
 mod model;
 mod path;
@@ -20,11 +22,15 @@ pub mod script;
 mod stacks;
 pub mod summary;
 mod timeline;
+pub mod waits;
 
 pub use accounting::Account;
 pub use call::{Call, call, call_name};
+pub use futex::Class;
 pub use input::{Input, Polls, RequestSums};
+pub use kind::{Kind, kind};
 pub use model::Model;
+pub use path::{Path, PathStep};
 pub use pools::{Evidence, Member, Pool, Stranded};
 pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, origin};
 pub use timeline::{Activity, Thread, Timeline};

@@ -7,12 +7,13 @@ use whywait_events::{Ns, Request, StackId};
 
 use crate::accounting::{self, Account};
 use crate::input::{Input, latency_ns};
-use crate::path;
+use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
 use crate::stacks::StackNames;
 use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::timeline;
 use crate::timeline::Thread;
+use crate::waits::WaitRow;
 
 /// Requests whose critical path is told.
 const SLOWEST: usize = 5;
@@ -195,41 +196,72 @@ impl Model {
         order
             .into_iter()
             .take(SLOWEST)
-            .map(|(latency_ns, index)| {
-                let request = &self.requests[index];
-                Slow {
-                    id: format!("{}:{}", request.socket, request.seq),
-                    port: (request.local_port != 0).then_some(request.local_port),
-                    at_ns: request.ready_ns.saturating_sub(self.meta.started_ns),
-                    latency_ns,
-                    time: self
-                        .accounts
-                        .get(index)
-                        .map_or_else(Time::default, Account::time),
-                    path: self.steps(request),
-                }
-            })
+            .map(|(_, index)| self.slow(index))
             .collect()
+    }
+
+    fn slow(&self, index: usize) -> Slow {
+        let request = &self.requests[index];
+        Slow {
+            id: id_of(request),
+            port: (request.local_port != 0).then_some(request.local_port),
+            at_ns: request.ready_ns.saturating_sub(self.meta.started_ns),
+            latency_ns: latency_ns(request).unwrap_or(0),
+            time: self
+                .accounts
+                .get(index)
+                .map_or_else(Time::default, Account::time),
+            path: self.steps(request),
+        }
     }
 
     /// A request's critical path, from arrival to response.
     fn steps(&self, request: &Request) -> Vec<Step> {
         path::path(self, request)
-            .into_iter()
-            .map(|step| Step {
-                state: step.state.to_owned(),
-                tid: step.tid,
-                thread: if step.tid == 0 {
-                    String::new()
-                } else {
-                    self.thread_name(step.tid).to_owned()
-                },
-                ns: step.to_ns - step.from_ns,
-                function: self.stacks.telling(step.stack),
-                stack: self.stacks.names(step.stack),
-                woken_by: (step.woken_by != 0).then_some(step.woken_by),
-            })
+            .steps
+            .iter()
+            .map(|step| self.step(step))
             .collect()
+    }
+
+    fn step(&self, step: &PathStep) -> Step {
+        Step {
+            state: step.state.to_owned(),
+            tid: step.tid,
+            thread: if step.tid == 0 {
+                String::new()
+            } else {
+                self.thread_name(step.tid).to_owned()
+            },
+            ns: step.ns(),
+            function: self.stacks.telling(step.stack),
+            stack: self.stacks.names(step.stack),
+            woken_by: (step.woken_by != 0).then_some(step.woken_by),
+            kind: step.kind.map(|kind| kind.name.to_owned()),
+            kernel: self.stacks.names(step.kernel_stack),
+            meanwhile: step.meanwhile.iter().map(|step| self.step(step)).collect(),
+        }
+    }
+
+    /// A request by its name, `SOCKET:SEQ`, with its critical path; `None` when it is not one that is looked at one by one.
+    pub fn slow_request(&self, id: &str) -> Option<Slow> {
+        let index = self
+            .requests
+            .iter()
+            .position(|request| id_of(request) == id)?;
+        Some(self.slow(index))
+    }
+
+    /// The critical path of the `index`-th request.
+    pub fn path_of(&self, index: usize) -> Path {
+        self.requests
+            .get(index)
+            .map_or_else(Path::default, |request| path::path(self, request))
+    }
+
+    /// The table of waits, the longest first.
+    pub fn waits(&self) -> Vec<WaitRow> {
+        Vec::new()
     }
 
     /// What the report rests on.
@@ -261,6 +293,11 @@ impl Model {
             complete: self.meta.complete && self.damaged.is_empty(),
         }
     }
+}
+
+/// The name of a request in reports.
+fn id_of(request: &Request) -> String {
+    format!("{}:{}", request.socket, request.seq)
 }
 
 fn last_seen(threads: &BTreeMap<u32, Thread>, requests: &[Request]) -> Ns {

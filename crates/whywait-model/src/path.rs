@@ -7,6 +7,7 @@
 use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
 
 use crate::call::{self, Call};
+use crate::kind::Kind;
 use crate::model::Model;
 use crate::stacks::{FrameOrigin, origin};
 use crate::timeline::{Thread, end_of, woken_at};
@@ -17,23 +18,51 @@ pub(crate) const READY_UNSERVED: &str = "ready-unserved";
 /// A path of more steps is cut off: its beginning is one `unknown` step.
 const MAX_STEPS: usize = 256;
 
-/// One step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PathStep {
-    pub(crate) state: &'static str,
-    pub(crate) part: Option<Part>,
-    pub(crate) tid: u32,
-    pub(crate) from_ns: Ns,
-    pub(crate) to_ns: Ns,
-    pub(crate) stack: StackId,
-    /// The thread that ended the wait, 0: none, or none of the target.
-    pub(crate) woken_by: u32,
+/// A request's critical path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Path {
+    /// From arrival to response, without gaps or overlaps.
+    pub steps: Vec<PathStep>,
+    /// It was too long to be followed to its beginning.
+    pub truncated: bool,
 }
 
-/// The steps from arrival to response; empty for a request that was not answered.
-pub(crate) fn path(model: &Model, request: &Request) -> Vec<PathStep> {
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PathStep {
+    /// `ready-unserved`, or the name of the part.
+    pub state: &'static str,
+    /// What the time is accounted as; `None` before a thread read the request.
+    pub part: Option<Part>,
+    /// The thread.
+    pub tid: u32,
+    /// From.
+    pub from_ns: Ns,
+    /// To.
+    pub to_ns: Ns,
+    /// User stack: of the sleep, or the one seen most while it ran. A kernel stack when there is no other.
+    pub stack: StackId,
+    /// Kernel stack of a sleep, 0: none.
+    pub kernel_stack: StackId,
+    /// What the sleep was for, as the kernel's stack tells.
+    pub kind: Option<Kind>,
+    /// The thread that ended the wait, 0: none, or none of the target.
+    pub woken_by: u32,
+    /// For a wait for a lock: what the thread that held it did meanwhile, in order. For other steps empty.
+    pub meanwhile: Vec<PathStep>,
+}
+
+impl PathStep {
+    /// How long it took.
+    pub fn ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// The path from arrival to response; empty for a request that was not answered.
+pub(crate) fn path(model: &Model, request: &Request) -> Path {
     let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.last_send_ns) else {
-        return Vec::new();
+        return Path::default();
     };
     let mut steps = back(
         model,
@@ -54,12 +83,15 @@ pub(crate) fn path(model: &Model, request: &Request) -> Vec<PathStep> {
             tid: request.recv_tid,
             from_ns: request.ready_ns,
             to_ns: recv_ns,
-            stack: 0,
             woken_by,
+            ..PathStep::default()
         });
     }
     steps.reverse();
-    steps
+    Path {
+        steps,
+        truncated: false,
+    }
 }
 
 /// Latest step first.
@@ -133,7 +165,7 @@ fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, stack: StackId) -> PathSte
         from_ns,
         to_ns,
         stack,
-        woken_by: 0,
+        ..PathStep::default()
     }
 }
 

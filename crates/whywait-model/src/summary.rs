@@ -121,6 +121,13 @@ pub struct Step {
     pub stack: Vec<String>,
     /// The thread that ended the wait, if one did.
     pub woken_by: Option<u32>,
+    /// What a sleep was for, as the kernel's stack tells: `fsync, journal commit`.
+    pub kind: Option<String>,
+    /// Kernel functions of a sleep, innermost first; empty when no stack was taken.
+    pub kernel: Vec<String>,
+    /// For a wait for a lock: what the thread that held it did meanwhile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<Step>,
 }
 
 /// What the report rests on.

@@ -1,8 +1,8 @@
 //! Makes up the events of a server: deterministic, so that what is measured and what is documented stays put.
 
 use whywait_events::{
-    Busy, Event, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Stack, Symbol,
-    ThreadChange, ThreadEvent, Wait, WakeContext,
+    Busy, Event, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Stack,
+    Symbol, ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
 /// Threads of the server: one that accepts, the workers, one that syncs a log.

@@ -11,7 +11,8 @@ use super::meta::Meta;
 use super::stacks::{Stacks, StacksBuilder};
 use super::table_file::{TableReader, probe, table_path};
 use super::tables::{
-    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackTable, Symbols, Table, Threads, Waits,
+    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackTable, Symbols, Table,
+    Threads, Waits,
 };
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
 use crate::{Busy, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};

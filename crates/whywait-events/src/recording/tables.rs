@@ -10,8 +10,8 @@ use super::column::{
     AnyColumn, Flag, FlagOrNull, Int, IntOrNull, Kind, Layout, Long, LongOrNull, Spec, Text,
 };
 use crate::{
-    Busy, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Symbol, ThreadChange,
-    ThreadEvent, Wait, WakeContext,
+    Busy, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Symbol,
+    ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
 /// The columns of a table.

@@ -11,7 +11,8 @@ use super::error::WriteError;
 use super::meta::{Meta, SegmentRange};
 use super::table_file::{Place, TableWriter};
 use super::tables::{
-    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackRow, StackTable, Symbols, Threads, Waits,
+    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackRow, StackTable, Symbols,
+    Threads, Waits,
 };
 use super::{META, OPEN_SUFFIX, SCHEMA, segment_name};
 use crate::{Event, Stack};
