@@ -4,13 +4,14 @@
 //! slowest are kept and the others summed up; then the rows that overlap the kept ones.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
 use whywait_events::recording::{Meta, ReadError, Recording};
 use whywait_events::{Busy, Ns, Part, Parts, Request, Sample, StackId, ThreadEvent, Wait};
 
 use crate::call::{Call, call};
 use crate::latency::Histogram;
+use crate::objects::Objects;
 use crate::stacks::StackNames;
 
 /// Requests that are looked at one by one.
@@ -75,6 +76,8 @@ pub struct Input {
     pub polls: BTreeMap<(u32, u32), Polls>,
     /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with the words.
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
+    /// What was waited for, over the whole recording.
+    pub objects: Objects,
     /// Names of stacks.
     pub stacks: StackNames,
     /// The recording's counters.
@@ -108,11 +111,15 @@ impl Input {
                 input.threads.push(row.clone());
             }
         })?;
+        // What a wait was for shows in its stack.
+        input.stacks = StackNames::read(&recording.stacks()?);
+        input.objects.serve(&input.requests);
         let windows = Windows::around(&input.requests);
         let mut left_out = 0u64;
+        let tids: HashSet<u32> = input.threads.iter().map(|thread| thread.tid).collect();
         // The whole of the waits is walked, also for who polls what.
         recording.waits(None, &mut |row| {
-            input.note(row);
+            input.note(row, &tids);
             if windows.overlap(row.out_ns, row.in_ns.unwrap_or(Ns::MAX)) {
                 push(&mut input.waits, row, &mut left_out);
             }
@@ -130,7 +137,7 @@ impl Input {
             })?;
         }
         input.left_out = left_out;
-        input.stacks = StackNames::read(&recording.stacks()?);
+        recording.futexes(&mut |sum| input.objects.add_short(sum))?;
         // The open segment of a recording that was cut off is what "cut off" means, and not damage on top of it.
         let cut_off = !input.meta.complete;
         input.damaged = recording
@@ -143,7 +150,9 @@ impl Input {
     }
 
     /// Notes who polls what and who parks where: what a pool is shows over the whole recording.
-    pub(crate) fn note(&mut self, wait: &Wait) {
+    pub(crate) fn note(&mut self, wait: &Wait, tids: &HashSet<u32>) {
+        self.objects
+            .add(wait, &self.stacks, |tid| tids.contains(&tid));
         if call(wait) == Call::Futex && wait.user_stack != 0 {
             let parks = self.parks.entry(wait.tgid).or_default();
             if parks.len() < MAX_PARKS {

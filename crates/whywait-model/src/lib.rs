@@ -16,6 +16,7 @@ mod input;
 mod kind;
 mod latency;
 mod model;
+pub mod objects;
 mod path;
 mod pools;
 pub mod script;

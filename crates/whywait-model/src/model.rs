@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 
 use whywait_events::recording::Meta;
-use whywait_events::{Ns, Request, StackId};
+use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
 
 use crate::accounting::{self, Account};
+use crate::futex::Class;
 use crate::input::{Input, latency_ns};
+use crate::kind::Kind;
+use crate::objects::{Key, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
 use crate::stacks::StackNames;
 use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::timeline;
 use crate::timeline::Thread;
-use crate::waits::WaitRow;
+use crate::waits::{self, WaitRow};
 
 /// Requests whose critical path is told.
 const SLOWEST: usize = 5;
@@ -39,6 +42,8 @@ pub struct Model {
     pub damaged: Vec<String>,
     /// When the recording ended, as far as known.
     pub end_ns: Ns,
+    /// What was waited for.
+    pub objects: Objects,
     input: Input,
     accounts: Vec<Account>,
 }
@@ -59,6 +64,8 @@ impl Model {
             .meta
             .ended_ns
             .unwrap_or_else(|| last_seen(&threads, &requests));
+        let mut objects = std::mem::take(&mut input.objects);
+        objects.settle(&input.stacks, &pools, &threads);
         let mut model = Self {
             meta: input.meta.clone(),
             threads,
@@ -66,9 +73,10 @@ impl Model {
             requests,
             stacks: std::mem::take(&mut input.stacks),
             counters: input.counters.clone(),
-            left_out: input.left_out,
+            left_out: input.left_out.saturating_add(objects.left_out()),
             damaged: std::mem::take(&mut input.damaged),
             end_ns,
+            objects,
             input,
             accounts: Vec::new(),
         };
@@ -261,7 +269,25 @@ impl Model {
 
     /// The table of waits, the longest first.
     pub fn waits(&self) -> Vec<WaitRow> {
-        Vec::new()
+        waits::table(self)
+    }
+
+    /// What a sleep was for.
+    pub fn key_of(&self, wait: &Wait) -> Key {
+        self.objects.key(wait, &self.stacks)
+    }
+
+    /// What a sleep on a futex was for, as far as the evidence goes; `None` for other sleeps.
+    pub fn class_of(&self, wait: &Wait) -> Option<Class> {
+        if wait.timeout && wait.wake_context == WakeContext::Hardirq {
+            return Some(Class::Timer);
+        }
+        self.objects.get(&self.key_of(wait))?.class
+    }
+
+    /// What a sleep was for, as the kernel's stack tells.
+    pub fn kind_of(&self, wait: &Wait) -> Option<Kind> {
+        self.objects.kind(wait, &self.stacks)
     }
 
     /// What the report rests on.

@@ -1,12 +1,21 @@
 //! A request's critical path: backwards from the last byte of its response, over the wakes, to its arrival.
 //!
-//! The thread that wrote the response is followed back in time. Where it slept and a thread of the target woke it, the path
-//! goes on in that thread; where an interrupt or a stranger did, the wait itself is a step. The steps never overlap and sum
-//! to the request's wall time.
+//! The thread that wrote the response is followed back in time. Where it slept and an interrupt or a stranger ended that, the
+//! sleep itself is a step. Where a thread of the target did, there are two ways on: through the thread that woke it, or
+//! through the sleep. Of the ways that come from the reading of this very request, the one on which most was done is the
+//! critical one: nothing on it can take less time without the response coming earlier, or another way taking over.
+//!
+//! A waker from which no way leads back to the request was not working for it: it was at something older, or held a lock. Then
+//! the path stays with the sleeper, and what the waker did while it slept stands for the sleep.
+//!
+//! The steps never overlap and sum to the request's wall time.
+
+use std::collections::HashMap;
 
 use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
 
 use crate::call::{self, Call};
+use crate::futex::Class;
 use crate::kind::Kind;
 use crate::model::Model;
 use crate::stacks::{FrameOrigin, origin};
@@ -17,6 +26,10 @@ pub(crate) const READY_UNSERVED: &str = "ready-unserved";
 
 /// A path of more steps is cut off: its beginning is one `unknown` step.
 const MAX_STEPS: usize = 256;
+/// Sleepers that wait for each other are followed this deep.
+const MAX_DEPTH: usize = 32;
+/// Points that are looked at for whether a way leads there from the request; beyond that none does.
+const MAX_LOOKED_AT: usize = 4096;
 
 /// A request's critical path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,6 +61,9 @@ pub struct PathStep {
     pub kind: Option<Kind>,
     /// The thread that ended the wait, 0: none, or none of the target.
     pub woken_by: u32,
+    /// When the path is in this thread only because another one slept meanwhile, and this one ended that: the other one. 0:
+    /// the step is on the way of the request itself.
+    pub waiting: u32,
     /// For a wait for a lock: what the thread that held it did meanwhile, in order. For other steps empty.
     pub meanwhile: Vec<PathStep>,
 }
@@ -64,12 +80,18 @@ pub(crate) fn path(model: &Model, request: &Request) -> Path {
     let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.last_send_ns) else {
         return Path::default();
     };
-    let mut steps = back(
+    let from_ns = recv_ns.max(request.ready_ns);
+    let mut walk = Walk {
         model,
-        request.send_tid,
-        recv_ns.max(request.ready_ns),
-        end_ns,
-    );
+        from_ns,
+        reader: request.recv_tid,
+        reached: HashMap::new(),
+        looked_at: 0,
+        hops: 0,
+        truncated: false,
+    };
+    let mut steps = Vec::new();
+    walk.back(request.send_tid, from_ns, end_ns, None, &mut steps);
     if recv_ns > request.ready_ns {
         let reader = model.threads.get(&request.recv_tid);
         // The wake that brought the reader, if it slept when the request came.
@@ -90,83 +112,348 @@ pub(crate) fn path(model: &Model, request: &Request) -> Path {
     steps.reverse();
     Path {
         steps,
-        truncated: false,
+        truncated: walk.truncated,
     }
 }
 
-/// Latest step first.
-fn back(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> Vec<PathStep> {
-    let mut steps: Vec<PathStep> = Vec::new();
-    let mut tid = tid;
-    let mut now = to_ns;
-    // Two that slept, each until the other woke it (as in a damaged or forged recording), lead to each other for ever, and
-    // not back in time.
-    let mut hops = 0;
-    while now > from_ns {
-        if steps.len() >= MAX_STEPS || hops >= MAX_STEPS {
-            steps.push(step(Part::Unknown, tid, from_ns, now, 0));
-            break;
-        }
-        let Some(thread) = model.threads.get(&tid) else {
-            steps.push(step(Part::Unknown, tid, from_ns, now, 0));
-            break;
-        };
-        let Some(wait) = thread
-            .timeline
-            .before(now)
-            .filter(|wait| end_of(wait) > from_ns)
-        else {
-            active(model, thread, from_ns, now, &mut steps);
-            break;
-        };
-        // It may still be under way at `now`, when the path comes from a thread that it woke by a timer's signal, say.
-        let back_on_cpu = end_of(wait).min(now);
-        if back_on_cpu < now {
-            active(model, thread, back_on_cpu, now, &mut steps);
-        }
-        let woken = woken_at(wait).min(back_on_cpu).max(from_ns);
-        if woken < back_on_cpu {
-            steps.push(step(Part::Runnable, tid, woken, back_on_cpu, 0));
-        }
-        let waker = waker(model, wait);
-        if waker != 0 && waker != tid && waits_for_threads(wait) {
-            // What the waker did until then is what this thread waited for.
-            if let Some(last) = steps.last_mut() {
-                last.woken_by = waker;
+/// A walk back in time, from a response to where its request was read.
+struct Walk<'a> {
+    model: &'a Model,
+    /// When the request was read…
+    from_ns: Ns,
+    /// … and by whom.
+    reader: u32,
+    /// By thread and the end of a sleep of it: how much was done on the way from the request to there; `None`: no way leads
+    /// there. Absent while it is being found out.
+    reached: HashMap<(u32, Ns), Option<u64>>,
+    looked_at: usize,
+    hops: usize,
+    truncated: bool,
+}
+
+/// Why a stretch of another thread is on the path.
+#[derive(Clone, Copy)]
+struct Inside {
+    /// The thread that slept meanwhile.
+    waiting: u32,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    /// What a thread did from `from_ns` to `to_ns`, and others on whom it waited; latest step first.
+    fn back(
+        &mut self,
+        tid: u32,
+        from_ns: Ns,
+        to_ns: Ns,
+        inside: Option<Inside>,
+        steps: &mut Vec<PathStep>,
+    ) {
+        let model = self.model;
+        let waiting = inside.map_or(0, |inside| inside.waiting);
+        let mut tid = tid;
+        let mut now = to_ns;
+        while now > from_ns {
+            let thread = model.threads.get(&tid);
+            self.hops += 1;
+            let Some(thread) = thread.filter(|_| self.hops <= MAX_STEPS) else {
+                self.truncated |= thread.is_some();
+                steps.push(step(Part::Unknown, tid, from_ns, now, waiting));
+                return;
+            };
+            let Some(wait) = thread
+                .timeline
+                .before(now)
+                .filter(|wait| end_of(wait) > from_ns)
+            else {
+                now = self.active(
+                    thread,
+                    from_ns,
+                    now,
+                    waiting,
+                    inside.is_none(),
+                    &mut tid,
+                    steps,
+                );
+                continue;
+            };
+            // It may still be under way at `now`, when the path comes from a thread that it woke by a timer's signal, say.
+            let back_on_cpu = end_of(wait).min(now);
+            if back_on_cpu < now {
+                active(model, thread, back_on_cpu, now, waiting, steps);
             }
-            tid = waker;
-            now = woken;
-            hops += 1;
-            continue;
+            let woken = woken_at(wait).min(back_on_cpu).max(from_ns);
+            if woken < back_on_cpu {
+                steps.push(step(Part::Runnable, tid, woken, back_on_cpu, waiting));
+            }
+            let began = wait.out_ns.max(from_ns);
+            let waker = waker(model, wait);
+            if is_lock(model, wait) {
+                if began < woken {
+                    steps.push(self.lock(tid, wait, began, woken, waiting));
+                }
+                now = began;
+            } else if waker != 0 && waker != tid && waits_for_threads(wait) {
+                if inside.is_none() && self.comes_through(tid, waker, wait, woken) {
+                    // What the waker did until then is what this thread waited for.
+                    if let Some(last) = steps.last_mut() {
+                        last.woken_by = waker;
+                    }
+                    tid = waker;
+                    now = woken;
+                } else {
+                    self.meanwhile(tid, waker, wait, (began, woken), inside, steps);
+                    now = began;
+                }
+            } else {
+                if began < woken {
+                    steps.push(sleep(model, wait, tid, began, woken, waiting));
+                }
+                now = began;
+            }
         }
-        let began = wait.out_ns.max(from_ns);
-        if began < woken {
-            let part = call::part(wait, waker != 0);
-            let mut sleep = step(part, tid, began, woken, best_stack(wait));
+    }
+
+    /// A thread did not sleep for long between `from_ns` and `to_ns`, or was not there before. Gives how far back that led.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of the walk, of which it takes all"
+    )]
+    fn active(
+        &mut self,
+        thread: &Thread,
+        from_ns: Ns,
+        to_ns: Ns,
+        waiting: u32,
+        on_the_way: bool,
+        tid: &mut u32,
+        steps: &mut Vec<PathStep>,
+    ) -> Ns {
+        // A thread that the request's own made: before that, the path is its maker's.
+        if let Some((started_ns, parent)) = thread.started
+            && on_the_way
+            && started_ns > from_ns
+            && started_ns < to_ns
+            && self.model.threads.contains_key(&parent)
+        {
+            active(self.model, thread, started_ns, to_ns, waiting, steps);
+            *tid = parent;
+            return started_ns;
+        }
+        active(self.model, thread, from_ns, to_ns, waiting, steps);
+        from_ns
+    }
+
+    /// A wait for a lock, with what its holder did meanwhile. The path stays with the thread that waited: the holder did not
+    /// work for this request.
+    fn lock(&mut self, tid: u32, wait: &Wait, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
+        let mut meanwhile = Vec::new();
+        let waker = waker(self.model, wait);
+        let holder = if waker != 0 { waker } else { wait.owner_tid };
+        if holder != 0 && holder != tid {
+            let inside = Inside {
+                waiting: tid,
+                depth: MAX_DEPTH,
+            };
+            self.back(holder, from_ns, to_ns, Some(inside), &mut meanwhile);
+            meanwhile.reverse();
+        }
+        PathStep {
+            woken_by: holder,
+            meanwhile,
+            part: Some(Part::Lock),
+            state: Part::Lock.name(),
+            ..sleep(self.model, wait, tid, from_ns, to_ns, waiting)
+        }
+    }
+
+    /// No way leads from the request through the waker, as when the waker was at something older, or was woken from a sleep
+    /// too short to be known: what it did while this thread slept stands for the sleep.
+    fn meanwhile(
+        &mut self,
+        tid: u32,
+        waker: u32,
+        wait: &Wait,
+        (from_ns, to_ns): (Ns, Ns),
+        inside: Option<Inside>,
+        steps: &mut Vec<PathStep>,
+    ) {
+        if from_ns >= to_ns {
+            return;
+        }
+        let depth = inside.map_or(0, |inside| inside.depth) + 1;
+        if depth > MAX_DEPTH {
+            let waiting = inside.map_or(0, |inside| inside.waiting);
+            let mut sleep = sleep(self.model, wait, tid, from_ns, to_ns, waiting);
             sleep.woken_by = waker;
             steps.push(sleep);
+            return;
         }
-        now = began;
+        if let Some(last) = steps.last_mut() {
+            last.woken_by = waker;
+        }
+        let inside = Inside {
+            waiting: tid,
+            depth,
+        };
+        self.back(waker, from_ns, to_ns, Some(inside), steps);
     }
-    steps
+
+    /// Whether the way from the request to the end of this sleep on which most was done leads through the waker, rather than
+    /// through the sleep itself.
+    fn comes_through(&mut self, tid: u32, waker: u32, wait: &Wait, woken: Ns) -> bool {
+        let asleep = self.done_until(tid, wait.out_ns);
+        match self.done_until(waker, woken) {
+            Some(through_waker) => asleep.is_none_or(|asleep| through_waker >= asleep),
+            // A loop polls for all its requests. What ended its earlier polls was for others as likely as not, so that what is
+            // known to have answered this one, its waker, says more than they do.
+            None => call::call(wait) == Call::Poll,
+        }
+    }
+
+    /// How much was done, at most, on a way from the reading of the request to thread `tid` at `at`: threads' own time, and
+    /// time that devices and the network took. A sleep that a thread ended counts nothing. `None`: no way leads there.
+    ///
+    /// The longest way to a point is the longer one of two: within the thread, and through the wake that ended its last sleep.
+    fn done_until(&mut self, tid: u32, at: Ns) -> Option<u64> {
+        enum Task {
+            Find(u32, Ns),
+            Settle(u32, Ns),
+        }
+        let mut tasks = vec![Task::Find(tid, at)];
+        while let Some(task) = tasks.pop() {
+            let (Task::Find(tid, at) | Task::Settle(tid, at)) = task;
+            if matches!(task, Task::Find(..)) {
+                if self.reached.contains_key(&(tid, at)) {
+                    continue;
+                }
+                self.looked_at += 1;
+                if self.looked_at > MAX_LOOKED_AT {
+                    self.truncated = true;
+                    return None;
+                }
+                // Until it is settled no way leads here: threads that woke each other at one instant lead nowhere.
+                self.reached.insert((tid, at), None);
+                tasks.push(Task::Settle(tid, at));
+                for (tid, at) in self.before(tid, at).into_iter().flatten() {
+                    tasks.push(Task::Find(tid, at));
+                }
+                continue;
+            }
+            let done = self.settle(tid, at);
+            self.reached.insert((tid, at), done);
+        }
+        self.reached.get(&(tid, at)).copied().flatten()
+    }
+
+    /// The last sleep of a thread before `at`, since the request was read.
+    fn last_sleep(&self, tid: u32, at: Ns) -> Option<&Wait> {
+        self.model
+            .threads
+            .get(&tid)?
+            .timeline
+            .before(at)
+            .filter(|wait| end_of(wait) > self.from_ns)
+    }
+
+    /// The points from which ways lead to a thread's state at `at`: it before its last sleep, and who ended that; or who made
+    /// the thread.
+    fn before(&self, tid: u32, at: Ns) -> [Option<(u32, Ns)>; 2] {
+        let Some(wait) = self.last_sleep(tid, at) else {
+            return [self.maker(tid, at), None];
+        };
+        let woken = woken_at(wait).min(at);
+        let stay = (wait.out_ns > self.from_ns).then_some((tid, wait.out_ns));
+        let waker = waker(self.model, wait);
+        let through = waker != 0
+            && waker != tid
+            && waits_for_threads(wait)
+            && !is_lock(self.model, wait)
+            && woken > self.from_ns;
+        [stay, through.then_some((waker, woken))]
+    }
+
+    fn maker(&self, tid: u32, at: Ns) -> Option<(u32, Ns)> {
+        let (started_ns, parent) = self.model.threads.get(&tid)?.started?;
+        (started_ns > self.from_ns && started_ns < at).then_some((parent, started_ns))
+    }
+
+    fn settle(&self, tid: u32, at: Ns) -> Option<u64> {
+        let done = |point: Option<(u32, Ns)>| self.reached.get(&point?).copied().flatten();
+        let [stay, through] = self.before(tid, at);
+        let Some(wait) = self.last_sleep(tid, at) else {
+            if tid == self.reader {
+                return Some(at - self.from_ns);
+            }
+            let (_, started_ns) = stay?;
+            return Some(done(stay)?.saturating_add(at - started_ns));
+        };
+        let end = end_of(wait).min(at);
+        let woken = woken_at(wait).min(end).max(self.from_ns);
+        let active = (at - end).saturating_add(end - woken);
+        let began = wait.out_ns.max(self.from_ns);
+        // The reader may have read just as a sleep of it ended, by the clock.
+        let stayed = done(stay).or_else(|| (stay.is_none() && tid == self.reader).then_some(0));
+        let waker = waker(self.model, wait);
+        let explained =
+            is_lock(self.model, wait) || (waker != 0 && waker != tid && waits_for_threads(wait));
+        let asleep = if explained {
+            0
+        } else {
+            woken.saturating_sub(began)
+        };
+        let stayed = stayed.map(|done| done.saturating_add(asleep));
+        let best = stayed.max(done(through))?;
+        Some(best.saturating_add(active))
+    }
 }
 
 /// A stretch between long waits: on the CPU, as far as is known, and where the samples say so with a stack.
-fn active(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns, steps: &mut Vec<PathStep>) {
-    let stack = sampled_stack(model, thread, from_ns, to_ns);
-    steps.push(step(Part::OnCpu, thread.tid, from_ns, to_ns, stack));
+fn active(
+    model: &Model,
+    thread: &Thread,
+    from_ns: Ns,
+    to_ns: Ns,
+    waiting: u32,
+    steps: &mut Vec<PathStep>,
+) {
+    steps.push(PathStep {
+        stack: sampled_stack(model, thread, from_ns, to_ns),
+        ..step(Part::OnCpu, thread.tid, from_ns, to_ns, waiting)
+    });
 }
 
-fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, stack: StackId) -> PathStep {
+fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
     PathStep {
         state: part.name(),
         part: Some(part),
         tid,
         from_ns,
         to_ns,
-        stack,
+        waiting,
         ..PathStep::default()
     }
+}
+
+/// A sleep, or a piece of one.
+fn sleep(model: &Model, wait: &Wait, tid: u32, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
+    let waker = waker(model, wait);
+    let kind = model.kind_of(wait);
+    let part = kind
+        .and_then(|kind| kind.part)
+        .unwrap_or_else(|| call::part(wait, waker != 0));
+    PathStep {
+        stack: best_stack(wait),
+        kernel_stack: wait.kernel_stack,
+        kind,
+        woken_by: waker,
+        ..step(part, tid, from_ns, to_ns, waiting)
+    }
+}
+
+/// Whether a sleep was one for a lock.
+fn is_lock(model: &Model, wait: &Wait) -> bool {
+    call::call(wait) == Call::Futex && model.class_of(wait) == Some(Class::Lock)
 }
 
 /// The thread of the target that ended a wait; 0 for an interrupt, a stranger or nobody.

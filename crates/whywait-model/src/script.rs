@@ -83,6 +83,19 @@ impl Script {
         self
     }
 
+    /// A thread that another one makes.
+    pub fn made(&mut self, tid: u32, name: &str, at_ms: u64, by: u32) -> &mut Self {
+        self.input.threads.push(ThreadEvent {
+            at_ns: ms(at_ms),
+            tid,
+            tgid: TGID,
+            parent_tid: by,
+            change: ThreadChange::Fork,
+            comm: name.to_owned(),
+        });
+        self
+    }
+
     /// A stack, outermost function first, as one reads a call.
     pub fn stack(&mut self, calls: &[&str]) -> StackId {
         let id = self.next_stack;
@@ -250,8 +263,10 @@ impl Script {
     pub fn model(&self) -> Model {
         let mut input = self.input.clone();
         input.take_counters();
+        let tids = input.threads.iter().map(|thread| thread.tid).collect();
+        input.objects.serve(&input.requests);
         for wait in input.waits.clone() {
-            input.note(&wait);
+            input.note(&wait, &tids);
         }
         Model::new(input)
     }

@@ -96,6 +96,8 @@ pub struct Thread {
     pub tgid: u32,
     /// Its last name. Hostile.
     pub name: String,
+    /// When it was made and by which thread, if that was seen.
+    pub started: Option<(Ns, u32)>,
     /// Its long waits.
     pub timeline: Timeline,
     /// Its stretches without I/O, in order.
@@ -120,6 +122,9 @@ pub(crate) fn threads(
             ..Thread::default()
         });
         thread.tgid = event.tgid;
+        if event.change == ThreadChange::Fork && event.parent_tid != 0 {
+            thread.started = Some((event.at_ns, event.parent_tid));
+        }
         if event.change != ThreadChange::Exit || thread.name.is_empty() {
             thread.name.clone_from(&event.comm);
         }

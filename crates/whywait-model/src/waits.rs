@@ -4,9 +4,14 @@
 //! A large sum of waiting proves nothing by itself: a thread that idles all day has the largest. The columns that tell are
 //! the class and the share on critical paths.
 
-use serde::{Serialize, Serializer};
+use std::collections::HashMap;
 
-use crate::futex::Class;
+use serde::{Serialize, Serializer};
+use whywait_events::Part;
+
+use crate::futex::{self, Class};
+use crate::model::Model;
+use crate::objects::{Key, Object, Sums};
 
 /// What threads waited for, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -78,5 +83,131 @@ fn hex<S: Serializer>(address: &Option<u64>, serializer: S) -> Result<S::Ok, S::
     match address {
         Some(address) => serializer.collect_str(&format_args!("{address:#x}")),
         None => serializer.serialize_none(),
+    }
+}
+
+/// The rows of the table, the longest first.
+pub(crate) fn table(model: &Model) -> Vec<WaitRow> {
+    let critical = critical(model);
+    let mut rows: Vec<WaitRow> = model
+        .objects
+        .iter()
+        .map(|(key, sums)| row(model, key, sums, critical.get(key).copied().unwrap_or(0)))
+        .collect();
+    rows.sort_by(|a, b| {
+        let order = |row: &WaitRow| {
+            (
+                std::cmp::Reverse(row.total_ns),
+                std::cmp::Reverse(row.unfinished),
+            )
+        };
+        order(a).cmp(&order(b)).then_with(|| {
+            (a.tgid, &a.what, a.address, a.fd).cmp(&(b.tgid, &b.what, b.address, b.fd))
+        })
+    });
+    rows
+}
+
+/// How much of the waits for each thing is on the critical paths of slow requests.
+fn critical(model: &Model) -> HashMap<Key, u64> {
+    let mut critical: HashMap<Key, u64> = HashMap::new();
+    for index in 0..model.requests.len() {
+        for step in model.path_of(index).steps {
+            if matches!(step.part, None | Some(Part::OnCpu | Part::Runnable)) {
+                continue;
+            }
+            let wait = model
+                .threads
+                .get(&step.tid)
+                .and_then(|thread| thread.timeline.before(step.to_ns));
+            if let Some(wait) = wait {
+                let ns = critical.entry(model.key_of(wait)).or_default();
+                *ns = ns.saturating_add(step.ns());
+            }
+        }
+    }
+    critical
+}
+
+fn row(model: &Model, key: &Key, sums: &Sums, critical_ns: u64) -> WaitRow {
+    let seen = &sums.seen;
+    let (what, address, fd) = match &key.object {
+        Object::Futex { address, primitive } => (
+            primitive.map_or("futex", futex::Primitive::name).to_owned(),
+            Some(*address),
+            None,
+        ),
+        Object::Descriptor { what, fd } => (what.clone(), None, Some(*fd)),
+        Object::Epoll(number) => (format!("epoll {number}"), None, None),
+        Object::Other(what) => (what.clone(), None, None),
+    };
+    let mut threads: Vec<WaitThread> = seen
+        .waiters
+        .iter()
+        .map(|(tid, (count, total_ns))| WaitThread {
+            tid: *tid,
+            thread: model.thread_name(*tid).to_owned(),
+            count: *count,
+            total_ns: *total_ns,
+        })
+        .collect();
+    for tid in &sums.unfinished {
+        if !seen.waiters.contains_key(tid) {
+            threads.push(WaitThread {
+                tid: *tid,
+                thread: model.thread_name(*tid).to_owned(),
+                ..WaitThread::default()
+            });
+        }
+    }
+    threads.sort_by_key(|thread| (std::cmp::Reverse(thread.total_ns), thread.tid));
+    let stack = seen
+        .stacks
+        .iter()
+        .max_by_key(|(stack, ns)| (**ns, std::cmp::Reverse(**stack)))
+        .map_or(0, |(stack, _)| *stack);
+    let total_ns = sums.total_ns.saturating_add(sums.short_ns);
+    WaitRow {
+        tgid: key.tgid,
+        what,
+        class: sums.class,
+        reasons: sums.reasons.clone(),
+        address,
+        mapping: None,
+        fd,
+        count: seen.count.saturating_add(sums.short),
+        short: sums.short,
+        total_ns,
+        longest_ns: sums.longest_ns.max(sums.short_longest_ns),
+        unfinished: sums.unfinished.len() as u64,
+        threads,
+        waker: waker(model, seen),
+        critical_ns,
+        critical_share: (total_ns > 0).then(|| critical_ns.min(total_ns) as f64 / total_ns as f64),
+        function: model.stacks.telling(stack),
+        stack: model.stacks.names(stack),
+    }
+}
+
+fn waker(model: &Model, seen: &futex::Seen) -> Option<WaitWaker> {
+    let thread = seen
+        .wakers
+        .iter()
+        .max_by_key(|(tid, count)| (**count, std::cmp::Reverse(**tid)));
+    let other = seen.others.iter().max_by_key(|(_, count)| **count);
+    match (thread, other) {
+        (Some((tid, count)), other) if other.is_none_or(|(_, others)| others <= count) => {
+            Some(WaitWaker {
+                who: model.thread_name(*tid).to_owned(),
+                tid: Some(*tid),
+                count: *count,
+            })
+        }
+        (_, Some((who, count))) => Some(WaitWaker {
+            who: (*who).to_owned(),
+            tid: None,
+            count: *count,
+        }),
+        _ => None,
     }
 }

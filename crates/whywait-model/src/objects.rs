@@ -1,0 +1,351 @@
+//! What threads waited for, over the whole recording: sums for each futex word or lock, descriptor, epoll instance and kind of
+//! wait. Collected while the waits stream by, so that memory depends on how many things were waited for, not on how often.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use whywait_events::{FutexSum, Ns, Request, StackId, Wait};
+
+use crate::call::{Call, call, call_name};
+use crate::futex::{self, Class, Primitive, Seen};
+use crate::kind::{Kind, kind};
+use crate::pools::Pool;
+use crate::stacks::{StackNames, StackText};
+use crate::timeline::{Thread, woken_at};
+
+/// Distinct things that are kept apart.
+const MAX_OBJECTS: usize = 65_536;
+/// Distinct words that are kept of a lock whose words are the waiters'.
+const MAX_WORDS: usize = 256;
+
+/// Something that threads wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Process id.
+    pub tgid: u32,
+    /// What in it.
+    pub object: Object,
+}
+
+/// Something in a process that threads wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Object {
+    /// A futex word; of `parking_lot`, whose words belong to the waiters, what they queue for.
+    Futex {
+        /// Its address.
+        address: u64,
+        /// What it is part of, as the waiters' stacks tell: a thread's own word may serve several.
+        primitive: Option<Primitive>,
+    },
+    /// A file descriptor, in a kind of wait.
+    Descriptor {
+        /// What for.
+        what: String,
+        /// The descriptor.
+        fd: i32,
+    },
+    /// An epoll instance.
+    Epoll(u32),
+    /// A kind of wait.
+    Other(String),
+}
+
+/// What was seen of the waits for one thing.
+#[derive(Debug, Clone, Default)]
+pub struct Sums {
+    /// Asleep in waits that ended and were told one by one.
+    pub total_ns: u64,
+    /// The longest of them.
+    pub longest_ns: u64,
+    /// Waits that were too short to be told, and their time.
+    pub short: u64,
+    /// Asleep in them.
+    pub short_ns: u64,
+    /// The longest of them.
+    pub short_longest_ns: u64,
+    /// Waits that had not ended when the recording did: their threads.
+    pub unfinished: Vec<u32>,
+    /// The rest.
+    pub seen: Seen,
+    /// The words, where the address is not the word's.
+    words: BTreeSet<u64>,
+    /// For futexes, once all is seen.
+    pub class: Option<Class>,
+    /// Why.
+    pub reasons: Vec<String>,
+}
+
+/// All that was waited for.
+#[derive(Debug, Clone, Default)]
+pub struct Objects {
+    sums: HashMap<Key, Sums>,
+    /// By stack: the primitive, and whether it is `parking_lot`'s.
+    primitives: HashMap<StackId, (Option<Primitive>, bool)>,
+    kinds: HashMap<(StackId, Option<u32>), Option<Kind>>,
+    /// By thread: the sleep that has not ended.
+    open: BTreeMap<u32, Wait>,
+    /// By thread: when it had a request open.
+    serving: HashMap<u32, Vec<(Ns, Ns)>>,
+    /// By thread: what it slept for last, until when, and whether that was found to lead to an answer.
+    last: HashMap<u32, (Key, Ns, bool)>,
+    short: Vec<FutexSum>,
+    left_out: u64,
+}
+
+impl Objects {
+    /// Takes note of when threads have requests open.
+    pub(crate) fn serve(&mut self, requests: &[Request]) {
+        for request in requests {
+            let (Some(recv_ns), tid) = (request.recv_ns, request.recv_tid) else {
+                continue;
+            };
+            // What another thread answers is off this one's hands at a time that is not known.
+            let until = match request.last_send_ns {
+                None => Ns::MAX,
+                Some(sent_ns) if request.send_tid == tid => sent_ns,
+                Some(_) => continue,
+            };
+            self.serving.entry(tid).or_default().push((recv_ns, until));
+        }
+        for spans in self.serving.values_mut() {
+            spans.sort_unstable();
+        }
+    }
+
+    fn serving(&self, wait: &Wait) -> bool {
+        let Some(spans) = self.serving.get(&wait.tid) else {
+            return false;
+        };
+        let after = spans.partition_point(|(from, _)| *from <= wait.out_ns);
+        // A thread serves few at a time: one that came long before is no longer open.
+        spans[..after]
+            .iter()
+            .rev()
+            .take(16)
+            .any(|(_, until)| woken_at(wait) <= *until)
+    }
+
+    /// Adds a row.
+    pub(crate) fn add(
+        &mut self,
+        wait: &Wait,
+        stacks: &StackNames,
+        in_target: impl Fn(u32) -> bool,
+    ) {
+        if wait.in_ns.is_none() {
+            self.open.insert(wait.tid, wait.clone());
+            return;
+        }
+        if self
+            .open
+            .get(&wait.tid)
+            .is_some_and(|open| open.seq <= wait.seq)
+        {
+            self.open.remove(&wait.tid);
+        }
+        let slept_ns = woken_at(wait).saturating_sub(wait.out_ns);
+        let key = self.key_noted(wait, stacks);
+        let is_futex = matches!(key.object, Object::Futex { .. });
+        let serving = self.serving(wait);
+        let by_target = wait.waker_tid != 0 && in_target(wait.waker_tid);
+        if serving && by_target {
+            self.led_to_answer(wait);
+        }
+        if self.sums.len() >= MAX_OBJECTS && !self.sums.contains_key(&key) {
+            self.left_out += 1;
+            return;
+        }
+        if is_futex {
+            self.last
+                .insert(wait.tid, (key.clone(), wait.in_ns.unwrap_or(0), false));
+        }
+        let sums = self.sums.entry(key).or_default();
+        sums.total_ns = sums.total_ns.saturating_add(slept_ns);
+        sums.longest_ns = sums.longest_ns.max(slept_ns);
+        if is_futex && sums.words.len() < MAX_WORDS {
+            sums.words.insert(wait.args[0]);
+        }
+        sums.seen.add(wait, slept_ns, serving, by_target);
+    }
+
+    /// A thread that had a request open was woken: what its waker had been waiting for led to that.
+    fn led_to_answer(&mut self, wait: &Wait) {
+        if let Some((key, until, counted)) = self.last.get_mut(&wait.waker_tid)
+            && !*counted
+            && *until <= woken_at(wait)
+        {
+            *counted = true;
+            if let Some(sums) = self.sums.get_mut(key) {
+                sums.seen.led_to_answers += 1;
+            }
+        }
+    }
+
+    /// Adds what is known of the short sleeps on a word.
+    pub(crate) fn add_short(&mut self, sum: &FutexSum) {
+        if self.short.len() < MAX_OBJECTS {
+            self.short.push(*sum);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// All rows are in: counts what has not ended, and decides what futexes were for.
+    pub(crate) fn settle(
+        &mut self,
+        stacks: &StackNames,
+        pools: &[Pool],
+        threads: &BTreeMap<u32, Thread>,
+    ) {
+        for (tid, wait) in self.open.clone() {
+            let key = self.key_noted(&wait, stacks);
+            if self.sums.len() < MAX_OBJECTS || self.sums.contains_key(&key) {
+                let sums = self.sums.entry(key).or_default();
+                sums.unfinished.push(tid);
+                if wait.user_stack != 0 {
+                    futex::bump(&mut sums.seen.stacks, wait.user_stack, 1);
+                }
+            }
+        }
+        self.settle_short();
+        for (key, sums) in &mut self.sums {
+            let Object::Futex { primitive, .. } = key.object else {
+                continue;
+            };
+            let seen = &mut sums.seen;
+            let parked = seen.stacks.keys().any(|stack| {
+                pools
+                    .iter()
+                    .any(|pool| pool.tgid == key.tgid && pool.park_stacks.contains(stack))
+            });
+            seen.parked_in_pool = if parked { seen.count } else { 0 };
+            seen.value_is_thread = seen.values.keys().copied().find(|value| {
+                threads
+                    .get(value)
+                    .is_some_and(|thread| thread.tgid == key.tgid)
+            });
+            let (class, reasons) = futex::classify(seen, primitive);
+            sums.class = Some(class);
+            sums.reasons = reasons;
+        }
+    }
+
+    fn settle_short(&mut self) {
+        let mut by_word: HashMap<(u32, u64), Vec<Key>> = HashMap::new();
+        for (key, sums) in &self.sums {
+            for word in &sums.words {
+                by_word
+                    .entry((key.tgid, *word))
+                    .or_default()
+                    .push(key.clone());
+            }
+        }
+        for short in std::mem::take(&mut self.short) {
+            let key = by_word
+                .get(&(short.tgid, short.address))
+                // A word that serves several: the one that it served most.
+                .and_then(|keys| {
+                    keys.iter()
+                        .max_by_key(|key| (self.sums.get(key).map(|sums| sums.seen.count), *key))
+                })
+                .cloned()
+                .unwrap_or(Key {
+                    tgid: short.tgid,
+                    object: Object::Futex {
+                        address: short.address,
+                        primitive: None,
+                    },
+                });
+            let sums = self.sums.entry(key).or_default();
+            sums.short = sums.short.saturating_add(short.count);
+            sums.short_ns = sums.short_ns.saturating_add(short.total_ns);
+            sums.short_longest_ns = sums.short_longest_ns.max(short.longest_ns);
+        }
+    }
+
+    fn key_noted(&mut self, wait: &Wait, stacks: &StackNames) -> Key {
+        if wait.user_stack != 0 && call(wait) == Call::Futex {
+            self.primitives
+                .entry(wait.user_stack)
+                .or_insert_with(|| of_stack(stacks, wait.user_stack));
+        }
+        if wait.kernel_stack != 0 {
+            self.kinds
+                .entry((wait.kernel_stack, wait.syscall))
+                .or_insert_with(|| of_kernel(stacks, wait));
+        }
+        self.key(wait, stacks)
+    }
+
+    /// What a sleep was for.
+    pub(crate) fn key(&self, wait: &Wait, stacks: &StackNames) -> Key {
+        let what = || {
+            self.kind(wait, stacks)
+                .map_or_else(|| call_name(wait), |kind| kind.name.to_owned())
+        };
+        let object = match call(wait) {
+            Call::Futex => {
+                let (primitive, of_parking_lot) = self
+                    .primitives
+                    .get(&wait.user_stack)
+                    .copied()
+                    .unwrap_or_else(|| of_stack(stacks, wait.user_stack));
+                let address = if of_parking_lot && wait.lock != 0 {
+                    wait.lock
+                } else {
+                    wait.args[0]
+                };
+                Object::Futex { address, primitive }
+            }
+            Call::Poll if wait.epoll != 0 => Object::Epoll(wait.epoll),
+            Call::Socket | Call::Stream | Call::File => Object::Descriptor {
+                what: what(),
+                fd: wait.args[0] as i32,
+            },
+            _ => Object::Other(what()),
+        };
+        Key {
+            tgid: wait.tgid,
+            object,
+        }
+    }
+
+    /// What a sleep was for as the kernel's stack tells.
+    pub(crate) fn kind(&self, wait: &Wait, stacks: &StackNames) -> Option<Kind> {
+        self.kinds
+            .get(&(wait.kernel_stack, wait.syscall))
+            .copied()
+            .unwrap_or_else(|| of_kernel(stacks, wait))
+    }
+
+    /// What was seen of the waits for something.
+    pub fn get(&self, key: &Key) -> Option<&Sums> {
+        self.sums.get(key)
+    }
+
+    /// All, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Sums)> {
+        self.sums.iter()
+    }
+
+    /// The sleeps that had not ended when the recording did, by thread.
+    pub fn open(&self) -> impl Iterator<Item = &Wait> {
+        self.open.values()
+    }
+
+    /// Rows that were left out because there was too much to keep apart.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+fn of_stack(stacks: &StackNames, id: StackId) -> (Option<Primitive>, bool) {
+    stacks.get(id).map_or((None, false), |stack: &StackText| {
+        (futex::primitive(stack), futex::of_parking_lot(stack))
+    })
+}
+
+fn of_kernel(stacks: &StackNames, wait: &Wait) -> Option<Kind> {
+    stacks
+        .get(wait.kernel_stack)
+        .and_then(|stack| kind(wait, stack))
+}

@@ -1,0 +1,302 @@
+//! The critical path against an independent reference: on schedules that programs can have, it is the longest of all ways
+//! from the request to its response, found by trying every one.
+
+use proptest::prelude::*;
+use whywait_events::{Ns, Part};
+use whywait_model::script::{Script, ms};
+use whywait_model::{Model, PathStep};
+
+const FUTEX: u32 = 202;
+const NANOSLEEP: u32 = 230;
+const MS: u64 = 1_000_000;
+
+/// What a program does next. Threads are numbered from 1; thread 1 reads the request and answers it.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    /// The thread computes, for so many milliseconds.
+    Compute(u32, u64),
+    /// It sleeps until a time comes.
+    Sleep(u32, u64),
+    /// It wakes another thread, if that waits.
+    Wake(u32, u32),
+    /// It waits until somebody wakes it.
+    Wait(u32),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let tid = 1u32..5;
+    prop_oneof![
+        3 => (tid.clone(), 1u64..30).prop_map(|(tid, ms)| Act::Compute(tid, ms)),
+        1 => (tid.clone(), 2u64..30).prop_map(|(tid, ms)| Act::Sleep(tid, ms)),
+        3 => (tid.clone(), 1u32..5).prop_map(|(from, to)| Act::Wake(from, to)),
+        2 => tid.prop_map(Act::Wait),
+    ]
+}
+
+/// A sleep as it happened: who, from, to, and who ended it (0: the clock).
+#[derive(Debug, Clone, Copy)]
+struct Slept {
+    tid: u32,
+    from: u64,
+    to: u64,
+    by: u32,
+}
+
+/// Plays what the threads do: each at its own clock, where a wake carries the waker's time to the sleeper.
+fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
+    let mut clock = [0u64; 5];
+    let mut waits_since: [Option<u64>; 5] = [None; 5];
+    // The helpers wait for work.
+    for tid in 2..5 {
+        waits_since[tid] = Some(0);
+    }
+    // Its own clock at 1, so that nothing happens at the very moment of the request.
+    clock[1] = 1;
+    let mut slept = Vec::new();
+    for act in acts {
+        match *act {
+            Act::Compute(tid, ms) if waits_since[tid as usize].is_none() => {
+                clock[tid as usize] += ms
+            }
+            Act::Sleep(tid, ms) if waits_since[tid as usize].is_none() => {
+                let from = clock[tid as usize];
+                clock[tid as usize] += ms;
+                slept.push(Slept {
+                    tid,
+                    from,
+                    to: from + ms,
+                    by: 0,
+                });
+                clock[tid as usize] += 1;
+            }
+            Act::Wake(from, to) if from != to && waits_since[from as usize].is_none() => {
+                let at = clock[from as usize];
+                if let Some(since) = waits_since[to as usize]
+                    && since < at
+                {
+                    slept.push(Slept {
+                        tid: to,
+                        from: since,
+                        to: at,
+                        by: from,
+                    });
+                    waits_since[to as usize] = None;
+                    // It runs for a moment at least, and so does the waker.
+                    clock[to as usize] = at + 1;
+                    clock[from as usize] += 1;
+                }
+            }
+            // The first thread waits only where somebody is there to wake it; who is left waiting waits on.
+            Act::Wait(tid) if waits_since[tid as usize].is_none() => {
+                let others =
+                    (1..5).filter(|other| *other != tid && waits_since[*other as usize].is_none());
+                if others.count() > 0 {
+                    waits_since[tid as usize] = Some(clock[tid as usize]);
+                }
+            }
+            _ => {}
+        }
+    }
+    // If the first thread still waits, one that runs wakes it in the end.
+    if let Some(since) = waits_since[1] {
+        let by = (2..5).find(|tid| waits_since[*tid as usize].is_none());
+        if let Some(by) = by {
+            let at = clock[by as usize].max(since + 1);
+            clock[by as usize] = at + 1;
+            slept.push(Slept {
+                tid: 1,
+                from: since,
+                to: at,
+                by,
+            });
+            clock[1] = at + 1;
+        } else {
+            clock[1] = since;
+        }
+    }
+    (slept, clock[1] + 1)
+}
+
+/// The most that is done on any way from thread 1 at time 0 to `tid` at `at`: tries every way. A sleep that a thread ended
+/// counts nothing, one that the clock ended counts whole.
+fn longest(slept: &[Slept], tid: u32, at: u64) -> Option<u64> {
+    let last = slept
+        .iter()
+        .filter(|one| one.tid == tid && one.to <= at)
+        .max_by_key(|one| one.to);
+    let Some(last) = last else {
+        // Helpers wait from the start, so a thread without a sleep behind it is the one that read the request.
+        return (tid == 1).then_some(at);
+    };
+    let ran = at - last.to;
+    let through_sleep = if last.by == 0 { last.to - last.from } else { 0 };
+    let stay = if last.from == 0 && tid != 1 {
+        None
+    } else {
+        longest(slept, tid, last.from).map(|done| done + through_sleep)
+    };
+    let through_waker = (last.by != 0)
+        .then(|| longest(slept, last.by, last.to))
+        .flatten();
+    stay.max(through_waker).map(|done| done + ran)
+}
+
+fn model(slept: &[Slept], end: u64) -> Model {
+    let mut script = Script::new();
+    for tid in 1..5 {
+        script.thread(tid, "t");
+    }
+    for one in slept {
+        let call = if one.by == 0 { NANOSLEEP } else { FUTEX };
+        let line = script
+            .wait(one.tid, call, one.from, one.to)
+            .word(u64::from(one.tid) * 64);
+        if one.by == 0 {
+            line.done()
+        } else {
+            line.by(one.by).done()
+        };
+    }
+    script.request(1).ready(0).read(0, 1).answered(end, 1);
+    script.ends(end + 1);
+    script.model()
+}
+
+/// What a path's own steps did: what stands for sleeps of its threads does not count.
+fn done_on(steps: &[PathStep]) -> u64 {
+    steps
+        .iter()
+        .filter(|step| step.waiting == 0 && step.part != Some(Part::Thread))
+        .map(PathStep::ns)
+        .sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn it_is_the_longest_of_all_ways(acts in prop::collection::vec(act(), 0..40)) {
+        let (slept, end) = play(&acts);
+        let model = model(&slept, end);
+        let path = model.path_of(0);
+        prop_assert!(!path.truncated);
+        let mut now: Ns = ms(0);
+        for step in &path.steps {
+            prop_assert_eq!(step.from_ns, now, "neither gap nor overlap: {:?}", path.steps);
+            now = step.to_ns;
+        }
+        prop_assert_eq!(now, ms(end));
+        let reference = longest(&slept, 1, end).expect("thread 1 is the one that read it");
+        prop_assert_eq!(done_on(&path.steps) / MS, reference, "{:?}\n{:#?}", slept, path.steps);
+    }
+}
+
+#[test]
+fn of_two_ways_the_longer_is_taken() {
+    // Thread 1 hands work to 2 and computes on; 2 takes longer.
+    let slept = [
+        Slept {
+            tid: 2,
+            from: 0,
+            to: 10,
+            by: 1,
+        },
+        Slept {
+            tid: 1,
+            from: 40,
+            to: 100,
+            by: 2,
+        },
+    ];
+    let model = model(&slept, 110);
+    let told: Vec<(u32, u64)> = model
+        .path_of(0)
+        .steps
+        .iter()
+        .map(|step| (step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(told, [(1, 10), (2, 90), (1, 10)]);
+}
+
+#[test]
+fn who_was_at_something_older_stands_for_the_sleep_only() {
+    // Thread 2 was not woken for this request: it finishes something older and then answers 1.
+    let slept = [Slept {
+        tid: 1,
+        from: 40,
+        to: 100,
+        by: 2,
+    }];
+    let model = model(&slept, 110);
+    let steps = model.path_of(0).steps;
+    let told: Vec<(u32, u32, u64)> = steps
+        .iter()
+        .map(|step| (step.tid, step.waiting, step.ns() / MS))
+        .collect();
+    assert_eq!(told, [(1, 0, 40), (2, 1, 60), (1, 0, 10)]);
+}
+
+#[test]
+fn a_thread_that_the_request_made_leads_back_to_its_maker() {
+    let mut script = Script::new();
+    script.thread(1, "acceptor").made(2, "handler", 20, 1);
+    script.wait(1, FUTEX, 21, 80).by(2).done();
+    script.request(1).ready(0).read(10, 1).answered(90, 1);
+    script.ends(100);
+    let steps = script.model().path_of(0).steps;
+    let told: Vec<(u32, u64)> = steps
+        .iter()
+        .map(|step| (step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(told, [(1, 10), (1, 10), (2, 60), (1, 10)]);
+}
+
+#[test]
+fn a_lock_is_waited_for_and_its_holder_is_not_the_path() {
+    let mut script = Script::new();
+    script.thread(1, "handler").thread(2, "other");
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let syncing = script.stack(&["main", "app::append_log", "fsync"]);
+    script.wait(2, 74, 15, 95).stack(syncing).done();
+    script
+        .wait(1, FUTEX, 20, 100)
+        .stack(locking)
+        .word(0x1000)
+        .by(2)
+        .done();
+    script.request(1).ready(0).read(10, 1).answered(110, 1);
+    script.ends(120);
+    let model = script.model();
+    let steps = model.path_of(0).steps;
+    let told: Vec<(&str, u32, u64)> = steps
+        .iter()
+        .map(|step| (step.state, step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("ready-unserved", 1, 10),
+            ("on-cpu", 1, 10),
+            ("lock", 1, 80),
+            ("on-cpu", 1, 10)
+        ]
+    );
+    let held: Vec<(&str, u32, u64)> = steps[2]
+        .meanwhile
+        .iter()
+        .map(|step| (step.state, step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(held, [("disk", 2, 75), ("on-cpu", 2, 5)]);
+    assert_eq!(steps[2].woken_by, 2);
+    assert_eq!(
+        model
+            .account_of(0)
+            .map(|account| account.service[Part::Lock]),
+        Some(80 * MS)
+    );
+}
