@@ -32,15 +32,33 @@ pub enum Code {
     StrandedReadiness,
     /// A single-threaded loop was away from its poll.
     BlockedLoop,
+    /// Threads waited for a lock that another held for long, or across a wait.
+    LockContention,
+    /// One wait is where slow requests spent most of their time.
+    SlowPathWait,
+    /// One thread's CPU time is where slow requests spent most of theirs.
+    SerialWork,
+    /// Large waits that cost nothing.
+    IdleWaiters,
+    /// Threads wait for locks in a circle.
+    Deadlock,
+    /// A wait that nobody ended.
+    UnfinishedWait,
     /// Something was lost that a finding may rest on.
     RecordingIncomplete,
 }
 
 impl Code {
     /// All codes, in the order of `whywait explain --list`.
-    pub const ALL: [Code; 3] = [
+    pub const ALL: [Code; 9] = [
         Code::StrandedReadiness,
         Code::BlockedLoop,
+        Code::LockContention,
+        Code::SlowPathWait,
+        Code::SerialWork,
+        Code::IdleWaiters,
+        Code::Deadlock,
+        Code::UnfinishedWait,
         Code::RecordingIncomplete,
     ];
 
@@ -49,6 +67,12 @@ impl Code {
         match self {
             Code::StrandedReadiness => "stranded-readiness",
             Code::BlockedLoop => "blocked-loop",
+            Code::LockContention => "lock-contention",
+            Code::SlowPathWait => "slow-path-wait",
+            Code::SerialWork => "serial-work",
+            Code::IdleWaiters => "idle-waiters",
+            Code::Deadlock => "deadlock",
+            Code::UnfinishedWait => "unfinished-wait",
             Code::RecordingIncomplete => "recording-incomplete",
         }
     }
@@ -165,6 +189,12 @@ impl Code {
         match self {
             Code::StrandedReadiness => crate::stranded::EXPLAIN,
             Code::BlockedLoop => crate::blocked_loop::EXPLAIN,
+            Code::LockContention => crate::lock_contention::EXPLAIN,
+            Code::SlowPathWait => crate::slow_path_wait::EXPLAIN,
+            Code::SerialWork => crate::serial_work::EXPLAIN,
+            Code::IdleWaiters => crate::idle_waiters::EXPLAIN,
+            Code::Deadlock => crate::deadlock::EXPLAIN,
+            Code::UnfinishedWait => crate::unfinished_wait::EXPLAIN,
             Code::RecordingIncomplete => crate::incomplete::EXPLAIN,
         }
     }

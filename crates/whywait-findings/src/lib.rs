@@ -2,11 +2,17 @@
 //! false alarms. No detector reads BPF or prints.
 
 mod blocked_loop;
+mod deadlock;
 mod finding;
+mod idle_waiters;
 mod incomplete;
+mod lock_contention;
 mod runtime;
+mod serial_work;
+mod slow_path_wait;
 mod stranded;
 mod text;
+mod unfinished_wait;
 
 use whywait_model::Model;
 
@@ -14,8 +20,17 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let detectors: [fn(&Model) -> Vec<Finding>; 3] =
-        [stranded::detect, blocked_loop::detect, incomplete::detect];
+    let detectors: [fn(&Model) -> Vec<Finding>; 9] = [
+        stranded::detect,
+        blocked_loop::detect,
+        lock_contention::detect,
+        slow_path_wait::detect,
+        serial_work::detect,
+        idle_waiters::detect,
+        deadlock::detect,
+        unfinished_wait::detect,
+        incomplete::detect,
+    ];
     let mut findings: Vec<Finding> = detectors.iter().flat_map(|detect| detect(model)).collect();
     findings.sort_by_key(|finding| {
         (
