@@ -1,5 +1,9 @@
 //! The JSON view, schema 1.
 
+use serde::Serialize;
+use whywait_model::summary::Slow;
+use whywait_model::waits::WaitRow;
+
 use crate::Report;
 
 /// The report as indented JSON with a newline at its end.
@@ -20,9 +24,55 @@ pub fn to_json(report: &Report) -> serde_json::Result<String> {
     .into_iter()
     .flatten()
     {
-        *share = (*share * 1e6).round() / 1e6;
+        *share = rounded(*share);
     }
-    let mut text = serde_json::to_string_pretty(&report)?;
+    pretty(&report)
+}
+
+/// The table of waits, as [`to_json`] writes a report: all rows.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field of a row allows.
+pub fn waits_to_json(rows: &[WaitRow]) -> serde_json::Result<String> {
+    let mut waits = rows.to_vec();
+    for row in &mut waits {
+        row.critical_share = row.critical_share.map(rounded);
+    }
+    pretty(&Waits {
+        schema: Report::SCHEMA,
+        waits,
+    })
+}
+
+/// One slow request with its critical path, as [`to_json`] writes a report.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field of a request allows.
+pub fn request_to_json(request: &Slow) -> serde_json::Result<String> {
+    pretty(&Request {
+        schema: Report::SCHEMA,
+        request,
+    })
+}
+
+#[derive(Serialize)]
+struct Waits {
+    schema: u32,
+    waits: Vec<WaitRow>,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    schema: u32,
+    request: &'a Slow,
+}
+
+fn rounded(share: f64) -> f64 {
+    (share * 1e6).round() / 1e6
+}
+
+fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     Ok(text)
 }

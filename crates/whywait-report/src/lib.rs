@@ -12,7 +12,7 @@ use whywait_findings::Finding;
 use whywait_model::summary;
 
 pub use gate::{fails, worst};
-pub use json::to_json;
+pub use json::{request_to_json, to_json, waits_to_json};
 
 /// Everything that whywait has to say of one recording. The order of the fields is the order of the keys in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -5,20 +5,22 @@ use whywait_findings::{Cause, Code, Confidence, Finding, Saving, SavingKind, Sev
 
 use super::headline;
 use super::page::{Page, Style};
-use super::stack::{Row, fold};
+use super::stack;
 use super::units::{count, counted, duration};
 use crate::Report;
 
 /// So many pieces of evidence are shown of a finding in full, and of a shortened one.
 const EVIDENCE: (usize, usize) = (6, 1);
 
-/// How much of a finding is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much of a finding is shown. Ordered from most to least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Detail {
     /// All there is room for.
     Full,
     /// What happened, where, its main evidence, the fix and the bound.
     Short,
+    /// What happened, and the main evidence for it: what notes get.
+    Remark,
     /// What happened.
     Title,
 }
@@ -40,6 +42,12 @@ pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail
         ],
     );
     if detail == Detail::Title {
+        return;
+    }
+    if detail == Detail::Remark {
+        if let Some(evidence) = finding.evidence.first() {
+            item(page, &[(Style::Plain, &evidence.text)]);
+        }
         return;
     }
     let full = detail == Detail::Full;
@@ -73,11 +81,11 @@ pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail
     );
     // What is wrong with a recording costs no request anything.
     if finding.code != Code::RecordingIncomplete {
-        let saving = format!(
-            "{}; confidence: {}",
-            saving(&finding.saving),
-            confidence(finding.confidence)
-        );
+        let confidence = confidence(finding.confidence);
+        let saving = match saving(&finding.saving) {
+            Some(saving) => format!("{saving}; confidence: {confidence}"),
+            None => format!("confidence: {confidence}"),
+        };
         item(page, &[(Style::Strong, "note: "), (Style::Plain, &saving)]);
     }
     if full {
@@ -159,34 +167,16 @@ fn render_cause(page: &mut Page, cause: &Cause) {
             (Style::Plain, &cause.doing),
         ],
     );
-    const INDENT: &str = "   |       ";
-    let room = page.width() - INDENT.len();
-    for row in fold(&cause.stack, &cause.own) {
-        let (style, text) = match row {
-            Row::Own(name) => (Style::Strong, page.cut(name, room)),
-            Row::Runtime("") => (Style::Dim, "??".to_owned()),
-            Row::Runtime(name) => (Style::Dim, page.cut(name, room)),
-            Row::Folded(frames, owners) if owners.is_empty() => (
-                Style::Dim,
-                format!("… {}", counted(frames as u64, "more frame")),
-            ),
-            Row::Folded(frames, owners) => (
-                Style::Dim,
-                format!(
-                    "… {} of {}",
-                    counted(frames as u64, "frame"),
-                    owners.join(", ")
-                ),
-            ),
-        };
-        page.paragraph(INDENT, INDENT, &[(style, &text)]);
-    }
+    stack::render(page, "   |       ", &cause.stack, &cause.own);
 }
 
-fn saving(saving: &Saving) -> String {
+/// What a fix saves; `None` when the recording sets no bound, as for a wait that never ended.
+fn saving(saving: &Saving) -> Option<String> {
+    if saving.at_most_ns == 0 {
+        return None;
+    }
     let total = duration(saving.at_most_ns);
-    match saving.kind {
-        _ if saving.at_most_ns == 0 => "fixing it saves nothing".to_owned(),
+    Some(match saving.kind {
         SavingKind::Latency if saving.requests == 1 => {
             format!("a fix saves at most {total}, on 1 request")
         }
@@ -203,7 +193,7 @@ fn saving(saving: &Saving) -> String {
         SavingKind::Throughput => {
             format!("a fix gives back at most {total} of the time that work could be done in")
         }
-    }
+    })
 }
 
 /// The bound for each request: one figure when they are alike, the span otherwise. `None` when it is not known for all.

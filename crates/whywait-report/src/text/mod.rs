@@ -5,14 +5,20 @@ mod escape;
 mod finding;
 mod headline;
 mod page;
+mod request;
 mod requests;
 mod stack;
+mod step;
 mod units;
+mod waits;
 
 use whywait_findings::{Code, Finding, Severity};
 
 pub use escape::{Charset, escape};
 pub use units::{count, duration};
+
+use whywait_model::summary::Slow;
+use whywait_model::waits::WaitRow;
 
 use crate::Report;
 use finding::Detail;
@@ -57,24 +63,24 @@ const DETAILS: [Detail; 5] = [
 
 /// The report as text.
 pub fn render(report: &Report, options: TextOptions) -> String {
-    let width = options.width.max(TextOptions::MIN_WIDTH);
-    let mut page = Page::new(TextOptions { width, ..options });
+    let mut page = page(options);
     if !report.findings.iter().any(is_problem) {
         headline::nothing_wrong(&mut page, report);
     }
-    // The first line is the answer, so what is wrong with the target comes before what is wrong with the recording.
-    // Within each the ranking stands.
-    let (problems, others): (Vec<_>, Vec<_>) = report
-        .findings
-        .iter()
-        .partition(|finding| is_problem(finding));
-    for (index, (finding, detail)) in problems.iter().chain(&others).zip(DETAILS).enumerate() {
+    let mut before = None;
+    for (finding, detail) in ranked(&report.findings).into_iter().zip(DETAILS) {
+        // A note is a remark, however much room there is: it is not what the reader came for.
+        let detail = match finding.severity {
+            Severity::Note => detail.max(Detail::Remark),
+            _ => detail,
+        };
         // Titles stand together.
-        let follows_title = index > 0 && DETAILS[index - 1] == Detail::Title;
+        let follows_title = before == Some(Detail::Title) && detail == Detail::Title;
         if !page.is_empty() && !follows_title {
             page.gap();
         }
         finding::render(&mut page, report, finding, detail);
+        before = Some(detail);
     }
     if let Some(more @ 1..) = report.findings.len().checked_sub(DETAILS.len()) {
         let more = units::counted(more as u64, "more finding");
@@ -94,6 +100,33 @@ pub fn render(report: &Report, options: TextOptions) -> String {
     }
     coverage::render(&mut page, report);
     page.into_text()
+}
+
+/// The table of waits, as text.
+pub fn waits(rows: &[WaitRow], options: TextOptions) -> String {
+    let mut page = page(options);
+    waits::render(&mut page, rows);
+    page.into_text()
+}
+
+/// One slow request's critical path, step by step, as text.
+pub fn request(slow: &Slow, options: TextOptions) -> String {
+    let mut page = page(options);
+    request::render(&mut page, slow);
+    page.into_text()
+}
+
+fn page(options: TextOptions) -> Page {
+    let width = options.width.max(TextOptions::MIN_WIDTH);
+    Page::new(TextOptions { width, ..options })
+}
+
+/// The findings in the order in which they are told: what is wrong with the target, for the first line is the answer; then
+/// what is wrong with the recording; then the notes. Within each the ranking stands.
+fn ranked(findings: &[Finding]) -> Vec<&Finding> {
+    let mut ranked: Vec<&Finding> = findings.iter().collect();
+    ranked.sort_by_key(|finding| (!is_problem(finding), finding.severity == Severity::Note));
+    ranked
 }
 
 /// Plain text of whywait's own, such as that of `whywait explain`: paragraphs apart by empty lines, `# headings`,

@@ -1,10 +1,10 @@
 //! Where the requests' time went, their latency, and the way of the slowest.
 
-use whywait_model::summary::{Requests, Slow, Step, Time};
+use whywait_model::summary::{Requests, Slow, Time};
 
 use super::escape::columns;
 use super::page::{Page, Style};
-use super::stack::telling;
+use super::step::{Names, held_by, longest, place, thread, woken_by};
 use super::units::{count, counted, duration, percent};
 
 /// Parts of less than this share are summed up in one line.
@@ -21,7 +21,8 @@ pub(super) fn render(page: &mut Page, requests: &Requests) {
         );
         return;
     }
-    time(page, requests);
+    let of = counted(requests.count, "request");
+    time(page, &requests.time, "where the time went", Some(&of));
     latency(page, requests);
     if let Some(slowest) = requests.slowest.first() {
         path(page, slowest);
@@ -47,22 +48,16 @@ fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
     ]
 }
 
-fn time(page: &mut Page, requests: &Requests) {
-    let parts = parts(&requests.time);
+/// The parts of a time with a bar each, under a title that says of how many requests (if of several).
+pub(super) fn time(page: &mut Page, time: &Time, title: &str, of: Option<&str>) {
+    let parts = parts(time);
     let total = parts
         .iter()
         .filter_map(|(_, ns)| *ns)
         .fold(0_u64, u64::saturating_add);
-    let of = counted(requests.count, "request");
     let sum = duration(total);
-    page.paragraph(
-        "",
-        "  ",
-        &[
-            (Style::Strong, "where the time went"),
-            (Style::Plain, &format!(" ({of}, {sum} in all)")),
-        ],
-    );
+    let of = of.map_or_else(String::new, |of| format!(" ({of}, {sum} in all)"));
+    page.paragraph("", "  ", &[(Style::Strong, title), (Style::Plain, &of)]);
     let mut large: Vec<(&str, u64)> = Vec::new();
     let mut small: Vec<&str> = Vec::new();
     let mut small_ns = 0_u64;
@@ -142,43 +137,47 @@ fn latency(page: &mut Page, requests: &Requests) {
     );
 }
 
-fn path(page: &mut Page, slow: &Slow) {
+/// `3.999 s on port 8080, 510 ms into the recording`.
+pub(super) fn when(slow: &Slow) -> String {
     let port = slow
         .port
         .map_or_else(|| "a unix socket".to_owned(), |port| format!("port {port}"));
-    let text = format!(
+    format!(
         "{} on {port}, {} into the recording",
         duration(slow.latency_ns),
         duration(slow.at_ns)
-    );
+    )
+}
+
+fn path(page: &mut Page, slow: &Slow) {
+    const HANG: &str = "            ";
+    let mut text = when(slow);
+    if !slow.id.is_empty() {
+        text.push_str(&format!(" [{}]", page.cut(&slow.id, 40)));
+    }
     page.paragraph(
         "",
         "  ",
         &[(Style::Strong, "slowest: "), (Style::Plain, &text)],
     );
-    let (kept, rest_ns) = longest_steps(&slow.path);
-    for step in &kept {
-        // A thread's name says more than its number where there is one.
-        const MAX_NAME: usize = 24;
+    let names = Names::of(&slow.path);
+    let (kept, rest_ns) = longest(&slow.path, MAX_STEPS);
+    for step in kept.iter().map(|index| &slow.path[*index]) {
         let mut text = format!(
             "  {:>8}  {:<14}",
             duration(step.ns),
             page.cut(&step.state, 20)
         );
-        match (step.tid, step.thread.is_empty()) {
-            (0, _) => {}
-            (tid, true) => text.push_str(&format!("  thread {tid}")),
-            (tid, false) => {
-                text.push_str(&format!("  {} ({tid})", page.cut(&step.thread, MAX_NAME)))
-            }
+        match thread(page, step) {
+            who if who.is_empty() => {}
+            who => text.push_str(&format!("  {who}")),
         }
-        if let Some(function) = step.function.as_deref().or_else(|| telling(&step.stack)) {
-            text.push_str(&format!(" in {}", page.cut(function, 60)));
+        text.push_str(&place(page, step));
+        text.push_str(&woken_by(page, step, &names));
+        page.paragraph("", HANG, &[(Style::Plain, text.trim_end())]);
+        if let Some(held_by) = held_by(page, step) {
+            page.paragraph(HANG, HANG, &[(Style::Plain, &held_by)]);
         }
-        if let Some(tid) = step.woken_by {
-            text.push_str(&format!(", woken by {tid}"));
-        }
-        page.paragraph("", "            ", &[(Style::Plain, text.trim_end())]);
     }
     if kept.len() < slow.path.len() {
         let steps = counted((slow.path.len() - kept.len()) as u64, "shorter step");
@@ -188,29 +187,6 @@ fn path(page: &mut Page, slow: &Slow) {
             &[(Style::Dim, &format!("  {:>8}  {steps}", duration(rest_ns)))],
         );
     }
-}
-
-/// The longest steps in the order in which they happened, and the time of the others.
-fn longest_steps(path: &[Step]) -> (Vec<&Step>, u64) {
-    let mut by_length: Vec<usize> = (0..path.len()).collect();
-    by_length.sort_by_key(|index| std::cmp::Reverse(path[*index].ns));
-    // A single short step takes the line that would say that it was left out.
-    let keep = if path.len() == MAX_STEPS + 1 {
-        path.len()
-    } else {
-        path.len().min(MAX_STEPS)
-    };
-    let (kept, left) = by_length.split_at(keep);
-    let mut kept = kept.to_vec();
-    kept.sort_unstable();
-    let rest_ns = left
-        .iter()
-        .map(|index| path[*index].ns)
-        .fold(0, u64::saturating_add);
-    (
-        kept.into_iter().map(|index| &path[index]).collect(),
-        rest_ns,
-    )
 }
 
 #[cfg(test)]
@@ -225,23 +201,5 @@ mod tests {
         assert_eq!(bar(13, 100, 4, true), "▌");
         assert_eq!(bar(50, 100, 4, false), "##");
         assert_eq!(bar(u64::MAX, u64::MAX, 4, false), "####");
-    }
-
-    #[test]
-    fn the_longest_steps_keep_their_order() {
-        let path: Vec<Step> = [5, 90, 1, 80, 2, 70, 60, 50]
-            .map(|ns| Step {
-                ns,
-                ..Step::default()
-            })
-            .to_vec();
-        let (kept, rest_ns) = longest_steps(&path);
-        assert_eq!(
-            kept.iter().map(|step| step.ns).collect::<Vec<_>>(),
-            [90, 80, 70, 60, 50]
-        );
-        assert_eq!(rest_ns, 8);
-        assert_eq!(longest_steps(&path[..6]).0.len(), 6);
-        assert_eq!(longest_steps(&[]), (vec![], 0));
     }
 }

@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 
+use super::page::{Page, Style};
+use super::units::counted;
+
 /// A line of a folded stack.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Row<'a> {
@@ -80,6 +83,78 @@ fn all_runtime<'a>(frames: &[(&'a str, Option<&'static str>)]) -> Vec<Row<'a>> {
         rows.push(Row::Folded(frames.len() - shown, owners(&frames[shown..])));
     }
     rows
+}
+
+/// A stack, folded, a row a line after `indent`.
+pub(super) fn render(page: &mut Page, indent: &str, stack: &[String], own: &[bool]) {
+    let room = page.width().saturating_sub(indent.len());
+    for row in fold(stack, own) {
+        let (style, text) = match row {
+            Row::Own(name) => (Style::Strong, page.cut(name, room)),
+            Row::Runtime("") => (Style::Dim, "??".to_owned()),
+            Row::Runtime(name) => (Style::Dim, page.cut(name, room)),
+            Row::Folded(frames, owners) if owners.is_empty() => (
+                Style::Dim,
+                format!("… {}", counted(frames as u64, "more frame")),
+            ),
+            Row::Folded(frames, owners) => (
+                Style::Dim,
+                format!(
+                    "… {} of {}",
+                    counted(frames as u64, "frame"),
+                    owners.join(", ")
+                ),
+            ),
+        };
+        page.paragraph(indent, indent, &[(style, &text)]);
+    }
+}
+
+/// What the scheduler and the way into the kernel add to every sleep's stack.
+const KERNEL_FRAME: &[&str] = &[
+    "schedule",
+    "__schedule",
+    "io_schedule",
+    "schedule_timeout",
+    "schedule_hrtimeout_range",
+    "schedule_hrtimeout_range_clock",
+    "schedule_preempt_disabled",
+    "preempt_schedule",
+    "context_switch",
+    "x64_sys_call",
+    "ret_from_fork",
+    "ret_from_fork_asm",
+];
+const KERNEL_FRAME_PREFIX: &[&str] = &[
+    "__traceiter_",
+    "bpf_",
+    "__bpf_",
+    "io_schedule_",
+    "do_syscall_",
+    "entry_SYSCALL_",
+    "__x64_sys_",
+    "__se_sys_",
+    "__do_sys_",
+    "asm_",
+];
+
+/// The functions of a kernel stack that tell what the sleep was for, innermost first, and how many are left out.
+pub(super) fn telling_kernel(stack: &[String], max: usize) -> (Vec<&str>, usize) {
+    let frame = |name: &str| {
+        name.is_empty()
+            || KERNEL_FRAME.contains(&name)
+            || KERNEL_FRAME_PREFIX
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+    };
+    let told: Vec<&str> = stack
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !frame(name))
+        .take(max)
+        .collect();
+    let left_out = stack.len() - told.len();
+    (told, left_out)
 }
 
 /// The application's innermost function, or else the innermost function.
@@ -335,6 +410,25 @@ mod tests {
     fn an_empty_stack_has_no_rows() {
         assert_eq!(fold(&[], &[]), []);
         assert_eq!(telling(&[]), None);
+    }
+
+    #[test]
+    fn the_scheduler_says_nothing_of_a_sleep() {
+        let stack = stack(&[
+            "__schedule",
+            "schedule",
+            "jbd2_log_wait_commit",
+            "ext4_sync_file",
+            "do_fsync",
+            "__x64_sys_fsync",
+            "do_syscall_64",
+            "entry_SYSCALL_64_after_hwframe",
+        ]);
+        assert_eq!(
+            telling_kernel(&stack, 2),
+            (vec!["jbd2_log_wait_commit", "ext4_sync_file"], 6)
+        );
+        assert_eq!(telling_kernel(&[], 2), (vec![], 0));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! After a wanted change: `INSTA_UPDATE=always cargo test -p whywait-report`, then read the difference before you
 //! commit it.
 
+mod convoy;
 mod reports;
 
-use whywait_report::text::{Charset, TextOptions, render};
-use whywait_report::{Report, to_json};
+use whywait_report::text::{Charset, TextOptions, render, request, waits};
+use whywait_report::{Report, request_to_json, to_json, waits_to_json};
 
 const WIDE: TextOptions = TextOptions {
     width: 110,
@@ -30,8 +31,17 @@ const ASCII: TextOptions = TextOptions {
 };
 
 fn snapshot(name: &str, report: &Report) {
+    texts(name, |options| render(report, options));
+    insta::assert_snapshot!(
+        format!("{name}.json"),
+        to_json(report).expect("a report is always JSON")
+    );
+}
+
+/// The text at several widths and in colour.
+fn texts(name: &str, view: impl Fn(TextOptions) -> String) {
     let text = |options| {
-        let text = render(report, options);
+        let text = view(options);
         hold(&text, options);
         text
     };
@@ -40,10 +50,6 @@ fn snapshot(name: &str, report: &Report) {
     insta::assert_snapshot!(format!("{name}.ascii"), text(ASCII));
     // Escape sequences would make the snapshot itself a thing that one cannot safely print.
     insta::assert_snapshot!(format!("{name}.colour"), text(COLOUR).replace('\x1b', "␛"));
-    insta::assert_snapshot!(
-        format!("{name}.json"),
-        to_json(report).expect("a report is always JSON")
-    );
 }
 
 /// What holds for every text: it keeps within the width and ends with a newline, without a blank at any line's end.
@@ -91,6 +97,86 @@ fn an_incomplete_recording() {
 #[test]
 fn hostile_names() {
     snapshot("hostile", &reports::hostile());
+}
+
+#[test]
+fn a_convoy() {
+    snapshot("convoy", &convoy::report());
+}
+
+#[test]
+fn the_table_of_waits() {
+    let rows = convoy::waits();
+    texts("waits", |options| waits(&rows, options));
+    insta::assert_snapshot!("waits.json", waits_to_json(&rows).expect("JSON"));
+    insta::assert_snapshot!("waits_none", waits(&[], WIDE));
+    insta::assert_snapshot!("waits_none.json", waits_to_json(&[]).expect("JSON"));
+}
+
+#[test]
+fn a_request_step_by_step() {
+    let slow = convoy::slow();
+    texts("request", |options| request(&slow, options));
+    insta::assert_snapshot!("request.json", request_to_json(&slow).expect("JSON"));
+}
+
+#[test]
+fn hostile_waits_and_paths() {
+    let (rows, slow) = (convoy::hostile_waits(), convoy::hostile_slow());
+    insta::assert_snapshot!("waits_hostile", waits(&rows[..1], ASCII));
+    for width in [0, 40, 41, 59, 60, 61, 83, 84, 85, 99, 120, 160, 200, 300] {
+        for charset in [Charset::Unicode, Charset::Ascii] {
+            let options = TextOptions {
+                width,
+                colour: false,
+                charset,
+            };
+            let held = TextOptions {
+                width: width.max(TextOptions::MIN_WIDTH),
+                ..options
+            };
+            hold(&waits(&rows, options), held);
+            hold(&waits(&convoy::waits(), options), held);
+            hold(&request(&slow, options), held);
+            hold(&request(&convoy::slow(), options), held);
+            let mut report = convoy::report();
+            report.requests.slowest = vec![slow.clone()];
+            hold(&render(&report, options), held);
+        }
+    }
+    waits_to_json(&rows).expect("JSON");
+    request_to_json(&slow).expect("JSON");
+}
+
+#[test]
+fn the_waits_of_consequence_are_among_the_rows_shown() {
+    let text = waits(&convoy::many_waits(60), WIDE);
+    assert!(text.contains("the one that counts"), "{text}");
+    assert!(text.contains("… and 40 more rows"), "{text}");
+    assert!(text.lines().count() <= 60, "{text}");
+}
+
+#[test]
+fn a_long_path_is_told_by_its_long_steps() {
+    let text = request(&convoy::long_slow(), WIDE);
+    assert!(text.lines().count() <= 90, "{text}");
+    assert!(
+        text.contains("300 ms") && text.contains("shorter steps"),
+        "{text}"
+    );
+}
+
+#[test]
+fn notes_come_last_and_are_short() {
+    let text = render(&convoy::report(), WIDE);
+    assert!(text.starts_with("error["), "{text}");
+    let at = |what: &str| {
+        text.find(what)
+            .unwrap_or_else(|| panic!("no {what:?} in {text}"))
+    };
+    assert!(at("for ever") < at("harmless"));
+    assert!(!text.contains("at most 0") && !text.contains("nobody needs"));
+    assert!(text.lines().count() <= 75, "{text}");
 }
 
 #[test]

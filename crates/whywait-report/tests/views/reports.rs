@@ -7,20 +7,20 @@ use whywait_model::summary::{
 };
 use whywait_report::Report;
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
-fn strings(texts: &[&str]) -> Vec<String> {
+pub(crate) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn evidence(text: &str, ns: Option<u64>) -> Evidence {
+pub(crate) fn evidence(text: &str, ns: Option<u64>) -> Evidence {
     Evidence {
         text: text.to_owned(),
         ns,
     }
 }
 
-fn step(state: &str, tid: u32, thread: &str, ns: u64) -> Step {
+pub(crate) fn step(state: &str, tid: u32, thread: &str, ns: u64) -> Step {
     Step {
         state: state.to_owned(),
         tid,
@@ -269,10 +269,13 @@ pub(crate) fn incomplete() -> Report {
     report
 }
 
+/// A name that tries to move the cursor, to turn the direction of writing and to hide.
+pub(crate) const HOSTILE: &str =
+    "\x1b[2J\x1b[H\u{202e}nothing wrong found\r\n\u{9b}31m\u{200b}\u{feff}\t\x07\0";
+
 /// Every string from outside tries to do harm.
 pub(crate) fn hostile() -> Report {
-    const NAME: &str =
-        "\x1b[2J\x1b[H\u{202e}nothing wrong found\r\n\u{9b}31m\u{200b}\u{feff}\t\x07\0";
+    const NAME: &str = HOSTILE;
     let long = format!("app::{}", "very_long::".repeat(300));
     let mut report = stranded();
     report.target.command = format!("/srv/{NAME} --flag");

@@ -1,0 +1,208 @@
+//! One slow request's critical path, step by step.
+
+use std::collections::HashMap;
+
+use whywait_model::summary::{Slow, Step};
+
+use super::page::{Page, Style};
+use super::requests;
+use super::stack::{self, telling_kernel};
+use super::step::{Names, holder, kind, longest, place, thread, woken_by};
+use super::units::{counted, duration};
+
+/// So many steps are told one by one; runs of shorter ones between them are summed up.
+const MAX_STEPS: usize = 40;
+/// Steps of a smaller share of the request's time are told in a line, without their stacks.
+const STACK_PERMILLE: u64 = 10;
+/// So many functions of the kernel's stack are shown.
+const MAX_KERNEL: usize = 5;
+/// What a holder's holder did is told too, and so on to this depth.
+const MAX_DEPTH: usize = 2;
+/// Stacks of so many rows are shown again rather than referred to.
+const REPEATED: usize = 2;
+
+pub(super) fn render(page: &mut Page, slow: &Slow) {
+    let title = format!("request {}: ", page.cut(&slow.id, 40));
+    if slow.path.is_empty() {
+        let text = format!(
+            "it came {} into the recording; its response was not seen, so there is no path to tell",
+            duration(slow.at_ns)
+        );
+        page.paragraph("", "  ", &[(Style::Strong, &title), (Style::Plain, &text)]);
+        return;
+    }
+    let when = requests::when(slow);
+    page.paragraph("", "  ", &[(Style::Strong, &title), (Style::Plain, &when)]);
+    requests::time(page, &slow.time, "where its time went", None);
+    page.gap();
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "its critical path, from arrival to response"),
+            (
+                Style::Plain,
+                " (when, counted from arrival; how long; what)",
+            ),
+        ],
+    );
+    let mut view = View {
+        page,
+        names: Names::of(&slow.path),
+        latency_ns: slow.latency_ns,
+        stacks: HashMap::new(),
+    };
+    view.steps(&slow.path, 0, 0);
+}
+
+/// What is needed to tell a path's steps.
+struct View<'a, 'b> {
+    page: &'b mut Page,
+    names: Names<'a>,
+    latency_ns: u64,
+    /// The stacks that were shown, and at which time.
+    stacks: HashMap<&'a [String], u64>,
+}
+
+impl<'a> View<'a, '_> {
+    /// Steps that follow each other from `at_ns` on.
+    fn steps(&mut self, path: &'a [Step], mut at_ns: u64, depth: usize) {
+        let (kept, _) = longest(path, MAX_STEPS);
+        let mut kept = kept.into_iter().peekable();
+        let mut short = Short::default();
+        for (index, step) in path.iter().enumerate() {
+            if kept.next_if_eq(&index).is_some() {
+                self.short(std::mem::take(&mut short), depth);
+                self.step(step, at_ns, depth);
+            } else {
+                short.add(step, at_ns);
+            }
+            at_ns = at_ns.saturating_add(step.ns);
+        }
+        self.short(short, depth);
+    }
+
+    fn step(&mut self, step: &'a Step, at_ns: u64, depth: usize) {
+        let told =
+            u128::from(step.ns) * 1_000 >= u128::from(self.latency_ns) * u128::from(STACK_PERMILLE);
+        let who = thread(self.page, step);
+        // A stack tells the function better than a line does.
+        let place = if told && !step.stack.is_empty() {
+            kind(self.page, step)
+        } else {
+            place(self.page, step)
+        };
+        let rest = format!("{who}{place}{}", woken_by(self.page, step, &self.names));
+        let rest = rest.trim_start_matches([',', ' ']);
+        let when = figures(at_ns, step.ns);
+        let state = format!("{:<14}", self.page.cut(&step.state, 20));
+        let text = format!("  {rest}");
+        let indent = " ".repeat(4 * depth);
+        let hang = format!("{indent}{:25}", "");
+        self.page.paragraph(
+            &indent,
+            &hang,
+            &[
+                (Style::Plain, &when),
+                (
+                    Style::Strong,
+                    if rest.is_empty() {
+                        state.trim_end()
+                    } else {
+                        &state
+                    },
+                ),
+                (Style::Plain, if rest.is_empty() { "" } else { &text }),
+            ],
+        );
+        if told {
+            self.stack(step, at_ns, &indent);
+        }
+        self.meanwhile(step, at_ns, depth);
+    }
+
+    /// The application's side of a step, then the kernel's.
+    fn stack(&mut self, step: &'a Step, at_ns: u64, indent: &str) {
+        let gutter = format!("{indent}{:>21}  ", "|");
+        // Without a user stack the model gives the kernel's in its place.
+        if !step.stack.is_empty() && step.stack != step.kernel {
+            match self.stacks.get(step.stack.as_slice()) {
+                Some(at) if step.stack.len() > REPEATED => {
+                    let text = format!("the same stack as at +{}", duration(*at));
+                    self.page
+                        .paragraph(&gutter, &gutter, &[(Style::Dim, &text)]);
+                }
+                _ => {
+                    stack::render(self.page, &gutter, &step.stack, &[]);
+                    self.stacks.insert(&step.stack, at_ns);
+                }
+            }
+        }
+        let (kernel, left_out) = telling_kernel(&step.kernel, MAX_KERNEL);
+        if kernel.is_empty() {
+            return;
+        }
+        let more = if left_out > 0 { ", …" } else { "" };
+        let names: Vec<String> = kernel.iter().map(|name| self.page.cut(name, 60)).collect();
+        let text = format!("{}{more}", names.join(", "));
+        self.page.paragraph(
+            &gutter,
+            &gutter,
+            &[(Style::Dim, "kernel: "), (Style::Dim, &text)],
+        );
+    }
+
+    /// For a wait for a lock: what the thread that held it did.
+    fn meanwhile(&mut self, step: &'a Step, at_ns: u64, depth: usize) {
+        if step.meanwhile.is_empty() || depth >= MAX_DEPTH {
+            return;
+        }
+        let who = holder(self.page, step).unwrap_or_else(|| "another thread".to_owned());
+        let indent = " ".repeat(4 * (depth + 1));
+        let text = format!("meanwhile {who} held the lock:");
+        self.page
+            .paragraph(&indent, &indent, &[(Style::Strong, &text)]);
+        self.steps(&step.meanwhile, at_ns, depth + 1);
+    }
+
+    fn short(&mut self, short: Short, depth: usize) {
+        if short.count == 0 {
+            return;
+        }
+        let indent = " ".repeat(4 * depth);
+        let text = format!(
+            "{}{}",
+            figures(short.at_ns, short.ns),
+            counted(short.count, "shorter step")
+        );
+        let hang = format!("{indent}{:25}", "");
+        self.page.paragraph(&indent, &hang, &[(Style::Dim, &text)]);
+    }
+}
+
+/// A run of steps that are not told one by one.
+#[derive(Default)]
+struct Short {
+    count: u64,
+    at_ns: u64,
+    ns: u64,
+}
+
+impl Short {
+    fn add(&mut self, step: &Step, at_ns: u64) {
+        if self.count == 0 {
+            self.at_ns = at_ns;
+        }
+        self.count += 1;
+        self.ns = self.ns.saturating_add(step.ns);
+    }
+}
+
+/// `  +1.998 s       2 s  `.
+fn figures(at_ns: u64, ns: u64) -> String {
+    format!(
+        "{:>10}  {:>8}  ",
+        format!("+{}", duration(at_ns)),
+        duration(ns)
+    )
+}
