@@ -10,14 +10,25 @@ use crate::{announce, named};
 
 /// Listens on a port of the system's choice, says so, and answers each GET with what `answer` makes of its path.
 pub fn serve(answer: impl Fn(&str) -> Result<String> + Send + Sync + 'static) -> Result<()> {
+    serve_by_number(
+        |number| format!("conn-{number}"),
+        move |_, path| answer(path),
+    )
+}
+
+/// The same, where the answer depends on which connection it is, counted from 0, and so does the name of its thread.
+pub fn serve_by_number(
+    name: impl Fn(usize) -> String,
+    answer: impl Fn(usize, &str) -> Result<String> + Send + Sync + 'static,
+) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     announce(&listener.local_addr()?.to_string())?;
     let answer = Arc::new(answer);
     for (number, stream) in listener.incoming().enumerate() {
         let (stream, answer) = (stream?, Arc::clone(&answer));
         // A client that goes away ends its thread, and nothing else.
-        named(&format!("conn-{number}"), move || {
-            converse(&stream, &*answer)
+        named(&name(number), move || {
+            converse(&stream, &|path| answer(number, path))
         })?;
     }
     Ok(())

@@ -21,6 +21,8 @@ struct Options {
     path: String,
     connections: usize,
     rounds: usize,
+    /// How long a client has its answer before it asks again.
+    pause: Duration,
     probe: Option<String>,
     about: Option<String>,
     rules: Vec<Rule>,
@@ -54,8 +56,8 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     let clients: Vec<_> = connections
         .into_iter()
         .map(|connection| {
-            let (path, rounds) = (options.path.clone(), options.rounds);
-            thread::spawn(move || client(connection, &path, rounds))
+            let (path, rounds, pause) = (options.path.clone(), options.rounds, options.pause);
+            thread::spawn(move || client(connection, &path, rounds, pause))
         })
         .collect();
     let load = clients.into_iter().map(join).collect::<Result<Vec<_>>>();
@@ -80,6 +82,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
     let mut address = None;
     let mut path = None;
     let (mut connections, mut rounds) = (4, 3);
+    let mut pause = Duration::ZERO;
     let mut probe = None;
     let mut about = None;
     let mut rules = Vec::new();
@@ -89,6 +92,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
             Long("path") => path = Some(parser.value()?.string()?),
             Long("connections") => connections = parser.value()?.parse()?,
             Long("rounds") => rounds = parser.value()?.parse()?,
+            Long("pause-ms") => pause = Duration::from_millis(parser.value()?.parse()?),
             Long("probe") => probe = Some(parser.value()?.string()?),
             Long("about") => about = Some(parser.value()?.string()?),
             Long("expect") => rules.push(Rule::parse(&parser.value()?.string()?)?),
@@ -100,14 +104,25 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
         path: path.context("no --path given")?,
         connections,
         rounds,
+        pause,
         probe,
         about,
         rules,
     })
 }
 
-fn client(mut connection: Connection, path: &str, rounds: usize) -> Result<Vec<Duration>> {
-    (0..rounds).map(|_| timed(&mut connection, path)).collect()
+fn client(
+    mut connection: Connection,
+    path: &str,
+    rounds: usize,
+    pause: Duration,
+) -> Result<Vec<Duration>> {
+    let mut latencies = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        latencies.push(timed(&mut connection, path)?);
+        thread::sleep(pause);
+    }
+    Ok(latencies)
 }
 
 /// A bystander: quick requests of its own, which show what the load does to everybody else.

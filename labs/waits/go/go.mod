@@ -1,0 +1,3 @@
+module whywait.invalid/labs/waits
+
+go 1.19
