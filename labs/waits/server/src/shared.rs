@@ -23,26 +23,26 @@ pub(crate) fn start() -> Result<()> {
             }
         })?;
     }
-    // One reader: two might take turns for good, and shut the writers out where readers go first.
-    named("lock-rwlock-0", || {
-        loop {
-            let guard = read(&RWLOCK);
-            sleep(HOLD);
-            drop(guard);
-            sleep(AWAY);
-        }
-    })?;
-    for number in 1..3 {
+    for number in 0..2 {
         named(&format!("lock-rwlock-{number}"), || {
             loop {
-                let mut guard = write(&RWLOCK);
-                *guard += 1;
+                let guard = read(&RWLOCK);
                 sleep(HOLD);
                 drop(guard);
                 sleep(AWAY);
             }
         })?;
     }
+    // One writer: two would take turns for good, and shut the readers out, for writers go first.
+    named("lock-rwlock-2", || {
+        loop {
+            let mut guard = write(&RWLOCK);
+            *guard += 1;
+            sleep(HOLD);
+            drop(guard);
+            sleep(AWAY);
+        }
+    })?;
     #[cfg(feature = "parking_lot")]
     for number in 0..2 {
         named(&format!("lock-timed-{number}"), || {
