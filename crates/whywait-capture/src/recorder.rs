@@ -1,5 +1,6 @@
 //! Turns the records of the BPF programs into events, stacks unwound and numbered, and writes them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::recording::{WriteError, Writer};
@@ -31,11 +32,12 @@ const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
 const ENDED_AT_ONCE: usize = 64;
 
 /// The stacks of a sleep that the sweep saw, until the sleep ends.
-#[derive(Clone, Copy)]
 struct Seen {
     seq: u32,
     user_stack: StackId,
     kernel_stack: StackId,
+    /// Of a sleep on a futex, in case it does not end.
+    bytes: Vec<u8>,
 }
 
 /// Waits that are over, and whose user stack is on its way.
@@ -59,8 +61,10 @@ pub(crate) struct Recorder {
     held: HashMap<u32, Held>,
     /// By sleeping thread: which of its sleeps was ended by a thread in which stack.
     wakers: HashMap<u32, (u32, StackId)>,
-    /// Once the recording ends.
-    unfinished: Option<Vec<Unfinished>>,
+    /// Sleeps on futexes that do not end.
+    unfinished: Vec<Unfinished>,
+    /// The recording ends: what sleeps now, sleeps on.
+    last_look: bool,
     stacks: HashMap<(Vec<Frame>, bool), StackId>,
     last_stack: StackId,
     /// What is to be named in the end.
@@ -87,7 +91,8 @@ impl Recorder {
             sleepers: HashMap::new(),
             held: HashMap::new(),
             wakers: HashMap::new(),
-            unfinished: None,
+            unfinished: Vec::new(),
+            last_look: false,
             stacks: HashMap::new(),
             last_stack: 0,
             frames: HashSet::new(),
@@ -151,7 +156,7 @@ impl Recorder {
 
     /// From now on sleeps on futexes are those that do not end.
     pub(crate) fn last_look(&mut self) {
-        self.unfinished = Some(Vec::new());
+        self.last_look = true;
     }
 
     /// Writes what was held back. Nothing more is to come.
@@ -161,7 +166,7 @@ impl Recorder {
         for tid in tids {
             self.release(tid, 0)?;
         }
-        let unfinished = self.unfinished.take().unwrap_or_default();
+        let unfinished = std::mem::take(&mut self.unfinished);
         let awaited: Vec<(u32, u64)> = unfinished
             .iter()
             .map(|one| (one.wait.tgid, awaited(&one.wait)))
@@ -268,14 +273,10 @@ impl Recorder {
 
     fn wait(&mut self, record: &types::wait_record) -> Result<(), WriteError> {
         // A sweep may already have seen the thread's next sleep: records wait in the ring, sweeps do not.
-        let seen = self
-            .sleepers
-            .get(&record.sleep.tid)
-            .copied()
-            .filter(|seen| seen.seq == record.sleep.seq);
-        if seen.is_some() {
-            self.sleepers.remove(&record.sleep.tid);
-        }
+        let seen = match self.sleepers.entry(record.sleep.tid) {
+            Entry::Occupied(seen) if seen.get().seq == record.sleep.seq => Some(seen.remove()),
+            _ => None,
+        };
         let kernel_stack = self.kernel_stack(kernel_addresses(
             &record.kernel_stack,
             record.kernel_stack_len,
@@ -287,13 +288,14 @@ impl Recorder {
             1 => WakeContext::Task,
             2 => WakeContext::Softirq,
             3 => WakeContext::Hardirq,
+            4 => WakeContext::Exit,
             _ => WakeContext::Unknown,
         };
         wait.waker_tid = record.waker_tid;
         wait.waker_tgid = record.waker_tgid;
-        wait.user_stack = seen.map_or(0, |seen| seen.user_stack);
+        wait.user_stack = seen.as_ref().map_or(0, |seen| seen.user_stack);
         wait.kernel_stack = if kernel_stack == 0 {
-            seen.map_or(0, |seen| seen.kernel_stack)
+            seen.as_ref().map_or(0, |seen| seen.kernel_stack)
         } else {
             kernel_stack
         };
@@ -301,6 +303,14 @@ impl Recorder {
             && seq == wait.seq
         {
             wait.waker_stack = stack;
+        }
+        if wait.wake_context == WakeContext::Exit
+            && awaited(&wait) != 0
+            && self.unfinished.len() < MAX_UNFINISHED
+        {
+            let stack = seen.map_or_else(Vec::new, |seen| seen.bytes);
+            self.unfinished.push(Unfinished { wait, stack });
+            return Ok(());
         }
         if record.stack_follows != 0 && wait.user_stack == 0 {
             let held = self.held.entry(wait.tid).or_default();
@@ -334,7 +344,11 @@ impl Recorder {
         record: &types::user_stack_record,
         stack: &[u8],
     ) -> Result<(), WriteError> {
-        if !self.held.contains_key(&record.tid) {
+        let cut_short = self
+            .unfinished
+            .iter()
+            .position(|one| one.wait.tid == record.tid && one.wait.user_stack == 0);
+        if cut_short.is_none() && !self.held.contains_key(&record.tid) {
             return Ok(());
         }
         let registers = Registers {
@@ -346,6 +360,10 @@ impl Recorder {
             .unwinder
             .unwind_sleeping(record.tgid, record.tid, registers, stack);
         let user_stack = self.stack(unwound.frames, unwound.truncated)?;
+        if let Some(one) = cut_short.and_then(|at| self.unfinished.get_mut(at)) {
+            one.wait.user_stack = user_stack;
+            one.stack = stack.to_vec();
+        }
         self.release(record.tid, user_stack)
     }
 
@@ -381,22 +399,25 @@ impl Recorder {
             &record.kernel_stack,
             record.kernel_stack_len,
         ))?;
+        let mut wait = self.sleep(&record.sleep);
+        wait.user_stack = user_stack;
+        wait.kernel_stack = kernel_stack;
+        if self.last_look && awaited(&wait) != 0 && self.unfinished.len() < MAX_UNFINISHED {
+            self.unfinished.push(Unfinished { wait, stack });
+            return Ok(());
+        }
+        let bytes = if awaited(&wait) != 0 && self.sleepers.len() < MAX_UNFINISHED {
+            stack
+        } else {
+            Vec::new()
+        };
         let seen = Seen {
             seq: record.sleep.seq,
             user_stack,
             kernel_stack,
+            bytes,
         };
         self.sleepers.insert(record.sleep.tid, seen);
-        let mut wait = self.sleep(&record.sleep);
-        wait.user_stack = user_stack;
-        wait.kernel_stack = kernel_stack;
-        if let Some(unfinished) = &mut self.unfinished
-            && awaited(&wait) != 0
-            && unfinished.len() < MAX_UNFINISHED
-        {
-            unfinished.push(Unfinished { wait, stack });
-            return Ok(());
-        }
         self.writer.write(&Event::Wait(wait))
     }
 

@@ -86,6 +86,8 @@ pub enum WakeContext {
     Softirq = 2,
     /// A hard interrupt: a timer or a device.
     Hardirq = 3,
+    /// Nothing it waited for: its process ended, or was killed.
+    Exit = 4,
 }
 
 /// A thread slept for at least the threshold (or still sleeps), or slept in an epoll instance for the first time: who polls

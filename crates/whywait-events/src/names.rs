@@ -29,5 +29,6 @@ names!(WakeContext {
     Task = "task",
     Softirq = "softirq",
     Hardirq = "hardirq",
+    Exit = "exit",
 });
 names!(ModuleKind { Elf = "elf", Kernel = "kernel", Jit = "jit", Python = "python", Unknown = "unknown" });

@@ -233,7 +233,7 @@ impl Seen {
             WakeContext::Hardirq | WakeContext::Softirq => {
                 bump(&mut self.others, "interrupt", 1);
             }
-            WakeContext::Unknown => {}
+            WakeContext::Unknown | WakeContext::Exit => {}
         }
         if wait.user_stack != 0 {
             bump(&mut self.stacks, wait.user_stack, slept_ns);

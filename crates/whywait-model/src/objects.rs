@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use whywait_events::{FutexSum, Ns, Request, StackId, Wait};
+use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 
 use crate::call::{Call, call, call_name};
 use crate::futex::{self, Class, Primitive, Seen};
@@ -131,8 +131,29 @@ impl Objects {
         stacks: &StackNames,
         in_target: impl Fn(u32) -> bool,
     ) {
-        if wait.in_ns.is_none() {
-            self.open.insert(wait.tid, wait.clone());
+        // One that only the process's end cut short would have gone on.
+        if wait.in_ns.is_none() || wait.wake_context == WakeContext::Exit {
+            let mut wait = wait.clone();
+            if let Some(known) = self
+                .open
+                .get(&wait.tid)
+                .filter(|known| known.seq == wait.seq)
+            {
+                for (mine, its) in [
+                    (&mut wait.user_stack, known.user_stack),
+                    (&mut wait.kernel_stack, known.kernel_stack),
+                ] {
+                    if *mine == 0 {
+                        *mine = its;
+                    }
+                }
+                wait.holds = if wait.holds == 0 {
+                    known.holds
+                } else {
+                    wait.holds
+                };
+            }
+            self.open.insert(wait.tid, wait);
             return;
         }
         if self

@@ -40,7 +40,7 @@ enum record_type {
 enum thread_change { THREAD_FOUND, THREAD_FORK, THREAD_EXEC, THREAD_RENAME, THREAD_EXIT };
 
 /* The order is that of `WakeContext`. */
-enum wake_context { WAKE_UNKNOWN, WAKE_TASK, WAKE_SOFTIRQ, WAKE_HARDIRQ };
+enum wake_context { WAKE_UNKNOWN, WAKE_TASK, WAKE_SOFTIRQ, WAKE_HARDIRQ, WAKE_EXIT };
 
 struct thread_record {
 	u32 type;

@@ -5,6 +5,7 @@
  */
 
 #define TASK_UNINTERRUPTIBLE 2 /* include/linux/sched.h */
+#define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h: the process ends, or was killed */
 
 static __always_inline void fill_sleep(struct sleep *sleep, const struct thread *thread)
 {
@@ -44,6 +45,8 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 	}
 	record->type = RECORD_WAIT;
 	record->wake_context = wake_ns ? thread->wake_context : WAKE_UNKNOWN;
+	if (task->signal->flags & SIGNAL_GROUP_EXIT)
+		record->wake_context = WAKE_EXIT;
 	fill_sleep(&record->sleep, thread);
 	record->wake_ns = wake_ns;
 	record->in_ns = now;

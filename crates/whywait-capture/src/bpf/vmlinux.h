@@ -115,6 +115,10 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct signal_struct {
+	unsigned int flags;
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -124,6 +128,7 @@ struct task_struct {
 	pid_t pid;
 	pid_t tgid;
 	struct task_struct *group_leader;
+	struct signal_struct *signal;
 	struct files_struct *files;
 	struct sched_entity se;
 	struct bpf_local_storage *bpf_storage;

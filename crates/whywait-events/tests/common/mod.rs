@@ -155,7 +155,7 @@ fn change() -> impl Strategy<Value = ThreadChange> {
 
 fn context() -> impl Strategy<Value = WakeContext> {
     use WakeContext::*;
-    prop::sample::select(vec![Unknown, Task, Softirq, Hardirq])
+    prop::sample::select(vec![Unknown, Task, Softirq, Hardirq, Exit])
 }
 
 fn kind() -> impl Strategy<Value = ModuleKind> {
