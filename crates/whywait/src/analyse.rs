@@ -10,16 +10,20 @@ use whywait_report::Report;
 ///
 /// # Errors
 /// Fails when there is no recording at `dir`, or it cannot be read. What is damaged is left out, and the report says so.
-pub(crate) fn analyse(dir: &Path) -> anyhow::Result<Report> {
+pub(crate) fn model(dir: &Path) -> anyhow::Result<Model> {
     let recording = Recording::open(dir)?;
-    let model = Model::new(Input::read(&recording)?);
+    Ok(Model::new(Input::read(&recording)?))
+}
+
+/// Everything that there is to say of a recording as a whole.
+pub(crate) fn report(model: &Model) -> Report {
     let mut report = Report::new(
         model.target(),
         model.requests_summary(),
-        whywait_findings::find(&model),
+        whywait_findings::find(model),
         model.coverage(),
     );
     report.notes.clone_from(&model.meta.notes);
-    report.looked_at = whywait_findings::looked_at(&model);
-    Ok(report)
+    report.looked_at = whywait_findings::looked_at(model);
+    report
 }

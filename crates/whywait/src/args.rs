@@ -41,11 +41,16 @@ Examples:
   whywait report run1.whywait
   whywait report run1.whywait --format json | jq '.findings[].title'
   whywait report run1.whywait --fail-on warning     for CI: exit 3 when something is wrong
+  whywait report run1.whywait --waits               who waited for what, longest first
+  whywait report run1.whywait --request 12:0        where one slow request was, step by step
 
 A recording that is incomplete never makes --fail-on fail: that says something about the machine that
 recorded, not about the server.
 
 Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; 3 a finding at or above --fail-on.";
+
+/// Over the flags for views that have no findings in them.
+const INSTEAD: &str = "Instead of the report (without --fail-on)";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -164,6 +169,12 @@ pub(crate) struct ReportArgs {
     /// The folder that `whywait record` wrote
     #[arg(value_name = "DIR")]
     pub(crate) recording: PathBuf,
+    /// Show what threads waited for, on which lock, file or socket, and what of it slow requests waited for
+    #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
+    pub(crate) waits: bool,
+    /// Show one slow request's critical path step by step; a report has the ID in brackets in its line `slowest:`
+    #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
+    pub(crate) request: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use whywait_findings::Severity;
 
-use crate::args::{CaptureArgs, Detail, Format, OutputArgs, TargetArgs};
+use crate::args::{CaptureArgs, Detail, Format, OutputArgs, ReportArgs, TargetArgs};
 use crate::errors::Usage;
 use crate::user::Invoker;
 
@@ -35,6 +35,28 @@ pub(crate) struct CaptureConfig {
     pub(crate) stack_bytes: u32,
     /// Whom the recording is to belong to, and as whom to run the command; `None`: whoever runs whywait.
     pub(crate) owner: Option<Invoker>,
+}
+
+/// What to show of a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The report.
+    Report,
+    /// The table of waits.
+    Waits,
+    /// The critical path of the request with this name.
+    Request(String),
+}
+
+impl View {
+    pub(crate) fn of(args: &ReportArgs) -> Self {
+        match &args.request {
+            _ if args.waits => View::Waits,
+            // As reports print it, too: in brackets.
+            Some(id) => View::Request(id.trim().trim_matches(['[', ']']).to_owned()),
+            None => View::Report,
+        }
+    }
 }
 
 /// How to report.

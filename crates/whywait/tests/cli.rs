@@ -5,6 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use whywait_events::recording::{Meta, Writer};
+use whywait_events::{Event, Request, ThreadChange, ThreadEvent, Wait};
+
 /// What a run of whywait left: its exit code, standard output and standard error.
 struct Run {
     code: i32,
@@ -111,6 +114,8 @@ fn help_teaches() {
     whywait(&["report", "--help"])
         .exits(0)
         .says("--fail-on <SEVERITY>")
+        .says("--waits")
+        .says("--request <ID>")
         .says("jq");
     whywait(&["--version"]).exits(0).says("whywait 0.");
 }
@@ -147,6 +152,15 @@ fn usage_errors_are_a_line_and_a_hint() {
         .rejects_usage()
         .complains("whywait -- repot");
     whywait(&["report"]).rejects_usage().complains("<DIR>");
+    whywait(&["report", "x", "--waits", "--request", "1:1"])
+        .rejects_usage()
+        .complains("cannot be used with");
+    for view in [&["--waits"][..], &["--request", "1:1"]] {
+        whywait(&[&["report", "x", "--fail-on", "error"], view].concat())
+            .rejects_usage()
+            .complains("cannot be used with");
+        whywait(&[&["-p", "1"], view].concat()).rejects_usage();
+    }
     whywait(&["report", "x", "--format", "html"])
         .rejects_usage()
         .complains("[possible values: text, json]");
@@ -287,6 +301,148 @@ fn a_report_needs_a_recording() {
     whywait(&["report", &path("foreign")])
         .fails()
         .complains("belongs to another program");
+}
+
+const MS: u64 = 1_000_000;
+
+/// A recording of a thread that sleeps for 30 ms within a request of 40 ms. Its name is hostile.
+fn recording(dir: &Path, requests: u32) -> String {
+    let mut meta = Meta {
+        started_ns: 1_000 * MS,
+        ended_ns: Some(2_000 * MS),
+        pid: Some(100),
+        command: vec!["server".to_owned()],
+        ..Meta::default()
+    };
+    meta.options.threshold_ns = MS;
+    let dir = dir.join(format!("recording-{requests}"));
+    let mut writer = Writer::create(&dir, &meta).expect("writable");
+    let mut write = |event: Event| writer.write(&event).expect("writable");
+    write(Event::Thread(ThreadEvent {
+        at_ns: 1_000 * MS,
+        tid: 100,
+        tgid: 100,
+        parent_tid: 0,
+        change: ThreadChange::Found,
+        comm: "\x1b[2Jserver".to_owned(),
+    }));
+    write(Event::Wait(Wait {
+        tid: 100,
+        tgid: 100,
+        out_ns: 1_105 * MS,
+        wake_ns: Some(1_135 * MS),
+        in_ns: Some(1_135 * MS),
+        // clock_nanosleep
+        syscall: Some(230),
+        seq: 1,
+        ..Wait::default()
+    }));
+    for seq in 0..requests {
+        write(Event::Request(Request {
+            socket: 12,
+            seq,
+            tgid: 100,
+            local_port: 8080,
+            ready_ns: 1_100 * MS,
+            recv_ns: Some(1_101 * MS),
+            recv_tid: 100,
+            first_send_ns: Some(1_140 * MS),
+            last_send_ns: Some(1_140 * MS),
+            send_tid: 100,
+            ..Request::default()
+        }));
+    }
+    writer.finish(&meta).expect("writable");
+    dir.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn waits_are_a_table() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let recording = recording(dir.path(), 1);
+    let run = whywait(&["report", &recording, "--waits"])
+        .exits(0)
+        .says("wait");
+    assert!(!run.out.contains('\x1b') && run.err.is_empty());
+    let run = whywait(&["report", &recording, "--waits", "--format", "json"]).exits(0);
+    let json: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!(json["schema"], 1);
+    assert!(json["waits"].is_array(), "{json}");
+    let file = dir.path().join("waits.txt");
+    let file = file.to_str().expect("UTF-8");
+    let run = whywait(&["report", &recording, "--waits", "-o", file]).exits(0);
+    assert_eq!(run.out, "");
+    assert!(fs::read_to_string(file).expect("written").contains("wait"));
+}
+
+#[test]
+fn a_request_is_told_step_by_step() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let recording = recording(dir.path(), 7);
+    let report = whywait(&["report", &recording]).exits(0);
+    let slowest = report
+        .out
+        .lines()
+        .find(|line| line.starts_with("slowest: "))
+        .expect("a slowest request");
+    let id = &slowest[slowest.find('[').expect("an ID in brackets")..];
+    assert_eq!(id, "[12:0]");
+    for id in [id, "12:0", "12:6"] {
+        let run = whywait(&["report", &recording, "--request", id])
+            .exits(0)
+            .says(&format!(
+                "request {}: 40 ms on port 8080",
+                id.trim_matches(['[', ']'])
+            ))
+            .says("+5 ms     30 ms  timer           \\x1b[2Jserver (100)")
+            .says("on-cpu");
+        assert!(!run.out.contains('\x1b') && run.err.is_empty());
+    }
+    let args = [
+        "report",
+        &recording,
+        "--request",
+        "12:0",
+        "--format",
+        "json",
+    ];
+    let run = whywait(&args).exits(0);
+    let json: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["request"]["id"], "12:0");
+    assert_eq!(json["request"]["latency_ns"], 40 * MS);
+    assert!(
+        json["request"]["path"]
+            .as_array()
+            .is_some_and(|path| path.len() >= 3)
+    );
+    let file = dir.path().join("request.txt");
+    let file = file.to_str().expect("UTF-8");
+    let run = whywait(&["report", &recording, "--request", "12:0", "-o", file]).exits(0);
+    assert_eq!(run.out, "");
+    assert!(
+        fs::read_to_string(file)
+            .expect("written")
+            .starts_with("request 12:0: ")
+    );
+}
+
+#[test]
+fn a_request_that_is_not_there_gets_those_that_are() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let recording_7 = recording(dir.path(), 7);
+    for id in ["12:7", "", "\x1b[2J"] {
+        whywait(&["report", &recording_7, "--request", id])
+            .rejects_usage()
+            .complains("has no slow request")
+            .complains("12:0, 12:1, 12:2")
+            .complains("in brackets");
+    }
+    let recording_0 = recording(dir.path(), 0);
+    whywait(&["report", &recording_0, "--request", "12:0"])
+        .rejects_usage()
+        .complains("1 ms or longer");
+    whywait(&["report", &recording_0, "--waits"]).exits(0);
 }
 
 #[test]

@@ -3,17 +3,45 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use whywait_report::{Report, fails, text, to_json};
+use whywait_model::Model;
+use whywait_model::summary::Slow;
+use whywait_report::text::{self, TextOptions};
+use whywait_report::{fails, request_to_json, to_json, waits_to_json};
 
-use crate::analyse::analyse;
+use crate::analyse;
 use crate::args::{Format, ReportArgs};
-use crate::config::ReportConfig;
-use crate::errors::FOUND;
+use crate::config::{ReportConfig, View};
+use crate::errors::{FOUND, Usage};
 use crate::output;
 
 pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
-    let failed = report(&args.recording, &args.output.into())?;
-    Ok(if failed { FOUND } else { 0 })
+    let view = View::of(&args);
+    let config = ReportConfig::from(args.output);
+    let model = analyse::model(&args.recording)?;
+    let text = match view {
+        View::Report => {
+            let failed = write_report(&model, &config)?;
+            return Ok(if failed { FOUND } else { 0 });
+        }
+        View::Waits => {
+            let waits = model.waits();
+            render(
+                &config,
+                |options| text::waits(&waits, options),
+                || Ok(waits_to_json(&waits)?),
+            )?
+        }
+        View::Request(id) => {
+            let slow = slow_request(&model, &id)?;
+            render(
+                &config,
+                |options| text::request(&slow, options),
+                || Ok(request_to_json(&slow)?),
+            )?
+        }
+    };
+    output::write(&text, config.output.as_deref())?;
+    Ok(0)
 }
 
 /// Analyses a recording and writes the report. Gives whether it has a finding that fails the run.
@@ -21,18 +49,59 @@ pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
 /// # Errors
 /// Fails when the recording cannot be read, or the report cannot be written.
 pub(crate) fn report(recording: &Path, config: &ReportConfig) -> anyhow::Result<bool> {
-    let report = analyse(recording)?;
-    output::write(&render(&report, config)?, config.output.as_deref())?;
+    write_report(&analyse::model(recording)?, config)
+}
+
+fn write_report(model: &Model, config: &ReportConfig) -> anyhow::Result<bool> {
+    let report = analyse::report(model);
+    let text = render(
+        config,
+        |options| text::render(&report, options),
+        || Ok(to_json(&report)?),
+    )?;
+    output::write(&text, config.output.as_deref())?;
     Ok(config
         .fail_on
         .is_some_and(|fail_on| fails(&report, fail_on)))
 }
 
-fn render(report: &Report, config: &ReportConfig) -> anyhow::Result<String> {
+/// A view in the format that was asked for.
+fn render(
+    config: &ReportConfig,
+    text: impl FnOnce(TextOptions) -> String,
+    json: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<String> {
     Ok(match config.format {
-        Format::Text => text::render(report, output::text_options(config.output.is_some())),
-        Format::Json => printable_json(&to_json(report)?),
+        Format::Text => text(output::text_options(config.output.is_some())),
+        Format::Json => printable_json(&json()?),
     })
+}
+
+/// The request of that name. A wrong name gets those that there are.
+fn slow_request(model: &Model, id: &str) -> anyhow::Result<Slow> {
+    if let Some(slow) = model.slow_request(id) {
+        return Ok(slow);
+    }
+    let slowest = model.requests_summary().slowest;
+    let ids: Vec<&str> = slowest.iter().map(|slow| slow.id.as_str()).collect();
+    let error = if ids.is_empty() {
+        Usage::new(
+            "the recording has no slow request",
+            format!(
+                "only requests of {} or longer are recorded one by one; record with a lower --threshold",
+                text::duration(model.threshold_ns())
+            ),
+        )
+    } else {
+        Usage::new(
+            format!("the recording has no slow request {id}"),
+            format!(
+                "the slowest are {}; reports have the ID in brackets in their line \"slowest:\", in JSON as requests.slowest[].id",
+                ids.join(", ")
+            ),
+        )
+    };
+    Err(error.into())
 }
 
 /// JSON leaves most control characters as they are: those of Latin-1's upper half, which some terminals act on, and those
