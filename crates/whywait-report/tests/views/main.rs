@@ -102,6 +102,7 @@ fn hostile_names() {
 #[test]
 fn a_convoy() {
     snapshot("convoy", &convoy::report());
+    texts("harmless", |options| render(&convoy::harmless(), options));
 }
 
 #[test]
