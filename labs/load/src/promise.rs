@@ -27,7 +27,7 @@ pub(crate) fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 10_000.0).round() / 10.0
 }
 
-/// Count, median, 99th percentile and maximum of a series of latencies.
+/// Count, median, 99th percentile, maximum and sum of a series of latencies.
 pub(crate) fn summary(mut latencies: Vec<Duration>) -> Value {
     latencies.sort_unstable();
     let Some(last) = latencies.len().checked_sub(1) else {
@@ -37,7 +37,8 @@ pub(crate) fn summary(mut latencies: Vec<Duration>) -> Value {
     let at = |percent: usize| {
         ms(latencies[(latencies.len() * percent).div_ceil(100).clamp(1, last + 1) - 1])
     };
-    json!({"count": last + 1, "p50_ms": at(50), "p99_ms": at(99), "max_ms": at(100)})
+    let sum = ms(latencies.iter().sum());
+    json!({"count": last + 1, "p50_ms": at(50), "p99_ms": at(99), "max_ms": at(100), "sum_ms": sum})
 }
 
 /// A bound on one number of the ground truth, such as `probe.max_ms<=100`.
@@ -125,7 +126,9 @@ mod tests {
     #[test]
     fn the_summary_uses_nearest_ranks() {
         let series = (1..=200).map(Duration::from_millis).collect();
-        let expected = json!({"count": 200, "p50_ms": 100.0, "p99_ms": 198.0, "max_ms": 200.0});
+        let expected = json!({
+            "count": 200, "p50_ms": 100.0, "p99_ms": 198.0, "max_ms": 200.0, "sum_ms": 20_100.0,
+        });
         assert_eq!(summary(series), expected);
         assert_eq!(summary(Vec::new()), json!({"count": 0}));
     }
