@@ -17,6 +17,8 @@ const MAX_REASONS: usize = 3;
 const MAX_THREADS: usize = 3;
 /// A share of slow requests' time worth a reader's eye.
 const LARGE_SHARE: f64 = 0.1;
+/// A row with less than this of all that is on critical paths is of no consequence.
+const COUNTING_PERMILLE: u64 = 10;
 
 pub(super) fn render(page: &mut Page, rows: &[WaitRow]) {
     if rows.is_empty() {
@@ -70,8 +72,9 @@ fn shown(rows: &[WaitRow]) -> Vec<usize> {
     if rows.len() <= MAX_ROWS {
         return (0..rows.len()).collect();
     }
+    let all_ns = critical_ns(rows);
     let mut critical: Vec<usize> = (0..rows.len())
-        .filter(|index| rows[*index].critical_ns > 0)
+        .filter(|index| counts(&rows[*index], all_ns))
         .collect();
     critical.sort_by_key(|index| std::cmp::Reverse(rows[*index].critical_ns));
     critical.truncate(CRITICAL_ROWS);
@@ -88,6 +91,19 @@ fn shown(rows: &[WaitRow]) -> Vec<usize> {
     shown
 }
 
+/// What of the rows is on critical paths, altogether.
+fn critical_ns(rows: &[WaitRow]) -> u64 {
+    rows.iter()
+        .map(|row| row.critical_ns)
+        .fold(0, u64::saturating_add)
+}
+
+/// Whether a row is a part worth a look of what slow requests waited for: a share of nearly nothing may be large too.
+fn counts(row: &WaitRow, all_ns: u64) -> bool {
+    row.critical_ns > 0
+        && u128::from(row.critical_ns) * 1_000 >= u128::from(all_ns) * u128::from(COUNTING_PERMILLE)
+}
+
 /// The figures' columns: their width never changes, but for figures that no machine makes.
 const FIGURES: usize = 2 + 8 + 2 + 8 + 2 + 9 + 2 + 8 + 2;
 /// From this width on the kind of wait has a column, and from this on the waker too.
@@ -100,6 +116,8 @@ const UNDER: &str = "      ";
 struct Layout {
     what: Option<usize>,
     waker: Option<usize>,
+    /// What of all rows is on critical paths.
+    critical_ns: u64,
 }
 
 impl Layout {
@@ -111,13 +129,15 @@ impl Layout {
             .unwrap_or(0);
         let room = page.width().saturating_sub(FIGURES);
         let waker = page.width() >= WITH_WAKER;
+        let what = if waker {
+            widest.clamp("waited for".len(), room / 2)
+        } else {
+            room
+        };
         Layout {
-            what: (page.width() >= WITH_WHAT).then_some(if waker {
-                widest.clamp("waited for".len(), room / 2)
-            } else {
-                room
-            }),
-            waker: waker.then_some(room - room / 2),
+            what: (page.width() >= WITH_WHAT).then_some(what),
+            waker: waker.then(|| room - what - 2),
+            critical_ns: critical_ns(rows),
         }
     }
 
@@ -139,7 +159,8 @@ impl Layout {
             ns => duration(ns),
         };
         let critical = row.critical_share.map_or("-".to_owned(), ratio_percent);
-        let style = if row.critical_share.is_some_and(|share| share >= LARGE_SHARE) {
+        let large = row.critical_share.is_some_and(|share| share >= LARGE_SHARE);
+        let style = if large && counts(row, self.critical_ns) {
             Style::Bad
         } else {
             Style::Plain
@@ -164,7 +185,7 @@ impl Layout {
         let waker = waker(page, row);
         let waker_text = match (self.waker, waker) {
             (Some(width), waker) => {
-                format!("  {}", page.cut(waker.as_deref().unwrap_or("-"), width - 2))
+                format!("  {}", page.cut(waker.as_deref().unwrap_or("-"), width))
             }
             (None, Some(waker)) => {
                 under.push((Style::Plain, format!("woken by {waker}")));
