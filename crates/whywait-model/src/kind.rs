@@ -69,17 +69,19 @@ enum State {
     Interruptible,
     /// It waits for a lock that the innermost function takes.
     Lock,
+    /// The innermost function waits itself.
+    Innermost,
 }
 
 impl Rule {
     fn matches(&self, wait: &Wait, stack: &[&str]) -> bool {
         let in_state = match self.state {
-            State::Any => true,
+            State::Any | State::Innermost => true,
             State::Interruptible => !wait.uninterruptible,
             State::Lock => wait.uninterruptible && !wait.io_wait,
         };
         let searched = match self.state {
-            State::Lock => stack.get(..1).unwrap_or_default(),
+            State::Lock | State::Innermost => stack.get(..1).unwrap_or_default(),
             _ => stack,
         };
         in_state
@@ -154,6 +156,12 @@ const RULES: &[&[Rule]] = &[
 
 /// Not waiting for anything of its own.
 const STOPPED: &[Rule] = &[
+    // A recorder such as whywait reads the thread's stack, before the thread returns to its program.
+    on(
+        &["bpf_task_work_callback", "bpf_task_work_irq"],
+        "being measured",
+        Part::Unknown,
+    ),
     on(
         &["do_signal_stop", "ptrace_stop", "do_jobctl_trap"],
         "stopped",
@@ -169,6 +177,13 @@ const STOPPED: &[Rule] = &[
         &["do_coredump", "vfs_coredump", "coredump_task_exit"],
         "core dump",
         Part::Unknown,
+    ),
+    // The freezer again, inlined.
+    rule(
+        &["get_signal"],
+        State::Innermost,
+        "frozen (cgroup)",
+        Some(Part::Unknown),
     ),
 ];
 
@@ -335,6 +350,10 @@ const THROTTLED: &[Rule] = &[
 
 /// File systems whose data is with another machine or process.
 const REMOTE: &[Rule] = &[
+    lock(
+        &["nfs_start_io_*", "nfs_file_write", "netfs_start_io_*"],
+        "file lock (inode)",
+    ),
     on(
         &[
             "nfs_*",
@@ -362,7 +381,25 @@ const REMOTE: &[Rule] = &[
     on(&["p9_client_rpc", "v9fs_*"], "9P", Part::Network),
     // A write to /dev/fuse is the server's side.
     on(&["fuse_dev_do_read"], "FUSE server, idle", Part::Unknown),
-    disk(&["request_wait_answer", "fuse_*"], "FUSE"),
+    disk(
+        &[
+            "request_wait_answer",
+            "fuse_get_req",
+            "fuse_block_alloc",
+            "fuse_set_nowrite",
+            "fuse_wait_*",
+        ],
+        "FUSE",
+    ),
+    disk(
+        &[
+            "folio_wait_bit*",
+            "filemap_get_pages",
+            "folio_wait_writeback",
+        ],
+        "FUSE",
+    )
+    .under(&["fuse_*"]),
 ];
 
 /// What makes written data durable takes these steps; a caller may be in each.
@@ -537,7 +574,6 @@ const FILE_LOCK: &[&str] = &[
     "btrfs_direct_write",
     "btrfs_buffered_write",
     "inode_lock*",
-    "netfs_start_io_*",
     "ext4_map_blocks",
     "ext4_da_map_blocks*",
     "ext4_da_get_block_prep",
@@ -582,8 +618,7 @@ const MMAP_LOCK: &[&str] = &[
     "__x64_sys_mremap",
     "do_mprotect_pkey",
     "do_madvise*",
-    "madvise_lock",
-    "madvise_walk_vmas",
+    "madvise_*",
     "dup_mmap",
     "dup_mm",
     "exit_mmap",
@@ -752,6 +787,7 @@ const DISK: &[Rule] = &[
             "folio_wait_stable",
             "__filemap_fdatawait_range",
             "filemap_fdatawait*",
+            "wb_wait_for_completion",
         ],
         "writeback",
     ),
@@ -944,6 +980,13 @@ const EVENTS: &[Rule] = &[
         "sleep",
         Part::Timer,
     ),
+    // What goes on with a sleep after a signal belongs to the scheduler, and leaves only what called it.
+    rule(
+        &["do_syscall_64", "invoke_syscall"],
+        State::Innermost,
+        "sleep",
+        Some(Part::Timer),
+    ),
     on(
         &["timerfd_read", "timerfd_read_iter"],
         "timerfd",
@@ -1009,11 +1052,13 @@ const EVENTS: &[Rule] = &[
         "child",
         Part::Thread,
     ),
-    // vfork: until the child has exited or become another program.
-    on(
-        &["wait_for_vfork_done", "kernel_clone"],
+    // Until the child has exited or become another program.
+    on(&["wait_for_vfork_done"], "child (vfork)", Part::Thread),
+    rule(
+        &["kernel_clone"],
+        State::Innermost,
         "child (vfork)",
-        Part::Thread,
+        Some(Part::Thread),
     ),
     rule(
         &["n_tty_read"],

@@ -368,19 +368,48 @@ fn block_io_says_for_whom() {
             "space reservation (btrfs)",
             DISK,
         ),
+        (
+            D,
+            "jbd2_log_wait_commit __jbd2_journal_force_commit jbd2_journal_force_commit_nested ext4_should_retry_alloc ext4_da_write_begin generic_perform_write ext4_buffered_write_iter vfs_write",
+            "journal commit",
+            DISK,
+        ),
+        (
+            D,
+            "wb_wait_for_completion __writeback_inodes_sb_nr try_to_writeback_inodes_sb ext4_nonda_switch ext4_da_write_begin generic_perform_write ext4_buffered_write_iter vfs_write",
+            "writeback",
+            DISK,
+        ),
+        (
+            S,
+            "request_wait_answer __fuse_simple_request fuse_lookup_name fuse_lookup __lookup_slow walk_component path_lookupat filename_lookup",
+            "FUSE",
+            DISK,
+        ),
+        (
+            S,
+            "fuse_dev_do_read fuse_dev_read vfs_read ksys_read",
+            "FUSE server, idle",
+            Some(Part::Unknown),
+        ),
+        (
+            IO,
+            "balance_dirty_pages balance_dirty_pages_ratelimited_flags generic_perform_write ext4_buffered_write_iter vfs_write ksys_write",
+            "dirty page throttling",
+            DISK,
+        ),
         (IO, "a_driver_of_a_later_kernel", "block I/O", None),
-        (IO, "", "block I/O", None),
     ]);
 }
 
 #[test]
 fn a_page_fault_is_one_whatever_it_waits_for() {
-    let fault =
-        "__do_fault do_fault __handle_mm_fault handle_mm_fault exc_page_fault asm_exc_page_fault";
+    let fault = "__handle_mm_fault handle_mm_fault exc_page_fault asm_exc_page_fault";
+    let under = |functions: &str| format!("{functions} {fault}");
     check(&[
         (
             IO,
-            &format!("folio_wait_bit_common filemap_fault {fault}"),
+            &under("folio_wait_bit_common filemap_fault __do_fault do_fault"),
             "page fault, file read",
             FAULT,
         ),
@@ -388,9 +417,57 @@ fn a_page_fault_is_one_whatever_it_waits_for() {
         (
             IO,
             &format!(
-                "folio_wait_bit_common filemap_fault {fault} fault_in_readable ext4_buffered_write_iter vfs_write ksys_write"
+                "{} fault_in_readable ext4_buffered_write_iter vfs_write ksys_write",
+                under("folio_wait_bit_common filemap_fault __do_fault do_fault")
             ),
             "page fault, file read",
+            FAULT,
+        ),
+        (
+            IO,
+            &under("__folio_lock block_page_mkwrite ext4_page_mkwrite do_page_mkwrite do_wp_page"),
+            "page fault, write to a mapped file",
+            FAULT,
+        ),
+        (
+            IO,
+            &under(
+                "balance_dirty_pages balance_dirty_pages_ratelimited_flags fault_dirty_shared_page do_fault",
+            ),
+            "page fault, dirty page throttling",
+            FAULT,
+        ),
+        (
+            IO,
+            &under(
+                "__folio_lock shmem_swapin_folio shmem_get_folio_gfp shmem_fault __do_fault do_fault",
+            ),
+            "swap in",
+            FAULT,
+        ),
+        (
+            IO,
+            &under(
+                "folio_wait_bit folio_wait_writeback shrink_folio_list shrink_lruvec shrink_node do_try_to_free_pages \
+                 try_to_free_mem_cgroup_pages try_charge_memcg charge_memcg mem_cgroup_swapin_charge_folio __read_swap_cache_async \
+                 swap_cluster_readahead shmem_swapin_folio shmem_get_folio_gfp shmem_fault __do_fault do_fault",
+            ),
+            "memory reclaim (cgroup)",
+            FAULT,
+        ),
+        (
+            D,
+            "reclaim_throttle shrink_lruvec shrink_node do_try_to_free_pages try_to_free_mem_cgroup_pages try_charge_memcg charge_memcg \
+             __mem_cgroup_charge filemap_add_folio page_cache_ra_unbounded filemap_readahead.isra.0 filemap_get_pages filemap_read vfs_read",
+            "memory reclaim (cgroup)",
+            FAULT,
+        ),
+        (
+            D,
+            &under(
+                "reclaim_throttle shrink_node do_try_to_free_pages try_to_free_pages __alloc_pages_slowpath",
+            ),
+            "memory reclaim",
             FAULT,
         ),
         (
@@ -398,6 +475,14 @@ fn a_page_fault_is_one_whatever_it_waits_for() {
             "lock_mm_and_find_vma exc_page_fault asm_exc_page_fault",
             "page fault, mmap lock",
             LOCK,
+        ),
+        // What whywait itself does in the thread.
+        (
+            D,
+            "lock_mm_and_find_vma exc_page_fault asm_exc_page_fault _copy_from_user bpf_copy_from_user \
+             bpf_prog_c29632ea8989c5b8_leave_user_stack bpf_task_work_callback task_work_run exit_to_user_mode_loop",
+            "being measured",
+            Some(Part::Unknown),
         ),
     ]);
 }
@@ -599,6 +684,27 @@ fn what_others_make_happen() {
             "sleep",
             timer,
         ),
+        // After a signal: `restart_syscall`.
+        (S, "", "sleep", timer),
+        (D, "kernel_clone __do_sys_vfork", "child (vfork)", thread),
+        (
+            S,
+            "do_signal_stop get_signal arch_do_signal_or_restart exit_to_user_mode_loop",
+            "stopped",
+            unknown,
+        ),
+        (
+            S,
+            "get_signal arch_do_signal_or_restart exit_to_user_mode_loop",
+            "frozen (cgroup)",
+            unknown,
+        ),
+        (
+            S,
+            "kvm_vcpu_block kvm_vcpu_halt kvm_arch_vcpu_ioctl_run kvm_vcpu_ioctl __x64_sys_ioctl",
+            "vCPU halted by its guest",
+            unknown,
+        ),
         (S, "do_wait kernel_wait4", "child", thread),
         (S, "do_wait kernel_waitid __do_sys_waitid", "child", thread),
         (S, "do_msgrcv", "message queue", thread),
@@ -637,5 +743,5 @@ fn what_the_stack_does_not_tell_is_left_to_others() {
         None
     );
     assert_eq!(kind_of(D, "a_driver_of_a_later_kernel"), None);
-    assert_eq!(kind_of(S, ""), None);
+    assert_eq!(kind(&Wait::default(), &StackText::default()), None);
 }
