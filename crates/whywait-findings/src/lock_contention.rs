@@ -1,14 +1,366 @@
 //! `lock-contention`: threads waited for a lock that another thread held for long, or held across a wait of its own.
 //!
 //! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
+//!
+//! **Evidence.** Sleeps on a futex that are classed as waits for a lock (see `whywait_model::futex`), on the critical paths of
+//! slow requests or, in a program without requests, for a notable part of the run. Who ended them held the lock; since when,
+//! where and across what shows in that thread's own waits and samples.
+//!
+//! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix that nobody has to wait for
+//! the lock any more saves no more than that; that the work then competes for something else makes it less.
+//!
+//! **Guards.** A class other than "lock" is never contention, however large the sum of its waits. Waits below
+//! [`MIN_NS`] a request that are less than a [`SHARE`]th of its time are what locks are for.
 
-use whywait_model::Model;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::finding::Finding;
+use serde_json::{Map, json};
+use whywait_events::{Part, Wait};
+use whywait_model::objects::{Key, Object, Sums};
+use whywait_model::{Hold, Model};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::text::{count, duration, list};
+
+/// A request that waited for less is not worth a remark…
+const MIN_NS: u64 = 1_000_000;
+/// … nor one that spent a smaller part of its time so.
+const SHARE: u64 = 20;
+/// From this on a request's wait is a problem.
+const WARNING_NS: u64 = 10_000_000;
+/// From this on it is an error.
+const ERROR_NS: u64 = 100_000_000;
+/// Without requests: the waits are this part of the run, summed over threads, or more.
+const RUN_SHARE: u64 = 10;
 
 /// What `whywait explain lock-contention` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/lock-contention.md");
 
-pub(crate) fn detect(_model: &Model) -> Vec<Finding> {
-    Vec::new()
+/// What is known of a lock's waits.
+#[derive(Default)]
+struct Contention<'a> {
+    waits: Vec<&'a Wait>,
+    /// For each request, what it waited for the lock.
+    requests: Vec<u64>,
+    ports: BTreeSet<u16>,
 }
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let mut locks: BTreeMap<Key, Contention<'_>> = BTreeMap::new();
+    for thread in model.threads.values() {
+        for wait in thread.timeline.waits() {
+            if model.is_lock_wait(wait) {
+                locks
+                    .entry(model.key_of(wait))
+                    .or_default()
+                    .waits
+                    .push(wait);
+            }
+        }
+    }
+    if locks.is_empty() {
+        return Vec::new();
+    }
+    for (index, request) in model.requests.iter().enumerate() {
+        let mut waited: BTreeMap<Key, u64> = BTreeMap::new();
+        let path = model.path_of(index);
+        for step in path
+            .steps
+            .iter()
+            .filter(|step| step.part == Some(Part::Lock))
+        {
+            let wait = model
+                .threads
+                .get(&step.tid)
+                .and_then(|thread| thread.timeline.before(step.to_ns));
+            if let Some(wait) = wait {
+                *waited.entry(model.key_of(wait)).or_default() += step.ns();
+            }
+        }
+        let latency_ns: u64 = path.steps.iter().map(|step| step.ns()).sum();
+        for (key, ns) in waited {
+            if ns < MIN_NS || ns.saturating_mul(SHARE) < latency_ns {
+                continue;
+            }
+            if let Some(lock) = locks.get_mut(&key) {
+                lock.requests.push(ns);
+                lock.ports.insert(request.local_port);
+            }
+        }
+    }
+    locks
+        .iter()
+        .filter_map(|(key, lock)| finding(model, key, lock, model.objects.get(key)?))
+        .collect()
+}
+
+fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Option<Finding> {
+    let total_ns = sums.total_ns.saturating_add(sums.short_ns);
+    let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
+    let mut each = lock.requests.clone();
+    each.sort_unstable_by(|a, b| b.cmp(a));
+    let of_the_run = total_ns >= ERROR_NS && total_ns.saturating_mul(RUN_SHARE) >= run_ns;
+    if each.is_empty() && !of_the_run {
+        return None;
+    }
+    let holds: Vec<Hold> = lock
+        .waits
+        .iter()
+        .filter_map(|wait| model.hold(wait))
+        .collect();
+    let longest = holds
+        .iter()
+        .max_by_key(|hold| (hold.ns(), std::cmp::Reverse(hold.from_ns)));
+    let across = holds.iter().filter(|hold| hold.across.is_some()).count();
+    let held_across = across * 2 > holds.len();
+    let severity = match each.first() {
+        Some(worst) if *worst >= ERROR_NS => Severity::Error,
+        Some(worst) if *worst < WARNING_NS => Severity::Note,
+        _ => Severity::Warning,
+    };
+    let name = what(key);
+    let holders = by_holder(&holds);
+    let evidence = evidence(model, key, lock, sums, &holds, longest, &holders, &each);
+    let cause = longest.map(|hold| {
+        let doing = match &hold.across {
+            Some(across) => format!(
+                "held it for {}{}, asleep in {} for {} of that",
+                if hold.exact { "" } else { "at least " },
+                duration(hold.ns()),
+                across.what,
+                duration(across.ns)
+            ),
+            None => format!(
+                "held it for {}{}",
+                if hold.exact { "" } else { "at least " },
+                duration(hold.ns())
+            ),
+        };
+        Cause::new(model, hold.holder, doing, hold.stack)
+    });
+    let at_most_ns = each.iter().copied().fold(0, u64::saturating_add);
+    let title = title(model, &name, &each, total_ns, lock, longest, held_across);
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(key.tgid));
+    if let Object::Futex { address, .. } = key.object {
+        subject.insert("address".to_owned(), json!(format!("{address:#x}")));
+    }
+    subject.insert("lock".to_owned(), json!(name));
+    subject.insert(
+        "holder_tid".to_owned(),
+        json!(longest.map(|hold| hold.holder)),
+    );
+    subject.insert("hold_ns".to_owned(), json!(longest.map(Hold::ns)));
+    subject.insert("across".to_owned(), json!(held_across));
+    subject.insert("waiters".to_owned(), json!(waiters(lock)));
+    if let Some(port) = lock.ports.iter().find(|port| **port != 0) {
+        subject.insert("port".to_owned(), json!(port));
+    }
+    Some(Finding {
+        code: Code::LockContention,
+        severity,
+        confidence: if longest.is_some_and(|hold| hold.stack != 0) {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        title,
+        subject,
+        saving: Saving {
+            kind: if each.is_empty() {
+                SavingKind::Throughput
+            } else {
+                SavingKind::Latency
+            },
+            at_most_ns: if each.is_empty() {
+                total_ns
+            } else {
+                at_most_ns
+            },
+            requests: each.len() as u64,
+            each_at_most_ns: each.into_iter().take(100).collect(),
+        },
+        evidence,
+        cause,
+        fix: fix(held_across).to_owned(),
+    })
+}
+
+fn what(key: &Key) -> String {
+    match &key.object {
+        Object::Futex {
+            primitive: Some(primitive),
+            ..
+        } => primitive.name().to_owned(),
+        _ => "lock".to_owned(),
+    }
+}
+
+fn waiters(lock: &Contention<'_>) -> Vec<u32> {
+    lock.waits
+        .iter()
+        .map(|wait| wait.tid)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// How often and how long each thread held it while others waited.
+fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
+    let mut by: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for hold in holds {
+        let one = by.entry(hold.holder).or_default();
+        one.0 += 1;
+        one.1 = one.1.max(hold.ns());
+    }
+    let mut holders: Vec<_> = by.into_iter().map(|(tid, (n, ns))| (tid, n, ns)).collect();
+    holders.sort_by_key(|(tid, n, ns)| (std::cmp::Reverse((*ns, *n)), *tid));
+    holders
+}
+
+fn title(
+    model: &Model,
+    name: &str,
+    each: &[u64],
+    total_ns: u64,
+    lock: &Contention<'_>,
+    longest: Option<&Hold>,
+    held_across: bool,
+) -> String {
+    let who = match each {
+        [] => format!(
+            "{} waited {} in all for a {name}",
+            count(waiters(lock).len(), "thread", "threads"),
+            duration(total_ns)
+        ),
+        [worst, ..] => format!(
+            "{} waited up to {} for a {name}",
+            count(each.len(), "request", "requests"),
+            duration(*worst)
+        ),
+    };
+    match longest {
+        None => who,
+        Some(hold) => {
+            let place = model
+                .stacks
+                .telling(hold.stack)
+                .map_or_else(String::new, |function| format!(" in {function}"));
+            let across = match &hold.across {
+                Some(across) if held_across => format!(", across {}", across.what),
+                _ => String::new(),
+            };
+            format!(
+                "{who} that {} ({}) held for up to {}{place}{across}",
+                model.thread_name(hold.holder),
+                hold.holder,
+                duration(hold.ns())
+            )
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "all that is known of one lock")]
+fn evidence(
+    model: &Model,
+    key: &Key,
+    lock: &Contention<'_>,
+    sums: &Sums,
+    holds: &[Hold],
+    longest: Option<&Hold>,
+    holders: &[(u32, u64, u64)],
+    each: &[u64],
+) -> Vec<Evidence> {
+    let plain = |text: String| Evidence { text, ns: None };
+    let total_ns = sums.total_ns.saturating_add(sums.short_ns);
+    let named = |tid: &u32| format!("{tid} ({})", model.thread_name(*tid));
+    let waiting: Vec<String> = waiters(lock).iter().map(named).collect();
+    let address = match key.object {
+        Object::Futex { address, .. } => format!(" at {address:#x}"),
+        _ => String::new(),
+    };
+    let mut evidence = vec![Evidence {
+        text: format!(
+            "{} for the {}{address}, {} in all, the longest {}; by {}",
+            count((sums.seen.count + sums.short) as usize, "wait", "waits"),
+            what(key),
+            duration(total_ns),
+            duration(sums.longest_ns.max(sums.short_longest_ns)),
+            list(&waiting)
+        ),
+        ns: Some(total_ns),
+    }];
+    if !each.is_empty() {
+        let sum = each.iter().copied().fold(0, u64::saturating_add);
+        evidence.push(Evidence {
+            text: format!(
+                "{} of that on the critical paths of {}",
+                duration(sum),
+                count(each.len(), "slow request", "slow requests")
+            ),
+            ns: Some(sum),
+        });
+    }
+    if !sums.reasons.is_empty() {
+        evidence.push(plain(format!(
+            "it is a lock: {}",
+            sums.reasons[..sums.reasons.len().min(3)].join("; ")
+        )));
+    }
+    if let Some(hold) = longest {
+        let across = hold.across.as_ref().map_or_else(
+            || ", and was not seen to wait meanwhile".to_owned(),
+            |across| {
+                format!(
+                    ", and slept {} of that time in {}",
+                    duration(across.ns),
+                    across.what
+                )
+            },
+        );
+        evidence.push(Evidence {
+            text: format!(
+                "the longest hold that was waited for: {} by {}{across}",
+                if hold.exact {
+                    duration(hold.ns())
+                } else {
+                    format!("at least {}", duration(hold.ns()))
+                },
+                named(&hold.holder)
+            ),
+            ns: Some(hold.ns()),
+        });
+    }
+    if holders.len() > 1 {
+        let told: Vec<String> = holders
+            .iter()
+            .map(|(tid, n, ns)| format!("{} {n} times, up to {}", named(tid), duration(*ns)))
+            .collect();
+        evidence.push(plain(format!(
+            "who let it go while others waited: {}",
+            list(&told)
+        )));
+    }
+    let across = holds.iter().filter(|hold| hold.across.is_some()).count();
+    if across > 0 && holds.len() > 1 {
+        evidence.push(plain(format!(
+            "in {across} of {} waits the holder itself waited for something with the lock in its hands",
+            holds.len()
+        )));
+    }
+    evidence
+}
+
+fn fix(held_across: bool) -> &'static str {
+    if held_across {
+        "do not wait with the lock in hand: take what is needed, let the lock go, then do the I/O; or let one thread do it for \
+         all that asked meanwhile (group commit)"
+    } else {
+        "hold the lock for less: do the work outside and take the lock only to publish the result; or split what it protects, \
+         or let readers share it (a read-write lock, a snapshot)"
+    }
+}
+
+#[cfg(test)]
+#[path = "lock_contention_tests.rs"]
+mod tests;

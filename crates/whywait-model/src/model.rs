@@ -65,7 +65,7 @@ impl Model {
             .ended_ns
             .unwrap_or_else(|| last_seen(&threads, &requests));
         let mut objects = std::mem::take(&mut input.objects);
-        objects.settle(&input.stacks, &pools, &threads);
+        objects.settle(&input.stacks, &pools, &threads, end_ns);
         let mut model = Self {
             meta: input.meta.clone(),
             threads,

@@ -52,7 +52,7 @@ pub enum Object {
 /// What was seen of the waits for one thing.
 #[derive(Debug, Clone, Default)]
 pub struct Sums {
-    /// Asleep in waits that ended and were told one by one.
+    /// Asleep in waits that were told one by one.
     pub total_ns: u64,
     /// The longest of them.
     pub longest_ns: u64,
@@ -152,6 +152,10 @@ impl Objects {
                 } else {
                     wait.holds
                 };
+                // Of the threads of a process that ends, those that are gone own nothing.
+                if wait.owner_tid == 0 {
+                    wait.owner_tid = known.owner_tid;
+                }
             }
             self.open.insert(wait.tid, wait);
             return;
@@ -216,12 +220,20 @@ impl Objects {
         stacks: &StackNames,
         pools: &[Pool],
         threads: &BTreeMap<u32, Thread>,
+        end_ns: Ns,
     ) {
         for (tid, wait) in self.open.clone() {
             let key = self.key_noted(&wait, stacks);
             if self.sums.len() < MAX_OBJECTS || self.sums.contains_key(&key) {
                 let sums = self.sums.entry(key).or_default();
                 sums.unfinished.push(tid);
+                // Until the end of the recording, or of the process.
+                let slept_ns = woken_at(&wait).min(end_ns).saturating_sub(wait.out_ns);
+                sums.total_ns = sums.total_ns.saturating_add(slept_ns);
+                sums.longest_ns = sums.longest_ns.max(slept_ns);
+                if let Some(one) = futex::entry(&mut sums.seen.waiters, tid) {
+                    one.1 = one.1.saturating_add(slept_ns);
+                }
                 if wait.user_stack != 0 {
                     futex::bump(&mut sums.seen.stacks, wait.user_stack, 1);
                 }

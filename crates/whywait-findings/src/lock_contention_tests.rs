@@ -1,0 +1,150 @@
+//! Scripts of events that must, or must not, be `lock-contention`.
+
+use whywait_model::script::Script;
+
+use super::*;
+
+const FUTEX: u32 = 202;
+const FSYNC: u32 = 74;
+
+/// Four handlers write a log, each with the mutex in its hands while it syncs: 20 ms each, one after another.
+fn convoy(across: bool) -> Script {
+    let mut script = Script::new();
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let syncing = script.stack(&["main", "app::handle", "app::append_log", "fsync"]);
+    for tid in 1..=4 {
+        script.thread(tid, "handler");
+    }
+    for tid in 1..=4u32 {
+        let from = u64::from(tid - 1) * 20;
+        if tid > 1 {
+            script
+                .wait(tid, FUTEX, 1, from + 1)
+                .stack(locking)
+                .word(0x1000)
+                .by(tid - 1)
+                .done();
+        }
+        if across {
+            script
+                .wait(tid, FSYNC, from + 2, from + 20)
+                .stack(syncing)
+                .done();
+        } else {
+            script.burns(tid, syncing, from + 2, from + 20);
+        }
+        script
+            .request(u64::from(tid))
+            .ready(0)
+            .read(0, tid)
+            .answered(from + 22, tid);
+    }
+    script.ends(200);
+    script
+}
+
+#[test]
+fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
+    let findings = detect(&convoy(true).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.subject["across"], json!(true));
+    assert_eq!(finding.subject["address"], json!("0x1000"));
+    assert_eq!(finding.saving.requests, 3, "the first one did not wait");
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [60_000_000, 40_000_000, 20_000_000]
+    );
+    let cause = finding.cause.as_ref().expect("somebody held it");
+    assert!(
+        cause.stack.iter().any(|name| name == "app::append_log"),
+        "{cause:?}"
+    );
+    assert!(cause.doing.contains("fsync"), "{}", cause.doing);
+}
+
+#[test]
+fn a_lock_that_is_held_while_computing_is_not_held_across_a_wait() {
+    let findings = detect(&convoy(false).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].subject["across"], json!(false));
+    let cause = findings[0].cause.as_ref().expect("somebody held it");
+    assert!(
+        cause.stack.iter().any(|name| name == "app::append_log"),
+        "{cause:?}"
+    );
+}
+
+#[test]
+fn threads_that_wait_for_a_result_do_not_contend() {
+    let mut script = Script::new();
+    let waiting = script.stack(&["main", "app::branch", "pthread_cond_wait"]);
+    script
+        .thread(1, "api")
+        .thread(2, "vcpu")
+        .thread(3, "worker");
+    for tid in [1, 2] {
+        script
+            .wait(tid, FUTEX, 1, 150)
+            .stack(waiting)
+            .word(u64::from(tid) * 64)
+            .by(3)
+            .done();
+    }
+    script.request(1).ready(0).read(0, 1).answered(151, 1);
+    script.ends(200);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_short_wait_in_a_long_request_is_what_locks_are_for() {
+    let mut script = Script::new();
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    script.thread(1, "handler").thread(2, "other");
+    script
+        .wait(1, FUTEX, 10, 12)
+        .stack(locking)
+        .word(0x1000)
+        .by(2)
+        .done();
+    script.request(1).ready(0).read(0, 1).answered(900, 1);
+    script.ends(1000);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_program_without_requests_may_contend_too() {
+    let mut script = Script::new();
+    let locking = script.stack(&["main", "app::work", "pthread_mutex_lock", "__lll_lock_wait"]);
+    script.thread(1, "one").thread(2, "two");
+    for at in (0..1000).step_by(100) {
+        script
+            .wait(1, FUTEX, at, at + 45)
+            .stack(locking)
+            .word(0x1000)
+            .by(2)
+            .done();
+        script
+            .wait(2, FUTEX, at + 50, at + 95)
+            .stack(locking)
+            .word(0x1000)
+            .by(1)
+            .done();
+    }
+    script.ends(1000);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].saving.requests, 0);
+    assert_eq!(findings[0].saving.kind, SavingKind::Throughput);
+}

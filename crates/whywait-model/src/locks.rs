@@ -1,0 +1,128 @@
+//! Who held a lock while another thread waited for it, for how long, and what the holder did meanwhile.
+
+use whywait_events::{Ns, StackId, Wait, WakeContext};
+
+use crate::call::{Call, call};
+use crate::futex::Class;
+use crate::model::Model;
+use crate::objects::Key;
+use crate::path;
+use crate::timeline::woken_at;
+
+/// Less than this part of a hold that the holder slept is no wait that it held the lock across.
+const ACROSS_SHARE: u64 = 10;
+
+/// A lock that was held while somebody waited for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// The thread.
+    pub holder: u32,
+    /// From this time on at the latest: an earlier start leaves no trace when nobody had to wait for it.
+    pub from_ns: Ns,
+    /// Until.
+    pub to_ns: Ns,
+    /// The holder's own wait for the lock ended at `from_ns`: then it is the true start.
+    pub exact: bool,
+    /// Where the holder was, for most of the time that is known. 0: not known.
+    pub stack: StackId,
+    /// What the holder waited for with the lock in its hands, if that was a notable part of the time.
+    pub across: Option<Across>,
+}
+
+/// What a thread waited for with a lock in its hands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Across {
+    /// Asleep within the hold, altogether.
+    pub ns: u64,
+    /// What for, mostly: `fsync`.
+    pub what: String,
+    /// Where, mostly.
+    pub stack: StackId,
+}
+
+impl Hold {
+    /// At least for how long.
+    pub fn ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+impl Model {
+    /// Whether a sleep was one for a lock.
+    pub fn is_lock_wait(&self, wait: &Wait) -> bool {
+        call(wait) == Call::Futex && self.class_of(wait) == Some(Class::Lock)
+    }
+
+    /// Who held the lock that a thread waited for; `None` when nobody of the target let it go, or it is not known who.
+    pub fn hold(&self, wait: &Wait) -> Option<Hold> {
+        let holder = if wait.wake_context == WakeContext::Task
+            && self.threads.contains_key(&wait.waker_tid)
+        {
+            wait.waker_tid
+        } else {
+            return None;
+        };
+        let key = self.key_of(wait);
+        let to_ns = woken_at(wait);
+        let thread = self.threads.get(&holder)?;
+        // Its own last wait for the lock, if that ended while the other one waited: so it got it then.
+        let own = thread
+            .timeline
+            .overlapping(wait.out_ns, to_ns)
+            .iter()
+            .rev()
+            .find(|own| self.key_of(own) == key)
+            .and_then(|own| own.in_ns)
+            .filter(|got_ns| *got_ns > wait.out_ns && *got_ns <= to_ns);
+        let from_ns = own.unwrap_or(wait.out_ns);
+        let across = self.across(holder, &key, from_ns, to_ns);
+        let sampled = path::sampled_stack(self, thread, from_ns, to_ns);
+        let stack = match &across {
+            Some(across)
+                if across.stack != 0 && (across.ns * 2 >= to_ns - from_ns || sampled == 0) =>
+            {
+                across.stack
+            }
+            _ if sampled != 0 => sampled,
+            // Where it let the lock go.
+            _ => wait.waker_stack,
+        };
+        Some(Hold {
+            holder,
+            from_ns,
+            to_ns,
+            exact: own.is_some(),
+            stack,
+            across,
+        })
+    }
+
+    fn across(&self, holder: u32, key: &Key, from_ns: Ns, to_ns: Ns) -> Option<Across> {
+        let waits = self
+            .threads
+            .get(&holder)?
+            .timeline
+            .overlapping(from_ns, to_ns);
+        let within = |wait: &Wait| {
+            woken_at(wait)
+                .min(to_ns)
+                .saturating_sub(wait.out_ns.max(from_ns))
+        };
+        let others = || waits.iter().filter(|wait| self.key_of(wait) != *key);
+        let ns: u64 = others().map(within).fold(0, u64::saturating_add);
+        let longest = others().max_by_key(|wait| within(wait))?;
+        (ns.saturating_mul(ACROSS_SHARE) >= to_ns.saturating_sub(from_ns)
+            && ns >= self.threshold_ns())
+        .then(|| Across {
+            ns,
+            what: self.what(longest),
+            stack: longest.user_stack,
+        })
+    }
+
+    /// What a sleep was for, in a word or two: what the kernel's stack tells, or the call's name.
+    pub fn what(&self, wait: &Wait) -> String {
+        self.kind_of(wait)
+            .map_or_else(|| crate::call_name(wait), |kind| kind.name.to_owned())
+    }
+}
