@@ -1,0 +1,140 @@
+//! Real waits of many kinds, and what the model makes of their kernel stacks: these names are the kernel's, and change with it.
+
+mod common;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+use common::{bpf, run, scratch, text, whywait};
+use whywait_events::recording::Recording;
+use whywait_events::{ThreadChange, ThreadEvent, Wait};
+use whywait_model::{Kind, StackNames, StackText, kind};
+
+/// The program of `programs/waits.c`.
+fn program() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waits.c");
+    let output =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("waits-{}", std::process::id()));
+    let status = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&output)
+        .arg(&source)
+        .status()
+        .expect("there is a C compiler");
+    assert!(status.success(), "cc {}: {status}", source.display());
+    text(&output).to_owned()
+}
+
+/// For each thread name: what its threads waited for, the longest wait first, with the kernel stacks.
+type Kinds = HashMap<String, Vec<(Option<Kind>, String)>>;
+
+fn kinds(dir: &Path) -> Kinds {
+    let recording =
+        Recording::open(dir).unwrap_or_else(|error| panic!("expected a recording, got {error}"));
+    let mut names: Vec<ThreadEvent> = Vec::new();
+    recording
+        .threads(None, &mut |event| {
+            if event.change == ThreadChange::Rename {
+                names.push(event.clone());
+            }
+        })
+        .expect("readable");
+    let mut waits: Vec<Wait> = Vec::new();
+    recording
+        .waits(None, &mut |wait| {
+            if wait.in_ns.is_some() {
+                waits.push(wait.clone());
+            }
+        })
+        .expect("readable");
+    waits
+        .sort_by_key(|wait| std::cmp::Reverse(wait.in_ns.unwrap_or(0).saturating_sub(wait.out_ns)));
+    let stacks = StackNames::read(&recording.stacks().expect("readable"));
+    let none = StackText::default();
+    let mut found = Kinds::new();
+    for wait in &waits {
+        let name = names
+            .iter()
+            .rfind(|event| event.tid == wait.tid && event.at_ns <= wait.out_ns);
+        if let Some(name) = name {
+            let kernel = stacks.get(wait.kernel_stack).unwrap_or(&none);
+            found.entry(name.comm.clone()).or_default().push((
+                kind(wait, kernel),
+                stacks.names(wait.kernel_stack).join(" "),
+            ));
+        }
+    }
+    found
+}
+
+#[test]
+fn waits_are_called_what_they_are() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let recording = dir.path().join("recording");
+    // On a disk, unlike the temporary folder of some systems.
+    let files = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let program = program();
+    run(&mut whywait(&[
+        "record",
+        "--threshold",
+        "10us",
+        "-o",
+        text(&recording),
+        "--",
+        &program,
+        text(files.path()),
+    ]))
+    .exits(0);
+    let found = kinds(&recording);
+    let expected = [
+        ("pipe-read", "pipe read"),
+        ("pipe-write", "pipe write, pipe full"),
+        ("eventfd", "eventfd"),
+        ("timerfd", "timerfd"),
+        ("inotify", "inotify"),
+        ("poll", "poll"),
+        ("select", "select"),
+        ("epoll", "epoll"),
+        ("accept", "accept"),
+        ("connect", "connect, backlog full (unix)"),
+        ("tcp-read", "network receive (TCP)"),
+        ("tcp-write", "network send, buffer full"),
+        ("udp", "network receive (UDP)"),
+        ("unix-read", "unix receive"),
+        ("unix-write", "unix send, buffer full"),
+        ("flock", "file lock (flock)"),
+        ("sleep", "sleep"),
+        ("child", "child"),
+        ("vfork", "child (vfork)"),
+    ];
+    for (thread, name) in expected {
+        let waits = found.get(thread).map(Vec::as_slice).unwrap_or_default();
+        assert!(
+            waits
+                .iter()
+                .any(|(kind, _)| kind.is_some_and(|kind| kind.name == name)),
+            "expected {thread} to wait for {name:?}, got {waits:?}"
+        );
+    }
+    // What these wait for is up to the file system and the device, and a file system in memory lets nobody wait.
+    let remote = ["FUSE", "9P", "NFS"];
+    for (thread, name) in [("fsync", "fsync"), ("fault", "page fault")] {
+        for (kind, stack) in found.get(thread).map(Vec::as_slice).unwrap_or_default() {
+            let of_call = match thread {
+                "fsync" => stack.contains("fsync"),
+                _ => stack.contains("page_fault"),
+            };
+            if of_call {
+                assert!(
+                    kind.is_some_and(|kind| kind.name.contains(name) || remote.contains(&kind.name)),
+                    "expected {name:?} in {stack:?}, got {kind:?}"
+                );
+            }
+        }
+    }
+    std::fs::remove_file(program).expect("it is ours");
+}
