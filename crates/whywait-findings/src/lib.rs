@@ -12,6 +12,7 @@ mod serial_work;
 mod slow_path_wait;
 mod stranded;
 mod text;
+mod unfinished;
 mod unfinished_wait;
 
 use whywait_model::Model;

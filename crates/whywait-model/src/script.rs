@@ -55,6 +55,7 @@ impl Script {
         let mut input = Input::default();
         input.meta.started_ns = START_NS;
         input.meta.options.threshold_ns = 1_000_000;
+        input.meta.options.sample_hz = 200;
         input.meta.complete = true;
         input.meta.pid = Some(TGID);
         input.meta.host.cpus = 4;
@@ -292,9 +293,40 @@ impl<'a> WaitLine<'a> {
         self
     }
 
+    /// With this stack in the kernel.
+    pub fn kernel(mut self, stack: StackId) -> Self {
+        self.wait.kernel_stack = stack;
+        self
+    }
+
+    /// For a device: no signal ends it.
+    pub fn for_io(mut self) -> Self {
+        self.wait.uninterruptible = true;
+        self.wait.io_wait = true;
+        self
+    }
+
     /// On this futex word.
     pub fn word(mut self, address: u64) -> Self {
         self.wait.args[0] = address;
+        self
+    }
+
+    /// Beside the word stands that this thread has the lock.
+    pub fn owner(mut self, tid: u32) -> Self {
+        self.wait.owner_tid = tid;
+        self
+    }
+
+    /// The thread's stack points to this lock.
+    pub fn holds(mut self, address: u64) -> Self {
+        self.wait.holds = address;
+        self
+    }
+
+    /// It has a timeout.
+    pub fn timeout(mut self) -> Self {
+        self.wait.timeout = true;
         self
     }
 

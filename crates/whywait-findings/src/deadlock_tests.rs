@@ -1,0 +1,145 @@
+//! Scripts of events that must, or must not, be `deadlock`.
+
+use whywait_model::script::Script;
+
+use super::*;
+
+const FUTEX: u32 = 202;
+
+fn two(script: &mut Script) -> (u32, u32) {
+    script.thread(1, "conn-0").thread(2, "conn-1");
+    let of = |script: &mut Script, function| {
+        script.stack(&["main", function, "pthread_mutex_lock", "__lll_lock_wait"])
+    };
+    (
+        of(script, "app::transfer_ab"),
+        of(script, "app::transfer_ba"),
+    )
+}
+
+#[test]
+fn owners_that_wait_for_each_other_are_deadlocked() {
+    let mut script = Script::new();
+    let (ab, ba) = two(&mut script);
+    script
+        .wait(1, FUTEX, 10, 10)
+        .stack(ab)
+        .word(0x2000)
+        .owner(2)
+        .forever()
+        .done();
+    script
+        .wait(2, FUTEX, 11, 11)
+        .stack(ba)
+        .word(0x1000)
+        .owner(1)
+        .forever()
+        .done();
+    script.request(1).ready(5).read(5, 1).unanswered();
+    script.ends(2000);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Error, Confidence::High)
+    );
+    assert_eq!(finding.subject["threads"], json!([1, 2]));
+    assert!(
+        finding.evidence[0].text.contains("app::transfer_ab"),
+        "{:?}",
+        finding.evidence
+    );
+    assert_eq!(finding.saving.requests, 1);
+}
+
+#[test]
+fn guards_on_the_stacks_close_the_circle_where_locks_name_no_owner() {
+    let mut script = Script::new();
+    let (ab, ba) = two(&mut script);
+    script
+        .wait(1, FUTEX, 10, 10)
+        .stack(ab)
+        .word(0x2000)
+        .holds(0x1000)
+        .forever()
+        .done();
+    script
+        .wait(2, FUTEX, 11, 11)
+        .stack(ba)
+        .word(0x1000)
+        .holds(0x2000)
+        .forever()
+        .done();
+    script.ends(2000);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].confidence, Confidence::Medium);
+}
+
+#[test]
+fn a_thread_that_waits_for_its_own_mutex_is_deadlocked_alone() {
+    let mut script = Script::new();
+    let (ab, _) = two(&mut script);
+    script
+        .wait(1, FUTEX, 10, 10)
+        .stack(ab)
+        .word(0x2000)
+        .owner(1)
+        .forever()
+        .done();
+    script.ends(2000);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!(
+        findings[0].title.contains("itself"),
+        "{}",
+        findings[0].title
+    );
+}
+
+#[test]
+fn a_lock_whose_holder_sleeps_elsewhere_is_no_circle() {
+    let mut script = Script::new();
+    let (ab, ba) = two(&mut script);
+    script.thread(3, "writer");
+    script
+        .wait(1, FUTEX, 10, 10)
+        .stack(ab)
+        .word(0x2000)
+        .owner(3)
+        .forever()
+        .done();
+    script
+        .wait(2, FUTEX, 11, 11)
+        .stack(ba)
+        .word(0x1000)
+        .owner(3)
+        .forever()
+        .done();
+    script.wait(3, 74, 5, 5).forever().done();
+    script.ends(2000);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn waits_that_only_began_are_none() {
+    let mut script = Script::new();
+    let (ab, ba) = two(&mut script);
+    script
+        .wait(1, FUTEX, 10, 10)
+        .stack(ab)
+        .word(0x2000)
+        .owner(2)
+        .forever()
+        .done();
+    script
+        .wait(2, FUTEX, 11, 11)
+        .stack(ba)
+        .word(0x1000)
+        .owner(1)
+        .forever()
+        .done();
+    script.ends(100);
+    assert_eq!(detect(&script.model()), []);
+}

@@ -1,0 +1,21 @@
+//! Waits and requests that had not ended when the recording did.
+
+use whywait_events::{Request, Wait, WakeContext};
+use whywait_model::Model;
+
+/// How long a sleep that did not end lasted: until the recording's end, or the process's.
+pub(crate) fn lasted_ns(model: &Model, wait: &Wait) -> u64 {
+    let until = match (wait.wake_context, wait.wake_ns) {
+        (WakeContext::Exit, Some(ended_ns)) => ended_ns,
+        _ => model.end_ns,
+    };
+    until.saturating_sub(wait.out_ns)
+}
+
+/// Requests that were read and not answered.
+pub(crate) fn unanswered(model: &Model) -> impl Iterator<Item = &Request> {
+    model
+        .requests
+        .iter()
+        .filter(|request| request.recv_ns.is_some() && request.first_send_ns.is_none())
+}

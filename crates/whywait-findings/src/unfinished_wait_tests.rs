@@ -1,0 +1,72 @@
+//! Scripts of events that must, or must not, be `unfinished-wait`.
+
+use whywait_model::script::Script;
+
+use super::*;
+
+const FUTEX: u32 = 202;
+
+/// A healthy request, and one whose thread goes to sleep and is never woken.
+fn hanging() -> Script {
+    let mut script = Script::new();
+    let waiting = script.stack(&["main", "app::wait_for_result", "pthread_cond_wait"]);
+    script.thread(1, "conn-0").thread(2, "worker");
+    script.request(1).ready(0).read(0, 1).answered(2, 1);
+    script.request(2).ready(10).read(10, 1).unanswered();
+    script
+        .wait(1, FUTEX, 11, 11)
+        .stack(waiting)
+        .word(0x1000)
+        .forever()
+        .done();
+    // The worker waits for its next job, as it should.
+    script
+        .wait(2, FUTEX, 9, 9)
+        .stack(waiting)
+        .word(0x2000)
+        .forever()
+        .done();
+    script
+}
+
+#[test]
+fn a_request_whose_thread_nobody_wakes_hangs() {
+    let findings = detect(&hanging().ends(2000).model());
+    assert_eq!(findings.len(), 1, "only the one that serves: {findings:#?}");
+    let cause = findings[0].cause.as_ref().expect("the thread that waits");
+    assert_eq!(cause.tid, 1);
+    assert!(
+        cause
+            .stack
+            .iter()
+            .any(|name| name == "app::wait_for_result")
+    );
+    assert_eq!(findings[0].confidence, Confidence::Medium);
+}
+
+#[test]
+fn one_that_only_began_to_wait_may_be_answered_soon() {
+    assert_eq!(detect(&hanging().ends(500).model()), []);
+}
+
+#[test]
+fn where_answers_take_long_a_wait_is_no_hang() {
+    let mut script = hanging();
+    script.thread(3, "conn-1");
+    script.request(3).ready(0).read(0, 3).answered(1500, 3);
+    assert_eq!(detect(&script.ends(2000).model()), []);
+}
+
+#[test]
+fn a_timeout_ends_it() {
+    let mut script = Script::new();
+    script.thread(1, "conn-0");
+    script.request(2).ready(10).read(10, 1).unanswered();
+    script
+        .wait(1, FUTEX, 11, 11)
+        .word(0x1000)
+        .timeout()
+        .forever()
+        .done();
+    assert_eq!(detect(&script.ends(5000).model()), []);
+}
