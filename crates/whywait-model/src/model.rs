@@ -6,10 +6,10 @@ use whywait_events::recording::Meta;
 use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
 
 use crate::accounting::{self, Account};
-use crate::futex::Class;
+use crate::futex::{Class, Primitive};
 use crate::input::{Input, latency_ns};
 use crate::kind::Kind;
-use crate::objects::{Key, Objects};
+use crate::objects::{Key, Object, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
 use crate::stacks::StackNames;
@@ -283,6 +283,14 @@ impl Model {
             return Some(Class::Timer);
         }
         self.objects.get(&self.key_of(wait))?.class
+    }
+
+    /// What a thread that slept on a futex called, as its stack tells.
+    pub fn primitive_of(&self, wait: &Wait) -> Option<Primitive> {
+        match self.key_of(wait).object {
+            Object::Futex { primitive, .. } => primitive,
+            _ => None,
+        }
     }
 
     /// What a sleep was for, as the kernel's stack tells.
