@@ -8,7 +8,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 WHYWAIT_BIN := $(abspath $(TARGET_DIR)/release/whywait)
 WORKSPACES := . labs bench
 
-.PHONY: build demo test bench fmt lint install setup help
+.PHONY: build demo test bench accuracy fmt lint install setup help
 
 build: setup ## build target/release/whywait (default)
 	$(CARGO) build --release --locked -p whywait
@@ -26,6 +26,11 @@ bench: ## measure, and write docs/performance.md (needs root; BENCH_QUICK=1: rou
 	scripts/setup bench
 	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" bench/run
+
+accuracy: ## hold what is said of the labs against the truth, and write docs/accuracy.md (needs root)
+	scripts/setup labs
+	$(CARGO) build --release --locked -p whywait
+	WHYWAIT="$(WHYWAIT_BIN)" labs/accuracy
 
 # Without --all, which would follow the bench's paths into the crates of the tool.
 fmt: ## format all workspaces
