@@ -570,6 +570,7 @@ const FILE_LOCK: &[&str] = &[
     "*_dio_read_iter",
     "xfs_ilock*",
     "xfs_file_*",
+    "*_iomap_begin",
     "btrfs_inode_lock",
     "btrfs_direct_write",
     "btrfs_buffered_write",
@@ -788,6 +789,8 @@ const DISK: &[Rule] = &[
             "__filemap_fdatawait_range",
             "filemap_fdatawait*",
             "wb_wait_for_completion",
+            "btrfs_start_ordered_extent*",
+            "btrfs_wait_ordered*",
         ],
         "writeback",
     ),
@@ -809,6 +812,7 @@ const DISK: &[Rule] = &[
     // To change a part of a block the whole of it is read first.
     disk(
         &[
+            "btrfs_buffered_write",
             "*_write_begin",
             "iomap_file_buffered_write",
             "generic_perform_write",

@@ -311,6 +311,18 @@ fn block_io_says_for_whom() {
     check(&[
         (
             IO,
+            "__filemap_get_folio prepare_one_folio.constprop.0 btrfs_buffered_write btrfs_direct_write btrfs_do_write_iter vfs_writev",
+            "block I/O, file write",
+            DISK,
+        ),
+        (
+            D,
+            "btrfs_start_ordered_extent_nowriteback lock_and_cleanup_extent btrfs_buffered_write btrfs_do_write_iter vfs_write",
+            "writeback",
+            DISK,
+        ),
+        (
+            IO,
             "folio_wait_bit_common filemap_get_pages filemap_read vfs_read ksys_read",
             "block I/O, file read",
             DISK,
