@@ -10,6 +10,7 @@ mod lock_contention;
 mod runtime;
 mod serial_work;
 mod slow_path_wait;
+mod slow_paths;
 mod stranded;
 mod text;
 mod unfinished;

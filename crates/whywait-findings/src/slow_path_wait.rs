@@ -1,14 +1,635 @@
 //! `slow-path-wait`: one wait is where slow requests spent most of their time.
 //!
 //! **Invariant.** No single wait (device, writeback, sleep, peer) dominates the slow requests' critical path.
+//!
+//! **Evidence.** The steps of slow requests' paths in which a thread slept for a device, for memory, for a time or for a peer;
+//! not for a lock or another thread, of which the path goes on elsewhere. Waits of threads with the same role are one when
+//! they are for the same: for the disk, whatever the calls; else in the same call and the same function of the application.
+//!
+//! **Cost.** For each request that it dominates (half of its time, and [`MIN_NS`]) the time of the wait on its path. Without
+//! the wait a part of that would go elsewhere: a bound.
+//!
+//! **Guards.** What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
+//! serves others too, is a remark of low confidence: what the request waited for does not show. So is a wait for
+//! the request's own client. What takes less than a tenth of slow requests' time is told only if it made one of them
+//! take 100 ms, and as a remark.
 
-use whywait_model::Model;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::finding::Finding;
+use serde_json::{Map, json};
+use whywait_events::{Part, Request, StackId, Wait, WakeContext};
+use whywait_model::{Call, Model, PathStep, call, call_name};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::slow_paths::{
+    self, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, UnderWay, dominates, percent,
+};
+use crate::text::{count, duration};
 
 /// What `whywait explain slow-path-wait` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/slow-path-wait.md");
 
-pub(crate) fn detect(_model: &Model) -> Vec<Finding> {
-    Vec::new()
+/// Functions of the kernel that are shown, and those that are kept for views that have room.
+const KERNEL_SHOWN: usize = 5;
+const KERNEL_KEPT: usize = 16;
+/// Steps for which it is looked up who else used the disk then.
+const MAX_LOOKED_UP: usize = 200;
+
+/// Which wait a step is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    tgid: u32,
+    role: String,
+    target: Target,
+    /// For waits that are not for the disk or for memory: in what, and in which function. Those two are one wait whatever
+    /// the call.
+    single: Option<(String, Option<String>)>,
 }
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Disk,
+    Memory,
+    Timer,
+    Peer,
+    /// The client that sent the request.
+    Client,
+    /// Something that a loop waits for together with everything else.
+    Anything,
+}
+
+/// A wait, on the path of one request.
+#[derive(Debug, Default)]
+struct OnPath<'a> {
+    ns: u64,
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Debug)]
+struct Step<'a> {
+    step: &'a PathStep,
+    wait: &'a Wait,
+}
+
+/// The requests that a wait dominates.
+type Group<'a> = Vec<(&'a SlowRequest<'a>, OnPath<'a>)>;
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let slow = SlowRequests::of(model);
+    let loops = Loops::new(model);
+    let mut groups: BTreeMap<Key, Group<'_>> = BTreeMap::new();
+    for request in &slow.requests {
+        let mut of_request: BTreeMap<Key, OnPath<'_>> = BTreeMap::new();
+        for (_, step) in slow_paths::steps(&request.path) {
+            let Some((key, wait)) = key(model, &loops, request.request, step) else {
+                continue;
+            };
+            let on_path = of_request.entry(key).or_default();
+            on_path.ns = on_path.ns.saturating_add(step.ns());
+            on_path.steps.push(Step { step, wait });
+        }
+        for (key, on_path) in of_request {
+            if dominates(on_path.ns, request.latency_ns) {
+                groups.entry(key).or_default().push((request, on_path));
+            }
+        }
+    }
+    let mut findings: Vec<Finding> = groups
+        .iter()
+        .filter_map(|(key, group)| finding(model, key, group, slow.total_ns))
+        .collect();
+    findings
+        .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
+    findings.truncate(MAX_FINDINGS);
+    findings
+}
+
+/// Who serves how many requests at a time.
+struct Loops {
+    by_epoll: HashMap<(u32, u32), UnderWay>,
+    by_reader: HashMap<u32, UnderWay>,
+    /// There are requests that were over too soon to be seen one by one.
+    unseen: bool,
+}
+
+impl Loops {
+    fn new(model: &Model) -> Self {
+        let seen = model
+            .requests
+            .iter()
+            .filter(|request| request.last_send_ns.is_some())
+            .count() as u64;
+        Self {
+            by_epoll: UnderWay::by_epoll(model),
+            by_reader: UnderWay::by_reader(model),
+            unseen: model.requests_summary().count > seen,
+        }
+    }
+
+    /// Whether what ended a poll may have been for another request.
+    fn shared(&self, request: &Request, wait: &Wait, step: &PathStep) -> bool {
+        let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
+        let packet = wait.wake_context == WakeContext::Softirq;
+        let others = |under_way: Option<&UnderWay>| {
+            under_way.is_some_and(|under_way| under_way.at(step.to_ns) > 1)
+        };
+        (own_loop && packet && self.unseen)
+            || others(self.by_epoll.get(&(wait.tgid, wait.epoll)))
+            || others(self.by_reader.get(&step.tid))
+    }
+}
+
+/// Which wait a step of a path is; `None` when it is none that this is about.
+fn key<'a>(
+    model: &'a Model,
+    loops: &Loops,
+    request: &Request,
+    step: &PathStep,
+) -> Option<(Key, &'a Wait)> {
+    let part = step.part?;
+    if !matches!(
+        part,
+        Part::Disk | Part::Network | Part::Timer | Part::PageFault | Part::Uring
+    ) {
+        return None;
+    }
+    let thread = model.threads.get(&step.tid)?;
+    let wait = thread
+        .timeline
+        .overlapping(step.from_ns, step.to_ns)
+        .first()?;
+    let call = call(wait);
+    let target = match part {
+        Part::Disk => Target::Disk,
+        Part::PageFault => Target::Memory,
+        // Its completions are of whatever kind, and of any request.
+        Part::Uring => Target::Anything,
+        _ if call == Call::Poll && loops.shared(request, wait, step) => Target::Anything,
+        Part::Timer => Target::Timer,
+        _ if matches!(call, Call::Socket | Call::Stream)
+            && request.fd >= 0
+            && wait.tgid == request.tgid
+            && wait.args[0] == request.fd as u64 =>
+        {
+            Target::Client
+        }
+        _ => Target::Peer,
+    };
+    let single = (!matches!(target, Target::Disk | Target::Memory))
+        .then(|| (what(wait, step), in_function(model, step)));
+    let key = Key {
+        tgid: thread.tgid,
+        role: slow_paths::role(model, step.tid),
+        target,
+        single,
+    };
+    Some((key, wait))
+}
+
+/// What a thread slept in, in a word or two.
+fn what(wait: &Wait, step: &PathStep) -> String {
+    match (step.kind, wait.syscall) {
+        // `a page fault`: in a sentence of its own.
+        (None, None) => call_name(wait).trim_start_matches("a ").to_owned(),
+        (Some(kind), _) if call(wait) != Call::Poll && call(wait) != Call::Sleep => {
+            kind.name.to_owned()
+        }
+        _ => call_name(wait),
+    }
+}
+
+/// The function of the program in which a step slept.
+fn in_function(model: &Model, step: &PathStep) -> Option<String> {
+    (step.stack != 0 && step.stack != step.kernel_stack)
+        .then(|| slow_paths::function(model, step.stack))
+        .flatten()
+}
+
+/// Names with how long each was, the longest first.
+fn by_ns<K: Ord + Clone>(items: impl IntoIterator<Item = (K, u64)>) -> Vec<(K, u64)> {
+    let mut sums: BTreeMap<K, u64> = BTreeMap::new();
+    for (key, ns) in items {
+        let sum = sums.entry(key).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+    let mut sums: Vec<(K, u64)> = sums.into_iter().collect();
+    sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    sums
+}
+
+/// `fsync` of `fsync, journal commit`.
+fn head(what: &str) -> &str {
+    what.split_once(", ").map_or(what, |(head, _)| head)
+}
+
+fn finding(model: &Model, key: &Key, group: &Group<'_>, slow_ns: u64) -> Option<Finding> {
+    let shares = Shares::new(
+        group
+            .iter()
+            .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
+    );
+    let severity = match key.target {
+        Target::Client | Target::Anything => Severity::Note,
+        _ => Severity::Warning,
+    }
+    .min(shares.severity(slow_ns)?);
+    let steps = || group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let whats = by_ns(steps().map(|step| (what(step.wait, step.step), step.step.ns())));
+    let functions = by_ns(steps().map(|step| (in_function(model, step.step), step.step.ns())));
+    let function = functions.first().and_then(|(function, _)| function.clone());
+    let tids = by_ns(steps().map(|step| (step.step.tid, step.step.ns())));
+    let tid = tids.first()?.0;
+    let stacks = by_ns(
+        steps()
+            .filter(|step| step.step.tid == tid)
+            .filter(|step| in_function(model, step.step) == function || function.is_none())
+            .map(|step| ((step.step.stack, step.step.kernel_stack), step.step.ns())),
+    );
+    let (user_stack, kernel_stack) = stacks.first().map_or((0, 0), |(stacks, _)| *stacks);
+    let kernel = kernel_functions(model, kernel_stack);
+    let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
+    let named = title_of(key.target, &whats, shares.ns);
+    let place = function
+        .as_ref()
+        .map_or_else(String::new, |function| format!(" in {function}"));
+    let (worst, on_worst) = group
+        .iter()
+        .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
+
+    let mut evidence = vec![chain(model, worst, on_worst)];
+    evidence.push(Evidence {
+        text: shares.told(slow_ns),
+        ns: Some(shares.ns),
+    });
+    if whats.len() > 1 {
+        evidence.push(Evidence {
+            text: format!("thereof {}", split(&whats, shares.ns)),
+            ns: None,
+        });
+    }
+    if functions.len() > 1 {
+        let named: Vec<(String, u64)> = functions
+            .iter()
+            .map(|(name, ns)| {
+                (
+                    name.clone().unwrap_or("an unknown function".to_owned()),
+                    *ns,
+                )
+            })
+            .collect();
+        evidence.push(Evidence {
+            text: format!("in {}", split(&named, shares.ns)),
+            ns: None,
+        });
+    }
+    if key.target == Target::Disk {
+        evidence.extend(others_on_disk(model, key, group));
+    }
+    evidence.extend(remark(key.target));
+
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(key.tgid));
+    subject.insert("tid".to_owned(), json!(tid));
+    subject.insert("thread".to_owned(), json!(model.thread_name(tid)));
+    subject.insert("kind".to_owned(), json!(whats.first()?.0));
+    if let Some(function) = &function {
+        subject.insert("function".to_owned(), json!(function));
+    }
+    let ports: BTreeSet<u16> = group
+        .iter()
+        .map(|(request, _)| request.request.local_port)
+        .collect();
+    if let (Some(port @ 1..), 1) = (ports.first(), ports.len()) {
+        subject.insert("port".to_owned(), json!(port));
+    }
+    if let Some(fd) = descriptor(steps().map(|step| step.wait)) {
+        subject.insert("fd".to_owned(), json!(fd));
+    }
+    subject.insert(
+        "kernel".to_owned(),
+        json!(kernel.iter().take(KERNEL_KEPT).collect::<Vec<_>>()),
+    );
+    let known = function.is_some();
+    Some(Finding {
+        code: Code::SlowPathWait,
+        severity,
+        confidence: match key.target {
+            Target::Anything => Confidence::Low,
+            Target::Peer | Target::Client => Confidence::Medium,
+            _ if known => Confidence::High,
+            _ => Confidence::Medium,
+        },
+        title: format!(
+            "{} waited {} % of {} time for {named}{place} ({role})",
+            shares.requests(),
+            shares.percent(),
+            if group.len() == 1 { "its" } else { "their" },
+        ),
+        subject,
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: shares.ns,
+            requests: group.len() as u64,
+            each_at_most_ns: shares.each_ns.iter().take(100).copied().collect(),
+        },
+        evidence,
+        cause: Some(Cause::new(
+            model,
+            tid,
+            format!("asleep in {}", head(&whats.first()?.0)),
+            user_stack,
+        )),
+        fix: fix(
+            model,
+            key.target,
+            &whats,
+            steps().map(|step| step.step.kernel_stack),
+        ),
+    })
+}
+
+/// What was waited for, for the title.
+fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
+    let heads = by_ns(whats.iter().map(|(what, ns)| (head(what).to_owned(), *ns)));
+    let first = heads.first().map_or("?", |(head, _)| head);
+    match target {
+        Target::Disk | Target::Memory => match heads.get(1) {
+            // A small rest is in the evidence.
+            Some((second, second_ns)) if second_ns.saturating_mul(4) >= ns => {
+                format!("{first} and {second}")
+            }
+            _ => first.to_owned(),
+        },
+        Target::Timer => format!("a time to pass ({first})"),
+        Target::Peer => format!("a peer ({first})"),
+        Target::Client => format!("their own client ({first})"),
+        Target::Anything => format!("a peer or a timer ({first})"),
+    }
+}
+
+/// `fsync 60 %, writeback throttling 35 %`.
+fn split(items: &[(String, u64)], of_ns: u64) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = items
+        .iter()
+        .take(SHOWN)
+        .map(|(name, ns)| format!("{name} {} %", percent(*ns, of_ns)))
+        .collect();
+    match items.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// The slowest request's chain of waits, in order.
+fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
+    let longest = on_path.steps.iter().max_by_key(|step| step.step.ns());
+    let tid = longest.map_or(0, |step| step.step.tid);
+    let name = longest.map_or_else(String::new, |step| what(step.wait, step.step));
+    let pieces = match on_path.steps.len() {
+        0 | 1 => String::new(),
+        n => format!(
+            ", {n} times, the longest {}",
+            duration(longest.map_or(0, |step| step.step.ns()))
+        ),
+    };
+    let kernel = longest.map_or_else(Vec::new, |step| {
+        kernel_functions(model, step.step.kernel_stack)
+    });
+    let kernel = if kernel.is_empty() {
+        String::new()
+    } else {
+        let shown: Vec<&str> = kernel
+            .iter()
+            .take(KERNEL_SHOWN)
+            .map(String::as_str)
+            .collect();
+        format!(": {}", shown.join(" < "))
+    };
+    Evidence {
+        text: format!(
+            "{} sleeps {}{pieces} in {name}{kernel}",
+            slow_paths::chain(model, slow, tid),
+            duration(on_path.ns),
+        ),
+        ns: Some(on_path.ns),
+    }
+}
+
+/// The kernel's functions that say what a sleep was for: without those of every sleep and every call.
+fn kernel_functions(model: &Model, stack: StackId) -> Vec<String> {
+    const SAY_NOTHING: &[&str] = &[
+        "schedule",
+        "__schedule",
+        "schedule_timeout",
+        "schedule_hrtimeout_range",
+        "schedule_hrtimeout_range_clock",
+        "io_schedule",
+        "io_schedule_timeout",
+        "do_syscall_64",
+        "x64_sys_call",
+        "do_syscall_x64",
+        "entry_SYSCALL_64_after_hwframe",
+        "entry_SYSCALL_64",
+        "ret_from_fork",
+        "el0_svc",
+        "do_el0_svc",
+        "el0_svc_common",
+        "invoke_syscall",
+        "el0t_64_sync",
+        "el0t_64_sync_handler",
+    ];
+    model
+        .stacks
+        .names(stack)
+        .into_iter()
+        .filter(|name| {
+            !SAY_NOTHING.contains(&name.as_str())
+                && !name.starts_with("__x64_sys_")
+                && !name.starts_with("__se_sys_")
+                && !name.starts_with("__arm64_sys_")
+        })
+        .collect()
+}
+
+/// The descriptor of all these waits, if they have the same.
+fn descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<u64> {
+    let mut found = None;
+    for wait in waits {
+        let fd = matches!(call(wait), Call::Socket | Call::Stream | Call::File)
+            .then_some(wait.args[0])
+            .filter(|fd| *fd <= i32::MAX as u64)?;
+        if *found.get_or_insert(fd) != fd {
+            return None;
+        }
+    }
+    found
+}
+
+/// Who else waited for the disk at the same time.
+fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidence> {
+    let mut others: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    for step in steps.take(MAX_LOOKED_UP) {
+        for thread in model.threads.values() {
+            if slow_paths::role(model, thread.tid) == key.role {
+                continue;
+            }
+            let waits = thread
+                .timeline
+                .overlapping(step.step.from_ns, step.step.to_ns)
+                .iter()
+                .filter(|wait| at_disk(model, wait));
+            for wait in waits {
+                others.entry(thread.tid).or_default().insert(wait.seq);
+            }
+        }
+    }
+    let waits: usize = others.values().map(BTreeSet::len).sum();
+    let mut names: Vec<(usize, u32)> = others
+        .iter()
+        .map(|(tid, waits)| (waits.len(), *tid))
+        .collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    let (_, tid) = names.first()?;
+    let more = match names.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {}", count(n, "other thread", "other threads")),
+    };
+    Some(Evidence {
+        text: format!(
+            "at the same time {} ({tid}){more} waited for the disk too, {}",
+            model.thread_name(*tid),
+            count(waits, "time", "times")
+        ),
+        ns: None,
+    })
+}
+
+fn at_disk(model: &Model, wait: &Wait) -> bool {
+    match model.kind_of(wait).and_then(|kind| kind.part) {
+        Some(part) => part == Part::Disk,
+        None => call(wait) == Call::File || wait.io_wait,
+    }
+}
+
+/// What the recording cannot tell.
+fn remark(target: Target) -> Option<Evidence> {
+    let text = match target {
+        Target::Anything => {
+            "the loop waits for all its requests, peers and timers at once: which of them this was does not show, and a \
+             request that is meant to wait (a long poll) looks the same"
+        }
+        Target::Peer => {
+            "the peer is outside of what was recorded; if it was meant to take its time (a long poll, say), nothing is wrong"
+        }
+        Target::Client => {
+            "it is the connection that the request came on: its client sends or takes data slowly"
+        }
+        _ => return None,
+    };
+    Some(Evidence {
+        text: text.to_owned(),
+        ns: None,
+    })
+}
+
+fn fix(
+    model: &Model,
+    target: Target,
+    whats: &[(String, u64)],
+    kernel_stacks: impl Iterator<Item = StackId>,
+) -> String {
+    match target {
+        Target::Timer => {
+            "it is the program's own sleep: wait for the event instead of for a time, or shorten it"
+        }
+        Target::Peer => {
+            "look at the peer: why it takes so long; ask it earlier or several at once, cache its answers, or limit the wait"
+        }
+        Target::Client => {
+            "nothing in the server waits but for its client: read and write with time limits, and buffer what is large"
+        }
+        Target::Anything => {
+            "find what these requests wait for: record the process they ask too, or trace one with --request"
+        }
+        Target::Memory => {
+            return fix_memory(whats).to_owned();
+        }
+        Target::Disk => return fix_disk(model, whats, kernel_stacks),
+    }
+    .to_owned()
+}
+
+fn fix_memory(whats: &[(String, u64)]) -> &'static str {
+    let is = |word: &str| whats.first().is_some_and(|(what, _)| what.contains(word));
+    if is("reclaim") || is("cgroup") || is("swap") || is("out of memory") || is("compaction") {
+        "memory is short: give it more (or raise the cgroup's memory.high), use less, or lock what requests touch with mlock"
+    } else if is("mmap lock") {
+        "another thread maps or unmaps memory at the time: map less often, or more at once"
+    } else {
+        "touch the pages before requests need them (MAP_POPULATE, madvise), keep them with mlock, or read the file instead of \
+         mapping it"
+    }
+}
+
+fn fix_disk(
+    model: &Model,
+    whats: &[(String, u64)],
+    kernel_stacks: impl Iterator<Item = StackId>,
+) -> String {
+    let total_ns: u64 = whats.iter().map(|(_, ns)| *ns).fold(0, u64::saturating_add);
+    // What is a small part of it is not worth a change of the program.
+    let much = |words: &[&str]| {
+        let ns = whats
+            .iter()
+            .filter(|(what, _)| words.iter().any(|word| what.contains(word)))
+            .map(|(_, ns)| *ns)
+            .fold(0, u64::saturating_add);
+        ns.saturating_mul(5) >= total_ns && ns > 0
+    };
+    let kernel_stacks: BTreeSet<StackId> = kernel_stacks.collect();
+    let allocates = kernel_stacks
+        .iter()
+        .filter_map(|id| model.stacks.get(*id))
+        .flat_map(|stack| &stack.labels)
+        .any(|label| {
+            let name = &*label.name;
+            name.contains("_da_") || name.contains("_map_blocks") || name.ends_with("_writepages")
+        });
+    let mut fixes: Vec<&str> = Vec::new();
+    if much(&["sync", "fdatasync", "journal", "flush"]) {
+        fixes.push(
+            "sync once for several requests (a group commit), or off the request's path where the answer need not wait for it",
+        );
+    }
+    if allocates && much(&["sync", "write", "throttling", "writeback"]) {
+        fixes.push(
+            "allocate the file before writing it (posix_fallocate) or overwrite one in place: blocks are allocated while it is \
+             written back",
+        );
+    }
+    if much(&["dirty page throttling"]) {
+        fixes.push(
+            "start writing back earlier and in smaller pieces (sync_file_range, a lower vm.dirty_background_bytes)",
+        );
+    }
+    if much(&["writeback throttling", "I/O throttling", "queue full"]) {
+        fixes.push("keep bulk writers (copies, backups) off this disk, or slow them down (io.max)");
+    }
+    if much(&["read", "pread64"]) && fixes.is_empty() {
+        fixes.push(
+            "read ahead of the request (posix_fadvise), or keep what requests read in memory",
+        );
+    }
+    if fixes.is_empty() {
+        fixes.push("move the I/O off the request's path, or to a faster disk");
+    }
+    fixes.truncate(2);
+    fixes.join("; ")
+}
+
+#[cfg(test)]
+#[path = "slow_path_wait_tests.rs"]
+mod tests;

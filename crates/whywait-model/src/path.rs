@@ -10,7 +10,7 @@
 //!
 //! The steps never overlap and sum to the request's wall time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
 
@@ -28,6 +28,8 @@ pub(crate) const READY_UNSERVED: &str = "ready-unserved";
 const MAX_STEPS: usize = 256;
 /// Sleepers that wait for each other are followed this deep.
 const MAX_DEPTH: usize = 32;
+/// Holders of a lock that had it one after another while a thread waited for it.
+const MAX_HOLDERS: usize = 64;
 /// Points that are looked at for whether a way leads there from the request; beyond that none does.
 const MAX_LOOKED_AT: usize = 4096;
 
@@ -59,12 +61,12 @@ pub struct PathStep {
     pub kernel_stack: StackId,
     /// What the sleep was for, as the kernel's stack tells.
     pub kind: Option<Kind>,
-    /// The thread that ended the wait, 0: none, or none of the target.
+    /// The thread that ended the wait, or for a lock the one that held it for longest. 0: none, or none of the target.
     pub woken_by: u32,
     /// When the path is in this thread only because another one slept meanwhile, and this one ended that: the other one. 0:
     /// the step is on the way of the request itself.
     pub waiting: u32,
-    /// For a wait for a lock: what the thread that held it did meanwhile, in order. For other steps empty.
+    /// For a wait for a lock: what the threads that held it did meanwhile, in order. For other steps empty.
     pub meanwhile: Vec<PathStep>,
 }
 
@@ -244,26 +246,58 @@ impl Walk<'_> {
         from_ns
     }
 
-    /// A wait for a lock, with what its holder did meanwhile. The path stays with the thread that waited: the holder did not
-    /// work for this request.
+    /// A wait for a lock, with what those who held it did meanwhile. The path stays with the thread that waited: the holders
+    /// did not work for this request.
     fn lock(&mut self, tid: u32, wait: &Wait, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
+        let model = self.model;
+        let key = model.key_of(wait);
+        let inside = Inside {
+            waiting: tid,
+            depth: MAX_DEPTH,
+        };
         let mut meanwhile = Vec::new();
-        let waker = waker(self.model, wait);
-        let holder = if waker != 0 { waker } else { wait.owner_tid };
-        if holder != 0 && holder != tid {
-            let inside = Inside {
-                waiting: tid,
-                depth: MAX_DEPTH,
+        let mut let_go = wait;
+        let mut now = to_ns;
+        // Back from holder to holder: each had the lock from the one that ended its own wait for it.
+        for _ in 0..MAX_HOLDERS {
+            let waker = waker(model, let_go);
+            let holder = if waker != 0 { waker } else { let_go.owner_tid };
+            let thread = model.threads.get(&holder);
+            let Some(thread) = thread.filter(|_| holder != tid && now > from_ns) else {
+                break;
             };
-            self.back(holder, from_ns, to_ns, Some(inside), &mut meanwhile);
-            meanwhile.reverse();
+            let own = thread
+                .timeline
+                .overlapping(from_ns, now)
+                .iter()
+                .rev()
+                .find(|own| own.in_ns.is_some() && model.key_of(own) == key);
+            let got_ns = own.map_or(from_ns, woken_at).clamp(from_ns, now);
+            self.back(holder, got_ns, now, Some(inside), &mut meanwhile);
+            match own {
+                Some(own) => {
+                    let_go = own;
+                    now = got_ns;
+                }
+                None => break,
+            }
         }
+        meanwhile.reverse();
+        // The one that had it for longest is the one to talk about.
+        let mut held: BTreeMap<u32, u64> = BTreeMap::new();
+        for step in &meanwhile {
+            *held.entry(step.tid).or_default() += step.ns();
+        }
+        let holder = held
+            .into_iter()
+            .max_by_key(|(tid, ns)| (*ns, std::cmp::Reverse(*tid)))
+            .map_or_else(|| waker(model, wait), |(tid, _)| tid);
         PathStep {
             woken_by: holder,
             meanwhile,
             part: Some(Part::Lock),
             state: Part::Lock.name(),
-            ..sleep(self.model, wait, tid, from_ns, to_ns, waiting)
+            ..sleep(model, wait, tid, from_ns, to_ns, waiting)
         }
     }
 

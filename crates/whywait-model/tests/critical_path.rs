@@ -300,3 +300,42 @@ fn a_lock_is_waited_for_and_its_holder_is_not_the_path() {
         Some(80 * MS)
     );
 }
+
+#[test]
+fn a_lock_that_went_from_hand_to_hand_shows_each_holder() {
+    let mut script = Script::new();
+    for (tid, name) in [(1, "last"), (2, "second"), (3, "first")] {
+        script.thread(tid, name);
+    }
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    script
+        .wait(2, FUTEX, 15, 50)
+        .stack(locking)
+        .word(0x1000)
+        .by(3)
+        .done();
+    script
+        .wait(1, FUTEX, 20, 80)
+        .stack(locking)
+        .word(0x1000)
+        .by(2)
+        .done();
+    script.request(1).ready(10).read(10, 1).answered(90, 1);
+    script.ends(120);
+    let steps = script.model().path_of(0).steps;
+    let lock = steps
+        .iter()
+        .find(|step| step.part == Some(Part::Lock))
+        .expect("it waited");
+    let held: Vec<(u32, u64)> = lock
+        .meanwhile
+        .iter()
+        .map(|step| (step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(held, [(3, 30), (2, 30)]);
+}
