@@ -363,7 +363,7 @@ fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
         },
         Target::Timer => format!("a time to pass ({first})"),
         Target::Peer => format!("a peer ({first})"),
-        Target::Client => format!("their own client ({first})"),
+        Target::Client => format!("the client that asked ({first})"),
         Target::Anything => format!("a peer or a timer ({first})"),
     }
 }

@@ -1,0 +1,320 @@
+//! Scripts of events that must, or must not, be `serial-work`.
+
+use whywait_model::script::Script;
+
+use super::*;
+use crate::finding::Severity;
+
+const API: u32 = 1;
+const WORKER: u32 = 2;
+const EPOLL: u32 = 7;
+const FUTEX: u32 = 202;
+
+/// An API thread, 1, and a worker, 2, that computes for it.
+struct Server {
+    script: Script,
+    parked: u32,
+    compact: u32,
+    checksum: u32,
+}
+
+fn server() -> Server {
+    let mut script = Script::new();
+    script.thread(API, "api").thread(WORKER, "worker");
+    let parked = script.stack(&["serve", "recv_answer", "syscall"]);
+    let compact = script.stack(&["run_worker", "compact_index"]);
+    let checksum = script.stack(&["run_worker", "checksum_pages"]);
+    Server {
+        script,
+        parked,
+        compact,
+        checksum,
+    }
+}
+
+impl Server {
+    /// A thread sleeps on a word of its own until another wakes it.
+    fn parks(&mut self, tid: u32, from: u64, to: u64, by: u32) {
+        self.script
+            .wait(tid, FUTEX, from, to)
+            .stack(self.parked)
+            .word(0x1000 * u64::from(tid))
+            .by(by)
+            .done();
+    }
+
+    /// The API reads a request at `at`, the worker burns for it, and wakes it.
+    fn request(&mut self, socket: u64, at: u64, checksum_ms: u64, compact_ms: u64) {
+        let begun = at + 1;
+        let between = begun + checksum_ms;
+        let done = between + compact_ms;
+        self.parks(WORKER, at.saturating_sub(5), begun, API);
+        self.script
+            .burns(WORKER, self.checksum, begun, between)
+            .burns(WORKER, self.compact, between, done);
+        self.parks(WORKER, done, done + 1, API);
+        self.parks(API, begun, done, WORKER);
+        self.script
+            .request(socket)
+            .ready(at)
+            .read(at, API)
+            .answered(done + 1, API);
+    }
+}
+
+fn the_finding(script: &Script) -> Finding {
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    findings.into_iter().next().unwrap()
+}
+
+fn told(finding: &Finding) -> String {
+    let texts: Vec<&str> = finding
+        .evidence
+        .iter()
+        .map(|evidence| evidence.text.as_str())
+        .collect();
+    texts.join("\n")
+}
+
+#[test]
+fn a_worker_on_the_cpu_dominates_every_request() {
+    let mut server = server();
+    for n in 0..10 {
+        server.request(n + 1, 10 + n * 300, 20, 180);
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Warning, Confidence::High)
+    );
+    assert_eq!(
+        finding.title,
+        "10 slow requests spent 99 % of their time on the CPU in compact_index (thread worker)"
+    );
+    assert_eq!(finding.saving.each_at_most_ns, [200_000_000; 10]);
+    assert_eq!(
+        finding.evidence[0].text,
+        "the slowest, 202 ms: api (1) waits for worker (2), which is on the CPU for 200 ms, 180 ms of them in compact_index"
+    );
+    assert_eq!(
+        finding.subject.get("growth"),
+        None,
+        "it is the same each time"
+    );
+    assert!(
+        told(&finding).contains("by samples: compact_index 90 %, checksum_pages 10 %"),
+        "{}",
+        told(&finding)
+    );
+    let cause = finding.cause.unwrap();
+    assert_eq!((cause.tid, cause.doing.as_str()), (WORKER, "on CPU"));
+    assert_eq!(cause.stack[0], "compact_index");
+}
+
+#[test]
+fn work_that_grows_says_where_and_how_fast() {
+    let mut server = server();
+    let mut at = 10;
+    for n in 0..10 {
+        server.request(n + 1, at, 40, 30 * (n + 1));
+        at += 500;
+    }
+    let finding = the_finding(&server.script);
+    let growth = &finding.subject["growth"];
+    assert_eq!(growth["per_episode_ns"], 30_000_000);
+    assert_eq!(growth["r2"], 1.0);
+    assert_eq!(growth["episodes"], 10);
+    assert_eq!(growth["function"], "compact_index");
+    assert!(
+        finding
+            .title
+            .ends_with("on the CPU in compact_index (thread worker), 30 ms more with each"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(
+        finding.evidence[0].text,
+        "it grows: from 70 ms to 340 ms over 10 requests, 30 ms more with each (R² 1.00); compact_index accounts for all of it"
+    );
+    // 2050 ms altogether, ten times 70 if it had not grown.
+    assert!(
+        told(&finding).contains("1.35 s of the 2.05 s would be gone, and 70 ms remain of each"),
+        "{}",
+        told(&finding)
+    );
+    assert!(finding.fix.contains("compact_index"), "{}", finding.fix);
+}
+
+#[test]
+fn growth_is_told_of_the_function_that_grows_not_of_the_largest() {
+    let mut server = server();
+    for n in 0..10 {
+        server.request(n + 1, 10 + n * 700, 400, 20 * (n + 1));
+    }
+    // 20 ms more each time beside 400 is a third more at the end: not half of the mean.
+    assert_eq!(the_finding(&server.script).subject.get("growth"), None);
+
+    let mut server = self::server();
+    for n in 0..10 {
+        server.request(n + 1, 10 + n * 700, 200, 30 * (n + 1));
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(finding.subject["growth"]["function"], "compact_index");
+    assert_eq!(finding.subject["function"], "compact_index");
+}
+
+#[test]
+fn what_goes_up_and_down_does_not_grow() {
+    let mut server = server();
+    for (n, ms) in [100, 300, 120, 280, 90, 310, 150, 260]
+        .into_iter()
+        .enumerate()
+    {
+        server.request(n as u64 + 1, 10 + n as u64 * 500, 0, ms);
+    }
+    assert_eq!(the_finding(&server.script).subject.get("growth"), None);
+}
+
+#[test]
+fn four_requests_are_too_few_to_tell_growth() {
+    let mut server = server();
+    for n in 0..4 {
+        server.request(n + 1, 10 + n * 500, 0, 50 * (n + 1));
+    }
+    assert_eq!(the_finding(&server.script).subject.get("growth"), None);
+}
+
+#[test]
+fn the_fixed_twin_computes_beforehand() {
+    let mut server = server();
+    for n in 0..10 {
+        let at = 10 + n * 300;
+        server
+            .script
+            .burns(WORKER, server.compact, at + 1, at + 200);
+        server
+            .script
+            .request(n + 1)
+            .ready(at)
+            .read(at, API)
+            .answered(at + 4, API);
+    }
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn work_split_over_threads_is_not_one_threads() {
+    // Each of four threads of different roles has a quarter of it, one after the other.
+    let mut script = Script::new();
+    script.thread(API, "api");
+    let parked = script.stack(&["serve", "syscall"]);
+    let work = script.stack(&["stage", "transform"]);
+    for (n, name) in ["parse", "plan", "fetch", "render"].into_iter().enumerate() {
+        let n = n as u64;
+        let tid = 2 + n as u32;
+        script.thread(tid, name);
+        let by = if n == 0 { API } else { tid - 1 };
+        script.parks(tid, parked, 0, 11 + n * 50, by);
+        script.burns(tid, work, 11 + n * 50, 61 + n * 50);
+        script.parks(tid, parked, 61 + n * 50, 900, API);
+    }
+    script.parks(API, parked, 11, 211, 5);
+    script.request(1).ready(10).read(10, API).answered(212, API);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_stretch_of_short_sleeps_is_not_work() {
+    // A thread that was hardly ever seen on a CPU between its long sleeps.
+    let mut server = server();
+    server.parks(WORKER, 0, 11, API);
+    server.parks(WORKER, 311, 900, API);
+    server.parks(API, 11, 311, WORKER);
+    server.script.burns(WORKER, server.compact, 11, 20);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(10, API)
+        .answered(312, API);
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn a_busy_loop_with_small_requests_is_load() {
+    // Twenty requests come at once, and are answered one after the other, 20 ms of work each.
+    let mut server = server();
+    let compact = server.compact;
+    for n in 0..20 {
+        server
+            .script
+            .request(n + 1)
+            .epoll(EPOLL)
+            .ready(10)
+            .read(10 + n * 20, API)
+            .answered(30 + n * 20, API);
+        server.script.burns(API, compact, 10 + n * 20, 30 + n * 20);
+    }
+    let findings = detect(&server.script.model());
+    // The first two have little else; the others wait for their turn.
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Note && finding.saving.requests <= 2),
+        "{findings:#?}"
+    );
+    // All read at once: what a thread does before its last answer was for others.
+    let mut server = self::server();
+    for n in 0..20 {
+        server
+            .script
+            .request(n + 1)
+            .epoll(EPOLL)
+            .ready(10)
+            .read(10, API)
+            .answered(16 + n * 6, API);
+        server.script.burns(API, compact, 10 + n * 6, 16 + n * 6);
+    }
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn a_stranded_request_is_another_findings() {
+    let mut server = server();
+    let compact = server.compact;
+    server.script.burns(API, compact, 0, 300);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(301, API)
+        .answered(303, API);
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn an_idle_loop_works_for_nobody() {
+    let mut script = Script::new();
+    script.thread(API, "api");
+    for n in 0..10 {
+        script.polls(API, EPOLL, n * 100, n * 100 + 99);
+        script
+            .request(n + 1)
+            .epoll(EPOLL)
+            .ready(n * 100 + 99)
+            .read(n * 100 + 99, API)
+            .answered(n * 100 + 100, API);
+    }
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_line_is_that_of_least_squares() {
+    let fit = line(&[10, 20, 30, 40]).unwrap();
+    assert!((fit.slope - 10.0).abs() < 1e-9 && (fit.r2 - 1.0).abs() < 1e-9);
+    assert!((fit.first - 10.0).abs() < 1e-9);
+    assert_eq!(line(&[5, 5, 5]), None);
+    assert_eq!(line(&[5]), None);
+    assert_eq!(line(&[]), None);
+}

@@ -1,0 +1,409 @@
+//! Scripts of events that must, or must not, be `slow-path-wait`.
+
+use whywait_model::script::Script;
+
+use super::*;
+
+const READ: u32 = 0;
+const FSYNC: u32 = 74;
+const WRITE: u32 = 1;
+const FUTEX: u32 = 202;
+const RECVFROM: u32 = 45;
+const EPOLL: u32 = 7;
+const API: u32 = 1;
+const WORKER: u32 = 2;
+const SIBLING: u32 = 3;
+
+/// An API thread, 1, and a worker, 2, that writes for it; a sibling, 3.
+struct Server {
+    script: Script,
+    parked: u32,
+    user: u32,
+    journal: u32,
+    throttled: u32,
+}
+
+fn server() -> Server {
+    let mut script = Script::new();
+    script
+        .thread(API, "api")
+        .thread(WORKER, "worker")
+        .thread(SIBLING, "copier");
+    let parked = script.stack(&["serve", "recv_answer", "syscall"]);
+    let user = script.stack(&["run_worker", "write_snapshot", "fsync"]);
+    let journal = script.stack(&[
+        "do_syscall_64",
+        "__x64_sys_fsync",
+        "do_fsync",
+        "ext4_sync_file",
+        "jbd2_log_wait_commit",
+    ]);
+    let throttled = script.stack(&[
+        "do_syscall_64",
+        "ksys_write",
+        "ext4_da_write_begin",
+        "balance_dirty_pages_ratelimited",
+    ]);
+    Server {
+        script,
+        parked,
+        user,
+        journal,
+        throttled,
+    }
+}
+
+impl Server {
+    /// A thread sleeps on a word of its own until another wakes it.
+    fn parks(&mut self, tid: u32, from: u64, to: u64, by: u32) {
+        self.script
+            .wait(tid, FUTEX, from, to)
+            .stack(self.parked)
+            .word(0x1000 * u64::from(tid))
+            .by(by)
+            .done();
+    }
+
+    /// The API reads a request, the worker sleeps in these calls from `at + 2` on, one after the other, and wakes it.
+    fn request(&mut self, socket: u64, at: u64, sleeps: &[(u32, u64)]) {
+        let mut now = at + 2;
+        self.parks(WORKER, at.saturating_sub(5), at + 1, API);
+        for (syscall, ms) in sleeps {
+            let kernel = if *syscall == FSYNC {
+                self.journal
+            } else {
+                self.throttled
+            };
+            self.script
+                .wait(WORKER, *syscall, now, now + ms)
+                .stack(self.user)
+                .kernel(kernel)
+                .for_io()
+                .done();
+            now += ms;
+        }
+        self.parks(API, at + 1, now + 1, WORKER);
+        self.script
+            .request(socket)
+            .ready(at)
+            .read(at, API)
+            .answered(now + 2, API);
+    }
+}
+
+fn the_finding(script: &Script) -> Finding {
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    findings.into_iter().next().unwrap()
+}
+
+fn told(finding: &Finding) -> String {
+    let texts: Vec<&str> = finding
+        .evidence
+        .iter()
+        .map(|evidence| evidence.text.as_str())
+        .collect();
+    texts.join("\n")
+}
+
+#[test]
+fn an_fsync_in_another_thread_dominates_every_request() {
+    let mut server = server();
+    for n in 0..10 {
+        server.request(n + 1, 10 + n * 300, &[(FSYNC, 180)]);
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Warning, Confidence::High)
+    );
+    assert_eq!(
+        finding.title,
+        "10 slow requests waited 98 % of their time for fsync in write_snapshot (thread worker)"
+    );
+    assert_eq!(finding.saving.at_most_ns, 1_800_000_000);
+    assert_eq!(finding.saving.each_at_most_ns, [180_000_000; 10]);
+    assert_eq!(
+        finding.evidence[0].text,
+        "the slowest, 184 ms: api (1) waits for worker (2), which sleeps 180 ms in fsync, journal commit: \
+         jbd2_log_wait_commit < ext4_sync_file < do_fsync"
+    );
+    let subject = json!(finding.subject);
+    assert_eq!(subject["tid"], WORKER);
+    assert_eq!(subject["kind"], "fsync, journal commit");
+    assert_eq!(subject["function"], "write_snapshot");
+    assert_eq!(subject["port"], 8080);
+    let cause = finding.cause.unwrap();
+    assert_eq!(
+        (cause.tid, cause.doing.as_str()),
+        (WORKER, "asleep in fsync")
+    );
+    assert!(finding.fix.contains("group commit"), "{}", finding.fix);
+}
+
+#[test]
+fn the_fixed_twin_syncs_off_the_path() {
+    let mut server = server();
+    for n in 0..10 {
+        let at = 10 + n * 300;
+        server
+            .script
+            .wait(WORKER, FSYNC, at + 2, at + 182)
+            .stack(server.user)
+            .kernel(server.journal)
+            .for_io()
+            .done();
+        server
+            .script
+            .request(n + 1)
+            .ready(at)
+            .read(at, API)
+            .answered(at + 3, API);
+    }
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn throttled_writes_and_syncs_are_one_wait_for_the_disk() {
+    let mut server = server();
+    for n in 0..4 {
+        // Neither is half of it.
+        server.request(n + 1, 10 + n * 300, &[(WRITE, 90), (FSYNC, 80)]);
+    }
+    let finding = the_finding(&server.script);
+    assert!(
+        finding
+            .title
+            .contains("for dirty page throttling and fsync in write_snapshot"),
+        "{}",
+        finding.title
+    );
+    assert!(
+        told(&finding).contains("thereof dirty page throttling 53 %, fsync, journal commit 47 %"),
+        "{}",
+        told(&finding)
+    );
+    assert!(finding.fix.contains("posix_fallocate"), "{}", finding.fix);
+}
+
+#[test]
+fn who_else_used_the_disk_is_told() {
+    let mut server = server();
+    server.request(1, 10, &[(FSYNC, 180)]);
+    for n in 0..4 {
+        server
+            .script
+            .wait(SIBLING, WRITE, 20 + n * 40, 50 + n * 40)
+            .kernel(server.throttled)
+            .for_io()
+            .done();
+    }
+    let finding = the_finding(&server.script);
+    assert!(
+        told(&finding).contains("at the same time copier (3) waited for the disk too, 4 times"),
+        "{}",
+        told(&finding)
+    );
+}
+
+#[test]
+fn many_requests_with_a_little_of_the_disk_are_healthy() {
+    let mut server = server();
+    for n in 0..50 {
+        server.request(n + 1, 10 + n * 20, &[(FSYNC, 2)]);
+    }
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn what_is_less_than_half_of_a_request_does_not_dominate_it() {
+    let mut server = server();
+    let at = 10;
+    let user = server.user;
+    // Two waits of a third each, for different things; the rest on the CPU.
+    server.script.sleeps(API, user, at, at + 100);
+    server
+        .script
+        .wait(API, FSYNC, at + 100, at + 200)
+        .stack(user)
+        .kernel(server.journal)
+        .for_io()
+        .done();
+    server
+        .script
+        .request(1)
+        .ready(at)
+        .read(at, API)
+        .answered(at + 310, API);
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn twenty_milliseconds_each_are_a_remark() {
+    let mut server = server();
+    for n in 0..10 {
+        server.request(n + 1, 10 + n * 100, &[(FSYNC, 20)]);
+    }
+    assert_eq!(the_finding(&server.script).severity, Severity::Note);
+}
+
+#[test]
+fn a_rare_wait_is_told_only_when_it_is_long() {
+    for (ms, expected) in [(60, 0), (150, 1)] {
+        let mut server = server();
+        // Many others are slow for reasons of their own.
+        for n in 0..40 {
+            server
+                .script
+                .request(100 + n)
+                .ready(10 + n * 60)
+                .read(10 + n * 60, API)
+                .answered(60 + n * 60, API);
+        }
+        server.request(1, 5000, &[(FSYNC, ms)]);
+        let findings = detect(&server.script.model());
+        assert_eq!(findings.len(), expected, "{ms}: {findings:#?}");
+        assert!(
+            findings
+                .iter()
+                .all(|finding| finding.severity == Severity::Note)
+        );
+    }
+}
+
+#[test]
+fn a_sleep_of_the_program_is_its_own() {
+    let mut server = server();
+    let stack = server
+        .script
+        .stack(&["serve", "look_up", "clock_nanosleep"]);
+    server.script.sleeps(API, stack, 11, 311);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(11, API)
+        .answered(312, API);
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        finding.title,
+        "1 slow request waited 99 % of its time for a time to pass (clock_nanosleep) in look_up (thread api)"
+    );
+    assert!(finding.fix.contains("own sleep"), "{}", finding.fix);
+}
+
+#[test]
+fn a_peer_outside_is_medium_confidence() {
+    let mut server = server();
+    let stack = server.script.stack(&["serve", "query_database", "recv"]);
+    server
+        .script
+        .wait(API, RECVFROM, 11, 111)
+        .stack(stack)
+        .by_softirq()
+        .done();
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(11, API)
+        .answered(112, API);
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Warning, Confidence::Medium)
+    );
+    assert!(
+        finding
+            .title
+            .contains("a peer (recvfrom) in query_database"),
+        "{}",
+        finding.title
+    );
+}
+
+#[test]
+fn its_own_client_is_a_remark() {
+    let mut server = server();
+    let stack = server.script.stack(&["serve", "read_body", "read"]);
+    // Descriptor 10 is that of the request, in scripts.
+    server
+        .script
+        .wait(API, READ, 11, 111)
+        .stack(stack)
+        .word(10)
+        .by_softirq()
+        .done();
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(11, API)
+        .answered(112, API);
+    let finding = the_finding(&server.script);
+    assert_eq!(finding.severity, Severity::Note);
+    assert!(
+        finding.title.contains("the client that asked"),
+        "{}",
+        finding.title
+    );
+}
+
+#[test]
+fn a_loop_that_serves_others_meanwhile_may_wait_for_anything() {
+    let mut server = server();
+    // Two long polls on one loop: packets for one end the sleeps in which the other is under way.
+    for n in 0..4 {
+        server.script.polls(API, EPOLL, 20 + n * 100, 120 + n * 100);
+    }
+    for socket in [1, 2] {
+        server
+            .script
+            .request(socket)
+            .epoll(EPOLL)
+            .ready(10 + socket)
+            .read(20, API)
+            .answered(420 + socket, API);
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Note, Confidence::Low)
+    );
+}
+
+#[test]
+fn requests_that_are_not_read_wait_for_something_else() {
+    let mut server = server();
+    // The thread sleeps in its file until the request is read: stranded, or queued, but not on the request's way.
+    server
+        .script
+        .wait(API, FSYNC, 0, 300)
+        .stack(server.user)
+        .kernel(server.journal)
+        .for_io()
+        .done();
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(301, API)
+        .answered(303, API);
+    // And one that nobody answers.
+    server.script.request(2).ready(10).unanswered();
+    assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn a_wait_for_a_lock_is_another_findings() {
+    let mut server = server();
+    let stack = server.script.stack(&["serve", "lock_table", "syscall"]);
+    server.script.parks(API, stack, 11, 311, SIBLING);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(11, API)
+        .answered(312, API);
+    assert_eq!(detect(&server.script.model()), []);
+}
