@@ -40,12 +40,16 @@ static int leave_user_stack(struct bpf_map *map, void *key, void *value)
 	record->sp = sp = regs->sp;
 	record->bp = regs->bp;
 	record->stack_len = 0;
+	/*
+	 * Without faults, although they would be allowed here: the target would wait for its own memory map on our behalf, for
+	 * hundreds of milliseconds where others map and unmap. The live part of a stack is in memory.
+	 */
 	for (u32 i = 0, done = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
 		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
 
 		if (done >= stack_bytes - STACK_PIECE)
 			break;
-		if (bpf_copy_from_user((void *)(record + 1) + done, piece, (void *)(sp + done)))
+		if (bpf_probe_read_user((void *)(record + 1) + done, piece, (void *)(sp + done)))
 			break;
 		done += piece;
 		record->stack_len = done;

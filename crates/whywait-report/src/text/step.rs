@@ -84,23 +84,26 @@ pub(super) fn woken_by(page: &Page, step: &Step, names: &Names) -> String {
     })
 }
 
-/// The thread that held the lock for which a step waited: the one at the end of what was done meanwhile.
+/// The thread that held the lock for which a step waited: of several the one that did for longest.
 pub(super) fn holder(page: &Page, step: &Step) -> Option<String> {
     step.meanwhile
-        .last()
-        .map(|last| thread(page, last))
+        .iter()
+        .find(|inner| Some(inner.tid) == step.woken_by)
+        .or(step.meanwhile.last())
+        .map(|inner| thread(page, inner))
         .filter(|who| !who.is_empty())
 }
 
 /// `held by saver (1240): 1.402 s disk in app::flush (fsync), 3 ms on-cpu`; `None` for other steps than waits for a lock.
 pub(super) fn held_by(page: &Page, step: &Step) -> Option<String> {
     let last = step.meanwhile.last()?;
+    let holder_tid = step.woken_by.unwrap_or(last.tid);
     let (kept, _) = longest(&step.meanwhile, MAX_HOLDER_STEPS);
     let mut did: Vec<String> = kept
         .iter()
         .map(|index| &step.meanwhile[*index])
         .map(|inner| {
-            let other = if inner.tid == last.tid {
+            let other = if inner.tid == holder_tid {
                 String::new()
             } else {
                 format!(" {}", thread(page, inner))
