@@ -99,7 +99,9 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
     let mut each = lock.requests.clone();
     each.sort_unstable_by(|a, b| b.cmp(a));
-    let of_the_run = total_ns >= ERROR_NS && total_ns.saturating_mul(RUN_SHARE) >= run_ns;
+    // A lock that nobody lets go is another matter.
+    let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
+    let of_the_run = ended_ns >= ERROR_NS && ended_ns.saturating_mul(RUN_SHARE) >= run_ns;
     if each.is_empty() && !of_the_run {
         return None;
     }
@@ -173,7 +175,7 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
                 SavingKind::Latency
             },
             at_most_ns: if each.is_empty() {
-                total_ns
+                ended_ns
             } else {
                 at_most_ns
             },

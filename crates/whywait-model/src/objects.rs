@@ -64,6 +64,8 @@ pub struct Sums {
     pub short_longest_ns: u64,
     /// Waits that had not ended when the recording did: their threads.
     pub unfinished: Vec<u32>,
+    /// The part of `total_ns` that is theirs.
+    pub unfinished_ns: u64,
     /// The rest.
     pub seen: Seen,
     /// The words, where the address is not the word's.
@@ -230,6 +232,7 @@ impl Objects {
                 // Until the end of the recording, or of the process.
                 let slept_ns = woken_at(&wait).min(end_ns).saturating_sub(wait.out_ns);
                 sums.total_ns = sums.total_ns.saturating_add(slept_ns);
+                sums.unfinished_ns = sums.unfinished_ns.saturating_add(slept_ns);
                 sums.longest_ns = sums.longest_ns.max(slept_ns);
                 if let Some(one) = futex::entry(&mut sums.seen.waiters, tid) {
                     one.1 = one.1.saturating_add(slept_ns);
