@@ -227,6 +227,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		COUNT(lost_thread_storage);
 		return 0;
 	}
+	if (child->pid == child->tgid)
+		follow_process(child->tgid);
 	thread->tid = child->pid;
 	thread->tgid = child->tgid;
 	thread->epfd = -1;
@@ -272,6 +274,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 		return 0;
 	COUNT(events);
 	bpf_map_delete_elem(&user_stack_works, &tid);
+	bpf_map_delete_elem(&processes, &tid); /* there only if it is the process's first thread */
 	send_thread(task, THREAD_EXIT, 0, 0);
 	return 0;
 }

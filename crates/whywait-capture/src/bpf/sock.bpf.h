@@ -47,6 +47,25 @@ static __always_inline struct socket_state *socket_of(struct sock *sk)
 	return socket;
 }
 
+static __always_inline bool is_unix_stream(struct sock *sk)
+{
+	return sk->__sk_common.skc_family == AF_UNIX && sk->sk_type == SOCK_STREAM;
+}
+
+static __always_inline u64 unix_address(struct sock *sk)
+{
+	return (u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
+}
+
+static __always_inline void listens_at(struct sock *sk)
+{
+	u64 address = unix_address(sk);
+	u8 one = 1;
+
+	if (address)
+		bpf_map_update_elem(&unix_listeners, &address, &one, BPF_ANY);
+}
+
 /* A socket that a thread of the target uses and that was not seen before: which side of the connection is it? */
 static __always_inline struct socket_state *socket_discover(struct sock *sk)
 {
@@ -64,12 +83,41 @@ static __always_inline struct socket_state *socket_discover(struct sock *sk)
 			role = SOCKET_LISTENER;
 		else
 			role = bpf_map_lookup_elem(&listen_ports, &port) ? SOCKET_SERVER : SOCKET_CLIENT;
-	} else if (sk->__sk_common.skc_family == AF_UNIX && sk->sk_type == SOCK_STREAM) {
+	} else if (is_unix_stream(sk)) {
 		/* The accepted end has its listener's address; the connecting end, as a rule, has none. */
-		role = BPF_CORE_READ((struct unix_sock *)sk, addr) ? SOCKET_SERVER : SOCKET_CLIENT;
+		if (sk->__sk_common.skc_state == TCP_LISTEN)
+			role = SOCKET_LISTENER;
+		else
+			role = unix_address(sk) ? SOCKET_SERVER : SOCKET_CLIENT;
 	}
 	socket_begin(socket, sk, role);
 	return socket;
+}
+
+/*
+ * A unix socket has something and was not seen before. Unlike TCP's, a connection inherits nothing from its listener, and
+ * no tracepoint tells that a process listens: both are found out when a connection comes.
+ */
+static __always_inline struct socket_state *unix_discover(struct sock *sk)
+{
+	u64 address;
+	u32 tgid;
+
+	if (!is_unix_stream(sk))
+		return 0;
+	if (sk->__sk_common.skc_state == TCP_LISTEN) {
+		/* Who listens is noted as the peer's credentials, for those who connect (net/unix/af_unix.c). */
+		tgid = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
+		if (bpf_map_lookup_elem(&processes, &tgid)) {
+			listens_at(sk);
+			return socket_discover(sk);
+		}
+		return 0;
+	}
+	address = unix_address(sk);
+	if (!address || !bpf_map_lookup_elem(&unix_listeners, &address))
+		return 0;
+	return socket_discover(sk);
 }
 
 /* The first epoll registration of the socket's file. */
@@ -221,6 +269,8 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	struct socket_state *socket = socket_of(sk);
 	u64 now;
 
+	if (!socket)
+		socket = unix_discover(sk);
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	COUNT(events);
@@ -386,7 +436,11 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (!sk)
 		return 0;
 	if (file_pass == 0) {
-		if (!is_inet_stream(sk) || sk->__sk_common.skc_state != TCP_LISTEN)
+		if (sk->__sk_common.skc_state != TCP_LISTEN)
+			return 0;
+		if (is_unix_stream(sk))
+			listens_at(sk);
+		else if (!is_inet_stream(sk))
 			return 0;
 		port = sk->__sk_common.skc_num;
 		bpf_map_update_elem(&listen_ports, &port, &one, BPF_ANY);

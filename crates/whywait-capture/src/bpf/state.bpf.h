@@ -132,6 +132,24 @@ struct {
 	__type(value, u8);
 } listen_ports SEC(".maps");
 
+/* The target's processes: a unix socket on which one of them listens is the target's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u8);
+} processes SEC(".maps");
+
+/* Addresses (struct unix_address) of unix sockets on which the target listens. Accepted connections share their listener's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u8);
+} unix_listeners SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 << 20);
@@ -208,6 +226,13 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 	if (!task->bpf_storage)
 		return 0;
 	return bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+static __always_inline void follow_process(u32 tgid)
+{
+	u8 one = 1;
+
+	bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY);
 }
 
 /* On-CPU time up to now of a thread that runs. */

@@ -101,6 +101,7 @@ int find_threads(struct bpf_iter__task *ctx)
 		COUNT(lost_thread_storage);
 		return 0;
 	}
+	follow_process(task->tgid);
 	now = bpf_ktime_get_ns();
 	thread->tid = task->pid;
 	thread->tgid = task->tgid;
