@@ -13,7 +13,7 @@
 //! taken as what the kernel counted of it, and as what was sampled of it when that is far less. A loop that
 //! answers others on the way works for this request only since then. What waits to be read is not this finding's.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, json};
 use whywait_events::{Ns, Part, Sample, StackId};
@@ -22,7 +22,7 @@ use whywait_model::{Model, PathStep, Thread};
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind};
 use crate::runtime::{self, Runtime};
 use crate::slow_paths::{
-    self, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
+    self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
 };
 use crate::text::duration;
 
@@ -56,7 +56,7 @@ type Key = (u32, String);
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let slow = SlowRequests::of(model);
-    let answers = answers(model);
+    let answers = Answers::of(model);
     let mut roles: BTreeMap<Key, Vec<Episode<'_>>> = BTreeMap::new();
     for request in &slow.requests {
         for (key, on_path) in work_of(model, &answers, request) {
@@ -73,22 +73,10 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     findings
 }
 
-/// When each thread answered requests, in order.
-fn answers(model: &Model) -> HashMap<u32, Vec<Ns>> {
-    let mut answers: HashMap<u32, Vec<Ns>> = HashMap::new();
-    for request in &model.requests {
-        if let Some(ns) = request.last_send_ns {
-            answers.entry(request.send_tid).or_default().push(ns);
-        }
-    }
-    answers.values_mut().for_each(|times| times.sort_unstable());
-    answers
-}
-
 /// What each role did on a CPU on a request's path.
 fn work_of<'a>(
     model: &'a Model,
-    answers: &HashMap<u32, Vec<Ns>>,
+    answers: &Answers<'_>,
     slow: &'a SlowRequest<'a>,
 ) -> BTreeMap<Key, OnPath<'a>> {
     let mut roles: BTreeMap<Key, OnPath<'a>> = BTreeMap::new();
@@ -96,14 +84,9 @@ fn work_of<'a>(
         let Some(thread) = model.threads.get(&step.tid).filter(|_| part == Part::OnCpu) else {
             continue;
         };
-        // Since its last answer to another.
-        let from_ns = answers
-            .get(&step.tid)
-            .and_then(|times| {
-                let before = times.partition_point(|ns| *ns < step.to_ns);
-                times[..before].last()
-            })
-            .map_or(step.from_ns, |ns| step.from_ns.max(*ns));
+        let Some(from_ns) = answers.own_from(slow.request, step) else {
+            continue;
+        };
         let samples = samples(thread, from_ns, step.to_ns);
         let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), samples.len() as u64);
         let key = (thread.tgid, slow_paths::role(model, step.tid));

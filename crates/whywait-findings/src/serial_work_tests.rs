@@ -95,7 +95,7 @@ fn a_worker_on_the_cpu_dominates_every_request() {
     assert_eq!(finding.saving.each_at_most_ns, [200_000_000; 10]);
     assert_eq!(
         finding.evidence[0].text,
-        "the slowest, 202 ms: api (1) waits for worker (2), which is on the CPU for 200 ms, 180 ms of them in compact_index"
+        "the slowest of them, 202 ms: api (1) waits for worker (2), which is on the CPU for 200 ms, 180 ms of them in compact_index"
     );
     assert_eq!(
         finding.subject.get("growth"),
@@ -277,6 +277,30 @@ fn a_busy_loop_with_small_requests_is_load() {
         server.script.burns(API, compact, 10 + n * 6, 16 + n * 6);
     }
     assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn a_loop_between_sleeps_works_for_the_one_that_it_answers_next() {
+    // Three requests are read; for each the loop computes 60 ms, then writes to its log, which takes 2 ms.
+    let mut server = server();
+    let compact = server.compact;
+    for n in 0..3 {
+        let at = 10 + n * 62;
+        server.script.burns(API, compact, at, at + 60);
+        server
+            .script
+            .wait(API, 1, at + 60, at + 62)
+            .stack(server.parked)
+            .done();
+        server
+            .script
+            .request(n + 1)
+            .epoll(EPOLL)
+            .ready(10)
+            .read(10, API)
+            .answered(at + 62, API);
+    }
+    assert_eq!(the_finding(&server.script).saving.requests, 1);
 }
 
 #[test]

@@ -18,11 +18,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, json};
 use whywait_events::{Part, Request, StackId, Wait, WakeContext};
-use whywait_model::{Call, Model, PathStep, call, call_name};
+use whywait_model::{
+    Call, FrameOrigin, Label, Model, PathStep, app_frame, call, call_name, origin,
+};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::slow_paths::{
-    self, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, UnderWay, dominates, percent,
+    self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, UnderWay, dominates, percent,
 };
 use crate::text::{count, duration};
 
@@ -78,6 +80,7 @@ type Group<'a> = Vec<(&'a SlowRequest<'a>, OnPath<'a>)>;
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let slow = SlowRequests::of(model);
     let loops = Loops::new(model);
+    let answers = Answers::of(model);
     let mut groups: BTreeMap<Key, Group<'_>> = BTreeMap::new();
     for request in &slow.requests {
         let mut of_request: BTreeMap<Key, OnPath<'_>> = BTreeMap::new();
@@ -85,6 +88,11 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             let Some((key, wait)) = key(model, &loops, request.request, step) else {
                 continue;
             };
+            // What a thread slept in before it answered another was for that one; a poll is for all.
+            let polls = key.target == Target::Anything || call(wait) == Call::Poll;
+            if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
+                continue;
+            }
             let on_path = of_request.entry(key).or_default();
             on_path.ns = on_path.ns.saturating_add(step.ns());
             on_path.steps.push(Step { step, wait });
@@ -201,9 +209,15 @@ fn what(wait: &Wait, step: &PathStep) -> String {
 
 /// The function of the program in which a step slept.
 fn in_function(model: &Model, step: &PathStep) -> Option<String> {
-    (step.stack != 0 && step.stack != step.kernel_stack)
-        .then(|| slow_paths::function(model, step.stack))
-        .flatten()
+    if step.stack == step.kernel_stack {
+        return None;
+    }
+    let stack = model.stacks.get(step.stack)?;
+    // The C library's names say no more than the call.
+    let says = |label: &&Label| label.named && origin(label) != FrameOrigin::System;
+    app_frame(stack)
+        .or_else(|| stack.labels.iter().find(says))
+        .map(|label| label.name.to_string())
 }
 
 /// Names with how long each was, the longest first.
@@ -250,6 +264,8 @@ fn finding(model: &Model, key: &Key, group: &Group<'_>, slow_ns: u64) -> Option<
     let kernel = kernel_functions(model, kernel_stack);
     let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
     let named = title_of(key.target, &whats, shares.ns);
+    // A sleep that the program asked for is told as one.
+    let slept = steps().all(|step| call(step.wait) == Call::Sleep);
     let place = function
         .as_ref()
         .map_or_else(String::new, |function| format!(" in {function}"));
@@ -320,12 +336,15 @@ fn finding(model: &Model, key: &Key, group: &Group<'_>, slow_ns: u64) -> Option<
             _ if known => Confidence::High,
             _ => Confidence::Medium,
         },
-        title: format!(
-            "{} waited {} % of {} time for {named}{place} ({role})",
-            shares.requests(),
-            shares.percent(),
-            if group.len() == 1 { "its" } else { "their" },
-        ),
+        title: {
+            let (requests, share) = (shares.requests(), shares.percent());
+            let their = if group.len() == 1 { "its" } else { "their" };
+            if slept {
+                format!("{requests} slept {share} % of {their} time{place} ({named}, {role})")
+            } else {
+                format!("{requests} waited {share} % of {their} time for {named}{place} ({role})")
+            }
+        },
         subject,
         saving: Saving {
             kind: SavingKind::Latency,
@@ -361,7 +380,8 @@ fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
             }
             _ => first.to_owned(),
         },
-        Target::Timer => format!("a time to pass ({first})"),
+        Target::Timer if first.ends_with("sleep") => first.to_owned(),
+        Target::Timer => format!("a timeout ({first})"),
         Target::Peer => format!("a peer ({first})"),
         Target::Client => format!("the client that asked ({first})"),
         Target::Anything => format!("a peer or a timer ({first})"),
@@ -601,13 +621,17 @@ fn fix_disk(
     let mut fixes: Vec<&str> = Vec::new();
     if much(&["sync", "fdatasync", "journal", "flush"]) {
         fixes.push(
-            "sync once for several requests (a group commit), or off the request's path where the answer need not wait for it",
+            "sync less often, once for several requests (a group commit), or off the request's path where the answer need not \
+             wait for it",
         );
     }
-    if allocates && much(&["sync", "write", "throttling", "writeback"]) {
+    // A file that becomes longer, or is made anew, has blocks and metadata to be written besides its data.
+    if (allocates && much(&["sync", "write", "throttling", "writeback"]))
+        || much(&["journal", "metadata", "discard"])
+    {
         fixes.push(
-            "allocate the file before writing it (posix_fallocate) or overwrite one in place: blocks are allocated while it is \
-             written back",
+            "overwrite a file in place, or allocate it before it is written (posix_fallocate), so that a sync has no blocks to \
+             allocate",
         );
     }
     if much(&["dirty page throttling"]) {

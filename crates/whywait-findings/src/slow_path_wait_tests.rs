@@ -125,7 +125,7 @@ fn an_fsync_in_another_thread_dominates_every_request() {
     assert_eq!(finding.saving.each_at_most_ns, [180_000_000; 10]);
     assert_eq!(
         finding.evidence[0].text,
-        "the slowest, 184 ms: api (1) waits for worker (2), which sleeps 180 ms in fsync, journal commit: \
+        "the slowest of them, 184 ms: api (1) waits for worker (2), which sleeps 180 ms in fsync, journal commit: \
          jbd2_log_wait_commit < ext4_sync_file < do_fsync"
     );
     let subject = json!(finding.subject);
@@ -287,7 +287,7 @@ fn a_sleep_of_the_program_is_its_own() {
     let finding = the_finding(&server.script);
     assert_eq!(
         finding.title,
-        "1 slow request waited 99 % of its time for a time to pass (clock_nanosleep) in look_up (thread api)"
+        "1 slow request slept 99 % of its time in look_up (clock_nanosleep, thread api)"
     );
     assert!(finding.fix.contains("own sleep"), "{}", finding.fix);
 }
@@ -406,4 +406,29 @@ fn a_wait_for_a_lock_is_another_findings() {
         .read(11, API)
         .answered(312, API);
     assert_eq!(detect(&server.script.model()), []);
+}
+
+#[test]
+fn what_a_loop_slept_in_for_others_is_theirs() {
+    // One thread reads three requests, and sleeps 100 ms for each in turn: the second and third wait for their turn.
+    let mut server = server();
+    let stack = server.script.stack(&["serve", "render", "clock_nanosleep"]);
+    for n in 0..3 {
+        server
+            .script
+            .sleeps(API, stack, 11 + n * 101, 111 + n * 101);
+        server
+            .script
+            .request(n + 1)
+            .epoll(EPOLL)
+            .ready(10)
+            .read(10, API)
+            .answered(112 + n * 101, API);
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [100_000_000],
+        "of the others' time their own sleep is less than half"
+    );
 }

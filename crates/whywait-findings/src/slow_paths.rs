@@ -137,9 +137,14 @@ impl Shares {
 
     /// How the time spreads: `92 % of these requests' time: 3.1 s of 3.4 s; from 210 to 388 ms each, median 300 ms`.
     pub(crate) fn told(&self, slow_ns: u64) -> String {
-        let all = match percent(self.ns, slow_ns) {
-            100.. => String::new(),
-            share => format!(" and {share} % of all slow requests' time"),
+        // Nothing new where these are all the slow requests that there are.
+        let all = if percent(self.latency_ns, slow_ns) >= 99 {
+            String::new()
+        } else {
+            format!(
+                ", and {} % of all slow requests' time",
+                percent(self.ns, slow_ns)
+            )
         };
         let least = self.each_ns.last().copied().unwrap_or(0);
         let most = self.each_ns.first().copied().unwrap_or(0);
@@ -183,12 +188,14 @@ pub(crate) fn role(model: &Model, tid: u32) -> String {
     }
 }
 
-/// `thread worker`, `3 threads worker`.
+/// `thread worker`, `3 threads worker`, `8 threads conn*`.
 pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
-    match (tids.first(), tids.len()) {
-        (None, _) => "no thread".to_owned(),
-        (Some(tid), 1) => format!("thread {}", model.thread_name(*tid)),
-        (Some(tid), n) => format!("{n} threads {}", role(model, *tid)),
+    let names: BTreeSet<&str> = tids.iter().map(|tid| model.thread_name(*tid)).collect();
+    match (tids.first(), tids.len(), names.len()) {
+        (None, ..) => "no thread".to_owned(),
+        (Some(tid), 1, _) => format!("thread {}", model.thread_name(*tid)),
+        (Some(tid), n, 1) => format!("{n} threads {}", model.thread_name(*tid)),
+        (Some(tid), n, _) => format!("{n} threads {}*", role(model, *tid)),
     }
 }
 
@@ -209,7 +216,7 @@ pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
     stack.labels.first().map(|label| label.name.to_string())
 }
 
-/// `the slowest, 388 ms: api (12) waits for worker (15)`, to be continued with what thread `tid` does.
+/// `the slowest of them, 388 ms: api (12) waits for worker (15)`, to be continued with what thread `tid` does.
 pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
     let mut tids: Vec<u32> = Vec::new();
     for step in slow.path.steps.iter().filter(|step| step.part.is_some()) {
@@ -221,7 +228,7 @@ pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
             break;
         }
     }
-    let mut text = format!("the slowest, {}: ", duration(slow.latency_ns));
+    let mut text = format!("the slowest of them, {}: ", duration(slow.latency_ns));
     for (at, tid) in tids.iter().enumerate() {
         match at {
             0 => {}
@@ -242,6 +249,46 @@ pub(crate) fn steps(path: &Path) -> impl Iterator<Item = (Part, &PathStep)> {
         .iter()
         .filter_map(|step| Some((step.part?, step)))
         .filter(|(_, step)| step.ns() > 0)
+}
+
+/// When each thread answered which requests.
+#[derive(Debug)]
+pub(crate) struct Answers<'a>(HashMap<u32, Vec<(Ns, &'a Request)>>);
+
+impl<'a> Answers<'a> {
+    pub(crate) fn of(model: &'a Model) -> Self {
+        let mut answers: HashMap<u32, Vec<(Ns, &Request)>> = HashMap::new();
+        for request in &model.requests {
+            if let Some(ns) = request.last_send_ns {
+                answers
+                    .entry(request.send_tid)
+                    .or_default()
+                    .push((ns, request));
+            }
+        }
+        for times in answers.values_mut() {
+            times.sort_by_key(|(ns, request)| (*ns, request.socket, request.seq));
+        }
+        Self(answers)
+    }
+
+    /// From when on a step of a request's path was that request's own; `None`: never. What a thread did before it answered
+    /// another was for that one, if it had been read by then.
+    pub(crate) fn own_from(&self, request: &Request, step: &PathStep) -> Option<Ns> {
+        let Some(answers) = self.0.get(&step.tid) else {
+            return Some(step.from_ns);
+        };
+        let after = answers.partition_point(|(ns, _)| *ns < step.to_ns);
+        let from_ns = answers[..after]
+            .last()
+            .map_or(step.from_ns, |(ns, _)| step.from_ns.max(*ns));
+        let others = answers.get(after).is_some_and(|(_, next)| {
+            (next.socket, next.seq) != (request.socket, request.seq)
+                && next.recv_ns.is_some_and(|recv_ns| recv_ns <= from_ns)
+                && next.last_send_ns < request.last_send_ns
+        });
+        (!others).then_some(from_ns)
+    }
 }
 
 /// How many requests were under way when, of those that a loop serves or that a thread read.
