@@ -264,7 +264,8 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
     let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
     for (_, on_path) in &members {
         for (name, ns) in by_function(model, on_path) {
-            *functions.entry(name).or_default() += ns;
+            let sum = functions.entry(name).or_default();
+            *sum = sum.saturating_add(ns);
         }
     }
     let mut functions: Vec<(Option<String>, u64)> = functions.into_iter().collect();
@@ -292,9 +293,11 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
     if let (Some(port @ 1..), 1) = (ports.first(), ports.len()) {
         subject.insert("port".to_owned(), json!(port));
     }
-    let place = function
-        .as_ref()
-        .map_or_else(String::new, |function| format!(" in {function}"));
+    let function_ns = functions
+        .iter()
+        .find(|(name, _)| *name == function)
+        .map_or(0, |(_, ns)| *ns);
+    let place = slow_paths::place(function.as_deref(), function_ns, shares.ns);
     let mut title = format!(
         "{} spent {} % of {} time on the CPU{place} ({})",
         shares.requests(),
@@ -308,6 +311,9 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
             ", {} more with each",
             duration(growth.line.slope as u64)
         ));
+        if let (true, Some((function, _))) = (place.is_empty(), &growth.function) {
+            title.push_str(&format!(", in {function}"));
+        }
         subject.insert(
             "growth".to_owned(),
             json!({
@@ -372,7 +378,8 @@ fn most_sampled(
     let mut stacks: BTreeMap<(u32, StackId), u64> = BTreeMap::new();
     for (_, on_path) in members {
         for (step, ns) in &on_path.steps {
-            *threads.entry(step.tid).or_default() += ns;
+            let sum = threads.entry(step.tid).or_default();
+            *sum = sum.saturating_add(*ns);
         }
         for sample in &on_path.samples {
             if function.is_some()

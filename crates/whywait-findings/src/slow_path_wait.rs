@@ -24,7 +24,8 @@ use whywait_model::{
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::slow_paths::{
-    self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, UnderWay, dominates, percent,
+    self, Answers, MAX_FINDINGS, NEARLY_ALL, Shares, SlowRequest, SlowRequests, UnderWay,
+    dominates, percent,
 };
 use crate::text::{count, duration};
 
@@ -266,9 +267,7 @@ fn finding(model: &Model, key: &Key, group: &Group<'_>, slow_ns: u64) -> Option<
     let named = title_of(key.target, &whats, shares.ns);
     // A sleep that the program asked for is told as one.
     let slept = steps().all(|step| call(step.wait) == Call::Sleep);
-    let place = function
-        .as_ref()
-        .map_or_else(String::new, |function| format!(" in {function}"));
+    let place = slow_paths::place(function.as_deref(), functions.first()?.1, shares.ns);
     let (worst, on_worst) = group
         .iter()
         .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
@@ -371,15 +370,23 @@ fn finding(model: &Model, key: &Key, group: &Group<'_>, slow_ns: u64) -> Option<
 /// What was waited for, for the title.
 fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
     let heads = by_ns(whats.iter().map(|(what, ns)| (head(what).to_owned(), *ns)));
-    let first = heads.first().map_or("?", |(head, _)| head);
+    let (first, first_ns) = heads
+        .first()
+        .map_or(("?", 0), |(head, ns)| (head.as_str(), *ns));
+    let noun = match target {
+        Target::Disk => "the disk",
+        _ => "memory",
+    };
     match target {
-        Target::Disk | Target::Memory => match heads.get(1) {
-            // A small rest is in the evidence.
-            Some((second, second_ns)) if second_ns.saturating_mul(4) >= ns => {
-                format!("{first} and {second}")
-            }
-            _ => first.to_owned(),
-        },
+        Target::Disk | Target::Memory if percent(first_ns, ns) >= NEARLY_ALL => first.to_owned(),
+        Target::Disk | Target::Memory => {
+            let shown: Vec<String> = heads
+                .iter()
+                .take(2)
+                .map(|(head, head_ns)| format!("{head} {} %", percent(*head_ns, ns)))
+                .collect();
+            format!("{noun} ({})", shown.join(", "))
+        }
         Target::Timer if first.ends_with("sleep") => first.to_owned(),
         Target::Timer => format!("a timeout ({first})"),
         Target::Peer => format!("a peer ({first})"),

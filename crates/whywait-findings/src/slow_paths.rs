@@ -17,6 +17,8 @@ const WARNING_NS: u64 = 30_000_000;
 const RARE: u64 = 10;
 /// … and told, as a remark, only if it made a request take so long.
 const OUTLIER_NS: u64 = 100_000_000;
+/// In percent: the rest is not worth a word in a title.
+pub(crate) const NEARLY_ALL: u64 = 95;
 /// Findings of one kind that are told.
 pub(crate) const MAX_FINDINGS: usize = 3;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
@@ -175,6 +177,15 @@ pub(crate) fn percent(ns: u64, of_ns: u64) -> u64 {
     }
     let share = (u128::from(ns) * 100 + u128::from(of_ns) / 2) / u128::from(of_ns);
     (share as u64).min(99)
+}
+
+/// Where something was, for titles: ` in write_snapshot`, when that is all of it, or ` most of it in …`; empty when it is less.
+pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
+    match (function, percent(ns, of_ns)) {
+        (Some(function), NEARLY_ALL..) => format!(" in {function}"),
+        (Some(function), 50..) => format!(", most of it in {function}"),
+        _ => String::new(),
+    }
 }
 
 /// Threads that do the same: those of a process whose names differ in their number only. A nameless one is alone.
