@@ -52,6 +52,7 @@ pub(crate) fn futexes(map: &Map<'_>) -> Vec<FutexSum> {
                 count: sum.count,
                 total_ns: sum.total_ns,
                 longest_ns: sum.longest_ns,
+                mapping: String::new(),
             })
         })
         .collect();

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::recording::{WriteError, Writer};
 use whywait_events::{
-    Busy, Event, Frame, Module, Parts, Request, Sample, Stack, StackId, ThreadChange, ThreadEvent,
-    Wait, WakeContext,
+    Busy, Event, Frame, FutexSum, Module, Parts, Request, Sample, Stack, StackId, ThreadChange,
+    ThreadEvent, Wait, WakeContext,
 };
-use whywait_stacks::{Registers, Unwinder};
+use whywait_stacks::{Registers, Unwinder, mapped_at};
 
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
@@ -20,6 +20,10 @@ const MAX_STACKS: usize = 1 << 16;
 const MAX_FRAMES: usize = 1 << 20;
 /// The most waits of one thread that are held back for the stack that is to come: a call that sleeps more often goes without.
 const MAX_HELD: usize = 64;
+/// Futex words whose mapping is told.
+const MAX_WORDS: usize = 16_384;
+/// How many turns pass between two looks at what is mapped at new words.
+const WORDS_TURNS: u32 = 25;
 /// How many turns a wait is held back for its stack at most.
 const HELD_TURNS: u32 = 100;
 /// The most threads whose stacks are searched for the locks that they hold when the recording ends.
@@ -59,6 +63,10 @@ pub(crate) struct Recorder {
     unwinder: Unwinder,
     sleepers: HashMap<u32, Seen>,
     held: HashMap<u32, Held>,
+    /// Futex words, by process, and what is mapped there.
+    words: BTreeMap<(u32, u64), Option<String>>,
+    /// How many turns ago it was last looked up.
+    words_looked_up: u32,
     /// By sleeping thread: which of its sleeps was ended by a thread in which stack.
     wakers: HashMap<u32, (u32, StackId)>,
     /// Sleeps on futexes that do not end.
@@ -90,6 +98,8 @@ impl Recorder {
             unwinder,
             sleepers: HashMap::new(),
             held: HashMap::new(),
+            words: BTreeMap::new(),
+            words_looked_up: WORDS_TURNS,
             wakers: HashMap::new(),
             unfinished: Vec::new(),
             last_look: false,
@@ -150,6 +160,52 @@ impl Recorder {
         late.sort_unstable();
         for tid in late {
             self.release(tid, 0)?;
+        }
+        self.words_looked_up += 1;
+        if self.words_looked_up >= WORDS_TURNS {
+            self.look_up_words();
+        }
+        Ok(())
+    }
+
+    /// Finds out what is mapped at words that were not looked up yet.
+    fn look_up_words(&mut self) {
+        let mut new: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for ((tgid, address), mapping) in &self.words {
+            if mapping.is_none() {
+                new.entry(*tgid).or_default().push(*address);
+            }
+        }
+        if new.is_empty() {
+            return;
+        }
+        self.words_looked_up = 0;
+        for (tgid, addresses) in new {
+            let names = mapped_at(tgid, &addresses);
+            for (address, name) in addresses.into_iter().zip(names) {
+                // What is not mapped any more is not looked for again.
+                self.words
+                    .insert((tgid, address), Some(name.unwrap_or_default()));
+            }
+        }
+    }
+
+    /// The futex words that were seen, with what is known of the short sleeps on them.
+    pub(crate) fn futexes(&mut self, short: Vec<FutexSum>) -> Result<(), WriteError> {
+        let mut sums: BTreeMap<(u32, u64), FutexSum> = short
+            .into_iter()
+            .map(|sum| ((sum.tgid, sum.address), sum))
+            .collect();
+        for ((tgid, address), mapping) in std::mem::take(&mut self.words) {
+            let sum = sums.entry((tgid, address)).or_insert_with(|| FutexSum {
+                tgid,
+                address,
+                ..FutexSum::default()
+            });
+            sum.mapping = mapping.unwrap_or_default();
+        }
+        for sum in sums.into_values() {
+            self.writer.write(&Event::Futex(sum))?;
         }
         Ok(())
     }
@@ -282,6 +338,7 @@ impl Recorder {
             record.kernel_stack_len,
         ))?;
         let mut wait = self.sleep(&record.sleep);
+        self.note_word(&wait);
         wait.wake_ns = (record.wake_ns != 0).then_some(record.wake_ns);
         wait.in_ns = Some(record.in_ns);
         wait.wake_context = match record.wake_context {
@@ -320,6 +377,15 @@ impl Recorder {
             }
         }
         self.finished(wait)
+    }
+
+    fn note_word(&mut self, wait: &Wait) {
+        let address = awaited(wait);
+        if address != 0 && self.words.len() < MAX_WORDS {
+            // Where a lock has the waiters' words, its own address says more than theirs.
+            self.words.entry((wait.tgid, wait.args[0])).or_default();
+            self.words.entry((wait.tgid, address)).or_default();
+        }
     }
 
     fn finished(&mut self, wait: Wait) -> Result<(), WriteError> {
@@ -400,6 +466,7 @@ impl Recorder {
             record.kernel_stack_len,
         ))?;
         let mut wait = self.sleep(&record.sleep);
+        self.note_word(&wait);
         wait.user_stack = user_stack;
         wait.kernel_stack = kernel_stack;
         if self.last_look && awaited(&wait) != 0 && self.unfinished.len() < MAX_UNFINISHED {

@@ -333,9 +333,8 @@ impl Session {
         })?;
         self.drain()?;
         self.recorder.settle()?;
-        for sum in counters::futexes(&self.programs.skel.maps.futexes) {
-            self.recorder.writer.write(&Event::Futex(sum))?;
-        }
+        let short = counters::futexes(&self.programs.skel.maps.futexes);
+        self.recorder.futexes(short)?;
         self.count();
         if self.statistics.is_some() {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());

@@ -168,8 +168,8 @@ pub struct Busy {
     pub runnable_ns: u64,
 }
 
-/// The sleeps on a futex word that have no [`Wait`] of their own, because each was shorter than the threshold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// A futex word, and the sleeps on it that have no [`Wait`] of their own, because each was shorter than the threshold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FutexSum {
     /// Process id.
     pub tgid: u32,
@@ -181,6 +181,8 @@ pub struct FutexSum {
     pub total_ns: u64,
     /// The longest of them, nanoseconds.
     pub longest_ns: u64,
+    /// What is mapped at the word: a path, `[heap]`, `[stack]`, `[anonymous]`; empty when not known. Hostile.
+    pub mapping: String,
 }
 
 /// A request that took at least the threshold: on a stream socket, from the kernel having its first byte to the last

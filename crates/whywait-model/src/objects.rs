@@ -90,6 +90,8 @@ pub struct Objects {
     /// By thread: what it slept for last, until when, and whether that was found to lead to an answer.
     last: HashMap<u32, (Key, Ns, bool)>,
     short: Vec<FutexSum>,
+    /// What is mapped at futex words and locks, by process.
+    mappings: HashMap<(u32, u64), String>,
     left_out: u64,
 }
 
@@ -210,7 +212,7 @@ impl Objects {
     /// Adds what is known of the short sleeps on a word.
     pub(crate) fn add_short(&mut self, sum: &FutexSum) {
         if self.short.len() < MAX_OBJECTS {
-            self.short.push(*sum);
+            self.short.push(sum.clone());
         } else {
             self.left_out += 1;
         }
@@ -276,6 +278,13 @@ impl Objects {
             }
         }
         for short in std::mem::take(&mut self.short) {
+            if !short.mapping.is_empty() {
+                self.mappings
+                    .insert((short.tgid, short.address), short.mapping.clone());
+            }
+            if short.count == 0 {
+                continue;
+            }
             let key = by_word
                 .get(&(short.tgid, short.address))
                 // A word that serves several: the one that it served most.
@@ -351,6 +360,11 @@ impl Objects {
             .get(&(wait.kernel_stack, wait.syscall))
             .copied()
             .unwrap_or_else(|| of_kernel(stacks, wait))
+    }
+
+    /// What is mapped at a futex word or a lock, hostile; `None` when not known.
+    pub fn mapping(&self, tgid: u32, address: u64) -> Option<&str> {
+        self.mappings.get(&(tgid, address)).map(String::as_str)
     }
 
     /// What was seen of the waits for something.

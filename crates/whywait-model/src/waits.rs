@@ -173,7 +173,9 @@ fn row(model: &Model, key: &Key, sums: &Sums, critical_ns: u64) -> WaitRow {
         class: sums.class,
         reasons: sums.reasons.clone(),
         address,
-        mapping: None,
+        mapping: address
+            .and_then(|address| model.objects.mapping(key.tgid, address))
+            .map(str::to_owned),
         fd,
         count: seen.count.saturating_add(sums.short),
         short: sums.short,

@@ -26,5 +26,6 @@ mod symbolise;
 mod unwind;
 
 pub use arch::Registers;
+pub use maps::mapped_at;
 pub use symbolise::Symboliser;
 pub use unwind::{Unwinder, Unwound};

@@ -35,6 +35,52 @@ pub(crate) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
     Ok(parse(&std::fs::read(format!("/proc/{tgid}/maps"))?))
 }
 
+/// What is mapped at each of these addresses of process `tgid`: a path, `[heap]`, `[stack]`, `[anonymous]`; `None` when nothing
+/// is, or the process is gone. Takes the process's map lock for a moment, as every look at its mappings does.
+pub fn mapped_at(tgid: u32, addresses: &[u64]) -> Vec<Option<String>> {
+    std::fs::read(format!("/proc/{tgid}/maps")).map_or_else(
+        |_| vec![None; addresses.len()],
+        |text| named(&text, addresses),
+    )
+}
+
+fn named(text: &[u8], addresses: &[u64]) -> Vec<Option<String>> {
+    let mut names = vec![None; addresses.len()];
+    // A program's zeroed data follows what is mapped of its file, without a name of its own.
+    let mut before: (u64, String) = (0, String::new());
+    for line in text.split(|&b| b == b'\n').take(MAX_MAPPINGS) {
+        let line = String::from_utf8_lossy(line);
+        let mut fields = line.splitn(6, ' ');
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let range = fields
+            .next()
+            .and_then(|range| range.split_once('-'))
+            .and_then(|(start, end)| Some(hex(start)?..hex(end)?));
+        let Some(range) = range else { continue };
+        let path = fields.nth(4).unwrap_or_default().trim_start();
+        let name = match path {
+            "" if before.0 == range.start && !before.1.is_empty() => before.1.clone(),
+            "" => "[anonymous]".to_owned(),
+            path if path.starts_with("[anon") => "[anonymous]".to_owned(),
+            path => path.trim_end_matches(" (deleted)").to_owned(),
+        };
+        for (address, found) in addresses.iter().zip(&mut names) {
+            if range.contains(address) {
+                *found = Some(name.clone());
+            }
+        }
+        before = (
+            range.end,
+            if path.starts_with('/') {
+                name
+            } else {
+                String::new()
+            },
+        );
+    }
+    names
+}
+
 /// Parses the text of `/proc/PID/maps`; skips what is not executable and what it does not understand.
 pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
     text.split(|&b| b == b'\n')
@@ -126,6 +172,30 @@ garbage
         assert_eq!(maps[1].source, Source::Anonymous);
         assert_eq!(maps[2].source, Source::File(b"/tmp/a\nb".to_vec()));
         assert_eq!(maps[3].source, Source::Vdso);
+    }
+
+    #[test]
+    fn data_has_a_name_too() {
+        let text = b"\
+55d0a0000000-55d0a0001000 r-xp 00000000 fe:01 42                         /bin/my prog
+55d0a0001000-55d0a0002000 rw-p 00001000 fe:01 42                         /bin/my prog
+55d0a0002000-55d0a0003000 rw-p 00000000 00:00 0
+55d0a0010000-55d0a0020000 rw-p 00000000 00:00 0                          [heap]
+7f0000000000-7f0000001000 rw-p 00000000 00:00 0
+garbage
+";
+        let at = [0x55d0a0002010, 0x55d0a0010000, 0x7f0000000010, 0x10];
+        let names = named(text, &at);
+        let names: Vec<_> = names.iter().map(Option::as_deref).collect();
+        assert_eq!(
+            names,
+            [
+                Some("/bin/my prog"),
+                Some("[heap]"),
+                Some("[anonymous]"),
+                None
+            ]
+        );
     }
 
     #[test]

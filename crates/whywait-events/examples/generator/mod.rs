@@ -268,6 +268,7 @@ impl Server {
                     count,
                     total_ns: count * 40_000,
                     longest_ns: 900_000,
+                    mapping: "[heap]".to_owned(),
                 })
             })
             .collect()

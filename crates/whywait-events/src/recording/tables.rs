@@ -323,6 +323,7 @@ columns!(FutexColumns {
     count: Long Delta,
     total_ns: Long Delta,
     longest_ns: Long Delta,
+    mapping: Text Dictionary,
 });
 
 pub(crate) struct FutexTable;
@@ -339,6 +340,11 @@ impl Table for FutexTable {
         columns.count.put(row.count as i64);
         columns.total_ns.put(row.total_ns as i64);
         columns.longest_ns.put(row.longest_ns as i64);
+        columns.mapping.put_text(&row.mapping);
+    }
+
+    fn text_bytes(row: &FutexSum) -> usize {
+        row.mapping.len()
     }
 
     fn take(columns: &mut FutexColumns) -> Option<FutexSum> {
@@ -348,6 +354,7 @@ impl Table for FutexTable {
             count: columns.count.take() as u64,
             total_ns: columns.total_ns.take() as u64,
             longest_ns: columns.longest_ns.take() as u64,
+            mapping: columns.mapping.take_text(str::to_owned)?,
         })
     }
 }

@@ -103,7 +103,7 @@ impl Contents {
             .busy(None, &mut |row| busy.push(row.clone()))
             .expect("busy stretches are read");
         recording
-            .futexes(&mut |row| futexes.push(*row))
+            .futexes(&mut |row| futexes.push(row.clone()))
             .expect("futexes are read");
         recording
             .requests(None, &mut |row| requests.push(row.clone()))
@@ -227,13 +227,16 @@ fn wait() -> impl Strategy<Value = Wait> {
 }
 
 fn futex() -> impl Strategy<Value = FutexSum> {
-    (id(), any::<[u64; 4]>()).prop_map(|(tgid, [address, count, total_ns, longest_ns])| FutexSum {
-        tgid,
-        address,
-        count,
-        total_ns,
-        longest_ns,
-    })
+    (id(), any::<[u64; 4]>(), text()).prop_map(
+        |(tgid, [address, count, total_ns, longest_ns], mapping)| FutexSum {
+            tgid,
+            address,
+            count,
+            total_ns,
+            longest_ns,
+            mapping,
+        },
+    )
 }
 
 fn busy() -> impl Strategy<Value = Busy> {
