@@ -11,7 +11,7 @@
 //! as was recorded.
 //!
 //! **Guards.** Only waits that are classed as waits for a lock. A lock that anybody let go while the others waited for it is no
-//! part of a circle. A circle known from stacks alone is of medium confidence: an address on a stack may be a leftover.
+//! part of a circle, nor is a wait with a timeout. A circle known from stacks alone is of medium confidence: an address on a stack may be a leftover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,8 @@ pub(crate) fn circles(model: &Model) -> Vec<Vec<&Wait>> {
     let stuck: BTreeMap<u32, &Wait> = model
         .objects
         .open()
-        .filter(|wait| lasted_ns(model, wait) >= MIN_NS && model.is_lock_wait(wait))
+        .filter(|wait| !wait.timeout && lasted_ns(model, wait) >= MIN_NS)
+        .filter(|wait| model.is_lock_wait(wait))
         .map(|wait| (wait.tid, wait))
         .collect();
     let mut circles: Vec<Vec<&Wait>> = Vec::new();

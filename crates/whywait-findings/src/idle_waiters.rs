@@ -11,6 +11,8 @@
 //!
 //! **Guards.** Only where there are slow requests to explain ([`MIN_NS`]): idle threads are no news.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, json};
 use whywait_events::{Ns, Wait, WakeContext};
 use whywait_model::{Call, Class, Model, call};
@@ -33,6 +35,8 @@ struct Waiter<'a> {
     class: Class,
     /// Its longest wait.
     wait: &'a Wait,
+    /// What ended that is on the critical path of a slow request.
+    by_the_path: bool,
 }
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
@@ -41,6 +45,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     if window_ns == 0 {
         return Vec::new();
     }
+    let on_paths = on_paths(model);
     let mut waiters: Vec<Waiter<'_>> = model
         .threads
         .values()
@@ -62,6 +67,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             }
             let (_, wait) = longest?;
             (waited_ns * 2 >= window_ns).then(|| Waiter {
+                by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
                 tid: thread.tid,
                 waited_ns,
                 class: model.class_of(wait).unwrap_or(Class::Unknown),
@@ -89,6 +95,23 @@ fn rank(class: Class) -> u32 {
         Class::Unknown => 1,
         _ => 2,
     }
+}
+
+/// The threads on the critical paths of slow requests.
+fn on_paths(model: &Model) -> BTreeSet<u32> {
+    let slow = model
+        .requests
+        .iter()
+        .enumerate()
+        .filter(|(_, request)| {
+            request
+                .last_send_ns
+                .is_some_and(|sent_ns| sent_ns.saturating_sub(request.ready_ns) >= MIN_NS)
+        })
+        .map(|(index, _)| index);
+    slow.flat_map(|index| model.path_of(index).steps)
+        .map(|step| step.tid)
+        .collect()
 }
 
 fn is_harmless(model: &Model, wait: &Wait) -> bool {
@@ -153,7 +176,9 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
     let tids: Vec<u32> = waiters.iter().map(|waiter| waiter.tid).collect();
     let results = waiters
         .iter()
-        .filter(|waiter| waiter.class != Class::Idle)
+        .filter(|waiter| {
+            waiter.class == Class::Result || (waiter.class == Class::Unknown && waiter.by_the_path)
+        })
         .count();
     let mut subject = Map::new();
     subject.insert("threads".to_owned(), json!(tids));
@@ -169,8 +194,9 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
             list(&names),
             if waiters.len() == 1 { "waits" } else { "wait" },
             match results {
-                0 => "work",
                 all if all == waiters.len() => "the result",
+                0 if waiters.iter().all(|waiter| waiter.class == Class::Idle) => "work",
+                0 => "work or a sign to go on",
                 _ => "the result or for work",
             }
         ),
@@ -206,6 +232,9 @@ fn why(model: &Model, waiter: &Waiter<'_>) -> String {
     let what = match waiter.class {
         Class::Result => "waits for the result: it has a request open that another thread works on",
         Class::Idle => "waits for work: nothing was kept waiting by it",
+        _ if waiter.by_the_path => {
+            "waits for the result: it goes on when a thread on the slow requests' critical paths says so"
+        }
         _ => "waits to be told to go on, for the result or for work: nobody holds what it waits at",
     };
     format!("{what}{place}{by}; {}", duration(waiter.waited_ns))

@@ -7,7 +7,7 @@ use whywait_events::{Part, Parts, Request};
 use crate::call;
 use crate::input::RequestSums;
 use crate::model::Model;
-use crate::path;
+use crate::path::Path;
 use crate::summary::{ReadyUnserved, Time};
 use crate::timeline::{Thread, end_of, woken_at};
 
@@ -51,8 +51,7 @@ impl Account {
         }
     }
 
-    /// In the shape of the report. Locks are not told from other waits for threads yet, hence `None`; io_uring is `None`
-    /// unless something waited for it.
+    /// In the shape of the report. io_uring is `None` unless something waited for it.
     pub fn time(&self) -> Time {
         let part = |part| Some(self.service[part]);
         Time {
@@ -63,7 +62,7 @@ impl Account {
             },
             on_cpu: part(Part::OnCpu),
             runnable: part(Part::Runnable),
-            lock: part(Part::Lock).filter(|ns| *ns > 0),
+            lock: part(Part::Lock),
             thread: part(Part::Thread),
             disk: part(Part::Disk),
             network: part(Part::Network),
@@ -108,7 +107,7 @@ fn fit(mut parts: Parts, total_ns: u64) -> Parts {
 }
 
 /// Where a request's time went.
-pub(crate) fn account(model: &Model, request: &Request) -> Account {
+pub(crate) fn account(model: &Model, request: &Request, path: &Path) -> Account {
     let ready_ns = request.ready_ns;
     let read_ns = model.served_ns(request);
     let unserved_ns = read_ns - ready_ns;
@@ -125,7 +124,7 @@ pub(crate) fn account(model: &Model, request: &Request) -> Account {
         .min(unserved_ns);
     let wakeup_ns = request.unserved_wakeup_ns.min(unserved_ns - stranded_ns);
     let service = match (request.recv_ns, request.last_send_ns) {
-        (Some(recv_ns), Some(last_send_ns)) => service(model, request, recv_ns, last_send_ns),
+        (Some(recv_ns), Some(last_send_ns)) => service(model, request, path, recv_ns, last_send_ns),
         _ => Parts::default(),
     };
     Account {
@@ -139,9 +138,14 @@ pub(crate) fn account(model: &Model, request: &Request) -> Account {
 /// The critical path tells which waits the response waited for; in a loop that serves many requests those are not all that
 /// its thread had. What lies between long waits the path only knows as "active": there the kernel's sums, short waits and
 /// all, say how the time was spent.
-fn service(model: &Model, request: &Request, recv_ns: u64, last_send_ns: u64) -> Parts {
+fn service(
+    model: &Model,
+    request: &Request,
+    path: &Path,
+    recv_ns: u64,
+    last_send_ns: u64,
+) -> Parts {
     let total_ns = last_send_ns.saturating_sub(recv_ns);
-    let path = path::path(model, request);
     let one_thread = request.recv_tid == request.send_tid;
     let between = one_thread
         .then(|| between_long_waits(model, request, recv_ns, last_send_ns))

@@ -46,6 +46,7 @@ pub struct Model {
     pub objects: Objects,
     input: Input,
     accounts: Vec<Account>,
+    truncated_paths: u64,
 }
 
 impl Model {
@@ -79,12 +80,18 @@ impl Model {
             objects,
             input,
             accounts: Vec::new(),
+            truncated_paths: 0,
         };
-        model.accounts = model
+        let accounted: Vec<(Account, bool)> = model
             .requests
             .iter()
-            .map(|request| accounting::account(&model, request))
+            .map(|request| {
+                let path = path::path(&model, request);
+                (accounting::account(&model, request, &path), path.truncated)
+            })
             .collect();
+        model.truncated_paths = accounted.iter().filter(|(_, truncated)| *truncated).count() as u64;
+        model.accounts = accounted.into_iter().map(|(account, _)| account).collect();
         model
     }
 
@@ -319,6 +326,7 @@ impl Model {
             unmatched_wakes: self.counters.get("unmatched-wakes").copied().unwrap_or(0),
             frames_symbolised: self.stacks.named_share(),
             truncated_stacks: self.stacks.truncated(),
+            truncated_paths: self.truncated_paths,
             tier: if self.meta.options.detail.is_empty() {
                 "waits".to_owned()
             } else {

@@ -145,6 +145,8 @@ pub struct Coverage {
     pub frames_symbolised: Option<f64>,
     /// Stacks whose unwinding ended before the thread's start.
     pub truncated_stacks: u64,
+    /// Critical paths of slow requests that were too long to be followed to their beginning.
+    pub truncated_paths: u64,
     /// `waits` or `full`.
     pub tier: String,
     /// Whether the recording was finished (and not cut off, or damaged).

@@ -45,6 +45,15 @@ pub(super) fn render(page: &mut Page, report: &Report) {
             format!("{} cut short", counted(coverage.truncated_stacks, "stack")),
         ));
     }
+    if coverage.truncated_paths > 0 {
+        facts.push((
+            Style::Plain,
+            format!(
+                "{} cut short",
+                counted(coverage.truncated_paths, "critical path")
+            ),
+        ));
+    }
     if !coverage.tier.is_empty() {
         facts.push((
             Style::Plain,

@@ -112,7 +112,7 @@ fn place(page: &Page, report: &Report, finding: &Finding) -> String {
         .subject
         .keys()
         .map(String::as_str)
-        .filter(|key| *key != "pid");
+        .filter(|key| is_place(key, &finding.subject[*key]));
     // Readers know their service by its port; the rest follows in its own stable order.
     let (mut first, rest): (Vec<&str>, Vec<&str>) =
         keys.partition(|key| matches!(*key, "port" | "ports"));
@@ -127,6 +127,23 @@ fn place(page: &Page, report: &Report, finding: &Finding) -> String {
         }
     }
     place
+}
+
+/// Whether a key of a subject says where, rather than what the title and the evidence say in words.
+fn is_place(key: &str, value: &Value) -> bool {
+    const IN_WORDS: &[&str] = &[
+        "pid",
+        "tid",
+        "holder_tid",
+        "waiters",
+        "kernel",
+        "kind",
+        "class",
+        "lock",
+    ];
+    !IN_WORDS.contains(&key)
+        && !key.ends_with("_ns")
+        && !matches!(value, Value::Object(_) | Value::Bool(_))
 }
 
 /// A value of a finding's subject in words; empty when there is nothing to say.
