@@ -174,12 +174,19 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
         .map(|waiter| named(waiter.tid))
         .collect();
     let tids: Vec<u32> = waiters.iter().map(|waiter| waiter.tid).collect();
-    let results = waiters
-        .iter()
-        .filter(|waiter| {
-            waiter.class == Class::Result || (waiter.class == Class::Unknown && waiter.by_the_path)
-        })
-        .count();
+    let all_are = |classes: &[Class]| waiters.iter().all(|waiter| classes.contains(&waiter.class));
+    let some_result = waiters.iter().any(|waiter| waiter.class == Class::Result);
+    let what = if all_are(&[Class::Result]) {
+        "the result"
+    } else if all_are(&[Class::Idle]) {
+        "work"
+    } else if some_result && all_are(&[Class::Result, Class::Unknown]) {
+        "the result or a sign to go on"
+    } else if some_result {
+        "the result or for work"
+    } else {
+        "work or a sign to go on"
+    };
     let mut subject = Map::new();
     subject.insert("threads".to_owned(), json!(tids));
     subject.insert("waited_ns".to_owned(), json!(total_ns));
@@ -193,12 +200,7 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
             duration(total_ns),
             list(&names),
             if waiters.len() == 1 { "waits" } else { "wait" },
-            match results {
-                all if all == waiters.len() => "the result",
-                0 if waiters.iter().all(|waiter| waiter.class == Class::Idle) => "work",
-                0 => "work or a sign to go on",
-                _ => "the result or for work",
-            }
+            what
         ),
         subject,
         saving: Saving {
@@ -233,9 +235,9 @@ fn why(model: &Model, waiter: &Waiter<'_>) -> String {
         Class::Result => "waits for the result: it has a request open that another thread works on",
         Class::Idle => "waits for work: nothing was kept waiting by it",
         _ if waiter.by_the_path => {
-            "waits for the result: it goes on when a thread on the slow requests' critical paths says so"
+            "waits for a sign to go on, which a thread on the slow requests' critical paths gives"
         }
-        _ => "waits to be told to go on, for the result or for work: nobody holds what it waits at",
+        _ => "waits for a sign to go on: nobody holds what it waits at",
     };
     format!("{what}{place}{by}; {}", duration(waiter.waited_ns))
 }

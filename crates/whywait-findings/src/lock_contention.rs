@@ -3,13 +3,13 @@
 //! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
 //!
 //! **Evidence.** Sleeps on a futex that are classed as waits for a lock (see `whywait_model::futex`), on the critical paths of
-//! slow requests or, in a program without requests, for a notable part of the run. Who ended them held the lock; since when,
+//! slow requests or, in a program that serves none, for a notable part of the run. Who ended them held the lock; since when,
 //! where and across what shows in that thread's own waits and samples.
 //!
 //! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix that nobody has to wait for
 //! the lock any more saves no more than that; that the work then competes for something else makes it less.
 //!
-//! **Guards.** A class other than "lock" is never contention, however large the sum of its waits. Waits below
+//! **Guards.** The time that the holder waited for a CPU does not count. A class other than "lock" is never contention, however large the sum of its waits. Waits below
 //! [`MIN_NS`] a request that are less than a [`SHARE`]th of its time are what locks are for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, json};
 use whywait_events::{Part, Wait};
 use whywait_model::objects::{Key, Object, Sums};
-use whywait_model::{Hold, Model};
+use whywait_model::{Hold, Model, PathStep};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::text::{count, duration, list};
@@ -30,6 +30,8 @@ const SHARE: u64 = 20;
 const WARNING_NS: u64 = 10_000_000;
 /// From this on it is an error.
 const ERROR_NS: u64 = 100_000_000;
+/// Short waits must be at least one part in so many of all requests' time.
+const WORTH_A_NOTE: u64 = 20;
 /// Without requests: the waits are this part of the run, summed over threads, or more.
 const RUN_SHARE: u64 = 10;
 
@@ -74,7 +76,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
                 .get(&step.tid)
                 .and_then(|thread| thread.timeline.before(step.to_ns));
             if let Some(wait) = wait {
-                *waited.entry(model.key_of(wait)).or_default() += step.ns();
+                *waited.entry(model.key_of(wait)).or_default() += contended_ns(step);
             }
         }
         let latency_ns: u64 = path.steps.iter().map(|step| step.ns()).sum();
@@ -94,6 +96,17 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         .collect()
 }
 
+/// How long a request waited for a lock, but for the time that those who held it waited for a CPU: that is no matter of the
+/// lock.
+fn contended_ns(step: &PathStep) -> u64 {
+    let no_cpu = step
+        .meanwhile
+        .iter()
+        .filter(|step| step.part == Some(Part::Runnable));
+    let no_cpu_ns: u64 = no_cpu.map(PathStep::ns).sum();
+    step.ns().saturating_sub(no_cpu_ns)
+}
+
 fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Option<Finding> {
     let total_ns = sums.total_ns.saturating_add(sums.short_ns);
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
@@ -101,8 +114,15 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     each.sort_unstable_by(|a, b| b.cmp(a));
     // A lock that nobody lets go is another matter.
     let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
-    let of_the_run = ended_ns >= ERROR_NS && ended_ns.saturating_mul(RUN_SHARE) >= run_ns;
-    if each.is_empty() && !of_the_run {
+    // In a server only what requests wait for counts: some threads idle by waiting for a lock that another one holds for them.
+    let serves = model.requests_summary().count > 0;
+    let of_the_run =
+        !serves && ended_ns >= ERROR_NS && ended_ns.saturating_mul(RUN_SHARE) >= run_ns;
+    // Short waits that cost little altogether are no more than that.
+    let sum_ns = each.iter().copied().fold(0, u64::saturating_add);
+    let small = each.first().is_none_or(|worst| *worst < WARNING_NS)
+        && sum_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns();
+    if small && !of_the_run {
         return None;
     }
     let holds: Vec<Hold> = lock

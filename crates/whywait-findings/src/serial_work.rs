@@ -247,6 +247,18 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
             .iter()
             .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
     );
+    let all: Vec<(u64, u64)> = episodes
+        .iter()
+        .map(|(request, on_path)| (on_path.ns, request.latency_ns))
+        .filter(|(ns, _)| *ns >= slow_paths::MIN_NS)
+        .collect();
+    let latencies: Vec<u64> = members
+        .iter()
+        .map(|(request, _)| request.latency_ns)
+        .collect();
+    if !slow_paths::is_typical(&all, &latencies) {
+        return None;
+    }
     let severity = shares.severity(slow_ns)?;
     let ports: BTreeSet<u16> = members
         .iter()

@@ -17,6 +17,8 @@ const WARNING_NS: u64 = 30_000_000;
 const RARE: u64 = 10;
 /// … and told, as a remark, only if it made a request take so long.
 const OUTLIER_NS: u64 = 100_000_000;
+/// A request that takes so many times what others of its kind take is an outlier.
+const OUTLIER_TIMES: u64 = 3;
 /// In percent: the rest is not worth a word in a title.
 pub(crate) const NEARLY_ALL: u64 = 95;
 /// Findings of one kind that are told.
@@ -73,6 +75,21 @@ pub(crate) fn latency_ns(request: &Request) -> Option<u64> {
 /// Whether something that takes `ns` of a request is what makes it slow.
 pub(crate) fn dominates(ns: u64, latency_ns: u64) -> bool {
     ns >= MIN_NS && ns.saturating_mul(2) >= latency_ns
+}
+
+/// Whether something that dominates `members` is what makes requests of their kind slow: of all requests of which it takes
+/// [`MIN_NS`], `all`, it takes two fifths of the time; or those that it dominates are outliers among them. Pairs of what it takes of
+/// a request and what the request took. Where two things take turns at being half of it, neither is the one.
+pub(crate) fn is_typical(all: &[(u64, u64)], members: &[u64]) -> bool {
+    let sum = |of: fn(&(u64, u64)) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    let (ns, latency_ns) = (sum(|pair| pair.0), sum(|pair| pair.1));
+    let mut latencies: Vec<u64> = all.iter().map(|pair| pair.1).collect();
+    latencies.sort_unstable();
+    let median = latencies.get(latencies.len() / 2).copied().unwrap_or(0);
+    let outlier = members
+        .iter()
+        .any(|latency_ns| *latency_ns >= median.saturating_mul(OUTLIER_TIMES));
+    ns.saturating_mul(5) >= latency_ns.saturating_mul(2) || outlier
 }
 
 /// The time that something takes of the requests that it makes slow.
