@@ -48,13 +48,14 @@ class Echo:
 
     name = "tokio echo"
     about = f"bench/echo: 2 workers, 64 bytes there and back, {CONNECTIONS} connections, closed loop"
+    program = "echo-server"
 
     def __init__(self, tmp, programs):
         self.programs = programs
-        log = Path(tmp, "echo.log")
-        self.process = start([programs / "echo-server"], log)
+        log = Path(tmp, f"{self.program}.log")
+        self.process = start([programs / self.program], log)
         self.pid = self.process.pid
-        self.address = wait_for("echo-server", lambda: log.read_text().partition("\n")[0])
+        self.address = wait_for(self.program, lambda: log.read_text().partition("\n")[0])
 
     def load(self, seconds, _rate):
         return json.loads(run([self.programs / "echo-load", self.address, CONNECTIONS, seconds]))
@@ -63,4 +64,13 @@ class Echo:
         end(self.process)
 
 
-SERVERS = [Redis, Echo]
+class Threads(Echo):
+    """A thread for each connection. Each request takes a shared lock, is done by one of four workers, and sleeps meanwhile."""
+
+    name = "threads"
+    about = ("bench/threads: a thread for each connection; each request takes a lock that all share, hands a job to one of 4 workers\n"
+             f"and sleeps until it is done: switches and futex calls. 64 bytes there and back, {CONNECTIONS} connections, closed loop")
+    program = "bench-threads"
+
+
+SERVERS = [Redis, Echo, Threads]

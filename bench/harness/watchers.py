@@ -16,6 +16,8 @@ class Watcher:
     name = ""
     # How it is called, for the page.
     shown = ""
+    # It costs so much that a few pairs say how much.
+    few_pairs = False
 
     def __init__(self, pid, tmp, tools):
         self.pid = pid
@@ -113,6 +115,7 @@ class PerfSched(Watcher):
 
 class PerfTrace(Watcher):
     name = "perf trace -s"
+    few_pairs = True
     shown = "perf trace -s -p PID"
 
     def command(self):
@@ -129,6 +132,7 @@ class PerfTrace(Watcher):
 
 class Strace(Watcher):
     name = "strace -c -f"
+    few_pairs = True
     shown = "strace -c -f -p PID"
 
     def command(self):
