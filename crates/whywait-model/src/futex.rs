@@ -349,7 +349,8 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
     if mutual >= 2 && mutual * 2 >= seen.wakers.len() {
         say(
             Class::Lock,
-            4,
+            // Not enough alone: two that hand work to and fro over one word do the same.
+            3,
             format!("{mutual} threads both wait on it and end each other's waits"),
         );
     }

@@ -102,3 +102,9 @@ fn parked_workers_of_an_event_loop_idle_also_while_requests_are_open() {
     seen.parked_in_pool = 5;
     assert_eq!(classify(&seen, Some(Primitive::Park)).0, Class::Idle);
 }
+
+#[test]
+fn two_that_hand_work_to_and_fro_on_a_bare_word_hold_no_lock() {
+    let sleeps = vec![sleep(1, 2), sleep(2, 1), sleep(1, 2), sleep(2, 1)];
+    assert_eq!(classify(&seen(&sleeps), None).0, Class::Unknown);
+}
