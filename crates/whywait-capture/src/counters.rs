@@ -30,6 +30,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("stacks.sample-unreadable", sum(|c| c.sample_no_stack)),
         ("lost.futexes", sum(|c| c.lost_futexes)),
         ("stacks.wait-unreadable", sum(|c| c.user_stack_unread)),
+        ("stacks.wait-over-budget", sum(|c| c.user_stack_budget)),
         ("stacks.waker-over-budget", sum(|c| c.waker_stack_budget)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
     ]

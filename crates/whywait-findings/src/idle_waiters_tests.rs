@@ -37,7 +37,7 @@ fn snapshot() -> Script {
                 .done();
         }
         script
-            .request(u64::try_from(episode).unwrap_or(0) + 1)
+            .request(episode + 1)
             .ready(from + 1)
             .read(from + 1, 1)
             .answered(from + 152, 1);

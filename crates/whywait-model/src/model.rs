@@ -326,6 +326,12 @@ impl Model {
             unmatched_wakes: self.counters.get("unmatched-wakes").copied().unwrap_or(0),
             frames_symbolised: self.stacks.named_share(),
             truncated_stacks: self.stacks.truncated(),
+            waits: self.counters.get("waits.ended").copied().unwrap_or(0),
+            waits_without_stack: self
+                .counters
+                .get("waits.without-stack")
+                .copied()
+                .unwrap_or(0),
             truncated_paths: self.truncated_paths,
             tier: if self.meta.options.detail.is_empty() {
                 "waits".to_owned()

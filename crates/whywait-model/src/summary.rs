@@ -145,6 +145,10 @@ pub struct Coverage {
     pub frames_symbolised: Option<f64>,
     /// Stacks whose unwinding ended before the thread's start.
     pub truncated_stacks: u64,
+    /// Long waits that ended.
+    pub waits: u64,
+    /// Those of them without a user stack.
+    pub waits_without_stack: u64,
     /// Critical paths of slow requests that were too long to be followed to their beginning.
     pub truncated_paths: u64,
     /// `waits` or `full`.

@@ -47,9 +47,7 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
     let mut clock = [0u64; 5];
     let mut waits_since: [Option<u64>; 5] = [None; 5];
     // The helpers wait for work.
-    for tid in 2..5 {
-        waits_since[tid] = Some(0);
-    }
+    waits_since[2..].fill(Some(0));
     // Its own clock at 1, so that nothing happens at the very moment of the request.
     clock[1] = 1;
     let mut slept = Vec::new();

@@ -191,7 +191,8 @@ struct counters {
 	u64 sleeper_no_stack; /* the stack of a sleeping thread could not be read */
 	u64 sleeper_moved; /* it woke while its stack was read: dropped */
 	u64 sample_no_stack; /* user stack of a sample could not be read */
-	u64 user_stack_unread; /* long sleeps whose user stack was not asked for or could not be read */
+	u64 user_stack_unread; /* long sleeps whose user stack could not be asked for or read */
+	u64 user_stack_budget; /* long sleeps over the rate at which user stacks are read */
 	u64 waker_stack_budget; /* wakes of long sleeps over the rate at which the waker's stack is read */
 	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */

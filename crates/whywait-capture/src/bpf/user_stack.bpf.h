@@ -74,8 +74,10 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 		return false; /* the sweep has read it */
 	if (task->flags & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD))
 		return false;
-	if (!within_budget(BUDGET_STACKS, stacks_per_second, now))
-		goto unread;
+	if (!within_budget(BUDGET_STACKS, stacks_per_second, now)) {
+		COUNT(user_stack_budget);
+		return false;
+	}
 	work = bpf_map_lookup_elem(&user_stack_works, &tid);
 	if (!work) {
 		bpf_map_update_elem(&user_stack_works, &tid, &none, BPF_NOEXIST);

@@ -39,6 +39,13 @@ pub(super) fn render(page: &mut Page, report: &Report) {
             format!("{} of the frames named", ratio_percent(share)),
         ));
     }
+    if coverage.waits_without_stack > 0 && coverage.waits > 0 {
+        let share = coverage.waits_without_stack as f64 / coverage.waits as f64;
+        facts.push((
+            Style::Plain,
+            format!("{} of the long waits without a stack", ratio_percent(share)),
+        ));
+    }
     if coverage.truncated_stacks > 0 {
         facts.push((
             Style::Plain,
