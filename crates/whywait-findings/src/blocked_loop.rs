@@ -224,11 +224,27 @@ fn finding(
                 .iter()
                 .take_while(|away| away.from_ns < done_ns)
                 .filter(|away| away.owner != Some((request.socket, request.seq)))
-                .map(|away| away.overlap_ns(request.ready_ns, done_ns))
-                .fold(0, u64::saturating_add);
-            (ns.min(done_ns - request.ready_ns), *request)
+                .map(|away| {
+                    let whole_ns = away
+                        .to_ns
+                        .min(done_ns)
+                        .saturating_sub(away.from_ns.max(request.ready_ns));
+                    (away.overlap_ns(request.ready_ns, done_ns), whole_ns)
+                })
+                .fold((0u64, 0u64), |sum, one| {
+                    (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+                });
+            (ns, *request)
         })
-        .filter(|(ns, _)| *ns >= MIN_VICTIM_NS)
+        .filter(|((ns, _), _)| *ns >= MIN_VICTIM_NS)
+        // Work that is not there does not have to wait for a CPU either.
+        .map(|((_, whole_ns), request)| {
+            let done_ns = request.first_send_ns.unwrap_or(model.end_ns);
+            (
+                whole_ns.min(done_ns.saturating_sub(request.ready_ns)),
+                request,
+            )
+        })
         .collect();
     savings.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
     let (worst_ns, worst) = *savings.first()?;

@@ -64,28 +64,34 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         return Vec::new();
     }
     for (index, request) in model.requests.iter().enumerate() {
-        let mut waited: BTreeMap<Key, u64> = BTreeMap::new();
+        let mut waited: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
         let path = model.path_of(index);
-        for step in path
-            .steps
-            .iter()
-            .filter(|step| step.part == Some(Part::Lock))
-        {
+        for (at, step) in path.steps.iter().enumerate() {
+            if step.part != Some(Part::Lock) {
+                continue;
+            }
+            // Who does not have to sleep does not have to wait for a CPU when it is woken either.
+            let waking_ns = path.steps.get(at + 1).map_or(0, |next| {
+                let waking = next.tid == step.tid && next.part == Some(Part::Runnable);
+                if waking { next.ns() } else { 0 }
+            });
             let wait = model
                 .threads
                 .get(&step.tid)
                 .and_then(|thread| thread.timeline.before(step.to_ns));
             if let Some(wait) = wait {
-                *waited.entry(model.key_of(wait)).or_default() += contended_ns(step);
+                let one = waited.entry(model.key_of(wait)).or_default();
+                one.0 += contended_ns(step);
+                one.1 += step.ns() + waking_ns;
             }
         }
         let latency_ns: u64 = path.steps.iter().map(|step| step.ns()).sum();
-        for (key, ns) in waited {
+        for (key, (ns, saved_ns)) in waited {
             if ns < MIN_NS || ns.saturating_mul(SHARE) < latency_ns {
                 continue;
             }
             if let Some(lock) = locks.get_mut(&key) {
-                lock.requests.push(ns);
+                lock.requests.push(saved_ns);
                 lock.ports.insert(request.local_port);
             }
         }

@@ -19,7 +19,7 @@ use serde_json::{Map, json};
 use whywait_events::{Ns, Part, Sample, StackId};
 use whywait_model::{Model, PathStep, Thread};
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind};
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding};
 use crate::runtime::{self, Runtime};
 use crate::slow_paths::{
     self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
@@ -247,7 +247,7 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
             .iter()
             .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
     );
-    let all: Vec<(u64, u64)> = episodes
+    let notable: Vec<(u64, u64)> = episodes
         .iter()
         .map(|(request, on_path)| (on_path.ns, request.latency_ns))
         .filter(|(ns, _)| *ns >= slow_paths::MIN_NS)
@@ -256,10 +256,12 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         .iter()
         .map(|(request, _)| request.latency_ns)
         .collect();
-    if !slow_paths::is_typical(&all, &latencies) {
+    if !slow_paths::is_typical(&notable, &latencies) {
         return None;
     }
     let severity = shares.severity(slow_ns)?;
+    // A fix helps those too that it does not dominate.
+    let each: Vec<u64> = notable.iter().map(|(ns, _)| *ns).collect();
     let ports: BTreeSet<u16> = members
         .iter()
         .map(|(request, _)| request.request.local_port)
@@ -368,12 +370,7 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         },
         title,
         subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: shares.ns,
-            requests: members.len() as u64,
-            each_at_most_ns: shares.each_ns.iter().take(100).copied().collect(),
-        },
+        saving: slow_paths::saving(&each),
         evidence,
         cause: Some(Cause::new(model, tid, "on CPU".to_owned(), stack)),
         fix,

@@ -6,7 +6,7 @@
 //! not for a lock or another thread, of which the path goes on elsewhere. Waits of threads with the same role are one when
 //! they are for the same: for the disk, whatever the calls; else in the same call and the same function of the application.
 //!
-//! **Cost.** For each request that it dominates (half of its time, and [`MIN_NS`]) the time of the wait on its path. Without
+//! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path. Without
 //! the wait a part of that would go elsewhere: a bound.
 //!
 //! **Guards.** What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
@@ -22,7 +22,7 @@ use whywait_model::{
     Call, FrameOrigin, Label, Model, PathStep, app_frame, call, call_name, origin,
 };
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Severity};
 use crate::slow_paths::{
     self, Answers, MAX_FINDINGS, NEARLY_ALL, Shares, SlowRequest, SlowRequests, UnderWay,
     dominates, percent,
@@ -83,6 +83,8 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let loops = Loops::new(model);
     let answers = Answers::of(model);
     let mut groups: BTreeMap<Key, Group<'_>> = BTreeMap::new();
+    // What it takes of each request, also of those that it does not dominate: a fix helps them too.
+    let mut each: BTreeMap<Key, Vec<u64>> = BTreeMap::new();
     for request in &slow.requests {
         let mut of_request: BTreeMap<Key, OnPath<'_>> = BTreeMap::new();
         for (_, step) in slow_paths::steps(&request.path) {
@@ -99,6 +101,9 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             on_path.steps.push(Step { step, wait });
         }
         for (key, on_path) in of_request {
+            if on_path.ns >= slow_paths::MIN_NS {
+                each.entry(key.clone()).or_default().push(on_path.ns);
+            }
             if dominates(on_path.ns, request.latency_ns) {
                 groups.entry(key).or_default().push((request, on_path));
             }
@@ -106,7 +111,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     }
     let mut findings: Vec<Finding> = groups
         .iter()
-        .filter_map(|(key, group)| finding(model, key, group, slow.total_ns))
+        .filter_map(|(key, group)| finding(model, key, group, each.get(key)?, slow.total_ns))
         .collect();
     findings
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
@@ -238,7 +243,13 @@ fn head(what: &str) -> &str {
     what.split_once(", ").map_or(what, |(head, _)| head)
 }
 
-fn finding(model: &Model, key: &Key, group: &Group<'_>, slow_ns: u64) -> Option<Finding> {
+fn finding(
+    model: &Model,
+    key: &Key,
+    group: &Group<'_>,
+    each: &[u64],
+    slow_ns: u64,
+) -> Option<Finding> {
     let shares = Shares::new(
         group
             .iter()
@@ -345,12 +356,7 @@ fn finding(model: &Model, key: &Key, group: &Group<'_>, slow_ns: u64) -> Option<
             }
         },
         subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: shares.ns,
-            requests: group.len() as u64,
-            each_at_most_ns: shares.each_ns.iter().take(100).copied().collect(),
-        },
+        saving: slow_paths::saving(each),
         evidence,
         cause: Some(Cause::new(
             model,

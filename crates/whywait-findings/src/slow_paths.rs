@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Model, Path, PathStep, app_frame};
 
-use crate::finding::Severity;
+use crate::finding::{Saving, SavingKind, Severity};
 use crate::text::{count, duration};
 
 /// What takes a request less than this is not looked for.
@@ -184,6 +184,18 @@ impl Shares {
             self.requests(),
             self.percent()
         )
+    }
+}
+
+/// What a fix saves at most that frees each of these requests of so much.
+pub(crate) fn saving(each: &[u64]) -> Saving {
+    let mut each = each.to_vec();
+    each.sort_unstable_by(|a, b| b.cmp(a));
+    Saving {
+        kind: SavingKind::Latency,
+        at_most_ns: each.iter().copied().fold(0, u64::saturating_add),
+        requests: each.len() as u64,
+        each_at_most_ns: each.into_iter().take(100).collect(),
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) struct Process {
     tgid: u32,
     mapped: Vec<Mapped>,
     read_at: Instant,
+    rereads: u32,
     /// framehop's modules: the mappings that were looked at.
     pub(crate) unwinder: arch::Unwinder<Arc<[u8]>>,
     /// framehop's cache. Its entries are told apart by a 16-bit count of module changes, which can wrap in a long
@@ -70,6 +71,9 @@ pub(crate) struct Process {
 
 /// Reading `/proc/PID/maps` costs some 100 us of the reader's time and takes the process's map lock.
 const REREAD_AFTER: Duration = Duration::from_millis(100);
+/// A program that has just begun maps its libraries one after another, and may already sleep: it is looked at more often.
+const FIRST_REREAD_AFTER: Duration = Duration::from_micros(500);
+const FIRST_REREADS: u32 = 64;
 const MAX_PLACES: usize = 1 << 18;
 
 impl Process {
@@ -86,6 +90,7 @@ impl Process {
                 })
                 .collect(),
             read_at: Instant::now(),
+            rereads: 0,
             unwinder: arch::Unwinder::new(),
             cache: arch::Cache::new(),
             places: HashMap::default(),
@@ -96,9 +101,15 @@ impl Process {
 
     /// Reads the mappings again, unless that was done a moment ago. Whether it was done, and found something new.
     fn reread(&mut self) -> bool {
-        if self.read_at.elapsed() < REREAD_AFTER {
+        let wait = if self.rereads < FIRST_REREADS {
+            FIRST_REREAD_AFTER
+        } else {
+            REREAD_AFTER
+        };
+        if self.read_at.elapsed() < wait {
             return false;
         }
+        self.rereads += 1;
         self.read_at = Instant::now();
         let Ok(mappings) = maps::read(self.tgid) else {
             return false;
