@@ -222,6 +222,9 @@ impl Recording {
     ) -> Result<(), ReadError> {
         for number in &self.segments {
             let segment = self.dir.join(segment_name(*number));
+            if T::LATER && !table_path::<T>(&segment).exists() {
+                continue;
+            }
             let read = TableReader::open::<T>(&segment)
                 .and_then(|file| file.rows::<T>(range.as_ref(), visit));
             match read {
@@ -260,7 +263,11 @@ fn file_name<T: Table>(number: u64) -> String {
 }
 
 fn probe_table<T: Table>(segment: &Path, number: u64, damage: &mut BTreeSet<Damage>) {
-    if let Err(reason) = probe(&table_path::<T>(segment)) {
+    let path = table_path::<T>(segment);
+    if T::LATER && !path.exists() {
+        return;
+    }
+    if let Err(reason) = probe(&path) {
         damage.insert(Damage {
             what: file_name::<T>(number),
             reason,

@@ -31,6 +31,8 @@ pub(crate) trait Table {
     const NAME: &'static str;
     /// The column with a row's start, and those whose sum is its length; NULL in the last of them: it has no end yet.
     const SPAN: Option<(&'static str, &'static [&'static str])>;
+    /// Recordings from before there was this table do not have it, and miss nothing.
+    const LATER: bool = false;
     type Row;
     type Columns: Columns;
 
@@ -163,10 +165,10 @@ columns!(WaitColumns {
     arg0: Long Dictionary,
     arg1: Long Dictionary,
     arg2: Long Dictionary,
-    timeout: Flag Plain,
-    owner_tid: Int Dictionary,
-    lock: Long Dictionary,
-    holds: Long Dictionary,
+    timeout: FlagOrNull Plain,
+    owner_tid: IntOrNull Dictionary,
+    lock: LongOrNull Dictionary,
+    holds: LongOrNull Dictionary,
     uninterruptible: Flag Plain,
     io_wait: Flag Plain,
     wake_context: Text Dictionary,
@@ -175,7 +177,7 @@ columns!(WaitColumns {
     epoll: Int Dictionary,
     user_stack: Int Dictionary,
     kernel_stack: Int Dictionary,
-    waker_stack: Int Dictionary,
+    waker_stack: IntOrNull Dictionary,
     segment_on_cpu_ns: Long Delta,
     segment_runnable_ns: Long Delta,
     segment_lock_ns: Long Delta,
@@ -211,10 +213,11 @@ impl Table for Waits {
         columns.arg0.put(row.args[0] as i64);
         columns.arg1.put(row.args[1] as i64);
         columns.arg2.put(row.args[2] as i64);
-        columns.timeout.put(row.timeout);
-        columns.owner_tid.put(row.owner_tid as i32);
-        columns.lock.put(row.lock as i64);
-        columns.holds.put(row.holds as i64);
+        // 0 is "none" in these, as NULL is in recordings from before there were any.
+        columns.timeout.put(Some(row.timeout));
+        columns.owner_tid.put(Some(row.owner_tid as i32));
+        columns.lock.put(Some(row.lock as i64));
+        columns.holds.put(Some(row.holds as i64));
         columns.uninterruptible.put(row.uninterruptible);
         columns.io_wait.put(row.io_wait);
         columns.wake_context.put_static(row.wake_context.name());
@@ -223,7 +226,7 @@ impl Table for Waits {
         columns.epoll.put(row.epoll as i32);
         columns.user_stack.put(row.user_stack as i32);
         columns.kernel_stack.put(row.kernel_stack as i32);
-        columns.waker_stack.put(row.waker_stack as i32);
+        columns.waker_stack.put(Some(row.waker_stack as i32));
         columns.put_segment(&row.segment);
     }
 
@@ -244,10 +247,10 @@ impl Table for Waits {
                 columns.arg1.take() as u64,
                 columns.arg2.take() as u64,
             ],
-            timeout: columns.timeout.take(),
-            owner_tid: columns.owner_tid.take() as u32,
-            lock: columns.lock.take() as u64,
-            holds: columns.holds.take() as u64,
+            timeout: columns.timeout.take().unwrap_or_default(),
+            owner_tid: columns.owner_tid.take().unwrap_or_default() as u32,
+            lock: columns.lock.take().unwrap_or_default() as u64,
+            holds: columns.holds.take().unwrap_or_default() as u64,
             uninterruptible: columns.uninterruptible.take(),
             io_wait: columns.io_wait.take(),
             // A context that a newer version may have added is unknown to this one.
@@ -261,7 +264,7 @@ impl Table for Waits {
             epoll: columns.epoll.take() as u32,
             user_stack: columns.user_stack.take() as u32,
             kernel_stack: columns.kernel_stack.take() as u32,
-            waker_stack: columns.waker_stack.take() as u32,
+            waker_stack: columns.waker_stack.take().unwrap_or_default() as u32,
             segment: columns.take_segment(),
         })
     }
@@ -330,6 +333,7 @@ pub(crate) struct FutexTable;
 
 impl Table for FutexTable {
     const NAME: &'static str = "futexes";
+    const LATER: bool = true;
     const SPAN: Option<(&'static str, &'static [&'static str])> = None;
     type Row = FutexSum;
     type Columns = FutexColumns;
