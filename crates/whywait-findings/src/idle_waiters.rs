@@ -41,7 +41,10 @@ struct Waiter<'a> {
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let windows = windows(model);
-    let window_ns: u64 = windows.iter().map(|(from, to)| to - from).sum();
+    let window_ns: u64 = windows
+        .iter()
+        .map(|(from, to)| to.saturating_sub(*from))
+        .fold(0, u64::saturating_add);
     if window_ns == 0 {
         return Vec::new();
     }
@@ -59,14 +62,14 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
                     }
                     let until = wait.wake_ns.or(wait.in_ns).unwrap_or(*to).min(*to);
                     let ns = until.saturating_sub(wait.out_ns.max(*from));
-                    waited_ns += ns;
+                    waited_ns = waited_ns.saturating_add(ns);
                     if longest.is_none_or(|(most, _)| ns > most) {
                         longest = Some((ns, wait));
                     }
                 }
             }
             let (_, wait) = longest?;
-            (waited_ns * 2 >= window_ns).then(|| Waiter {
+            (waited_ns.saturating_mul(2) >= window_ns).then(|| Waiter {
                 by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
                 tid: thread.tid,
                 waited_ns,
@@ -148,7 +151,10 @@ fn windows(model: &Model) -> Vec<(Ns, Ns)> {
 
 fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
     let named = |tid: u32| format!("{} ({tid})", model.thread_name(tid));
-    let total_ns: u64 = waiters.iter().map(|waiter| waiter.waited_ns).sum();
+    let total_ns: u64 = waiters
+        .iter()
+        .map(|waiter| waiter.waited_ns)
+        .fold(0, u64::saturating_add);
     let mut evidence = vec![Evidence {
         text: format!(
             "slow requests were under way for {}; these threads waited for {} of that together, and no slow request would have \

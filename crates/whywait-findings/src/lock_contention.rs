@@ -81,11 +81,15 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
                 .and_then(|thread| thread.timeline.before(step.to_ns));
             if let Some(wait) = wait {
                 let one = waited.entry(model.key_of(wait)).or_default();
-                one.0 += contended_ns(step);
-                one.1 += step.ns() + waking_ns;
+                one.0 = one.0.saturating_add(contended_ns(step));
+                one.1 = one.1.saturating_add(step.ns()).saturating_add(waking_ns);
             }
         }
-        let latency_ns: u64 = path.steps.iter().map(|step| step.ns()).sum();
+        let latency_ns: u64 = path
+            .steps
+            .iter()
+            .map(PathStep::ns)
+            .fold(0, u64::saturating_add);
         for (key, (ns, saved_ns)) in waited {
             if ns < MIN_NS || ns.saturating_mul(SHARE) < latency_ns {
                 continue;
@@ -109,7 +113,7 @@ fn contended_ns(step: &PathStep) -> u64 {
         .meanwhile
         .iter()
         .filter(|step| step.part == Some(Part::Runnable));
-    let no_cpu_ns: u64 = no_cpu.map(PathStep::ns).sum();
+    let no_cpu_ns: u64 = no_cpu.map(PathStep::ns).fold(0, u64::saturating_add);
     step.ns().saturating_sub(no_cpu_ns)
 }
 
@@ -310,7 +314,11 @@ fn evidence(
     let mut evidence = vec![Evidence {
         text: format!(
             "{} for the {}{address}, {} in all, the longest {}; by {}",
-            count((sums.seen.count + sums.short) as usize, "wait", "waits"),
+            count(
+                (sums.seen.count.saturating_add(sums.short)) as usize,
+                "wait",
+                "waits"
+            ),
             what(key),
             duration(total_ns),
             duration(sums.longest_ns.max(sums.short_longest_ns)),

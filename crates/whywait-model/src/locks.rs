@@ -79,7 +79,9 @@ impl Model {
         let sampled = path::sampled_stack(self, thread, from_ns, to_ns);
         let stack = match &across {
             Some(across)
-                if across.stack != 0 && (across.ns * 2 >= to_ns - from_ns || sampled == 0) =>
+                if across.stack != 0
+                    && (across.ns.saturating_mul(2) >= to_ns.saturating_sub(from_ns)
+                        || sampled == 0) =>
             {
                 across.stack
             }

@@ -286,7 +286,8 @@ impl Walk<'_> {
         // The one that had it for longest is the one to talk about.
         let mut held: BTreeMap<u32, u64> = BTreeMap::new();
         for step in &meanwhile {
-            *held.entry(step.tid).or_default() += step.ns();
+            let ns = held.entry(step.tid).or_default();
+            *ns = ns.saturating_add(step.ns());
         }
         let holder = held
             .into_iter()
@@ -417,14 +418,16 @@ impl Walk<'_> {
         let [stay, through] = self.before(tid, at);
         let Some(wait) = self.last_sleep(tid, at) else {
             if tid == self.reader {
-                return Some(at - self.from_ns);
+                return Some(at.saturating_sub(self.from_ns));
             }
             let (_, started_ns) = stay?;
-            return Some(done(stay)?.saturating_add(at - started_ns));
+            return Some(done(stay)?.saturating_add(at.saturating_sub(started_ns)));
         };
         let end = end_of(wait).min(at);
         let woken = woken_at(wait).min(end).max(self.from_ns);
-        let active = (at - end).saturating_add(end - woken);
+        let active = at
+            .saturating_sub(end)
+            .saturating_add(end.saturating_sub(woken));
         let began = wait.out_ns.max(self.from_ns);
         // The reader may have read just as a sleep of it ended, by the clock.
         let stayed = done(stay).or_else(|| (stay.is_none() && tid == self.reader).then_some(0));
