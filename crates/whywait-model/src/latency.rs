@@ -88,11 +88,62 @@ impl Histogram {
             max: self.max,
         })
     }
+
+    /// The value that this share (0 to 1) does not exceed; `None` when empty. Exact among `slowest`, the highest values,
+    /// ascending; otherwise within the bucket as if its values were evenly spread.
+    pub(crate) fn quantile(&self, share: f64, slowest: &[u64]) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count);
+        let from_the_top = usize::try_from(self.count - rank).ok();
+        if let Some(value) = from_the_top.and_then(|n| slowest.iter().rev().nth(n)) {
+            return Some(*value as f64);
+        }
+        let mut below = 0u64;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            if *count > 0 && below.saturating_add(*count) >= rank {
+                let (low, width) = span(bucket);
+                let within = (rank - below) as f64 - 0.5;
+                return Some((low + width * within / *count as f64).min(self.max as f64));
+            }
+            below = below.saturating_add(*count);
+        }
+        Some(self.max as f64)
+    }
+}
+
+/// Where a bucket begins, and how wide it is, nanoseconds.
+fn span(bucket: usize) -> (f64, f64) {
+    if bucket < 1 << SHIFT {
+        return (bucket as f64, 1.0);
+    }
+    let exponent = (bucket >> SHIFT) as i32 + SHIFT as i32 - 1;
+    let width = 2f64.powi(exponent - SHIFT as i32);
+    let low = 2f64.powi(exponent) + (bucket & ((1 << SHIFT) - 1)) as f64 * width;
+    (low, width)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles_lie_within_their_bucket() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile(0.5, &[]), None);
+        (1..=1000).for_each(|us| histogram.add(us * 1000));
+        for (share, us) in [(0.1, 100.0), (0.5, 500.0), (0.9, 900.0), (0.99, 990.0)] {
+            let ns = histogram.quantile(share, &[]).expect("not empty");
+            // The values are evenly spread indeed.
+            assert!((ns / 1000.0 - us).abs() < us / 50.0, "{share}: {ns}");
+        }
+        assert_eq!(histogram.quantile(1.0, &[]), Some(1_000_000.0));
+        assert_eq!(histogram.quantile(0.999, &[999_000, 1_000_000]), Some(999_000.0));
+        let mut one = Histogram::default();
+        one.add(u64::MAX);
+        assert!(one.quantile(0.5, &[]).is_some());
+    }
 
     #[test]
     fn a_bucket_holds_its_middle() {

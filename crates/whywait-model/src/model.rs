@@ -145,6 +145,24 @@ impl Model {
             .fold(self.input.sums.total_ns, u64::saturating_add)
     }
 
+    /// How many requests were answered.
+    pub fn requests_count(&self) -> u64 {
+        let answered = self.requests.iter().filter_map(latency_ns).count() as u64;
+        self.input.sums.count.saturating_add(answered)
+    }
+
+    /// The latency that this share of the requests does not exceed, nanoseconds; `None` without requests. Within a bucket of
+    /// the kernel's histogram latencies are taken as evenly spread: so two recordings compare better than with middles.
+    pub fn latency_quantile_ns(&self, share: f64) -> Option<f64> {
+        let mut slowest_ns: Vec<u64> = Vec::new();
+        // Slow requests that have no row may be anywhere among those that have.
+        if self.input.sums.slow == 0 {
+            slowest_ns.extend(self.requests.iter().filter_map(latency_ns));
+            slowest_ns.sort_unstable();
+        }
+        self.input.latency.quantile(share, &slowest_ns)
+    }
+
     /// The recording's threshold for what is slow or long, nanoseconds.
     pub fn threshold_ns(&self) -> u64 {
         self.meta.options.threshold_ns

@@ -15,6 +15,7 @@ mod waits;
 use whywait_findings::{Code, Finding, Severity};
 
 pub use escape::{Charset, escape};
+pub use page::{Page, Style};
 pub use units::{count, duration};
 
 use whywait_model::summary::Slow;
@@ -22,7 +23,6 @@ use whywait_model::waits::WaitRow;
 
 use crate::Report;
 use finding::Detail;
-use page::{Page, Style};
 
 /// How the text is to look. Whether the reader sees a terminal is the caller's to find out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,8 @@ pub fn request(slow: &Slow, options: TextOptions) -> String {
     page.into_text()
 }
 
-fn page(options: TextOptions) -> Page {
+/// An empty page of that look, at least [`TextOptions::MIN_WIDTH`] wide.
+pub fn page(options: TextOptions) -> Page {
     let width = options.width.max(TextOptions::MIN_WIDTH);
     Page::new(TextOptions { width, ..options })
 }

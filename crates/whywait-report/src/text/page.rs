@@ -5,7 +5,8 @@ use super::escape::{self, Charset, escape};
 
 /// What a piece of text is, and so how it looks in colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+#[allow(missing_docs)]
+pub enum Style {
     Plain,
     Error,
     Warning,
@@ -42,53 +43,59 @@ impl Style {
 const MAX_SPAN_WIDTH: usize = 800;
 
 /// The text so far. Everything that enters it goes through [`escape`]: no caller has to remember that a name is hostile.
-pub(super) struct Page {
+#[derive(Debug)]
+pub struct Page {
     options: TextOptions,
     text: String,
 }
 
 impl Page {
-    pub(super) fn new(options: TextOptions) -> Self {
+    /// An empty page.
+    pub fn new(options: TextOptions) -> Self {
         Page {
             options,
             text: String::new(),
         }
     }
 
-    pub(super) fn into_text(self) -> String {
+    /// What is on it.
+    pub fn into_text(self) -> String {
         self.text
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing is on it.
+    pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    pub(super) fn width(&self) -> usize {
+    /// Columns.
+    pub fn width(&self) -> usize {
         self.options.width
     }
 
-    pub(super) fn unicode(&self) -> bool {
+    /// Whether more than ASCII can be shown.
+    pub fn unicode(&self) -> bool {
         self.options.charset == Charset::Unicode
     }
 
     /// `raw` escaped and cut to at most `max_width` columns.
-    pub(super) fn cut(&self, raw: &str, max_width: usize) -> String {
+    pub fn cut(&self, raw: &str, max_width: usize) -> String {
         escape(raw, self.options.charset, max_width)
     }
 
     /// An empty line.
-    pub(super) fn gap(&mut self) {
+    pub fn gap(&mut self) {
         self.text.push('\n');
     }
 
     /// A line of the gutter alone.
-    pub(super) fn gutter(&mut self) {
+    pub fn gutter(&mut self) {
         self.paragraph("   |", "", &[]);
     }
 
     /// A paragraph, wrapped at words. Its first line starts with `first`, the others with `rest`, both in the gutter's
     /// style.
-    pub(super) fn paragraph(&mut self, first: &str, rest: &str, spans: &[(Style, &str)]) {
+    pub fn paragraph(&mut self, first: &str, rest: &str, spans: &[(Style, &str)]) {
         let cells: Vec<Cell> = spans
             .iter()
             .flat_map(|&(style, raw)| {
@@ -120,7 +127,7 @@ impl Page {
     }
 
     /// A line of a table. Its columns are the caller's to keep within the width.
-    pub(super) fn row(&mut self, spans: &[(Style, &str)]) {
+    pub fn row(&mut self, spans: &[(Style, &str)]) {
         for (style, raw) in spans {
             let text = escape(raw, self.options.charset, self.options.width);
             self.run(*style, &text);

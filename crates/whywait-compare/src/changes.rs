@@ -1,0 +1,305 @@
+//! What differs between two sides, measure by measure: by how much, and how sure that is.
+//!
+//! All measures that matter make one family (see `permutation`). Which ones matter is decided without looking at which run is
+//! on which side: headlines, findings, and of the details those that are at least a fiftieth of the requests' time (functions:
+//! of the CPU time) in some run. A difference is called when its adjusted p-value is at most `alpha` and its size is at least
+//! `min_effect`; everything else is shown as what it is: not told apart.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::effect::{self, Effect};
+use crate::measures::{Better, Group, Measure, Run, Subject, Unit};
+use crate::permutation::{self, least_p};
+use crate::side::Side;
+
+/// Details below this share of the whole, in all runs, are not compared.
+const LEAST_SHARE: f64 = 0.02;
+
+/// How differences are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Options {
+    /// The family-wise error: the chance that anything at all is called a difference between two sides that are the same.
+    pub alpha: f64,
+    /// Differences below this share are no regressions, however sure they are.
+    pub min_effect: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            alpha: 0.05,
+            min_effect: 0.05,
+        }
+    }
+}
+
+/// What became of a measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Changed for the worse.
+    Worse,
+    /// Changed for the better.
+    Better,
+    /// Changed, and is neither good nor bad by itself.
+    Changed,
+    /// The sides differ, by less than matters.
+    Small,
+    /// No difference that chance would not make.
+    NotToldApart,
+    /// Too few runs to call anything a difference.
+    TooFewRuns,
+}
+
+/// A measure on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// The measure's name.
+    pub name: String,
+    /// What kind of thing it is about.
+    pub group: Group,
+    /// What it counts.
+    pub unit: Unit,
+    /// Which way is good.
+    pub better: Better,
+    /// What it is about. Hostile.
+    pub subject: Subject,
+    /// The value in each run of the base.
+    pub base: Vec<f64>,
+    /// The value in each run of the head.
+    pub head: Vec<f64>,
+    /// The median of the base.
+    pub base_median: f64,
+    /// The median of the head.
+    pub head_median: f64,
+    /// By how much the head is larger, in the measure's unit.
+    pub shift: Effect,
+    /// The head as a multiple of the base; `None` when a value is 0.
+    pub ratio: Option<Effect>,
+    /// The difference as a share: of the base for headlines, of the requests' time for its parts, of the CPU time for
+    /// functions. What is held against `min_effect`.
+    pub relative: f64,
+    /// The p-value of this measure alone; `None` when it was not tested.
+    pub p: Option<f64>,
+    /// The p-value adjusted for all that were tested.
+    pub adjusted_p: Option<f64>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The stack in which most of it was on the side where it is larger, innermost first. Hostile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+}
+
+impl Change {
+    /// Whether it is called a difference.
+    pub fn is_called(&self) -> bool {
+        matches!(self.verdict, Verdict::Worse | Verdict::Better | Verdict::Changed)
+    }
+
+    /// Whether it is a regression: something that users or operators feel, or a finding, got worse.
+    pub fn is_regression(&self) -> bool {
+        self.verdict == Verdict::Worse && self.counts()
+    }
+
+    /// Whether it matters by itself, and does not only say why something else changed: not details, nor findings that are notes.
+    pub fn counts(&self) -> bool {
+        match self.group {
+            Group::Headline | Group::Section => true,
+            Group::Finding => self.base_median.max(self.head_median) > 1.0,
+            Group::Part | Group::Path | Group::Wait | Group::Function => false,
+        }
+    }
+}
+
+/// All changes, and what the test was like.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Changes {
+    /// One for each measure that was compared.
+    pub changes: Vec<Change>,
+    /// How many of them were tested together.
+    pub tested: usize,
+    /// How many ways to deal out the runs were looked at.
+    pub ways: u64,
+    /// Whether these were all.
+    pub exact: bool,
+    /// The smallest p-value that so many runs can give.
+    pub least_p: f64,
+}
+
+/// A measure that both sides have, with its values and what they are held against.
+struct Candidate {
+    measure: Measure,
+    base: Vec<f64>,
+    head: Vec<f64>,
+    /// What a difference is a share of; `None`: of the base's own value.
+    whole: Option<f64>,
+    /// Whether it is large enough to be tested.
+    tested: bool,
+}
+
+/// Compares two sides. Measures that runs of either side lack, and that are not nought there, are left out.
+pub fn compare(base: &Side, head: &Side, options: Options) -> Changes {
+    let candidates = candidates(base, head);
+    let rows: Vec<Vec<f64>> = candidates
+        .values()
+        .filter(|candidate| candidate.tested)
+        .map(Candidate::row)
+        .collect();
+    let (n, m) = (base.runs.len(), head.runs.len());
+    let outcome = permutation::test(&rows, n);
+    let least_p = least_p(n, m);
+    let callable = least_p <= options.alpha;
+    let mut tests = outcome.tests.iter();
+    let changes = candidates
+        .iter()
+        .filter_map(|(name, candidate)| {
+            let test = if candidate.tested { tests.next() } else { None };
+            let mut change = candidate.change(name)?;
+            let larger = if change.shift.estimate >= 0.0 { head } else { base };
+            change.stack = stack(larger, name);
+            change.p = test.map(|test| test.p);
+            change.adjusted_p = test.map(|test| test.adjusted);
+            change.verdict = match change.adjusted_p {
+                _ if !callable => Verdict::TooFewRuns,
+                Some(p) if p <= options.alpha => called(&change, options),
+                _ => Verdict::NotToldApart,
+            };
+            Some(change)
+        })
+        .collect();
+    Changes {
+        changes,
+        tested: rows.len(),
+        ways: outcome.ways,
+        exact: outcome.exact,
+        least_p,
+    }
+}
+
+/// The stack of a measure in the run in which it is largest.
+fn stack(side: &Side, name: &str) -> Vec<String> {
+    let measures = side.runs.iter().filter_map(|run| run.measures.get(name));
+    measures
+        .max_by(|a, b| a.value.total_cmp(&b.value))
+        .map(|measure| measure.stack.clone())
+        .unwrap_or_default()
+}
+
+fn called(change: &Change, options: Options) -> Verdict {
+    let up = change.shift.estimate > 0.0;
+    match change.better {
+        _ if change.relative.abs() < options.min_effect => Verdict::Small,
+        Better::Neither => Verdict::Changed,
+        Better::Less if up => Verdict::Worse,
+        Better::More if !up => Verdict::Worse,
+        _ => Verdict::Better,
+    }
+}
+
+fn candidates(base: &Side, head: &Side) -> BTreeMap<String, Candidate> {
+    let runs = || base.runs.iter().chain(&head.runs);
+    let mean = |name: &str| {
+        let values: Vec<f64> = runs().filter_map(|run| run.value(name)).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        (mean.is_finite() && mean > 0.0).then_some(mean)
+    };
+    let latency = mean("latency.mean");
+    let cpu = mean("cpu.per-request").or_else(|| mean("cpu.cores").map(|cores| cores * 1e9));
+    let mut candidates = BTreeMap::new();
+    for (name, measure) in runs().flat_map(|run| &run.measures) {
+        if candidates.contains_key(name) {
+            continue;
+        }
+        let (Some(base), Some(head)) = (
+            values(&base.runs, name, measure.group),
+            values(&head.runs, name, measure.group),
+        ) else {
+            continue;
+        };
+        let whole = match measure.group {
+            Group::Headline | Group::Section => None,
+            Group::Finding => Some(1.0),
+            Group::Part | Group::Path | Group::Wait => latency,
+            Group::Function => cpu,
+        };
+        let largest = base.iter().chain(&head).fold(0.0f64, |max, value| max.max(*value));
+        let tested = match measure.group {
+            Group::Headline | Group::Finding => true,
+            Group::Section => measure.better != Better::Neither,
+            _ => whole.is_some_and(|whole| largest >= whole * LEAST_SHARE),
+        };
+        candidates.insert(
+            name.clone(),
+            Candidate {
+                measure: measure.clone(),
+                base,
+                head,
+                whole,
+                tested,
+            },
+        );
+    }
+    candidates
+}
+
+/// A measure's value in each run. What a run does not mention took no time there; but what it did not measure is not known.
+fn values(runs: &[Run], name: &str, group: Group) -> Option<Vec<f64>> {
+    let nought = matches!(
+        group,
+        Group::Finding | Group::Path | Group::Wait | Group::Function | Group::Part
+    );
+    runs.iter()
+        .map(|run| run.value(name).or(nought.then_some(0.0)))
+        .map(|value| value.filter(|value| value.is_finite() && *value >= 0.0))
+        .collect()
+}
+
+impl Candidate {
+    /// The values as they are tested: differences are relative ones.
+    fn row(&self) -> Vec<f64> {
+        let all = || self.base.iter().chain(&self.head);
+        if let Some(whole) = self.whole {
+            return all().map(|value| value / whole).collect();
+        }
+        if all().all(|value| *value > 0.0) {
+            return all().map(|value| value.ln()).collect();
+        }
+        let mean = all().sum::<f64>() / all().count().max(1) as f64;
+        let unit = if mean > 0.0 { mean } else { 1.0 };
+        all().map(|value| value / unit).collect()
+    }
+
+    fn change(&self, name: &str) -> Option<Change> {
+        let shift = effect::shift(&self.base, &self.head)?;
+        let ratio = effect::ratio(&self.base, &self.head);
+        let base_median = effect::median(&self.base)?;
+        let relative = match (self.whole, ratio) {
+            (Some(whole), _) => shift.estimate / whole,
+            (None, Some(ratio)) => ratio.estimate - 1.0,
+            (None, None) if base_median > 0.0 => shift.estimate / base_median,
+            (None, None) if shift.estimate == 0.0 => 0.0,
+            // From nothing to something is as much as can be.
+            (None, None) => shift.estimate.signum(),
+        };
+        Some(Change {
+            name: name.to_owned(),
+            group: self.measure.group,
+            unit: self.measure.unit,
+            better: self.measure.better,
+            subject: self.measure.subject.clone(),
+            base: self.base.clone(),
+            head: self.head.clone(),
+            base_median,
+            head_median: effect::median(&self.head)?,
+            shift,
+            ratio,
+            relative,
+            p: None,
+            adjusted_p: None,
+            verdict: Verdict::NotToldApart,
+            stack: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Why the requests' time changed: which part of it grew, on which thread, in which function. Figures are medians of each side's
+//! runs, of the mean over a run's requests, so that parts add up to the whole but for rounding between runs.
+
+use serde::Serialize;
+
+use crate::changes::{Change, Changes};
+use crate::measures::Group;
+
+/// Of the places of a part, so many are told.
+const MAX_PLACES: usize = 3;
+/// Parts and places that changed by less than this share of what all changed by say nothing.
+const LEAST_SHARE: f64 = 0.05;
+
+/// Why the requests' time changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The mean time of a request in the base, nanoseconds.
+    pub base_ns: f64,
+    /// In the head.
+    pub head_ns: f64,
+    /// The parts that changed most, the largest change first.
+    pub parts: Vec<Shift>,
+    /// The functions whose CPU time changed most, the largest change first; per request, or per second without requests.
+    pub functions: Vec<Shift>,
+}
+
+/// By how much something changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shift {
+    /// The part of a request's time; empty for functions.
+    pub part: String,
+    /// The role of the thread; empty for a part as a whole. Hostile.
+    pub thread: String,
+    /// The function; empty where none is known. Hostile.
+    pub function: String,
+    /// What was waited for; may be empty.
+    pub what: String,
+    /// Nanoseconds in the base, per request.
+    pub base_ns: f64,
+    /// In the head.
+    pub head_ns: f64,
+    /// Whether the difference is called one.
+    pub called: bool,
+    /// The stack on the side where it is larger, innermost first. Hostile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+    /// Where in the part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Shift>,
+}
+
+impl Shift {
+    fn of(change: &Change) -> Self {
+        Self {
+            part: change.subject.part.clone(),
+            thread: change.subject.thread.clone(),
+            function: change.subject.function.clone(),
+            what: change.subject.what.clone(),
+            base_ns: change.base_median,
+            head_ns: change.head_median,
+            called: change.is_called(),
+            stack: change.stack.clone(),
+            places: Vec::new(),
+        }
+    }
+
+    /// By how much it grew, nanoseconds.
+    pub fn ns(&self) -> f64 {
+        self.head_ns - self.base_ns
+    }
+}
+
+/// Why the requests' time changed; `None` without requests on both sides.
+pub fn explain(changes: &Changes) -> Option<Explanation> {
+    let latency = find(changes, "latency.mean")?;
+    let (base_ns, head_ns) = (latency.base_median, latency.head_median);
+    let parts = of_group(changes, Group::Part);
+    // Parts may move against each other and leave the sum as it was.
+    let moved: f64 = parts.iter().map(|part| part.ns().abs()).sum();
+    let mut parts = largest(parts, moved, usize::MAX);
+    for part in &mut parts {
+        // Paths do not tell why nobody read a request: the parts do.
+        let state = part.part.split('.').next().unwrap_or_default();
+        let places = of_group(changes, Group::Path);
+        let same_way: Vec<Shift> = places
+            .into_iter()
+            .filter(|place| place.part == state && (place.ns() > 0.0) == (part.ns() > 0.0))
+            .collect();
+        part.places = largest(same_way, part.ns().abs(), MAX_PLACES);
+    }
+    let functions = of_group(changes, Group::Function);
+    let moved: f64 = functions.iter().map(|function| function.ns().abs()).sum();
+    Some(Explanation {
+        base_ns,
+        head_ns,
+        parts,
+        functions: largest(functions, moved, MAX_PLACES + 2),
+    })
+}
+
+pub(crate) fn find<'a>(changes: &'a Changes, name: &str) -> Option<&'a Change> {
+    changes.changes.iter().find(|change| change.name == name)
+}
+
+fn of_group(changes: &Changes, group: Group) -> Vec<Shift> {
+    let changes = changes.changes.iter();
+    changes
+        .filter(|change| change.group == group)
+        .map(Shift::of)
+        .collect()
+}
+
+fn largest(mut shifts: Vec<Shift>, moved: f64, most: usize) -> Vec<Shift> {
+    shifts.retain(|shift| shift.ns() != 0.0 && shift.ns().abs() >= moved * LEAST_SHARE);
+    shifts.sort_by(|a, b| b.ns().abs().total_cmp(&a.ns().abs()));
+    shifts.truncate(most);
+    shifts
+}

@@ -1,0 +1,64 @@
+//! The part of a budget that says what must not get worse than a stored baseline.
+
+use super::baseline::Baseline;
+use super::budget::{At, Regressions};
+use super::judge::{Line, Outcome};
+use crate::diff::{Diff, Overall};
+use crate::measures::Run;
+use crate::side::Side;
+use crate::text::{percent, title, value};
+
+pub(super) fn judge(
+    regressions: &At<Regressions>,
+    runs: &[&Run],
+    lacking: bool,
+    baseline: Option<&Baseline>,
+) -> (Vec<Line>, Vec<String>) {
+    let what = format!("not worse than {}", regressions.what.baseline.display());
+    let line = |outcome, why: String| Line {
+        line: regressions.line,
+        what: what.clone(),
+        outcome,
+        why,
+    };
+    let Some(baseline) = baseline else {
+        return (vec![line(Outcome::Undecided, "there is no baseline".to_owned())], Vec::new());
+    };
+    let base = Side {
+        name: regressions.what.baseline.display().to_string(),
+        runs: baseline.runs.iter().filter(|run| run.missing.is_empty()).cloned().collect(),
+    };
+    let head = Side {
+        name: "these runs".to_owned(),
+        runs: runs.iter().map(|run| (*run).clone()).collect(),
+    };
+    let diff = Diff::new(&base, &head, regressions.what.options);
+    let mut lines: Vec<Line> = diff
+        .regressions()
+        .map(|change| {
+            let why = format!(
+                "{}: {} before, {} now ({}, adjusted p {:.3})",
+                title(change.name.trim_start_matches("finding/").trim_end_matches('|')),
+                value(change.unit, change.base_median),
+                value(change.unit, change.head_median),
+                percent(change.relative),
+                change.adjusted_p.unwrap_or(1.0)
+            );
+            line(Outcome::Broken, why)
+        })
+        .collect();
+    if lines.is_empty() {
+        let compared = format!("{} against {} runs", runs.len(), base.runs.len());
+        lines.push(match diff.verdict {
+            Overall::TooFewRuns => line(
+                Outcome::Undecided,
+                format!("{compared}: too few to tell a difference from chance"),
+            ),
+            _ if lacking => line(Outcome::Undecided, format!("{compared}, all of them incomplete")),
+            Overall::Better => line(Outcome::Held, format!("{compared}: better")),
+            _ => line(Outcome::Held, format!("{compared}: nothing got worse")),
+        });
+    }
+    let notes = if diff.verdict == Overall::TooFewRuns { Vec::new() } else { diff.notes };
+    (lines, notes)
+}

@@ -1,0 +1,116 @@
+//! What a budget may name: measures with their statistics and units.
+
+use super::Unit;
+
+/// A measure that a budget may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name in a budget.
+    pub name: &'static str,
+    /// The statistics that there are of it. The first is the one that is meant when none is named.
+    pub stats: &'static [&'static str],
+    /// The unit of each of them, but for `share`.
+    pub unit: Unit,
+    /// What it is, in words.
+    pub what: &'static str,
+}
+
+const PART: &[&str] = &["mean", "p50", "p90", "p99", "max", "share"];
+
+const fn part(name: &'static str, what: &'static str) -> Entry {
+    Entry {
+        name,
+        stats: PART,
+        unit: Unit::Ns,
+        what,
+    }
+}
+
+/// All of them, in the order in which they are listed.
+pub const ALL: &[Entry] = &[
+    Entry {
+        name: "latency",
+        stats: &["mean", "p50", "p90", "p99", "max"],
+        unit: Unit::Ns,
+        what: "a request, from its first byte in the kernel to the last byte of its response",
+    },
+    Entry {
+        name: "requests",
+        stats: &["rate"],
+        unit: Unit::PerSecond,
+        what: "requests answered a second",
+    },
+    Entry {
+        name: "requests",
+        stats: &["count"],
+        unit: Unit::Count,
+        what: "requests answered",
+    },
+    Entry {
+        name: "cpu",
+        stats: &["per-request"],
+        unit: Unit::Ns,
+        what: "CPU time of all threads, for each request",
+    },
+    Entry {
+        name: "cpu",
+        stats: &["serving"],
+        unit: Unit::Ns,
+        what: "CPU time of the serving thread, for each request",
+    },
+    Entry {
+        name: "cpu",
+        stats: &["cores"],
+        unit: Unit::Count,
+        what: "CPUs in use, on average",
+    },
+    part("ready-unserved.stranded", "ready and not read, although a capable thread was idle"),
+    part("ready-unserved.pool-busy", "ready and not read: all capable threads were busy"),
+    part("ready-unserved.wakeup", "ready and not read: the reader was being woken"),
+    part("on-cpu", "the serving thread ran"),
+    part("runnable", "it waited for a CPU"),
+    part("lock", "it waited for a lock"),
+    part("thread", "it waited for another thread"),
+    part("disk", "it waited for a device or filesystem"),
+    part("network", "it waited for the network or another process"),
+    part("timer", "it waited for a time to come"),
+    part("uring", "it waited in io_uring_enter"),
+    part("page-fault", "it waited for a page"),
+    part("unknown", "none of these"),
+    Entry {
+        name: "futile-wakeups",
+        stats: &["rate"],
+        unit: Unit::PerSecond,
+        what: "threads woken a second without making progress",
+    },
+    Entry {
+        name: "in-flight",
+        stats: &["mean", "p99", "max"],
+        unit: Unit::Count,
+        what: "io_uring operations in flight",
+    },
+];
+
+/// The entry for a measure's statistic.
+pub fn entry(name: &str, stat: &str) -> Option<&'static Entry> {
+    ALL.iter()
+        .find(|entry| entry.name == name && entry.stats.contains(&stat))
+}
+
+/// The unit of a statistic.
+pub fn unit(entry: &Entry, stat: &str) -> Unit {
+    if stat == "share" { Unit::Share } else { entry.unit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::requests::PARTS;
+    use super::*;
+
+    #[test]
+    fn each_part_of_a_requests_time_is_listed() {
+        for name in PARTS {
+            assert!(entry(name, "p99").is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The view of a diff for people: the answer in its first line, then the figures it rests on, then why.
+
+use whywait_report::text::{self, Page, Style, TextOptions};
+
+use crate::changes::{Change, Verdict};
+use crate::diff::{Diff, FindingChange, Overall, SideAbout, Status};
+use crate::explain::{Explanation, Shift};
+use crate::measures::{Group, Unit};
+
+/// Findings that are told.
+const FINDINGS: usize = 8;
+/// Frames of a stack that are told.
+const FRAMES: usize = 5;
+
+/// A diff as text.
+pub fn render(diff: &Diff, options: TextOptions) -> String {
+    let mut page = text::page(options);
+    headline(&mut page, diff);
+    page.gap();
+    side(&mut page, "base", &diff.base);
+    side(&mut page, "head", &diff.head);
+    for note in &diff.notes {
+        page.paragraph("", "  ", &[(Style::Strong, "note: "), (Style::Plain, note)]);
+    }
+    table(&mut page, diff);
+    findings(&mut page, diff);
+    if let Some(explanation) = &diff.explanation {
+        explained(&mut page, explanation);
+    }
+    test(&mut page, diff);
+    page.into_text()
+}
+
+fn headline(page: &mut Page, diff: &Diff) {
+    let told = |verdict: Verdict| {
+        let changes = diff.changes.iter();
+        let told: Vec<String> = changes
+            .filter(|change| change.verdict == verdict && change.counts())
+            .map(|change| match change.group {
+                Group::Finding => finding_in_short(diff, change),
+                _ => format!("{} {}", title(&change.name), percent(change.relative)),
+            })
+            .collect();
+        told.join(", ")
+    };
+    let (worse, better) = (told(Verdict::Worse), told(Verdict::Better));
+    let spans: Vec<(Style, String)> = match diff.verdict {
+        Overall::TooFewRuns => vec![(Style::Strong, "not called: too few runs".to_owned())],
+        Overall::NotToldApart => vec![(Style::Good, "no difference".to_owned())],
+        Overall::Worse => vec![(Style::Error, format!("worse: {worse}"))],
+        Overall::Better => vec![(Style::Good, format!("better: {better}"))],
+        Overall::Mixed => vec![
+            (Style::Error, format!("worse: {worse}")),
+            (Style::Plain, "; ".to_owned()),
+            (Style::Good, format!("better: {better}")),
+        ],
+    };
+    let spans: Vec<(Style, &str)> = spans.iter().map(|(style, text)| (*style, text.as_str())).collect();
+    page.paragraph("", "  ", &spans);
+}
+
+fn finding_in_short(diff: &Diff, change: &Change) -> String {
+    let code = &change.subject.part;
+    let of = diff
+        .findings
+        .iter()
+        .find(|finding| finding.code == *code && finding.thread == change.subject.thread);
+    match of {
+        Some(finding) => format!("{code} is {}", status(finding.status)),
+        None => code.clone(),
+    }
+}
+
+fn side(page: &mut Page, name: &str, side: &SideAbout) {
+    let requests: u64 = side
+        .runs
+        .iter()
+        .fold(0, |sum, run| sum.saturating_add(run.requests));
+    let runs = match side.runs.len() {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    };
+    let text = format!(": {runs}, {} requests", text::count(requests));
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, &format!("{name} ")),
+            (Style::Plain, &side.name),
+            (Style::Plain, &text),
+        ],
+    );
+}
+
+/// The headlines' table. On a narrow page intervals are left out.
+fn table(page: &mut Page, diff: &Diff) {
+    let rows: Vec<&Change> = diff
+        .changes
+        .iter()
+        .filter(|change| change.group == Group::Headline || (change.group == Group::Section && change.is_called()))
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.gap();
+    let wide = page.width() >= 88;
+    let interval = if wide { "95 % interval" } else { "" };
+    page.row(&[(
+        Style::Dim,
+        &line(wide, "", "base", "head", "change", interval, "p", ""),
+    )]);
+    for change in rows {
+        let interval = if wide { interval_of(change) } else { String::new() };
+        let p = change.adjusted_p.map_or("-".to_owned(), |p| format!("{p:.3}"));
+        let (style, word) = verdict(change);
+        let text = line(
+            wide,
+            title(&change.name).as_str(),
+            &value(change.unit, change.base_median),
+            &value(change.unit, change.head_median),
+            &percent(change.relative),
+            &interval,
+            &p,
+            "",
+        );
+        page.row(&[(Style::Plain, &text), (Style::Plain, " "), (style, word)]);
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn line(wide: bool, name: &str, base: &str, head: &str, change: &str, interval: &str, p: &str, word: &str) -> String {
+    let text = if wide {
+        format!("{name:<18}{base:>12}{head:>12}{change:>10}  {interval:^20}{p:>7} {word}")
+    } else {
+        format!("{name:<16.16}{base:>9}{head:>9}{change:>9}{p:>7} {word}")
+    };
+    text.trim_end().to_owned()
+}
+
+fn interval_of(change: &Change) -> String {
+    let effect = change.ratio.unwrap_or(change.shift);
+    match (change.ratio, effect.interval) {
+        (Some(_), Some((low, high))) => format!("{} to {}", percent(low - 1.0), percent(high - 1.0)),
+        _ => "-".to_owned(),
+    }
+}
+
+fn verdict(change: &Change) -> (Style, &'static str) {
+    match change.verdict {
+        Verdict::Worse => (Style::Error, "worse"),
+        Verdict::Better => (Style::Good, "better"),
+        Verdict::Changed => (Style::Strong, "changed"),
+        Verdict::Small => (Style::Dim, "too small to matter"),
+        Verdict::NotToldApart => (Style::Dim, "not told apart"),
+        Verdict::TooFewRuns => (Style::Dim, "not called"),
+    }
+}
+
+fn findings(page: &mut Page, diff: &Diff) {
+    let told: Vec<&FindingChange> = diff
+        .findings
+        .iter()
+        .filter(|finding| finding.status != Status::Same || finding.called)
+        .collect();
+    if told.is_empty() {
+        return;
+    }
+    page.gap();
+    page.paragraph("", "", &[(Style::Strong, "findings")]);
+    for finding in told.iter().take(FINDINGS) {
+        let style = match (finding.called, finding.status) {
+            (false, _) => Style::Dim,
+            (true, Status::New | Status::Worse) => Style::Error,
+            _ => Style::Good,
+        };
+        let severity = finding.head_severity.as_ref().or(finding.base_severity.as_ref());
+        let (n, m) = (diff.base.runs.len(), diff.head.runs.len());
+        let mut text = format!(
+            " {} {}{}: in {} of {n} before, {} of {m} after",
+            severity.map_or("", String::as_str),
+            finding.code,
+            if finding.thread.is_empty() { String::new() } else { format!(" ({})", finding.thread) },
+            finding.base_runs,
+            finding.head_runs,
+        );
+        if !finding.called {
+            text.push_str(", not called");
+        }
+        page.paragraph("  ", "      ", &[(style, status(finding.status)), (Style::Plain, &text)]);
+        page.paragraph("      ", "      ", &[(Style::Dim, &finding.title)]);
+        if let Some(text) = saved(diff, finding) {
+            page.paragraph("      ", "      ", &[(Style::Plain, &text)]);
+        }
+    }
+    if told.len() > FINDINGS {
+        let more = format!("… and {} more: all are in --format json", told.len() - FINDINGS);
+        page.paragraph("  ", "  ", &[(Style::Dim, &more)]);
+    }
+}
+
+/// What it was said to save at most, beside what became of the requests.
+fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
+    let latency = diff.change("latency.mean")?;
+    let at_most = match finding.status {
+        Status::Gone | Status::Better => finding.base_at_most_ns?,
+        Status::New | Status::Worse => finding.head_at_most_ns?,
+        Status::Same => return None,
+    };
+    if finding.saving != "latency" || at_most <= 0.0 {
+        return None;
+    }
+    let shift = latency.shift.estimate;
+    let way = if shift > 0.0 { "more" } else { "less" };
+    let was = match finding.status {
+        Status::Gone | Status::Better => "was said to save at most",
+        _ => "costs at most",
+    };
+    Some(format!(
+        "it {was} {} a request, on average over all; a request takes {} {way}{}",
+        ns(at_most),
+        ns(shift.abs()),
+        if latency.is_called() { "" } else { " (not called)" }
+    ))
+}
+
+fn status(status: Status) -> &'static str {
+    match status {
+        Status::New => "new",
+        Status::Worse => "worse",
+        Status::Gone => "gone",
+        Status::Better => "better",
+        Status::Same => "same",
+    }
+}
+
+fn explained(page: &mut Page, explanation: &Explanation) {
+    if !explanation.parts.is_empty() {
+        page.gap();
+        let head = format!(
+            " (a request, on average: {} before, {} after)",
+            ns(explanation.base_ns),
+            ns(explanation.head_ns)
+        );
+        page.paragraph(
+            "",
+            "  ",
+            &[(Style::Strong, "where the requests' time changed"), (Style::Dim, &head)],
+        );
+        for part in &explanation.parts {
+            shift(page, "  ", &part.part, part);
+            for place in &part.places {
+                shift(page, "      ", &place_name(place), place);
+                if place.called {
+                    stack(page, place);
+                }
+            }
+        }
+    }
+    if !explanation.functions.is_empty() {
+        page.gap();
+        page.paragraph("", "  ", &[(Style::Strong, "where the CPU time changed"), (Style::Dim, " (per request, from samples)")]);
+        for function in &explanation.functions {
+            shift(page, "  ", &place_name(function), function);
+            if function.called {
+                stack(page, function);
+            }
+        }
+    }
+}
+
+fn place_name(place: &Shift) -> String {
+    let function = if place.function.is_empty() { "no stack was taken" } else { &place.function };
+    let mut name = function.to_owned();
+    if !place.what.is_empty() && !place.part.is_empty() {
+        name = format!("{name} ({})", place.what);
+    }
+    if place.thread.is_empty() { name } else { format!("{name} on {}", place.thread) }
+}
+
+fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift) {
+    let sign = if shift.ns() < 0.0 { "-" } else { "+" };
+    let change = format!("{sign}{}", ns(shift.ns().abs()));
+    let style = match (shift.called, shift.ns() > 0.0) {
+        (false, _) => Style::Plain,
+        (true, true) => Style::Bad,
+        (true, false) => Style::Good,
+    };
+    let rest = format!(
+        "  {}: {} before, {} after{}",
+        name,
+        ns(shift.base_ns),
+        ns(shift.head_ns),
+        if shift.called { "" } else { " (not called)" }
+    );
+    page.paragraph(indent, &format!("{indent}    "), &[(style, &change), (Style::Plain, &rest)]);
+}
+
+fn stack(page: &mut Page, shift: &Shift) {
+    if shift.stack.len() < 2 {
+        return;
+    }
+    let frames: Vec<&str> = shift.stack.iter().take(FRAMES).map(String::as_str).collect();
+    let more = if shift.stack.len() > FRAMES { " < …" } else { "" };
+    let text = format!("{}{more}", frames.join(" < "));
+    page.paragraph("          ", "          ", &[(Style::Dim, &text)]);
+}
+
+fn test(page: &mut Page, diff: &Diff) {
+    page.gap();
+    let test = &diff.test;
+    let text = format!(
+        "{}; {} measures, {}{} ways, alpha {}, changes below {} do not count. Intervals are Hodges-Lehmann's, of single measures.",
+        test.name,
+        test.measures,
+        if test.exact { "all " } else { "" },
+        text::count(test.ways),
+        test.options.alpha,
+        percent(test.options.min_effect).trim_start_matches('+')
+    );
+    page.paragraph("", "  ", &[(Style::Strong, "test: "), (Style::Dim, &text)]);
+}
+
+/// A measure's name, for people.
+pub(crate) fn title(name: &str) -> String {
+    match name {
+        "latency.mean" => "latency, mean".to_owned(),
+        "latency.p50" => "latency, median".to_owned(),
+        "latency.p90" => "latency, p90".to_owned(),
+        "latency.p99" => "latency, p99".to_owned(),
+        "requests.rate" => "throughput".to_owned(),
+        "cpu.per-request" => "CPU per request".to_owned(),
+        "cpu.serving" => "CPU in serving".to_owned(),
+        other => other.replacen('.', " ", 1),
+    }
+}
+
+/// A value with its unit.
+pub(crate) fn value(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Ns => ns(value),
+        Unit::PerSecond if value >= 100.0 => format!("{}/s", text::count(whole(value))),
+        Unit::PerSecond => format!("{value:.2}/s"),
+        Unit::Count if value >= 100.0 => text::count(whole(value)),
+        Unit::Count => format!("{value:.2}"),
+        Unit::Share => format!("{:.1} %", value * 100.0),
+        Unit::Severity => match whole(value) {
+            0 => "none",
+            1 => "note",
+            2 => "warning",
+            _ => "error",
+        }
+        .to_owned(),
+    }
+}
+
+/// Nanoseconds, with their unit and three digits: two sides differ in the third.
+pub(crate) fn ns(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ..999.5 => return format!("{} ns", whole(ns)),
+        ..999.5e3 => (ns / 1e3, "us"),
+        ..999.5e6 => (ns / 1e6, "ms"),
+        ..100e9 => (ns / 1e9, "s"),
+        _ => return text::duration(whole(ns)),
+    };
+    match value {
+        ..9.995 => format!("{value:.2} {unit}"),
+        ..99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+fn whole(value: f64) -> u64 {
+    // Saturates, and makes nothing of what is no number.
+    value.round() as u64
+}
+
+/// A change, in per cent with its sign; beyond tenfold as a multiple.
+pub(crate) fn percent(share: f64) -> String {
+    if !share.is_finite() {
+        return "-".to_owned();
+    }
+    let percent = share * 100.0;
+    match percent.abs() {
+        0.0..0.05 => "0 %".to_owned(),
+        0.05..9.95 => format!("{percent:+.1} %"),
+        9.95..900.0 => format!("{percent:+.0} %"),
+        _ if share > 0.0 => format!("x {:.0}", share + 1.0),
+        _ => format!("{percent:+.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures() {
+        for (share, text) in [(0.0, "0 %"), (0.682, "+68 %"), (-0.0213, "-2.1 %"), (24.0, "x 25"), (f64::NAN, "-")] {
+            assert_eq!(percent(share), text);
+        }
+        assert_eq!(value(Unit::PerSecond, 12_345.6), "12,346/s");
+        assert_eq!(value(Unit::Ns, 1_234_000.0), "1.23 ms");
+        assert_eq!((ns(999_499.0), ns(999_500.0)), ("999 us".to_owned(), "1.00 ms".to_owned()));
+        assert_eq!(ns(-5.0), "0 ns");
+    }
+}
