@@ -18,6 +18,8 @@ Examples:
   sudo whywait record -p 1234 -o slow    keep the recording, for later and for other machines
   whywait report slow                    read it there; needs no privileges
   whywait explain stranded-readiness     what a finding means and how to fix it
+  whywait diff before/ after/            what got worse, what got better, and why
+  whywait gate budget.toml runs/         fail a CI run that breaks a budget
 
 Watching needs root, or CAP_BPF and CAP_PERFMON: `whywait check` says what this machine allows.
 Under sudo a launched command runs as the user who called sudo, not as root.
@@ -49,6 +51,34 @@ recorded, not about the server.
 
 Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; 3 a finding at or above --fail-on.";
 
+const DIFF_HELP: &str = "\
+Examples:
+  whywait diff before.whywait after.whywait     shows differences, calls none: one run proves nothing
+  whywait diff before/ after/                   folders with a recording for each run, five or more a side
+  whywait diff baseline.json after/             against what `whywait gate --save-baseline` wrote
+  whywait diff before/ after/ --format json | jq '.verdict, .changes[] | select(.verdict == \"worse\")'
+
+Record the sides in turns (before, after, before, after, ...): a machine that warms up is no regression.
+A difference is called when chance would make one like it in fewer than --alpha of all comparisons, over all
+measures together, and when it is at least --min-effect. It takes four runs a side at least.
+
+Exit codes: 0 compared, whatever came of it; 1 whywait failed; 2 wrong usage. To fail a CI run: whywait gate.";
+
+const GATE_HELP: &str = "\
+Examples:
+  whywait gate --init budget.toml runs/                   write a first budget from recordings
+  whywait gate budget.toml runs/                          hold recordings against it
+  sudo whywait gate budget.toml --runs 5 --load ./load.sh -- ./server    start, load and record it five times
+  sudo whywait gate budget.toml --runs 5 -- ./bench.sh    watch a benchmark that ends by itself
+  whywait gate budget.toml runs/ --junit gate.xml --github               for CI
+  whywait gate budget.toml main/ --save-baseline baseline.json           what later runs are compared with
+
+A recording that is incomplete never fails a gate by itself: what it cannot tell is undecided, and fails only
+when the budget says `fail-when-undecided = true`.
+
+Exit codes: 0 the budget is kept to; 1 whywait failed, or CMD or the load did; 2 wrong usage, or the budget is wrong;
+3 the budget is broken.";
+
 /// Over the flags for views that have no findings in them.
 const INSTEAD: &str = "Instead of the report (without --fail-on)";
 
@@ -79,6 +109,12 @@ pub(crate) enum Verb {
     /// Say what a recording shows
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
+    /// Compare two sides: what got worse, what got better, what is new, and why
+    #[command(after_help = DIFF_HELP)]
+    Diff(DiffArgs),
+    /// Hold recordings against a budget, and fail when it is broken
+    #[command(after_help = GATE_HELP)]
+    Gate(GateArgs),
     /// Explain a finding: what it means, how it is measured, how to fix it
     Explain(ExplainArgs),
     /// Say what this machine allows: kernel, type information, privileges, lockdown
@@ -177,6 +213,74 @@ pub(crate) struct ReportArgs {
     pub(crate) request: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// What came before: a recording, a folder of recordings, or a baseline file
+    #[arg(value_name = "BASE")]
+    pub(crate) base: PathBuf,
+    /// What is held against it: the same
+    #[arg(value_name = "HEAD")]
+    pub(crate) head: PathBuf,
+    /// The chance that anything is called a difference between two sides that are the same
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = values::alpha)]
+    pub(crate) alpha: f64,
+    /// Changes below this are not called
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::percent)]
+    pub(crate) min_effect: f64,
+    /// For people or for programs
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_enum)]
+    pub(crate) format: Format,
+    /// Write it to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "whywait gate [OPTIONS] <BUDGET> <DIR>...\n       whywait gate [OPTIONS] <BUDGET> -- <CMD>...")]
+pub(crate) struct GateArgs {
+    /// The budget, a TOML file
+    #[arg(value_name = "BUDGET")]
+    pub(crate) budget: PathBuf,
+    /// Recordings, or folders of recordings
+    #[arg(value_name = "DIR", conflicts_with = "command")]
+    pub(crate) recordings: Vec<PathBuf>,
+    /// Run this command and record it, --runs times
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+    /// Write a first budget from the recordings instead
+    #[arg(long, conflicts_with_all = ["junit", "github", "save_baseline", "format"])]
+    pub(crate) init: bool,
+    /// How often to run CMD
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Recording")]
+    pub(crate) runs: u32,
+    /// A shell command that puts load on CMD, which is ended when that ends
+    ///
+    /// It starts beside CMD, waits for CMD to listen by itself, and is not watched.
+    #[arg(long, value_name = "COMMAND", requires = "command", help_heading = "Recording")]
+    pub(crate) load: Option<OsString>,
+    /// Keep the recordings in this new folder [default: they are removed]
+    #[arg(long, value_name = "DIR", requires = "command", help_heading = "Recording")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to 10s)
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold, help_heading = "Recording")]
+    pub(crate) threshold: Duration,
+    /// For people or for programs
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_enum, help_heading = "Report")]
+    pub(crate) format: Format,
+    /// Write the report to this file instead of standard output
+    #[arg(short, long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) output: Option<PathBuf>,
+    /// Also write the lines as JUnit XML to this file
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Also print GitHub annotations at the budget's lines
+    #[arg(long, conflicts_with = "output", help_heading = "Report")]
+    pub(crate) github: bool,
+    /// Write the recordings' measures to this file, for [regressions] of a budget
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) save_baseline: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,8 @@ fn main() -> ExitCode {
         None => commands::watch::run(cli.watch),
         Some(Verb::Record(args)) => commands::record::run(args),
         Some(Verb::Report(args)) => commands::report::run(args),
+        Some(Verb::Diff(args)) => commands::diff::run(&args),
+        Some(Verb::Gate(args)) => commands::gate::run(args),
         Some(Verb::Explain(args)) => commands::explain::run(&args),
         Some(Verb::Check) => commands::check::run(),
         Some(Verb::Completions(args)) => commands::completions::run(&args),

@@ -34,7 +34,7 @@ pub(crate) fn write(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Under sudo a new file belongs to who called it. One that was there keeps its owner.
-fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create(path: &Path) -> io::Result<File> {
     match File::create_new(path) {
         Ok(file) => {
             if let Some(user) = Invoker::from_env() {

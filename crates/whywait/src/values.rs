@@ -54,6 +54,23 @@ pub(crate) fn stack_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A family-wise error: more than 0, less than 1.
+pub(crate) fn alpha(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(alpha) if alpha > 0.0 && alpha < 1.0 => Ok(alpha),
+        _ => Err("must be between 0 and 1, such as 0.05".to_owned()),
+    }
+}
+
+/// A share in per cent: `5%`.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let digits = text.strip_suffix('%').map(str::trim_end);
+    match digits.map(str::parse::<f64>) {
+        Some(Ok(percent)) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("must be a share, such as 5%".to_owned()),
+    }
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     const HINT: &str = "must be a number and a unit, such as 10s, 500ms or 2m";
     let (digits, unit) = split(text);
@@ -129,6 +146,18 @@ mod tests {
         assert_eq!(threshold("10s"), Ok(Duration::from_secs(10)));
         assert!(threshold("9us").is_err());
         assert!(threshold("11s").is_err());
+    }
+
+    #[test]
+    fn shares() {
+        assert_eq!(percent("5%"), Ok(0.05));
+        assert_eq!(alpha("0.01"), Ok(0.01));
+        for text in ["5", "-5%", "%", "NaN%", "inf%", "1e9%"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+        for text in ["0", "1", "-1", "NaN", "x"] {
+            assert!(alpha(text).is_err(), "{text}");
+        }
     }
 
     #[test]

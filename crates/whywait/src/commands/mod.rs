@@ -2,8 +2,11 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod diff;
 pub(crate) mod exec;
 pub(crate) mod explain;
+pub(crate) mod gate;
 pub(crate) mod record;
+pub(crate) mod repeat;
 pub(crate) mod report;
 pub(crate) mod watch;

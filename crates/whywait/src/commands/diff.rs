@@ -1,0 +1,36 @@
+//! `whywait diff`: compares two sides.
+
+use std::path::Path;
+
+use whywait_compare::{Diff, Options, Side, json, text};
+
+use crate::args::{DiffArgs, Format};
+use crate::commands::report::printable_json;
+use crate::errors::eprintln_quietly;
+use crate::output;
+
+pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
+    let read = |path: &Path| Side::read(&[path.to_path_buf()], &mut progress);
+    let (base, head) = (read(&args.base)?, read(&args.head)?);
+    let options = Options {
+        alpha: args.alpha,
+        min_effect: args.min_effect,
+    };
+    let diff = Diff::new(&base, &head, options);
+    let text = match args.format {
+        Format::Text => text::render(&diff, output::text_options(args.output.is_some())),
+        Format::Json => printable_json(&json::to_json(&diff)?),
+    };
+    output::write(&text, args.output.as_deref())?;
+    Ok(0)
+}
+
+/// Long work shows that it goes on, to whoever looks.
+pub(crate) fn progress(recording: &Path) {
+    use std::io::IsTerminal as _;
+    use whywait_report::text::{Charset, escape};
+    if std::io::stderr().is_terminal() {
+        let name = escape(&recording.to_string_lossy(), Charset::Unicode, 400);
+        eprintln_quietly(&format!("whywait: reading {name}"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Records a command several times, each time as `whywait record` would, for `whywait gate`.
+//!
+//! Each recording is made by a process of its own: a recorder gives up its privileges for good.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use whywait_events::recording::Recording;
+
+use crate::args::GateArgs;
+use crate::config;
+use crate::errors::{FAILED, Reported, eprintln_quietly};
+use crate::launch::exit_code;
+use crate::signals::Signals;
+use crate::user::Invoker;
+
+/// A pause that nobody notices.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What was recorded.
+pub(crate) struct Recorded {
+    /// The recordings, in order.
+    pub(crate) recordings: Vec<PathBuf>,
+    /// Removed when dropped, unless they are to be kept.
+    _folder: Option<TempDir>,
+}
+
+/// Runs the command as often as asked for.
+///
+/// # Errors
+/// Fails when a recording does not come about, and when the command or its load fails: what a benchmark that failed measured
+/// is nothing to judge by.
+pub(crate) fn record(args: &GateArgs) -> anyhow::Result<Recorded> {
+    let (folder, temporary) = folder(args)?;
+    let signals = Signals::around_process().context("cannot handle signals")?;
+    let mut recordings = Vec::new();
+    for number in 1..=args.runs {
+        eprintln_quietly(&format!("whywait: run {number} of {}", args.runs));
+        let recording = folder.join(format!("run-{number:03}"));
+        once(args, &recording, &signals).with_context(|| format!("run {number} of {}", args.runs))?;
+        recordings.push(recording);
+    }
+    Ok(Recorded {
+        recordings,
+        _folder: temporary,
+    })
+}
+
+fn folder(args: &GateArgs) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
+    let Some(path) = &args.keep else {
+        let hint = "cannot make a temporary folder: set TMPDIR to a folder that can be written, or use --keep DIR";
+        let dir = tempfile::Builder::new().prefix("whywait-").tempdir().context(hint)?;
+        return Ok((dir.path().to_path_buf(), Some(dir)));
+    };
+    config::new_folder(path)?;
+    std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    if let Some(user) = Invoker::from_env() {
+        std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid))
+            .with_context(|| format!("cannot give {} to its owner", path.display()))?;
+    }
+    Ok((path.clone(), None))
+}
+
+fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyhow::Result<()> {
+    let mut recorder = Process::start(
+        Command::new("/proc/self/exe")
+            .arg("record")
+            .arg("--threshold")
+            .arg(format!("{}ns", args.threshold.as_nanos()))
+            .arg("-o")
+            .arg(recording)
+            .arg("--")
+            .args(&args.command),
+        "the recorder",
+    )?;
+    let mut load = match &args.load {
+        Some(load) => Some(Process::start(Command::new("sh").arg("-c").arg(load), "the load")?),
+        None => None,
+    };
+    let mut told_to_end = false;
+    let status = loop {
+        if signals.any() {
+            recorder.end()?;
+            return Err(anyhow!("interrupted"));
+        }
+        if let Some(status) = recorder.ended()? {
+            break status;
+        }
+        if let Some(load) = &mut load
+            && !told_to_end
+            && let Some(status) = load.ended()?
+        {
+            recorder.tell_to_end();
+            told_to_end = true;
+            if !status.success() {
+                recorder.end()?;
+                return Err(anyhow!("the load failed: {status}"));
+            }
+        }
+        std::thread::sleep(PAUSE);
+    };
+    let whole = Recording::open(recording).is_ok_and(|recording| recording.meta().ended_ns.is_some());
+    if !whole {
+        // The recorder has said why.
+        return Err(Reported(FAILED).into());
+    }
+    match &args.load {
+        Some(_) if !told_to_end => Err(anyhow!("the command ended before its load did: {status}")),
+        // It was told to end, and how it does that is its own business.
+        Some(_) => Ok(()),
+        None if status.success() => Ok(()),
+        None => Err(anyhow!("the command failed: exit code {}", exit_code(status))),
+    }
+}
+
+/// A process that does not outlive this one's interest in it.
+struct Process {
+    child: Child,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts it. Standard output is for what machines read, and is whywait's alone.
+    fn start(command: &mut Command, what: &str) -> anyhow::Result<Self> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(io::stderr())
+            .spawn()
+            .with_context(|| format!("cannot start {what}"))?;
+        Ok(Self { child, status: None })
+    }
+
+    fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().context("cannot wait for a process")?;
+        }
+        Ok(self.status)
+    }
+
+    fn tell_to_end(&self) {
+        if self.status.is_none()
+            && let Ok(pid) = i32::try_from(self.child.id())
+        {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+    }
+
+    /// Tells it to end, and waits for that.
+    fn end(&mut self) -> anyhow::Result<()> {
+        self.tell_to_end();
+        if self.status.is_none() {
+            self.status = Some(self.child.wait().context("cannot wait for a process")?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
