@@ -59,6 +59,8 @@ unsafe impl Plain for types::futex_key {}
 // SAFETY: as above.
 unsafe impl Plain for types::futex_sum {}
 // SAFETY: as above.
+unsafe impl Plain for types::thread {}
+// SAFETY: as above.
 unsafe impl Plain for types::counters {}
 // SAFETY: as above.
 unsafe impl Plain for types::request_totals {}

@@ -333,7 +333,8 @@ impl Session {
         })?;
         self.drain()?;
         self.recorder.settle()?;
-        let short = counters::futexes(&self.programs.skel.maps.futexes);
+        let maps = &self.programs.skel.maps;
+        let short = counters::futexes(&maps.futexes, &maps.threads, &maps.more_threads);
         self.recorder.futexes(short)?;
         self.count();
         if self.statistics.is_some() {

@@ -61,9 +61,12 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps, u32 task_state,
 				       u64 now)
 {
+	enum call_family family;
 	struct pt_regs *regs;
 
-	thread->parts[PART_ON_CPU] += now - thread->in_ns;
+	/* It may have been taken in asleep, just before it was seen to run. */
+	if (thread->in_ns)
+		thread->parts[PART_ON_CPU] += now - thread->in_ns;
 	thread->out_ns = now;
 	if (!sleeps) {
 		thread->state = THREAD_RUNNABLE;
@@ -79,9 +82,10 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->args[0] = regs->di;
 	thread->args[1] = regs->si;
 	thread->args[2] = regs->dx;
-	if (thread->nr == NR_FUTEX)
+	thread->family = family = call_family(thread->nr);
+	if (thread->nr == NR_FUTEX) {
 		read_futex(thread, regs);
-	if (call_family(thread->nr) == CALL_POLL || call_family(thread->nr) == CALL_SOCKET) {
+	} else if (family == CALL_POLL || family == CALL_SOCKET) {
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0]) {
 			thread->epfd = (s32)thread->args[0];
@@ -120,9 +124,9 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		} else if (wake_ns < thread->out_ns) {
 			wake_ns = thread->out_ns;
 		}
-		part = part_of_sleep(thread->nr, thread->uninterruptible, thread->io_wait, thread->wake_context,
+		family = thread->family;
+		part = part_of_sleep(family, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
-		family = call_family(thread->nr);
 		if (now - thread->out_ns >= threshold_ns || thread->tell_poll ||
 		    (thread->nr == NR_FUTEX && tell_short_futex(thread, (wake_ns ? wake_ns : now) - thread->out_ns))) {
 			thread->tell_poll = 0;
@@ -220,36 +224,43 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 {
 	struct thread *thread;
 
+	forget_thread(child->pid); /* of another one, whose exit was missed */
 	if (!thread_of(parent))
 		return 0;
-	thread = bpf_task_storage_get(&threads, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	thread = claim_thread(child);
 	if (!thread) {
 		COUNT(lost_thread_storage);
 		return 0;
 	}
 	if (child->pid == child->tgid)
 		follow_process(child->tgid);
-	thread->tid = child->pid;
-	thread->tgid = child->tgid;
-	thread->epfd = -1;
 	thread->state = THREAD_RUNNABLE;
 	thread->out_ns = bpf_ktime_get_ns();
+	publish_thread(thread, child);
 	COUNT(events);
 	send_thread(child, THREAD_FORK, parent, 0);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task)
+int BPF_PROG(sched_process_exec, struct task_struct *task, pid_t old_tid)
 {
-	struct thread *thread = thread_of(task);
+	struct thread *thread;
 
-	if (!thread)
-		return 0;
 	/* A thread that is not the leader takes over the leader's id when it becomes another program. */
-	thread->tid = task->pid;
-	thread->epfd = -1;
-	thread->io_ns = 0;
+	if (!thread_by_id(old_tid))
+		return 0;
+	/* Words and places in memory, descriptors: nothing is what it was. */
+	forget_thread(old_tid);
+	forget_thread(task->pid);
+	thread = claim_thread(task);
+	if (!thread) {
+		COUNT(lost_thread_storage);
+		return 0;
+	}
+	thread->in_ns = bpf_ktime_get_ns();
+	thread->state = THREAD_RUNNING;
+	publish_thread(thread, task);
 	COUNT(events);
 	send_thread(task, THREAD_EXEC, 0, 0);
 	return 0;
@@ -276,5 +287,6 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	bpf_map_delete_elem(&user_stack_works, &tid);
 	bpf_map_delete_elem(&processes, &tid); /* there only if it is the process's first thread */
 	send_thread(task, THREAD_EXIT, 0, 0);
+	forget_thread(tid);
 	return 0;
 }
