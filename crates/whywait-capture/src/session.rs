@@ -225,6 +225,9 @@ impl Session {
         for _ in 0..arrived.undecodable {
             self.recorder.bad_record();
         }
+        if !self.recorder.stacks_repeat() {
+            self.programs.stacks_do_not_repeat();
+        }
         Ok(())
     }
 

@@ -13,6 +13,7 @@ const volatile u32 waits_per_second = 20000;
 const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
+const volatile u32 known_wakers_per_second = 20000;
 /* The kernel has bpf_task_work_schedule_resume. */
 const volatile bool user_stacks_exact = false;
 
@@ -32,6 +33,31 @@ struct recent_futex {
 };
 
 #define RECENT_FUTEXES 4
+
+/* A user stack that user space has had, and what tells it: see known_stack.bpf.h. */
+#define KNOWN_STACKS 4
+#define KNOWN_WORDS 16
+#define STACK_TOP_BYTES 512
+
+struct known_stack {
+	u64 ip;
+	u64 sp; /* 0: none */
+	u64 key;
+	u64 told_ns;
+	u32 words;
+	u32 pad;
+	u8 at[KNOWN_WORDS]; /* which words of the stack are return addresses */
+};
+
+struct stack_top {
+	u64 words[STACK_TOP_BYTES / 8];
+};
+
+/* A kernel stack that user space has had: see kernel_key. */
+struct known_kernel_stack {
+	u64 key;
+	u64 told_ns;
+};
 
 struct thread {
 	u32 tid; /* 0: not followed (yet, or any more), see threads.bpf.h */
@@ -54,7 +80,8 @@ struct thread {
 	u8 timeout;
 	u8 stack_asked; /* it will leave its stack when it returns to its program */
 	u8 tell_poll; /* it sleeps in an epoll instance for the first time: told however short the sleep */
-	u8 pad[3];
+	u8 interruptible; /* it sleeps for a wake or a signal, and is not stopped */
+	u8 pad[2];
 	u32 stack_seq; /* the sleep whose stack was read last */
 	u64 args[3];
 	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
@@ -67,7 +94,10 @@ struct thread {
 	u64 io_ns;
 	u64 io_on_cpu_ns;
 	u64 io_runnable_ns;
+	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
 	struct recent_futex futexes[RECENT_FUTEXES];
+	struct known_stack known[KNOWN_STACKS];
+	struct known_kernel_stack known_kernel[2];
 	u64 at_row[PART_COUNT]; /* `parts` after the last record */
 };
 
@@ -181,7 +211,7 @@ struct {
 	__type(value, struct request_totals);
 } totals SEC(".maps");
 
-enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_STACKS, BUDGET_WAKERS, BUDGET_COUNT };
+enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_STACKS, BUDGET_WAKERS, BUDGET_KNOWN_WAKERS, BUDGET_COUNT };
 
 struct budget {
 	u64 window_ns;
@@ -198,6 +228,7 @@ struct {
 /* These layouts reach user space through BTF; a type that nothing names would be left out. */
 const struct thread_record *unused_thread_record __attribute__((unused));
 const struct wait_record *unused_wait_record __attribute__((unused));
+const struct whole_wait_record *unused_whole_wait_record __attribute__((unused));
 const struct busy_record *unused_busy_record __attribute__((unused));
 const struct request_record *unused_request_record __attribute__((unused));
 const struct sample_record *unused_sample_record __attribute__((unused));

@@ -11,6 +11,7 @@
 #include "state.bpf.h"
 #include "futex.bpf.h"
 #include "threads.bpf.h"
+#include "known_stack.bpf.h"
 #include "user_stack.bpf.h"
 #include "sched.bpf.h"
 #include "sock.bpf.h"
