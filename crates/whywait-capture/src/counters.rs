@@ -1,10 +1,15 @@
 //! The sums and the loss counters that the BPF programs keep for each CPU, added up under the recording's names.
 
+use std::collections::BTreeMap;
+
 use libbpf_rs::{Map, MapCore, MapFlags};
 use whywait_events::{FutexSum, Part};
 
 use crate::records::{Plain, view};
 use crate::skel::types;
+
+/// How many states of threads are read in one go, some 500 bytes each.
+const THREADS_AT_ONCE: u32 = 512;
 
 fn per_cpu<T: Plain>(map: &Map<'_>) -> Vec<T> {
     match map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY) {
@@ -39,26 +44,51 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
     .collect()
 }
 
-/// The short sleeps on each futex word.
-pub(crate) fn futexes(map: &Map<'_>) -> Vec<FutexSum> {
-    let mut sums: Vec<FutexSum> = map
+/// The short sleeps on each futex word: what is summed up in `futexes`, and what threads have summed up by themselves since.
+pub(crate) fn futexes(
+    futexes: &Map<'_>,
+    threads: &Map<'_>,
+    more_threads: &Map<'_>,
+) -> Vec<FutexSum> {
+    let mut sums: BTreeMap<(u32, u64), types::futex_sum> = futexes
         .keys()
         .filter_map(|key| {
-            let value = map.lookup(&key, MapFlags::ANY).ok()??;
+            let value = futexes.lookup(&key, MapFlags::ANY).ok()??;
             let key: types::futex_key = view(&key)?;
-            let sum: types::futex_sum = view(&value)?;
-            (sum.count > 0).then_some(FutexSum {
-                tgid: key.tgid,
-                address: key.address,
-                count: sum.count,
-                total_ns: sum.total_ns,
-                longest_ns: sum.longest_ns,
-                mapping: String::new(),
-            })
+            Some(((key.tgid, key.address), view(&value)?))
         })
         .collect();
-    sums.sort_unstable_by_key(|sum| (sum.tgid, sum.address));
-    sums
+    let mut add = |thread: &[u8]| {
+        let Some(thread) = view::<types::thread>(thread) else {
+            return;
+        };
+        for recent in thread.futexes.iter().filter(|recent| recent.count > 0) {
+            let sum = sums.entry((thread.tgid, recent.address)).or_default();
+            sum.count = sum.count.saturating_add(recent.count);
+            sum.total_ns = sum.total_ns.saturating_add(recent.total_ns);
+            sum.longest_ns = sum.longest_ns.max(recent.longest_ns);
+        }
+    };
+    // A slot that is free, or of a thread that has ended, has nothing.
+    if let Ok(threads) = threads.lookup_batch(THREADS_AT_ONCE, MapFlags::ANY, MapFlags::ANY) {
+        threads.for_each(|(_, thread)| add(&thread));
+    }
+    for tid in more_threads.keys() {
+        if let Ok(Some(thread)) = more_threads.lookup(&tid, MapFlags::ANY) {
+            add(&thread);
+        }
+    }
+    sums.into_iter()
+        .filter(|(_, sum)| sum.count > 0)
+        .map(|((tgid, address), sum)| FutexSum {
+            tgid,
+            address,
+            count: sum.count,
+            total_ns: sum.total_ns,
+            longest_ns: sum.longest_ns,
+            mapping: String::new(),
+        })
+        .collect()
 }
 
 /// The sums over the requests that are not in the table of requests.

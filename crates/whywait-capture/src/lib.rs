@@ -12,6 +12,7 @@ mod counters;
 mod error;
 mod iterate;
 mod kernel;
+mod known_stacks;
 mod options;
 mod perf;
 mod programs;

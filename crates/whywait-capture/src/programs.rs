@@ -137,6 +137,13 @@ impl Programs {
         }
     }
 
+    /// From now on every stack that is told is copied: see `known_stack.bpf.h`.
+    pub(crate) fn stacks_do_not_repeat(&mut self) {
+        if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
+            data.stacks_repeat = false;
+        }
+    }
+
     pub(crate) fn object(&mut self) -> &mut Object {
         use libbpf_rs::skel::Skel;
         self.skel.object_mut()

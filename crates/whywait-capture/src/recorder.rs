@@ -10,6 +10,7 @@ use whywait_events::{
 };
 use whywait_stacks::{Registers, Unwinder, mapped_at};
 
+use crate::known_stacks::KnownStacks;
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
 
@@ -63,6 +64,8 @@ pub(crate) struct Recorder {
     unwinder: Unwinder,
     sleepers: HashMap<u32, Seen>,
     held: HashMap<u32, Held>,
+    /// The stacks to which records may refer.
+    known: KnownStacks,
     /// Futex words, by process, and what is mapped there.
     words: BTreeMap<(u32, u64), Option<String>>,
     /// How many turns ago it was last looked up.
@@ -98,6 +101,7 @@ impl Recorder {
             unwinder,
             sleepers: HashMap::new(),
             held: HashMap::new(),
+            known: KnownStacks::default(),
             words: BTreeMap::new(),
             words_looked_up: WORDS_TURNS,
             wakers: HashMap::new(),
@@ -146,6 +150,12 @@ impl Recorder {
     fn forget_thread(&mut self, tid: u32) {
         self.sleepers.remove(&tid);
         self.wakers.remove(&tid);
+        self.known.forget(tid);
+    }
+
+    /// Whether every stack so far can be told by its return addresses.
+    pub(crate) fn stacks_repeat(&self) -> bool {
+        self.known.stacks_repeat()
     }
 
     /// Lets go of waits whose stack does not come: their threads are still in the call, or its record was lost.
@@ -242,7 +252,7 @@ impl Recorder {
     pub(crate) fn take(&mut self, record: Record) -> Result<(), WriteError> {
         match record {
             Record::Thread(record) => self.thread(&record),
-            Record::Wait(record) => self.wait(&record),
+            Record::Wait(record, kernel_stack) => self.wait(&record, &kernel_stack),
             Record::Busy(record) => self.writer.write(&Event::Busy(Busy {
                 tid: record.tid,
                 tgid: record.tgid,
@@ -327,17 +337,24 @@ impl Recorder {
         }))
     }
 
-    fn wait(&mut self, record: &types::wait_record) -> Result<(), WriteError> {
+    fn wait(
+        &mut self,
+        record: &types::wait_record,
+        kernel_stack: &[u64],
+    ) -> Result<(), WriteError> {
         // A sweep may already have seen the thread's next sleep: records wait in the ring, sweeps do not.
         let seen = match self.sleepers.entry(record.sleep.tid) {
             Entry::Occupied(seen) if seen.get().seq == record.sleep.seq => Some(seen.remove()),
             _ => None,
         };
-        let kernel_stack = self.kernel_stack(kernel_addresses(
-            &record.kernel_stack,
-            record.kernel_stack_len,
-        ))?;
         let mut wait = self.sleep(&record.sleep);
+        let kernel_stack = if kernel_stack.is_empty() {
+            self.known.kernel(&wait, record.kernel_key)
+        } else {
+            let stack = self.kernel_stack(kernel_stack)?;
+            self.known.tell_kernel(&wait, record.kernel_key, stack);
+            stack
+        };
         self.note_word(&wait);
         wait.wake_ns = (record.wake_ns != 0).then_some(record.wake_ns);
         wait.in_ns = Some(record.in_ns);
@@ -350,7 +367,10 @@ impl Recorder {
         };
         wait.waker_tid = record.waker_tid;
         wait.waker_tgid = record.waker_tgid;
-        wait.user_stack = seen.as_ref().map_or(0, |seen| seen.user_stack);
+        wait.user_stack = match &seen {
+            Some(seen) if seen.user_stack != 0 => seen.user_stack,
+            _ => self.known.user(wait.tid, record.stack_key),
+        };
         wait.kernel_stack = if kernel_stack == 0 {
             seen.as_ref().map_or(0, |seen| seen.kernel_stack)
         } else {
@@ -414,7 +434,7 @@ impl Recorder {
             .unfinished
             .iter()
             .position(|one| one.wait.tid == record.tid && one.wait.user_stack == 0);
-        if cut_short.is_none() && !self.held.contains_key(&record.tid) {
+        if cut_short.is_none() && record.stack_key == 0 && !self.held.contains_key(&record.tid) {
             return Ok(());
         }
         let registers = Registers {
@@ -425,7 +445,10 @@ impl Recorder {
         let unwound = self
             .unwinder
             .unwind_sleeping(record.tgid, record.tid, registers, stack);
+        let repeats = unwound.repeats;
         let user_stack = self.stack(unwound.frames, unwound.truncated)?;
+        self.known
+            .tell_user(record.tid, registers, record.stack_key, user_stack, repeats);
         if let Some(one) = cut_short.and_then(|at| self.unfinished.get_mut(at)) {
             one.wait.user_stack = user_stack;
             one.stack = stack.to_vec();
@@ -439,8 +462,21 @@ impl Recorder {
             sp: record.sp,
             bp: record.bp,
         };
-        let unwound = self.unwinder.unwind(record.waker_tgid, registers, stack);
-        let stack = self.stack(unwound.frames, unwound.truncated)?;
+        let stack = if stack.is_empty() {
+            self.known.user(record.waker_tid, record.stack_key)
+        } else {
+            let unwound = self.unwinder.unwind(record.waker_tgid, registers, stack);
+            let repeats = unwound.repeats;
+            let stack = self.stack(unwound.frames, unwound.truncated)?;
+            self.known.tell_user(
+                record.waker_tid,
+                registers,
+                record.stack_key,
+                stack,
+                repeats,
+            );
+            stack
+        };
         self.wakers.insert(record.tid, (record.seq, stack));
         Ok(())
     }

@@ -19,7 +19,8 @@ const WAKER: u32 = 8;
 #[derive(Debug)]
 pub(crate) enum Record {
     Thread(types::thread_record),
-    Wait(Box<types::wait_record>),
+    /// With the addresses of its kernel stack, if they follow.
+    Wait(Box<types::wait_record>, Vec<u64>),
     Busy(types::busy_record),
     Request(types::request_record),
     /// With the bytes of its user stack.
@@ -43,6 +44,8 @@ unsafe impl Plain for types::thread_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::wait_record {}
 // SAFETY: as above.
+unsafe impl Plain for types::whole_wait_record {}
+// SAFETY: as above.
 unsafe impl Plain for types::busy_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::request_record {}
@@ -58,6 +61,8 @@ unsafe impl Plain for types::waker_record {}
 unsafe impl Plain for types::futex_key {}
 // SAFETY: as above.
 unsafe impl Plain for types::futex_sum {}
+// SAFETY: as above.
+unsafe impl Plain for types::thread {}
 // SAFETY: as above.
 unsafe impl Plain for types::counters {}
 // SAFETY: as above.
@@ -82,10 +87,18 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
             Record::Thread(view(bytes)?),
             size_of::<types::thread_record>(),
         ),
-        WAIT => whole(
-            Record::Wait(Box::new(view(bytes)?)),
-            size_of::<types::wait_record>(),
-        ),
+        WAIT => {
+            let record: types::wait_record = view(bytes)?;
+            if record.kernel_stack_len == 0 {
+                let size = size_of::<types::wait_record>();
+                return whole(Record::Wait(Box::new(record), Vec::new()), size);
+            }
+            let record: types::whole_wait_record = view(bytes)?;
+            let stack =
+                kernel_addresses(&record.kernel_stack, record.wait.kernel_stack_len).to_vec();
+            let size = size_of::<types::whole_wait_record>();
+            whole(Record::Wait(Box::new(record.wait), stack), size)
+        }
         BUSY => whole(Record::Busy(view(bytes)?), size_of::<types::busy_record>()),
         REQUEST => whole(
             Record::Request(view(bytes)?),

@@ -225,6 +225,9 @@ impl Session {
         for _ in 0..arrived.undecodable {
             self.recorder.bad_record();
         }
+        if !self.recorder.stacks_repeat() {
+            self.programs.stacks_do_not_repeat();
+        }
         Ok(())
     }
 
@@ -333,7 +336,8 @@ impl Session {
         })?;
         self.drain()?;
         self.recorder.settle()?;
-        let short = counters::futexes(&self.programs.skel.maps.futexes);
+        let maps = &self.programs.skel.maps;
+        let short = counters::futexes(&maps.futexes, &maps.threads, &maps.more_threads);
         self.recorder.futexes(short)?;
         self.count();
         if self.statistics.is_some() {

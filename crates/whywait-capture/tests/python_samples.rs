@@ -62,6 +62,33 @@ struct Watched {
     output: Vec<String>,
 }
 
+/// The interpreter's own start takes a tenth of this, however busy the machine is.
+const BURNT_TICKS: u64 = 30;
+
+/// Waits until the process has used the CPU for 300 ms.
+fn until_it_burns(pid: u32) {
+    let begun = Instant::now();
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        // After the name, which may hold anything: fields 14 and 15 of the whole line, in ticks of 10 ms.
+        let rest = stat.rsplit(')').next().unwrap_or_default();
+        let fields: Vec<u64> = rest
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        if fields.iter().sum::<u64>() >= BURNT_TICKS {
+            return;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it burns nothing: {stat}"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Runs the program, records it for some time and reads the recording.
 fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/burner.py");
@@ -71,7 +98,7 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
         .stdout(Stdio::piped())
         .spawn();
     let mut burner = Burner(child.expect("the interpreter starts"));
-    std::thread::sleep(Duration::from_millis(300));
+    until_it_burns(burner.0.id());
     let name = interpreter.display().to_string();
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("python-{mode}-{}.whywait", name.replace('/', "-")));

@@ -13,8 +13,9 @@
 //!
 //! **Guards.** A pool of one thread is never stranded. A thread that sleeps in a request, or without a known stack, is not
 //! idle. A socket whose read interest is off is not waiting for anybody. Where the thread that polled last waited for a CPU
-//! for most of the time, the machine is short of CPUs, and an idle thread would have got none either. Less than
-//! [`MIN_STRANDED_NS`] is a wake-up under load.
+//! for most of the time, the machine is short of CPUs, and an idle thread would have got none either. Where it was not seen
+//! busy or asleep elsewhere for most of the time, it is not known to have kept anybody from polling. Beside as many busy threads
+//! as Go runs at once its parked ones cannot serve (see [`Pool::at_once`]). Less than [`MIN_STRANDED_NS`] is a wake-up under load.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +82,7 @@ fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
         })
         .collect();
     let mut episodes = episodes(victims);
-    episodes.retain(|episode| !short_of_cpus(model, pool, episode));
+    episodes.retain(|episode| kept_busy(model, pool, episode));
     let mut savings: Vec<u64> = episodes
         .iter()
         .flat_map(|episode| savings(model, pool, episode))
@@ -263,42 +264,38 @@ fn last_poller<'a>(model: &'a Model, pool: &Pool, at: Ns) -> Option<&'a Thread> 
     })
 }
 
-/// Whether the thread that should have polled waited for a CPU for most of the stretch.
-fn short_of_cpus(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
+/// Whether the thread that should have polled did something else for most of the stretch, other than waiting for a CPU.
+fn kept_busy(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
     let Some(stretch) = longest(episode) else {
-        return true;
-    };
-    let Some(thread) = last_poller(model, pool, stretch.from_ns) else {
         return false;
     };
-    let runnable: u64 = thread
-        .busy
-        .iter()
-        .map(|busy| {
-            // A stretch of its own that only touches this one counts for as much as it shares.
-            let shared_ns = busy
-                .end_ns
-                .min(stretch.to_ns)
-                .saturating_sub(busy.start_ns.max(stretch.from_ns));
-            let whole_ns = busy.end_ns.saturating_sub(busy.start_ns).max(1);
-            (u128::from(busy.runnable_ns.min(whole_ns)) * u128::from(shared_ns)
-                / u128::from(whole_ns)) as u64
-        })
-        .chain(
-            thread
-                .timeline
-                .overlapping(stretch.from_ns, stretch.to_ns)
-                .iter()
-                .map(|wait| {
-                    let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
-                    wait.in_ns
-                        .unwrap_or(stretch.to_ns)
-                        .min(stretch.to_ns)
-                        .saturating_sub(woken_ns)
-                }),
-        )
-        .fold(0, u64::saturating_add);
-    runnable.saturating_mul(2) > stretch.to_ns - stretch.from_ns
+    let Some(thread) = last_poller(model, pool, stretch.from_ns) else {
+        return true;
+    };
+    let (mut elsewhere, mut runnable) = (0_u64, 0_u64);
+    for busy in &thread.busy {
+        // A stretch of its own that only touches this one counts for as much as it shares.
+        let shared_ns = busy
+            .end_ns
+            .min(stretch.to_ns)
+            .saturating_sub(busy.start_ns.max(stretch.from_ns));
+        let whole_ns = busy.end_ns.saturating_sub(busy.start_ns).max(1);
+        let share = |ns: u64| {
+            (u128::from(ns.min(whole_ns)) * u128::from(shared_ns) / u128::from(whole_ns)) as u64
+        };
+        elsewhere = elsewhere.saturating_add(shared_ns);
+        runnable = runnable.saturating_add(share(busy.runnable_ns));
+    }
+    for wait in thread.timeline.overlapping(stretch.from_ns, stretch.to_ns) {
+        let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
+        let back_ns = wait.in_ns.unwrap_or(stretch.to_ns).min(stretch.to_ns);
+        runnable = runnable.saturating_add(back_ns.saturating_sub(woken_ns));
+        if !pool.idles(wait) && !pool.polls(wait) {
+            elsewhere = elsewhere.saturating_add(overlap(wait, stretch.from_ns, stretch.to_ns));
+        }
+    }
+    let whole_ns = stretch.to_ns - stretch.from_ns;
+    runnable.saturating_mul(2) <= whole_ns && elsewhere.saturating_mul(2) >= whole_ns
 }
 
 /// What a thread did for most of a stretch, instead of polling.

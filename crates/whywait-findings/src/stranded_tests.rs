@@ -279,3 +279,74 @@ fn what_the_poller_waited_for_a_cpu_later_does_not_excuse_it() {
         .answered(4011, 2);
     assert_eq!(detect(&script.model()).len(), 1);
 }
+
+const GO: &[&str] = &["runtime.mstart", "runtime.schedule", "runtime.findRunnable"];
+
+/// Go's threads 1 to 6 on four CPUs: 1 and 2 take requests, burn and poll in turn, the others are parked.
+fn go() -> (Script, u32, u32) {
+    let mut script = Script::new();
+    for tid in 1..=6 {
+        script.thread(tid, "server");
+    }
+    let of = |rest: &[&'static str]| [GO, rest].concat();
+    let poll = script.stack(&of(&["runtime.netpoll", "runtime.epollwait"]));
+    let park = script.stack(&of(&[
+        "runtime.stopm",
+        "runtime.notesleep",
+        "runtime.futex",
+    ]));
+    let handler = script.stack(&["runtime.goexit", "main.handle", "main.render"]);
+    script.polls_in(1, EPOLL, poll, 0, 10);
+    script.polls_in(2, EPOLL, poll, 2011, 2012);
+    for tid in 3..=6 {
+        script.parks(tid, park, 0, 2010, 1);
+    }
+    script.burns(1, handler, 10, 2010);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2011, 2)
+        .answered(2012, 2);
+    script.ends(4100);
+    (script, handler, park)
+}
+
+#[test]
+fn threads_that_go_has_parked_beside_as_many_as_it_runs_cannot_serve() {
+    let (mut script, handler, _) = go();
+    script.burns(2, handler, 5, 2009);
+    let model = script.model();
+    assert_eq!(model.pools[0].at_once, Some(2), "never more at once");
+    assert_eq!(detect(&model), []);
+}
+
+#[test]
+fn one_goroutine_that_keeps_the_poll_where_two_ran_at_once_strands() {
+    let (mut script, handler, park) = go();
+    script.parks(2, park, 10, 2010, 1);
+    // Later both run at once.
+    script.burns(1, handler, 3000, 3100);
+    script.burns(2, handler, 3010, 3090);
+    let model = script.model();
+    assert_eq!(model.pools[0].at_once, Some(2));
+    assert_eq!(detect(&model).len(), 1);
+}
+
+#[test]
+fn a_last_poller_that_was_not_seen_to_do_anything_is_no_culprit() {
+    let (mut script, stacks) = pool();
+    for tid in 2..=4 {
+        script.parks(tid, stacks.park, 0, 2010, 1);
+    }
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2011, 2)
+        .answered(2012, 2);
+    // Thread 1 polled until 10 and then slept and polled in turn, too briefly to be told.
+    assert_eq!(detect(&script.model()), []);
+    script.sleeps(1, stacks.handler, 1000, 1400);
+    assert_eq!(detect(&script.model()), [], "a fifth of the time");
+}

@@ -60,7 +60,8 @@ impl Model {
         );
         let mut requests = std::mem::take(&mut input.requests);
         requests.sort_by_key(|request| (request.ready_ns, request.socket, request.seq));
-        let pools = pools::find(&input.polls, &input.parks, &input.stacks);
+        let cpus = input.meta.host.cpus;
+        let pools = pools::find(&input.polls, &input.parks, &input.stacks, &threads, cpus);
         let end_ns = input
             .meta
             .ended_ns

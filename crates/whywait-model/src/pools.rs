@@ -3,6 +3,10 @@
 //! A thread is a member when it was seen polling the instance itself, or when it parks where the pool's pollers do: its
 //! stack in a futex wait is that of a poller up to the runtime's own decision whether to poll or to park. A shared name is no
 //! evidence: tokio's blocking threads carry the workers' name, and cannot serve I/O.
+//!
+//! Go has more threads than may run its goroutines at once (GOMAXPROCS): those that are parked beside that many busy ones have
+//! nothing to run on. The number is not known from outside. So a Go pool is taken to have room for as many as were ever seen
+//! busy at once, and for no more than there are CPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +49,8 @@ pub struct Pool {
     pub park_stacks: BTreeSet<StackId>,
     /// Stacks in which members poll.
     pub poll_stacks: BTreeSet<StackId>,
+    /// How many members can be busy at once, where that may be fewer than there are.
+    pub at_once: Option<usize>,
     /// Futex words on which a thread was seen to idle: its sleeps there are idle also when no stack was taken.
     park_words: BTreeSet<(u32, u64)>,
 }
@@ -74,6 +80,8 @@ pub(crate) fn find(
     polls: &BTreeMap<(u32, u32), Polls>,
     parks: &BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     stacks: &StackNames,
+    threads: &BTreeMap<u32, Thread>,
+    cpus: u32,
 ) -> Vec<Pool> {
     polls
         .iter()
@@ -89,6 +97,7 @@ pub(crate) fn find(
                 members: BTreeMap::new(),
                 park_stacks: BTreeSet::new(),
                 poll_stacks: polls.stacks.clone(),
+                at_once: None,
                 park_words: BTreeSet::new(),
             };
             for tid in polls.threads.keys() {
@@ -118,9 +127,45 @@ pub(crate) fn find(
                     });
                 }
             }
+            if poll_texts.iter().any(|poll| is_go(&poll.labels)) {
+                let members = pool.members.keys().filter_map(|tid| threads.get(tid));
+                let most = (cpus as usize).max(1);
+                pool.at_once = Some(busy_at_once(members).clamp(1, most));
+            }
             pool
         })
         .collect()
+}
+
+/// Whether a thread that polls does so in Go's scheduler.
+fn is_go(poll: &[Label]) -> bool {
+    poll.iter().any(|label| {
+        matches!(
+            &*label.name,
+            "runtime.findRunnable" | "runtime.findrunnable"
+        )
+    })
+}
+
+/// The most threads that were seen busy at the same time.
+fn busy_at_once<'a>(threads: impl Iterator<Item = &'a Thread>) -> usize {
+    // Where one stretch ends as another begins, it ends first.
+    let mut edges: Vec<(Ns, bool)> = threads
+        .flat_map(|thread| &thread.busy)
+        .filter(|busy| busy.start_ns < busy.end_ns)
+        .flat_map(|busy| [(busy.start_ns, true), (busy.end_ns, false)])
+        .collect();
+    edges.sort_unstable();
+    let (mut now, mut most) = (0_usize, 0);
+    for (_, begins) in edges {
+        now = if begins {
+            now + 1
+        } else {
+            now.saturating_sub(1)
+        };
+        most = most.max(now);
+    }
+    most
 }
 
 /// Parts of the names of functions that only wait: what a runtime calls between deciding to idle and the kernel.
@@ -196,7 +241,7 @@ impl Pool {
         }
     }
 
-    /// The stretches of `[from_ns, to_ns)` in which nobody polled while members idled.
+    /// The stretches of `[from_ns, to_ns)` in which nobody polled while members idled that could have run.
     pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<Stranded> {
         let members: Vec<&Thread> = self
             .members
@@ -217,14 +262,16 @@ impl Pool {
             let &[from_ns, to_ns] = pair else { continue };
             let mut idle = Vec::new();
             let mut polled = false;
+            let mut busy = 0;
             for thread in &members {
                 match self.duty(thread, from_ns) {
                     Duty::Polling => polled = true,
                     Duty::Idle => idle.push(thread.tid),
-                    Duty::Busy => {}
+                    Duty::Busy => busy += 1,
                 }
             }
-            if polled || idle.is_empty() {
+            let full = self.at_once.is_some_and(|most| busy >= most);
+            if polled || full || idle.is_empty() {
                 continue;
             }
             match found.last_mut() {

@@ -25,6 +25,9 @@ pub struct Unwound {
     pub frames: Vec<Frame>,
     /// Unwinding ended before the thread's start.
     pub truncated: bool,
+    /// The frames follow from the registers and the return addresses alone: whenever those are the same, so are these. Not so
+    /// where an interpreter keeps its frames elsewhere, or where the stack goes on at another place.
+    pub repeats: bool,
 }
 
 /// Unwinds stacks of running processes, for one recording.
@@ -129,6 +132,7 @@ impl Unwinder {
                 ended = self.walk(tgid, regs, &longer);
             }
         }
+        let switched = matches!(ended, Err(Ended::Switched { .. }));
         if let Err(Ended::Switched { frame_pointer }) = ended {
             let other = self.read_stack(tgid, sleeper, frame_pointer);
             if let Some(caller) = arch::caller(frame_pointer, &other) {
@@ -147,6 +151,7 @@ impl Unwinder {
                 unwound.frames = frames;
             }
         }
+        unwound.repeats &= !switched && !self.python.reads(tgid);
         unwound
     }
 
@@ -175,6 +180,7 @@ impl Unwinder {
         Unwound {
             frames,
             truncated: ended.is_err(),
+            repeats: !matches!(ended, Err(Ended::Switched { .. })),
         }
     }
 

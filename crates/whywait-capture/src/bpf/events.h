@@ -80,7 +80,14 @@ struct wait_record {
 	u32 waker_tid;
 	u32 waker_tgid;
 	u32 stack_follows; /* a user_stack_record will say where in the program this sleep was */
-	s32 kernel_stack_len; /* bytes of kernel_stack that hold addresses, or an error */
+	s32 kernel_stack_len; /* bytes of the kernel stack that hold addresses, or an error */
+	u64 stack_key; /* of the thread's user stack that was told before; 0: none */
+	u64 kernel_key; /* of this kernel stack, or if none follows, of the thread's that was told before; 0: none */
+};
+
+/* A wait_record that is followed by its kernel stack. */
+struct whole_wait_record {
+	struct wait_record wait;
 	u64 kernel_stack[KERNEL_FRAMES];
 };
 
@@ -153,9 +160,13 @@ struct user_stack_record {
 	u32 tid;
 	u32 tgid;
 	u64 ip, sp, bp;
+	u64 stack_key; /* by which later records of the thread refer to this stack; 0: they will not */
 };
 
-/* Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the waker's user stack. */
+/*
+ * Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the waker's user stack; by none if
+ * this stack was told before, under `stack_key`.
+ */
 struct waker_record {
 	u32 type;
 	u32 stack_len;
@@ -164,6 +175,7 @@ struct waker_record {
 	u32 waker_tid;
 	u32 waker_tgid;
 	u64 ip, sp, bp;
+	u64 stack_key;
 };
 
 /* The short sleeps on a futex word. */
@@ -214,12 +226,12 @@ struct request_totals {
 
 _Static_assert(sizeof(struct thread_record) == 48, "layout of thread_record");
 _Static_assert(sizeof(struct sleep) == 72 + 8 * PART_COUNT, "layout of sleep");
-_Static_assert(sizeof(struct wait_record) == 40 + sizeof(struct sleep) + 8 * KERNEL_FRAMES, "layout of wait_record");
+_Static_assert(sizeof(struct wait_record) == 56 + sizeof(struct sleep), "layout of wait_record");
 _Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
 _Static_assert(sizeof(struct request_record) == 104 + 8 * PART_COUNT, "layout of request_record");
 _Static_assert(sizeof(struct sample_record) == 56 + 8 * KERNEL_FRAMES, "layout of sample_record");
-_Static_assert(sizeof(struct user_stack_record) == 40, "layout of user_stack_record");
-_Static_assert(sizeof(struct waker_record) == 48, "layout of waker_record");
+_Static_assert(sizeof(struct user_stack_record) == 48, "layout of user_stack_record");
+_Static_assert(sizeof(struct waker_record) == 56, "layout of waker_record");
 _Static_assert(sizeof(struct futex_key) == 16, "layout of futex_key");
 _Static_assert(sizeof(struct sleeper_record) == 48 + sizeof(struct sleep) + 8 * KERNEL_FRAMES, "layout of sleeper_record");
 

@@ -40,12 +40,40 @@ static __always_inline void read_futex(struct thread *thread, const struct pt_re
 	}
 }
 
-/* Adds a short sleep to its word's sums, or says that it is to be told one by one. */
-static __always_inline bool tell_short_futex(const struct thread *thread, u64 slept_ns)
+/* Adds what a thread has summed up for a word to the sums of all threads. The word is in `futexes`. */
+static __always_inline void settle_futex(struct recent_futex *recent, u32 tgid)
+{
+	struct futex_key key = { .address = recent->address, .tgid = tgid };
+	struct futex_state *state;
+
+	if (!recent->count)
+		return;
+	state = bpf_map_lookup_elem(&futexes, &key);
+	if (state) {
+		__sync_fetch_and_add(&state->sum.count, recent->count);
+		__sync_fetch_and_add(&state->sum.total_ns, recent->total_ns);
+		if (recent->longest_ns > state->sum.longest_ns)
+			state->sum.longest_ns = recent->longest_ns;
+	}
+	recent->count = 0;
+	recent->address = 0;
+}
+
+/* The thread ends, or becomes another program. */
+static __always_inline void settle_futexes(struct thread *thread)
+{
+	for (int i = 0; i < RECENT_FUTEXES; i++)
+		settle_futex(&thread->futexes[i], thread->tgid);
+}
+
+/* As tell_short_futex, of a word that is not in `recent`, which it takes over. */
+static __noinline bool tell_other_futex(struct thread *thread, struct recent_futex *recent, u64 slept_ns)
 {
 	struct futex_key key = { .address = thread->args[0], .tgid = thread->tgid };
-	struct futex_state *state = bpf_map_lookup_elem(&futexes, &key), none = {};
+	struct futex_state *state, none = {};
 
+	settle_futex(recent, thread->tgid);
+	state = bpf_map_lookup_elem(&futexes, &key);
 	if (!state) {
 		if (bpf_map_update_elem(&futexes, &key, &none, BPF_ANY)) {
 			COUNT(lost_futexes);
@@ -59,9 +87,27 @@ static __always_inline bool tell_short_futex(const struct thread *thread, u64 sl
 		state->told++;
 		return true;
 	}
-	__sync_fetch_and_add(&state->sum.count, 1);
-	__sync_fetch_and_add(&state->sum.total_ns, slept_ns);
-	if (slept_ns > state->sum.longest_ns)
-		state->sum.longest_ns = slept_ns;
+	recent->address = key.address;
+	recent->count = 1;
+	recent->total_ns = slept_ns;
+	recent->longest_ns = slept_ns;
+	return false;
+}
+
+/*
+ * Adds a short sleep to its word's sums, or says that it is to be told one by one. A thread sleeps on the same few words again
+ * and again: it sums up its sleeps on them by itself, and what all threads share is touched when it comes to another word.
+ */
+static __always_inline bool tell_short_futex(struct thread *thread, u64 slept_ns)
+{
+	u64 address = thread->args[0];
+	struct recent_futex *recent = &thread->futexes[(address >> 2 ^ address >> 6) & (RECENT_FUTEXES - 1)];
+
+	if (recent->address != address)
+		return tell_other_futex(thread, recent, slept_ns);
+	recent->count++;
+	recent->total_ns += slept_ns;
+	if (slept_ns > recent->longest_ns)
+		recent->longest_ns = slept_ns;
 	return false;
 }

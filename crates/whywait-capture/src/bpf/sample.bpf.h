@@ -27,22 +27,8 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->ip = regs->ip;
 	record->sp = sp = regs->sp;
 	record->bp = regs->bp;
-	record->stack_len = 0;
 	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
-	/*
-	 * A stack ends at a page's end, so pieces that end on multiples of their size are either wholly mapped or not
-	 * at all. The first piece is the shorter one.
-	 */
-	for (u32 i = 0, done = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
-		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
-
-		if (done >= stack_bytes - STACK_PIECE)
-			break;
-		if (bpf_probe_read_user((void *)(record + 1) + done, piece, (void *)(sp + done)))
-			break;
-		done += piece;
-		record->stack_len = done;
-	}
+	record->stack_len = copy_user_stack(record + 1, sp);
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);

@@ -4,7 +4,10 @@
  * only long sleeps become records.
  */
 
-#define TASK_UNINTERRUPTIBLE 2 /* include/linux/sched.h */
+/* include/linux/sched.h */
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_STATES 0xf /* these, stopped and traced */
 #define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h: the process ends, or was killed */
 
 static __always_inline void fill_sleep(struct sleep *sleep, const struct thread *thread)
@@ -28,21 +31,24 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 		sleep->segment[i] = thread->parts[i] - thread->at_row[i];
 }
 
-static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 now)
+/*
+ * What tells the kernel stack of a sleep when it comes again: the system call, what it was called for, and how deep in the kernel it
+ * sleeps. Enough where a thread waits for a wake, as it does in the same few functions each time; what waits for a device or a
+ * lock of the kernel has its own stack read each time. 0: this one has to be read.
+ */
+static __always_inline u64 kernel_key(struct task_struct *task, const struct thread *thread)
 {
-	struct wait_record *record;
-	bool stack_follows;
+	u64 depth = task->thread.sp - (u64)task->stack;
 
-	if (!within_budget(BUDGET_WAITS, waits_per_second, now)) {
-		COUNT(lost_wait_budget);
-		return;
-	}
-	stack_follows = ask_user_stack(task, thread, now);
-	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
-	if (!record) {
-		COUNT(lost_ring_full);
-		return;
-	}
+	if (!thread->interruptible || thread->io_wait || thread->nr < 0)
+		return 0;
+	return depth << 48 | (u64)(thread->nr & 0xffff) << 32 |
+	       (u32)(thread->nr == NR_FUTEX ? thread->args[1] : thread->args[0]);
+}
+
+static __always_inline void fill_wait(struct wait_record *record, struct task_struct *task,
+				      const struct thread *thread, u64 wake_ns, u64 now, bool stack_follows)
+{
 	record->type = RECORD_WAIT;
 	record->wake_context = wake_ns ? thread->wake_context : WAKE_UNKNOWN;
 	if (task->signal->flags & SIGNAL_GROUP_EXIT)
@@ -53,17 +59,62 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 	record->waker_tid = record->wake_context == WAKE_TASK ? thread->waker_tid : 0;
 	record->waker_tgid = record->wake_context == WAKE_TASK ? thread->waker_tgid : 0;
 	record->stack_follows = stack_follows;
-	record->kernel_stack_len =
+	record->kernel_stack_len = 0;
+	record->stack_key = thread->stack_key;
+}
+
+static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 now)
+{
+	u64 key = kernel_key(task, thread);
+	struct known_kernel_stack *known = &thread->known_kernel[thread->nr == NR_FUTEX];
+	struct whole_wait_record *record;
+	bool stack_follows;
+
+	if (!within_budget(BUDGET_WAITS, waits_per_second, now)) {
+		COUNT(lost_wait_budget);
+		return;
+	}
+	/* Of a process that ends the stack itself is needed: it is searched for locks. */
+	if (task->signal->flags & SIGNAL_GROUP_EXIT)
+		thread->stack_key = 0;
+	stack_follows = !thread->stack_key && ask_user_stack(task, thread, now);
+	if (key && known->key == key && now - known->told_ns < KNOWN_FOR_NS) {
+		struct wait_record *brief = bpf_ringbuf_reserve(&records, sizeof(*brief), 0);
+
+		if (!brief) {
+			COUNT(lost_ring_full);
+			return;
+		}
+		fill_wait(brief, task, thread, wake_ns, now, stack_follows);
+		brief->kernel_key = key;
+		bpf_ringbuf_submit(brief, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return;
+	}
+	fill_wait(&record->wait, task, thread, wake_ns, now, stack_follows);
+	record->wait.kernel_key = key;
+	record->wait.kernel_stack_len =
 		bpf_get_task_stack(task, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	if (record->wait.kernel_stack_len > 0) {
+		known->key = key;
+		known->told_ns = now;
+	}
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps, u32 task_state,
 				       u64 now)
 {
+	enum call_family family;
 	struct pt_regs *regs;
 
-	thread->parts[PART_ON_CPU] += now - thread->in_ns;
+	/* It may have been taken in asleep, just before it was seen to run. */
+	if (thread->in_ns)
+		thread->parts[PART_ON_CPU] += now - thread->in_ns;
 	thread->out_ns = now;
 	if (!sleeps) {
 		thread->state = THREAD_RUNNABLE;
@@ -73,15 +124,18 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->since_before = 0;
 	thread->seq++;
 	thread->uninterruptible = !!(task_state & TASK_UNINTERRUPTIBLE);
+	thread->interruptible = (task_state & TASK_STATES) == TASK_INTERRUPTIBLE;
 	thread->io_wait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	thread->nr = (s32)regs->orig_ax;
 	thread->args[0] = regs->di;
 	thread->args[1] = regs->si;
 	thread->args[2] = regs->dx;
-	if (thread->nr == NR_FUTEX)
+	thread->stack_key = user_stacks_exact ? recognise_stack(thread, regs->ip, regs->sp, now) : 0;
+	thread->family = family = call_family(thread->nr);
+	if (thread->nr == NR_FUTEX) {
 		read_futex(thread, regs);
-	if (call_family(thread->nr) == CALL_POLL || call_family(thread->nr) == CALL_SOCKET) {
+	} else if (family == CALL_POLL || family == CALL_SOCKET) {
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0]) {
 			thread->epfd = (s32)thread->args[0];
@@ -120,9 +174,9 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		} else if (wake_ns < thread->out_ns) {
 			wake_ns = thread->out_ns;
 		}
-		part = part_of_sleep(thread->nr, thread->uninterruptible, thread->io_wait, thread->wake_context,
+		family = thread->family;
+		part = part_of_sleep(family, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
-		family = call_family(thread->nr);
 		if (now - thread->out_ns >= threshold_ns || thread->tell_poll ||
 		    (thread->nr == NR_FUTEX && tell_short_futex(thread, (wake_ns ? wake_ns : now) - thread->out_ns))) {
 			thread->tell_poll = 0;
@@ -176,6 +230,7 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *task)
 {
 	struct thread *thread = thread_of(task);
+	struct thread *by = 0;
 	struct task_struct *waker;
 	u64 now;
 
@@ -187,10 +242,12 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	waker = bpf_get_current_task_btf();
 	thread->waker_tid = waker->pid;
 	thread->waker_tgid = waker->tgid;
-	thread->waker_in_target = thread->wake_context == WAKE_TASK && thread_of(waker);
-	if (thread->waker_in_target && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
+	if (thread->wake_context == WAKE_TASK)
+		by = thread_of(waker);
+	thread->waker_in_target = !!by;
+	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
 	    now - thread->out_ns >= threshold_ns)
-		send_waker(thread, waker, now);
+		send_waker(thread, waker, by, now);
 	COUNT(events);
 	return 0;
 }
@@ -220,36 +277,43 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 {
 	struct thread *thread;
 
+	forget_thread(child->pid); /* of another one, whose exit was missed */
 	if (!thread_of(parent))
 		return 0;
-	thread = bpf_task_storage_get(&threads, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	thread = claim_thread(child);
 	if (!thread) {
 		COUNT(lost_thread_storage);
 		return 0;
 	}
 	if (child->pid == child->tgid)
 		follow_process(child->tgid);
-	thread->tid = child->pid;
-	thread->tgid = child->tgid;
-	thread->epfd = -1;
 	thread->state = THREAD_RUNNABLE;
 	thread->out_ns = bpf_ktime_get_ns();
+	publish_thread(thread, child);
 	COUNT(events);
 	send_thread(child, THREAD_FORK, parent, 0);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task)
+int BPF_PROG(sched_process_exec, struct task_struct *task, pid_t old_tid)
 {
-	struct thread *thread = thread_of(task);
+	struct thread *thread;
 
-	if (!thread)
-		return 0;
 	/* A thread that is not the leader takes over the leader's id when it becomes another program. */
-	thread->tid = task->pid;
-	thread->epfd = -1;
-	thread->io_ns = 0;
+	if (!thread_by_id(old_tid))
+		return 0;
+	/* Words and places in memory, descriptors: nothing is what it was. */
+	forget_thread(old_tid);
+	forget_thread(task->pid);
+	thread = claim_thread(task);
+	if (!thread) {
+		COUNT(lost_thread_storage);
+		return 0;
+	}
+	thread->in_ns = bpf_ktime_get_ns();
+	thread->state = THREAD_RUNNING;
+	publish_thread(thread, task);
 	COUNT(events);
 	send_thread(task, THREAD_EXEC, 0, 0);
 	return 0;
@@ -276,5 +340,6 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	bpf_map_delete_elem(&user_stack_works, &tid);
 	bpf_map_delete_elem(&processes, &tid); /* there only if it is the process's first thread */
 	send_thread(task, THREAD_EXIT, 0, 0);
+	forget_thread(tid);
 	return 0;
 }

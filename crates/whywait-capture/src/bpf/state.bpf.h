@@ -13,6 +13,7 @@ const volatile u32 waits_per_second = 20000;
 const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
+const volatile u32 known_wakers_per_second = 20000;
 /* The kernel has bpf_task_work_schedule_resume. */
 const volatile bool user_stacks_exact = false;
 
@@ -23,46 +24,82 @@ volatile u32 file_pass = 0;
 
 enum thread_state { THREAD_RUNNING, THREAD_RUNNABLE, THREAD_SLEEPING };
 
+/* Sums of a thread's short sleeps on one futex word that are not in `futexes` yet. */
+struct recent_futex {
+	u64 address; /* 0: none */
+	u64 total_ns;
+	u64 longest_ns;
+	u64 count;
+};
+
+#define RECENT_FUTEXES 4
+
+/* A user stack that user space has had, and what tells it: see known_stack.bpf.h. */
+#define KNOWN_STACKS 4
+#define KNOWN_WORDS 16
+#define STACK_TOP_BYTES 512
+
+struct known_stack {
+	u64 ip;
+	u64 sp; /* 0: none */
+	u64 key;
+	u64 told_ns;
+	u32 words;
+	u32 pad;
+	u8 at[KNOWN_WORDS]; /* which words of the stack are return addresses */
+};
+
+struct stack_top {
+	u64 words[STACK_TOP_BYTES / 8];
+};
+
+/* A kernel stack that user space has had: see kernel_key. */
+struct known_kernel_stack {
+	u64 key;
+	u64 told_ns;
+};
+
 struct thread {
-	u32 tid;
+	u32 tid; /* 0: not followed (yet, or any more), see threads.bpf.h */
+	u32 claimed; /* by the thread of this id */
 	u32 tgid;
+	s32 nr;
 	u64 in_ns; /* last got a CPU */
-	u64 back_ns; /* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
 	u64 out_ns; /* last left the CPU, or was last known to sleep */
 	u64 wake_ns;
 	u32 waker_tid;
 	u32 waker_tgid;
 	u32 wake_context;
-	u8 waker_in_target;
+	u32 seq;
 	u8 state;
+	u8 family; /* of the system call that it sleeps in */
+	u8 waker_in_target;
 	u8 since_before;
 	u8 uninterruptible;
 	u8 io_wait;
-	s32 nr;
-	u32 seq;
+	u8 timeout;
+	u8 stack_asked; /* it will leave its stack when it returns to its program */
+	u8 tell_poll; /* it sleeps in an epoll instance for the first time: told however short the sleep */
+	u8 interruptible; /* it sleeps for a wake or a signal, and is not stopped */
+	u8 pad[2];
+	u32 stack_seq; /* the sleep whose stack was read last */
 	u64 args[3];
 	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
 	u32 owner;
-	u8 timeout;
-	u8 stack_asked; /* it will leave its stack when it returns to its program */
+	s32 epfd;
+	u64 epoll;
 	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
-	u64 at_row[PART_COUNT]; /* the same, after the last record */
+	u64 back_ns; /* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
 	/* The thread's last I/O (poll, read or write), and its totals then. 0: it has done none. */
 	u64 io_ns;
 	u64 io_on_cpu_ns;
 	u64 io_runnable_ns;
-	u8 tell_poll; /* it sleeps in an epoll instance for the first time: told however short the sleep */
-	u32 stack_seq; /* the sleep whose stack was read last */
-	s32 epfd;
-	u64 epoll;
+	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
+	struct recent_futex futexes[RECENT_FUTEXES];
+	struct known_stack known[KNOWN_STACKS];
+	struct known_kernel_stack known_kernel[2];
+	u64 at_row[PART_COUNT]; /* `parts` after the last record */
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread);
-} threads SEC(".maps");
 
 struct user_stack_work {
 	struct bpf_task_work work;
@@ -174,7 +211,7 @@ struct {
 	__type(value, struct request_totals);
 } totals SEC(".maps");
 
-enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_STACKS, BUDGET_WAKERS, BUDGET_COUNT };
+enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_STACKS, BUDGET_WAKERS, BUDGET_KNOWN_WAKERS, BUDGET_COUNT };
 
 struct budget {
 	u64 window_ns;
@@ -191,6 +228,7 @@ struct {
 /* These layouts reach user space through BTF; a type that nothing names would be left out. */
 const struct thread_record *unused_thread_record __attribute__((unused));
 const struct wait_record *unused_wait_record __attribute__((unused));
+const struct whole_wait_record *unused_whole_wait_record __attribute__((unused));
 const struct busy_record *unused_busy_record __attribute__((unused));
 const struct request_record *unused_request_record __attribute__((unused));
 const struct sample_record *unused_sample_record __attribute__((unused));
@@ -220,14 +258,6 @@ static __always_inline bool within_budget(u32 kind, u32 per_second, u64 now)
 	return budget->used++ < per_second / 10;
 }
 
-/* Most tasks of a machine are not the target's, and have no storage at all: one load tells, where the helper takes 20 ns. */
-static __always_inline struct thread *thread_of(struct task_struct *task)
-{
-	if (!task->bpf_storage)
-		return 0;
-	return bpf_task_storage_get(&threads, task, 0, 0);
-}
-
 static __always_inline void follow_process(u32 tgid)
 {
 	u8 one = 1;
@@ -235,10 +265,10 @@ static __always_inline void follow_process(u32 tgid)
 	bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY);
 }
 
-/* On-CPU time up to now of a thread that runs. */
+/* On-CPU time up to now of a thread that runs. Of one that was not seen getting its CPU nothing is known. */
 static __always_inline u64 on_cpu_now(const struct thread *thread, u64 now)
 {
-	return thread->parts[PART_ON_CPU] + (now > thread->in_ns ? now - thread->in_ns : 0);
+	return thread->parts[PART_ON_CPU] + (thread->in_ns && now > thread->in_ns ? now - thread->in_ns : 0);
 }
 
 /* The kernel address of the epoll instance under `fd` of `task`: its identity. */
@@ -275,7 +305,7 @@ static __always_inline void thread_did_io_until(struct thread *thread, u64 end_n
 	record->end_ns = end_ns;
 	record->on_cpu_ns = thread->parts[PART_ON_CPU] - thread->io_on_cpu_ns;
 	/* While the thread runs, its totals lack the time since it last got a CPU. */
-	if (thread->state == THREAD_RUNNING && end_ns > thread->in_ns)
+	if (thread->state == THREAD_RUNNING && thread->in_ns && end_ns > thread->in_ns)
 		record->on_cpu_ns += end_ns - thread->in_ns;
 	record->runnable_ns = thread->parts[PART_RUNNABLE] - thread->io_runnable_ns;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);

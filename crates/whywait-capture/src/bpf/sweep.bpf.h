@@ -96,16 +96,13 @@ int find_threads(struct bpf_iter__task *ctx)
 
 	if (!task || thread_of(task))
 		return 0;
-	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	thread = claim_thread(task);
 	if (!thread) {
 		COUNT(lost_thread_storage);
 		return 0;
 	}
 	follow_process(task->tgid);
 	now = bpf_ktime_get_ns();
-	thread->tid = task->pid;
-	thread->tgid = task->tgid;
-	thread->epfd = -1;
 	if (task->on_cpu) {
 		thread->in_ns = now;
 		thread->state = THREAD_RUNNING;
@@ -115,6 +112,7 @@ int find_threads(struct bpf_iter__task *ctx)
 	} else {
 		regs = (struct pt_regs *)bpf_task_pt_regs(task);
 		thread->nr = (s32)regs->orig_ax;
+		thread->family = call_family(thread->nr);
 		thread->args[0] = regs->di;
 		thread->args[1] = regs->si;
 		thread->args[2] = regs->dx;
@@ -129,6 +127,7 @@ int find_threads(struct bpf_iter__task *ctx)
 		thread->out_ns = now;
 		thread->state = THREAD_SLEEPING;
 	}
+	publish_thread(thread, task);
 	send_thread(task, THREAD_FOUND, 0, 0);
 	return 0;
 }

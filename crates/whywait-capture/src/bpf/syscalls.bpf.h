@@ -81,10 +81,10 @@ static __always_inline bool is_epoll_call(s32 nr)
 }
 
 /* `by_target`: the thread that made the wake belongs to the target. */
-static __always_inline enum part part_of_sleep(s32 nr, bool uninterruptible, bool io_wait, u32 context,
-					       bool by_target)
+static __always_inline enum part part_of_sleep(enum call_family family, bool uninterruptible, bool io_wait,
+					       u32 context, bool by_target)
 {
-	switch (call_family(nr)) {
+	switch (family) {
 	case CALL_NONE:
 		/* Not in a system call, yet asleep: a page fault. Stopped threads sleep interruptibly. */
 		return uninterruptible || io_wait ? PART_PAGE_FAULT : PART_UNKNOWN;

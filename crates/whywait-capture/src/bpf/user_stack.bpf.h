@@ -5,8 +5,6 @@
  * before 6.18 cannot do that (bpf_task_work_schedule_resume); there the sweep over sleeping threads sees the longer ones.
  */
 
-#define STACK_PIECE 1024
-
 /* include/linux/sched.h: threads that never leave the kernel. */
 #define PF_IO_WORKER 0x10
 #define PF_USER_WORKER 0x4000
@@ -22,6 +20,7 @@ static int leave_user_stack(struct bpf_map *map, void *key, void *value)
 	struct thread *thread = thread_of(task);
 	struct user_stack_record *record;
 	struct pt_regs *regs;
+	u32 len;
 	u64 sp;
 
 	if (!thread)
@@ -39,21 +38,12 @@ static int leave_user_stack(struct bpf_map *map, void *key, void *value)
 	record->ip = regs->ip;
 	record->sp = sp = regs->sp;
 	record->bp = regs->bp;
-	record->stack_len = 0;
 	/*
 	 * Without faults, although they would be allowed here: the target would wait for its own memory map on our behalf, for
 	 * hundreds of milliseconds where others map and unmap. The live part of a stack is in memory.
 	 */
-	for (u32 i = 0, done = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
-		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
-
-		if (done >= stack_bytes - STACK_PIECE)
-			break;
-		if (bpf_probe_read_user((void *)(record + 1) + done, piece, (void *)(sp + done)))
-			break;
-		done += piece;
-		record->stack_len = done;
-	}
+	record->stack_len = len = copy_user_stack(record + 1, sp);
+	record->stack_key = learn_stack(task, thread, regs->ip, sp, (const u64 *)(record + 1), len, bpf_ktime_get_ns());
 	if (!record->stack_len)
 		COUNT(user_stack_unread);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
@@ -95,17 +85,22 @@ unread:
 }
 
 /* The current thread ends the long sleep of `thread`: what it is doing tells what the sleep was for. */
-static __always_inline void send_waker(const struct thread *thread, struct task_struct *waker, u64 now)
+static __always_inline void send_waker(const struct thread *thread, struct task_struct *task, struct thread *waker,
+				       u64 now)
 {
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 ip = regs->ip, sp = regs->sp, key = recognise_stack(waker, ip, sp, now);
 	struct waker_record *record;
-	struct pt_regs *regs;
-	u64 sp;
 
-	if (!within_budget(BUDGET_WAKERS, wakers_per_second, now)) {
+	if (key ? !within_budget(BUDGET_KNOWN_WAKERS, known_wakers_per_second, now) :
+		  !within_budget(BUDGET_WAKERS, wakers_per_second, now)) {
 		COUNT(waker_stack_budget);
 		return;
 	}
-	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
+	if (key)
+		record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	else
+		record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
 		COUNT(lost_ring_full);
 		return;
@@ -113,22 +108,18 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 	record->type = RECORD_WAKER;
 	record->tid = thread->tid;
 	record->seq = thread->seq;
-	record->waker_tid = waker->pid;
+	record->waker_tid = waker->tid;
 	record->waker_tgid = waker->tgid;
-	regs = (struct pt_regs *)bpf_task_pt_regs(waker);
-	record->ip = regs->ip;
-	record->sp = sp = regs->sp;
+	record->ip = ip;
+	record->sp = sp;
 	record->bp = regs->bp;
+	record->stack_key = key;
 	record->stack_len = 0;
-	for (u32 i = 0, done = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
-		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
+	if (!key) {
+		u32 len = copy_user_stack(record + 1, sp);
 
-		if (done >= stack_bytes - STACK_PIECE)
-			break;
-		if (bpf_probe_read_user((void *)(record + 1) + done, piece, (void *)(sp + done)))
-			break;
-		done += piece;
-		record->stack_len = done;
+		record->stack_len = len;
+		record->stack_key = learn_stack(task, waker, ip, sp, (const u64 *)(record + 1), len, now);
 	}
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }

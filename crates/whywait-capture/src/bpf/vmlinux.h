@@ -119,8 +119,17 @@ struct signal_struct {
 	unsigned int flags;
 };
 
+struct thread_struct {
+	unsigned long sp;
+};
+
+struct mm_struct {
+	unsigned long start_code, end_code;
+};
+
 struct task_struct {
 	unsigned int __state;
+	void *stack;
 	unsigned int flags;
 	int on_cpu;
 	int on_rq;
@@ -131,7 +140,8 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct files_struct *files;
 	struct sched_entity se;
-	struct bpf_local_storage *bpf_storage;
+	struct mm_struct *mm;
+	struct thread_struct thread;
 	char comm[16];
 };
 

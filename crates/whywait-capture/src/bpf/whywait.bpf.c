@@ -10,6 +10,8 @@
 #include "syscalls.bpf.h"
 #include "state.bpf.h"
 #include "futex.bpf.h"
+#include "threads.bpf.h"
+#include "known_stack.bpf.h"
 #include "user_stack.bpf.h"
 #include "sched.bpf.h"
 #include "sock.bpf.h"

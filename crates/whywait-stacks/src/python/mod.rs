@@ -37,6 +37,11 @@ impl Reader {
         self.processes.remove(&tgid);
     }
 
+    /// Whether frames of this process were looked for, and can be found.
+    pub(crate) fn reads(&self, tgid: u32) -> bool {
+        self.processes.get(&tgid).is_some_and(Option::is_some)
+    }
+
     /// The native frames (and whether they reach the thread's start) with those of the interpreter's loop replaced by Python's; `None`: there are none, or there
     /// was a doubt.
     pub(crate) fn splice(

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -163,6 +164,8 @@ pub struct Running {
     out: String,
     err: Arc<Mutex<String>>,
     err_end: Receiver<()>,
+    /// Its standard output and error, as /proc names them.
+    pipes: [PathBuf; 2],
     begun: Instant,
     ended: Option<ExitStatus>,
 }
@@ -180,7 +183,12 @@ fn start_with(command: &mut Command) -> Running {
         .spawn()
         .unwrap_or_else(|error| panic!("{}: {error}", command.get_program().to_string_lossy()));
     let (sender, lines) = channel();
-    let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    let stdout = child.stdout.take().expect("a pipe");
+    let mut stderr = child.stderr.take().expect("a pipe");
+    let pipes = [stdout.as_raw_fd(), stderr.as_raw_fd()].map(|fd| {
+        std::fs::read_link(format!("/proc/self/fd/{fd}")).expect("/proc has our own descriptors")
+    });
+    let mut stdout = BufReader::new(stdout);
     std::thread::spawn(move || {
         let mut line = Vec::new();
         while stdout.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
@@ -189,7 +197,6 @@ fn start_with(command: &mut Command) -> Running {
         }
     });
     let err = Arc::new(Mutex::new(String::new()));
-    let mut stderr = child.stderr.take().expect("a pipe");
     let err_to = Arc::clone(&err);
     let (err_ended, err_end) = channel();
     std::thread::spawn(move || {
@@ -209,6 +216,7 @@ fn start_with(command: &mut Command) -> Running {
         out: String::new(),
         err,
         err_end,
+        pipes,
         begun: Instant::now(),
         ended: None,
     }
@@ -305,11 +313,9 @@ impl Running {
         }
         let took = self.begun.elapsed();
         let status = self.ended.take().expect("it ended");
-        // Others may hold the pipes: a command goes on when whywait was killed.
-        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(500)) {
-            self.out.push_str(&line);
-        }
-        let _ = self.err_end.recv_timeout(Duration::from_millis(500));
+        let [stdout, stderr] = self.pipes.clone();
+        read_to_end(&self.lines, &stdout, |line| self.out.push_str(&line));
+        read_to_end(&self.err_end, &stderr, drop);
         Run {
             code: status
                 .code()
@@ -319,6 +325,36 @@ impl Running {
             took,
         }
     }
+}
+
+/// Takes what a reader sends until its pipe is at its end. On a busy machine that may take long; it does not come while others hold
+/// the pipe, as a command does that goes on when whywait was killed.
+fn read_to_end<T>(reader: &Receiver<T>, pipe: &Path, mut take: impl FnMut(T)) {
+    let begun = Instant::now();
+    loop {
+        match reader.recv_timeout(Duration::from_millis(500)) {
+            Ok(sent) => take(sent),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() > DEADLINE || others_hold(pipe) => {
+                return;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Whether another process has the pipe open.
+fn others_hold(pipe: &Path) -> bool {
+    let own = std::process::id().to_string();
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|process| process.file_name() != *own)
+        .filter_map(|process| std::fs::read_dir(process.path().join("fd")).ok())
+        .flatten()
+        .flatten()
+        .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| target == pipe))
 }
 
 impl Drop for Running {

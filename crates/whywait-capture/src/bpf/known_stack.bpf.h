@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * A storm of long sleeps happens at few places. The first sleep at a place brings its user stack; for a second from then on
+ * the same thread's sleeps there refer to that stack by its key, so that neither the copying nor a limit on it decides how many
+ * long sleeps have a stack.
+ *
+ * It is the same place if the instruction and stack pointers are the same, and so are those of the first 64 words of the stack
+ * that looked like return addresses when the stack was copied: the calls nearest to the sleep, 16 at most. What is not
+ * compared are frames farther up. For them to differ, two callers' frames would have to be equally large, and all
+ * calls between them and the sleep the same. Frames that an interpreter keeps elsewhere are not seen here at all: user space
+ * turns this off for the whole recording as soon as it meets such a stack, and uses no key that led to one.
+ */
+#ifndef WHYWAIT_KNOWN_STACK_H
+#define WHYWAIT_KNOWN_STACK_H
+
+#define KNOWN_FOR_NS 1000000000
+/* With fewer return addresses within sight frames are so large that the caller's caller may not be among them. */
+#define KNOWN_MIN_WORDS 2
+
+#define STACK_PIECE 1024
+
+/* What is compared, in scratch: neither sched_switch nor sched_waking is interrupted by the other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stack_top);
+} stack_tops SEC(".maps");
+
+/* Cleared by user space, for good. */
+volatile bool stacks_repeat = true;
+
+static __always_inline u64 mix(u64 key, u64 word)
+{
+	key = (key ^ word) * 0x9e3779b97f4a7c15;
+	return key ^ key >> 29;
+}
+
+static __always_inline struct known_stack *known_slot(struct thread *thread, u64 ip, u64 sp)
+{
+	return &thread->known[(ip >> 2 ^ sp >> 4 ^ sp >> 7) & (KNOWN_STACKS - 1)];
+}
+
+/*
+ * Copies a user stack from `sp` upwards and says how many bytes. A stack ends at a page's end, so pieces that end on multiples of
+ * their size are either wholly mapped or not at all. The first piece is the shorter one.
+ */
+static __always_inline u32 copy_user_stack(void *to, u64 sp)
+{
+	u32 done = 0;
+
+	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
+		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
+
+		if (done >= stack_bytes - STACK_PIECE)
+			break;
+		if (bpf_probe_read_user(to + done, piece, (void *)(sp + done)))
+			break;
+		done += piece;
+	}
+	return done;
+}
+
+struct learning {
+	struct known_stack *known;
+	const u64 *copied;
+	u64 ip, from, to; /* where the sleep is, and the program's own code */
+	u64 key;
+};
+
+static int learn_word(u32 at, struct learning *learning)
+{
+	struct known_stack *known = learning->known;
+	u64 word;
+
+	if (at >= STACK_TOP_BYTES / 8)
+		return 1;
+	word = learning->copied[at];
+	/* In the program itself; or near where it sleeps, in a library, and no pointer to data, which is aligned. */
+	if (!(word >= learning->from && word < learning->to) && !((word & 7) && word >> 40 == learning->ip >> 40))
+		return 0;
+	if (known->words >= KNOWN_WORDS)
+		return 1;
+	known->at[known->words & (KNOWN_WORDS - 1)] = at;
+	known->words++;
+	learning->key = mix(learning->key, word);
+	return 0;
+}
+
+/*
+ * Keeps what tells this stack of the current thread, of which `copied` holds `len` bytes, when it comes again. Says its key, or
+ * 0 if it has too little to be told by.
+ */
+static __always_inline u64 learn_stack(struct task_struct *task, struct thread *thread, u64 ip, u64 sp,
+				       const u64 *copied, u32 len, u64 now)
+{
+	struct known_stack *known = known_slot(thread, ip, sp);
+	struct learning learning = { .known = known, .copied = copied, .ip = ip, .key = mix(ip, sp) };
+	struct mm_struct *mm = task->mm;
+
+	known->sp = 0;
+	known->words = 0;
+	if (!stacks_repeat || len < STACK_TOP_BYTES || !mm)
+		return 0;
+	learning.from = mm->start_code;
+	learning.to = mm->end_code;
+	bpf_loop(STACK_TOP_BYTES / 8, learn_word, &learning, 0);
+	if (known->words < KNOWN_MIN_WORDS)
+		return 0;
+	known->ip = ip;
+	known->key = learning.key;
+	known->told_ns = now;
+	known->sp = sp;
+	return learning.key;
+}
+
+/* The key of the current thread's stack, if user space has had this stack a moment ago, or 0. */
+static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
+{
+	struct known_stack *known = known_slot(thread, ip, sp);
+	struct stack_top *top;
+	u64 key = mix(ip, sp);
+	u32 zero = 0;
+
+	if (known->sp != sp || known->ip != ip || now - known->told_ns > KNOWN_FOR_NS || !stacks_repeat)
+		return 0;
+	top = bpf_map_lookup_elem(&stack_tops, &zero);
+	if (!top || bpf_probe_read_user(top, sizeof(*top), (void *)sp))
+		return 0;
+	for (u32 i = 0; i < KNOWN_WORDS; i++) {
+		if (i >= known->words)
+			break;
+		key = mix(key, top->words[known->at[i] & (STACK_TOP_BYTES / 8 - 1)]);
+	}
+	return key == known->key ? key : 0;
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Which tasks are the target's threads, and where their state is.
+ *
+ * The hooks ask this of every task that is switched or woken on the machine, so it has to cost next to nothing for those that are
+ * not the target's. A thread's state lies in an array, in the slot of the lowest bits of its id: the look-up is a load
+ * and a comparison, and no call, where a storage of the task takes 20 ns. Threads whose slot is taken are in a hash, which
+ * nobody looks into while it is empty.
+ *
+ * A slot's `tid` is written last when a thread is taken in, and first when it goes. A thread goes when it exits; what it does
+ * between that and its end is not seen. The id of a thread whose exit was missed is taken back when it is given to
+ * another.
+ */
+#ifndef WHYWAIT_THREADS_H
+#define WHYWAIT_THREADS_H
+
+#define THREAD_SLOTS 8192
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, THREAD_SLOTS);
+	__type(key, u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, struct thread);
+} more_threads SEC(".maps");
+
+/* A state is too large for the stack that programs have: this one is copied. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct thread);
+} blank_thread SEC(".maps");
+
+u32 more_threads_used = 0;
+
+static __noinline struct thread *thread_in_more(u32 tid)
+{
+	struct thread *thread = bpf_map_lookup_elem(&more_threads, &tid);
+
+	if (!thread || thread->tid != tid)
+		return 0;
+	return thread;
+}
+
+static __always_inline struct thread *thread_by_id(u32 tid)
+{
+	u32 slot = tid & (THREAD_SLOTS - 1);
+	struct thread *thread = bpf_map_lookup_elem(&threads, &slot);
+
+	/* Slots that are free have the id 0, which is that of every CPU's idle task. */
+	if (thread && thread->tid == tid)
+		return tid ? thread : 0;
+	if (more_threads_used)
+		return thread_in_more(tid);
+	return 0;
+}
+
+/* The state of a thread of the target, 0 for any other task. */
+static __always_inline struct thread *thread_of(struct task_struct *task)
+{
+	return thread_by_id(task->pid);
+}
+
+/* Forgets a thread. */
+static __always_inline void forget_thread(u32 tid)
+{
+	struct thread *thread = thread_by_id(tid);
+	u32 slot = tid & (THREAD_SLOTS - 1);
+
+	if (!thread)
+		return;
+	*(volatile u32 *)&thread->tid = 0;
+	settle_futexes(thread);
+	if (thread == bpf_map_lookup_elem(&threads, &slot))
+		*(volatile u32 *)&thread->claimed = 0;
+	else if (!bpf_map_delete_elem(&more_threads, &tid))
+		__sync_fetch_and_add(&more_threads_used, -1);
+}
+
+/* A state for a thread that is not followed yet, empty but for its ids. Nobody finds it until publish_thread. */
+static __always_inline struct thread *claim_thread(struct task_struct *task)
+{
+	u32 tid = task->pid, slot = tid & (THREAD_SLOTS - 1), zero = 0;
+	struct thread *thread = bpf_map_lookup_elem(&threads, &slot), *blank;
+	u32 owner = thread ? __sync_val_compare_and_swap(&thread->claimed, 0, tid) : 0;
+
+	if (!thread || owner == tid)
+		return 0; /* just being taken in */
+	if (!owner) {
+		__builtin_memset((void *)thread + offsetof(struct thread, tgid), 0,
+				 sizeof(*thread) - offsetof(struct thread, tgid));
+	} else {
+		blank = bpf_map_lookup_elem(&blank_thread, &zero);
+		if (!blank || bpf_map_update_elem(&more_threads, &tid, blank, BPF_NOEXIST))
+			return 0;
+		__sync_fetch_and_add(&more_threads_used, 1);
+		thread = bpf_map_lookup_elem(&more_threads, &tid);
+		if (!thread)
+			return 0;
+	}
+	thread->tgid = task->tgid;
+	thread->epfd = -1;
+	return thread;
+}
+
+static __always_inline void publish_thread(struct thread *thread, struct task_struct *task)
+{
+	barrier();
+	*(volatile u32 *)&thread->tid = task->pid;
+}
+
+#endif
