@@ -29,7 +29,9 @@ impl Programs {
     /// Loads the programs; nothing runs yet.
     pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
         // libbpf's own messages are long and meant for its developers; what went wrong comes back as an error.
-        if std::env::var_os("WW_BPF").is_none() { libbpf_rs::set_print(None); }
+        if std::env::var_os("WW_BPF").is_none() {
+            libbpf_rs::set_print(None);
+        }
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }
@@ -59,7 +61,9 @@ impl Programs {
         }
         let lacking = urings::lacking(&btf);
         for (tracepoint, without) in &lacking {
-            notes.push(format!("this kernel has no tracepoint {tracepoint}: {without}"));
+            notes.push(format!(
+                "this kernel has no tracepoint {tracepoint}: {without}"
+            ));
         }
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -70,7 +74,10 @@ impl Programs {
         let skel = open.load().map_err(|error| load_error(&error))?;
         Ok(Self {
             skel,
-            lacking: lacking.into_iter().map(|(tracepoint, _)| tracepoint).collect(),
+            lacking: lacking
+                .into_iter()
+                .map(|(tracepoint, _)| tracepoint)
+                .collect(),
             attached: Vec::new(),
             notes,
         })

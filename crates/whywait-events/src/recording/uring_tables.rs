@@ -351,9 +351,10 @@ impl Table for RingSamples {
         columns.ring.put(row.ring as i32);
         columns.at_ns.put(row.at_ns as i64);
         columns.tid.put(row.tid as i32);
-        columns
-            .oldest_age_ns
-            .put(row.oldest_ns.and_then(|oldest| after(oldest, Some(row.at_ns))));
+        columns.oldest_age_ns.put(
+            row.oldest_ns
+                .and_then(|oldest| after(oldest, Some(row.at_ns))),
+        );
         columns.unreaped.put(row.unreaped as i32);
         columns.pending.put(row.pending as i32);
         columns.in_flight.put(row.in_flight as i32);
@@ -431,6 +432,10 @@ impl Table for RingLags {
     }
 
     fn overlaps(row: &Lag, range: &Range<Ns>) -> bool {
-        spans(row.from_ns, at(row.from_ns, Some(row.high_ns as i64)), range)
+        spans(
+            row.from_ns,
+            at(row.from_ns, Some(row.high_ns as i64)),
+            range,
+        )
     }
 }

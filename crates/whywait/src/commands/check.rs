@@ -11,7 +11,10 @@ use crate::output;
 
 pub(crate) fn run() -> anyhow::Result<u8> {
     let mut findings = Machine::read(Path::new("/")).judge();
-    if findings.iter().all(|finding| finding.verdict != Verdict::No) {
+    if findings
+        .iter()
+        .all(|finding| finding.verdict != Verdict::No)
+    {
         findings.extend(rehearsal(whywait_capture::rehearse()));
     }
     output::write(&render(&findings), None)?;
