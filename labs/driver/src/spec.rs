@@ -321,7 +321,11 @@ mod tests {
         );
         assert!(lab.variant("fixed").is_err());
         assert!(lab.requests);
-        assert!(!parse(&format!("requests = false\n{MINIMAL}")).unwrap().requests);
+        assert!(
+            !parse(&format!("requests = false\n{MINIMAL}"))
+                .unwrap()
+                .requests
+        );
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use lexopt::prelude::*;
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{
+    CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
+};
 use serde_json::{Value as Json, json};
 
 use crate::gso;
@@ -54,7 +56,9 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     let before = snapshot(&control, port)?;
     thread::sleep(total.saturating_sub(begun.elapsed()));
     let after = snapshot(&control, port)?;
-    let offered = generator.join().map_err(|_| anyhow::anyhow!("the generator panicked"))??;
+    let offered = generator
+        .join()
+        .map_err(|_| anyhow::anyhow!("the generator panicked"))??;
     let truth = truth(&before, &after, offered)?;
     print_ground_truth(&truth);
     promise::check(&options.rules, &truth)
@@ -78,7 +82,9 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
     let mut next = || parts.next().context("not INGRESS,CONTROL[,OWN,NAMESPACE]");
     let (relay, control) = (next()?.parse()?, next()?.parse()?);
     let host = if let Some(host) = parts.next() {
-        let namespace = parts.next().context("no namespace beside the own address")?;
+        let namespace = parts
+            .next()
+            .context("no namespace beside the own address")?;
         let file = File::open(namespace).with_context(|| format!("cannot open {namespace}"))?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
         host.parse()?
@@ -98,7 +104,9 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
 fn ask(control: &UdpSocket, order: &str) -> Result<String> {
     let mut answer = [0; 2048];
     control.send(order.as_bytes())?;
-    let length = control.recv(&mut answer).context("the relay does not answer")?;
+    let length = control
+        .recv(&mut answer)
+        .context("the relay does not answer")?;
     Ok(std::str::from_utf8(&answer[..length])?.to_owned())
 }
 
@@ -138,7 +146,8 @@ fn share_first_cpu() {
 /// What the relay has counted so far, and what has arrived.
 fn snapshot(control: &UdpSocket, port: u16) -> Result<Json> {
     let answer = ask(control, "stats")?;
-    let mut counters: Json = serde_json::from_str(&answer).with_context(|| format!("not JSON: {answer:?}"))?;
+    let mut counters: Json =
+        serde_json::from_str(&answer).with_context(|| format!("not JSON: {answer:?}"))?;
     counters["arrived"] = json!(dropped(port)?);
     Ok(counters)
 }
@@ -147,17 +156,25 @@ fn snapshot(control: &UdpSocket, port: u16) -> Result<Json> {
 fn dropped(port: u16) -> Result<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/udp")?;
     let local = format!(":{port:04X}");
-    let row = table
-        .lines()
-        .find(|line| line.split_whitespace().nth(1).is_some_and(|address| address.ends_with(&local)));
+    let row = table.lines().find(|line| {
+        line.split_whitespace()
+            .nth(1)
+            .is_some_and(|address| address.ends_with(&local))
+    });
     let drops = row.and_then(|row| row.split_whitespace().next_back());
-    Ok(drops.context("the kernel does not list the receiver")?.parse()?)
+    Ok(drops
+        .context("the kernel does not list the receiver")?
+        .parse()?)
 }
 
 /// What happened between two snapshots.
 fn truth(before: &Json, after: &Json, offered: f64) -> Result<Json> {
     let more = |name: &str| -> Result<f64> {
-        let read = |counters: &Json| counters[name].as_f64().with_context(|| format!("the relay counts no {name}"));
+        let read = |counters: &Json| {
+            counters[name]
+                .as_f64()
+                .with_context(|| format!("the relay counts no {name}"))
+        };
         Ok(read(after)? - read(before)?)
     };
     let ns = more("at_ns")?;
@@ -167,7 +184,13 @@ fn truth(before: &Json, after: &Json, offered: f64) -> Result<Json> {
     let rounded = |value: f64| json!((value * 1000.0).round() / 1000.0);
     let share = |part: f64, of: f64| rounded(if of > 0.0 { part / of } else { 0.0 });
     let mut spent = json!({});
-    for function in ["drain_ingress", "prepare_batch", "reap_completions", "submit_batch", "idle"] {
+    for function in [
+        "drain_ingress",
+        "prepare_batch",
+        "reap_completions",
+        "submit_batch",
+        "idle",
+    ] {
         spent[function] = share(more(&format!("{function}_ns"))?, ns);
     }
     Ok(json!({
@@ -183,7 +206,9 @@ fn truth(before: &Json, after: &Json, offered: f64) -> Result<Json> {
         // Of what was sent, what did not arrive.
         "egress_loss": share((sent - more("arrived")?).max(0.0), sent),
         "spent": spent,
-        "ns_per_packet": rounded(ns / sent),
+        // The egress is never idle: what else runs on its CPU makes the rate smaller, but not this.
+        "packets_per_cpu_s": rounded(sent / (more("egress_cpu_ns")? / 1e9)),
+        "cpu_us_per_packet": rounded(more("egress_cpu_ns")? / 1e3 / sent),
         "packets_per_round": rounded(sent / more("rounds")?),
         "queue_length": rounded(more("queued")? / more("rounds")?),
         "unreaped_us": rounded(more("unreaped_ns")? / 1e3 / sent),
@@ -199,7 +224,7 @@ mod tests {
     fn the_truth_is_what_came_between() {
         let counters = |n: u64| {
             json!({
-                "at_ns": n * 1_000_000_000, "received": n * 400, "ingress_drops": n * 100, "sent": n * 100,
+                "at_ns": n * 1_000_000_000, "egress_cpu_ns": n * 900_000_000, "received": n * 400, "ingress_drops": n * 100, "sent": n * 100,
                 "allocation_failures": n * 300, "send_failures": 0, "arrived": n * 100, "rounds": n * 10,
                 "drain_ingress_ns": 0, "prepare_batch_ns": n * 500_000_000, "reap_completions_ns": 0,
                 "submit_batch_ns": 0, "idle_ns": 0, "unreaped_ns": n * 2_000_000, "queued": n * 50, "most_in_flight": 32,

@@ -100,7 +100,10 @@ impl Log {
     fn format_log_line(&mut self, packet: &Packet) {
         let mut line = String::new();
         let since = packet.received.elapsed();
-        let head: Vec<_> = packet.buffer[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let head: Vec<_> = packet.head[..64]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         // Writing into a string does not fail.
         write!(
             line,
@@ -139,9 +142,15 @@ impl Egress {
     ) -> Result<Self> {
         Ok(Self {
             ring: SendRing::new(socket, switches.depth)?,
-            queue: if switches.deque { Queue::Deque(VecDeque::new()) } else { Queue::Vec(Vec::new()) },
+            queue: if switches.deque {
+                Queue::Deque(VecDeque::new())
+            } else {
+                Queue::Vec(Vec::new())
+            },
             switches,
-            log: Log { lines: VecDeque::with_capacity(LINES_KEPT) },
+            log: Log {
+                lines: VecDeque::with_capacity(LINES_KEPT),
+            },
             give_back,
             stats,
             submitted: Instant::now(),
@@ -150,6 +159,9 @@ impl Egress {
 
     /// Relays for good. Spins while anything is in flight.
     pub(crate) fn run(&mut self, ingress: &Receiver<Packet>) -> Result<()> {
+        self.stats
+            .egress_tid
+            .store(u64::try_from(lab_kit::tid()?)?, Ordering::Relaxed);
         let Switches { reap, submit, .. } = self.switches;
         loop {
             let begun = Instant::now();
@@ -202,7 +214,9 @@ impl Egress {
             }
             self.ring.prepare(packet)?;
         }
-        self.stats.most_in_flight.fetch_max(self.ring.in_flight() as u64, Ordering::Relaxed);
+        self.stats
+            .most_in_flight
+            .fetch_max(self.ring.in_flight() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -223,13 +237,20 @@ impl Egress {
         let (mut sent, mut failed) = (0, 0);
         let give_back = &self.give_back;
         self.ring.reap(|packet, result| {
-            if result.is_ok() { sent += 1 } else { failed += 1 }
+            if result.is_ok() {
+                sent += 1
+            } else {
+                failed += 1
+            }
             // The ingress is only gone when all is over.
             give_back.send(packet.buffer).ok();
         });
         add(&self.stats.sent, sent);
         add(&self.stats.send_failures, failed);
-        add(&self.stats.unreaped, (sent + failed) * ns(begun - self.submitted));
+        add(
+            &self.stats.unreaped,
+            (sent + failed) * ns(begun - self.submitted),
+        );
         add(&self.stats.reaping, ns(begun.elapsed()));
         Ok(())
     }

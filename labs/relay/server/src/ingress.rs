@@ -9,9 +9,14 @@ use anyhow::{Result, bail};
 use crate::Buffer;
 use crate::stats::{Stats, add};
 
+/// Of each packet's beginning, what is kept beside it.
+const HEAD: usize = 384;
+
 /// A packet on its way, with what a relay keeps about one.
 pub(crate) struct Packet {
     pub(crate) buffer: Buffer,
+    /// Headers, where they are at hand.
+    pub(crate) head: [u8; HEAD],
     pub(crate) length: u32,
     pub(crate) number: u64,
     pub(crate) from: SocketAddr,
@@ -36,8 +41,11 @@ pub(crate) fn run(
         };
         let (length, from) = socket.recv_from(&mut buffer[..])?;
         add(&stats.received, 1);
+        let mut head = [0; HEAD];
+        head.copy_from_slice(&buffer[..HEAD]);
         let packet = Packet {
             buffer,
+            head,
             length: u32::try_from(length)?,
             number,
             from,

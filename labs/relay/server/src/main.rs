@@ -33,13 +33,18 @@ pub(crate) type Buffer = Box<[u8; BUFFER_SIZE]>;
 
 fn main() -> Result<()> {
     let options = parse_args()?;
-    let host = if options.veth { veth::enter()? } else { veth::Host::loopback() };
+    let host = if options.veth {
+        veth::enter()?
+    } else {
+        veth::Host::loopback()
+    };
     let ingress = UdpSocket::bind((host.address, 0))?;
     let egress = UdpSocket::bind((host.address, 0))?;
     let control = UdpSocket::bind((host.address, 0))?;
     set_receive_buffer(&ingress)?;
-    sockopt::set_socket_send_buffer_size(&egress, options.send_buffer / 2)
-        .or_else(|_| sockopt::set_socket_send_buffer_size_force(&egress, options.send_buffer / 2))?;
+    sockopt::set_socket_send_buffer_size(&egress, options.send_buffer / 2).or_else(|_| {
+        sockopt::set_socket_send_buffer_size_force(&egress, options.send_buffer / 2)
+    })?;
 
     let stats = Arc::new(Stats::new(ingress.local_addr()?.port()));
     let (give_back, pool) = mpsc::channel();
@@ -60,7 +65,10 @@ fn main() -> Result<()> {
     let counted = Arc::clone(&stats);
     lab_kit::named("ingress", move || {
         pin(false);
-        ended("ingress", ingress::run(&ingress, &pool, &to_egress, &counted));
+        ended(
+            "ingress",
+            ingress::run(&ingress, &pool, &to_egress, &counted),
+        );
     })?;
     let counted = Arc::clone(&stats);
     lab_kit::named("egress", move || {
@@ -106,7 +114,9 @@ fn pin(egress: bool) {
     let Ok(allowed) = sched_getaffinity(None) else {
         return;
     };
-    let cpus: Vec<_> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let cpus: Vec<_> = (0..CpuSet::MAX_CPU)
+        .filter(|cpu| allowed.is_set(*cpu))
+        .collect();
     let (Some(&first), Some(&last)) = (cpus.first(), cpus.last()) else {
         return;
     };
@@ -144,7 +154,11 @@ fn parse_args() -> Result<Options> {
             Long("submit") => switches.submit = order(&parser.value()?.string()?, "main-loop")?,
             Long("drain") => {
                 let bound = parser.value()?.string()?;
-                switches.drain = if bound == "all" { usize::MAX } else { bound.parse()? };
+                switches.drain = if bound == "all" {
+                    usize::MAX
+                } else {
+                    bound.parse()?
+                };
             }
             Long("queue") => {
                 switches.deque = match parser.value()?.string()?.as_str() {

@@ -24,7 +24,10 @@ impl SendRing {
     pub(crate) fn new(socket: UdpSocket, depth: u32) -> Result<Self> {
         let ring = IoUring::new(depth)?;
         let slots = depth as usize;
-        ensure!(ring.params().sq_entries() >= depth, "a ring of less than {depth} entries");
+        ensure!(
+            ring.params().sq_entries() >= depth,
+            "a ring of less than {depth} entries"
+        );
         Ok(Self {
             ring,
             socket,
@@ -50,9 +53,13 @@ impl SendRing {
         ensure!(slot.is_some(), "no slot is free");
         let slot = slot.unwrap_or_default();
         let packet = self.slots[slot].insert(packet);
-        let entry = opcode::Send::new(types::Fd(self.socket.as_raw_fd()), packet.buffer.as_ptr(), packet.length)
-            .build()
-            .user_data(slot as u64);
+        let entry = opcode::Send::new(
+            types::Fd(self.socket.as_raw_fd()),
+            packet.buffer.as_ptr(),
+            packet.length,
+        )
+        .build()
+        .user_data(slot as u64);
         // SAFETY: the buffer's box is in its slot until the operation's completion is reaped, and the socket lives as
         // long as the ring.
         unsafe { self.ring.submission().push(&entry)? };
@@ -62,7 +69,11 @@ impl SendRing {
 
     /// Hands all that is prepared to the kernel. Returns how much that was.
     pub(crate) fn submit(&mut self) -> Result<usize> {
-        let submitted = if self.prepared == 0 { 0 } else { self.ring.submit()? };
+        let submitted = if self.prepared == 0 {
+            0
+        } else {
+            self.ring.submit()?
+        };
         self.prepared -= submitted;
         Ok(submitted)
     }
@@ -75,7 +86,8 @@ impl SendRing {
                 continue;
             };
             self.free.push(slot);
-            let result = u32::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+            let result = u32::try_from(entry.result())
+                .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
             done(packet, result);
         }
     }

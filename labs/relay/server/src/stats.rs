@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 pub(crate) struct Stats {
     /// The ingress socket's port, by which the kernel's count of its losses is found.
     port: u16,
+    pub(crate) egress_tid: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) allocation_failures: AtomicU64,
     pub(crate) sent: AtomicU64,
@@ -35,6 +36,7 @@ impl Stats {
         let zero = || AtomicU64::new(0);
         Self {
             port,
+            egress_tid: zero(),
             received: zero(),
             allocation_failures: zero(),
             sent: zero(),
@@ -56,6 +58,7 @@ impl Stats {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         Ok(json!({
             "at_ns": u64::try_from(at.as_nanos())?,
+            "egress_cpu_ns": cpu_time(read(&self.egress_tid))?,
             "received": read(&self.received),
             "ingress_drops": socket_drops(self.port)?,
             "allocation_failures": read(&self.allocation_failures),
@@ -84,6 +87,19 @@ pub(crate) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// What the thread has been on a CPU, in nanoseconds.
+fn cpu_time(tid: u64) -> Result<u64> {
+    if tid == 0 {
+        return Ok(0);
+    }
+    let schedstat = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat"))?;
+    let first = schedstat
+        .split_whitespace()
+        .next()
+        .context("an empty schedstat")?;
+    Ok(first.parse()?)
+}
+
 /// Packets that the kernel dropped because the UDP socket on the port was full.
 fn socket_drops(port: u16) -> Result<u64> {
     // The main thread's namespace is that of all.
@@ -91,8 +107,15 @@ fn socket_drops(port: u16) -> Result<u64> {
     let local = format!(":{port:04X}");
     let row = table
         .lines()
-        .find(|line| line.split_whitespace().nth(1).is_some_and(|address| address.ends_with(&local)))
+        .find(|line| {
+            line.split_whitespace()
+                .nth(1)
+                .is_some_and(|address| address.ends_with(&local))
+        })
         .context("the kernel does not list the ingress socket")?;
-    let drops = row.split_whitespace().next_back().context("an empty row of sockets")?;
+    let drops = row
+        .split_whitespace()
+        .next_back()
+        .context("an empty row of sockets")?;
     Ok(drops.parse()?)
 }

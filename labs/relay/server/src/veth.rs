@@ -34,7 +34,11 @@ impl Host {
 
     /// What the load has to know beside the relay's addresses: its own, and the namespace to go into.
     pub(crate) fn namespace(&self) -> String {
-        self.load.as_ref().map_or_else(String::new, |(name, address)| format!(",{address},{NAMESPACES}/{name}"))
+        self.load
+            .as_ref()
+            .map_or_else(String::new, |(name, address)| {
+                format!(",{address},{NAMESPACES}/{name}")
+            })
     }
 }
 
@@ -43,7 +47,10 @@ impl Host {
 pub(crate) fn enter() -> Result<Host> {
     remove_stale();
     let pid = std::process::id();
-    let (own, load) = (format!("{PREFIX}{pid}-relay"), format!("{PREFIX}{pid}-load"));
+    let (own, load) = (
+        format!("{PREFIX}{pid}-relay"),
+        format!("{PREFIX}{pid}-load"),
+    );
     // Before there is anything to remove, so that there is no moment without it; all other threads inherit nothing that
     // would keep a signal from it.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
@@ -56,7 +63,9 @@ pub(crate) fn enter() -> Result<Host> {
     for name in [&own, &load] {
         ip(&format!("netns add {name}"))?;
     }
-    ip(&format!("link add veth0 netns {own} type veth peer name veth0 netns {load}"))?;
+    ip(&format!(
+        "link add veth0 netns {own} type veth peer name veth0 netns {load}"
+    ))?;
     for (name, address) in [(&own, RELAY), (&load, LOAD)] {
         ip(&format!("-n {name} address add {address}/30 dev veth0"))?;
         ip(&format!("-n {name} link set veth0 up"))?;
@@ -73,7 +82,10 @@ pub(crate) fn enter() -> Result<Host> {
 
 fn ip(words: &str) -> Result<()> {
     // Debian keeps it where only root's PATH looks.
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let path = format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    );
     let status = Command::new("ip")
         .args(words.split_whitespace())
         .env("PATH", path)
@@ -94,9 +106,13 @@ fn remove_stale() {
     let Ok(entries) = std::fs::read_dir(NAMESPACES) else {
         return;
     };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
     let stale = names.filter(|name| {
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        let pid = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').next());
         pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
     });
     remove(&stale.collect::<Vec<_>>());
