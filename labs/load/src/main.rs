@@ -10,6 +10,7 @@ mod gso;
 mod hang;
 mod http;
 mod images;
+mod program;
 mod promise;
 mod redis;
 mod relay;
@@ -28,6 +29,7 @@ usage: lab-load images ADDRESS --plan burst --expect MS,MS,MS,MS,MS
                 [--about PATH] [--expect RULE]…
        lab-load branch SOCKET [--episodes N] [--waits-equal-work] [--expect RULE]…
        lab-load hang   ADDRESS --healthy PATH… --path PATH… [--about PATH] [--expect RULE]…
+       lab-load program FOLDER [--device-ms N] [--expect RULE]…
        lab-load redis  ADDRESS [--requests N] [--pipeline N]
        lab-load relay  INGRESS,CONTROL[,OWN,NAMESPACE] --rate N [--seconds N] [--expect RULE]…
 RULE is like load.p50_ms>=1000 or probe.max_ms<=100.";
@@ -57,6 +59,7 @@ fn run() -> Result<Outcome> {
         "hang" => hang::run(parser),
         "images" => images::run(parser),
         "closed" => closed::run(parser),
+        "program" => program::run(parser),
         "redis" => redis::run(parser),
         "relay" => relay::run(parser),
         _ => bail!("{USAGE}"),
