@@ -21,6 +21,7 @@ mod records;
 mod session;
 mod skel;
 mod target;
+mod urings;
 
 pub use check::rehearse;
 pub use error::CaptureError;

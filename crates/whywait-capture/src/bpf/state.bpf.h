@@ -98,6 +98,8 @@ struct thread {
 	struct recent_futex futexes[RECENT_FUTEXES];
 	struct known_stack known[KNOWN_STACKS];
 	struct known_kernel_stack known_kernel[2];
+	u32 uring; /* the ring that it uses: its index and 1; 0: none */
+	u32 pad;
 	u64 at_row[PART_COUNT]; /* `parts` after the last record */
 };
 
@@ -211,7 +213,16 @@ struct {
 	__type(value, struct request_totals);
 } totals SEC(".maps");
 
-enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_STACKS, BUDGET_WAKERS, BUDGET_KNOWN_WAKERS, BUDGET_COUNT };
+enum budget_kind {
+	BUDGET_WAITS,
+	BUDGET_REQUESTS,
+	BUDGET_STACKS,
+	BUDGET_WAKERS,
+	BUDGET_KNOWN_WAKERS,
+	BUDGET_URING_OPS,
+	BUDGET_URING_LAGS,
+	BUDGET_COUNT
+};
 
 struct budget {
 	u64 window_ns;
