@@ -99,7 +99,6 @@ struct thread {
 	struct known_stack known[KNOWN_STACKS];
 	struct known_kernel_stack known_kernel[2];
 	u32 uring; /* the ring that it uses: its index and 1; 0: none */
-	u32 pad;
 	u64 at_row[PART_COUNT]; /* `parts` after the last record */
 };
 
