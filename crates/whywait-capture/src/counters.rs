@@ -33,6 +33,8 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("stacks.wait-over-budget", sum(|c| c.user_stack_budget)),
         ("stacks.waker-over-budget", sum(|c| c.waker_stack_budget)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
+        ("lost.calls", sum(|c| c.lost_calls)),
+        ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
