@@ -1,6 +1,6 @@
 """Asks for a job and goes away without waiting for it, while others have requests that are answered at once.
 
-    load.py ADDRESS --leave reset|close|stay --expect spins|quiet
+    leave.py ADDRESS --leave reset|close|stay --expect spins|quiet
 """
 
 import argparse
@@ -28,7 +28,7 @@ def ask(connection, path):
     send(connection, path)
     head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
-        sys.exit(f"unread-hup: no answer to {path}")
+        sys.exit(f"leave: no answer to {path}")
     return body
 
 
@@ -62,10 +62,10 @@ def main():
     truth = {"total_s": total, "requests": requests, "p50_ms": sorted(latency)[requests // 2], "server": server}
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
     if args.expect == "spins" and (server["cpu_s"] < 0.5 * total or server["futile_per_s"] < 10_000):
-        print(f"unread-hup: not reproduced: {server['futile']} futile turns", file=sys.stderr)
+        print(f"leave: not reproduced: {server['futile']} futile turns", file=sys.stderr)
         return NOT_REPRODUCED
     if args.expect == "quiet" and (server["cpu_s"] > 0.1 * total or server["futile"] > 500):
-        sys.exit(f"unread-hup: {server['futile']} futile turns, {server['cpu_s']} s of CPU")
+        sys.exit(f"leave: {server['futile']} futile turns, {server['cpu_s']} s of CPU")
     return 0
 
 
