@@ -87,6 +87,7 @@ fn of_thread(record: &types::cpu_record) -> Cpu {
         tid: record.tid,
         port: -1,
         on_cpu_ns: record.on_cpu_ns,
+        runnable_ns: record.runnable_ns,
         futile_ns: record.futile_ns,
         user_samples: record.user_samples,
         system_samples: record.system_samples,
@@ -117,6 +118,7 @@ fn since(total: &Cpu, before: &Cpu) -> Cpu {
     let since = |of: fn(&Cpu) -> u64| of(total).saturating_sub(of(before));
     Cpu {
         on_cpu_ns: since(|row| row.on_cpu_ns),
+        runnable_ns: since(|row| row.runnable_ns),
         futile_ns: since(|row| row.futile_ns),
         requests: since(|row| row.requests),
         bytes_in: since(|row| row.bytes_in),

@@ -16,7 +16,9 @@ pub struct Cpu {
     pub port: i32,
     /// Nanoseconds on a CPU.
     pub on_cpu_ns: u64,
-    /// Of that: in stretches of a millisecond or more in which the thread was seen polling and no byte moved.
+    /// Nanoseconds waiting for a CPU. 0 for ports.
+    pub runnable_ns: u64,
+    /// Of `on_cpu_ns`: in stretches in which the thread seemed to poll and no byte moved.
     pub futile_ns: u64,
     /// Requests whose first byte was read (a TLS handshake is one). 0 for threads.
     pub requests: u64,

@@ -163,7 +163,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     // Threads of a process that go round for the same reason are one finding.
     let mut groups: BTreeMap<(u32, Why, u16), Vec<Spinner>> = BTreeMap::new();
     for spinner in model.bursts.threads() {
-        if !spinning::goes_round(&spinner) || spinner.spins < spinner.lost_races {
+        if !spinner.goes_round() || spinner.spins < spinner.lost_races {
             continue;
         }
         let why = Why::of(&spinner.cycle);
@@ -206,7 +206,10 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
     let used = spinning::use_of(model, worst);
     let ready = worst.cycle.first()?;
     let turn_ns = worst.turn_ns();
-    let while_spinning = turn_ns.map(|ns| 1e9 / ns as f64);
+    // A loop that spins runs whenever it gets a CPU.
+    let ready_ns = used.on_cpu_ns.saturating_add(used.runnable_ns).max(1);
+    let while_spinning =
+        turn_ns.map(|ns| 1e9 / ns as f64 * (used.on_cpu_ns as f64 / ready_ns as f64));
     let turns = turn_ns.and_then(|ns| futile_ns(model, worst).checked_div(ns));
     let requests = model
         .cpu

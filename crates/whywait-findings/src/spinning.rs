@@ -18,15 +18,6 @@ pub(crate) const EAGAIN: i64 = -11;
 pub(crate) const ENFILE: i64 = -23;
 pub(crate) const EMFILE: i64 = -24;
 
-/// Fewer turns without progress say nothing.
-const MIN_TURNS: u64 = 20;
-
-/// Whether enough was seen, and whether turns without progress are a large part of it.
-pub(crate) fn goes_round(spinner: &Spinner) -> bool {
-    let futile = spinner.spins.saturating_add(spinner.lost_races);
-    futile >= MIN_TURNS && futile.saturating_mul(4) >= spinner.turns && !spinner.cycle.is_empty()
-}
-
 /// What a thread used of the CPUs.
 pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
     model

@@ -15,7 +15,9 @@ const MAX_THREADS: usize = 50;
 pub struct Use {
     /// Nanoseconds on a CPU.
     pub on_cpu_ns: u64,
-    /// Of that: in stretches of polling in which no byte moved.
+    /// Nanoseconds waiting for a CPU.
+    pub runnable_ns: u64,
+    /// Of `on_cpu_ns`: in stretches of polling in which no byte moved.
     pub futile_ns: u64,
     /// Requests whose first byte was read.
     pub requests: u64,
@@ -37,6 +39,7 @@ impl Use {
     fn add(&mut self, row: &Cpu) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.on_cpu_ns, row.on_cpu_ns);
+        add(&mut self.runnable_ns, row.runnable_ns);
         add(&mut self.futile_ns, row.futile_ns);
         add(&mut self.requests, row.requests);
         add(&mut self.bytes_in, row.bytes_in);
@@ -82,7 +85,11 @@ impl CpuTime {
     }
 
     /// The report's section; `None` when the recording has no such rows.
-    pub(crate) fn summary(&self, name: impl Fn(u32) -> String) -> Option<CpuSummary> {
+    pub(crate) fn summary(
+        &self,
+        name: impl Fn(u32) -> String,
+        spins: impl Fn(u32) -> bool,
+    ) -> Option<CpuSummary> {
         if self.threads.is_empty() {
             return None;
         }
@@ -99,7 +106,11 @@ impl CpuTime {
         for ((tgid, port), one) in &self.ports {
             let (sum, processes) = by_port.entry(*port).or_default();
             processes.insert(*tgid);
-            sum.merge(one);
+            let mut one = one.clone();
+            if !spins(*tgid) {
+                one.futile_ns = 0;
+            }
+            sum.merge(&one);
         }
         let mut listeners: Vec<ListenerCpu> = by_port
             .into_iter()
@@ -128,7 +139,7 @@ impl CpuTime {
                 cpu_ns: one.on_cpu_ns,
                 user_ns: one.user_ns(),
                 system_ns: one.user_ns().map(|user| one.on_cpu_ns.saturating_sub(user)),
-                futile_ns: one.futile_ns,
+                futile_ns: if spins(*pid) { one.futile_ns } else { 0 },
             })
             .collect();
         threads.sort_by_key(|row| (std::cmp::Reverse(row.cpu_ns), row.tid));
@@ -139,7 +150,12 @@ impl CpuTime {
             user_ns: whole.user_ns(),
             system_ns: whole.user_ns().map(|user| total_ns.saturating_sub(user)),
             not_for_requests_ns: total_ns.saturating_sub(for_requests_ns),
-            futile_ns: sum(|one| one.futile_ns, &mut self.threads.values()),
+            futile_ns: self
+                .threads
+                .iter()
+                .filter(|((pid, _), _)| spins(*pid))
+                .map(|(_, one)| one.futile_ns)
+                .fold(0, u64::saturating_add),
             listeners,
             threads,
             more_threads,
@@ -151,6 +167,7 @@ impl Use {
     fn merge(&mut self, other: &Use) {
         self.add(&Cpu {
             on_cpu_ns: other.on_cpu_ns,
+            runnable_ns: other.runnable_ns,
             futile_ns: other.futile_ns,
             requests: other.requests,
             bytes_in: other.bytes_in,
@@ -263,7 +280,9 @@ mod tests {
         ] {
             cpu.add(&one);
         }
-        let summary = cpu.summary(|_| "loop".to_owned()).expect("there are rows");
+        let summary = cpu
+            .summary(|_| "loop".to_owned(), |_| true)
+            .expect("there are rows");
         assert_eq!((summary.total_ns, summary.not_for_requests_ns), (1000, 200));
         assert_eq!(summary.user_ns, Some(250));
         let ports: Vec<(Option<u16>, Option<u64>)> = summary
@@ -281,8 +300,13 @@ mod tests {
             cpu.add(&row(5, -1, u64::MAX, u64::MAX));
             cpu.add(&row(0, 70_000, u64::MAX, u64::MAX));
         }
-        let summary = cpu.summary(|_| String::new()).expect("there are rows");
+        let summary = cpu
+            .summary(|_| String::new(), |_| true)
+            .expect("there are rows");
         assert_eq!(summary.listeners[0].port, None);
-        assert_eq!(CpuTime::default().summary(|_| String::new()), None);
+        assert_eq!(
+            CpuTime::default().summary(|_| String::new(), |_| true),
+            None
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A recording, put together: threads, pools and requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::recording::Meta;
 use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
@@ -289,7 +289,18 @@ impl Model {
 
     /// What CPU time was for; `None` when the recording does not tell.
     pub fn cpu_summary(&self) -> Option<CpuSummary> {
-        self.cpu.summary(|tid| self.thread_name(tid).to_owned())
+        // Only bursts prove that what looks futile is.
+        let spins: BTreeSet<u32> = self
+            .bursts
+            .threads()
+            .iter()
+            .filter(|spinner| spinner.goes_round())
+            .map(|spinner| spinner.tgid)
+            .collect();
+        self.cpu.summary(
+            |tid| self.thread_name(tid).to_owned(),
+            |tgid| spins.contains(&tgid),
+        )
     }
 
     /// What a sleep was for.

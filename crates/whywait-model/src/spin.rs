@@ -6,6 +6,8 @@ use whywait_events::{Burst, BurstCall, StackId};
 
 /// Rows that are kept.
 const MAX_BURSTS: usize = 100_000;
+/// Fewer turns without progress say nothing.
+const MIN_TURNS: u64 = 20;
 const MAX_CALLS: usize = 1_000_000;
 
 /// What was seen in bursts.
@@ -125,6 +127,12 @@ impl Spinner {
         if row.user_stack != 0 {
             self.user_stack = row.user_stack;
         }
+    }
+
+    /// Whether enough was seen, and whether turns without progress are a large part of it.
+    pub fn goes_round(&self) -> bool {
+        let futile = self.spins.saturating_add(self.lost_races);
+        futile >= MIN_TURNS && futile.saturating_mul(4) >= self.turns && !self.cycle.is_empty()
     }
 
     /// CPU time of a turn when nobody traces, nanoseconds; `None`: not known.

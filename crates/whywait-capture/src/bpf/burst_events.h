@@ -45,6 +45,7 @@ struct cpu_record {
 	u32 open_port;
 	u64 at_ns;
 	u64 on_cpu_ns;
+	u64 runnable_ns;
 	u64 futile_ns;
 	u64 user_samples;
 	u64 system_samples;
@@ -92,7 +93,7 @@ struct file_record {
 
 _Static_assert(sizeof(struct suspect_record) == 24, "layout of suspect_record");
 _Static_assert(sizeof(struct listener_sum) == 56, "layout of listener_sum");
-_Static_assert(sizeof(struct cpu_record) == 88 + sizeof(struct listener_sum), "layout of cpu_record");
+_Static_assert(sizeof(struct cpu_record) == 96 + sizeof(struct listener_sum), "layout of cpu_record");
 _Static_assert(sizeof(struct call_record) == 104 + CALL_BYTES, "layout of call_record");
 _Static_assert(sizeof(struct file_record) == 32, "layout of file_record");
 

@@ -6,8 +6,14 @@
 
 /* A thread that wakes up and reads has its way there charged to what it reads, if the way was no longer than this. */
 #define WAY_NS 100000
-/* A stretch of CPU time without a byte read or written is of interest from here on. */
+/* A sample in a stretch of CPU time without a byte read or written is of interest from here on. */
 #define DRY_NS 1000000
+/*
+ * A thread that is suspected of spinning has all such stretches counted: the shortest that could be one, and the longest that
+ * the clock may have missed.
+ */
+#define SHORT_NS 200000
+#define MISSED_NS 50000000
 /* So many samples in polls within such stretches, or so many poll sleeps for nothing, in a second make a suspect. */
 #define SUSPECT_SAMPLES 3
 #define SUSPECT_SLEEPS 200
@@ -72,17 +78,33 @@ static __always_inline u64 cpu_charge(struct thread *thread, u64 on_cpu_ns)
 	return ns;
 }
 
-/* A byte was read or written: what was burnt since the last one without any, in polls, was burnt for nothing. */
-static __always_inline void cpu_progress(struct thread *thread, u64 on_cpu_ns)
+/* What it has burnt since a byte last moved, or since it slept in a poll, if that was for nothing as far as is to be seen. */
+static __always_inline u64 cpu_stretch(const struct thread *thread, u64 on_cpu_ns)
 {
-	u64 ns = on_cpu_ns - thread->progress_on_cpu_ns;
+	u64 ns = on_cpu_ns - thread->stretch_on_cpu_ns;
 
-	if (thread->dry_samples && ns >= DRY_NS) {
+	if (on_cpu_ns < thread->stretch_on_cpu_ns || ns < SHORT_NS)
+		return 0;
+	return thread->dry_samples || (thread->suspected && ns < MISSED_NS) ? ns : 0;
+}
+
+static __always_inline void cpu_stretch_ends(struct thread *thread, u64 on_cpu_ns)
+{
+	u64 ns = cpu_stretch(thread, on_cpu_ns);
+
+	if (ns) {
 		thread->futile_ns += ns;
 		if (thread->serves)
 			thread->open.futile_ns += ns;
 	}
 	thread->dry_samples = 0;
+	thread->stretch_on_cpu_ns = on_cpu_ns;
+}
+
+/* A byte was read or written. */
+static __always_inline void cpu_progress(struct thread *thread, u64 on_cpu_ns)
+{
+	cpu_stretch_ends(thread, on_cpu_ns);
 	thread->progress_on_cpu_ns = on_cpu_ns;
 	thread->progressed = 1;
 }
@@ -133,6 +155,7 @@ static __always_inline void cpu_window(struct thread *thread, u64 now)
 static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu_ns)
 {
 	cpu_charge(thread, on_cpu_ns);
+	cpu_stretch_ends(thread, on_cpu_ns);
 	thread->serves = 0;
 	cpu_window(thread, now);
 	thread->poll_sleeps++;
@@ -159,13 +182,15 @@ static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s
 		else
 			thread->open.user_samples++;
 	}
-	if (!in_kernel || call_family(nr) != CALL_POLL ||
+	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */) ||
 	    on_cpu_now(thread, now) - thread->progress_on_cpu_ns < DRY_NS)
 		return false;
 	thread->dry_samples++;
 	cpu_window(thread, now);
-	if (++thread->window_samples == SUSPECT_SAMPLES)
+	if (++thread->window_samples == SUSPECT_SAMPLES) {
+		thread->suspected = 1;
 		cpu_suspect(thread, SUSPECT_SPINS, now);
+	}
 	return true;
 }
 
@@ -182,6 +207,7 @@ static __always_inline void fill_cpu(struct cpu_record *record, const struct thr
 	record->open_port = thread->cpu_port;
 	record->at_ns = now;
 	record->on_cpu_ns = on_cpu_ns;
+	record->runnable_ns = thread->parts[PART_RUNNABLE];
 	record->futile_ns = thread->futile_ns;
 	record->user_samples = thread->user_samples;
 	record->system_samples = thread->system_samples;
@@ -193,12 +219,10 @@ static __always_inline void fill_cpu(struct cpu_record *record, const struct thr
 	if (thread->serves && on_cpu_ns > thread->cpu_mark_ns)
 		record->open.cpu_ns += on_cpu_ns - thread->cpu_mark_ns;
 	/* A stretch that has not ended. */
-	dry_ns = on_cpu_ns - thread->progress_on_cpu_ns;
-	if (thread->dry_samples && on_cpu_ns > thread->progress_on_cpu_ns && dry_ns >= DRY_NS) {
-		record->futile_ns += dry_ns;
-		if (thread->serves)
-			record->open.futile_ns += dry_ns;
-	}
+	dry_ns = cpu_stretch(thread, on_cpu_ns);
+	record->futile_ns += dry_ns;
+	if (thread->serves)
+		record->open.futile_ns += dry_ns;
 }
 
 /* A thread ends: the last that is heard of its totals. */

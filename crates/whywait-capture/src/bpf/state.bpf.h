@@ -59,6 +59,7 @@ struct thread {
 	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
 	u64 cpu_mark_ns; /* its on-CPU total when it was last charged */
 	u64 progress_on_cpu_ns; /* … and when a byte last moved */
+	u64 stretch_on_cpu_ns; /* … or it slept in a poll */
 	u64 futile_ns;
 	u64 user_samples;
 	u64 system_samples;
@@ -72,6 +73,7 @@ struct thread {
 	u16 cpu_port;
 	u8 serves; /* it works for a request of that port */
 	u8 ended;
+	u8 suspected;
 	u8 progressed; /* a byte moved since it last went to sleep in a poll */
 	/* Counted while bursts last: see burst.bpf.h. */
 	u32 burst_id;

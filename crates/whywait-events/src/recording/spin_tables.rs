@@ -12,6 +12,7 @@ columns!(CpuColumns {
     tid: Int Dictionary,
     port: Int Dictionary,
     on_cpu_ns: Long Delta,
+    runnable_ns: Long Delta,
     futile_ns: Long Delta,
     requests: Long Delta,
     bytes_in: Long Delta,
@@ -37,6 +38,7 @@ impl Table for CpuTable {
         columns.tid.put(row.tid as i32);
         columns.port.put(row.port);
         columns.on_cpu_ns.put(row.on_cpu_ns as i64);
+        columns.runnable_ns.put(row.runnable_ns as i64);
         columns.futile_ns.put(row.futile_ns as i64);
         columns.requests.put(row.requests as i64);
         columns.bytes_in.put(row.bytes_in as i64);
@@ -54,6 +56,7 @@ impl Table for CpuTable {
             tid: columns.tid.take() as u32,
             port: columns.port.take(),
             on_cpu_ns: columns.on_cpu_ns.take() as u64,
+            runnable_ns: columns.runnable_ns.take() as u64,
             futile_ns: columns.futile_ns.take() as u64,
             requests: columns.requests.take() as u64,
             bytes_in: columns.bytes_in.take() as u64,

@@ -365,7 +365,7 @@ fn symbol() -> impl Strategy<Value = Symbol> {
 }
 
 fn cpu() -> impl Strategy<Value = Cpu> {
-    (any::<[u64; 10]>(), id(), id(), any::<i32>()).prop_map(|(n, tgid, tid, port)| Cpu {
+    (any::<[u64; 11]>(), id(), id(), any::<i32>()).prop_map(|(n, tgid, tid, port)| Cpu {
         at_ns: n[0],
         tgid,
         tid,
@@ -379,6 +379,7 @@ fn cpu() -> impl Strategy<Value = Cpu> {
         system_samples: n[7],
         poll_sleeps: n[8],
         dry_sleeps: n[9],
+        runnable_ns: n[10],
     })
 }
 
