@@ -41,6 +41,8 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("rings.ops-over-budget", sum(|c| c.uring_op_budget)),
         ("rings.lags-over-budget", sum(|c| c.uring_lag_budget)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
+        ("lost.calls", sum(|c| c.lost_calls)),
+        ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))

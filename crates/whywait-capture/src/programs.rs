@@ -21,6 +21,8 @@ pub(crate) struct Programs {
     attached: Vec<Link>,
     /// Tracepoints of io_uring that this kernel does not have.
     lacking: Vec<&'static str>,
+    /// The kernel has the tracepoint that bursts need.
+    pub(crate) bursts_possible: bool,
     /// What this kernel could not give, for the recording's notes.
     pub(crate) notes: Vec<String>,
 }
@@ -71,6 +73,14 @@ impl Programs {
                 program.set_autoload(false);
             }
         }
+        let bursts_possible = kernel::traces_calls(&btf);
+        if !bursts_possible {
+            open.progs.burst.set_autoload(false);
+            notes.push(
+                "this kernel does not trace system calls: loops that spin are not looked into"
+                    .to_owned(),
+            );
+        }
         let skel = open.load().map_err(|error| load_error(&error))?;
         Ok(Self {
             skel,
@@ -79,6 +89,7 @@ impl Programs {
                 .map(|(tracepoint, _)| tracepoint)
                 .collect(),
             attached: Vec::new(),
+            bursts_possible,
             notes,
         })
     }
@@ -167,6 +178,38 @@ impl Programs {
                     ));
                 }
             }
+        }
+    }
+
+    /// Traces system calls for as long as the link lives.
+    pub(crate) fn attach_burst(&self) -> Result<Link, CaptureError> {
+        let mut links = attach(&[("sys_exit", &self.skel.progs.burst)])?;
+        links.pop().ok_or(CaptureError::Attach {
+            program: "sys_exit",
+            reason: "no link".to_owned(),
+        })
+    }
+
+    /// The next burst, which only counts calls at first.
+    pub(crate) fn begin_burst(&mut self, id: u32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.burst_tells = false;
+            bss.burst_id = id;
+            bss.burst_told = 0;
+        }
+    }
+
+    /// Calls are told, or only counted.
+    pub(crate) fn tell_calls(&mut self, tell: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.burst_tells = tell;
+        }
+    }
+
+    /// whywait's own calls are handled as those of the target, or not.
+    pub(crate) fn calibrate(&mut self, on: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.calibrating_tid = if on { kernel::own_tid() } else { 0 };
         }
     }
 

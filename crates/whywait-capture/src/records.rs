@@ -18,6 +18,10 @@ const WAKER: u32 = 8;
 const URING_OP: u32 = 20;
 const URING_SAMPLE: u32 = 21;
 const URING_LAG: u32 = 22;
+const SUSPECT: u32 = 30;
+const CPU: u32 = 31;
+const CALL: u32 = 32;
+const FILE: u32 = 33;
 
 /// A record.
 #[derive(Debug)]
@@ -38,6 +42,10 @@ pub(crate) enum Record {
     UringOp(types::uring_op_record),
     UringSample(types::uring_sample_record),
     UringLag(types::uring_lag_record),
+    Suspect(types::suspect_record),
+    Cpu(Box<types::cpu_record>),
+    Call(Box<types::call_record>),
+    File(types::file_record),
 }
 
 /// A layout in which every bit pattern is a value.
@@ -64,6 +72,18 @@ unsafe impl Plain for types::sleeper_record {}
 unsafe impl Plain for types::user_stack_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::waker_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::suspect_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::cpu_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::call_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::file_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::listener_key {}
+// SAFETY: as above.
+unsafe impl Plain for types::listener_sum {}
 // SAFETY: as above.
 unsafe impl Plain for types::futex_key {}
 // SAFETY: as above.
@@ -154,6 +174,19 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
             Record::UringLag(view(bytes)?),
             size_of::<types::uring_lag_record>(),
         ),
+        SUSPECT => whole(
+            Record::Suspect(view(bytes)?),
+            size_of::<types::suspect_record>(),
+        ),
+        CPU => whole(
+            Record::Cpu(Box::new(view(bytes)?)),
+            size_of::<types::cpu_record>(),
+        ),
+        CALL => whole(
+            Record::Call(Box::new(view(bytes)?)),
+            size_of::<types::call_record>(),
+        ),
+        FILE => whole(Record::File(view(bytes)?), size_of::<types::file_record>()),
         _ => None,
     }
 }

@@ -9,8 +9,10 @@ mod names;
 mod part;
 pub mod recording;
 pub mod uring;
+mod spin;
 
 pub use part::{PART_COUNT, Part, Parts};
+pub use spin::{Burst, BurstCall, Cpu};
 
 /// A point in time: nanoseconds of `CLOCK_MONOTONIC`.
 pub type Ns = u64;
@@ -41,6 +43,12 @@ pub enum Event {
     Symbol(Symbol),
     /// Something about a ring of io_uring.
     Ring(uring::RingEvent),
+    /// What a thread or a port used of the CPUs.
+    Cpu(Cpu),
+    /// What a burst of system-call tracing saw of a thread.
+    Burst(Burst),
+    /// A step of a cycle that a burst saw.
+    BurstCall(BurstCall),
 }
 
 /// What happened to a thread.

@@ -10,9 +10,11 @@ use whywait_events::recording::{Meta, ReadError, Recording};
 use whywait_events::{Busy, Ns, Part, Parts, Request, Sample, StackId, ThreadEvent, Wait};
 
 use crate::call::{Call, call};
+use crate::cpu::CpuTime;
 use crate::latency::Histogram;
 use crate::objects::Objects;
 use crate::rings::RingInput;
+use crate::spin::Bursts;
 use crate::stacks::StackNames;
 
 /// Requests that are looked at one by one.
@@ -81,6 +83,10 @@ pub struct Input {
     pub objects: Objects,
     /// Rings of io_uring.
     pub rings: RingInput,
+    /// What CPU time was for.
+    pub cpu: CpuTime,
+    /// What bursts of system-call tracing saw.
+    pub bursts: Bursts,
     /// Names of stacks.
     pub stacks: StackNames,
     /// The recording's counters.
@@ -141,6 +147,9 @@ impl Input {
         }
         input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
+        recording.cpu(&mut |row| input.cpu.add(row))?;
+        recording.bursts(&mut |row| input.bursts.add(row))?;
+        recording.calls(&mut |row| input.bursts.add_call(row))?;
         recording.futexes(&mut |sum| input.objects.add_short(sum))?;
         // The open segment of a recording that was cut off is what "cut off" means, and not damage on top of it.
         let cut_off = !input.meta.complete;

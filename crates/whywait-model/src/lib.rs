@@ -11,6 +11,7 @@
 
 mod accounting;
 mod call;
+pub mod cpu;
 pub mod futex;
 mod input;
 mod kind;
@@ -22,6 +23,7 @@ mod path;
 mod pools;
 pub mod rings;
 pub mod script;
+pub mod spin;
 mod stacks;
 pub mod summary;
 mod timeline;

@@ -1,11 +1,12 @@
 //! A recording, put together: threads, pools and requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::recording::Meta;
 use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
 
 use crate::accounting::{self, Account};
+use crate::cpu::{CpuSummary, CpuTime};
 use crate::futex::{Class, Primitive};
 use crate::input::{Input, latency_ns};
 use crate::kind::Kind;
@@ -13,6 +14,7 @@ use crate::objects::{Key, Object, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
 use crate::rings::{RingRow, RingState};
+use crate::spin::Bursts;
 use crate::stacks::StackNames;
 use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::timeline;
@@ -47,6 +49,10 @@ pub struct Model {
     pub end_ns: Ns,
     /// What was waited for.
     pub objects: Objects,
+    /// What CPU time was for.
+    pub cpu: CpuTime,
+    /// What bursts of system-call tracing saw.
+    pub bursts: Bursts,
     input: Input,
     accounts: Vec<Account>,
     truncated_paths: u64,
@@ -83,6 +89,8 @@ impl Model {
             damaged: std::mem::take(&mut input.damaged),
             end_ns,
             objects,
+            cpu: std::mem::take(&mut input.cpu),
+            bursts: std::mem::take(&mut input.bursts),
             input,
             accounts: Vec::new(),
             truncated_paths: 0,
@@ -313,6 +321,22 @@ impl Model {
         rows
     }
 
+    /// What CPU time was for; `None` when the recording does not tell.
+    pub fn cpu_summary(&self) -> Option<CpuSummary> {
+        // Only bursts prove that what looks futile is.
+        let spins: BTreeSet<u32> = self
+            .bursts
+            .threads()
+            .iter()
+            .filter(|spinner| spinner.goes_round())
+            .map(|spinner| spinner.tgid)
+            .collect();
+        self.cpu.summary(
+            |tid| self.thread_name(tid).to_owned(),
+            |tgid| spins.contains(&tgid),
+        )
+    }
+
     /// What a sleep was for.
     pub fn key_of(&self, wait: &Wait) -> Key {
         self.objects.key(wait, &self.stacks)
@@ -367,6 +391,8 @@ impl Model {
                 .copied()
                 .unwrap_or(0),
             truncated_paths: self.truncated_paths,
+            bursts: self.counters.get("bursts.count").copied().unwrap_or(0),
+            traced_ns: self.counters.get("bursts.traced-ns").copied().unwrap_or(0),
             tier: if self.meta.options.detail.is_empty() {
                 "waits".to_owned()
             } else {

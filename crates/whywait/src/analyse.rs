@@ -24,6 +24,7 @@ pub(crate) fn report(model: &Model) -> Report {
         model.coverage(),
     );
     report.uring = model.rings();
+    report.cpu = model.cpu_summary();
     report.notes.clone_from(&model.meta.notes);
     report.looked_at = whywait_findings::looked_at(model);
     report

@@ -33,6 +33,8 @@ pub(crate) struct CaptureConfig {
     pub(crate) threshold_ns: u64,
     /// How many bytes of a stack to copy, 1 KiB to 32 KiB.
     pub(crate) stack_bytes: u32,
+    /// Whether system calls are traced now and then, also where nothing suggests a look.
+    pub(crate) full: bool,
     /// Whom the recording is to belong to, and as whom to run the command; `None`: whoever runs whywait.
     pub(crate) owner: Option<Invoker>,
 }
@@ -46,6 +48,8 @@ pub(crate) enum View {
     Waits,
     /// The table of io_uring's rings.
     Rings,
+    /// What CPU time was for.
+    Cpu,
     /// The critical path of the request with this name.
     Request(String),
 }
@@ -55,6 +59,7 @@ impl View {
         match &args.request {
             _ if args.waits => View::Waits,
             _ if args.uring => View::Rings,
+            _ if args.cpu => View::Cpu,
             // As reports print it, too: in brackets.
             Some(id) => View::Request(id.trim().trim_matches(['[', ']']).to_owned()),
             None => View::Report,
@@ -139,12 +144,6 @@ pub(crate) fn capture(
     later: Vec<PathBuf>,
     owner: Option<Invoker>,
 ) -> Result<CaptureConfig, Usage> {
-    if args.detail == Detail::Full {
-        return Err(Usage::new(
-            "--detail full does not exist yet",
-            "leave it out, or use --detail waits",
-        ));
-    }
     let threshold_ns =
         u64::try_from(args.threshold.as_nanos()).expect("a threshold is at most 10 s");
     Ok(CaptureConfig {
@@ -154,6 +153,7 @@ pub(crate) fn capture(
         later,
         threshold_ns,
         stack_bytes: args.stack_bytes,
+        full: args.detail == Detail::Full,
         owner,
     })
 }

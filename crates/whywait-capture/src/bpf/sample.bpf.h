@@ -28,6 +28,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->sp = sp = regs->sp;
 	record->bp = regs->bp;
 	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	record->pad = 0;
+	record->futile =
+		cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, record->at_ns);
 	record->stack_len = copy_user_stack(record + 1, sp);
 	if (!record->stack_len)
 		COUNT(sample_no_stack);

@@ -100,6 +100,31 @@ struct thread {
 	struct known_kernel_stack known_kernel[2];
 	u32 uring; /* the ring that it uses: its index and 1; 0: none */
 	u64 at_row[PART_COUNT]; /* `parts` after the last record */
+	/* What its CPU time is for: see cpu.bpf.h. */
+	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
+	u64 cpu_mark_ns; /* its on-CPU total when it was last charged */
+	u64 progress_on_cpu_ns; /* … and when a byte last moved */
+	u64 stretch_on_cpu_ns; /* … or it slept in a poll */
+	u64 futile_ns;
+	u64 user_samples;
+	u64 system_samples;
+	u64 poll_sleeps;
+	u64 dry_sleeps;
+	u64 window_ns;
+	u32 window_samples;
+	u32 window_sleeps;
+	u32 window_dry;
+	u32 dry_samples; /* samples in polls since a byte last moved */
+	u16 cpu_port;
+	u8 serves; /* it works for a request of that port */
+	u8 ended;
+	u8 suspected;
+	u8 progressed; /* a byte moved since it last went to sleep in a poll */
+	/* Counted while bursts last: see burst.bpf.h. */
+	u32 burst_id;
+	u32 burst_told;
+	u64 burst_calls;
+	u64 burst_polls;
 };
 
 struct user_stack_work {

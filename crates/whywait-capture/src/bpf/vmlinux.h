@@ -160,6 +160,7 @@ struct socket {
 
 struct sock_common {
 	__u16 skc_num;
+	__be16 skc_dport;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 };

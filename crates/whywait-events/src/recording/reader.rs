@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::error::{Damage, ReadError};
 use super::meta::Meta;
+use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::stacks::{Stacks, StacksBuilder};
 use super::table_file::{TableReader, probe, table_path};
 use super::tables::{
@@ -17,7 +18,7 @@ use super::tables::{
 use super::uring_tables::{RingHistograms, RingLags, RingOps, RingSamples, RingSums, Rings};
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
 use crate::uring::{Lag, Op, Ring, RingSample, Sum};
-use crate::{Busy, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
+use crate::{Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
 
 /// More rings, or opcodes of rings, than any target has: a bound for forged files.
 const MAX_RINGS: usize = 1 << 16;
@@ -96,6 +97,9 @@ impl Recording {
             probe_table::<RingSamples>(&segment, *number, &mut damage);
             probe_table::<RingLags>(&segment, *number, &mut damage);
             probe_table::<Counters>(&segment, *number, &mut damage);
+            probe_table::<CpuTable>(&segment, *number, &mut damage);
+            probe_table::<BurstTable>(&segment, *number, &mut damage);
+            probe_table::<CallTable>(&segment, *number, &mut damage);
         }
         Ok(Self {
             dir: dir.to_path_buf(),
@@ -258,6 +262,30 @@ impl Recording {
         visit: &mut dyn FnMut(&Lag),
     ) -> Result<(), ReadError> {
         self.rows::<RingLags>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with what threads and ports used of the CPUs.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn cpu(&self, visit: &mut dyn FnMut(&Cpu)) -> Result<(), ReadError> {
+        self.rows::<CpuTable>(None, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with what each burst saw of each thread.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn bursts(&self, visit: &mut dyn FnMut(&Burst)) -> Result<(), ReadError> {
+        self.rows::<BurstTable>(None, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with the steps of the cycles that bursts saw.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn calls(&self, visit: &mut dyn FnMut(&BurstCall)) -> Result<(), ReadError> {
+        self.rows::<CallTable>(None, &mut |row| visit(&row))
     }
 
     /// All stacks with their modules and symbols, in memory.

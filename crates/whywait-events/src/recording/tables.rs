@@ -85,7 +85,6 @@ macro_rules! columns {
     (@bounds) => { false };
     (@bounds bounds) => { true };
 }
-
 pub(super) use columns;
 
 /// A later time as the distance from an earlier one: small numbers pack well and are what queries ask for.

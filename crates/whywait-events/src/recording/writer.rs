@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::error::WriteError;
 use super::meta::{Meta, SegmentRange};
+use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::table_file::{Place, TableWriter};
 use super::tables::{
     BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackRow, StackTable, Symbols,
@@ -88,6 +89,9 @@ struct Tables {
     ring_ops: TableWriter<RingOps>,
     ring_samples: TableWriter<RingSamples>,
     ring_lags: TableWriter<RingLags>,
+    cpu: TableWriter<CpuTable>,
+    bursts: TableWriter<BurstTable>,
+    calls: TableWriter<CallTable>,
 }
 
 impl Writer {
@@ -284,6 +288,9 @@ impl Writer {
             Event::Thread(row) => tables.threads.put(row, &place),
             Event::Module(row) => tables.modules.put(row, &place),
             Event::Symbol(row) => tables.symbols.put(row, &place),
+            Event::Cpu(row) => tables.cpu.put(row, &place),
+            Event::Burst(row) => tables.bursts.put(row, &place),
+            Event::BurstCall(row) => tables.calls.put(row, &place),
             Event::Stack(stack) => {
                 self.segment_rows += stack.frames.len();
                 put_stack(&mut tables.stacks, stack, &place)
@@ -353,6 +360,9 @@ impl Tables {
         self.ring_ops.close(place)?;
         self.ring_samples.close(place)?;
         self.ring_lags.close(place)?;
+        self.cpu.close(place)?;
+        self.bursts.close(place)?;
+        self.calls.close(place)?;
         self.counters.close(place)
     }
 
@@ -373,6 +383,9 @@ impl Tables {
         self.ring_samples.abandon();
         self.ring_lags.abandon();
         self.counters.abandon();
+        self.cpu.abandon();
+        self.bursts.abandon();
+        self.calls.abandon();
     }
 }
 

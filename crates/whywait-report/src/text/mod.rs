@@ -1,6 +1,7 @@
 //! The view for people: at most about a screen of text, the answer in its first line.
 
 mod coverage;
+mod cpu;
 mod escape;
 mod finding;
 mod headline;
@@ -20,6 +21,7 @@ pub use page::{Page, Style};
 pub use units::{count, duration};
 
 use whywait_model::rings::RingRow;
+use whywait_model::cpu::CpuSummary;
 use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 
@@ -115,6 +117,13 @@ pub fn waits(rows: &[WaitRow], options: TextOptions) -> String {
 pub fn rings(rows: &[RingRow], options: TextOptions) -> String {
     let mut page = page(options);
     rings::render(&mut page, rows);
+    page.into_text()
+}
+
+/// What CPU time was for, as text.
+pub fn cpu(summary: Option<&CpuSummary>, options: TextOptions) -> String {
+    let mut page = page(options);
+    cpu::render(&mut page, summary);
     page.into_text()
 }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use whywait_model::Model;
 use whywait_model::summary::Slow;
 use whywait_report::text::{self, TextOptions};
-use whywait_report::{fails, request_to_json, rings_to_json, to_json, waits_to_json};
+use whywait_report::{
+    cpu_to_json, fails, request_to_json, rings_to_json, to_json, waits_to_json,
+};
 
 use crate::analyse;
 use crate::args::{Format, ReportArgs};
@@ -37,6 +39,14 @@ pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
                 &config,
                 |options| text::rings(&rings, options),
                 || Ok(rings_to_json(&rings)?),
+            )?
+        }
+        View::Cpu => {
+            let cpu = model.cpu_summary();
+            render(
+                &config,
+                |options| text::cpu(cpu.as_ref(), options),
+                || Ok(cpu_to_json(cpu.as_ref())?),
             )?
         }
         View::Request(id) => {
