@@ -87,7 +87,13 @@ fn run(lab: &Lab, compress: Compress) -> Result<Value> {
         if compress == Compress::BeforeSubmitting {
             state = compress_segment(state);
         }
-        this.submit_requests(&idle, usize::from(compress != Compress::BeforeReaping))?;
+        // Who submits late waits for all, so that nothing is left unreaped while it compresses.
+        let wait_for = match compress {
+            Compress::BeforeReaping => 0,
+            Compress::BeforeSubmitting => LANES,
+            Compress::Apart => 1,
+        };
+        this.submit_requests(&idle, wait_for)?;
         if compress == Compress::BeforeReaping {
             state = compress_segment(state);
         }
