@@ -17,7 +17,7 @@
 
 static int workers_count, fixed, burn;
 static int listeners[MOST_WORKERS];
-/* When each worker was in render_report: what waits for it meanwhile is stranded. */
+/* Connections that each worker took, and long requests. */
 static struct shared {
     unsigned long taken[MOST_WORKERS];
     unsigned long works[MOST_WORKERS];
