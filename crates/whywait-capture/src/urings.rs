@@ -206,6 +206,7 @@ fn ring(state: &types::uring_state) -> Ring {
         unreaped_low_ns: state.unreaped_low_ns,
         unreaped_high_ns: state.unreaped_high_ns,
         asleep_ns: state.asleep_ns,
+        stalled_waits: state.stalled_waits,
     }
 }
 

@@ -106,6 +106,9 @@ pub struct Ring {
     pub unreaped_high_ns: u64,
     /// For how long entries waited while the kernel's poller slept, nanoseconds.
     pub asleep_ns: u64,
+    /// Waits for completions with as many slots taken as the submission queue has entries, before which nothing was
+    /// submitted or taken since the wait before: the thread had come back for something else.
+    pub stalled_waits: u64,
 }
 
 /// What the operations of an opcode came to on a ring until now. Rows replace earlier ones of the same (`ring`, `opcode`).

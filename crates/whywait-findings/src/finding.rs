@@ -48,13 +48,25 @@ pub enum Code {
     FutileWakeups,
     /// One event wakes several threads.
     ThunderingHerd,
+    /// Completions of io_uring lay in their queue.
+    UringUnreaped,
+    /// Published entries of io_uring lay in their queue.
+    UringUnsubmitted,
+    /// All slots of a ring were taken, and something waited for one.
+    UringSlotsExhausted,
+    /// Completions found no room.
+    UringOverflow,
+    /// Operations were handed to worker threads that need none.
+    UringPunted,
+    /// The poller of a ring burnt a core for little, or slept when it was needed.
+    UringIdleSqpoll,
     /// Something was lost that a finding may rest on.
     RecordingIncomplete,
 }
 
 impl Code {
     /// All codes, in the order of `whywait explain --list`.
-    pub const ALL: [Code; 11] = [
+    pub const ALL: [Code; 17] = [
         Code::StrandedReadiness,
         Code::BlockedLoop,
         Code::LockContention,
@@ -65,6 +77,12 @@ impl Code {
         Code::UnfinishedWait,
         Code::FutileWakeups,
         Code::ThunderingHerd,
+        Code::UringUnreaped,
+        Code::UringUnsubmitted,
+        Code::UringSlotsExhausted,
+        Code::UringOverflow,
+        Code::UringPunted,
+        Code::UringIdleSqpoll,
         Code::RecordingIncomplete,
     ];
 
@@ -81,6 +99,12 @@ impl Code {
             Code::UnfinishedWait => "unfinished-wait",
             Code::FutileWakeups => "futile-wakeups",
             Code::ThunderingHerd => "thundering-herd",
+            Code::UringUnreaped => "uring-unreaped",
+            Code::UringUnsubmitted => "uring-unsubmitted",
+            Code::UringSlotsExhausted => "uring-slots-exhausted",
+            Code::UringOverflow => "uring-overflow",
+            Code::UringPunted => "uring-punted",
+            Code::UringIdleSqpoll => "uring-idle-sqpoll",
             Code::RecordingIncomplete => "recording-incomplete",
         }
     }
@@ -205,6 +229,12 @@ impl Code {
             Code::UnfinishedWait => crate::unfinished_wait::EXPLAIN,
             Code::FutileWakeups => crate::futile_wakeups::EXPLAIN,
             Code::ThunderingHerd => crate::thundering_herd::EXPLAIN,
+            Code::UringUnreaped => crate::uring_unreaped::EXPLAIN,
+            Code::UringUnsubmitted => crate::uring_unsubmitted::EXPLAIN,
+            Code::UringSlotsExhausted => crate::uring_slots_exhausted::EXPLAIN,
+            Code::UringOverflow => crate::uring_overflow::EXPLAIN,
+            Code::UringPunted => crate::uring_punted::EXPLAIN,
+            Code::UringIdleSqpoll => crate::uring_idle_sqpoll::EXPLAIN,
             Code::RecordingIncomplete => crate::incomplete::EXPLAIN,
         }
     }

@@ -8,6 +8,8 @@ mod futile_wakeups;
 mod idle_waiters;
 mod incomplete;
 mod lock_contention;
+mod ring_work;
+mod rings;
 mod runtime;
 mod serial_work;
 mod slow_path_wait;
@@ -18,6 +20,12 @@ mod text;
 mod thundering_herd;
 mod unfinished;
 mod unfinished_wait;
+mod uring_idle_sqpoll;
+mod uring_overflow;
+mod uring_punted;
+mod uring_slots_exhausted;
+mod uring_unreaped;
+mod uring_unsubmitted;
 
 use whywait_model::Model;
 
@@ -25,7 +33,7 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let detectors: [fn(&Model) -> Vec<Finding>; 11] = [
+    let detectors: [fn(&Model) -> Vec<Finding>; 18] = [
         stranded::detect,
         blocked_loop::detect,
         lock_contention::detect,
@@ -36,6 +44,13 @@ pub fn find(model: &Model) -> Vec<Finding> {
         unfinished_wait::detect,
         futile_wakeups::detect,
         thundering_herd::detect,
+        uring_unreaped::detect,
+        uring_unsubmitted::detect,
+        uring_slots_exhausted::detect,
+        uring_overflow::detect,
+        uring_punted::detect,
+        uring_idle_sqpoll::detect,
+        ring_work::detect,
         incomplete::detect,
     ];
     let mut findings: Vec<Finding> = detectors.iter().flat_map(|detect| detect(model)).collect();
@@ -57,6 +72,13 @@ pub fn looked_at(model: &Model) -> Vec<String> {
             "{} polled by {}",
             text::count(model.pools.len(), "epoll instance", "epoll instances"),
             text::count(members, "thread", "threads")
+        ));
+    }
+    if !model.rings.is_empty() {
+        looked_at.push(text::count(
+            model.rings.len(),
+            "ring of io_uring",
+            "rings of io_uring",
         ));
     }
     looked_at.push(text::count(model.threads.len(), "thread", "threads"));

@@ -311,17 +311,13 @@ impl RingInput {
                         .unwrap_or(Ns::MAX)
                         .min(end_ns)
                         .saturating_sub(wait.out_ns.max(lag.from_ns));
-                    // The row that saw the sleep's end comes later, and is as good or better.
+                    // The row that saw the sleep's end comes later, and replaces the one that did not.
+                    let earlier = longest.wait.take_if(|(before, _)| before.seq == wait.seq);
                     let before_ns = longest.wait.as_ref().map_or(0, |(_, ns)| *ns);
-                    if common_ns > 0 && common_ns >= before_ns {
+                    if common_ns > before_ns {
                         let mut wait = wait.clone();
-                        if wait.user_stack == 0
-                            && let Some((before, _)) = longest
-                                .wait
-                                .as_ref()
-                                .filter(|(before, _)| before.seq == wait.seq)
-                        {
-                            wait.user_stack = before.user_stack;
+                        if wait.user_stack == 0 {
+                            wait.user_stack = earlier.map_or(0, |(before, _)| before.user_stack);
                         }
                         longest.wait = Some((wait, common_ns));
                     }

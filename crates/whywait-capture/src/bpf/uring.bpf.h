@@ -637,6 +637,12 @@ int io_uring_cqring_wait(u64 *args)
 	uring_used(index, ring);
 	uring_read(&view, ctx, (u64)URING_READ(struct io_ring_ctx, ctx, rings));
 	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ONLY);
+	/* It came for something else: what it has to submit, if anything, has no slot. */
+	if (ring->submitted == ring->wait_submitted && view.cq_head == ring->wait_head &&
+	    ring->submitted - ring->finished + view.cached_cq_tail - view.cq_head >= ring->sq_entries)
+		ring->stalled_waits++;
+	ring->wait_submitted = ring->submitted;
+	ring->wait_head = view.cq_head;
 	return 0;
 }
 

@@ -73,6 +73,10 @@ struct uring_state {
 	u64 unreaped_low_ns;
 	u64 unreaped_high_ns;
 	u64 asleep_ns; /* something was pending and the kernel's poller slept */
+	u64 wait_submitted; /* `submitted` when a thread waited last */
+	u64 stalled_waits; /* waits with all entries taken, since the last of which nothing was submitted or taken */
+	u32 wait_head;
+	u32 pad;
 	u64 lost_ops; /* operations whose submission was not seen or had to be forgotten */
 };
 
@@ -139,7 +143,7 @@ struct uring_lag_record {
 #define URING_OP_COUNTED 4
 #define URING_OP_SAMPLED 8
 
-_Static_assert(sizeof(struct uring_state) == 328, "layout of uring_state");
+_Static_assert(sizeof(struct uring_state) == 352, "layout of uring_state");
 _Static_assert(sizeof(struct uring_sum) == 8 * (14 + 2 * URING_BUCKETS), "layout of uring_sum");
 _Static_assert(sizeof(struct uring_op_record) == 48, "layout of uring_op_record");
 _Static_assert(sizeof(struct uring_sample_record) == 40, "layout of uring_sample_record");

@@ -45,6 +45,7 @@ columns!(RingColumns {
     unreaped_low_ns: Long Delta,
     unreaped_high_ns: Long Delta,
     asleep_ns: Long Delta,
+    stalled_waits: Long Delta,
 });
 
 pub(crate) struct Rings;
@@ -94,6 +95,7 @@ impl Table for Rings {
         columns.unreaped_low_ns.put(row.unreaped_low_ns as i64);
         columns.unreaped_high_ns.put(row.unreaped_high_ns as i64);
         columns.asleep_ns.put(row.asleep_ns as i64);
+        columns.stalled_waits.put(row.stalled_waits as i64);
     }
 
     fn take(columns: &mut RingColumns) -> Option<Ring> {
@@ -140,6 +142,7 @@ impl Table for Rings {
             unreaped_low_ns: columns.unreaped_low_ns.take() as u64,
             unreaped_high_ns: columns.unreaped_high_ns.take() as u64,
             asleep_ns: columns.asleep_ns.take() as u64,
+            stalled_waits: columns.stalled_waits.take() as u64,
         })
     }
 }
