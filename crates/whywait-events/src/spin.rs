@@ -95,7 +95,7 @@ pub struct BurstCall {
     pub events: u32,
     /// Polls: what the descriptor is registered for, in epoll's bits; 0: not known.
     pub armed: u32,
-    /// `ioctl`: the number to which its argument points. Else 0.
+    /// `ioctl` with `SIOCOUTQ` or `FIONREAD`: how much is in the queue. Else 0.
     pub value: u64,
     /// What the call returned, or the negative error number.
     pub ret: i64,

@@ -98,10 +98,12 @@ impl CpuTime {
         };
         let total_ns = sum(|one| one.on_cpu_ns, &mut self.threads.values());
         let for_requests_ns = sum(|one| one.on_cpu_ns, &mut self.ports.values());
-        let mut whole = Use::default();
-        whole.on_cpu_ns = total_ns;
-        whole.user_samples = sum(|one| one.user_samples, &mut self.threads.values());
-        whole.system_samples = sum(|one| one.system_samples, &mut self.threads.values());
+        let whole = Use {
+            on_cpu_ns: total_ns,
+            user_samples: sum(|one| one.user_samples, &mut self.threads.values()),
+            system_samples: sum(|one| one.system_samples, &mut self.threads.values()),
+            ..Use::default()
+        };
         let mut by_port: BTreeMap<i32, (Use, BTreeSet<u32>)> = BTreeMap::new();
         for ((tgid, port), one) in &self.ports {
             let (sum, processes) = by_port.entry(*port).or_default();

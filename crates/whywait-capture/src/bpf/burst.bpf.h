@@ -14,6 +14,9 @@
 #define NR_EPOLL_CTL 233
 #define NR_PSELECT6 270
 #define NR_PPOLL 271
+/* include/uapi/asm-generic/ioctls.h; SIOCOUTQ is TIOCOUTQ */
+#define SIOCOUTQ 0x5411
+#define FIONREAD 0x541b
 #define EPOLL_EVENT_BYTES 12
 #define POLLFD_BYTES 8
 #define FD_SET_BYTES 32
@@ -116,7 +119,8 @@ static __always_inline void fill_call_user(struct call_record *record)
 			fill_user(record, record->args[3], EPOLL_EVENT_BYTES);
 		break;
 	case NR_IOCTL:
-		if (record->ret == 0 && record->args[2] && !bpf_probe_read_user(&value, sizeof(value), (void *)record->args[2]))
+		/* How much is in a queue, and no other memory. */
+		if (record->ret == 0 && (record->args[1] == SIOCOUTQ || record->args[1] == FIONREAD) && !bpf_probe_read_user(&value, sizeof(value), (void *)record->args[2]))
 			record->value = value;
 		break;
 	}
@@ -184,37 +188,39 @@ int BPF_PROG(burst, struct pt_regs *regs, long ret)
 	return 0;
 }
 
-/* What is registered with epoll under which number of the program's own choosing, and what it is. */
+/* The sockets of a process, and whatever else is registered with epoll: under which number of the program's own choosing. */
 SEC("iter/task_file")
 int burst_files(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 	struct file_record record = {};
-	struct hlist_node *first;
+	struct hlist_node *first = 0;
 	struct hlist_head *head;
 	struct epitem *item;
 	struct sock *sk;
 
 	if (!task || !file || !thread_of(task))
 		return 0;
-	head = file->f_ep;
-	if (!head)
-		return 0;
-	first = BPF_CORE_READ(head, first);
-	if (!first)
-		return 0;
-	item = (struct epitem *)((u64)first - bpf_core_field_offset(struct epitem, fllink));
 	record.type = RECORD_FILE;
 	record.fd = ctx->fd;
-	record.data = BPF_CORE_READ(item, event.data);
-	record.events = BPF_CORE_READ(item, event.events);
 	record.mode = BPF_CORE_READ(file, f_inode, i_mode);
+	head = file->f_ep;
+	if (head)
+		first = BPF_CORE_READ(head, first);
+	if (first) {
+		item = (struct epitem *)((u64)first - bpf_core_field_offset(struct epitem, fllink));
+		record.registered = 1;
+		record.data = BPF_CORE_READ(item, event.data);
+		record.events = BPF_CORE_READ(item, event.events);
+	}
 	if ((record.mode & FILE_TYPE) == FILE_SOCKET) {
 		sk = sock_of(file);
 		record.state = BPF_CORE_READ(sk, __sk_common.skc_state);
 		record.local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 		record.peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+	} else if (!first) {
+		return 0;
 	}
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;

@@ -78,7 +78,7 @@ struct call_record {
 	u8 bytes[CALL_BYTES]; /* polls: what was ready; epoll_ctl: the event */
 };
 
-/* A file of the target that is registered with epoll. */
+/* A socket of the target, or another file that is registered with epoll. */
 struct file_record {
 	u32 type;
 	s32 fd;
@@ -88,7 +88,7 @@ struct file_record {
 	u16 local_port;
 	u16 peer_port;
 	u16 state;
-	u16 pad;
+	u16 registered;
 };
 
 _Static_assert(sizeof(struct suspect_record) == 24, "layout of suspect_record");

@@ -50,7 +50,9 @@ impl Files {
     }
 
     pub(crate) fn add(&mut self, file: types::file_record) {
-        self.by_data.insert(file.data, file);
+        if file.registered != 0 {
+            self.by_data.insert(file.data, file);
+        }
         self.by_fd.insert(file.fd, file);
     }
 
@@ -59,7 +61,7 @@ impl Files {
         self.by_data.get(&data)
     }
 
-    /// The file under this descriptor, if it is registered with epoll.
+    /// The file under this descriptor, if it is a socket or registered with epoll.
     pub(crate) fn under(&self, fd: i32) -> Option<&types::file_record> {
         self.by_fd.get(&fd)
     }

@@ -47,7 +47,6 @@ pub(crate) struct Bursts {
     next: Instant,
     count: u32,
     traced: Duration,
-    overhead_ns: Option<u64>,
 }
 
 impl Bursts {
@@ -74,7 +73,6 @@ impl Bursts {
             next: Instant::now(),
             count: 0,
             traced: Duration::ZERO,
-            overhead_ns: None,
         })
     }
 
@@ -92,10 +90,7 @@ impl Bursts {
     ) -> Result<(), CaptureError> {
         let suspects = std::mem::take(&mut recorder.suspects);
         let processes = recorder.processes();
-        let calibrated = match self.overhead_ns {
-            Some(_) => None,
-            None => Some(calibrate::call_ns()),
-        };
+        let untraced_ns = calibrate::call_ns();
         self.count = self.count.saturating_add(1);
         programs.begin_burst(self.count);
         let Ok(link) = programs.attach_burst() else {
@@ -112,11 +107,9 @@ impl Bursts {
         }
         let after = totals(programs, &processes);
         let counted_ns = counted.elapsed().as_nanos() as u64;
-        if let Some(untraced_ns) = calibrated {
-            programs.calibrate(true);
-            self.overhead_ns = Some(calibrate::call_ns().saturating_sub(untraced_ns));
-            programs.calibrate(false);
-        }
+        programs.calibrate(true);
+        let overhead_ns = calibrate::call_ns().saturating_sub(untraced_ns);
+        programs.calibrate(false);
         programs.tell_calls(true);
         let told = Instant::now();
         while told.elapsed() < TELL {
@@ -171,7 +164,7 @@ impl Bursts {
                 on_cpu_ns: total.on_cpu_ns.saturating_sub(from.on_cpu_ns),
                 calls: total.calls.saturating_sub(from.calls),
                 polls,
-                overhead_ns: self.overhead_ns.unwrap_or(0),
+                overhead_ns,
                 turns: seen.turns,
                 spins: seen.spins,
                 lost_races: seen.lost_races,

@@ -114,7 +114,7 @@ fn learn(calls: &[types::call_record], files: &mut Files) {
                 local_port: call.local_port,
                 peer_port: call.peer_port,
                 state: call.state,
-                pad: 0,
+                registered: 1,
             });
         }
     }

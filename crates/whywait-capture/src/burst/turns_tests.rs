@@ -172,6 +172,7 @@ fn an_edge_is_an_event_of_its_own() {
         fd: 7,
         data: 7,
         events: EPOLLIN | EPOLLET,
+        registered: 1,
         ..types::file_record::default()
     });
     let mut calls = Calls::default();
