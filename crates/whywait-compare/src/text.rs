@@ -25,7 +25,9 @@ pub fn render(diff: &Diff, options: TextOptions) -> String {
     table(&mut page, diff);
     findings(&mut page, diff);
     if let Some(explanation) = &diff.explanation {
-        explained(&mut page, explanation);
+        // Where nothing is called, that was said.
+        let mark = diff.verdict != Overall::TooFewRuns;
+        explained(&mut page, explanation, mark);
     }
     test(&mut page, diff);
     page.into_text()
@@ -160,7 +162,7 @@ fn findings(page: &mut Page, diff: &Diff) {
     let told: Vec<&FindingChange> = diff
         .findings
         .iter()
-        .filter(|finding| finding.status != Status::Same || finding.called)
+        .filter(|finding| finding.called || (finding.status != Status::Same && !is_note(finding)))
         .collect();
     if told.is_empty() {
         return;
@@ -183,7 +185,7 @@ fn findings(page: &mut Page, diff: &Diff) {
             finding.base_runs,
             finding.head_runs,
         );
-        if !finding.called {
+        if !finding.called && diff.verdict != Overall::TooFewRuns {
             text.push_str(", not called");
         }
         page.paragraph("  ", "      ", &[(style, status(finding.status)), (Style::Plain, &text)]);
@@ -196,6 +198,12 @@ fn findings(page: &mut Page, diff: &Diff) {
         let more = format!("… and {} more: all are in --format json", told.len() - FINDINGS);
         page.paragraph("  ", "  ", &[(Style::Dim, &more)]);
     }
+}
+
+/// Whether it is a remark on both sides.
+fn is_note(finding: &FindingChange) -> bool {
+    let severities = [&finding.base_severity, &finding.head_severity];
+    severities.into_iter().flatten().all(|severity| severity == "note")
 }
 
 /// What it was said to save at most, beside what became of the requests.
@@ -219,7 +227,11 @@ fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
         "it {was} {} a request, on average over all; a request takes {} {way}{}",
         ns(at_most),
         ns(shift.abs()),
-        if latency.is_called() { "" } else { " (not called)" }
+        if latency.is_called() || diff.verdict == Overall::TooFewRuns {
+            ""
+        } else {
+            " (not called)"
+        }
     ))
 }
 
@@ -233,7 +245,7 @@ fn status(status: Status) -> &'static str {
     }
 }
 
-fn explained(page: &mut Page, explanation: &Explanation) {
+fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
     if !explanation.parts.is_empty() {
         page.gap();
         let head = format!(
@@ -247,9 +259,9 @@ fn explained(page: &mut Page, explanation: &Explanation) {
             &[(Style::Strong, "where the requests' time changed"), (Style::Dim, &head)],
         );
         for part in &explanation.parts {
-            shift(page, "  ", &part.part, part);
+            shift(page, "  ", &part.part, part, mark);
             for place in &part.places {
-                shift(page, "      ", &place_name(place), place);
+                shift(page, "      ", &place_name(place), place, mark);
                 if place.called {
                     stack(page, place);
                 }
@@ -260,7 +272,7 @@ fn explained(page: &mut Page, explanation: &Explanation) {
         page.gap();
         page.paragraph("", "  ", &[(Style::Strong, "where the CPU time changed"), (Style::Dim, " (per request, from samples)")]);
         for function in &explanation.functions {
-            shift(page, "  ", &place_name(function), function);
+            shift(page, "  ", &place_name(function), function, mark);
             if function.called {
                 stack(page, function);
             }
@@ -277,7 +289,7 @@ fn place_name(place: &Shift) -> String {
     if place.thread.is_empty() { name } else { format!("{name} on {}", place.thread) }
 }
 
-fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift) {
+fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
     let sign = if shift.ns() < 0.0 { "-" } else { "+" };
     let change = format!("{sign}{}", ns(shift.ns().abs()));
     let style = match (shift.called, shift.ns() > 0.0) {
@@ -290,7 +302,7 @@ fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift) {
         name,
         ns(shift.base_ns),
         ns(shift.head_ns),
-        if shift.called { "" } else { " (not called)" }
+        if shift.called || !mark { "" } else { " (not called)" }
     );
     page.paragraph(indent, &format!("{indent}    "), &[(style, &change), (Style::Plain, &rest)]);
 }
