@@ -57,7 +57,10 @@ fn headline(page: &mut Page, diff: &Diff) {
             (Style::Good, format!("better: {better}")),
         ],
     };
-    let spans: Vec<(Style, &str)> = spans.iter().map(|(style, text)| (*style, text.as_str())).collect();
+    let spans: Vec<(Style, &str)> = spans
+        .iter()
+        .map(|(style, text)| (*style, text.as_str()))
+        .collect();
     page.paragraph("", "  ", &spans);
 }
 
@@ -99,7 +102,10 @@ fn table(page: &mut Page, diff: &Diff) {
     let rows: Vec<&Change> = diff
         .changes
         .iter()
-        .filter(|change| change.group == Group::Headline || (change.group == Group::Section && change.is_called()))
+        .filter(|change| {
+            change.group == Group::Headline
+                || (change.group == Group::Section && change.is_called())
+        })
         .collect();
     if rows.is_empty() {
         return;
@@ -112,8 +118,14 @@ fn table(page: &mut Page, diff: &Diff) {
         &line(wide, "", "base", "head", "change", interval, "p", ""),
     )]);
     for change in rows {
-        let interval = if wide { interval_of(change) } else { String::new() };
-        let p = change.adjusted_p.map_or("-".to_owned(), |p| format!("{p:.3}"));
+        let interval = if wide {
+            interval_of(change)
+        } else {
+            String::new()
+        };
+        let p = change
+            .adjusted_p
+            .map_or("-".to_owned(), |p| format!("{p:.3}"));
         let (style, word) = verdict(change);
         let text = line(
             wide,
@@ -130,7 +142,16 @@ fn table(page: &mut Page, diff: &Diff) {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn line(wide: bool, name: &str, base: &str, head: &str, change: &str, interval: &str, p: &str, word: &str) -> String {
+fn line(
+    wide: bool,
+    name: &str,
+    base: &str,
+    head: &str,
+    change: &str,
+    interval: &str,
+    p: &str,
+    word: &str,
+) -> String {
     let text = if wide {
         format!("{name:<18}{base:>12}{head:>12}{change:>10}  {interval:^20}{p:>7} {word}")
     } else {
@@ -142,7 +163,9 @@ fn line(wide: bool, name: &str, base: &str, head: &str, change: &str, interval: 
 fn interval_of(change: &Change) -> String {
     let effect = change.ratio.unwrap_or(change.shift);
     match (change.ratio, effect.interval) {
-        (Some(_), Some((low, high))) => format!("{} to {}", percent(low - 1.0), percent(high - 1.0)),
+        (Some(_), Some((low, high))) => {
+            format!("{} to {}", percent(low - 1.0), percent(high - 1.0))
+        }
         _ => "-".to_owned(),
     }
 }
@@ -175,27 +198,41 @@ fn findings(page: &mut Page, diff: &Diff) {
             (true, Status::New | Status::Worse) => Style::Error,
             _ => Style::Good,
         };
-        let severity = finding.head_severity.as_ref().or(finding.base_severity.as_ref());
+        let severity = finding
+            .head_severity
+            .as_ref()
+            .or(finding.base_severity.as_ref());
         let (n, m) = (diff.base.runs.len(), diff.head.runs.len());
         let mut text = format!(
             " {} {}{}: in {} of {n} before, {} of {m} after",
             severity.map_or("", String::as_str),
             finding.code,
-            if finding.thread.is_empty() { String::new() } else { format!(" ({})", finding.thread) },
+            if finding.thread.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", finding.thread)
+            },
             finding.base_runs,
             finding.head_runs,
         );
         if !finding.called && diff.verdict != Overall::TooFewRuns {
             text.push_str(", not called");
         }
-        page.paragraph("  ", "      ", &[(style, status(finding.status)), (Style::Plain, &text)]);
+        page.paragraph(
+            "  ",
+            "      ",
+            &[(style, status(finding.status)), (Style::Plain, &text)],
+        );
         page.paragraph("      ", "      ", &[(Style::Dim, &finding.title)]);
         if let Some(text) = saved(diff, finding) {
             page.paragraph("      ", "      ", &[(Style::Plain, &text)]);
         }
     }
     if told.len() > FINDINGS {
-        let more = format!("… and {} more: all are in --format json", told.len() - FINDINGS);
+        let more = format!(
+            "… and {} more: all are in --format json",
+            told.len() - FINDINGS
+        );
         page.paragraph("  ", "  ", &[(Style::Dim, &more)]);
     }
 }
@@ -203,7 +240,10 @@ fn findings(page: &mut Page, diff: &Diff) {
 /// Whether it is a remark on both sides.
 fn is_note(finding: &FindingChange) -> bool {
     let severities = [&finding.base_severity, &finding.head_severity];
-    severities.into_iter().flatten().all(|severity| severity == "note")
+    severities
+        .into_iter()
+        .flatten()
+        .all(|severity| severity == "note")
 }
 
 /// What it was said to save at most, beside what became of the requests.
@@ -256,7 +296,10 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
         page.paragraph(
             "",
             "  ",
-            &[(Style::Strong, "where the requests' time changed"), (Style::Dim, &head)],
+            &[
+                (Style::Strong, "where the requests' time changed"),
+                (Style::Dim, &head),
+            ],
         );
         for part in &explanation.parts {
             shift(page, "  ", &part.part, part, mark);
@@ -270,7 +313,14 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
     }
     if !explanation.functions.is_empty() {
         page.gap();
-        page.paragraph("", "  ", &[(Style::Strong, "where the CPU time changed"), (Style::Dim, " (per request, from samples)")]);
+        page.paragraph(
+            "",
+            "  ",
+            &[
+                (Style::Strong, "where the CPU time changed"),
+                (Style::Dim, " (per request, from samples)"),
+            ],
+        );
         for function in &explanation.functions {
             shift(page, "  ", &place_name(function), function, mark);
             if function.called {
@@ -281,12 +331,20 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
 }
 
 fn place_name(place: &Shift) -> String {
-    let function = if place.function.is_empty() { "no stack was taken" } else { &place.function };
+    let function = if place.function.is_empty() {
+        "no stack was taken"
+    } else {
+        &place.function
+    };
     let mut name = function.to_owned();
     if !place.what.is_empty() && !place.part.is_empty() {
         name = format!("{name} ({})", place.what);
     }
-    if place.thread.is_empty() { name } else { format!("{name} on {}", place.thread) }
+    if place.thread.is_empty() {
+        name
+    } else {
+        format!("{name} on {}", place.thread)
+    }
 }
 
 fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
@@ -302,17 +360,34 @@ fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
         name,
         ns(shift.base_ns),
         ns(shift.head_ns),
-        if shift.called || !mark { "" } else { " (not called)" }
+        if shift.called || !mark {
+            ""
+        } else {
+            " (not called)"
+        }
     );
-    page.paragraph(indent, &format!("{indent}    "), &[(style, &change), (Style::Plain, &rest)]);
+    page.paragraph(
+        indent,
+        &format!("{indent}    "),
+        &[(style, &change), (Style::Plain, &rest)],
+    );
 }
 
 fn stack(page: &mut Page, shift: &Shift) {
     if shift.stack.len() < 2 {
         return;
     }
-    let frames: Vec<&str> = shift.stack.iter().take(FRAMES).map(String::as_str).collect();
-    let more = if shift.stack.len() > FRAMES { " < …" } else { "" };
+    let frames: Vec<&str> = shift
+        .stack
+        .iter()
+        .take(FRAMES)
+        .map(String::as_str)
+        .collect();
+    let more = if shift.stack.len() > FRAMES {
+        " < …"
+    } else {
+        ""
+    };
     let text = format!("{}{more}", frames.join(" < "));
     page.paragraph("          ", "          ", &[(Style::Dim, &text)]);
 }
@@ -407,12 +482,21 @@ mod tests {
 
     #[test]
     fn figures() {
-        for (share, text) in [(0.0, "0 %"), (0.682, "+68 %"), (-0.0213, "-2.1 %"), (24.0, "x 25"), (f64::NAN, "-")] {
+        for (share, text) in [
+            (0.0, "0 %"),
+            (0.682, "+68 %"),
+            (-0.0213, "-2.1 %"),
+            (24.0, "x 25"),
+            (f64::NAN, "-"),
+        ] {
             assert_eq!(percent(share), text);
         }
         assert_eq!(value(Unit::PerSecond, 12_345.6), "12,346/s");
         assert_eq!(value(Unit::Ns, 1_234_000.0), "1.23 ms");
-        assert_eq!((ns(999_499.0), ns(999_500.0)), ("999 us".to_owned(), "1.00 ms".to_owned()));
+        assert_eq!(
+            (ns(999_499.0), ns(999_500.0)),
+            ("999 us".to_owned(), "1.00 ms".to_owned())
+        );
         assert_eq!(ns(-5.0), "0 ns");
     }
 }

@@ -24,6 +24,13 @@ pub const HEALTHY: Server = Server {
     blocked_ms: 0,
 };
 
+/// So quick that nothing is found.
+pub const QUICK: Server = Server {
+    compute_ms: 20,
+    sleep_ms: 8,
+    blocked_ms: 0,
+};
+
 /// A run; `noise` milliseconds more or less of computing.
 pub fn run(server: Server, number: u64, noise: u64) -> Run {
     run_of(server, number, noise, |_| {})
