@@ -95,7 +95,10 @@ pub struct Change {
 impl Change {
     /// Whether it is called a difference.
     pub fn is_called(&self) -> bool {
-        matches!(self.verdict, Verdict::Worse | Verdict::Better | Verdict::Changed)
+        matches!(
+            self.verdict,
+            Verdict::Worse | Verdict::Better | Verdict::Changed
+        )
     }
 
     /// Whether it is a regression: something that users or operators feel, or a finding, got worse.
@@ -157,7 +160,11 @@ pub fn compare(base: &Side, head: &Side, options: Options) -> Changes {
         .filter_map(|(name, candidate)| {
             let test = if candidate.tested { tests.next() } else { None };
             let mut change = candidate.change(name)?;
-            let larger = if change.shift.estimate >= 0.0 { head } else { base };
+            let larger = if change.shift.estimate >= 0.0 {
+                head
+            } else {
+                base
+            };
             change.stack = stack(larger, name);
             change.p = test.map(|test| test.p);
             change.adjusted_p = test.map(|test| test.adjusted);
@@ -224,7 +231,10 @@ fn candidates(base: &Side, head: &Side) -> BTreeMap<String, Candidate> {
             Group::Part | Group::Path | Group::Wait => latency,
             Group::Function => cpu,
         };
-        let largest = base.iter().chain(&head).fold(0.0f64, |max, value| max.max(*value));
+        let largest = base
+            .iter()
+            .chain(&head)
+            .fold(0.0f64, |max, value| max.max(*value));
         let tested = match measure.group {
             Group::Headline | Group::Finding => true,
             Group::Section => measure.better != Better::Neither,

@@ -216,7 +216,13 @@ fn about(side: &Side) -> SideAbout {
 /// What makes two sides hard to compare.
 fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<String> {
     let mut notes = Vec::new();
-    let runs = |n: usize| if n == 1 { "1 run".to_owned() } else { format!("{n} runs") };
+    let runs = |n: usize| {
+        if n == 1 {
+            "1 run".to_owned()
+        } else {
+            format!("{n} runs")
+        }
+    };
     let (n, m) = (base.runs.len(), head.runs.len());
     if all.least_p > options.alpha {
         let need = (2..100)
@@ -234,7 +240,8 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
         let seen = |side: &Side| side.runs.iter().map(of).collect::<BTreeSet<String>>();
         let (base, head) = (seen(base), seen(head));
         if base != head {
-            let list = |set: BTreeSet<String>| set.into_iter().take(3).collect::<Vec<_>>().join(", ");
+            let list =
+                |set: BTreeSet<String>| set.into_iter().take(3).collect::<Vec<_>>().join(", ");
             notes.push(format!(
                 "the sides were recorded with another {what}: {} against {}",
                 list(base),
@@ -242,7 +249,9 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
             ));
         }
     };
-    differs("machine", &|run| format!("{} ({} CPUs)", run.about.host, run.about.cpus));
+    differs("machine", &|run| {
+        format!("{} ({} CPUs)", run.about.host, run.about.cpus)
+    });
     differs("kernel", &|run| run.about.kernel.clone());
     differs("threshold", &|run| format!("{} ns", run.about.threshold_ns));
     differs("version of whywait", &|run| run.about.whywait.clone());
@@ -252,10 +261,18 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
         .chain(&head.runs)
         .filter(|run| !run.missing.is_empty());
     for run in lacking.take(5) {
-        notes.push(format!("{} is incomplete: {}", run.name, run.missing.join("; ")));
+        notes.push(format!(
+            "{} is incomplete: {}",
+            run.name,
+            run.missing.join("; ")
+        ));
     }
     for side in [base, head] {
-        let without = side.runs.iter().filter(|run| run.about.requests == 0).count();
+        let without = side
+            .runs
+            .iter()
+            .filter(|run| run.about.requests == 0)
+            .count();
         if without > 0 {
             notes.push(format!(
                 "{} of {} has no requests: latency, its parts and costs per request are not compared",
@@ -313,9 +330,8 @@ fn finding(base: &Side, head: &Side, change: &Change) -> FindingChange {
             .max_by_key(|(found, _)| found.rank())
             .map(|(found, _)| found.severity.clone())
     };
-    let at_most = |found: &[(Found, f64)]| {
-        median(&found.iter().map(|(_, ns)| *ns).collect::<Vec<_>>())
-    };
+    let at_most =
+        |found: &[(Found, f64)]| median(&found.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
     let (base_runs, head_runs) = (in_runs(&change.base), in_runs(&change.head));
     let status = match (base_runs, head_runs) {
         (0, 1..) => Status::New,
@@ -334,10 +350,14 @@ fn finding(base: &Side, head: &Side, change: &Change) -> FindingChange {
         head_runs,
         base_severity: severity(&in_base),
         head_severity: severity(&in_head),
-        title: told.map(|(found, _)| found.title.clone()).unwrap_or_default(),
+        title: told
+            .map(|(found, _)| found.title.clone())
+            .unwrap_or_default(),
         base_at_most_ns: at_most(&in_base),
         head_at_most_ns: at_most(&in_head),
-        saving: told.map(|(found, _)| found.saving.clone()).unwrap_or_default(),
+        saving: told
+            .map(|(found, _)| found.saving.clone())
+            .unwrap_or_default(),
         adjusted_p: change.adjusted_p,
     }
 }

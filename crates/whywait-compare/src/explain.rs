@@ -79,12 +79,14 @@ pub fn explain(changes: &Changes) -> Option<Explanation> {
     let moved: f64 = parts.iter().map(|part| part.ns().abs()).sum();
     let mut parts = largest(parts, moved, usize::MAX);
     for part in &mut parts {
-        // Paths do not tell why nobody read a request: the parts do.
-        let state = part.part.split('.').next().unwrap_or_default();
+        // Why nobody read a request is told by the parts, and no path.
+        if part.part.starts_with("ready-unserved") {
+            continue;
+        }
         let places = of_group(changes, Group::Path);
         let same_way: Vec<Shift> = places
             .into_iter()
-            .filter(|place| place.part == state && (place.ns() > 0.0) == (part.ns() > 0.0))
+            .filter(|place| place.part == part.part && (place.ns() > 0.0) == (part.ns() > 0.0))
             .collect();
         part.places = largest(same_way, part.ns().abs(), MAX_PLACES);
     }

@@ -57,9 +57,14 @@ impl Side {
             }
         }
         if side.runs.len() > MAX_RUNS {
-            return Err(SideError::TooMany(paths.first().cloned().unwrap_or_default()));
+            return Err(SideError::TooMany(
+                paths.first().cloned().unwrap_or_default(),
+            ));
         }
-        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         side.name = names.join(", ");
         Ok(side)
     }
@@ -95,7 +100,9 @@ pub fn recordings(path: &Path) -> Result<Vec<PathBuf>, SideError> {
     if found.is_empty() {
         // What is wrong with it is best told by who reads recordings.
         whywait_events::recording::Recording::open(path).map_err(|error| match error {
-            ReadError::NotARecording { .. } if path.is_dir() => SideError::Empty(path.to_path_buf()),
+            ReadError::NotARecording { .. } if path.is_dir() => {
+                SideError::Empty(path.to_path_buf())
+            }
             error => SideError::Recording(error),
         })?;
         return Err(SideError::Empty(path.to_path_buf()));

@@ -25,7 +25,9 @@ pub fn render(diff: &Diff, options: TextOptions) -> String {
     table(&mut page, diff);
     findings(&mut page, diff);
     if let Some(explanation) = &diff.explanation {
-        explained(&mut page, explanation);
+        // Where nothing is called, that was said.
+        let mark = diff.verdict != Overall::TooFewRuns;
+        explained(&mut page, explanation, mark);
     }
     test(&mut page, diff);
     page.into_text()
@@ -55,7 +57,10 @@ fn headline(page: &mut Page, diff: &Diff) {
             (Style::Good, format!("better: {better}")),
         ],
     };
-    let spans: Vec<(Style, &str)> = spans.iter().map(|(style, text)| (*style, text.as_str())).collect();
+    let spans: Vec<(Style, &str)> = spans
+        .iter()
+        .map(|(style, text)| (*style, text.as_str()))
+        .collect();
     page.paragraph("", "  ", &spans);
 }
 
@@ -97,7 +102,10 @@ fn table(page: &mut Page, diff: &Diff) {
     let rows: Vec<&Change> = diff
         .changes
         .iter()
-        .filter(|change| change.group == Group::Headline || (change.group == Group::Section && change.is_called()))
+        .filter(|change| {
+            change.group == Group::Headline
+                || (change.group == Group::Section && change.is_called())
+        })
         .collect();
     if rows.is_empty() {
         return;
@@ -110,8 +118,14 @@ fn table(page: &mut Page, diff: &Diff) {
         &line(wide, "", "base", "head", "change", interval, "p", ""),
     )]);
     for change in rows {
-        let interval = if wide { interval_of(change) } else { String::new() };
-        let p = change.adjusted_p.map_or("-".to_owned(), |p| format!("{p:.3}"));
+        let interval = if wide {
+            interval_of(change)
+        } else {
+            String::new()
+        };
+        let p = change
+            .adjusted_p
+            .map_or("-".to_owned(), |p| format!("{p:.3}"));
         let (style, word) = verdict(change);
         let text = line(
             wide,
@@ -128,7 +142,16 @@ fn table(page: &mut Page, diff: &Diff) {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn line(wide: bool, name: &str, base: &str, head: &str, change: &str, interval: &str, p: &str, word: &str) -> String {
+fn line(
+    wide: bool,
+    name: &str,
+    base: &str,
+    head: &str,
+    change: &str,
+    interval: &str,
+    p: &str,
+    word: &str,
+) -> String {
     let text = if wide {
         format!("{name:<18}{base:>12}{head:>12}{change:>10}  {interval:^20}{p:>7} {word}")
     } else {
@@ -140,7 +163,9 @@ fn line(wide: bool, name: &str, base: &str, head: &str, change: &str, interval: 
 fn interval_of(change: &Change) -> String {
     let effect = change.ratio.unwrap_or(change.shift);
     match (change.ratio, effect.interval) {
-        (Some(_), Some((low, high))) => format!("{} to {}", percent(low - 1.0), percent(high - 1.0)),
+        (Some(_), Some((low, high))) => {
+            format!("{} to {}", percent(low - 1.0), percent(high - 1.0))
+        }
         _ => "-".to_owned(),
     }
 }
@@ -160,7 +185,7 @@ fn findings(page: &mut Page, diff: &Diff) {
     let told: Vec<&FindingChange> = diff
         .findings
         .iter()
-        .filter(|finding| finding.status != Status::Same || finding.called)
+        .filter(|finding| finding.called || (finding.status != Status::Same && !is_note(finding)))
         .collect();
     if told.is_empty() {
         return;
@@ -173,29 +198,52 @@ fn findings(page: &mut Page, diff: &Diff) {
             (true, Status::New | Status::Worse) => Style::Error,
             _ => Style::Good,
         };
-        let severity = finding.head_severity.as_ref().or(finding.base_severity.as_ref());
+        let severity = finding
+            .head_severity
+            .as_ref()
+            .or(finding.base_severity.as_ref());
         let (n, m) = (diff.base.runs.len(), diff.head.runs.len());
         let mut text = format!(
             " {} {}{}: in {} of {n} before, {} of {m} after",
             severity.map_or("", String::as_str),
             finding.code,
-            if finding.thread.is_empty() { String::new() } else { format!(" ({})", finding.thread) },
+            if finding.thread.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", finding.thread)
+            },
             finding.base_runs,
             finding.head_runs,
         );
-        if !finding.called {
+        if !finding.called && diff.verdict != Overall::TooFewRuns {
             text.push_str(", not called");
         }
-        page.paragraph("  ", "      ", &[(style, status(finding.status)), (Style::Plain, &text)]);
+        page.paragraph(
+            "  ",
+            "      ",
+            &[(style, status(finding.status)), (Style::Plain, &text)],
+        );
         page.paragraph("      ", "      ", &[(Style::Dim, &finding.title)]);
         if let Some(text) = saved(diff, finding) {
             page.paragraph("      ", "      ", &[(Style::Plain, &text)]);
         }
     }
     if told.len() > FINDINGS {
-        let more = format!("… and {} more: all are in --format json", told.len() - FINDINGS);
+        let more = format!(
+            "… and {} more: all are in --format json",
+            told.len() - FINDINGS
+        );
         page.paragraph("  ", "  ", &[(Style::Dim, &more)]);
     }
+}
+
+/// Whether it is a remark on both sides.
+fn is_note(finding: &FindingChange) -> bool {
+    let severities = [&finding.base_severity, &finding.head_severity];
+    severities
+        .into_iter()
+        .flatten()
+        .all(|severity| severity == "note")
 }
 
 /// What it was said to save at most, beside what became of the requests.
@@ -219,7 +267,11 @@ fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
         "it {was} {} a request, on average over all; a request takes {} {way}{}",
         ns(at_most),
         ns(shift.abs()),
-        if latency.is_called() { "" } else { " (not called)" }
+        if latency.is_called() || diff.verdict == Overall::TooFewRuns {
+            ""
+        } else {
+            " (not called)"
+        }
     ))
 }
 
@@ -233,7 +285,7 @@ fn status(status: Status) -> &'static str {
     }
 }
 
-fn explained(page: &mut Page, explanation: &Explanation) {
+fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
     if !explanation.parts.is_empty() {
         page.gap();
         let head = format!(
@@ -244,12 +296,15 @@ fn explained(page: &mut Page, explanation: &Explanation) {
         page.paragraph(
             "",
             "  ",
-            &[(Style::Strong, "where the requests' time changed"), (Style::Dim, &head)],
+            &[
+                (Style::Strong, "where the requests' time changed"),
+                (Style::Dim, &head),
+            ],
         );
         for part in &explanation.parts {
-            shift(page, "  ", &part.part, part);
+            shift(page, "  ", &part.part, part, mark);
             for place in &part.places {
-                shift(page, "      ", &place_name(place), place);
+                shift(page, "      ", &place_name(place), place, mark);
                 if place.called {
                     stack(page, place);
                 }
@@ -258,9 +313,16 @@ fn explained(page: &mut Page, explanation: &Explanation) {
     }
     if !explanation.functions.is_empty() {
         page.gap();
-        page.paragraph("", "  ", &[(Style::Strong, "where the CPU time changed"), (Style::Dim, " (per request, from samples)")]);
+        page.paragraph(
+            "",
+            "  ",
+            &[
+                (Style::Strong, "where the CPU time changed"),
+                (Style::Dim, " (per request, from samples)"),
+            ],
+        );
         for function in &explanation.functions {
-            shift(page, "  ", &place_name(function), function);
+            shift(page, "  ", &place_name(function), function, mark);
             if function.called {
                 stack(page, function);
             }
@@ -269,15 +331,23 @@ fn explained(page: &mut Page, explanation: &Explanation) {
 }
 
 fn place_name(place: &Shift) -> String {
-    let function = if place.function.is_empty() { "no stack was taken" } else { &place.function };
+    let function = if place.function.is_empty() {
+        "no stack was taken"
+    } else {
+        &place.function
+    };
     let mut name = function.to_owned();
     if !place.what.is_empty() && !place.part.is_empty() {
         name = format!("{name} ({})", place.what);
     }
-    if place.thread.is_empty() { name } else { format!("{name} on {}", place.thread) }
+    if place.thread.is_empty() {
+        name
+    } else {
+        format!("{name} on {}", place.thread)
+    }
 }
 
-fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift) {
+fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
     let sign = if shift.ns() < 0.0 { "-" } else { "+" };
     let change = format!("{sign}{}", ns(shift.ns().abs()));
     let style = match (shift.called, shift.ns() > 0.0) {
@@ -290,17 +360,34 @@ fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift) {
         name,
         ns(shift.base_ns),
         ns(shift.head_ns),
-        if shift.called { "" } else { " (not called)" }
+        if shift.called || !mark {
+            ""
+        } else {
+            " (not called)"
+        }
     );
-    page.paragraph(indent, &format!("{indent}    "), &[(style, &change), (Style::Plain, &rest)]);
+    page.paragraph(
+        indent,
+        &format!("{indent}    "),
+        &[(style, &change), (Style::Plain, &rest)],
+    );
 }
 
 fn stack(page: &mut Page, shift: &Shift) {
     if shift.stack.len() < 2 {
         return;
     }
-    let frames: Vec<&str> = shift.stack.iter().take(FRAMES).map(String::as_str).collect();
-    let more = if shift.stack.len() > FRAMES { " < …" } else { "" };
+    let frames: Vec<&str> = shift
+        .stack
+        .iter()
+        .take(FRAMES)
+        .map(String::as_str)
+        .collect();
+    let more = if shift.stack.len() > FRAMES {
+        " < …"
+    } else {
+        ""
+    };
     let text = format!("{}{more}", frames.join(" < "));
     page.paragraph("          ", "          ", &[(Style::Dim, &text)]);
 }
@@ -395,12 +482,21 @@ mod tests {
 
     #[test]
     fn figures() {
-        for (share, text) in [(0.0, "0 %"), (0.682, "+68 %"), (-0.0213, "-2.1 %"), (24.0, "x 25"), (f64::NAN, "-")] {
+        for (share, text) in [
+            (0.0, "0 %"),
+            (0.682, "+68 %"),
+            (-0.0213, "-2.1 %"),
+            (24.0, "x 25"),
+            (f64::NAN, "-"),
+        ] {
             assert_eq!(percent(share), text);
         }
         assert_eq!(value(Unit::PerSecond, 12_345.6), "12,346/s");
         assert_eq!(value(Unit::Ns, 1_234_000.0), "1.23 ms");
-        assert_eq!((ns(999_499.0), ns(999_500.0)), ("999 us".to_owned(), "1.00 ms".to_owned()));
+        assert_eq!(
+            (ns(999_499.0), ns(999_500.0)),
+            ("999 us".to_owned(), "1.00 ms".to_owned())
+        );
         assert_eq!(ns(-5.0), "0 ns");
     }
 }

@@ -38,9 +38,19 @@ fn a_budget_is_read() {
     let budget = parse(WHOLE).expect("a budget");
     assert!(budget.fail_when_undecided && !budget.in_any_run);
     assert_eq!(budget.limits[1].line, 6);
-    assert_eq!(budget.allow[0].what.until.map(|day| day.to_string()).as_deref(), Some("2027-01-31"));
+    assert_eq!(
+        budget.allow[0]
+            .what
+            .until
+            .map(|day| day.to_string())
+            .as_deref(),
+        Some("2027-01-31")
+    );
     let regressions = budget.regressions.expect("a table").what;
-    assert_eq!((regressions.options.alpha, regressions.options.min_effect), (0.01, 0.1));
+    assert_eq!(
+        (regressions.options.alpha, regressions.options.min_effect),
+        (0.01, 0.1)
+    );
     assert!(parse("schema = 1").is_ok());
 }
 
@@ -50,11 +60,27 @@ fn what_is_wrong_is_told_with_line_and_column() {
         ("", "1:1", "schema"),
         ("schema = 2", "1:10", "schema 2"),
         ("schema = 1\nlimts = []", "2:1", "limts"),
-        ("schema = 1\nlimits = [\"latency p98 < 1ms\"]", "2:20", "no p98"),
-        ("schema = 1\nlimits = [\n  'latency p99 < 1'\n]", "3:18", "duration"),
-        ("schema = 1\n[findings]\nmax-severity = \"bad\"", "3:16", "note"),
+        (
+            "schema = 1\nlimits = [\"latency p98 < 1ms\"]",
+            "2:20",
+            "no p98",
+        ),
+        (
+            "schema = 1\nlimits = [\n  'latency p99 < 1'\n]",
+            "3:18",
+            "duration",
+        ),
+        (
+            "schema = 1\n[findings]\nmax-severity = \"bad\"",
+            "3:16",
+            "note",
+        ),
         ("schema = 1\n[findings]", "2:1", "max-severity"),
-        ("schema = 1\n[findings]\nmax-severity = \"note\"\nallow = [{ code = \"x\", reason = \"y\" }]", "4:19", "no finding x"),
+        (
+            "schema = 1\n[findings]\nmax-severity = \"note\"\nallow = [{ code = \"x\", reason = \"y\" }]",
+            "4:19",
+            "no finding x",
+        ),
         (
             "schema = 1\n[findings]\nmax-severity = \"note\"\nallow = [{ code = \"deadlock\", reason = \" \" }]",
             "4:40",
@@ -65,13 +91,24 @@ fn what_is_wrong_is_told_with_line_and_column() {
             "4:53",
             "day",
         ),
-        ("schema = 1\n[regressions]\nbaseline = \"b\"\nalpha = 2.0", "4:9", "between"),
-        ("schema = 1\n[regressions]\nbaseline = \"b\"\nmin-effect = \"x\"", "4:14", "share"),
+        (
+            "schema = 1\n[regressions]\nbaseline = \"b\"\nalpha = 2.0",
+            "4:9",
+            "between",
+        ),
+        (
+            "schema = 1\n[regressions]\nbaseline = \"b\"\nmin-effect = \"x\"",
+            "4:14",
+            "share",
+        ),
         ("schema = \"é\" x", "1:", ""),
         ("schema = 1\nschema = 1", "2:1", "duplicate"),
     ] {
         let error = parse(text).expect_err(text);
-        assert!(error.starts_with(&format!("b.toml:{place}")), "{text}: {error}");
+        assert!(
+            error.starts_with(&format!("b.toml:{place}")),
+            "{text}: {error}"
+        );
         assert!(error.contains(word), "{text}: {error}");
     }
 }

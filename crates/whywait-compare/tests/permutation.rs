@@ -36,8 +36,17 @@ fn alike(random: &mut Random, measures: usize, runs: usize) -> Vec<Vec<f64>> {
     let common: Vec<f64> = (0..runs).map(|_| random.skewed()).collect();
     (0..measures)
         .map(|at| {
-            let noise = |random: &mut Random| if at % 2 == 0 { random.normal() } else { random.skewed() };
-            common.iter().map(|common| 0.02 * common + 0.03 * noise(random)).collect()
+            let noise = |random: &mut Random| {
+                if at % 2 == 0 {
+                    random.normal()
+                } else {
+                    random.skewed()
+                }
+            };
+            common
+                .iter()
+                .map(|common| 0.02 * common + 0.03 * noise(random))
+                .collect()
         })
         .collect()
 }
@@ -49,7 +58,10 @@ fn of_sides_that_are_the_same_at_most_one_in_twenty_is_told_apart() {
     let wrong = (0..comparisons)
         .filter(|_| {
             let rows = alike(&mut random, 30, 10);
-            test(&rows, 5).tests.iter().any(|test| test.adjusted <= 0.05)
+            test(&rows, 5)
+                .tests
+                .iter()
+                .any(|test| test.adjusted <= 0.05)
         })
         .count();
     // 12 of 252 ways are at most 0.05; three deviations above that.
@@ -67,8 +79,14 @@ fn p_values_of_sides_that_are_the_same_are_uniform() {
         let below = ps.iter().filter(|p| **p <= share).count() as f64 / comparisons as f64;
         let deviation = (share * (1.0 - share) / comparisons as f64).sqrt();
         // Steps of 2/252 keep them a little below.
-        assert!(below <= share + 3.5 * deviation, "{below} are at most {share}");
-        assert!(below >= share - 0.008 - 3.5 * deviation, "{below} are at most {share}");
+        assert!(
+            below <= share + 3.5 * deviation,
+            "{below} are at most {share}"
+        );
+        assert!(
+            below >= share - 0.008 - 3.5 * deviation,
+            "{below} are at most {share}"
+        );
     }
 }
 
@@ -86,7 +104,10 @@ fn a_change_of_a_tenth_is_found_among_many_measures_that_did_not_change() {
             test(&rows, 5).tests[29].adjusted <= 0.05
         })
         .count();
-    assert!(found * 100 >= comparisons * 95, "{found} of {comparisons} are found");
+    assert!(
+        found * 100 >= comparisons * 95,
+        "{found} of {comparisons} are found"
+    );
 }
 
 #[test]
@@ -94,17 +115,32 @@ fn one_large_change_does_not_hide_another() {
     // Without step-down the second would be held against what the first is like when runs are swapped.
     let mut random = Random(17);
     let row = |random: &mut Random, by: f64| -> Vec<f64> {
-        (0..10).map(|run| 0.01 * random.normal() + if run < 5 { 0.0 } else { by }).collect()
+        (0..10)
+            .map(|run| 0.01 * random.normal() + if run < 5 { 0.0 } else { by })
+            .collect()
     };
-    let rows = vec![row(&mut random, 3.0), row(&mut random, 0.1), row(&mut random, 0.0)];
+    let rows = vec![
+        row(&mut random, 3.0),
+        row(&mut random, 0.1),
+        row(&mut random, 0.0),
+    ];
     let tests = test(&rows, 5).tests;
-    assert!(tests[0].adjusted <= 0.05 && tests[1].adjusted <= 0.05, "{tests:?}");
+    assert!(
+        tests[0].adjusted <= 0.05 && tests[1].adjusted <= 0.05,
+        "{tests:?}"
+    );
     assert!(tests[2].adjusted > 0.05, "{tests:?}");
 }
 
 fn sides() -> impl Strategy<Value = (Vec<Vec<f64>>, usize)> {
     (1usize..6, 1usize..6, 0usize..8).prop_flat_map(|(base, head, measures)| {
-        let value = prop_oneof![-1e3..1e3f64, Just(0.0), Just(f64::NAN), Just(1e300), Just(f64::INFINITY)];
+        let value = prop_oneof![
+            -1e3..1e3f64,
+            Just(0.0),
+            Just(f64::NAN),
+            Just(1e300),
+            Just(f64::INFINITY)
+        ];
         let row = proptest::collection::vec(value, base + head);
         (proptest::collection::vec(row, measures), Just(base))
     })

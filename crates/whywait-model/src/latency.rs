@@ -139,7 +139,10 @@ mod tests {
             assert!((ns / 1000.0 - us).abs() < us / 50.0, "{share}: {ns}");
         }
         assert_eq!(histogram.quantile(1.0, &[]), Some(1_000_000.0));
-        assert_eq!(histogram.quantile(0.999, &[999_000, 1_000_000]), Some(999_000.0));
+        assert_eq!(
+            histogram.quantile(0.999, &[999_000, 1_000_000]),
+            Some(999_000.0)
+        );
         let mut one = Histogram::default();
         one.add(u64::MAX);
         assert!(one.quantile(0.5, &[]).is_some());

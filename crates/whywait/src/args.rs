@@ -247,7 +247,9 @@ pub(crate) struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(override_usage = "whywait gate [OPTIONS] <BUDGET> <DIR>...\n       whywait gate [OPTIONS] <BUDGET> -- <CMD>...")]
+#[command(
+    override_usage = "whywait gate [OPTIONS] <BUDGET> <DIR>...\n       whywait gate [OPTIONS] <BUDGET> -- <CMD>..."
+)]
 pub(crate) struct GateArgs {
     /// The budget, a TOML file
     #[arg(value_name = "BUDGET")]
@@ -267,16 +269,32 @@ pub(crate) struct GateArgs {
     /// A shell command that puts load on CMD, which is ended when that ends
     ///
     /// It starts beside CMD, waits for CMD to listen by itself, and is not watched.
-    #[arg(long, value_name = "COMMAND", requires = "command", help_heading = "Recording")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        requires = "command",
+        help_heading = "Recording"
+    )]
     pub(crate) load: Option<OsString>,
     /// Keep the recordings in this new folder [default: they are removed]
-    #[arg(long, value_name = "DIR", requires = "command", help_heading = "Recording")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "command",
+        help_heading = "Recording"
+    )]
     pub(crate) keep: Option<PathBuf>,
     /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to 10s)
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold, help_heading = "Recording")]
     pub(crate) threshold: Duration,
     /// For people or for programs
-    #[arg(long, value_name = "FORMAT", default_value = "text", value_enum, help_heading = "Report")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        value_enum,
+        help_heading = "Report"
+    )]
     pub(crate) format: Format,
     /// Write the report to this file instead of standard output
     #[arg(short, long, value_name = "FILE", help_heading = "Report")]

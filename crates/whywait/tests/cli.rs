@@ -128,9 +128,7 @@ fn help_offers_only_what_there_is() {
         &["record", "--help"],
     ] {
         let help = whywait(verb).exits(0).out;
-        for absent in [
-            "__exec", "diff", "gate-fd", "perfetto", "html", "folded", "- full",
-        ] {
+        for absent in ["__exec", "gate-fd", "perfetto", "html", "folded", "- full"] {
             assert!(!help.contains(absent), "{absent} is in: {help}");
         }
     }

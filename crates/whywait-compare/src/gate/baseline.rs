@@ -53,7 +53,8 @@ impl Baseline {
     pub fn new(runs: Vec<Run>) -> Self {
         Self {
             schema: SCHEMA,
-            what: "measures of whywait recordings: written by whywait gate --save-baseline".to_owned(),
+            what: "measures of whywait recordings: written by whywait gate --save-baseline"
+                .to_owned(),
             runs,
         }
     }

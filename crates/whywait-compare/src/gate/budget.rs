@@ -136,7 +136,10 @@ impl Budget {
             reader.error(error.span().unwrap_or(0..0), &message)
         })?;
         if *file.schema.get_ref() != SCHEMA {
-            let message = format!("schema {} is not known; this version knows {SCHEMA}", file.schema.get_ref());
+            let message = format!(
+                "schema {} is not known; this version knows {SCHEMA}",
+                file.schema.get_ref()
+            );
             return Err(reader.error(file.schema.span(), &message));
         }
         let mut budget = Budget {
@@ -184,7 +187,13 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn error(&self, span: Range<usize>, message: &str) -> BudgetError {
         let before = self.before(span.start);
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let column = before
+            .rsplit('\n')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .count()
+            + 1;
         BudgetError {
             path: self.path.to_path_buf(),
             line: self.line(span),
@@ -276,7 +285,10 @@ impl Reader<'_> {
     fn regressions(&self, table: &RegressionsTable) -> Result<Regressions, BudgetError> {
         let mut options = Options::default();
         if table.baseline.get_ref().is_empty() {
-            return Err(self.error(table.baseline.span(), "name a file that --save-baseline wrote"));
+            return Err(self.error(
+                table.baseline.span(),
+                "name a file that --save-baseline wrote",
+            ));
         }
         if let Some(alpha) = &table.alpha {
             options.alpha = *alpha.get_ref();

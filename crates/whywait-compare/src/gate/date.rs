@@ -20,7 +20,11 @@ impl Date {
         let mut number = |digits: usize| {
             let part = parts.next()?;
             let whole = part.len() == digits && part.bytes().all(|b| b.is_ascii_digit());
-            if whole { part.parse::<u16>().ok() } else { None }
+            if whole {
+                part.parse::<u16>().ok()
+            } else {
+                None
+            }
         };
         let (year, month, day) = (number(4)?, number(2)?, number(2)?);
         if parts.next().is_some() {
@@ -31,7 +35,8 @@ impl Date {
 
     /// A day; `None` if there is none of that number.
     pub fn new(year: u16, month: u8, day: u8) -> Option<Self> {
-        let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        let leap =
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let days = match month {
             4 | 6 | 9 | 11 => 30,
             2 if leap => 29,
@@ -39,7 +44,9 @@ impl Date {
             1..=12 => 31,
             _ => return None,
         };
-        (1..=days).contains(&day).then_some(Self { year, month, day })
+        (1..=days)
+            .contains(&day)
+            .then_some(Self { year, month, day })
     }
 
     /// The day of a time in seconds since 1970, UTC.
@@ -74,7 +81,16 @@ mod tests {
     #[test]
     fn days() {
         assert_eq!(Date::parse("2024-02-29"), Date::new(2024, 2, 29));
-        for wrong in ["", "2023-02-29", "2024-13-01", "2024-1-01", "2024-01-00", "2024-01-01-", "+024-01-01", "2024-01"] {
+        for wrong in [
+            "",
+            "2023-02-29",
+            "2024-13-01",
+            "2024-1-01",
+            "2024-01-00",
+            "2024-01-01-",
+            "+024-01-01",
+            "2024-01",
+        ] {
             assert_eq!(Date::parse(wrong), None, "{wrong}");
         }
         assert_eq!(Date::of_unix(951_782_400).to_string(), "2000-02-29");

@@ -34,7 +34,9 @@ pub fn render(runs: &[Run], until: Date) -> String {
             .filter_map(|run| run.measures.get(measure))
             .map(|measure| measure.at_most.unwrap_or(measure.value))
             .filter(|value| value.is_finite())
-            .fold(None, |worst: Option<f64>, value| Some(worst.map_or(value, |worst| worst.max(value))));
+            .fold(None, |worst: Option<f64>, value| {
+                Some(worst.map_or(value, |worst| worst.max(value)))
+            });
         if let Some(worst) = worst {
             let _ = writeln!(text, "  \"{name} < {}\",", above(worst * ROOM));
         }
@@ -63,7 +65,10 @@ pub fn render(runs: &[Run], until: Date) -> String {
         if !found.thread.is_empty() {
             let _ = writeln!(text, "thread = {}", quoted(&found.thread));
         }
-        let _ = writeln!(text, "reason = \"it was there when this budget was written\"\nuntil = {until}");
+        let _ = writeln!(
+            text,
+            "reason = \"it was there when this budget was written\"\nuntil = {until}"
+        );
     }
     text.push_str(
         "\n# With a file that `whywait gate --save-baseline FILE` wrote from at least four runs:\n\
@@ -94,4 +99,3 @@ fn rounded(value: f64) -> f64 {
 fn quoted(name: &str) -> String {
     toml::Value::String(name.to_owned()).to_string()
 }
-

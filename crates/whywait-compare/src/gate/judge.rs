@@ -41,7 +41,9 @@ impl Judgement {
 
     /// The lines of that outcome.
     pub fn with(&self, outcome: Outcome) -> impl Iterator<Item = &Line> {
-        self.lines.iter().filter(move |line| line.outcome == outcome)
+        self.lines
+            .iter()
+            .filter(move |line| line.outcome == outcome)
     }
 }
 
@@ -94,11 +96,18 @@ pub fn judge(budget: &Budget, runs: &[Run], baseline: Option<&Baseline>, today: 
         notes.extend(remarks);
     }
     for run in runs.iter().filter(|run| !run.missing.is_empty()).take(5) {
-        notes.push(format!("{} is incomplete: {}", run.name, run.missing.join("; ")));
+        notes.push(format!(
+            "{} is incomplete: {}",
+            run.name,
+            run.missing.join("; ")
+        ));
     }
     if !complete.is_empty() && complete.len() < runs.len() {
         let left_out = runs.len() - complete.len();
-        notes.push(format!("{left_out} of {} runs are left out of limits and regressions, for they are incomplete", runs.len()));
+        notes.push(format!(
+            "{left_out} of {} runs are left out of limits and regressions, for they are incomplete",
+            runs.len()
+        ));
     }
     let failed = lines.iter().any(|line| {
         line.outcome == Outcome::Broken
@@ -168,17 +177,21 @@ impl Judged<'_> {
         let broken = !limit.op.holds(low, limit.value) && !limit.op.holds(high, limit.value);
         match (held, broken) {
             // What was lost can only have made it more.
-            (true, _) if self.lacking && limit.op.is_upper() => {
-                (Outcome::Undecided, format!("{why}, but all recordings are incomplete"))
-            }
-            (_, true) if self.lacking && !limit.op.is_upper() => {
-                (Outcome::Undecided, format!("{why}, but all recordings are incomplete"))
-            }
+            (true, _) if self.lacking && limit.op.is_upper() => (
+                Outcome::Undecided,
+                format!("{why}, but all recordings are incomplete"),
+            ),
+            (_, true) if self.lacking && !limit.op.is_upper() => (
+                Outcome::Undecided,
+                format!("{why}, but all recordings are incomplete"),
+            ),
             (true, _) => (Outcome::Held, why),
             (_, true) => (Outcome::Broken, why),
             _ => (
                 Outcome::Undecided,
-                format!("{why}: below the threshold only sums are recorded; record with a lower --threshold"),
+                format!(
+                    "{why}: below the threshold only sums are recorded; record with a lower --threshold"
+                ),
             ),
         }
     }
@@ -254,9 +267,15 @@ fn findings(
     }
     if !broken {
         let (outcome, why) = if judged.lacking {
-            (Outcome::Undecided, "none, but all recordings are incomplete".to_owned())
+            (
+                Outcome::Undecided,
+                "none, but all recordings are incomplete".to_owned(),
+            )
         } else {
-            (Outcome::Held, format!("none in {n} {}", if n == 1 { "run" } else { "runs" }))
+            (
+                Outcome::Held,
+                format!("none in {n} {}", if n == 1 { "run" } else { "runs" }),
+            )
         };
         lines.push(Line {
             line: max.line,
@@ -317,7 +336,10 @@ fn finding(
 
 fn covers(allow: &Allow, found: &Found) -> bool {
     allow.code.name() == found.code
-        && allow.thread.as_ref().is_none_or(|thread| *thread == found.thread)
+        && allow
+            .thread
+            .as_ref()
+            .is_none_or(|thread| *thread == found.thread)
         && found.rank() <= rank(allow.max_severity)
 }
 

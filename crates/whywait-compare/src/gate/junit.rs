@@ -14,7 +14,11 @@ pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) ->
     let fails = |outcome| {
         outcome == Outcome::Broken || (outcome == Outcome::Undecided && fail_when_undecided)
     };
-    let failures = judgement.lines.iter().filter(|line| fails(line.outcome)).count();
+    let failures = judgement
+        .lines
+        .iter()
+        .filter(|line| fails(line.outcome))
+        .count();
     let undecided = judgement.with(Outcome::Undecided).count();
     let skipped = if fail_when_undecided { 0 } else { undecided };
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

@@ -71,27 +71,53 @@ const OPS: [(&str, Op); 4] = [
 pub fn parse(text: &str) -> Result<Limit, LimitError> {
     let error = |at: usize, message: String| Err(LimitError { at, message });
     let Some(at) = text.find(['<', '>']) else {
-        return error(0, "a limit is MEASURE STATISTIC < VALUE, such as latency p99 < 20ms".to_owned());
+        return error(
+            0,
+            "a limit is MEASURE STATISTIC < VALUE, such as latency p99 < 20ms".to_owned(),
+        );
     };
-    let Some((symbol, op)) = OPS.iter().find(|(symbol, _)| text[at..].starts_with(symbol)) else {
+    let Some((symbol, op)) = OPS
+        .iter()
+        .find(|(symbol, _)| text[at..].starts_with(symbol))
+    else {
         return error(at, "expected <, <=, > or >=".to_owned());
     };
     let mut words = text[..at].split_whitespace();
     let (Some(name), stat, None) = (words.next(), words.next(), words.next()) else {
-        return error(0, "before the comparison there is one measure and one statistic, such as latency p99".to_owned());
+        return error(
+            0,
+            "before the comparison there is one measure and one statistic, such as latency p99"
+                .to_owned(),
+        );
     };
     let name_at = offset(text, name);
-    let of_name: Vec<&Entry> = catalogue::ALL.iter().filter(|entry| entry.name == name).collect();
+    let of_name: Vec<&Entry> = catalogue::ALL
+        .iter()
+        .filter(|entry| entry.name == name)
+        .collect();
     if of_name.is_empty() {
-        return error(name_at, format!("there is no measure {name}; there are: {}", names()));
+        return error(
+            name_at,
+            format!("there is no measure {name}; there are: {}", names()),
+        );
     }
-    let stats: Vec<&str> = of_name.iter().flat_map(|entry| entry.stats.iter().copied()).collect();
+    let stats: Vec<&str> = of_name
+        .iter()
+        .flat_map(|entry| entry.stats.iter().copied())
+        .collect();
     let Some(stat) = stat.or(stats.first().copied()) else {
         return error(name_at, "expected a statistic".to_owned());
     };
     let Some(entry) = catalogue::entry(name, stat) else {
         let message = format!("{name} has no {stat}; it has: {}", stats.join(", "));
-        return error(if text.contains(stat) { offset(text, stat) } else { name_at }, message);
+        return error(
+            if text.contains(stat) {
+                offset(text, stat)
+            } else {
+                name_at
+            },
+            message,
+        );
     };
     let unit = catalogue::unit(entry, stat);
     let value_at = at + symbol.len();
@@ -105,13 +131,18 @@ pub fn parse(text: &str) -> Result<Limit, LimitError> {
             value,
             unit,
         }),
-        None => error(value_at.min(text.len()), format!("{name} {stat} is {}", expected(unit))),
+        None => error(
+            value_at.min(text.len()),
+            format!("{name} {stat} is {}", expected(unit)),
+        ),
     }
 }
 
 /// Where a word that was split off a text begins in it.
 fn offset(text: &str, word: &str) -> usize {
-    (word.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len())
+    (word.as_ptr() as usize)
+        .saturating_sub(text.as_ptr() as usize)
+        .min(text.len())
 }
 
 fn names() -> String {
@@ -136,7 +167,11 @@ fn quantity(text: &str, unit: Unit) -> Option<f64> {
         .unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);
     let plain = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.len() <= 18;
-    let number: f64 = if plain { digits.parse().ok()? } else { return None };
+    let number: f64 = if plain {
+        digits.parse().ok()?
+    } else {
+        return None;
+    };
     let scale = match (unit, suffix.trim()) {
         (Unit::Ns, "ns") => 1.0,
         (Unit::Ns, "us") => 1e3,
@@ -156,13 +191,33 @@ mod tests {
     #[test]
     fn limits_are_read() {
         for (text, measure, op, value) in [
-            ("ready-unserved.stranded p99 < 5ms", "ready-unserved.stranded.p99", Op::Less, 5e6),
+            (
+                "ready-unserved.stranded p99 < 5ms",
+                "ready-unserved.stranded.p99",
+                Op::Less,
+                5e6,
+            ),
             ("latency p99<=1.5s", "latency.p99", Op::AtMost, 1.5e9),
-            ("  requests  rate >  1000/s ", "requests.rate", Op::More, 1000.0),
+            (
+                "  requests  rate >  1000/s ",
+                "requests.rate",
+                Op::More,
+                1000.0,
+            ),
             ("latency < 20 ms", "latency.mean", Op::Less, 20e6),
             ("lock share < 10%", "lock.share", Op::Less, 0.1),
-            ("requests count >= 100", "requests.count", Op::AtLeast, 100.0),
-            ("cpu per-request < 300us", "cpu.per-request", Op::Less, 300e3),
+            (
+                "requests count >= 100",
+                "requests.count",
+                Op::AtLeast,
+                100.0,
+            ),
+            (
+                "cpu per-request < 300us",
+                "cpu.per-request",
+                Op::Less,
+                300e3,
+            ),
         ] {
             let limit = parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
             assert_eq!((limit.measure.as_str(), limit.op), (measure, op), "{text}");

@@ -22,11 +22,19 @@ pub(super) fn judge(
         why,
     };
     let Some(baseline) = baseline else {
-        return (vec![line(Outcome::Undecided, "there is no baseline".to_owned())], Vec::new());
+        return (
+            vec![line(Outcome::Undecided, "there is no baseline".to_owned())],
+            Vec::new(),
+        );
     };
     let base = Side {
         name: regressions.what.baseline.display().to_string(),
-        runs: baseline.runs.iter().filter(|run| run.missing.is_empty()).cloned().collect(),
+        runs: baseline
+            .runs
+            .iter()
+            .filter(|run| run.missing.is_empty())
+            .cloned()
+            .collect(),
     };
     let head = Side {
         name: "these runs".to_owned(),
@@ -38,7 +46,12 @@ pub(super) fn judge(
         .map(|change| {
             let why = format!(
                 "{}: {} before, {} now ({}, adjusted p {:.3})",
-                title(change.name.trim_start_matches("finding/").trim_end_matches('|')),
+                title(
+                    change
+                        .name
+                        .trim_start_matches("finding/")
+                        .trim_end_matches('|')
+                ),
                 value(change.unit, change.base_median),
                 value(change.unit, change.head_median),
                 percent(change.relative),
@@ -54,11 +67,18 @@ pub(super) fn judge(
                 Outcome::Undecided,
                 format!("{compared}: too few to tell a difference from chance"),
             ),
-            _ if lacking => line(Outcome::Undecided, format!("{compared}, all of them incomplete")),
+            _ if lacking => line(
+                Outcome::Undecided,
+                format!("{compared}, all of them incomplete"),
+            ),
             Overall::Better => line(Outcome::Held, format!("{compared}: better")),
             _ => line(Outcome::Held, format!("{compared}: nothing got worse")),
         });
     }
-    let notes = if diff.verdict == Overall::TooFewRuns { Vec::new() } else { diff.notes };
+    let notes = if diff.verdict == Overall::TooFewRuns {
+        Vec::new()
+    } else {
+        diff.notes
+    };
     (lines, notes)
 }

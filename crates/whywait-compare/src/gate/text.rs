@@ -14,13 +14,22 @@ pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> Stri
     } else {
         (Style::Good, "gate: passed")
     };
-    let runs = if judgement.runs == 1 { "1 run".to_owned() } else { format!("{} runs", judgement.runs) };
+    let runs = if judgement.runs == 1 {
+        "1 run".to_owned()
+    } else {
+        format!("{} runs", judgement.runs)
+    };
     let mut rest = format!(", {runs}, {} lines, {broken} broken", judgement.lines.len());
     if undecided > 0 {
         rest = format!("{rest}, {undecided} undecided");
     }
     page.paragraph("", "  ", &[(style, verdict), (Style::Plain, &rest)]);
-    for outcome in [Outcome::Broken, Outcome::Undecided, Outcome::Allowed, Outcome::Held] {
+    for outcome in [
+        Outcome::Broken,
+        Outcome::Undecided,
+        Outcome::Allowed,
+        Outcome::Held,
+    ] {
         for line in judgement.with(outcome) {
             told(&mut page, budget, line);
         }

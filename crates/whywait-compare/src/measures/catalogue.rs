@@ -64,9 +64,18 @@ pub const ALL: &[Entry] = &[
         unit: Unit::Count,
         what: "CPUs in use, on average",
     },
-    part("ready-unserved.stranded", "ready and not read, although a capable thread was idle"),
-    part("ready-unserved.pool-busy", "ready and not read: all capable threads were busy"),
-    part("ready-unserved.wakeup", "ready and not read: the reader was being woken"),
+    part(
+        "ready-unserved.stranded",
+        "ready and not read, although a capable thread was idle",
+    ),
+    part(
+        "ready-unserved.pool-busy",
+        "ready and not read: all capable threads were busy",
+    ),
+    part(
+        "ready-unserved.wakeup",
+        "ready and not read: the reader was being woken",
+    ),
     part("on-cpu", "the serving thread ran"),
     part("runnable", "it waited for a CPU"),
     part("lock", "it waited for a lock"),
@@ -99,7 +108,11 @@ pub fn entry(name: &str, stat: &str) -> Option<&'static Entry> {
 
 /// The unit of a statistic.
 pub fn unit(entry: &Entry, stat: &str) -> Unit {
-    if stat == "share" { Unit::Share } else { entry.unit }
+    if stat == "share" {
+        Unit::Share
+    } else {
+        entry.unit
+    }
 }
 
 #[cfg(test)]

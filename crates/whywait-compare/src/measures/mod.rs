@@ -282,7 +282,12 @@ fn missing(findings: &[Finding]) -> Vec<String> {
         .filter(|finding| {
             finding.code == Code::RecordingIncomplete && finding.severity > Severity::Note
         })
-        .flat_map(|finding| finding.evidence.iter().map(|evidence| evidence.text.clone()))
+        .flat_map(|finding| {
+            finding
+                .evidence
+                .iter()
+                .map(|evidence| evidence.text.clone())
+        })
         .take(10)
         .collect()
 }

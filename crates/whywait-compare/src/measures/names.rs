@@ -27,7 +27,11 @@ fn without_numbers(name: &str) -> String {
 
 /// What a stack is in; empty when no stack was taken.
 pub(super) fn function(stacks: &StackNames, stack: u32) -> String {
-    stacks.telling(stack).as_deref().map(stable).unwrap_or_default()
+    stacks
+        .telling(stack)
+        .as_deref()
+        .map(stable)
+        .unwrap_or_default()
 }
 
 /// A function's name without what changes from build to build: the compiler's hash, and addresses of code without names.

@@ -25,7 +25,10 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
                 part: step.state.to_owned(),
                 thread: role(model, step.tid),
                 function: function(&model.stacks, step.stack),
-                what: step.kind.map(|kind| kind.name.to_owned()).unwrap_or_default(),
+                what: step
+                    .kind
+                    .map(|kind| kind.name.to_owned())
+                    .unwrap_or_default(),
             };
             let place = places.entry(subject).or_default();
             place.total_ns = place.total_ns.saturating_add(step.ns());

@@ -54,7 +54,11 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     }
     let count = source.requests as f64;
     let summary = model.requests_summary();
-    headline(run, "latency.mean", model.time_of_requests_ns() as f64 / count);
+    headline(
+        run,
+        "latency.mean",
+        model.time_of_requests_ns() as f64 / count,
+    );
     if let Some(ns) = summary.time.on_cpu {
         // Counted in the kernel, request by request: sharper than samples, but only of the thread that serves.
         headline(run, "cpu.serving", ns as f64 / count);
@@ -66,7 +70,12 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     }
     if let Some(latency) = summary.latency_ns {
         // The maximum of a run says more of luck than of the server: budgets may name it, comparisons leave it out.
-        let max = Measure::new(Group::Section, Unit::Ns, Better::Neither, latency.max as f64);
+        let max = Measure::new(
+            Group::Section,
+            Unit::Ns,
+            Better::Neither,
+            latency.max as f64,
+        );
         run.add("latency.max".to_owned(), max);
     }
     if run.about.duration_ns > 0 {
@@ -121,16 +130,44 @@ fn parts(source: &Source<'_>, run: &mut Run, time: &Time, slow: u64) {
             let measure = Measure::new(group, unit, better, value).about(subject.clone());
             run.add(format!("{part}.{stat}"), Measure { at_most, ..measure });
         };
-        add("mean", Group::Part, Unit::Ns, sum as f64 / source.requests as f64, None);
+        add(
+            "mean",
+            Group::Part,
+            Unit::Ns,
+            sum as f64 / source.requests as f64,
+            None,
+        );
         if total > 0 {
-            add("share", Group::Section, Unit::Share, sum as f64 / total as f64, None);
+            add(
+                "share",
+                Group::Section,
+                Unit::Share,
+                sum as f64 / total as f64,
+                None,
+            );
         }
-        let mut known: Vec<u64> = answered.iter().map(|parts| parts[at].unwrap_or(0)).collect();
+        let mut known: Vec<u64> = answered
+            .iter()
+            .map(|parts| parts[at].unwrap_or(0))
+            .collect();
         known.sort_unstable_by(|a, b| b.cmp(a));
         for (name, quantile) in PERCENTILES.iter().copied().chain([("max", 1.0)]) {
             let threshold = model.threshold_ns() as f64;
-            let (low, high) = bounds(&known, source.requests, unknown, quantile, threshold, longest);
-            add(name, Group::Section, Unit::Ns, low, (high > low).then_some(high));
+            let (low, high) = bounds(
+                &known,
+                source.requests,
+                unknown,
+                quantile,
+                threshold,
+                longest,
+            );
+            add(
+                name,
+                Group::Section,
+                Unit::Ns,
+                low,
+                (high > low).then_some(high),
+            );
         }
     }
 }
@@ -154,18 +191,26 @@ fn bounds(
             .map(|ns| *ns as f64)
     };
     let low = at(Some(from_the_top)).unwrap_or(0.0);
+    let below_threshold = (threshold - 1.0).max(0.0);
     let others_slow = from_the_top < unknown;
     // As if all slow requests without a row were above the known ones, and all others just below the threshold.
     let high = if others_slow {
         longest
     } else {
         match at(from_the_top.checked_sub(unknown)) {
-            Some(ns) => ns.max(threshold),
-            None => threshold,
+            Some(ns) => ns.max(below_threshold),
+            None => below_threshold,
         }
     };
     let exact = unknown == 0 && (low >= threshold || known.len() as u64 >= requests);
-    (low, if exact { low } else { high.min(longest).max(low) })
+    (
+        low,
+        if exact {
+            low
+        } else {
+            high.min(longest).max(low)
+        },
+    )
 }
 
 #[cfg(test)]
@@ -178,20 +223,40 @@ mod tests {
     fn a_percentile_among_the_rows_is_exact() {
         let known: Vec<u64> = (1..=20).rev().map(|ms| ms * 1_000_000).collect();
         // Of 1,000 requests the 99th percentile is the 11th from the top.
-        assert_eq!(bounds(&known, 1000, 0, 0.99, MS, 20.0 * MS), (10.0 * MS, 10.0 * MS));
+        assert_eq!(
+            bounds(&known, 1000, 0, 0.99, MS, 20.0 * MS),
+            (10.0 * MS, 10.0 * MS)
+        );
     }
 
     #[test]
     fn one_below_the_threshold_is_a_bound() {
-        assert_eq!(bounds(&[5_000_000], 1000, 0, 0.99, MS, 9.0 * MS), (0.0, MS));
-        assert_eq!(bounds(&[5_000_000, 0], 2, 0, 0.5, MS, 9.0 * MS), (0.0, 0.0), "all are known");
-        assert_eq!(bounds(&[], 10, 0, 0.99, MS, 0.4 * MS), (0.0, 0.4 * MS), "no longer than the request");
+        assert_eq!(
+            bounds(&[5_000_000], 1000, 0, 0.99, MS, 9.0 * MS),
+            (0.0, MS - 1.0)
+        );
+        assert_eq!(
+            bounds(&[5_000_000, 0], 2, 0, 0.5, MS, 9.0 * MS),
+            (0.0, 0.0),
+            "all are known"
+        );
+        assert_eq!(
+            bounds(&[], 10, 0, 0.99, MS, 0.4 * MS),
+            (0.0, 0.4 * MS),
+            "no longer than the request"
+        );
     }
 
     #[test]
     fn slow_requests_without_rows_may_be_worse() {
         let known = vec![8_000_000; 20];
-        assert_eq!(bounds(&known, 1000, 5, 0.99, MS, 90.0 * MS), (8.0 * MS, 8.0 * MS));
-        assert_eq!(bounds(&known, 1000, 50, 0.99, MS, 90.0 * MS), (8.0 * MS, 90.0 * MS));
+        assert_eq!(
+            bounds(&known, 1000, 5, 0.99, MS, 90.0 * MS),
+            (8.0 * MS, 8.0 * MS)
+        );
+        assert_eq!(
+            bounds(&known, 1000, 50, 0.99, MS, 90.0 * MS),
+            (8.0 * MS, 90.0 * MS)
+        );
     }
 }

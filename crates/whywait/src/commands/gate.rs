@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Context;
-use whywait_compare::gate::{self, Baseline, Budget, Date, Judgement, baseline, github, init, junit};
+use whywait_compare::gate::{
+    self, Baseline, Budget, Date, Judgement, baseline, github, init, junit,
+};
 use whywait_compare::{Run, Side, json};
 use whywait_report::text::{Charset, escape};
 
@@ -41,7 +43,10 @@ pub(crate) fn run(args: GateArgs) -> anyhow::Result<u8> {
         let xml = junit::render(&judgement, &name, budget.fail_when_undecided);
         output::write(&xml, Some(path))?;
     }
-    output::write(&rendered(&args, &budget, &judgement, &name)?, args.output.as_deref())?;
+    output::write(
+        &rendered(&args, &budget, &judgement, &name)?,
+        args.output.as_deref(),
+    )?;
     if let Some(path) = &args.save_baseline {
         let text = json::to_json(&Baseline::new(runs))?;
         output::write(&text, Some(path))?;
@@ -49,9 +54,16 @@ pub(crate) fn run(args: GateArgs) -> anyhow::Result<u8> {
     Ok(if judgement.failed { FOUND } else { 0 })
 }
 
-fn rendered(args: &GateArgs, budget: &Budget, judgement: &Judgement, name: &str) -> anyhow::Result<String> {
+fn rendered(
+    args: &GateArgs,
+    budget: &Budget,
+    judgement: &Judgement,
+    name: &str,
+) -> anyhow::Result<String> {
     let mut text = match args.format {
-        Format::Text => gate::text::render(judgement, name, output::text_options(args.output.is_some())),
+        Format::Text => {
+            gate::text::render(judgement, name, output::text_options(args.output.is_some()))
+        }
         Format::Json => printable_json(&json::to_json(judgement)?),
     };
     if args.github {
@@ -120,7 +132,9 @@ fn init_budget(args: &GateArgs) -> anyhow::Result<u8> {
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .with_context(|| format!("cannot write {}", args.budget.display()))?;
     let name = escape(&args.budget.to_string_lossy(), Charset::Unicode, 4_096);
-    eprintln_quietly(&format!("whywait: wrote {name}; to hold recordings against it: whywait gate {name} DIR..."));
+    eprintln_quietly(&format!(
+        "whywait: wrote {name}; to hold recordings against it: whywait gate {name} DIR..."
+    ));
     Ok(0)
 }
 

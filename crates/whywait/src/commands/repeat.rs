@@ -43,7 +43,8 @@ pub(crate) fn record(args: &GateArgs) -> anyhow::Result<Recorded> {
     for number in 1..=args.runs {
         eprintln_quietly(&format!("whywait: run {number} of {}", args.runs));
         let recording = folder.join(format!("run-{number:03}"));
-        once(args, &recording, &signals).with_context(|| format!("run {number} of {}", args.runs))?;
+        once(args, &recording, &signals)
+            .with_context(|| format!("run {number} of {}", args.runs))?;
         recordings.push(recording);
     }
     Ok(Recorded {
@@ -55,7 +56,10 @@ pub(crate) fn record(args: &GateArgs) -> anyhow::Result<Recorded> {
 fn folder(args: &GateArgs) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     let Some(path) = &args.keep else {
         let hint = "cannot make a temporary folder: set TMPDIR to a folder that can be written, or use --keep DIR";
-        let dir = tempfile::Builder::new().prefix("whywait-").tempdir().context(hint)?;
+        let dir = tempfile::Builder::new()
+            .prefix("whywait-")
+            .tempdir()
+            .context(hint)?;
         return Ok((dir.path().to_path_buf(), Some(dir)));
     };
     config::new_folder(path)?;
@@ -80,7 +84,10 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
         "the recorder",
     )?;
     let mut load = match &args.load {
-        Some(load) => Some(Process::start(Command::new("sh").arg("-c").arg(load), "the load")?),
+        Some(load) => Some(Process::start(
+            Command::new("sh").arg("-c").arg(load),
+            "the load",
+        )?),
         None => None,
     };
     let mut told_to_end = false;
@@ -105,7 +112,8 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
         }
         std::thread::sleep(PAUSE);
     };
-    let whole = Recording::open(recording).is_ok_and(|recording| recording.meta().ended_ns.is_some());
+    let whole =
+        Recording::open(recording).is_ok_and(|recording| recording.meta().ended_ns.is_some());
     if !whole {
         // The recorder has said why.
         return Err(Reported(FAILED).into());
@@ -115,7 +123,10 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
         // It was told to end, and how it does that is its own business.
         Some(_) => Ok(()),
         None if status.success() => Ok(()),
-        None => Err(anyhow!("the command failed: exit code {}", exit_code(status))),
+        None => Err(anyhow!(
+            "the command failed: exit code {}",
+            exit_code(status)
+        )),
     }
 }
 
@@ -133,7 +144,10 @@ impl Process {
             .stdout(io::stderr())
             .spawn()
             .with_context(|| format!("cannot start {what}"))?;
-        Ok(Self { child, status: None })
+        Ok(Self {
+            child,
+            status: None,
+        })
     }
 
     fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
