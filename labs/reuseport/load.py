@@ -1,6 +1,8 @@
 """Keeps one worker busy, and has short requests on new connections meanwhile.
 
-    load.py ADDRESS [--rounds N] --expect stranded|served
+    load.py ADDRESS [--rounds N] [--all WORKERS] --expect stranded|served
+
+With --all it is all workers that are busy: then nobody could have served a request that waits.
 
 Where a connection ends up, the kernel decides by its port: in each round there are enough of them that some go to the busy
 worker. Each worker says who it is in its answer.
@@ -54,40 +56,52 @@ class Short(threading.Thread):
         self.ms = 1e3 * (time.monotonic() - asked)
 
 
+def occupy(host, port, count):
+    """Keeps so many workers busy: their names, and the connections that they will answer on."""
+    found = {}
+    while len(found) < count:
+        connection = connect(host, port)
+        if found.setdefault(ask(connection, "/"), connection) is not connection:
+            connection.close()
+    for connection in found.values():
+        send(connection, "/work")
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--all", type=int, default=0, metavar="WORKERS")
     parser.add_argument("--expect", choices=["stranded", "served"], required=True)
     args = parser.parse_args()
     host, _, port = args.address.partition(":")
     port = int(port)
-    begun, served, stranded, waited_ms = time.monotonic(), [], [], 0.0
+    begun, served, stranded = time.monotonic(), [], []
     for _ in range(args.rounds):
-        with connect(host, port) as long:
-            busy = ask(long, "/")
-            send(long, "/work")
-            time.sleep(0.01)
-            shorts = []
-            for _ in range(SHORT):
-                shorts.append(Short(host, port))
-                time.sleep(0.002)
-            for short in shorts:
-                short.join()
-                if short.ms > 100:
-                    stranded.append(short.ms)
-                    waited_ms += short.ms
-                    if short.worker != busy:
-                        sys.exit("reuseport: a request waited for a worker that was idle")
-                else:
-                    served.append(short.ms)
-            receive(long)
+        busy = occupy(host, port, args.all or 1)
+        time.sleep(0.01)
+        shorts = []
+        for _ in range(SHORT):
+            shorts.append(Short(host, port))
+            time.sleep(0.002)
+        for short in shorts:
+            short.join()
+            if short.ms > 100:
+                stranded.append(short.ms)
+                if short.worker not in busy:
+                    sys.exit("reuseport: a request waited for a worker that was idle")
+            else:
+                served.append(short.ms)
+        for connection in busy.values():
+            receive(connection)
+            connection.close()
         time.sleep(0.05)
     total = time.monotonic() - begun
     with connect(host, port) as connection:
         server = json.loads(ask(connection, "/about"))
     truth = {"total_s": total, "served": len(served), "served_max_ms": max(served, default=0), "stranded": len(stranded),
-             "stranded_ms": waited_ms, "stranded_max_ms": max(stranded, default=0), "server": server}
+             "stranded_ms": sum(stranded), "stranded_max_ms": max(stranded, default=0), "server": server}
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
     if args.expect == "stranded" and len(stranded) < args.rounds:
         print(f"reuseport: not reproduced: {len(stranded)} requests went to a busy worker", file=sys.stderr)
