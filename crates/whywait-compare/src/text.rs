@@ -176,6 +176,7 @@ fn verdict(change: &Change) -> (Style, &'static str) {
         Verdict::Better => (Style::Good, "better"),
         Verdict::Changed => (Style::Strong, "changed"),
         Verdict::Small => (Style::Dim, "too small to matter"),
+        Verdict::Unclear => (Style::Dim, "perhaps too small"),
         Verdict::NotToldApart => (Style::Dim, "not told apart"),
         Verdict::TooFewRuns => (Style::Dim, "not called"),
     }

@@ -186,7 +186,7 @@ fn usage_errors_are_a_line_and_a_hint() {
         .rejects_usage()
         .complains("does not exist yet");
     whywait(&["--", ""]).rejects_usage().complains("empty");
-    whywait(&["diff", "a", "b"]).rejects_usage();
+    whywait(&["diff", "a"]).rejects_usage();
     whywait(&["gate", "a"]).rejects_usage();
 }
 
