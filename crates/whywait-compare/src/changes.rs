@@ -107,6 +107,11 @@ impl Change {
         )
     }
 
+    /// Whether chance is ruled out, whatever the size: of what explains a change, each piece may be small.
+    pub fn is_told_apart(&self) -> bool {
+        self.is_called() || matches!(self.verdict, Verdict::Small | Verdict::Unclear)
+    }
+
     /// Whether it is a regression: something that users or operators feel, or a finding, got worse.
     pub fn is_regression(&self) -> bool {
         self.verdict == Verdict::Worse && self.counts()
