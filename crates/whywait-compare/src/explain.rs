@@ -39,8 +39,8 @@ pub struct Shift {
     pub base_ns: f64,
     /// In the head.
     pub head_ns: f64,
-    /// Whether the difference is called one.
-    pub called: bool,
+    /// Whether chance is ruled out.
+    pub told_apart: bool,
     /// The stack on the side where it is larger, innermost first. Hostile.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
@@ -58,7 +58,7 @@ impl Shift {
             what: change.subject.what.clone(),
             base_ns: change.base_median,
             head_ns: change.head_median,
-            called: change.is_called(),
+            told_apart: change.is_told_apart(),
             stack: change.stack.clone(),
             places: Vec::new(),
         }
@@ -86,6 +86,8 @@ pub fn explain(changes: &Changes) -> Option<Explanation> {
         let places = of_group(changes, Group::Path);
         let same_way: Vec<Shift> = places
             .into_iter()
+            // What no sample fell on, or no stack was taken of, says nothing that the part does not.
+            .filter(|place| !place.function.is_empty() || !place.what.is_empty())
             .filter(|place| place.part == part.part && (place.ns() > 0.0) == (part.ns() > 0.0))
             .collect();
         part.places = largest(same_way, part.ns().abs(), MAX_PLACES);

@@ -111,7 +111,8 @@ struct Measure {
 
 impl Measure {
     fn new(row: &[f64], runs: usize) -> Self {
-        let usable = row.len() == runs && row.iter().all(|value| value.is_finite());
+        // Beyond this squares have no number.
+        let usable = row.len() == runs && row.iter().all(|value| value.abs() < 1e100);
         let mean = row.iter().sum::<f64>() / runs as f64;
         let values: Vec<f64> = if usable {
             row.iter().map(|value| value - mean).collect()
@@ -128,7 +129,13 @@ impl Measure {
         // The values sum to nothing: the other side's sum is this one's, negated.
         let sum: f64 = base.iter().map(|run| self.values[*run]).sum();
         let difference = (sum / n + sum / m).abs();
-        let within = (self.squares - sum * sum / n - sum * sum / m).max(0.0);
+        let within = self.squares - sum * sum / n - sum * sum / m;
+        // What is left of a difference of two equal numbers is rounding.
+        let within = if within > self.squares * 1e-12 {
+            within
+        } else {
+            0.0
+        };
         let degrees = (n + m - 2.0).max(1.0);
         difference / ((within / degrees * (1.0 / n + 1.0 / m)).sqrt() + LEAST_ERROR)
     }

@@ -123,9 +123,7 @@ fn table(page: &mut Page, diff: &Diff) {
         } else {
             String::new()
         };
-        let p = change
-            .adjusted_p
-            .map_or("-".to_owned(), |p| format!("{p:.3}"));
+        let p = change.adjusted_p.map_or("-".to_owned(), p_value);
         let (style, word) = verdict(change);
         let text = line(
             wide,
@@ -176,6 +174,7 @@ fn verdict(change: &Change) -> (Style, &'static str) {
         Verdict::Better => (Style::Good, "better"),
         Verdict::Changed => (Style::Strong, "changed"),
         Verdict::Small => (Style::Dim, "too small to matter"),
+        Verdict::Unclear => (Style::Dim, "perhaps too small"),
         Verdict::NotToldApart => (Style::Dim, "not told apart"),
         Verdict::TooFewRuns => (Style::Dim, "not called"),
     }
@@ -305,7 +304,7 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
             shift(page, "  ", &part.part, part, mark);
             for place in &part.places {
                 shift(page, "      ", &place_name(place), place, mark);
-                if place.called {
+                if place.told_apart {
                     stack(page, place);
                 }
             }
@@ -323,7 +322,7 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
         );
         for function in &explanation.functions {
             shift(page, "  ", &place_name(function), function, mark);
-            if function.called {
+            if function.told_apart {
                 stack(page, function);
             }
         }
@@ -350,7 +349,7 @@ fn place_name(place: &Shift) -> String {
 fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
     let sign = if shift.ns() < 0.0 { "-" } else { "+" };
     let change = format!("{sign}{}", ns(shift.ns().abs()));
-    let style = match (shift.called, shift.ns() > 0.0) {
+    let style = match (shift.told_apart, shift.ns() > 0.0) {
         (false, _) => Style::Plain,
         (true, true) => Style::Bad,
         (true, false) => Style::Good,
@@ -360,10 +359,10 @@ fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
         name,
         ns(shift.base_ns),
         ns(shift.head_ns),
-        if shift.called || !mark {
+        if shift.told_apart || !mark {
             ""
         } else {
-            " (not called)"
+            " (not told apart)"
         }
     );
     page.paragraph(
@@ -459,6 +458,15 @@ pub(crate) fn ns(ns: f64) -> String {
 fn whole(value: f64) -> u64 {
     // Saturates, and makes nothing of what is no number.
     value.round() as u64
+}
+
+/// A p-value. None is nought.
+pub(crate) fn p_value(p: f64) -> String {
+    if p < 0.001 {
+        "<0.001".to_owned()
+    } else {
+        format!("{p:.3}")
+    }
 }
 
 /// A change, in per cent with its sign; beyond tenfold as a multiple.

@@ -184,7 +184,7 @@ fn usage_errors_are_a_line_and_a_hint() {
         .complains("1K to 32K");
     whywait(&["--detail", "everything", "--", "true"]).rejects_usage();
     whywait(&["--", ""]).rejects_usage().complains("empty");
-    whywait(&["diff", "a", "b"]).rejects_usage();
+    whywait(&["diff", "a"]).rejects_usage();
     whywait(&["gate", "a"]).rejects_usage();
 }
 

@@ -70,7 +70,10 @@ fn side(dir: &Path, name: &str, ms: u64, runs: u64) -> PathBuf {
 #[test]
 fn two_sides_are_compared() {
     let dir = scratch();
-    let (base, head) = (side(dir.path(), "base", 10, 5), side(dir.path(), "head", 12, 5));
+    let (base, head) = (
+        side(dir.path(), "base", 10, 5),
+        side(dir.path(), "head", 12, 5),
+    );
     let (base, head) = (text(&base), text(&head));
     let compared = run(&mut whywait(&["diff", base, head]))
         .exits(0)
@@ -79,17 +82,26 @@ fn two_sides_are_compared() {
         .says("+20 %")
         .says("base: 5 runs, 100 requests");
     assert!(compared.err.is_empty() && !compared.out.contains('\x1b'));
-    let json = run(&mut whywait(&["diff", base, head, "--format", "json"])).exits(0).json();
-    assert_eq!((&json["schema"], &json["verdict"]), (&1.into(), &"worse".into()));
+    let json = run(&mut whywait(&["diff", base, head, "--format", "json"]))
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&json["schema"], &json["verdict"]),
+        (&1.into(), &"worse".into())
+    );
     assert_eq!(json["test"]["ways"], 252);
-    run(&mut whywait(&["diff", base, base])).exits(0).says("no difference");
+    run(&mut whywait(&["diff", base, base]))
+        .exits(0)
+        .says("no difference");
     let one = format!("{base}/run-0");
     run(&mut whywait(&["diff", &one, head]))
         .exits(0)
         .says("not called: too few runs");
     let file = dir.path().join("diff.txt");
     let quiet = run(&mut whywait(&["diff", base, head, "-o", text(&file)])).exits(0);
-    assert!(quiet.out.is_empty() && fs::read_to_string(file).is_ok_and(|text| text.contains("worse")));
+    assert!(
+        quiet.out.is_empty() && fs::read_to_string(file).is_ok_and(|text| text.contains("worse"))
+    );
 }
 
 #[test]
@@ -103,7 +115,9 @@ fn what_cannot_be_compared_is_told() {
         .exits(1)
         .in_one_line()
         .complains("no folder of recordings");
-    run(&mut whywait(&["diff", base, "/no/such"])).exits(1).in_one_line();
+    run(&mut whywait(&["diff", base, "/no/such"]))
+        .exits(1)
+        .in_one_line();
     for wrong in [
         &["diff", base][..],
         &["diff", base, base, "--alpha", "2"],
@@ -115,7 +129,14 @@ fn what_cannot_be_compared_is_told() {
     ] {
         run(&mut whywait(wrong)).exits(2);
     }
-    for strange in ["{}", "{\"schema\": 9, \"runs\": []}", "{\"schema\": 1, \"runs\": []}", "\u{0}", "[", "[[[[[["] {
+    for strange in [
+        "{}",
+        "{\"schema\": 9, \"runs\": []}",
+        "{\"schema\": 1, \"runs\": []}",
+        "\u{0}",
+        "[",
+        "[[[[[[",
+    ] {
         let file = dir.path().join("strange.json");
         fs::write(&file, strange).expect("writable");
         run(&mut whywait(&["diff", text(&file), base]))
@@ -128,23 +149,43 @@ fn what_cannot_be_compared_is_told() {
 #[test]
 fn a_budget_is_written_kept_to_and_broken() {
     let dir = scratch();
-    let (base, head) = (side(dir.path(), "base", 10, 5), side(dir.path(), "head", 20, 5));
+    let (base, head) = (
+        side(dir.path(), "base", 10, 5),
+        side(dir.path(), "head", 20, 5),
+    );
     let (base, head) = (text(&base), text(&head));
     let file = dir.path().join("budget.toml");
     let budget = text(&file);
-    run(&mut whywait(&["gate", budget, base])).exits(2).complains("--init");
-    run(&mut whywait(&["gate", "--init", budget, base])).exits(0).complains("wrote");
-    run(&mut whywait(&["gate", "--init", budget, base])).exits(2).complains("there already");
-    run(&mut whywait(&["gate", budget, base])).exits(0).says("gate: passed");
+    run(&mut whywait(&["gate", budget, base]))
+        .exits(2)
+        .complains("--init");
+    run(&mut whywait(&["gate", "--init", budget, base]))
+        .exits(0)
+        .complains("wrote");
+    run(&mut whywait(&["gate", "--init", budget, base]))
+        .exits(2)
+        .complains("there already");
+    run(&mut whywait(&["gate", budget, base]))
+        .exits(0)
+        .says("gate: passed");
     let xml = dir.path().join("gate.xml");
-    let broken = run(&mut whywait(&["gate", budget, head, "--github", "--junit", text(&xml)]))
-        .exits(3)
-        .says("gate: failed")
-        .says("broken  latency p50 <")
-        .says("::error file=");
+    let broken = run(&mut whywait(&[
+        "gate",
+        budget,
+        head,
+        "--github",
+        "--junit",
+        text(&xml),
+    ]))
+    .exits(3)
+    .says("gate: failed")
+    .says("broken  latency p50 <")
+    .says("::error file=");
     assert!(broken.err.is_empty());
     assert!(fs::read_to_string(xml).is_ok_and(|xml| xml.contains("<failure message=")));
-    let json = run(&mut whywait(&["gate", budget, head, "--format", "json"])).exits(3).json();
+    let json = run(&mut whywait(&["gate", budget, head, "--format", "json"]))
+        .exits(3)
+        .json();
     assert_eq!(json["failed"], true);
     fs::write(&file, "schema = 1\nlimits = [\"latency p98 < 1ms\"]\n").expect("writable");
     run(&mut whywait(&["gate", budget, base]))
@@ -155,16 +196,38 @@ fn a_budget_is_written_kept_to_and_broken() {
 #[test]
 fn a_baseline_is_saved_and_held_against() {
     let dir = scratch();
-    let (base, head) = (side(dir.path(), "base", 10, 5), side(dir.path(), "head", 12, 5));
+    let (base, head) = (
+        side(dir.path(), "base", 10, 5),
+        side(dir.path(), "head", 12, 5),
+    );
     let (base, head) = (text(&base), text(&head));
     let (budget, baseline) = (dir.path().join("budget.toml"), dir.path().join("base.json"));
-    fs::write(&budget, "schema = 1\n[regressions]\nbaseline = \"base.json\"\n").expect("writable");
+    fs::write(
+        &budget,
+        "schema = 1\n[regressions]\nbaseline = \"base.json\"\n",
+    )
+    .expect("writable");
     let budget = text(&budget);
-    run(&mut whywait(&["gate", budget, base])).exits(1).complains("cannot read the baseline");
-    run(&mut whywait(&["gate", budget, base, "--save-baseline", text(&baseline)])).exits(0);
-    run(&mut whywait(&["gate", budget, base])).exits(0).says("nothing got worse");
-    run(&mut whywait(&["gate", budget, head])).exits(3).says("broken  not worse than base.json");
-    run(&mut whywait(&["diff", text(&baseline), head])).exits(0).says("worse: ");
+    run(&mut whywait(&["gate", budget, base]))
+        .exits(1)
+        .complains("cannot read the baseline");
+    run(&mut whywait(&[
+        "gate",
+        budget,
+        base,
+        "--save-baseline",
+        text(&baseline),
+    ]))
+    .exits(0);
+    run(&mut whywait(&["gate", budget, base]))
+        .exits(0)
+        .says("nothing got worse");
+    run(&mut whywait(&["gate", budget, head]))
+        .exits(3)
+        .says("broken  not worse than base.json");
+    run(&mut whywait(&["diff", text(&baseline), head]))
+        .exits(0)
+        .says("worse: ");
 }
 
 #[test]
@@ -176,25 +239,54 @@ fn a_command_is_run_several_times() {
     let (budget, kept) = (dir.path().join("budget.toml"), dir.path().join("kept"));
     fs::write(&budget, "schema = 1\n[findings]\nmax-severity = \"note\"\n").expect("writable");
     let budget = text(&budget);
-    let passed = run(&mut whywait(&["gate", budget, "--runs", "2", "--keep", text(&kept), "--", "echo", "hello"]))
+    let passed = run(&mut whywait(&[
+        "gate",
+        budget,
+        "--runs",
+        "2",
+        "--keep",
+        text(&kept),
+        "--",
+        "echo",
+        "hello",
+    ]))
+    .exits(0)
+    .says("gate: passed, 2 runs")
+    .complains("run 2 of 2")
+    .complains("hello");
+    assert!(
+        !passed.out.contains("hello"),
+        "standard output is whywait's: {}",
+        passed.out
+    );
+    run(&mut whywait(&["gate", budget, text(&kept)]))
         .exits(0)
-        .says("gate: passed, 2 runs")
-        .complains("run 2 of 2")
-        .complains("hello");
-    assert!(!passed.out.contains("hello"), "standard output is whywait's: {}", passed.out);
-    run(&mut whywait(&["gate", budget, text(&kept)])).exits(0).says("2 runs");
+        .says("2 runs");
     run(&mut whywait(&["gate", budget, "--", "sh", "-c", "exit 7"]))
         .exits(1)
         .complains("the command failed: exit code 7");
     run(&mut whywait(&["gate", budget, "--", "/no/such/program"])).exits(1);
     // The load ends the command; its failure is the gate's.
-    run(&mut whywait(&["gate", budget, "--load", "sleep 0.3", "--", "sleep", "60"])).exits(0);
-    run(&mut whywait(&["gate", budget, "--load", "exit 4", "--", "sleep", "60"]))
-        .exits(1)
-        .complains("the load failed");
-    run(&mut whywait(&["gate", budget, "--load", "sleep 60", "--", "true"]))
-        .exits(1)
-        .complains("before its load did");
+    run(&mut whywait(&[
+        "gate",
+        budget,
+        "--load",
+        "sleep 0.3",
+        "--",
+        "sleep",
+        "60",
+    ]))
+    .exits(0);
+    run(&mut whywait(&[
+        "gate", budget, "--load", "exit 4", "--", "sleep", "60",
+    ]))
+    .exits(1)
+    .complains("the load failed");
+    run(&mut whywait(&[
+        "gate", budget, "--load", "sleep 60", "--", "true",
+    ]))
+    .exits(1)
+    .complains("before its load did");
 }
 
 #[test]
@@ -206,11 +298,26 @@ fn a_signal_ends_all_of_it() {
     let (budget, mark) = (dir.path().join("budget.toml"), dir.path().join("mark"));
     fs::write(&budget, "schema = 1\n").expect("writable");
     let script = format!("echo $$ > {}; exec sleep 60", text(&mark));
-    let gate = start(&mut whywait(&["gate", text(&budget), "--runs", "3", "--", "sh", "-c", &script]));
-    let read = || fs::read_to_string(&mark).ok().and_then(|pid| pid.trim().parse::<u32>().ok());
+    let gate = start(&mut whywait(&[
+        "gate",
+        text(&budget),
+        "--runs",
+        "3",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]));
+    let read = || {
+        fs::read_to_string(&mark)
+            .ok()
+            .and_then(|pid| pid.trim().parse::<u32>().ok())
+    };
     until("the command runs", || read().is_some());
     let pid = read().expect("it wrote it");
     gate.signal(Signal::SIGTERM);
     gate.end().exits(1).complains("interrupted");
-    until("the command is gone", || !Path::new(&format!("/proc/{pid}")).exists());
+    until("the command is gone", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
 }

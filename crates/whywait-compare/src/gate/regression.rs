@@ -6,7 +6,7 @@ use super::judge::{Line, Outcome};
 use crate::diff::{Diff, Overall};
 use crate::measures::Run;
 use crate::side::Side;
-use crate::text::{percent, title, value};
+use crate::text::{p_value, percent, title, value};
 
 pub(super) fn judge(
     regressions: &At<Regressions>,
@@ -45,7 +45,7 @@ pub(super) fn judge(
         .regressions()
         .map(|change| {
             let why = format!(
-                "{}: {} before, {} now ({}, adjusted p {:.3})",
+                "{}: {} before, {} now ({}, adjusted p {})",
                 title(
                     change
                         .name
@@ -55,7 +55,7 @@ pub(super) fn judge(
                 value(change.unit, change.base_median),
                 value(change.unit, change.head_median),
                 percent(change.relative),
-                change.adjusted_p.unwrap_or(1.0)
+                p_value(change.adjusted_p.unwrap_or(1.0))
             );
             line(Outcome::Broken, why)
         })

@@ -27,7 +27,9 @@ fn render_page(rounds: u32) -> u64 {
     let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);
     for round in 0..rounds {
         // Each round needs the last one's result: no compiler and no CPU gets ahead of that.
-        state = (state ^ u64::from(round)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31);
+        state = (state ^ u64::from(round))
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            .rotate_left(31);
     }
     state
 }
