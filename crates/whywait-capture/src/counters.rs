@@ -37,6 +37,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("stacks.wait-unreadable", sum(|c| c.user_stack_unread)),
         ("stacks.wait-over-budget", sum(|c| c.user_stack_budget)),
         ("stacks.waker-over-budget", sum(|c| c.waker_stack_budget)),
+        ("waits.summed-up", sum(|c| c.storm_waits)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
     ]
     .into_iter()

@@ -207,6 +207,7 @@ struct counters {
 	u64 user_stack_budget; /* long sleeps over the rate at which user stacks are read */
 	u64 waker_stack_budget; /* wakes of long sleeps over the rate at which the waker's stack is read */
 	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
+	u64 storm_waits; /* long sleeps over the rate at which those of a storm are sent; they are in their word's sums */
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
 };
 
