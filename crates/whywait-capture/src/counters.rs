@@ -40,6 +40,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("lost.rings", sum(|c| c.lost_rings)),
         ("rings.ops-over-budget", sum(|c| c.uring_op_budget)),
         ("rings.lags-over-budget", sum(|c| c.uring_lag_budget)),
+        ("waits.summed-up", sum(|c| c.storm_waits)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
         ("lost.calls", sum(|c| c.lost_calls)),
         ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),

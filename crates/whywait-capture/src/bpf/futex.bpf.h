@@ -66,6 +66,22 @@ static __always_inline void settle_futexes(struct thread *thread)
 		settle_futex(&thread->futexes[i], thread->tgid);
 }
 
+/* Adds a sleep to what the thread has summed up for its word. */
+static __always_inline void add_to_recent(struct recent_futex *recent, u64 slept_ns)
+{
+	recent->count++;
+	recent->total_ns += slept_ns;
+	if (slept_ns > recent->longest_ns)
+		recent->longest_ns = slept_ns;
+}
+
+static __always_inline struct recent_futex *recent_slot(struct thread *thread)
+{
+	u64 address = thread->args[0];
+
+	return &thread->futexes[(address >> 2 ^ address >> 6) & (RECENT_FUTEXES - 1)];
+}
+
 /* As tell_short_futex, of a word that is not in `recent`, which it takes over. */
 static __noinline bool tell_other_futex(struct thread *thread, struct recent_futex *recent, u64 slept_ns)
 {
@@ -100,14 +116,10 @@ static __noinline bool tell_other_futex(struct thread *thread, struct recent_fut
  */
 static __always_inline bool tell_short_futex(struct thread *thread, u64 slept_ns)
 {
-	u64 address = thread->args[0];
-	struct recent_futex *recent = &thread->futexes[(address >> 2 ^ address >> 6) & (RECENT_FUTEXES - 1)];
+	struct recent_futex *recent = recent_slot(thread);
 
-	if (recent->address != address)
+	if (recent->address != thread->args[0])
 		return tell_other_futex(thread, recent, slept_ns);
-	recent->count++;
-	recent->total_ns += slept_ns;
-	if (slept_ns > recent->longest_ns)
-		recent->longest_ns = slept_ns;
+	add_to_recent(recent, slept_ns);
 	return false;
 }

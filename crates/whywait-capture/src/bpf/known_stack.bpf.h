@@ -32,8 +32,7 @@ volatile bool stacks_repeat = true;
 
 static __always_inline u64 mix(u64 key, u64 word)
 {
-	key = (key ^ word) * 0x9e3779b97f4a7c15;
-	return key ^ key >> 29;
+	return (key ^ key >> 32 ^ word) * 0x9e3779b97f4a7c15;
 }
 
 static __always_inline struct known_stack *known_slot(struct thread *thread, u64 ip, u64 sp)

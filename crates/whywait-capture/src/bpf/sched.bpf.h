@@ -156,11 +156,33 @@ static __always_inline void add_sleep(struct thread *thread, enum part part, u64
 		thread->parts[PART_RUNNABLE] += now - wake_ns;
 }
 
+/*
+ * Whether a long sleep is one too many of a storm: it is added to its word's sums then. Told are so many a second, all that are
+ * much longer than the threshold, and all whose stack or whose word is not known yet.
+ */
+static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns, u64 now)
+{
+	struct recent_futex *recent;
+
+	if (thread->nr != NR_FUTEX || !thread->stack_key || now - thread->out_ns >= STORM_THRESHOLDS * threshold_ns)
+		return false;
+	if (within_budget(BUDGET_STORM, storm_per_second, now))
+		return false;
+	recent = recent_slot(thread);
+	if (recent->address == thread->args[0])
+		add_to_recent(recent, slept_ns);
+	else if (tell_other_futex(thread, recent, slept_ns))
+		return false;
+	COUNT(storm_waits);
+	return true;
+}
+
 static __always_inline void switch_in(struct task_struct *task, struct thread *thread, u64 now)
 {
-	u64 wake_ns = thread->wake_ns;
+	u64 wake_ns = thread->wake_ns, slept_ns;
 	enum call_family family;
 	enum part part;
+	bool told;
 
 	if (thread->state == THREAD_RUNNABLE) {
 		thread->parts[PART_RUNNABLE] += now - thread->out_ns;
@@ -179,8 +201,12 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		family = thread->family;
 		part = part_of_sleep(family, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
-		if (now - thread->out_ns >= threshold_ns || thread->tell_poll ||
-		    (thread->nr == NR_FUTEX && tell_short_futex(thread, (wake_ns ? wake_ns : now) - thread->out_ns))) {
+		slept_ns = (wake_ns ? wake_ns : now) - thread->out_ns;
+		if (now - thread->out_ns >= threshold_ns)
+			told = !sum_up_storm(thread, slept_ns, now);
+		else
+			told = thread->tell_poll || (thread->nr == NR_FUTEX && tell_short_futex(thread, slept_ns));
+		if (told) {
 			thread->tell_poll = 0;
 			/* A long sleep has a record of its own; the totals up to it are the segment before it. */
 			if (family != CALL_POLL && family != CALL_SOCKET && thread->io_ns)
@@ -208,6 +234,7 @@ int sched_switch(u64 *ctx)
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	struct thread *thread;
+	u32 events = 0;
 	u64 now = 0;
 
 	thread = thread_of(prev);
@@ -216,15 +243,17 @@ int sched_switch(u64 *ctx)
 
 		now = bpf_ktime_get_ns();
 		switch_out(prev, thread, !preempt && state, state, now);
-		COUNT(events);
+		events++;
 	}
 	thread = thread_of(next);
 	if (thread) {
 		if (!now)
 			now = bpf_ktime_get_ns();
 		switch_in(next, thread, now);
-		COUNT(events);
+		events++;
 	}
+	if (events)
+		COUNT_MORE(events, events);
 	return 0;
 }
 

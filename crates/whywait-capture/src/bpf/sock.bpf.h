@@ -235,8 +235,12 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 		sums->max_ns = latency_ns;
 	sums->unserved_ns += socket->recv_ns - socket->ready_ns;
 	sums->unserved_wakeup_ns += socket->unserved_wakeup_ns;
-	for (int i = 0; i < PART_COUNT; i++)
-		sums->service[i] += socket->service[i];
+	if (socket->only_on_cpu) {
+		sums->service[PART_ON_CPU] += socket->service[PART_ON_CPU];
+	} else {
+		for (int i = 0; i < PART_COUNT; i++)
+			sums->service[i] += socket->service[i];
+	}
 	bucket = latency_bucket(latency_ns);
 	if (bucket < LATENCY_BUCKETS)
 		sums->latency[bucket]++;
@@ -260,7 +264,10 @@ static __always_inline void request_begins(struct socket_state *socket, u64 now,
 	socket->send_tid = 0;
 	socket->emitted = 0;
 	socket->before_accept = before_accept;
-	__builtin_memset(socket->service, 0, sizeof(socket->service));
+	if (!socket->only_on_cpu)
+		__builtin_memset(socket->service, 0, sizeof(socket->service));
+	socket->only_on_cpu = 1;
+	socket->service[PART_ON_CPU] = 0;
 }
 
 SEC("tp_btf/sk_data_ready")
@@ -348,11 +355,18 @@ static __always_inline void account_service(struct socket_state *socket, const s
 					    u64 on_cpu_ns)
 {
 	if (thread->tid == socket->recv_tid) {
+		/* Most answers are written before the thread was switched even once. */
+		if (socket->only_on_cpu && thread->in_ns && thread->in_ns <= socket->recv_ns) {
+			socket->service[PART_ON_CPU] = now - socket->recv_ns;
+			return;
+		}
+		socket->only_on_cpu = 0;
 		for (int i = 0; i < PART_COUNT; i++)
 			socket->service[i] = thread->parts[i] - socket->at_recv[i];
 		socket->service[PART_ON_CPU] = on_cpu_ns - socket->at_recv[PART_ON_CPU];
 		return;
 	}
+	socket->only_on_cpu = 0;
 	/* Another thread answers: until it was woken (or came to it) the request waited for threads. */
 	__builtin_memset(socket->service, 0, sizeof(socket->service));
 	if (thread->back_ns > socket->recv_ns) {

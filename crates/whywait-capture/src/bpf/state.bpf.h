@@ -10,10 +10,16 @@ const volatile u64 sweep_min_ns = 4000000;
 const volatile u32 stack_bytes = 8192;
 /* At most this many records a second and CPU. */
 const volatile u32 waits_per_second = 20000;
+/*
+ * Of these, at most this many sleeps of the same kind: on a futex, where the thread had its last one and had its stack read, and
+ * shorter than STORM_THRESHOLDS times the threshold. Those beyond are added to their word's sums.
+ */
+const volatile u32 storm_per_second = 4000;
+#define STORM_THRESHOLDS 8
 const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
-const volatile u32 known_wakers_per_second = 20000;
+const volatile u32 known_wakers_per_second = 4000;
 /* The kernel has bpf_task_work_schedule_resume. */
 const volatile bool user_stacks_exact = false;
 
@@ -160,7 +166,7 @@ struct socket_state {
 	u8 role;
 	u8 emitted;
 	u8 before_accept;
-	u8 pad;
+	u8 only_on_cpu; /* of `service` all but that part is 0 */
 	u16 local_port;
 	u16 family;
 	u32 tgid;
@@ -239,6 +245,7 @@ struct {
 
 enum budget_kind {
 	BUDGET_WAITS,
+	BUDGET_STORM,
 	BUDGET_REQUESTS,
 	BUDGET_STACKS,
 	BUDGET_WAKERS,
@@ -271,13 +278,14 @@ const struct sleeper_record *unused_sleeper_record __attribute__((unused));
 const struct user_stack_record *unused_user_stack_record __attribute__((unused));
 const struct waker_record *unused_waker_record __attribute__((unused));
 
-#define COUNT(field)                                                            \
+#define COUNT_MORE(field, more)                                                 \
 	do {                                                                    \
 		u32 zero_ = 0;                                                  \
 		struct counters *counters_ = bpf_map_lookup_elem(&counters, &zero_); \
 		if (counters_)                                                  \
-			counters_->field++;                                     \
+			counters_->field += (more);                             \
 	} while (0)
+#define COUNT(field) COUNT_MORE(field, 1)
 
 /* Whether one more record of this kind may be sent in this tenth of a second. */
 static __always_inline bool within_budget(u32 kind, u32 per_second, u64 now)
