@@ -267,6 +267,8 @@ pub(crate) fn sample(record: &types::uring_sample_record) -> RingSample {
         unreaped: record.unreaped,
         pending: record.pending,
         in_flight: record.in_flight,
+        on_cpu_ns: record.on_cpu_ns,
+        runnable_ns: record.runnable_ns,
     }
 }
 

@@ -196,6 +196,10 @@ pub struct RingSample {
     pub pending: u32,
     /// Operations that the kernel had.
     pub in_flight: u32,
+    /// For how long the thread had been on a CPU so far, nanoseconds.
+    pub on_cpu_ns: u64,
+    /// For how long it had been runnable and waited for one.
+    pub runnable_ns: u64,
 }
 
 /// What waited for the program.

@@ -8,7 +8,7 @@
 //!
 //! **Cost.** Throughput: without the function the loop does as many operations in the rest of its CPU time.
 //!
-//! **Guards.** Only a thread that is on a CPU nearly all of the time is bound by it. A function that is named only by the
+//! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it. A function that is named only by the
 //! runtime or a library is not the application's. Where completions lie for long while the loop computes, that is
 //! `uring-unreaped`'s.
 
@@ -25,8 +25,8 @@ use crate::slow_paths::percent;
 use crate::text::duration;
 use crate::uring_unreaped;
 
-/// Of a CPU: a thread with less is not bound by it.
-const MIN_CPU: u64 = 60;
+/// Of the time, on a CPU or waiting for one: a thread with less is not bound by it.
+const MIN_BOUND: u64 = 60;
 /// Of the thread's CPU time: a function with less does not dominate.
 const MIN_SHARE: u64 = 30;
 /// With fewer samples shares are not known well enough.
@@ -84,8 +84,14 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
         work.samples = work.samples.saturating_add(samples);
         work.stack = work.stack.max((samples, *user_stack));
     }
-    let cpu_ns = all.saturating_mul(rings::sample_ns(model));
-    if operations < MIN_OPERATIONS || all < MIN_SAMPLES || percent(cpu_ns, observed_ns) < MIN_CPU {
+    // From the first sample to the last: of a recording of seconds that is all of it.
+    let (cpu_ns, runnable_ns, seen_ns) = states.iter().find_map(|state| state.cpu_of(tid))?;
+    let bound = percent(cpu_ns.saturating_add(runnable_ns), seen_ns);
+    if operations < MIN_OPERATIONS
+        || all < MIN_SAMPLES
+        || bound < MIN_BOUND
+        || seen_ns < observed_ns / 2
+    {
         return None;
     }
     let mut functions: Vec<(String, Work)> = functions.into_iter().collect();
@@ -95,7 +101,8 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     if share < MIN_SHARE {
         return None;
     }
-    let function_ns = work.samples.saturating_mul(rings::sample_ns(model));
+    let function_ns =
+        (u128::from(cpu_ns) * u128::from(work.samples) / u128::from(all.max(1))) as u64;
     let rest = all.saturating_sub(work.samples).max(1);
     let faster = u128::from(work.samples) * 100 / u128::from(rest);
     let mut shown: Vec<String> = functions
@@ -134,9 +141,10 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
         evidence: vec![
             Evidence {
                 text: format!(
-                    "per operation of io_uring {} on a CPU, {share} % of it in {name}; it was on a CPU for {} % of the time",
+                    "per operation of io_uring {} on a CPU, {share} % of it in {name}; it was on a CPU for {} % of the time, and waited for one for {} %",
                     per_operation(cpu_ns, operations),
-                    percent(cpu_ns, observed_ns).min(100),
+                    percent(cpu_ns, seen_ns).min(100),
+                    percent(runnable_ns, seen_ns).min(100),
                 ),
                 ns: Some(function_ns),
             },
@@ -146,7 +154,7 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
             },
             rings::life(busiest),
             Evidence {
-                text: "it has a CPU all of the time: to take completions or to submit sooner gives it no more of it"
+                text: "it is bound by its CPU time: to take completions or to submit sooner gives it no more of that"
                     .to_owned(),
                 ns: None,
             },

@@ -162,3 +162,7 @@ pub(crate) fn sample_ns(model: &Model) -> u64 {
         .checked_div(u64::from(model.meta.options.sample_hz))
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+#[path = "rings_tests.rs"]
+mod tests;

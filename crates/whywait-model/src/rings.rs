@@ -83,6 +83,8 @@ pub struct RingState {
     pub unsubmitted: Lags,
     /// The thread that uses it on a CPU, by user stack and kernel stack.
     pub stacks: BTreeMap<(StackId, StackId), Standing>,
+    /// Of each thread that was sampled: the first and the last sample.
+    pub seen: BTreeMap<u32, (RingSample, RingSample)>,
     /// Samples of the kernel's poller.
     pub poller_samples: u64,
     /// Samples of the process's io_uring workers.
@@ -92,6 +94,17 @@ pub struct RingState {
 }
 
 impl RingState {
+    /// Between the first and the last sample of a thread: how long it was on a CPU, how long it waited for one, and how much
+    /// time passed, nanoseconds.
+    pub fn cpu_of(&self, tid: u32) -> Option<(u64, u64, u64)> {
+        let (first, last) = self.seen.get(&tid)?;
+        Some((
+            last.on_cpu_ns.saturating_sub(first.on_cpu_ns),
+            last.runnable_ns.saturating_sub(first.runnable_ns),
+            last.at_ns.saturating_sub(first.at_ns),
+        ))
+    }
+
     /// Samples of the thread that uses it.
     pub fn standing(&self) -> Standing {
         let mut all = Standing::default();
@@ -283,6 +296,21 @@ impl RingInput {
         let Some(state) = self.states.get_mut(&standing.ring) else {
             return;
         };
+        state
+            .seen
+            .entry(standing.tid)
+            .and_modify(|(first, last)| {
+                if standing.at_ns < first.at_ns {
+                    *first = standing.clone();
+                } else if standing.at_ns > last.at_ns {
+                    *last = standing.clone();
+                }
+            })
+            .or_insert_with(|| (standing.clone(), standing.clone()));
+        // The kernel's poller uses the ring too; what it does is no work of the program's.
+        if standing.tid == state.ring.sqpoll_tid {
+            return;
+        }
         state
             .stacks
             .entry((sample.user_stack, sample.kernel_stack))

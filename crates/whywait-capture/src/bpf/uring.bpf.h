@@ -728,6 +728,8 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	record->oldest_ns = ring->mark_ns && (s32)(ring->mark - view.cq_head) >= 0 ? ring->mark_ns : 0;
 	record->pending = view.sq_tail - view.cached_sq_head;
 	record->in_flight = ring->submitted > ring->finished ? ring->submitted - ring->finished : 0;
+	record->on_cpu_ns = on_cpu_now(thread, now);
+	record->runnable_ns = thread->parts[PART_RUNNABLE];
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 

@@ -123,6 +123,8 @@ struct uring_sample_record {
 	u32 unreaped;
 	u32 pending;
 	u32 in_flight;
+	u64 on_cpu_ns; /* of the thread so far */
+	u64 runnable_ns;
 };
 
 /* Something waited for the program for at least the threshold. */
@@ -146,7 +148,7 @@ struct uring_lag_record {
 _Static_assert(sizeof(struct uring_state) == 352, "layout of uring_state");
 _Static_assert(sizeof(struct uring_sum) == 8 * (14 + 2 * URING_BUCKETS), "layout of uring_sum");
 _Static_assert(sizeof(struct uring_op_record) == 48, "layout of uring_op_record");
-_Static_assert(sizeof(struct uring_sample_record) == 40, "layout of uring_sample_record");
+_Static_assert(sizeof(struct uring_sample_record) == 56, "layout of uring_sample_record");
 _Static_assert(sizeof(struct uring_lag_record) == 48, "layout of uring_lag_record");
 
 #endif

@@ -339,6 +339,8 @@ columns!(RingSampleColumns {
     unreaped: Int Delta,
     pending: Int Delta,
     in_flight: Int Delta,
+    on_cpu_ns: Long Delta,
+    runnable_ns: Long Delta,
 });
 
 pub(crate) struct RingSamples;
@@ -361,6 +363,8 @@ impl Table for RingSamples {
         columns.unreaped.put(row.unreaped as i32);
         columns.pending.put(row.pending as i32);
         columns.in_flight.put(row.in_flight as i32);
+        columns.on_cpu_ns.put(row.on_cpu_ns as i64);
+        columns.runnable_ns.put(row.runnable_ns as i64);
     }
 
     fn take(columns: &mut RingSampleColumns) -> Option<RingSample> {
@@ -376,6 +380,8 @@ impl Table for RingSamples {
             unreaped: columns.unreaped.take() as u32,
             pending: columns.pending.take() as u32,
             in_flight: columns.in_flight.take() as u32,
+            on_cpu_ns: columns.on_cpu_ns.take() as u64,
+            runnable_ns: columns.runnable_ns.take() as u64,
         })
     }
 
