@@ -108,6 +108,8 @@ fn run(lab: &Lab, compress: Compress) -> Result<Value> {
     Ok(json!({
         "ops": ops,
         "ops_per_s": (ops as f64 / took).round(),
+        // The lanes are always in use: an operation's whole life follows from the rate.
+        "op_ms": LANES as f64 * took * 1e3 / each,
         "unreaped_ms": this.late_ms / each,
         "unsubmitted_ms": this.unsubmitted.as_secs_f64() * 1e3 / each,
     }))
