@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 
 import uvicorn
 
@@ -19,13 +18,14 @@ class Server(uvicorn.Server):
     async def startup(self, sockets=None):
         await super().startup(sockets)
         with open(os.environ["READY_FILE"], "w") as ready:
-            ready.write(f"{os.getpid()} 127.0.0.1:{sockets[0].getsockname()[1]}\n")
+            ready.write(f"{os.getpid()} 127.0.0.1:{self.servers[0].sockets[0].getsockname()[1]}\n")
 
 
 def main():
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    config = uvicorn.Config(application, loop="asyncio", http="h11", lifespan="off", access_log=False, log_level="warning")
-    Server(config).run(sockets=[listener])
+    # asyncio makes the listener: it disables Nagle's algorithm only on sockets that say that they are TCP's.
+    config = uvicorn.Config(application, host="127.0.0.1", port=0, loop="asyncio", http="h11", lifespan="off",
+                            access_log=False, log_level="warning")
+    Server(config).run()
 
 
 if __name__ == "__main__":
