@@ -357,16 +357,14 @@ static __always_inline void adopt_worker(struct task_struct *task, const char *c
 
 	if (!bpf_map_lookup_elem(&processes, &tgid))
 		return;
-	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	thread = claim_thread(task);
 	if (!thread) {
 		COUNT(lost_thread_storage);
 		return;
 	}
-	thread->tid = task->pid;
-	thread->tgid = task->tgid;
-	thread->epfd = -1;
 	thread->state = THREAD_RUNNING;
 	thread->in_ns = bpf_ktime_get_ns();
+	publish_thread(thread, task);
 	COUNT(events);
 	send_thread(task, THREAD_FOUND, 0, comm);
 }
