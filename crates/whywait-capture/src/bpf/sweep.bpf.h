@@ -112,6 +112,8 @@ int find_threads(struct bpf_iter__task *ctx)
 	} else {
 		regs = (struct pt_regs *)bpf_task_pt_regs(task);
 		thread->nr = (s32)regs->orig_ax;
+		thread->ip = regs->ip;
+		thread->sp = regs->sp;
 		thread->family = call_family(thread->nr);
 		thread->args[0] = regs->di;
 		thread->args[1] = regs->si;
