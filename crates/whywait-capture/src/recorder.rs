@@ -53,7 +53,8 @@ struct Seen {
 /// Waits that are over, and whose user stack is on its way.
 #[derive(Default)]
 struct Held {
-    waits: Vec<Wait>,
+    /// With the program's instruction and stack pointers during the wait.
+    waits: Vec<(Wait, [u64; 2])>,
     turns: u32,
 }
 
@@ -199,7 +200,7 @@ impl Recorder {
         }
         late.sort_unstable();
         for tid in late {
-            self.release(tid, 0)?;
+            self.release(tid, None)?;
         }
         self.words_looked_up += 1;
         if self.words_looked_up >= WORDS_TURNS {
@@ -260,7 +261,7 @@ impl Recorder {
         let mut tids: Vec<u32> = self.held.keys().copied().collect();
         tids.sort_unstable();
         for tid in tids {
-            self.release(tid, 0)?;
+            self.release(tid, None)?;
         }
         let unfinished = std::mem::take(&mut self.unfinished);
         let awaited: Vec<(u32, u64)> = unfinished
@@ -350,7 +351,7 @@ impl Recorder {
         };
         match change {
             ThreadChange::Exit => {
-                self.release(record.tid, 0)?;
+                self.release(record.tid, None)?;
                 self.forget_thread(record.tid);
                 if let Some(threads) = self.processes.get_mut(&record.tgid) {
                     threads.remove(&record.tid);
@@ -374,7 +375,7 @@ impl Recorder {
                     .collect();
                 gone.sort_unstable();
                 for tid in gone {
-                    self.release(tid, 0)?;
+                    self.release(tid, None)?;
                     self.forget_thread(tid);
                     self.writer.write(&Event::Thread(ThreadEvent {
                         at_ns: record.at_ns,
@@ -463,7 +464,7 @@ impl Recorder {
         if record.stack_follows != 0 && wait.user_stack == 0 {
             let held = self.held.entry(wait.tid).or_default();
             if held.waits.len() < MAX_HELD {
-                held.waits.push(wait);
+                held.waits.push((wait, [record.ip, record.sp]));
                 return Ok(());
             }
         }
@@ -487,10 +488,13 @@ impl Recorder {
         self.writer.write(&Event::Wait(wait))
     }
 
-    /// Writes the waits of a thread that were held back for this stack.
-    fn release(&mut self, tid: u32, user_stack: StackId) -> Result<(), WriteError> {
-        for mut wait in self.held.remove(&tid).unwrap_or_default().waits {
-            wait.user_stack = user_stack;
+    /// Writes the waits of a thread that were held back for this stack. A thread that was back in its program before it was
+    /// asked leaves the stack of its next call: those whose pointers are not the stack's have none.
+    fn release(&mut self, tid: u32, stack: Option<([u64; 2], StackId)>) -> Result<(), WriteError> {
+        for (mut wait, pointers) in self.held.remove(&tid).unwrap_or_default().waits {
+            wait.user_stack = stack
+                .filter(|(its, _)| *its == pointers)
+                .map_or(0, |(_, stack)| stack);
             self.finished(wait)?;
         }
         Ok(())
@@ -524,7 +528,7 @@ impl Recorder {
             one.wait.user_stack = user_stack;
             one.stack = stack.to_vec();
         }
-        self.release(record.tid, user_stack)
+        self.release(record.tid, Some(([record.ip, record.sp], user_stack)))
     }
 
     fn waker(&mut self, record: &types::waker_record, stack: &[u8]) -> Result<(), WriteError> {

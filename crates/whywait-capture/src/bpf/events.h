@@ -81,6 +81,7 @@ struct wait_record {
 	u32 waker_tgid;
 	u32 stack_follows; /* a user_stack_record will say where in the program this sleep was */
 	s32 kernel_stack_len; /* bytes of the kernel stack that hold addresses, or an error */
+	u64 ip, sp; /* of the program while it slept: the stack that follows is that of this sleep if it has the same */
 	u64 stack_key; /* of the thread's user stack that was told before; 0: none */
 	u64 kernel_key; /* of this kernel stack, or if none follows, of the thread's that was told before; 0: none */
 };
@@ -236,7 +237,7 @@ struct request_totals {
 
 _Static_assert(sizeof(struct thread_record) == 48, "layout of thread_record");
 _Static_assert(sizeof(struct sleep) == 72 + 8 * PART_COUNT, "layout of sleep");
-_Static_assert(sizeof(struct wait_record) == 56 + sizeof(struct sleep), "layout of wait_record");
+_Static_assert(sizeof(struct wait_record) == 72 + sizeof(struct sleep), "layout of wait_record");
 _Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
 _Static_assert(sizeof(struct request_record) == 104 + 8 * PART_COUNT, "layout of request_record");
 _Static_assert(sizeof(struct sample_record) == 64 + 8 * KERNEL_FRAMES, "layout of sample_record");

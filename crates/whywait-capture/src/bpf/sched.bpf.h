@@ -60,6 +60,8 @@ static __always_inline void fill_wait(struct wait_record *record, struct task_st
 	record->waker_tgid = record->wake_context == WAKE_TASK ? thread->waker_tgid : 0;
 	record->stack_follows = stack_follows;
 	record->kernel_stack_len = 0;
+	record->ip = thread->ip;
+	record->sp = thread->sp;
 	record->stack_key = thread->stack_key;
 }
 
@@ -131,7 +133,9 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->args[0] = regs->di;
 	thread->args[1] = regs->si;
 	thread->args[2] = regs->dx;
-	thread->stack_key = user_stacks_exact ? recognise_stack(thread, regs->ip, regs->sp, now) : 0;
+	thread->ip = regs->ip;
+	thread->sp = regs->sp;
+	thread->stack_key = user_stacks_exact ? recognise_stack(thread, thread->ip, thread->sp, now) : 0;
 	thread->family = family = call_family(thread->nr);
 	if (thread->nr == NR_FUTEX) {
 		read_futex(thread, regs);

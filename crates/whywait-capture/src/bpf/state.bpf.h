@@ -100,6 +100,7 @@ struct thread {
 	u64 io_ns;
 	u64 io_on_cpu_ns;
 	u64 io_runnable_ns;
+	u64 ip, sp; /* of the program that it sleeps in */
 	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
 	struct recent_futex futexes[RECENT_FUTEXES];
 	struct known_stack known[KNOWN_STACKS];

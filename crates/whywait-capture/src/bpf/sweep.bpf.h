@@ -102,6 +102,8 @@ int find_threads(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	follow_process(task->tgid);
+	/* Before it is looked at: what happens meanwhile, or while this program is preempted, is not to be missed. */
+	publish_thread(thread, task);
 	now = bpf_ktime_get_ns();
 	if (task->on_cpu) {
 		thread->in_ns = now;
@@ -112,6 +114,8 @@ int find_threads(struct bpf_iter__task *ctx)
 	} else {
 		regs = (struct pt_regs *)bpf_task_pt_regs(task);
 		thread->nr = (s32)regs->orig_ax;
+		thread->ip = regs->ip;
+		thread->sp = regs->sp;
 		thread->family = call_family(thread->nr);
 		thread->args[0] = regs->di;
 		thread->args[1] = regs->si;
@@ -127,7 +131,6 @@ int find_threads(struct bpf_iter__task *ctx)
 		thread->out_ns = now;
 		thread->state = THREAD_SLEEPING;
 	}
-	publish_thread(thread, task);
 	send_thread(task, THREAD_FOUND, 0, 0);
 	return 0;
 }

@@ -7,7 +7,7 @@
  * and a comparison, and no call, where a storage of the task takes 20 ns. Threads whose slot is taken are in a hash, which
  * nobody looks into while it is empty.
  *
- * A slot's `tid` is written last when a thread is taken in, and first when it goes. A thread goes when it exits; what it does
+ * A slot's `tid` is written when nothing of an earlier thread is left in it, and cleared first when its thread goes. A thread goes when it exits; what it does
  * between that and its end is not seen. The id of a thread whose exit was missed is taken back when it is given to
  * another.
  */
@@ -85,7 +85,7 @@ static __always_inline void forget_thread(u32 tid)
 		__sync_fetch_and_add(&more_threads_used, -1);
 }
 
-/* A state for a thread that is not followed yet, empty but for its ids. Nobody finds it until publish_thread. */
+/* A state for a thread that is not followed yet, empty but for its process. Nobody finds it until publish_thread. */
 static __always_inline struct thread *claim_thread(struct task_struct *task)
 {
 	u32 tid = task->pid, slot = tid & (THREAD_SLOTS - 1), zero = 0;
