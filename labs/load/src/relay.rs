@@ -59,7 +59,9 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     let offered = generator
         .join()
         .map_err(|_| anyhow::anyhow!("the generator panicked"))??;
-    let truth = truth(&before, &after, offered)?;
+    let mut truth = truth(&before, &after, offered)?;
+    // The receiver must be there for as long as anything is on its way: it would be refused otherwise.
+    truth["sent"] = json!(sent_in_the_end(&control, port)?);
     print_ground_truth(&truth);
     promise::check(&options.rules, &truth)
 }
@@ -150,6 +152,24 @@ fn snapshot(control: &UdpSocket, port: u16) -> Result<Json> {
         serde_json::from_str(&answer).with_context(|| format!("not JSON: {answer:?}"))?;
     counters["arrived"] = json!(dropped(port)?);
     Ok(counters)
+}
+
+/// All packets that the relay has sent, also before they were counted, when nothing is left.
+fn sent_in_the_end(control: &UdpSocket, port: u16) -> Result<u64> {
+    let begun = Instant::now();
+    let mut before = None;
+    loop {
+        let sent = snapshot(control, port)?["sent"].as_u64();
+        if sent.is_some() && sent == before {
+            return sent.context("the relay counts nothing sent");
+        }
+        ensure!(
+            begun.elapsed() < PATIENCE,
+            "the relay does not come to an end"
+        );
+        before = sent;
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Packets that the kernel dropped because the receiver was full, which is all but the first few.
