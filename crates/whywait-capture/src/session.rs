@@ -201,6 +201,7 @@ impl Session {
         }
         if now >= self.next_roll {
             self.recorder.rings(urings::read(&self.programs))?;
+            urings::forget_ended(&mut self.programs, target::alive);
             self.count();
             self.recorder.writer.roll()?;
             self.recorder.forget_ended(target::alive);
