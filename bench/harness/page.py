@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from . import uring
 from .measure import FEW_PAIRS, lost, spread
 from .servers import SERVERS, Redis, Threads
 from .watchers import WATCHERS, Bpftrace, Nothing, Whywait
@@ -185,6 +186,8 @@ def targets(figures):
          *verdict(lost_by_threads and lost_by_threads["median"], 3, " %")],
         [f"in-kernel cost of an event, the costliest of the servers{costliest and f' ({costliest})'}", "<= 150 ns", *verdict(cost, 150, " ns", 0)],
         ["the same, as it is to become", "<= 100 ns", *verdict(cost, 100, " ns", 0)],
+        ["in-kernel cost of an operation of io_uring, at fio's highest rate", "<= 300 ns",
+         *verdict((figures.get("uring") or {}).get("cost", {}).get("ns"), 300, " ns", 0)],
         ["bytes of recording for an event, the largest of all recordings below", "<= 10", *verdict(max(sizes, default=None), 10, "", 2)],
         ["analysis on one core: kernel events", ">= 5 M/s", *verdict(speed, 5, " M/s", 2, at_least=True)],
         ["analysis on one core: rows", ">= 5 M/s", *verdict(rows_speed, 5, " M/s", 2, at_least=True)],
@@ -276,6 +279,7 @@ reads state (an iterator, run once for each thread that it looks at) is in the C
 By program:
 
 {programs}""")
+    sections.append("\n".join(uring.render(figures.get("uring"))).strip())
     sections.append(f"""\
 ## Recordings
 

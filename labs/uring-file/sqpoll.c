@@ -15,9 +15,15 @@
 static char blocks[MOST][BLOCK];
 static double queued_at[MOST], latencies[MOST];
 
-static int reap(struct io_uring *ring, int count) {
-    struct io_uring_cqe *cqe;
-    while (io_uring_peek_cqe(ring, &cqe) == 0) {
+/* Takes completions as they come, until that time. */
+static int reap_until(struct io_uring *ring, int count, double until_ms) {
+    for (double rest; (rest = until_ms - now_ms()) > 0;) {
+        struct __kernel_timespec patience = {.tv_nsec = rest * 1e6};
+        struct io_uring_cqe *cqe;
+        int waited = io_uring_wait_cqe_timeout(ring, &cqe, &patience);
+        if (waited == -ETIME || waited == -EINTR)
+            continue;
+        done_or_die(waited, "wait for a completion");
         int number = io_uring_cqe_get_data64(cqe);
         done_or_die(cqe->res, "read");
         latencies[count++] = now_ms() - queued_at[number];
@@ -47,14 +53,7 @@ static void read_now_and_then(const struct lab *lab, struct io_uring_params *par
             done_or_die(io_uring_submit(&ring), "submit");
         else
             publish(&ring);
-        /* Looks often at first, so that a read's latency is that of its completion, and not of this loop. */
-        for (double i = 0; i <= 2; i += 0.25) {
-            count = reap(&ring, count);
-            sleep_until(begun + number * every_ms + i);
-        }
-        count = reap(&ring, count);
-        sleep_until(begun + (number + 1) * every_ms);
-        count = reap(&ring, count);
+        count = reap_until(&ring, count, begun + (number + 1) * every_ms);
     }
     double took = now_ms() - begun;
     getrusage(RUSAGE_SELF, &usage);

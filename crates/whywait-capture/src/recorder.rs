@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use whywait_events::recording::{WriteError, Writer};
-use whywait_events::uring::{Ring, RingEvent};
+use whywait_events::uring::RingEvent;
 use whywait_events::{
     Busy, Event, Frame, FutexSum, Module, Parts, Request, Sample, Stack, StackId, ThreadChange,
     ThreadEvent, Wait, WakeContext,
@@ -96,10 +96,10 @@ pub(crate) struct Recorder {
     undecodable: u64,
     waits: u64,
     waits_without_stack: u64,
-    /// The rings as they were written last.
-    ring_states: BTreeMap<u32, Ring>,
-    ring_events: u64,
-    ring_ops_lost: u64,
+    /// Of each ring: what was submitted, completed and lost when it was looked at last.
+    rings: BTreeMap<u32, (u64, u64, u64)>,
+    /// Of those that are forgotten: submitted and completed, and lost.
+    gone_rings: (u64, u64),
     pub(crate) cpu: CpuTotals,
     /// Threads that seem to poll for nothing, to be looked at in a burst.
     pub(crate) suspects: BTreeSet<u32>,
@@ -132,9 +132,8 @@ impl Recorder {
             undecodable: 0,
             waits: 0,
             waits_without_stack: 0,
-            ring_states: BTreeMap::new(),
-            ring_events: 0,
-            ring_ops_lost: 0,
+            rings: BTreeMap::new(),
+            gone_rings: (0, 0),
             cpu: CpuTotals::default(),
             suspects: BTreeSet::new(),
             futile_stacks: HashMap::new(),
@@ -322,23 +321,38 @@ impl Recorder {
 
     /// Writes the rings as they are now, but for those that have not changed.
     pub(crate) fn rings(&mut self, known: urings::Known) -> Result<(), WriteError> {
-        self.ring_events = known.events;
-        self.ring_ops_lost = known.lost_ops;
-        for ring in known.rings {
-            let unchanged = self.ring_states.get(&ring.id).is_some_and(|before| {
-                (before.completed, before.submitted) == (ring.completed, ring.submitted)
-            });
+        let mut counted = BTreeMap::new();
+        for (ring, lost) in known.rings {
+            let now = (ring.submitted, ring.completed, lost);
             // One that nobody uses goes on being idle: told in the end only.
+            let unchanged = self.rings.remove(&ring.id) == Some(now);
+            counted.insert(ring.id, now);
             if unchanged && !self.last_look {
                 continue;
             }
             for sum in known.sums.iter().filter(|sum| sum.ring == ring.id) {
                 self.ring(RingEvent::Sum(Box::new(sum.clone())))?;
             }
-            self.ring(RingEvent::Ring(ring.clone()))?;
-            self.ring_states.insert(ring.id, ring);
+            self.ring(RingEvent::Ring(ring))?;
+        }
+        // What is left has gone: its counts stay.
+        for (submitted, completed, lost) in
+            std::mem::replace(&mut self.rings, counted).into_values()
+        {
+            self.gone_rings.0 += submitted + completed;
+            self.gone_rings.1 += lost;
         }
         Ok(())
+    }
+
+    /// Operations and completions that were handled, and operations whose submission was not seen.
+    fn ring_counts(&self) -> (u64, u64) {
+        self.rings.values().fold(
+            self.gone_rings,
+            |(events, all_lost), (submitted, completed, lost)| {
+                (events + submitted + completed, all_lost + lost)
+            },
+        )
     }
 
     fn thread(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
@@ -740,16 +754,13 @@ impl Recorder {
 
     /// Passes on the counters of the kernel side and adds those of this side.
     pub(crate) fn count(&mut self, kernel: impl IntoIterator<Item = (String, u64)>) {
+        let (ring_events, lost_ops) = self.ring_counts();
         for (name, value) in kernel {
             // The programs for io_uring count in the rings.
-            let of_rings = if name == "events" {
-                self.ring_events
-            } else {
-                0
-            };
+            let of_rings = if name == "events" { ring_events } else { 0 };
             self.writer.counter(&name, value.saturating_add(of_rings));
         }
-        self.writer.counter("lost.ring-ops", self.ring_ops_lost);
+        self.writer.counter("lost.ring-ops", lost_ops);
         self.writer.counter("lost.undecodable", self.undecodable);
         self.writer
             .counter("waits.without-stack", self.waits_without_stack);

@@ -214,6 +214,7 @@ impl Session {
         if now >= self.next_roll {
             self.recorder.rings(urings::read(&self.programs))?;
             self.account_cpu()?;
+            urings::forget_ended(&mut self.programs, target::alive);
             self.count();
             self.recorder.writer.roll()?;
             self.recorder.forget_ended(target::alive);

@@ -122,12 +122,9 @@ pub(crate) fn look(programs: &mut Programs) {
 /// The rings and their sums.
 #[derive(Default)]
 pub(crate) struct Known {
-    pub(crate) rings: Vec<Ring>,
+    /// With the operations whose submission was not seen.
+    pub(crate) rings: Vec<(Ring, u64)>,
     pub(crate) sums: Vec<Sum>,
-    /// Operations and completions that were handled.
-    pub(crate) events: u64,
-    /// Operations whose submission was not seen.
-    pub(crate) lost_ops: u64,
 }
 
 /// Reads what the BPF programs have summed up so far, of all rings that are in use.
@@ -146,9 +143,7 @@ pub(crate) fn read(programs: &Programs) -> Known {
         let Some(state) = value::<types::uring_state>(&programs.skel.maps.urings, index) else {
             continue;
         };
-        known.events += state.submitted + state.completed;
-        known.lost_ops += state.lost_ops;
-        known.rings.push(ring(&state));
+        known.rings.push((ring(&state), state.lost_ops));
         for opcode in (0..OPCODES).filter(|opcode| state.opcodes >> opcode & 1 == 1) {
             let at = index * OPCODES + opcode;
             if let Some(sum) = value::<types::uring_sum>(&programs.skel.maps.uring_sums, at) {
@@ -157,6 +152,24 @@ pub(crate) fn read(programs: &Programs) -> Known {
         }
     }
     known
+}
+
+/// Makes room: forgets the rings of processes that have ended. `alive` costs a look into /proc.
+pub(crate) fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool) {
+    for index in 0..RINGS {
+        let used = programs
+            .skel
+            .maps
+            .bss_data
+            .as_deref()
+            .is_some_and(|bss| bss.uring_keys[index as usize] != 0);
+        let ended = used
+            && value::<types::uring_state>(&programs.skel.maps.urings, index)
+                .is_some_and(|state| state.id != 0 && !alive(state.tgid));
+        if ended && let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
+            bss.uring_keys[index as usize] = 0;
+        }
+    }
 }
 
 fn value<T: crate::records::Plain>(map: &libbpf_rs::Map<'_>, index: u32) -> Option<T> {

@@ -128,8 +128,9 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: format!(
-            "{} spends {share} % of its CPU time in {name}: without it, up to {faster} % more operations a second",
+            "{} spends {share} % of its CPU time in {name}: without it, {}",
             rings::thread(model, tid),
+            gain(faster),
         ),
         subject,
         saving: Saving {
@@ -165,6 +166,14 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
              a vector, a line that is formatted), or give it to another thread"
         ),
     })
+}
+
+/// What the CPU time would do without the function. Beyond some point something else becomes the limit.
+fn gain(faster_percent: u128) -> String {
+    match faster_percent {
+        0..=900 => format!("up to {faster_percent} % more operations a second"),
+        _ => "its CPU time would no longer be the limit".to_owned(),
+    }
 }
 
 /// `1.2 us`: operations are short, and a fraction of a microsecond counts.

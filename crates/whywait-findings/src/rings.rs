@@ -85,7 +85,7 @@ pub(crate) fn instead(
         let Some((wait, ns)) = &longest.wait else {
             continue;
         };
-        slept_ns = slept_ns.saturating_add(*ns);
+        slept_ns = slept_ns.saturating_add(longest.slept_ns);
         let entry = asleep
             .entry((call_name(wait), wait.user_stack))
             .or_default();

@@ -292,3 +292,45 @@ fn a_loop_that_waits_or_works_in_the_kernel_has_no_serial_work() {
     assert_eq!(codes(&busy_loop(200, 2_000)), [], "the kernel's work");
     assert_eq!(codes(&busy_loop(500, 800)), [], "not bound by its CPU");
 }
+
+/// A server: its operations wait for peers, and a few completions lie there for 100 ms.
+fn server() -> Script {
+    let waiting = Sum {
+        kernel_ns: 1_000 * S,
+        polled: 9_000,
+        ..sum(27)
+    };
+    let few = Ring {
+        unreaped_low_ns: S / 2,
+        unreaped_high_ns: S,
+        ..ring()
+    };
+    script(few, waiting)
+}
+
+#[test]
+fn a_server_whose_loop_sleeps_elsewhere_at_times() {
+    let mut script = server();
+    let stack = script.stack(&["main", "render_report", "nanosleep"]);
+    for time in 0..5 {
+        script
+            .wait(TID, 35, time * 100, time * 100 + 99)
+            .stack(stack)
+            .done();
+    }
+    lags(&mut script, LagKind::Unreaped, 5, 90);
+    assert_eq!(codes(&script), [Code::UringUnreaped]);
+}
+
+#[test]
+fn a_server_whose_loop_waits_for_a_cpu_or_for_more_completions() {
+    let mut starved = server();
+    lags(&mut starved, LagKind::Unreaped, 5, 90);
+    assert_eq!(codes(&starved), []);
+    let mut batching = server();
+    for time in 0..5 {
+        batching.wait(TID, 426, time * 100, time * 100 + 99).done();
+    }
+    lags(&mut batching, LagKind::Unreaped, 5, 90);
+    assert_eq!(codes(&batching), []);
+}

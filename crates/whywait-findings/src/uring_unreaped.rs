@@ -9,12 +9,14 @@
 //! **Cost.** The time that completions lay there at most, summed over them.
 //!
 //! **Guards.** Only where that is the longest part of the operations' life for certain, and a threshold long in the mean,
-//! by its lower bound. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
+//! by its lower bound. Or, where operations wait for a peer and most of them are quick, if several completions lay there for
+//! 10 ms and the thread is known to have slept elsewhere or computed: one that waits for a CPU, or in io_uring for more
+//! completions, leaves nothing lying. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
 //! that is full half of the time.
 
 use whywait_events::uring::Sum;
 use whywait_model::Model;
-use whywait_model::rings::{RingState, Stage};
+use whywait_model::rings::{LagWithWait, RingState, Stage};
 
 use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::rings::{self, MIN_OPERATIONS};
@@ -25,6 +27,8 @@ pub(crate) const EXPLAIN: &str = include_str!("explain/uring-unreaped.md");
 
 /// Lags that make it more than chance.
 const MIN_LAGS: u64 = 3;
+/// A completion that lies for so long is no matter of the mean, nanoseconds.
+const LONG_NS: u64 = 10_000_000;
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     model
@@ -40,11 +44,33 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
     let Some((low_ns, _)) = state.unreaped_ns() else {
         return false;
     };
+    let mostly = low_ns >= model.threshold_ns() && state.dominant() == Some(Stage::Unreaped);
     state.ring.completed >= MIN_OPERATIONS
         && state.unreaped.count >= MIN_LAGS
-        && low_ns >= model.threshold_ns()
-        && state.dominant() == Some(Stage::Unreaped)
+        && (mostly || at_times(model, state))
         && (!nobody_waits(state) || state.ring.at_depth_ns > state.ring.observed_ns / 2)
+}
+
+/// Whether several completions lay there for long while the thread slept elsewhere or computed.
+fn at_times(model: &Model, state: &RingState) -> bool {
+    let long: Vec<&LagWithWait> = state
+        .unreaped
+        .longest
+        .iter()
+        .filter(|longest| longest.lag.low_ns >= LONG_NS)
+        .collect();
+    let sum = |of: fn(&LagWithWait) -> u64| {
+        long.iter()
+            .map(|longest| of(longest))
+            .fold(0, u64::saturating_add)
+    };
+    let lag_ns = sum(|longest| longest.lag.low_ns);
+    let slept_ns = sum(|longest| longest.slept_ns);
+    let computed_ns = state
+        .standing()
+        .unreaped
+        .saturating_mul(rings::sample_ns(model));
+    long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
 }
 
 /// Whether nearly all operations are such as nobody waits for.
@@ -81,15 +107,26 @@ fn finding(model: &Model, state: &RingState) -> Finding {
         } else {
             Confidence::Medium
         },
-        title: format!(
-            "{} leaves io_uring's completions lying for {} in the mean{}",
-            rings::thread(model, state.thread()),
-            rings::between(low_ns, high_ns),
-            state.kernel_ns().map_or_else(String::new, |ns| format!(
-                ", when the operations took {}",
-                duration(ns)
-            )),
-        ),
+        title: if low_ns >= model.threshold_ns() {
+            format!(
+                "{} leaves io_uring's completions lying for {} in the mean{}",
+                rings::thread(model, state.thread()),
+                rings::between(low_ns, high_ns),
+                state.kernel_ns().map_or_else(String::new, |ns| format!(
+                    ", when the operations took {}",
+                    duration(ns)
+                )),
+            )
+        } else {
+            format!(
+                "{} left io_uring's completions lying {} times, for {} at the longest",
+                rings::thread(model, state.thread()),
+                state.unreaped.count,
+                state.unreaped.longest.first().map_or_else(String::new, |longest| {
+                    rings::between(longest.lag.low_ns, longest.lag.high_ns)
+                }),
+            )
+        },
         subject: rings::subject(state),
         saving: Saving {
             kind: SavingKind::Latency,

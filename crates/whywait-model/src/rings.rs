@@ -14,6 +14,8 @@ use whywait_events::uring::{
 };
 use whywait_events::{Ns, Sample, StackId, ThreadEvent, Wait};
 
+/// x86-64's number.
+const IO_URING_ENTER: u32 = 426;
 /// The longest lags of each ring and kind that are kept.
 const MAX_LAGS: usize = 64;
 /// Samples of rings' threads that are kept for being joined with the rings' own.
@@ -28,6 +30,8 @@ pub struct LagWithWait {
     pub lag: Lag,
     /// The sleep of the ring's thread that covers most of it, with how much: nanoseconds.
     pub wait: Option<(Wait, u64)>,
+    /// For how long of it the thread slept in other calls than `io_uring_enter`, nanoseconds.
+    pub slept_ns: u64,
 }
 
 /// The lags of a ring of one kind.
@@ -276,6 +280,7 @@ impl RingInput {
         lags.longest.push(LagWithWait {
             lag: lag.clone(),
             wait: None,
+            slept_ns: 0,
         });
         if lags.longest.len() >= 4 * MAX_LAGS {
             lags.keep_longest();
@@ -326,31 +331,37 @@ impl RingInput {
 
     /// Notes a sleep of a ring's thread while something waited for it; for scripts of events.
     pub(crate) fn add_wait(&mut self, wait: &Wait) {
+        // The row of a sleep that has not ended is followed by one that tells its end, but for the last.
+        let Some(end_ns) = wait.wake_ns.or(wait.in_ns) else {
+            return;
+        };
         for state in self.states.values_mut() {
             for lags in [&mut state.unreaped, &mut state.unsubmitted] {
                 for longest in &mut lags.longest {
-                    let lag = &longest.lag;
-                    if lag.tid != wait.tid {
-                        continue;
-                    }
-                    let end_ns = lag.from_ns.saturating_add(lag.high_ns);
-                    let common_ns = wait
-                        .in_ns
-                        .unwrap_or(Ns::MAX)
-                        .min(end_ns)
-                        .saturating_sub(wait.out_ns.max(lag.from_ns));
-                    // The row that saw the sleep's end comes later, and replaces the one that did not.
-                    let earlier = longest.wait.take_if(|(before, _)| before.seq == wait.seq);
-                    let before_ns = longest.wait.as_ref().map_or(0, |(_, ns)| *ns);
-                    if common_ns > before_ns {
-                        let mut wait = wait.clone();
-                        if wait.user_stack == 0 {
-                            wait.user_stack = earlier.map_or(0, |(before, _)| before.user_stack);
-                        }
-                        longest.wait = Some((wait, common_ns));
-                    }
+                    longest.add_wait(wait, end_ns);
                 }
             }
+        }
+    }
+}
+
+impl LagWithWait {
+    fn add_wait(&mut self, wait: &Wait, end_ns: Ns) {
+        if self.lag.tid != wait.tid {
+            return;
+        }
+        let lag_end_ns = self.lag.from_ns.saturating_add(self.lag.high_ns);
+        let common_ns = end_ns
+            .min(lag_end_ns)
+            .saturating_sub(wait.out_ns.max(self.lag.from_ns));
+        if common_ns == 0 {
+            return;
+        }
+        if wait.syscall != Some(IO_URING_ENTER) {
+            self.slept_ns = self.slept_ns.saturating_add(common_ns);
+        }
+        if self.wait.as_ref().is_none_or(|(_, ns)| common_ns > *ns) {
+            self.wait = Some((wait.clone(), common_ns));
         }
     }
 }
@@ -569,10 +580,8 @@ fn quantile(buckets: &BTreeMap<u16, u64>, percent: u64) -> Option<u64> {
     for (bucket, count) in buckets {
         seen += u128::from(*count) * 100;
         if seen >= wanted {
-            return Some(
-                2u64.checked_shl(u32::from(*bucket))
-                    .map_or(u64::MAX, |end| end - 1),
-            );
+            let end = 1u64.checked_shl(u32::from(*bucket).saturating_add(1));
+            return Some(end.map_or(u64::MAX, |end| end - 1));
         }
     }
     None

@@ -419,6 +419,12 @@ int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 		struct uring_view view;
 
 		uring_used(index, ring);
+		if (ring->rings != (u64)rings) {
+			/* Resized. */
+			ring->rings = (u64)rings;
+			ring->sq_entries = uring->sq_entries;
+			ring->cq_entries = uring->cq_entries;
+		}
 		uring_read(&view, (u64)uring, (u64)rings);
 		uring_look(index, ring, &view, now, LOOK_SUBMIT);
 		ring->batches++;
@@ -557,7 +563,8 @@ int io_uring_complete(u64 *args)
 	if (flags & IORING_CQE_F_MORE)
 		sum->more++;
 	if (!slot) {
-		if (req)
+		/* Of a ring that was there before, it may have been submitted before. */
+		if (req && ring->origin == URING_CREATED)
 			ring->lost_ops++;
 		return 0;
 	}
@@ -705,6 +712,7 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	struct uring_sample_record *record;
 	struct uring_state *ring;
 	struct uring_view view;
+	u64 from, rings;
 	u32 index;
 
 	if (!thread->uring)
@@ -713,7 +721,15 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	ring = uring_at(index);
 	if (!ring || !ring->ctx || uring_keys[index] != ring->ctx || ring->tgid != thread->tgid)
 		return;
-	uring_read(&view, ring->ctx, ring->rings);
+	/* A ring that was closed: its memory is another's by now. */
+	from = ring->ctx;
+	rings = ring->rings;
+	if ((u64)URING_READ(struct io_ring_ctx, from, rings) != rings ||
+	    URING_READ(struct io_rings, rings, sq_ring_entries) != ring->sq_entries)
+		return;
+	uring_read(&view, from, rings);
+	if (view.cached_cq_tail - view.cq_head > ring->cq_entries || view.sq_tail - view.cached_sq_head > ring->sq_entries)
+		return;
 	uring_look(index, ring, &view, now, LOOK_ONLY);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
