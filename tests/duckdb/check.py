@@ -11,7 +11,10 @@ import sys
 
 import duckdb
 
-TABLES = "threads waits busy futexes requests samples stacks modules symbols counters".split()
+TABLES = (
+    "threads waits busy futexes requests samples stacks modules symbols counters "
+    "rings ring_sums ring_histograms ring_ops ring_samples ring_lags"
+).split()
 
 
 def sql_blocks(text):

@@ -29,9 +29,7 @@ impl Programs {
     /// Loads the programs; nothing runs yet.
     pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
         // libbpf's own messages are long and meant for its developers; what went wrong comes back as an error.
-        if std::env::var_os("WW_BPF").is_none() {
-            libbpf_rs::set_print(None);
-        }
+        libbpf_rs::set_print(None);
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }

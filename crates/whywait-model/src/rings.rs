@@ -569,10 +569,8 @@ fn quantile(buckets: &BTreeMap<u16, u64>, percent: u64) -> Option<u64> {
     for (bucket, count) in buckets {
         seen += u128::from(*count) * 100;
         if seen >= wanted {
-            return Some(
-                2u64.checked_shl(u32::from(*bucket))
-                    .map_or(u64::MAX, |end| end - 1),
-            );
+            let end = 1u64.checked_shl(u32::from(*bucket).saturating_add(1));
+            return Some(end.map_or(u64::MAX, |end| end - 1));
         }
     }
     None

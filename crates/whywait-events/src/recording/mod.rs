@@ -28,7 +28,7 @@ mod writer;
 
 pub use error::{Damage, ReadError, WriteError};
 pub use meta::{Host, Meta, Options, ProgramCost, SegmentRange};
-pub use reader::Recording;
+pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};
 pub use writer::{Writer, WriterOptions};
 

@@ -22,6 +22,9 @@ use crate::{Busy, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
 /// More rings, or opcodes of rings, than any target has: a bound for forged files.
 const MAX_RINGS: usize = 1 << 16;
 
+/// Rings by their id, and the sums of their operations by ring and opcode.
+pub type RingsAndSums = (BTreeMap<u32, Ring>, BTreeMap<(u32, u32), Sum>);
+
 /// A recording, opened for reading.
 ///
 /// Rows come in the order in which they were written. What is damaged is left out and told by [`Recording::damaged`].
@@ -197,7 +200,7 @@ impl Recording {
     ///
     /// # Errors
     /// When the whole recording went away.
-    pub fn rings(&self) -> Result<(BTreeMap<u32, Ring>, BTreeMap<(u32, u32), Sum>), ReadError> {
+    pub fn rings(&self) -> Result<RingsAndSums, ReadError> {
         let mut rings = BTreeMap::new();
         let mut sums: BTreeMap<(u32, u32), Sum> = BTreeMap::new();
         self.rows::<Rings>(None, &mut |row| {

@@ -2,12 +2,15 @@
 
 #![allow(dead_code, reason = "each test takes what it needs of this module")]
 
+mod rings;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use whywait_events::recording::{Meta, Recording, Writer};
+use whywait_events::uring::{Lag, Op, Ring, RingEvent, RingSample, Sum};
 use whywait_events::*;
 
 /// A folder for a test, removed with it.
@@ -45,6 +48,11 @@ pub(crate) struct Contents {
     pub(crate) futexes: Vec<FutexSum>,
     pub(crate) requests: Vec<Request>,
     pub(crate) samples: Vec<Sample>,
+    pub(crate) rings: BTreeMap<u32, Ring>,
+    pub(crate) ring_sums: BTreeMap<(u32, u32), Sum>,
+    pub(crate) ring_ops: Vec<Op>,
+    pub(crate) ring_samples: Vec<RingSample>,
+    pub(crate) ring_lags: Vec<Lag>,
     pub(crate) stacks: BTreeMap<u32, (bool, Vec<Frame>)>,
     pub(crate) modules: BTreeMap<u32, Module>,
     pub(crate) symbols: BTreeMap<(Frame, u16), (String, String, u32)>,
@@ -62,6 +70,25 @@ impl Contents {
                 Event::Futex(row) => contents.futexes.push(row),
                 Event::Request(row) => contents.requests.push(row),
                 Event::Sample(row) => contents.samples.push(row),
+                Event::Ring(RingEvent::Ring(row)) => {
+                    contents.rings.insert(row.id, row);
+                }
+                Event::Ring(RingEvent::Sum(mut row)) => {
+                    let key = (row.ring, row.opcode);
+                    // Counts never fall, so that no bucket is ever empty again.
+                    if let Some(before) = contents.ring_sums.remove(&key) {
+                        for (bucket, count) in before.kernel {
+                            row.kernel.entry(bucket).or_insert(count);
+                        }
+                        for (bucket, count) in before.unreaped {
+                            row.unreaped.entry(bucket).or_insert(count);
+                        }
+                    }
+                    contents.ring_sums.insert(key, *row);
+                }
+                Event::Ring(RingEvent::Op(row)) => contents.ring_ops.push(row),
+                Event::Ring(RingEvent::Sample(row)) => contents.ring_samples.push(row),
+                Event::Ring(RingEvent::Lag(row)) => contents.ring_lags.push(row),
                 Event::Stack(row) => {
                     contents
                         .stacks
@@ -91,8 +118,20 @@ impl Contents {
             requests,
             samples,
             futexes,
+            ring_ops,
+            ring_samples,
+            ring_lags,
             ..
         } = &mut contents;
+        recording
+            .ring_ops(None, &mut |row| ring_ops.push(row.clone()))
+            .expect("operations are read");
+        recording
+            .ring_samples(None, &mut |row| ring_samples.push(row.clone()))
+            .expect("samples of rings are read");
+        recording
+            .ring_lags(None, &mut |row| ring_lags.push(row.clone()))
+            .expect("lags are read");
         recording
             .threads(None, &mut |row| threads.push(row.clone()))
             .expect("threads are read");
@@ -111,6 +150,7 @@ impl Contents {
         recording
             .samples(None, &mut |row| samples.push(row.clone()))
             .expect("samples are read");
+        (contents.rings, contents.ring_sums) = recording.rings().expect("rings are read");
         let stacks = recording.stacks().expect("stacks are read");
         for id in stacks.ids() {
             let frames = stacks
@@ -358,5 +398,6 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         2 => stack().prop_map(Event::Stack),
         1 => module().prop_map(Event::Module),
         2 => symbol().prop_map(Event::Symbol),
+        2 => rings::event().prop_map(Event::Ring),
     ]
 }
