@@ -118,9 +118,11 @@ impl RingState {
         all
     }
 
-    /// Mean time that the kernel took for an operation, nanoseconds; `None` without any.
+    /// Mean time that the kernel took for an operation, nanoseconds; `None` without any. A server's standing order for its
+    /// next connection, say, takes as long as nobody comes: such are left out.
     pub fn kernel_ns(&self) -> Option<u64> {
-        let (ns, count) = self.sums.iter().fold((0u64, 0u64), |(ns, count), sum| {
+        let asked_for = self.sums.iter().filter(|sum| !is_standing_order(sum));
+        let (ns, count) = asked_for.fold((0u64, 0u64), |(ns, count), sum| {
             (
                 ns.saturating_add(sum.kernel_ns),
                 count.saturating_add(sum.timed),
@@ -170,6 +172,15 @@ impl RingState {
             })
             .map(|(stage, ..)| *stage)
     }
+}
+
+/// Whether operations wait for an event by nature, for however long it does not come: accepting, polling, timers, and
+/// reading from nothing but eventfds and their kin.
+fn is_standing_order(sum: &Sum) -> bool {
+    const READ: u32 = 22;
+    const ANONYMOUS: u32 = 1;
+    // POLL_ADD, TIMEOUT, ACCEPT, LINK_TIMEOUT.
+    matches!(sum.opcode, 6 | 11 | 13 | 15) || (sum.opcode == READ && sum.kinds == ANONYMOUS)
 }
 
 /// A part of an operation's life.
@@ -657,6 +668,14 @@ mod tests {
         assert_eq!(state.dominant(), Some(Stage::Kernel));
         state.ring.unreaped_low_ns = 2000;
         state.ring.unreaped_high_ns = 5000;
+        assert_eq!(state.dominant(), Some(Stage::Unreaped));
+        // That nobody connects for long is not the kernel's part of anything.
+        state.sums.push(Sum {
+            opcode: 13,
+            timed: 10,
+            kernel_ns: 1_000_000,
+            ..Sum::default()
+        });
         assert_eq!(state.dominant(), Some(Stage::Unreaped));
     }
 }
