@@ -157,6 +157,7 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 	cpu_charge(thread, on_cpu_ns);
 	cpu_stretch_ends(thread, on_cpu_ns);
 	thread->serves = 0;
+	herd_sleeps(thread, on_cpu_ns);
 	cpu_window(thread, now);
 	thread->poll_sleeps++;
 	thread->window_sleeps++;

@@ -193,6 +193,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (thread->waker_in_target && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
 	    now - thread->out_ns >= threshold_ns)
 		send_waker(thread, waker, now);
+	if (thread->state == THREAD_SLEEPING && call_family(thread->nr) == CALL_POLL)
+		herd_wakes(thread, waker, now);
 	COUNT(events);
 	return 0;
 }

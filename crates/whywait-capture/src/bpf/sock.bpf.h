@@ -271,9 +271,12 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 
 	if (!socket)
 		socket = unix_discover(sk);
+	if (socket && socket->role == SOCKET_LISTENER)
+		herd_begins(socket->local_port, bpf_ktime_get_ns());
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	COUNT(events);
+	herd_ends();
 	now = bpf_ktime_get_ns();
 	if (socket->ready_ns && !socket->last_send_ns) {
 		/*
