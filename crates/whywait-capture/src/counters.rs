@@ -77,6 +77,7 @@ pub(crate) fn herds(map: &Map<'_>) -> Vec<(String, u64)> {
                 ("most-woken", sum.most_woken),
                 ("dry-wakes", sum.dry_wakes),
                 ("dry-cpu-ns", sum.dry_cpu_ns),
+                ("reuseport", sum.reuseport),
             ]
             .map(|(name, value)| (format!("herd.{port}.{name}"), value))
         })

@@ -44,6 +44,7 @@ struct herd_sum {
 	u64 most_woken; /* by one of them */
 	u64 dry_wakes; /* woken, and back to sleep without a byte read or written */
 	u64 dry_cpu_ns; /* what that took */
+	u64 reuseport; /* listening sockets with SO_REUSEPORT that were seen there */
 };
 
 /* A thread's totals; `open` is what it has not yet added to the sum of `open_port`. */

@@ -30,6 +30,29 @@ struct {
 	__type(value, struct herd);
 } herd_now SEC(".maps");
 
+static __always_inline struct herd_sum *herd_of(u32 port)
+{
+	struct herd_sum *sum, none = {};
+
+	sum = bpf_map_lookup_elem(&herds, &port);
+	if (sum)
+		return sum;
+	bpf_map_update_elem(&herds, &port, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&herds, &port);
+}
+
+/* A listening socket of the target is seen for the first time. */
+static __always_inline void herd_listens(struct sock *sk)
+{
+	struct herd_sum *sum;
+
+	if (!BPF_CORE_READ_BITFIELD_PROBED(sk, __sk_common.skc_reuseport))
+		return;
+	sum = herd_of(BPF_CORE_READ(sk, __sk_common.skc_num));
+	if (sum)
+		__sync_fetch_and_add(&sum->reuseport, 1);
+}
+
 static __always_inline void herd_begins(u16 port, u64 now)
 {
 	u32 zero = 0;
@@ -57,7 +80,7 @@ static __always_inline void herd_wakes(struct thread *thread, struct task_struct
 {
 	u32 zero = 0;
 	struct herd *herd = bpf_map_lookup_elem(&herd_now, &zero);
-	struct herd_sum *sum, none = {};
+	struct herd_sum *sum;
 
 	if (!herd || !herd->at_ns)
 		return;
@@ -68,13 +91,9 @@ static __always_inline void herd_wakes(struct thread *thread, struct task_struct
 	thread->herd_port = herd->port;
 	thread->herd_on_cpu_ns = thread->parts[PART_ON_CPU];
 	herd->woken++;
-	sum = bpf_map_lookup_elem(&herds, &herd->port);
-	if (!sum) {
-		bpf_map_update_elem(&herds, &herd->port, &none, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&herds, &herd->port);
-		if (!sum)
-			return;
-	}
+	sum = herd_of(herd->port);
+	if (!sum)
+		return;
 	if (herd->woken == 1)
 		__sync_fetch_and_add(&sum->events, 1);
 	else
