@@ -18,6 +18,8 @@ const volatile bool user_stacks_exact = false;
 
 /* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
 volatile bool sweep_all = false;
+/* Set when reads and writes are seen: before that a thread that moves bytes seems to move none. */
+volatile bool sockets_followed = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
 volatile u32 file_pass = 0;
 
