@@ -15,6 +15,8 @@
 //! another kind at the same port is no sibling. Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`],
 //! nothing is told.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, json};
 use whywait_events::{Ns, Request, StackId};
 use whywait_model::{Model, Pool, call_name};
@@ -57,11 +59,19 @@ fn of_port(model: &Model, port: u16) -> Option<Finding> {
     if listeners < 2 {
         return None;
     }
+    // By own instance: who the siblings are takes a look at all pools and their stacks.
+    let mut known: BTreeMap<(u32, u32), Vec<&Pool>> = BTreeMap::new();
     let victims: Vec<Victim<'_>> = model
         .requests
         .iter()
         .filter(|request| request.local_port == port && request.before_accept)
-        .filter_map(|request| victim(model, port, listeners, request))
+        .filter_map(|request| {
+            let own = model.pool_of(request)?;
+            let siblings = known
+                .entry((own.tgid, own.epoll))
+                .or_insert_with(|| siblings(model, port, own));
+            victim(model, siblings, listeners, request)
+        })
         .collect();
     let worst = victims.iter().max_by_key(|victim| victim.stranded_ns)?;
     Some(finding(model, port, listeners, &victims, worst))
@@ -69,7 +79,7 @@ fn of_port(model: &Model, port: u16) -> Option<Finding> {
 
 fn victim<'a>(
     model: &Model,
-    port: u16,
+    siblings: &[&Pool],
     listeners: u64,
     request: &'a Request,
 ) -> Option<Victim<'a>> {
@@ -77,12 +87,6 @@ fn victim<'a>(
     if served_ns.saturating_sub(request.ready_ns) < MIN_STRANDED_NS {
         return None;
     }
-    let own = model.pool_of(request)?;
-    let siblings: Vec<&Pool> = model
-        .pools
-        .iter()
-        .filter(|pool| are_siblings(model, port, own, pool))
-        .collect();
     // One that shares a listener takes from it when it is idle.
     if siblings.is_empty() || (siblings.len() as u64) >= listeners {
         return None;
@@ -116,6 +120,15 @@ fn victim<'a>(
         stranded_ns,
         idle,
     })
+}
+
+/// The pools that could have served what came to `own` at the port.
+fn siblings<'a>(model: &'a Model, port: u16, own: &Pool) -> Vec<&'a Pool> {
+    model
+        .pools
+        .iter()
+        .filter(|pool| are_siblings(model, port, own, pool))
+        .collect()
 }
 
 /// How long at least one of the spans lasts.
