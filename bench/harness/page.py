@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from . import uring
+from . import burst, uring
 from .measure import FEW_PAIRS, lost, spread
 from .servers import SERVERS, Redis, Threads
 from .watchers import WATCHERS, Bpftrace, Nothing, Whywait
@@ -280,6 +280,7 @@ By program:
 
 {programs}""")
     sections.append("\n".join(uring.render(figures.get("uring"))).strip())
+    sections.append(burst.section("redis GET", figures.get("burst"), table))
     sections.append(f"""\
 ## Recordings
 

@@ -97,6 +97,27 @@ pub(crate) fn futexes(
         .collect()
 }
 
+/// How many threads connections woke, by port.
+pub(crate) fn herds(map: &Map<'_>) -> Vec<(String, u64)> {
+    map.keys()
+        .filter_map(|key| {
+            let value = map.lookup(&key, MapFlags::ANY).ok()??;
+            Some((view::<u32>(&key)?, view::<types::herd_sum>(&value)?))
+        })
+        .flat_map(|(port, sum)| {
+            [
+                ("connections", sum.events),
+                ("extra-wakes", sum.extra_wakes),
+                ("most-woken", sum.most_woken),
+                ("dry-wakes", sum.dry_wakes),
+                ("dry-cpu-ns", sum.dry_cpu_ns),
+                ("reuseport", sum.reuseport),
+            ]
+            .map(|(name, value)| (format!("herd.{port}.{name}"), value))
+        })
+        .collect()
+}
+
 /// The sums over the requests that are not in the table of requests.
 pub(crate) fn requests(map: &Map<'_>) -> Vec<(String, u64)> {
     let cpus: Vec<types::request_totals> = per_cpu(map);

@@ -115,6 +115,9 @@ impl Programs {
             ("sock_recv_length", &progs.sock_recv_length),
             ("sock_send_length", &progs.sock_send_length),
         ])?);
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.sockets_followed = true;
+        }
         Ok(())
     }
 

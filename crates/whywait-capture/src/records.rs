@@ -85,6 +85,8 @@ unsafe impl Plain for types::listener_key {}
 // SAFETY: as above.
 unsafe impl Plain for types::listener_sum {}
 // SAFETY: as above.
+unsafe impl Plain for types::herd_sum {}
+// SAFETY: as above.
 unsafe impl Plain for types::futex_key {}
 // SAFETY: as above.
 unsafe impl Plain for types::futex_sum {}

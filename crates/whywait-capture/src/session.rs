@@ -353,6 +353,8 @@ impl Session {
             .count(counters::losses(&self.programs.skel.maps.counters));
         self.recorder
             .count(counters::requests(&self.programs.skel.maps.totals));
+        self.recorder
+            .count(counters::herds(&self.programs.skel.maps.herds));
     }
 
     /// Tells who still sleeps, closes the books on every socket, takes everything off, names the frames and finishes

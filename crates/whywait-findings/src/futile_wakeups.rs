@@ -28,7 +28,7 @@ use crate::spinning::{
 };
 use crate::text::{count, duration};
 
-/// In thousandths of one CPU over the recording: below this it is not worth a word, and from this on it is an error.
+/// In thousandths of one CPU over the part of the recording in which the thread did not have to wait for one: below this it is not worth a word, and from this on it is an error.
 const MIN_PERMILLE: u64 = 50;
 const ERROR_PERMILLE: u64 = 250;
 
@@ -195,9 +195,19 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
         .map(|spinner| futile_ns(model, spinner))
         .fold(0, u64::saturating_add);
     let duration_ns = model.target().duration_ns.max(1);
-    let permille =
-        (u128::from(total_ns) * 1000 / u128::from(duration_ns)).min(u128::from(u64::MAX)) as u64;
-    if permille < MIN_PERMILLE {
+    let permille_of = |duration_ns: u64| {
+        (u128::from(total_ns) * 1000 / u128::from(duration_ns.max(1))).min(u128::from(u64::MAX))
+            as u64
+    };
+    let permille = permille_of(duration_ns);
+    // What it would burn if it got the CPU whenever it wants one: on a busy machine it is no smaller a fault.
+    let queued_ns = spinners
+        .iter()
+        .map(|spinner| spinning::use_of(model, spinner).runnable_ns)
+        .max()
+        .unwrap_or(0);
+    let wanted = permille_of(duration_ns - queued_ns.min(duration_ns / 10 * 9));
+    if wanted < MIN_PERMILLE {
         return None;
     }
     let worst = spinners
@@ -288,7 +298,7 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
     let each_ns = total_ns.checked_div(requests.requests);
     Some(Finding {
         code: Code::FutileWakeups,
-        severity: if permille >= ERROR_PERMILLE {
+        severity: if wanted >= ERROR_PERMILLE {
             Severity::Error
         } else {
             Severity::Warning

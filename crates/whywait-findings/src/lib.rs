@@ -16,6 +16,7 @@ mod slow_path_wait;
 mod slow_paths;
 mod spinning;
 mod stranded;
+mod stranded_siblings;
 mod text;
 mod thundering_herd;
 mod unfinished;
@@ -33,8 +34,9 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let detectors: [fn(&Model) -> Vec<Finding>; 18] = [
+    let detectors: [fn(&Model) -> Vec<Finding>; 19] = [
         stranded::detect,
+        stranded_siblings::detect,
         blocked_loop::detect,
         lock_contention::detect,
         slow_path_wait::detect,

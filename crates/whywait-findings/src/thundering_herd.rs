@@ -2,28 +2,26 @@
 //!
 //! **Invariant.** One event wakes one thread.
 //!
-//! **Evidence.** In bursts of system-call tracing two threads or more were woken for the same listener, and their accept failed
-//! with EAGAIN, because another was faster. The sleeps in polls that ended for nothing are counted over the whole recording.
+//! **Evidence.** Counted in the kernel for each listener: the connections that woke threads out of their polls, how many
+//! threads each of them woke, and how many of these went back to sleep in a poll without having read or written a byte.
 //!
-//! **Cost.** Of each thread's sleeps in polls the share that lost the race, times the CPU time of a turn; never more than
-//! the thread used.
+//! **Cost.** The CPU time from such a wake to the next sleep, of all that found nothing.
 //!
-//! **Guards.** At least [`MIN_TURNS`] lost races at one port by at least two threads, and at least [`MIN_WASTED`] wasted
-//! wake-ups a second. That somebody else got the connection is what EAGAIN says.
+//! **Guards.** A wake is wasted only if it was one beyond the first that its connection made, and if the thread went back to
+//! sleep with nothing: the smaller of both counts. Less than [`MIN_WASTED`] a second, or less than half a wake for each
+//! connection, is not told.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
 use whywait_model::Model;
-use whywait_model::spin::Spinner;
 
 use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::spinning::{self, EAGAIN, is_accept, rate, share};
+use crate::spinning::rate;
 use crate::text::{count, duration};
 
-/// Fewer lost races say nothing.
-const MIN_TURNS: u64 = 20;
-/// Fewer wasted wake-ups a second are not worth a word.
+/// Fewer wasted wake-ups say nothing, altogether and a second.
+const MIN_WAKES: u64 = 50;
 const MIN_WASTED: u64 = 100;
 /// From this share of a CPU on, in thousandths, it is a warning.
 const WARNING_PERMILLE: u64 = 20;
@@ -31,77 +29,75 @@ const WARNING_PERMILLE: u64 = 20;
 /// What `whywait explain thundering-herd` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/thundering-herd.md");
 
-struct Loser {
-    spinner: Spinner,
-    /// Wakes for nothing in the whole recording, and what they cost.
-    wasted: u64,
-    wasted_ns: u64,
+#[derive(Default)]
+struct Herd {
+    connections: u64,
+    extra_wakes: u64,
+    most_woken: u64,
+    dry_wakes: u64,
+    dry_cpu_ns: u64,
 }
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
-    let mut ports: BTreeMap<u16, Vec<Loser>> = BTreeMap::new();
-    for spinner in model.bursts.threads() {
-        if spinner.lost_races == 0 || spinner.lost_races < spinner.spins {
-            continue;
-        }
-        let Some(port) = spinner
-            .cycle
-            .iter()
-            .find(|call| is_accept(call) && call.ret == EAGAIN && call.local_port != 0)
-            .map(|call| call.local_port)
+    let mut herds: BTreeMap<u16, Herd> = BTreeMap::new();
+    for (name, value) in &model.counters {
+        let Some((port, name)) = name
+            .strip_prefix("herd.")
+            .and_then(|rest| rest.split_once('.'))
         else {
             continue;
         };
-        let used = spinning::use_of(model, &spinner);
-        let wasted = share(used.dry_sleeps, spinner.lost_races, spinner.turns.max(1));
-        let turn_ns = spinner.turn_ns().unwrap_or(0);
-        let wasted_ns = wasted.saturating_mul(turn_ns).min(used.on_cpu_ns);
-        ports.entry(port).or_default().push(Loser {
-            spinner,
-            wasted,
-            wasted_ns,
-        });
+        let Ok(port) = port.parse() else {
+            continue;
+        };
+        let herd = herds.entry(port).or_default();
+        match name {
+            "connections" => herd.connections = *value,
+            "extra-wakes" => herd.extra_wakes = *value,
+            "most-woken" => herd.most_woken = *value,
+            "dry-wakes" => herd.dry_wakes = *value,
+            "dry-cpu-ns" => herd.dry_cpu_ns = *value,
+            _ => {}
+        }
     }
-    ports
+    herds
         .into_iter()
-        .filter_map(|(port, losers)| finding(model, port, &losers))
+        .filter_map(|(port, herd)| finding(model, port, &herd))
         .collect()
 }
 
-fn finding(model: &Model, port: u16, losers: &[Loser]) -> Option<Finding> {
-    let sum = |of: fn(&Loser) -> u64| losers.iter().map(of).fold(0u64, u64::saturating_add);
-    let races = sum(|loser| loser.spinner.lost_races);
-    if losers.len() < 2 || races < MIN_TURNS {
-        return None;
-    }
+fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
+    let wasted = herd.extra_wakes.min(herd.dry_wakes);
     let duration_ns = model.target().duration_ns.max(1);
-    let wasted = sum(|loser| loser.wasted);
-    let wasted_ns = sum(|loser| loser.wasted_ns);
     let per_second = wasted as f64 / (duration_ns as f64 / 1e9);
-    if per_second < MIN_WASTED as f64 {
+    if herd.most_woken < 2
+        || wasted < MIN_WAKES
+        || per_second < MIN_WASTED as f64
+        || wasted < herd.connections / 2
+    {
         return None;
     }
+    let wasted_ns = herd.dry_cpu_ns;
     let permille =
         (u128::from(wasted_ns) * 1000 / u128::from(duration_ns)).min(u128::from(u64::MAX)) as u64;
-    let calls = spinning::cycle(&losers[0].spinner.cycle);
-    let requests: u64 = model
+    let used = model
         .cpu
         .ports
         .iter()
-        .filter(|((_, of), _)| *of == i32::from(port))
+        .filter(|((_, of), _)| *of == i32::from(port));
+    let pids: Vec<u32> = used.clone().map(|((tgid, _), _)| *tgid).collect();
+    let requests: u64 = used
         .map(|(_, used)| used.requests)
         .fold(0, u64::saturating_add);
-    let mut pids: Vec<u32> = losers.iter().map(|loser| loser.spinner.tgid).collect();
-    pids.dedup();
-    let tids: Vec<u32> = losers.iter().map(|loser| loser.spinner.tid).collect();
     let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(pids[0]));
-    subject.insert("pids".to_owned(), json!(pids));
-    subject.insert("threads".to_owned(), json!(tids));
     subject.insert("port".to_owned(), json!(port));
-    subject.insert("cycle".to_owned(), json!(calls));
+    subject.insert("pids".to_owned(), json!(pids));
+    subject.insert("connections".to_owned(), json!(herd.connections));
+    subject.insert("most_woken".to_owned(), json!(herd.most_woken));
+    subject.insert("wasted".to_owned(), json!(wasted));
     subject.insert("wasted_per_second".to_owned(), json!(per_second.round()));
     subject.insert("cpu_permille".to_owned(), json!(permille));
+    let each = wasted as f64 / herd.connections.max(1) as f64;
     Some(Finding {
         code: Code::ThunderingHerd,
         severity: if permille >= WARNING_PERMILLE {
@@ -111,8 +107,8 @@ fn finding(model: &Model, port: u16, losers: &[Loser]) -> Option<Finding> {
         },
         confidence: Confidence::High,
         title: format!(
-            "each connection at port {port} wakes {} and most find nothing: {} wake-ups a second wasted",
-            count(losers.len(), "thread", "threads"),
+            "a connection at port {port} wakes up to {} and all but one find nothing: {} wake-ups a second wasted",
+            count(herd.most_woken as usize, "thread", "threads"),
             rate(per_second)
         ),
         subject,
@@ -125,19 +121,16 @@ fn finding(model: &Model, port: u16, losers: &[Loser]) -> Option<Finding> {
         evidence: vec![
             Evidence {
                 text: format!(
-                    "{} of {} turns that were traced found that another thread had taken the connection",
-                    races,
-                    sum(|loser| loser.spinner.turns)
+                    "{} woke {} beyond the first ({each:.1} each); {} went back to sleep with nothing",
+                    count(herd.connections as usize, "connection", "connections"),
+                    count(herd.extra_wakes as usize, "thread", "threads"),
+                    herd.dry_wakes
                 ),
                 ns: None,
             },
             Evidence {
-                text: format!("thread {} goes round in: {}", tids[0], calls.join(", ")),
-                ns: losers[0].spinner.turn_ns(),
-            },
-            Evidence {
                 text: format!(
-                    "the wasted turns took {} of CPU time, without what the switches cost",
+                    "the wasted wake-ups took {} of CPU time",
                     duration(wasted_ns)
                 ),
                 ns: Some(wasted_ns),
@@ -146,4 +139,44 @@ fn finding(model: &Model, port: u16, losers: &[Loser]) -> Option<Finding> {
         cause: None,
         fix: "register the listener with EPOLLEXCLUSIVE in each process (Linux 4.5), or let one thread accept".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use whywait_model::script::Script;
+
+    use super::*;
+
+    fn findings(connections: u64, extra: u64, dry: u64) -> Vec<Finding> {
+        let mut script = Script::new();
+        for (name, value) in [
+            ("connections", connections),
+            ("extra-wakes", extra),
+            ("most-woken", 8),
+            ("dry-wakes", dry),
+            ("dry-cpu-ns", dry * 10_000),
+        ] {
+            script.counter(&format!("herd.80.{name}"), value);
+        }
+        script.ends(1000);
+        detect(&script.model())
+    }
+
+    #[test]
+    fn a_connection_that_wakes_all_workers_is_a_herd() {
+        let found = &findings(800, 5600, 5800)[0];
+        assert_eq!(
+            found.title,
+            "a connection at port 80 wakes up to 8 threads and all but one find nothing: 5,600 wake-ups a second wasted"
+        );
+        assert_eq!(found.severity, Severity::Warning);
+        assert_eq!(found.saving.at_most_ns, 58_000_000);
+    }
+
+    #[test]
+    fn what_led_to_something_or_is_rare_is_none() {
+        assert_eq!(findings(800, 0, 800), [], "one is woken each time");
+        assert_eq!(findings(800, 5600, 10), [], "they all found something");
+        assert_eq!(findings(8, 56, 56), [], "a few a second");
+    }
 }

@@ -198,7 +198,7 @@ pub struct CpuSummary {
     pub system_ns: Option<u64>,
     /// What no thread used while it worked for a request.
     pub not_for_requests_ns: u64,
-    /// In stretches of a millisecond or more in which a thread was seen polling and no byte moved.
+    /// In stretches of polling in which no byte moved, of processes in which bursts saw a thread go round.
     pub futile_ns: u64,
     /// By listener, the most expensive first.
     pub listeners: Vec<ListenerCpu>,

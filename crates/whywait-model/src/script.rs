@@ -447,6 +447,18 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// It came in at this port.
+    pub fn port(mut self, port: u16) -> Self {
+        self.request.local_port = port;
+        self
+    }
+
+    /// Its connection had not been accepted when it came.
+    pub fn before_accept(mut self) -> Self {
+        self.request.before_accept = true;
+        self
+    }
+
     /// Its socket is registered with this epoll instance.
     pub fn epoll(mut self, epoll: u32) -> Self {
         self.request.epoll = epoll;

@@ -8,6 +8,8 @@ use whywait_events::{Burst, BurstCall, StackId};
 const MAX_BURSTS: usize = 100_000;
 /// Fewer turns without progress say nothing.
 const MIN_TURNS: u64 = 20;
+/// Steps of a cycle: captures tell no more.
+const MAX_STEPS: usize = 32;
 const MAX_CALLS: usize = 1_000_000;
 
 /// What was seen in bursts.
@@ -120,6 +122,7 @@ impl Spinner {
         if !cycle.is_empty() && row.cycle_turns > self.cycle_turns {
             self.cycle = cycle.to_vec();
             self.cycle.sort_by_key(|call| call.step);
+            self.cycle.truncate(MAX_STEPS);
             self.cycle_length = row.cycle_length;
             self.cycle_turns = row.cycle_turns;
             self.cycle_of = futile;

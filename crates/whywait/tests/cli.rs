@@ -115,6 +115,7 @@ fn help_teaches() {
         .exits(0)
         .says("--fail-on <SEVERITY>")
         .says("--waits")
+        .says("--cpu")
         .says("--request <ID>")
         .says("jq");
     whywait(&["--version"]).exits(0).says("whywait 0.");
@@ -128,7 +129,7 @@ fn help_offers_only_what_there_is() {
         &["record", "--help"],
     ] {
         let help = whywait(verb).exits(0).out;
-        for absent in ["__exec", "gate-fd", "perfetto", "html", "folded", "- full"] {
+        for absent in ["__exec", "gate-fd", "perfetto", "html", "folded"] {
             assert!(!help.contains(absent), "{absent} is in: {help}");
         }
     }

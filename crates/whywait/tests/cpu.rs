@@ -139,6 +139,22 @@ fn a_runtime_that_wakes_its_poller_is_left_alone() {
 }
 
 #[test]
+fn a_healthy_server_under_load_is_not_traced() {
+    if !bpf() {
+        return;
+    }
+    let report = attached("echo", "2s");
+    assert!(
+        report["coverage"].get("bursts").is_none(),
+        "nothing suggested a burst: {report:#}"
+    );
+    assert!(
+        report["cpu"]["total_ns"].as_u64() > Some(100_000_000),
+        "it was under load: {report:#}"
+    );
+}
+
+#[test]
 fn the_rate_is_that_of_the_loop_without_tracing() {
     if !bpf() {
         return;

@@ -154,9 +154,12 @@ static __always_inline void cpu_window(struct thread *thread, u64 now)
 /* It goes to sleep in a poll. `on_cpu_ns` is up to date. */
 static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu_ns)
 {
+	if (!sockets_followed)
+		cpu_progress(thread, on_cpu_ns);
 	cpu_charge(thread, on_cpu_ns);
 	cpu_stretch_ends(thread, on_cpu_ns);
 	thread->serves = 0;
+	herd_sleeps(thread, on_cpu_ns);
 	cpu_window(thread, now);
 	thread->poll_sleeps++;
 	thread->window_sleeps++;

@@ -283,6 +283,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
 	    now - thread->out_ns >= threshold_ns)
 		send_waker(thread, waker, by, now);
+	if (thread->state == THREAD_SLEEPING && thread->family == CALL_POLL)
+		herd_wakes(thread, waker, now);
 	COUNT(events);
 	return 0;
 }

@@ -32,6 +32,8 @@ static __always_inline void socket_begin(struct socket_state *socket, struct soc
 	socket->family = sk->__sk_common.skc_family;
 	if (is_inet_stream(sk))
 		socket->local_port = sk->__sk_common.skc_num;
+	if (role == SOCKET_LISTENER && is_inet_stream(sk))
+		herd_listens(sk);
 }
 
 /* The state of a socket of the target, 0 for any other. A connection that inherited its listener's becomes its own. */
@@ -278,9 +280,12 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 
 	if (!socket)
 		socket = unix_discover(sk);
+	if (socket && socket->role == SOCKET_LISTENER)
+		herd_begins(socket->local_port, bpf_ktime_get_ns());
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	COUNT(events);
+	herd_ends();
 	now = bpf_ktime_get_ns();
 	if (socket->ready_ns && !socket->last_send_ns) {
 		/*

@@ -25,6 +25,8 @@ const volatile bool user_stacks_exact = false;
 
 /* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
 volatile bool sweep_all = false;
+/* Set when reads and writes are seen: before that a thread that moves bytes seems to move none. */
+volatile bool sockets_followed = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
 volatile u32 file_pass = 0;
 
@@ -112,6 +114,7 @@ struct thread {
 	u64 cpu_mark_ns; /* its on-CPU total when it was last charged */
 	u64 progress_on_cpu_ns; /* … and when a byte last moved */
 	u64 stretch_on_cpu_ns; /* … or it slept in a poll */
+	u64 herd_on_cpu_ns;
 	u64 futile_ns;
 	u64 user_samples;
 	u64 system_samples;
@@ -123,6 +126,7 @@ struct thread {
 	u32 window_dry;
 	u32 dry_samples; /* samples in polls since a byte last moved */
 	u16 cpu_port;
+	u16 herd_port; /* it was woken for a connection there: see herd.bpf.h */
 	u8 serves; /* it works for a request of that port */
 	u8 ended;
 	u8 suspected;

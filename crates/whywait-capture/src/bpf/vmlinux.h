@@ -163,6 +163,7 @@ struct sock_common {
 	__be16 skc_dport;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned char skc_reuseport : 1;
 };
 
 struct sock {

@@ -10,6 +10,7 @@
 #include "compat.bpf.h"
 #include "syscalls.bpf.h"
 #include "state.bpf.h"
+#include "herd.bpf.h"
 #include "futex.bpf.h"
 #include "threads.bpf.h"
 #include "cpu.bpf.h"

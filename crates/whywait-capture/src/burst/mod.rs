@@ -3,7 +3,7 @@
 //!
 //! Tracing sends every process of the machine through the slow way into the kernel, so it is done where samples or poll
 //! sleeps suggest that there is something to see (or was asked for), for [`COUNT`] and [`TELL`] at most, and at most for
-//! one part in [`SHARE`] of the time. The link that attaches it lives on the stack of [`Bursts::run`]: however that ends, the
+//! one part in [`SHARE`] of the time, but for the first. The link that attaches it lives on the stack of [`Bursts::run`]: however that ends, the
 //! tracing is off.
 
 mod calibrate;

@@ -39,7 +39,7 @@ pub(super) fn render(page: &mut Page, summary: Option<&CpuSummary>) {
         &[(
             Style::Plain,
             "A thread's time goes to the listener whose connection it read last, until it sleeps in a poll. A TLS \
-             handshake counts as a request. Futile is polling in which no byte moved for 1 ms or longer.",
+             handshake counts as a request. Futile is polling in which no byte moved.",
         )],
     );
     page.gap();
@@ -165,4 +165,72 @@ fn futile(futile_ns: u64, cpu_ns: u64) -> (Style, String) {
         duration(futile_ns)
     };
     (style, format!("{text:>8}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{TextOptions, cpu};
+    use super::*;
+
+    #[test]
+    fn listeners_stand_side_by_side() {
+        let listener = |port, cpu_ns, futile_ns| ListenerCpu {
+            port,
+            processes: 1,
+            requests: 275,
+            cpu_ns,
+            user_ns: Some(cpu_ns / 4),
+            futile_ns,
+            per_request_ns: Some(cpu_ns / 275),
+            per_byte_ns: Some(1.5),
+            ..ListenerCpu::default()
+        };
+        let summary = CpuSummary {
+            total_ns: 23_000_000_000,
+            user_ns: Some(5_750_000_000),
+            system_ns: Some(17_250_000_000),
+            not_for_requests_ns: 700_000_000,
+            futile_ns: 17_000_000_000,
+            listeners: vec![
+                listener(Some(70), 18_030_000_000, 17_010_000_000),
+                listener(Some(1965), 4_270_000_000, 0),
+            ],
+            threads: vec![ThreadCpu {
+                pid: 7,
+                tid: 7,
+                thread: "lua\x1b[2J".to_owned(),
+                cpu_ns: 23_000_000_000,
+                ..ThreadCpu::default()
+            }],
+            more_threads: 0,
+        };
+        let text = cpu(Some(&summary), TextOptions::default());
+        assert!(
+            text.contains(
+                "  18.03 s  25.0 %   17.01 s        275    65.6 ms     1.5 ns  port 70\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "   4.270 s  25.0 %         -        275    15.5 ms     1.5 ns  port 1965\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("not for a request"), "{text}");
+        assert!(!text.contains('\x1b'), "hostile names are escaped: {text}");
+        for width in [20, 60, 84] {
+            let options = TextOptions {
+                width,
+                ..TextOptions::default()
+            };
+            assert!(!cpu(Some(&summary), options).is_empty());
+        }
+    }
+
+    #[test]
+    fn an_older_recording_says_that_it_does_not_tell() {
+        let text = cpu(None, TextOptions::default());
+        assert_eq!(text, "the recording does not tell what CPU time was for\n");
+    }
 }

@@ -200,6 +200,25 @@ int main(int argc, char **argv)
 				return 1;
 			turns++;
 		}
+	} else if (!strcmp(what, "echo")) {
+		/* A healthy server under as much load as it takes. */
+		int epoll = registered(ends[1], EPOLLIN, ends[1]);
+		char bytes[64] = {0};
+		ssize_t size;
+
+		if (!fork()) {
+			close(ends[1]);
+			while (send(ends[0], bytes, sizeof(bytes), MSG_NOSIGNAL) > 0 && recv(ends[0], bytes, sizeof(bytes), 0) > 0)
+				;
+			return 0;
+		}
+		close(ends[0]);
+		for (;;) {
+			epoll_wait(epoll, ready, 4, -1);
+			if ((size = recv(ends[1], bytes, sizeof(bytes), 0)) <= 0 || send(ends[1], bytes, size, MSG_NOSIGNAL) <= 0)
+				return 1;
+			turns++;
+		}
 	} else if (!strcmp(what, "compute")) {
 		int epoll = registered(ends[1], EPOLLIN, ends[1]);
 
