@@ -32,6 +32,9 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("stacks.wait-unreadable", sum(|c| c.user_stack_unread)),
         ("stacks.wait-over-budget", sum(|c| c.user_stack_budget)),
         ("stacks.waker-over-budget", sum(|c| c.waker_stack_budget)),
+        ("lost.rings", sum(|c| c.lost_rings)),
+        ("rings.ops-over-budget", sum(|c| c.uring_op_budget)),
+        ("rings.lags-over-budget", sum(|c| c.uring_lag_budget)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
     ]
     .into_iter()

@@ -20,6 +20,7 @@ mod records;
 mod session;
 mod skel;
 mod target;
+mod urings;
 
 pub use check::rehearse;
 pub use error::CaptureError;

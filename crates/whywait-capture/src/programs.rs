@@ -10,7 +10,7 @@ use libbpf_rs::{ErrorKind, Link, Object, ProgramMut};
 use crate::error::{CaptureError, one_line};
 use crate::options::Options;
 use crate::skel::{WhywaitSkel, WhywaitSkelBuilder};
-use crate::{kernel, perf};
+use crate::{kernel, perf, urings};
 
 /// The sweep reads the stack of a thread that has slept for this long. Shorter sleeps end before a sweep would see them.
 const SWEEP_MIN_NS: u64 = 4_000_000;
@@ -19,6 +19,8 @@ const SWEEP_MIN_NS: u64 = 4_000_000;
 pub(crate) struct Programs {
     pub(crate) skel: WhywaitSkel<'static>,
     attached: Vec<Link>,
+    /// Tracepoints of io_uring that this kernel does not have.
+    lacking: Vec<&'static str>,
     /// What this kernel could not give, for the recording's notes.
     pub(crate) notes: Vec<String>,
 }
@@ -27,7 +29,9 @@ impl Programs {
     /// Loads the programs; nothing runs yet.
     pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
         // libbpf's own messages are long and meant for its developers; what went wrong comes back as an error.
-        libbpf_rs::set_print(None);
+        if std::env::var_os("WW_BPF").is_none() {
+            libbpf_rs::set_print(None);
+        }
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }
@@ -44,6 +48,7 @@ impl Programs {
             // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
             rodata.stack_bytes = options.stack_bytes;
             rodata.user_stacks_exact = kernel::leaves_user_stacks(&btf);
+            rodata.complete_passes_cqe = urings::complete_passes_cqe(&btf);
             rodata.switch_passes_state = kernel::switch_passes_state(&btf);
             match kernel::preempt_count_from_runqueue(&btf) {
                 Some(distance) => {
@@ -54,9 +59,25 @@ impl Programs {
                     .push("this kernel does not tell in which context a wake is made".to_owned()),
             }
         }
+        let lacking = urings::lacking(&btf);
+        for (tracepoint, without) in &lacking {
+            notes.push(format!(
+                "this kernel has no tracepoint {tracepoint}: {without}"
+            ));
+        }
+        for mut program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            if lacking.iter().any(|(tracepoint, _)| *tracepoint == name) {
+                program.set_autoload(false);
+            }
+        }
         let skel = open.load().map_err(|error| load_error(&error))?;
         Ok(Self {
             skel,
+            lacking: lacking
+                .into_iter()
+                .map(|(tracepoint, _)| tracepoint)
+                .collect(),
             attached: Vec::new(),
             notes,
         })
@@ -86,6 +107,37 @@ impl Programs {
             ("sock_send_length", &progs.sock_send_length),
         ])?);
         Ok(())
+    }
+
+    /// Follows rings from now on, as far as this kernel tells of them.
+    pub(crate) fn attach_urings(&mut self) -> Result<(), CaptureError> {
+        let progs = &self.skel.progs;
+        let programs: Vec<(&'static str, &ProgramMut<'_>)> = [
+            ("io_uring_create", &progs.io_uring_create),
+            ("io_uring_register", &progs.io_uring_register),
+            ("io_uring_complete", &progs.io_uring_complete),
+            ("io_uring_cqe_overflow", &progs.io_uring_cqe_overflow),
+            ("io_uring_cqring_wait", &progs.io_uring_cqring_wait),
+            (
+                "io_uring_queue_async_work",
+                &progs.io_uring_queue_async_work,
+            ),
+            ("io_uring_poll_arm", &progs.io_uring_poll_arm),
+            ("io_uring_submit_req", &progs.io_uring_submit_req),
+        ]
+        .into_iter()
+        .filter(|(name, _)| !self.lacking.contains(name))
+        .collect();
+        let links = attach(&programs)?;
+        self.attached.extend(links);
+        Ok(())
+    }
+
+    /// The descriptor of whywait's own ring.
+    pub(crate) fn set_own_ring(&mut self, fd: i32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.uring_own_fd = fd;
+        }
     }
 
     /// Starts the sampling clock. Without it there are no stacks of threads that run: that is noted, not an error.

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::recording::{WriteError, Writer};
+use whywait_events::uring::{Ring, RingEvent};
 use whywait_events::{
     Busy, Event, Frame, FutexSum, Module, Parts, Request, Sample, Stack, StackId, ThreadChange,
     ThreadEvent, Wait, WakeContext,
@@ -12,6 +13,7 @@ use whywait_stacks::{Registers, Unwinder, mapped_at};
 
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
+use crate::urings;
 
 /// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to ever new depths has a new
 /// one at each look, and a recording may go on for weeks.
@@ -87,6 +89,10 @@ pub(crate) struct Recorder {
     undecodable: u64,
     waits: u64,
     waits_without_stack: u64,
+    /// The rings as they were written last.
+    ring_states: BTreeMap<u32, Ring>,
+    ring_events: u64,
+    ring_ops_lost: u64,
 }
 
 impl Recorder {
@@ -113,6 +119,9 @@ impl Recorder {
             undecodable: 0,
             waits: 0,
             waits_without_stack: 0,
+            ring_states: BTreeMap::new(),
+            ring_events: 0,
+            ring_ops_lost: 0,
         }
     }
 
@@ -256,7 +265,35 @@ impl Recorder {
             Record::Sleeper(record, stack) => self.sleeper(&record, stack),
             Record::UserStack(record, stack) => self.user_stack(&record, &stack),
             Record::Waker(record, stack) => self.waker(&record, &stack),
+            Record::UringOp(record) => self.ring(RingEvent::Op(urings::op(&record))),
+            Record::UringSample(record) => self.ring(RingEvent::Sample(urings::sample(&record))),
+            Record::UringLag(record) => self.ring(RingEvent::Lag(urings::lag(&record))),
         }
+    }
+
+    fn ring(&mut self, event: RingEvent) -> Result<(), WriteError> {
+        self.writer.write(&Event::Ring(event))
+    }
+
+    /// Writes the rings as they are now, but for those that have not changed.
+    pub(crate) fn rings(&mut self, known: urings::Known) -> Result<(), WriteError> {
+        self.ring_events = known.events;
+        self.ring_ops_lost = known.lost_ops;
+        for ring in known.rings {
+            let unchanged = self.ring_states.get(&ring.id).is_some_and(|before| {
+                (before.completed, before.submitted) == (ring.completed, ring.submitted)
+            });
+            // One that nobody uses goes on being idle: told in the end only.
+            if unchanged && !self.last_look {
+                continue;
+            }
+            for sum in known.sums.iter().filter(|sum| sum.ring == ring.id) {
+                self.ring(RingEvent::Sum(Box::new(sum.clone())))?;
+            }
+            self.ring(RingEvent::Ring(ring.clone()))?;
+            self.ring_states.insert(ring.id, ring);
+        }
+        Ok(())
     }
 
     fn thread(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
@@ -624,8 +661,15 @@ impl Recorder {
     /// Passes on the counters of the kernel side and adds those of this side.
     pub(crate) fn count(&mut self, kernel: impl IntoIterator<Item = (String, u64)>) {
         for (name, value) in kernel {
-            self.writer.counter(&name, value);
+            // The programs for io_uring count in the rings.
+            let of_rings = if name == "events" {
+                self.ring_events
+            } else {
+                0
+            };
+            self.writer.counter(&name, value.saturating_add(of_rings));
         }
+        self.writer.counter("lost.ring-ops", self.ring_ops_lost);
         self.writer.counter("lost.undecodable", self.undecodable);
         self.writer
             .counter("waits.without-stack", self.waits_without_stack);

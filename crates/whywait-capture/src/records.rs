@@ -14,6 +14,10 @@ const SAMPLE: u32 = 5;
 const SLEEPER: u32 = 6;
 const USER_STACK: u32 = 7;
 const WAKER: u32 = 8;
+/// `enum uring_record_type` of `uring_events.h`.
+const URING_OP: u32 = 20;
+const URING_SAMPLE: u32 = 21;
+const URING_LAG: u32 = 22;
 
 /// A record.
 #[derive(Debug)]
@@ -30,6 +34,9 @@ pub(crate) enum Record {
     UserStack(types::user_stack_record, Vec<u8>),
     /// With the bytes of the waker's user stack.
     Waker(types::waker_record, Vec<u8>),
+    UringOp(types::uring_op_record),
+    UringSample(types::uring_sample_record),
+    UringLag(types::uring_lag_record),
 }
 
 /// A layout in which every bit pattern is a value.
@@ -62,6 +69,16 @@ unsafe impl Plain for types::futex_sum {}
 unsafe impl Plain for types::counters {}
 // SAFETY: as above.
 unsafe impl Plain for types::request_totals {}
+// SAFETY: as above.
+unsafe impl Plain for types::uring_op_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::uring_sample_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::uring_lag_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::uring_state {}
+// SAFETY: as above.
+unsafe impl Plain for types::uring_sum {}
 // SAFETY: as above.
 unsafe impl Plain for u32 {}
 
@@ -112,6 +129,18 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
             let (stack, size) = tail(bytes, size_of::<types::waker_record>(), record.stack_len)?;
             whole(Record::Waker(record, stack), size)
         }
+        URING_OP => whole(
+            Record::UringOp(view(bytes)?),
+            size_of::<types::uring_op_record>(),
+        ),
+        URING_SAMPLE => whole(
+            Record::UringSample(view(bytes)?),
+            size_of::<types::uring_sample_record>(),
+        ),
+        URING_LAG => whole(
+            Record::UringLag(view(bytes)?),
+            size_of::<types::uring_lag_record>(),
+        ),
         _ => None,
     }
 }

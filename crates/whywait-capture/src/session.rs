@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::programs::Programs;
 use crate::recorder::Recorder;
 use crate::records::{Record, decode};
-use crate::{cost, counters, kernel, target};
+use crate::{cost, counters, kernel, target, urings};
 
 /// Between two looks at the rings. They are looked at by the clock: a consumer that lets the kernel wake it is woken by
 /// its own work on a busy machine.
@@ -127,6 +127,8 @@ impl Session {
         // The other way round: which end of a connection is the target's is known only once its listeners are.
         session.find_sockets()?;
         session.programs.attach_sockets()?;
+        session.programs.attach_urings()?;
+        session.find_urings()?;
         session.programs.sample(options.sample_hz);
         session.drain()?;
         Ok(session)
@@ -177,9 +179,19 @@ impl Session {
         Ok(())
     }
 
+    /// Takes the rings that are there already into the target.
+    fn find_urings(&mut self) -> Result<(), CaptureError> {
+        let processes: Vec<u32> = target::with_descendants(self.pid).into_iter().collect();
+        urings::find(&mut self.programs, &processes).map_err(|source| CaptureError::Iterate {
+            what: "files",
+            source,
+        })
+    }
+
     /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as each is due. Call it
     /// again after [`Session::pause`].
     pub fn turn(&mut self) -> Result<(), CaptureError> {
+        urings::look(&mut self.programs);
         self.drain()?;
         let now = Instant::now();
         if now >= self.next_sweep {
@@ -188,6 +200,7 @@ impl Session {
                 Instant::now() + (took * SWEEP_SHARE).clamp(PAUSE, LONGEST_BETWEEN_SWEEPS);
         }
         if now >= self.next_roll {
+            self.recorder.rings(urings::read(&self.programs))?;
             self.count();
             self.recorder.writer.roll()?;
             self.recorder.forget_ended(target::alive);
@@ -316,6 +329,7 @@ impl Session {
     /// Tells who still sleeps, closes the books on every socket, takes everything off, names the frames and finishes
     /// the recording.
     pub fn finish(mut self, exit_status: Option<i32>) -> Result<Outcome, CaptureError> {
+        urings::look(&mut self.programs);
         self.programs.sweep_all();
         self.drain()?;
         self.recorder.last_look();
@@ -335,6 +349,7 @@ impl Session {
         self.recorder.settle()?;
         let short = counters::futexes(&self.programs.skel.maps.futexes);
         self.recorder.futexes(short)?;
+        self.recorder.rings(urings::read(&self.programs))?;
         self.count();
         if self.statistics.is_some() {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());

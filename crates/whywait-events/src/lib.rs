@@ -8,6 +8,7 @@
 mod names;
 mod part;
 pub mod recording;
+pub mod uring;
 
 pub use part::{PART_COUNT, Part, Parts};
 
@@ -38,6 +39,8 @@ pub enum Event {
     Module(Module),
     /// The name of a frame.
     Symbol(Symbol),
+    /// Something about a ring of io_uring.
+    Ring(uring::RingEvent),
 }
 
 /// What happened to a thread.

@@ -1,5 +1,6 @@
 //! The names under which a recording and reports show the vocabulary's enumerations.
 
+use crate::uring::{LagKind, RingOrigin};
 use crate::{ModuleKind, ThreadChange, WakeContext};
 
 macro_rules! names {
@@ -32,3 +33,5 @@ names!(WakeContext {
     Exit = "exit",
 });
 names!(ModuleKind { Elf = "elf", Kernel = "kernel", Jit = "jit", Python = "python", Unknown = "unknown" });
+names!(RingOrigin { Created = "created", Found = "found", FirstEvent = "first-event" });
+names!(LagKind { Unreaped = "unreaped", Unsubmitted = "unsubmitted" });

@@ -44,13 +44,25 @@ pub enum Code {
     Deadlock,
     /// A wait that nobody ended.
     UnfinishedWait,
+    /// Completions of io_uring lay in their queue.
+    UringUnreaped,
+    /// Published entries of io_uring lay in their queue.
+    UringUnsubmitted,
+    /// All slots of a ring were taken, and something waited for one.
+    UringSlotsExhausted,
+    /// Completions found no room.
+    UringOverflow,
+    /// Operations were handed to worker threads that need none.
+    UringPunted,
+    /// The poller of a ring burnt a core for little, or slept when it was needed.
+    UringIdleSqpoll,
     /// Something was lost that a finding may rest on.
     RecordingIncomplete,
 }
 
 impl Code {
     /// All codes, in the order of `whywait explain --list`.
-    pub const ALL: [Code; 9] = [
+    pub const ALL: [Code; 15] = [
         Code::StrandedReadiness,
         Code::BlockedLoop,
         Code::LockContention,
@@ -59,6 +71,12 @@ impl Code {
         Code::IdleWaiters,
         Code::Deadlock,
         Code::UnfinishedWait,
+        Code::UringUnreaped,
+        Code::UringUnsubmitted,
+        Code::UringSlotsExhausted,
+        Code::UringOverflow,
+        Code::UringPunted,
+        Code::UringIdleSqpoll,
         Code::RecordingIncomplete,
     ];
 
@@ -73,6 +91,12 @@ impl Code {
             Code::IdleWaiters => "idle-waiters",
             Code::Deadlock => "deadlock",
             Code::UnfinishedWait => "unfinished-wait",
+            Code::UringUnreaped => "uring-unreaped",
+            Code::UringUnsubmitted => "uring-unsubmitted",
+            Code::UringSlotsExhausted => "uring-slots-exhausted",
+            Code::UringOverflow => "uring-overflow",
+            Code::UringPunted => "uring-punted",
+            Code::UringIdleSqpoll => "uring-idle-sqpoll",
             Code::RecordingIncomplete => "recording-incomplete",
         }
     }
@@ -195,6 +219,12 @@ impl Code {
             Code::IdleWaiters => crate::idle_waiters::EXPLAIN,
             Code::Deadlock => crate::deadlock::EXPLAIN,
             Code::UnfinishedWait => crate::unfinished_wait::EXPLAIN,
+            Code::UringUnreaped => crate::uring_unreaped::EXPLAIN,
+            Code::UringUnsubmitted => crate::uring_unsubmitted::EXPLAIN,
+            Code::UringSlotsExhausted => crate::uring_slots_exhausted::EXPLAIN,
+            Code::UringOverflow => crate::uring_overflow::EXPLAIN,
+            Code::UringPunted => crate::uring_punted::EXPLAIN,
+            Code::UringIdleSqpoll => crate::uring_idle_sqpoll::EXPLAIN,
             Code::RecordingIncomplete => crate::incomplete::EXPLAIN,
         }
     }

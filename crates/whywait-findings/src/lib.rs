@@ -7,6 +7,8 @@ mod finding;
 mod idle_waiters;
 mod incomplete;
 mod lock_contention;
+mod ring_work;
+mod rings;
 mod runtime;
 mod serial_work;
 mod slow_path_wait;
@@ -15,6 +17,12 @@ mod stranded;
 mod text;
 mod unfinished;
 mod unfinished_wait;
+mod uring_idle_sqpoll;
+mod uring_overflow;
+mod uring_punted;
+mod uring_slots_exhausted;
+mod uring_unreaped;
+mod uring_unsubmitted;
 
 use whywait_model::Model;
 
@@ -22,7 +30,7 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let detectors: [fn(&Model) -> Vec<Finding>; 9] = [
+    let detectors: [fn(&Model) -> Vec<Finding>; 16] = [
         stranded::detect,
         blocked_loop::detect,
         lock_contention::detect,
@@ -31,6 +39,13 @@ pub fn find(model: &Model) -> Vec<Finding> {
         idle_waiters::detect,
         deadlock::detect,
         unfinished_wait::detect,
+        uring_unreaped::detect,
+        uring_unsubmitted::detect,
+        uring_slots_exhausted::detect,
+        uring_overflow::detect,
+        uring_punted::detect,
+        uring_idle_sqpoll::detect,
+        ring_work::detect,
         incomplete::detect,
     ];
     let mut findings: Vec<Finding> = detectors.iter().flat_map(|detect| detect(model)).collect();
@@ -52,6 +67,13 @@ pub fn looked_at(model: &Model) -> Vec<String> {
             "{} polled by {}",
             text::count(model.pools.len(), "epoll instance", "epoll instances"),
             text::count(members, "thread", "threads")
+        ));
+    }
+    if !model.rings.is_empty() {
+        looked_at.push(text::count(
+            model.rings.len(),
+            "ring of io_uring",
+            "rings of io_uring",
         ));
     }
     looked_at.push(text::count(model.threads.len(), "thread", "threads"));

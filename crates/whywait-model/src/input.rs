@@ -12,6 +12,7 @@ use whywait_events::{Busy, Ns, Part, Parts, Request, Sample, StackId, ThreadEven
 use crate::call::{Call, call};
 use crate::latency::Histogram;
 use crate::objects::Objects;
+use crate::rings::RingInput;
 use crate::stacks::StackNames;
 
 /// Requests that are looked at one by one.
@@ -78,6 +79,8 @@ pub struct Input {
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     /// What was waited for, over the whole recording.
     pub objects: Objects,
+    /// Rings of io_uring.
+    pub rings: RingInput,
     /// Names of stacks.
     pub stacks: StackNames,
     /// The recording's counters.
@@ -137,6 +140,7 @@ impl Input {
             })?;
         }
         input.left_out = left_out;
+        input.rings = RingInput::read(recording, &input.threads)?;
         recording.futexes(&mut |sum| input.objects.add_short(sum))?;
         // The open segment of a recording that was cut off is what "cut off" means, and not damage on top of it.
         let cut_off = !input.meta.complete;

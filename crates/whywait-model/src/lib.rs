@@ -20,6 +20,7 @@ mod model;
 pub mod objects;
 mod path;
 mod pools;
+pub mod rings;
 pub mod script;
 mod stacks;
 pub mod summary;

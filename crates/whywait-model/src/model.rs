@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::objects::{Key, Object, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
+use crate::rings::{RingRow, RingState};
 use crate::stacks::StackNames;
 use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::timeline;
@@ -32,6 +33,8 @@ pub struct Model {
     pub pools: Vec<Pool>,
     /// The slowest requests, by when they came.
     pub requests: Vec<Request>,
+    /// The rings of io_uring, by their number.
+    pub rings: BTreeMap<u32, RingState>,
     /// Names of stacks.
     pub stacks: StackNames,
     /// The recording's counters.
@@ -72,6 +75,7 @@ impl Model {
             threads,
             pools,
             requests,
+            rings: std::mem::take(&mut input.rings.states),
             stacks: std::mem::take(&mut input.stacks),
             counters: input.counters.clone(),
             left_out: input.left_out.saturating_add(objects.left_out()),
@@ -295,6 +299,17 @@ impl Model {
     /// The table of waits, the longest first.
     pub fn waits(&self) -> Vec<WaitRow> {
         waits::table(self)
+    }
+
+    /// The rings that were used, the busiest first.
+    pub fn rings(&self) -> Vec<RingRow> {
+        let mut rows: Vec<RingRow> = self
+            .rings
+            .values()
+            .map(|state| state.row(self.thread_name(state.thread())))
+            .collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.submitted), row.ring));
+        rows
     }
 
     /// What a sleep was for.

@@ -11,6 +11,7 @@
 //! ```
 //! Times are milliseconds from the recording's start.
 
+use whywait_events::uring::{Lag, Ring, RingSample, Sum};
 use whywait_events::{
     Busy, ModuleKind, Ns, Part, Request, Sample, StackId, ThreadChange, ThreadEvent, Wait,
     WakeContext,
@@ -18,6 +19,7 @@ use whywait_events::{
 
 use crate::input::Input;
 use crate::model::Model;
+use crate::rings::RingState;
 use crate::stacks::{Label, StackText};
 
 /// System call numbers that scripts use.
@@ -240,6 +242,57 @@ impl Script {
             script: self,
             request,
         }
+    }
+
+    /// A ring of io_uring with what its operations came to.
+    pub fn ring(&mut self, ring: Ring, sums: Vec<Sum>) -> &mut Self {
+        self.input.rings.states.insert(
+            ring.id,
+            RingState {
+                ring,
+                sums,
+                ..RingState::default()
+            },
+        );
+        self
+    }
+
+    /// Something waited in a ring. After the sleeps that go with it.
+    pub fn ring_lag(&mut self, lag: &Lag) -> &mut Self {
+        self.input.rings.add_lag(lag);
+        for wait in self.input.waits.clone() {
+            self.input.rings.add_wait(&wait);
+        }
+        self
+    }
+
+    /// A thread was sampled `times` in this stack, while so much waited in its ring.
+    pub fn ring_samples(
+        &mut self,
+        (user_stack, kernel_stack): (StackId, StackId),
+        standing: &RingSample,
+        times: u64,
+    ) -> &mut Self {
+        let sample = Sample {
+            at_ns: standing.at_ns,
+            tid: standing.tid,
+            tgid: TGID,
+            cpu: 0,
+            user_stack,
+            kernel_stack,
+        };
+        for _ in 0..times {
+            self.input.rings.add_sample(&sample, Some(standing));
+        }
+        self
+    }
+
+    /// The kernel's poller of a ring was sampled so often.
+    pub fn poller_samples(&mut self, ring: u32, times: u64) -> &mut Self {
+        if let Some(state) = self.input.rings.states.get_mut(&ring) {
+            state.poller_samples += times;
+        }
+        self
     }
 
     /// The recording ends.

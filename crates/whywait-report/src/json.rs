@@ -1,6 +1,7 @@
 //! The JSON view, schema 1.
 
 use serde::Serialize;
+use whywait_model::rings::RingRow;
 use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 
@@ -26,6 +27,7 @@ pub fn to_json(report: &Report) -> serde_json::Result<String> {
     {
         *share = rounded(*share);
     }
+    report.uring = report.uring.iter().map(rounded_ring).collect();
     pretty(&report)
 }
 
@@ -41,6 +43,17 @@ pub fn waits_to_json(rows: &[WaitRow]) -> serde_json::Result<String> {
     pretty(&Waits {
         schema: Report::SCHEMA,
         waits,
+    })
+}
+
+/// The table of io_uring's rings, as [`to_json`] writes a report: all rows.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field of a row allows.
+pub fn rings_to_json(rows: &[RingRow]) -> serde_json::Result<String> {
+    pretty(&Rings {
+        schema: Report::SCHEMA,
+        uring: rows.iter().map(rounded_ring).collect(),
     })
 }
 
@@ -65,6 +78,23 @@ struct Waits {
 struct Request<'a> {
     schema: u32,
     request: &'a Slow,
+}
+
+#[derive(Serialize)]
+struct Rings {
+    schema: u32,
+    uring: Vec<RingRow>,
+}
+
+fn rounded_ring(row: &RingRow) -> RingRow {
+    RingRow {
+        rate: rounded(row.rate),
+        slots: rounded(row.slots),
+        at_max: rounded(row.at_max),
+        at_depth: rounded(row.at_depth),
+        allowed_rate: row.allowed_rate.map(|rates| rates.map(rounded)),
+        ..row.clone()
+    }
 }
 
 fn rounded(share: f64) -> f64 {

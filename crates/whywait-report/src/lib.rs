@@ -9,10 +9,11 @@ pub mod text;
 
 use serde::Serialize;
 use whywait_findings::Finding;
+use whywait_model::rings::RingRow;
 use whywait_model::summary;
 
 pub use gate::{fails, worst};
-pub use json::{request_to_json, to_json, waits_to_json};
+pub use json::{request_to_json, rings_to_json, to_json, waits_to_json};
 
 /// Everything that whywait has to say of one recording. The order of the fields is the order of the keys in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,6 +26,9 @@ pub struct Report {
     pub requests: summary::Requests,
     /// What is wrong, the most worthwhile first. The views keep this order.
     pub findings: Vec<Finding>,
+    /// The rings of io_uring and where their operations' time went.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uring: Vec<RingRow>,
     /// What all this rests on.
     pub coverage: summary::Coverage,
     /// Remarks that are not findings: approximations that were made, features that this kernel lacks.
@@ -51,6 +55,7 @@ impl Report {
             target,
             requests,
             findings,
+            uring: Vec::new(),
             coverage,
             notes: Vec::new(),
             looked_at: Vec::new(),

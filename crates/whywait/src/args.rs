@@ -208,6 +208,9 @@ pub(crate) struct ReportArgs {
     /// Show what threads waited for, on which lock, file or socket, and what of it slow requests waited for
     #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) waits: bool,
+    /// Show the rings of io_uring: where the operations' time went, and how many slots they took
+    #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
+    pub(crate) uring: bool,
     /// Show one slow request's critical path step by step; a report has the ID in brackets in its line `slowest:`
     #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
     pub(crate) request: Option<String>,

@@ -44,6 +44,8 @@ pub(crate) enum View {
     Report,
     /// The table of waits.
     Waits,
+    /// The table of io_uring's rings.
+    Rings,
     /// The critical path of the request with this name.
     Request(String),
 }
@@ -52,6 +54,7 @@ impl View {
     pub(crate) fn of(args: &ReportArgs) -> Self {
         match &args.request {
             _ if args.waits => View::Waits,
+            _ if args.uring => View::Rings,
             // As reports print it, too: in brackets.
             Some(id) => View::Request(id.trim().trim_matches(['[', ']']).to_owned()),
             None => View::Report,

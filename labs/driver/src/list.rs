@@ -11,6 +11,7 @@ struct Row<'a> {
     name: &'a str,
     variant: &'a str,
     case: Option<u32>,
+    requests: bool,
     lab: &'a str,
     description: &'a str,
     #[serde(flatten)]
@@ -46,6 +47,7 @@ fn row<'a>(lab: &'a Lab, variant: &'a Variant) -> Row<'a> {
         name: &lab.name,
         variant: &variant.name,
         case: lab.case,
+        requests: lab.requests,
         lab: &lab.description,
         description: &variant.description,
         labels: &variant.labels,

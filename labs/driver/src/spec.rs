@@ -19,6 +19,7 @@ const CODES: &[&str] = &[
     "uring-slots-exhausted",
     "uring-overflow",
     "uring-punted",
+    "uring-idle-sqpoll",
     "futile-wakeups",
     "thundering-herd",
     "deadlock",
@@ -34,6 +35,8 @@ pub(crate) struct Lab {
     pub(crate) description: String,
     /// The founding case that the lab rebuilds, if it is one of them.
     pub(crate) case: Option<u32>,
+    /// Whether its variants serve requests, of which a report then must tell.
+    pub(crate) requests: bool,
     pub(crate) builds: BTreeMap<String, Build>,
     pub(crate) variants: BTreeMap<String, Variant>,
 }
@@ -101,6 +104,8 @@ pub(crate) enum Build {
 struct LabFile {
     description: String,
     case: Option<u32>,
+    #[serde(default = "yes")]
+    requests: bool,
     #[serde(default)]
     build: BTreeMap<String, Build>,
     #[serde(default)]
@@ -141,6 +146,10 @@ struct VariantFile {
     env: BTreeMap<String, String>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl Lab {
     pub(crate) fn load(labs: &Path, name: &str) -> Result<Self> {
         let dir = labs.join(name);
@@ -173,6 +182,7 @@ impl Lab {
             dir,
             description: file.description,
             case: file.case,
+            requests: file.requests,
             builds: file.build,
             variants,
         })
@@ -310,6 +320,12 @@ mod tests {
             ["A1", "B2"]
         );
         assert!(lab.variant("fixed").is_err());
+        assert!(lab.requests);
+        assert!(
+            !parse(&format!("requests = false\n{MINIMAL}"))
+                .unwrap()
+                .requests
+        );
     }
 
     #[test]

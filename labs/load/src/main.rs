@@ -6,11 +6,14 @@
 
 mod branch;
 mod closed;
+mod gso;
 mod hang;
 mod http;
 mod images;
+mod program;
 mod promise;
 mod redis;
+mod relay;
 
 use std::process::ExitCode;
 
@@ -26,7 +29,9 @@ usage: lab-load images ADDRESS --plan burst --expect MS,MS,MS,MS,MS
                 [--about PATH] [--expect RULE]…
        lab-load branch SOCKET [--episodes N] [--waits-equal-work] [--expect RULE]…
        lab-load hang   ADDRESS --healthy PATH… --path PATH… [--about PATH] [--expect RULE]…
+       lab-load program FOLDER [--device-ms N] [--expect RULE]…
        lab-load redis  ADDRESS [--requests N] [--pipeline N]
+       lab-load relay  INGRESS,CONTROL[,OWN,NAMESPACE] --rate N [--seconds N] [--expect RULE]…
 RULE is like load.p50_ms>=1000 or probe.max_ms<=100.";
 
 fn main() -> ExitCode {
@@ -54,7 +59,9 @@ fn run() -> Result<Outcome> {
         "hang" => hang::run(parser),
         "images" => images::run(parser),
         "closed" => closed::run(parser),
+        "program" => program::run(parser),
         "redis" => redis::run(parser),
+        "relay" => relay::run(parser),
         _ => bail!("{USAGE}"),
     }
 }

@@ -179,6 +179,8 @@ struct futex_sum {
 	u64 longest_ns;
 };
 
+#include "uring_events.h"
+
 /* One for each CPU. Every reason for losing something has its own. The names are the recording's. */
 struct counters {
 	u64 events; /* tracepoint hits that concerned the target */
@@ -195,6 +197,9 @@ struct counters {
 	u64 user_stack_budget; /* long sleeps over the rate at which user stacks are read */
 	u64 waker_stack_budget; /* wakes of long sleeps over the rate at which the waker's stack is read */
 	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
+	u64 lost_rings; /* io_uring instances beyond those that can be followed */
+	u64 uring_op_budget; /* told operations over the rate that is sent; they are in the sums */
+	u64 uring_lag_budget; /* the same of told lags */
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
 };
 

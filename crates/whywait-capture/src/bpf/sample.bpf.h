@@ -8,7 +8,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct thread *thread = thread_of(task);
 	struct sample_record *record;
 	struct pt_regs *regs;
-	u64 sp;
+	u64 sp, now;
 
 	if (!thread)
 		return 0;
@@ -45,6 +45,8 @@ int sample(struct bpf_perf_event_data *ctx)
 	}
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
+	now = record->at_ns;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	uring_sample(thread, now);
 	return 0;
 }

@@ -255,11 +255,36 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 	return 0;
 }
 
+static __always_inline void adopt_worker(struct task_struct *task, const char *comm)
+{
+	u32 tgid = task->tgid;
+	struct thread *thread;
+
+	if (!bpf_map_lookup_elem(&processes, &tgid))
+		return;
+	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		COUNT(lost_thread_storage);
+		return;
+	}
+	thread->tid = task->pid;
+	thread->tgid = task->tgid;
+	thread->epfd = -1;
+	thread->state = THREAD_RUNNING;
+	thread->in_ns = bpf_ktime_get_ns();
+	COUNT(events);
+	send_thread(task, THREAD_FOUND, 0, comm);
+}
+
 SEC("tp_btf/task_rename")
 int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 {
-	if (!thread_of(task))
+	if (!thread_of(task)) {
+		/* The threads that io_uring makes are told of in no other way: the first thing that they do is to name themselves. */
+		if (task->flags & PF_IO_WORKER || task->flags & PF_USER_WORKER)
+			adopt_worker(task, comm);
 		return 0;
+	}
 	COUNT(events);
 	send_thread(task, THREAD_RENAME, 0, comm);
 	return 0;

@@ -55,6 +55,8 @@ struct thread {
 	u32 stack_seq; /* the sleep whose stack was read last */
 	s32 epfd;
 	u64 epoll;
+	u32 uring; /* the ring that it uses: its index and 1; 0: none */
+	u32 pad;
 };
 
 struct {
@@ -174,7 +176,15 @@ struct {
 	__type(value, struct request_totals);
 } totals SEC(".maps");
 
-enum budget_kind { BUDGET_WAITS, BUDGET_REQUESTS, BUDGET_STACKS, BUDGET_WAKERS, BUDGET_COUNT };
+enum budget_kind {
+	BUDGET_WAITS,
+	BUDGET_REQUESTS,
+	BUDGET_STACKS,
+	BUDGET_WAKERS,
+	BUDGET_URING_OPS,
+	BUDGET_URING_LAGS,
+	BUDGET_COUNT
+};
 
 struct budget {
 	u64 window_ns;

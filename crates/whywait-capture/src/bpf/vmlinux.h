@@ -82,8 +82,16 @@ struct epitem {
 	struct epoll_event event;
 };
 
+struct inode {
+	unsigned short i_mode;
+};
+
+struct file_operations;
+
 struct file {
 	void *private_data;
+	const struct file_operations *f_op;
+	struct inode *f_inode;
 	struct hlist_head *f_ep;
 };
 
@@ -158,6 +166,51 @@ struct unix_address;
 
 struct unix_sock {
 	struct unix_address *addr;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct io_uring {
+	u32 head;
+	u32 tail;
+};
+
+struct io_rings {
+	struct io_uring sq, cq;
+	u32 sq_ring_entries;
+	atomic_t sq_flags;
+};
+
+struct io_ring_ctx {
+	unsigned int flags;
+	struct io_rings *rings;
+	unsigned int cached_sq_head;
+	unsigned int sq_entries;
+	unsigned int cached_cq_tail;
+	unsigned int cq_entries;
+};
+
+struct io_cqe {
+	s32 res;
+	union {
+		u32 flags;
+		int fd;
+	};
+};
+
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+	u64 flags;
+	struct io_cqe cqe;
+	struct io_ring_ctx *ctx;
+};
+
+struct io_uring_cqe {
+	s32 res;
+	u32 flags;
 };
 
 struct seq_file;

@@ -13,6 +13,7 @@
 #include "user_stack.bpf.h"
 #include "sched.bpf.h"
 #include "sock.bpf.h"
+#include "uring.bpf.h"
 #include "sample.bpf.h"
 #include "sweep.bpf.h"
 

@@ -82,7 +82,7 @@ impl Context {
             }
             Event::Busy(busy) => self.now = self.now.max(busy.end_ns),
             Event::Request(request) => self.now = self.now.max(request.ready_ns),
-            Event::Futex(_) => {}
+            Event::Futex(_) | Event::Ring(_) => {}
         }
         Vec::new()
     }

@@ -23,6 +23,7 @@ mod stacks;
 mod table_file;
 mod tables;
 mod thrift;
+mod uring_tables;
 mod writer;
 
 pub use error::{Damage, ReadError, WriteError};

@@ -14,8 +14,13 @@ use super::tables::{
     BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackTable, Symbols, Table,
     Threads, Waits,
 };
+use super::uring_tables::{RingHistograms, RingLags, RingOps, RingSamples, RingSums, Rings};
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
+use crate::uring::{Lag, Op, Ring, RingSample, Sum};
 use crate::{Busy, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
+
+/// More rings, or opcodes of rings, than any target has: a bound for forged files.
+const MAX_RINGS: usize = 1 << 16;
 
 /// A recording, opened for reading.
 ///
@@ -84,6 +89,12 @@ impl Recording {
             probe_table::<StackTable>(&segment, *number, &mut damage);
             probe_table::<Modules>(&segment, *number, &mut damage);
             probe_table::<Symbols>(&segment, *number, &mut damage);
+            probe_table::<Rings>(&segment, *number, &mut damage);
+            probe_table::<RingSums>(&segment, *number, &mut damage);
+            probe_table::<RingHistograms>(&segment, *number, &mut damage);
+            probe_table::<RingOps>(&segment, *number, &mut damage);
+            probe_table::<RingSamples>(&segment, *number, &mut damage);
+            probe_table::<RingLags>(&segment, *number, &mut damage);
             probe_table::<Counters>(&segment, *number, &mut damage);
         }
         Ok(Self {
@@ -180,6 +191,73 @@ impl Recording {
         visit: &mut dyn FnMut(&Sample),
     ) -> Result<(), ReadError> {
         self.rows::<Samples>(range, &mut |row| visit(&row))
+    }
+
+    /// Each ring as it was in the end, by its id, and each of its opcodes' sums.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn rings(&self) -> Result<(BTreeMap<u32, Ring>, BTreeMap<(u32, u32), Sum>), ReadError> {
+        let mut rings = BTreeMap::new();
+        let mut sums: BTreeMap<(u32, u32), Sum> = BTreeMap::new();
+        self.rows::<Rings>(None, &mut |row| {
+            if rings.len() < MAX_RINGS || rings.contains_key(&row.id) {
+                rings.insert(row.id, row);
+            }
+        })?;
+        self.rows::<RingSums>(None, &mut |row| {
+            let key = (row.ring, row.opcode);
+            if sums.len() < MAX_RINGS || sums.contains_key(&key) {
+                sums.insert(key, row);
+            }
+        })?;
+        self.rows::<RingHistograms>(None, &mut |row| {
+            if let Some(sum) = sums.get_mut(&(row.ring, row.opcode)) {
+                let histogram = if row.kernel {
+                    &mut sum.kernel
+                } else {
+                    &mut sum.unreaped
+                };
+                histogram.insert(row.bucket, row.count);
+            }
+        })?;
+        Ok((rings, sums))
+    }
+
+    /// Calls `visit` with each operation of a ring that is told.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn ring_ops(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&Op),
+    ) -> Result<(), ReadError> {
+        self.rows::<RingOps>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with how it stood with a ring at each sample of a thread that uses it.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn ring_samples(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&RingSample),
+    ) -> Result<(), ReadError> {
+        self.rows::<RingSamples>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with what waited in rings for long.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn ring_lags(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&Lag),
+    ) -> Result<(), ReadError> {
+        self.rows::<RingLags>(range, &mut |row| visit(&row))
     }
 
     /// All stacks with their modules and symbols, in memory.

@@ -86,16 +86,18 @@ macro_rules! columns {
     (@bounds bounds) => { true };
 }
 
+pub(super) use columns;
+
 /// A later time as the distance from an earlier one: small numbers pack well and are what queries ask for.
-fn after(start: Ns, later: Option<Ns>) -> Option<i64> {
+pub(super) fn after(start: Ns, later: Option<Ns>) -> Option<i64> {
     later.map(|later| later.wrapping_sub(start) as i64)
 }
 
-fn at(start: Ns, after: Option<i64>) -> Option<Ns> {
+pub(super) fn at(start: Ns, after: Option<i64>) -> Option<Ns> {
     after.map(|after| start.wrapping_add(after as u64))
 }
 
-fn spans(start: Ns, end: Option<Ns>, range: &Range<Ns>) -> bool {
+pub(super) fn spans(start: Ns, end: Option<Ns>, range: &Range<Ns>) -> bool {
     start < range.end && end.is_none_or(|end| end > range.start)
 }
 

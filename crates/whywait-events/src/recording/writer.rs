@@ -14,7 +14,11 @@ use super::tables::{
     BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackRow, StackTable, Symbols,
     Threads, Waits,
 };
+use super::uring_tables::{
+    Bucket, RingHistograms, RingLags, RingOps, RingSamples, RingSums, Rings,
+};
 use super::{META, OPEN_SUFFIX, SCHEMA, segment_name};
+use crate::uring::{RingEvent, Sum};
 use crate::{Event, Stack};
 
 /// The most rows of a segment, whatever is asked for: readers hold a bound too.
@@ -78,6 +82,12 @@ struct Tables {
     modules: TableWriter<Modules>,
     symbols: TableWriter<Symbols>,
     counters: TableWriter<Counters>,
+    rings: TableWriter<Rings>,
+    ring_sums: TableWriter<RingSums>,
+    ring_histograms: TableWriter<RingHistograms>,
+    ring_ops: TableWriter<RingOps>,
+    ring_samples: TableWriter<RingSamples>,
+    ring_lags: TableWriter<RingLags>,
 }
 
 impl Writer {
@@ -278,6 +288,15 @@ impl Writer {
                 self.segment_rows += stack.frames.len();
                 put_stack(&mut tables.stacks, stack, &place)
             }
+            Event::Ring(RingEvent::Ring(row)) => tables.rings.put(row, &place),
+            Event::Ring(RingEvent::Sum(row)) => {
+                self.segment_rows += row.kernel.len() + row.unreaped.len();
+                tables.ring_sums.put(row, &place)?;
+                put_histograms(&mut tables.ring_histograms, row, &place)
+            }
+            Event::Ring(RingEvent::Op(row)) => tables.ring_ops.put(row, &place),
+            Event::Ring(RingEvent::Sample(row)) => tables.ring_samples.put(row, &place),
+            Event::Ring(RingEvent::Lag(row)) => tables.ring_lags.put(row, &place),
         }
     }
 
@@ -328,6 +347,12 @@ impl Tables {
         self.stacks.close(place)?;
         self.modules.close(place)?;
         self.symbols.close(place)?;
+        self.rings.close(place)?;
+        self.ring_sums.close(place)?;
+        self.ring_histograms.close(place)?;
+        self.ring_ops.close(place)?;
+        self.ring_samples.close(place)?;
+        self.ring_lags.close(place)?;
         self.counters.close(place)
     }
 
@@ -341,6 +366,12 @@ impl Tables {
         self.stacks.abandon();
         self.modules.abandon();
         self.symbols.abandon();
+        self.rings.abandon();
+        self.ring_sums.abandon();
+        self.ring_histograms.abandon();
+        self.ring_ops.abandon();
+        self.ring_samples.abandon();
+        self.ring_lags.abandon();
         self.counters.abandon();
     }
 }
@@ -361,6 +392,26 @@ fn put_stack(
     }
     for (depth, frame) in (0..).zip(&stack.frames) {
         table.put(&row(depth, Some(*frame)), place)?;
+    }
+    Ok(())
+}
+
+fn put_histograms(
+    table: &mut TableWriter<RingHistograms>,
+    sum: &Sum,
+    place: &Place<'_>,
+) -> Result<(), WriteError> {
+    for (kernel, buckets) in [(true, &sum.kernel), (false, &sum.unreaped)] {
+        for (bucket, count) in buckets {
+            let row = Bucket {
+                ring: sum.ring,
+                opcode: sum.opcode,
+                kernel,
+                bucket: *bucket,
+                count: *count,
+            };
+            table.put(&row, place)?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod headline;
 mod page;
 mod request;
 mod requests;
+mod rings;
 mod stack;
 mod step;
 mod units;
@@ -18,6 +19,7 @@ pub use escape::{Charset, escape};
 pub use page::{Page, Style};
 pub use units::{count, duration};
 
+use whywait_model::rings::RingRow;
 use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 
@@ -106,6 +108,13 @@ pub fn render(report: &Report, options: TextOptions) -> String {
 pub fn waits(rows: &[WaitRow], options: TextOptions) -> String {
     let mut page = page(options);
     waits::render(&mut page, rows);
+    page.into_text()
+}
+
+/// The table of io_uring's rings, as text.
+pub fn rings(rows: &[RingRow], options: TextOptions) -> String {
+    let mut page = page(options);
+    rings::render(&mut page, rows);
     page.into_text()
 }
 

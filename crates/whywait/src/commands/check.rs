@@ -10,7 +10,13 @@ use crate::errors::FAILED;
 use crate::output;
 
 pub(crate) fn run() -> anyhow::Result<u8> {
-    let findings = Machine::read(Path::new("/")).judge();
+    let mut findings = Machine::read(Path::new("/")).judge();
+    if findings
+        .iter()
+        .all(|finding| finding.verdict != Verdict::No)
+    {
+        findings.extend(rehearsal(whywait_capture::rehearse()));
+    }
     output::write(&render(&findings), None)?;
     Ok(
         if findings
@@ -22,6 +28,24 @@ pub(crate) fn run() -> anyhow::Result<u8> {
             0
         },
     )
+}
+
+/// What the kernel says when the programs are loaded: each thing that it lacks takes a part of the report away.
+fn rehearsal(missing: Result<Vec<String>, whywait_capture::CaptureError>) -> Vec<Line> {
+    let what = "programs";
+    let line = |verdict, text: &str| Line {
+        verdict,
+        what,
+        text: escape(text, Charset::Unicode, 200),
+    };
+    match missing {
+        Ok(missing) if missing.is_empty() => vec![line(Verdict::Yes, "all can be loaded")],
+        Ok(missing) => missing
+            .iter()
+            .map(|text| line(Verdict::Partly, text))
+            .collect(),
+        Err(error) => vec![line(Verdict::No, &error.to_string())],
+    }
 }
 
 /// What the kernel says of itself and of whywait's rights. Absent: it does not say.

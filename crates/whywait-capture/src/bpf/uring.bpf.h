@@ -1,0 +1,788 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * io_uring: how long operations are with the kernel, how long what they return lies unreaped, and what of what the program
+ * has prepared lies unsubmitted. Sums for all; records only for what is slow.
+ *
+ * The submission and completion of each operation are seen as they happen. When the program takes a completion, or puts an
+ * entry into the queue, is not: no system call is needed for it. But both move a counter in memory shared with the kernel.
+ * It is looked at with the first operation of each batch, when the program waits, with each sample, and by user space
+ * every few milliseconds: what had not moved at two looks in a row had not moved in between.
+ */
+
+/* include/uapi/linux/io_uring.h */
+#define IORING_SETUP_SQPOLL 2
+#define IORING_SQ_NEED_WAKEUP 1
+#define IORING_CQE_F_MORE 2
+#define IORING_CQE_F_NOTIF 8
+#define IORING_OP_TIMEOUT 11
+#define REQ_F_CQE_SKIP (1u << 6) /* that of IOSQE_CQE_SKIP_SUCCESS */
+
+#define EINTR_LIKE(res) ((res) == -11 || (res) == -62 || (res) == -125) /* EAGAIN, ETIME, ECANCELED: no failures */
+
+#define URING_SLOTS 16384 /* a power of two: operations that are with the kernel */
+#define URING_PROBES 4
+/* Every so many-th operation is told, whatever it was. */
+#define URING_SAMPLED 1024
+const volatile u32 uring_ops_per_second = 500;
+const volatile u32 uring_lags_per_second = 1000;
+
+/* io_uring_complete passes the completion as it is in the queue (Linux 6.14), before as several numbers. */
+const volatile bool complete_passes_cqe = true;
+
+/* Which file operations are io_uring's: found out with a ring of whywait's own. */
+volatile u64 uring_fops = 0;
+volatile s32 uring_own_fd = 0;
+u32 next_uring_id = 0;
+/* Kernel addresses of the target's rings, 0: free. */
+u64 uring_keys[URING_RINGS] = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, URING_RINGS);
+	__type(key, u32);
+	__type(value, struct uring_state);
+} urings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, URING_RINGS * URING_OPCODES);
+	__type(key, u32);
+	__type(value, struct uring_sum);
+} uring_sums SEC(".maps");
+
+/* An operation that the kernel has. Found by its request's address, which the kernel uses again soon. */
+struct uring_slot {
+	u64 req;
+	u64 at_ns;
+	u32 flags;
+	u32 opcode;
+	s32 fd;
+	u32 tid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, URING_SLOTS);
+	__type(key, u32);
+	__type(value, struct uring_slot);
+} uring_slots SEC(".maps");
+
+const struct uring_op_record *unused_uring_op_record __attribute__((unused));
+const struct uring_sample_record *unused_uring_sample_record __attribute__((unused));
+const struct uring_lag_record *unused_uring_lag_record __attribute__((unused));
+
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __weak __ksym;
+
+/* Reads a field of a kernel object whose address came as a number: a plain load where the kernel can (Linux 6.2). */
+#define URING_READ(type, address, field)                                                                     \
+	(bpf_ksym_exists(bpf_rdonly_cast) ?                                                                  \
+		 ((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))->field :        \
+		 BPF_CORE_READ((type *)(address), field))
+
+/* The lower half of an address: the verifier lets no program calculate with whole ones. */
+static __always_inline u32 uring_low(u64 address)
+{
+	u32 low = address;
+
+	asm volatile("" : "+w"(low)); /* before anything is done with it */
+	return low;
+}
+
+static __always_inline u32 uring_key(u64 ctx)
+{
+	return (uring_low(ctx) >> 8) * 0x9e3779b1u >> 25;
+}
+
+static __always_inline s32 uring_index(u64 ctx)
+{
+	u32 at = uring_key(ctx);
+
+#pragma unroll
+	for (u32 i = 0; i < URING_PROBES; i++) {
+		u32 index = (at + i) & (URING_RINGS - 1);
+
+		if (uring_keys[index] == ctx)
+			return index;
+	}
+	return -1;
+}
+
+static __always_inline struct uring_state *uring_at(u32 index)
+{
+	return bpf_map_lookup_elem(&urings, &index);
+}
+
+static __always_inline struct uring_sum *uring_sum_of(u32 index, u32 opcode)
+{
+	u32 at = (index & (URING_RINGS - 1)) * URING_OPCODES + (opcode & (URING_OPCODES - 1));
+
+	return bpf_map_lookup_elem(&uring_sums, &at);
+}
+
+/* What the shared memory says. */
+struct uring_view {
+	u32 sq_head; /* published: what the program knows to be submitted */
+	u32 sq_tail;
+	u32 cq_head;
+	u32 cq_tail; /* published */
+	u32 cached_sq_head; /* submitted */
+	u32 cached_cq_tail; /* completed */
+	u32 sq_flags;
+};
+
+static __always_inline void uring_read(struct uring_view *view, u64 ctx, u64 rings)
+{
+	view->sq_head = URING_READ(struct io_rings, rings, sq.head);
+	view->sq_tail = URING_READ(struct io_rings, rings, sq.tail);
+	view->cq_head = URING_READ(struct io_rings, rings, cq.head);
+	view->cq_tail = URING_READ(struct io_rings, rings, cq.tail);
+	view->sq_flags = URING_READ(struct io_rings, rings, sq_flags.counter);
+	view->cached_sq_head = URING_READ(struct io_ring_ctx, ctx, cached_sq_head);
+	view->cached_cq_tail = URING_READ(struct io_ring_ctx, ctx, cached_cq_tail);
+}
+
+static __always_inline void uring_send_lag(const struct uring_state *ring, u32 what, u64 from_ns, u64 low_ns,
+					   u64 now, u32 count)
+{
+	struct uring_lag_record *record;
+
+	if (!within_budget(BUDGET_URING_LAGS, uring_lags_per_second, now)) {
+		COUNT(uring_lag_budget);
+		return;
+	}
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return;
+	}
+	record->type = RECORD_URING_LAG;
+	record->ring = ring->id;
+	record->from_ns = from_ns;
+	record->low_ns = low_ns;
+	record->high_ns = now;
+	record->what = what;
+	record->opcode = what ? 0 : ring->mark_opcode;
+	record->tid = ring->user_tid;
+	record->count = count;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+enum uring_look { LOOK_ONLY, LOOK_SUBMIT, LOOK_COMPLETE };
+
+/*
+ * Takes in what has moved since the last look. The last interval counts as what it was at its end, but for what happens
+ * right now: operations come and go in batches, and all else is as the last batch left it.
+ */
+static __always_inline int uring_take_in(u32 index, struct uring_state *ring, const struct uring_view *view, u64 now,
+					 u32 why)
+{
+	u32 tail = view->cached_cq_tail, head = view->cq_head;
+	u32 unreaped, pending, slots, still, flight;
+	struct uring_sum *sum;
+	u64 since_ns;
+
+	if (__sync_lock_test_and_set(&ring->looking, 1))
+		return 0;
+	if (now <= ring->look_ns || head - ring->head > tail - ring->head)
+		goto out; /* another CPU's look overtook this one; or the program has put nonsense into its memory */
+	since_ns = now - ring->look_ns;
+	flight = ring->submitted > ring->finished ? ring->submitted - ring->finished : 0;
+	unreaped = tail - ring->head;
+	if (why == LOOK_COMPLETE && unreaped)
+		unreaped--;
+	slots = flight + unreaped;
+	if (slots > ring->max_slots) {
+		ring->max_slots = slots;
+		ring->at_max_ns = 0;
+	}
+	if (unreaped > ring->max_unreaped)
+		ring->max_unreaped = unreaped;
+	ring->observed_ns += since_ns;
+	ring->slot_ns += since_ns * slots;
+	ring->flight_ns += since_ns * flight;
+	if (!slots)
+		ring->idle_ns += since_ns;
+	else if (slots * 8 >= ring->max_slots * 7)
+		ring->at_max_ns += since_ns;
+	if (slots >= ring->sq_entries)
+		ring->at_depth_ns += since_ns;
+	ring->unreaped_high_ns += since_ns * unreaped;
+	still = ring->tail - head;
+	if ((s32)still > 0)
+		ring->unreaped_low_ns += since_ns * still;
+	ring->reaped += head - ring->head;
+
+	/* One completion is followed at a time: the first that comes after the last one was reaped. */
+	if (ring->mark_ns && (s32)(head - ring->mark) > 0) {
+		u64 low_ns = ring->look_ns > ring->mark_ns ? ring->look_ns - ring->mark_ns : 0;
+		u64 high_ns = now - ring->mark_ns;
+
+		sum = uring_sum_of(index, ring->mark_opcode);
+		if (sum) {
+			u32 bucket = log2_u64(low_ns);
+
+			sum->marks++;
+			sum->mark_low_ns += low_ns;
+			sum->mark_high_ns += high_ns;
+			if (bucket < URING_BUCKETS)
+				sum->unreaped[bucket]++;
+		}
+		if (low_ns >= threshold_ns)
+			uring_send_lag(ring, 0, ring->mark_ns, ring->mark_ns + low_ns, now, unreaped);
+		ring->mark_ns = 0;
+	}
+
+	/* While a batch is being submitted its entries are not pending any more, but were until now. */
+	pending = view->sq_tail - (why == LOOK_SUBMIT ? view->sq_head : view->cached_sq_head);
+	if (pending > ring->sq_entries)
+		pending = 0;
+	ring->queued_low_ns += since_ns * (ring->pending < pending ? ring->pending : pending);
+	ring->queued_high_ns += since_ns * pending;
+	if (ring->pending && pending && (view->sq_flags & IORING_SQ_NEED_WAKEUP))
+		ring->asleep_ns += since_ns;
+	if (why == LOOK_SUBMIT || !pending) {
+		if (ring->pending_ns && now - ring->pending_ns >= threshold_ns)
+			uring_send_lag(ring, 1, ring->pending_ns, now, now, pending);
+		ring->pending_ns = 0;
+		ring->not_pending_ns = now;
+		ring->pending = 0;
+	} else {
+		if (!ring->pending_ns)
+			ring->pending_ns = now;
+		ring->pending = pending;
+	}
+	ring->head = head;
+	ring->tail = tail;
+	ring->look_ns = now;
+out:
+	asm volatile("" ::: "memory");
+	*(volatile u32 *)&ring->looking = 0;
+	return 0;
+}
+
+/* A function that the verifier goes through once. */
+__noinline int uring_look(u32 index, struct uring_state *ring, struct uring_view *view, u64 now, u32 why)
+{
+	if (!ring || !view)
+		return 0;
+	return uring_take_in(index, ring, view, now, why);
+}
+
+static __always_inline bool uring_is_worker(const struct task_struct *task)
+{
+	return task->flags & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD);
+}
+
+/* The current thread enters the kernel for the ring. */
+static __always_inline void uring_used(u32 index, struct uring_state *ring)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread;
+
+	if (uring_is_worker(task)) {
+		/* The kernel's poller. */
+		if (ring->flags & IORING_SETUP_SQPOLL && ring->sqpoll_tid != task->pid) {
+			ring->sqpoll_tid = task->pid;
+			thread = thread_of(task);
+			if (thread)
+				thread->uring = index + 1;
+		}
+		return;
+	}
+	if (ring->user_tid != task->pid) {
+		if (ring->user_tid)
+			ring->users_changed++;
+		ring->user_tid = task->pid;
+		thread = thread_of(task);
+		if (thread)
+			thread->uring = index + 1;
+	}
+}
+
+static __always_inline struct uring_state *uring_begin(u64 ctx, u32 *index, enum uring_origin origin, u32 tgid,
+						       u32 tid, s32 fd)
+{
+	struct io_ring_ctx *from = (struct io_ring_ctx *)ctx;
+	u32 at = uring_key(ctx);
+	struct uring_state *ring;
+
+	for (u32 i = 0; i < URING_PROBES; i++) {
+		u32 free = (at + i) & (URING_RINGS - 1);
+
+		if (uring_keys[free] == ctx ||
+		    __sync_val_compare_and_swap(&uring_keys[free], 0, ctx) == 0) {
+			ring = uring_at(free);
+			if (!ring)
+				return 0;
+			__builtin_memset(ring, 0, sizeof(*ring));
+			ring->looking = 1;
+			ring->ctx = ctx;
+			ring->rings = (u64)BPF_CORE_READ(from, rings);
+			ring->id = __sync_fetch_and_add(&next_uring_id, 1) + 1;
+			ring->origin = origin;
+			ring->tgid = tgid;
+			ring->creator_tid = tid;
+			ring->fd = fd;
+			ring->flags = BPF_CORE_READ(from, flags);
+			ring->sq_entries = BPF_CORE_READ(from, sq_entries);
+			ring->cq_entries = BPF_CORE_READ(from, cq_entries);
+			ring->tail = BPF_CORE_READ(from, cached_cq_tail);
+			ring->head = BPF_CORE_READ(from, rings, cq.head);
+			ring->first_ns = ring->look_ns = ring->not_pending_ns = bpf_ktime_get_ns();
+			for (u32 opcode = 0; opcode < URING_OPCODES; opcode++) {
+				struct uring_sum *sum = uring_sum_of(free, opcode);
+
+				if (sum)
+					__builtin_memset(sum, 0, sizeof(*sum));
+			}
+			ring->looking = 0;
+			*index = free;
+			return ring;
+		}
+	}
+	COUNT(lost_rings);
+	return 0;
+}
+
+/* A ring that was not seen before: the target's, if one of its threads is at work for it. */
+static __noinline s32 uring_discover(u64 ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct uring_state *ring;
+	u32 index = 0;
+
+	if (!thread_of(task))
+		return -1;
+	ring = uring_begin(ctx, &index, URING_FIRST_EVENT, task->tgid, 0, -1);
+	return ring ? (s32)index : -1;
+}
+
+static __always_inline u32 uring_hash(u64 req)
+{
+	return (uring_low(req) >> 6) * 0x9e3779b1u >> 18;
+}
+
+static __always_inline struct uring_slot *uring_slot_of(u64 req)
+{
+	u32 at = uring_hash(req);
+
+#pragma unroll
+	for (u32 i = 0; i < URING_PROBES; i++) {
+		u32 index = (at + i) & (URING_SLOTS - 1);
+		struct uring_slot *slot = bpf_map_lookup_elem(&uring_slots, &index);
+
+		if (slot && slot->req == req)
+			return slot;
+	}
+	return 0;
+}
+
+/* A free slot; if there is none near, another operation's. */
+static __always_inline struct uring_slot *uring_slot_for(u64 req, struct uring_state *ring)
+{
+	u32 at = uring_hash(req), index;
+	struct uring_slot *slot;
+
+#pragma unroll
+	for (u32 i = 0; i < URING_PROBES; i++) {
+		index = (at + i) & (URING_SLOTS - 1);
+		slot = bpf_map_lookup_elem(&uring_slots, &index);
+		if (slot && (!slot->req || slot->req == req))
+			return slot;
+	}
+	ring->lost_ops++;
+	return bpf_map_lookup_elem(&uring_slots, &at);
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
+{
+	struct io_ring_ctx *uring = req->ctx;
+	struct io_rings *rings = uring->rings;
+	struct uring_state *ring;
+	struct uring_slot *slot;
+	u32 flags = URING_OP_COUNTED;
+	s32 index;
+	u64 now;
+
+	index = uring_index((u64)uring);
+	if (index < 0) {
+		index = uring_discover((u64)uring);
+		if (index < 0)
+			return 0;
+	}
+	ring = uring_at(index);
+	if (!ring)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (uring->cached_sq_head - rings->sq.head == 1) {
+		struct uring_view view;
+
+		uring_used(index, ring);
+		uring_read(&view, (u64)uring, (u64)rings);
+		uring_look(index, ring, &view, now, LOOK_SUBMIT);
+		ring->batches++;
+		if (view.sq_tail - view.sq_head >= ring->sq_entries)
+			ring->full_batches++;
+	}
+	if (req->flags & REQ_F_CQE_SKIP)
+		flags = 0;
+	else
+		ring->submitted++;
+	slot = uring_slot_for((u64)req, ring);
+	if (!slot)
+		return 0;
+	slot->req = (u64)req;
+	slot->at_ns = now;
+	slot->flags = flags;
+	slot->opcode = req->opcode;
+	slot->fd = req->cqe.fd;
+	slot->tid = ring->user_tid;
+	return 0;
+}
+
+static __noinline int uring_send_op(u32 index, struct uring_slot *slot, u64 now, s32 res)
+{
+	struct uring_state *ring = uring_at(index);
+	struct uring_op_record *record;
+
+	if (!slot || !ring)
+		return 0;
+	if (!within_budget(BUDGET_URING_OPS, uring_ops_per_second, now)) {
+		COUNT(uring_op_budget);
+		return 0;
+	}
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return 0;
+	}
+	record->type = RECORD_URING_OP;
+	record->ring = ring->id;
+	record->submit_ns = slot->at_ns;
+	record->complete_ns = now;
+	record->fd = slot->fd;
+	record->res = res;
+	record->opcode = slot->opcode;
+	record->flags = slot->flags & ~URING_OP_COUNTED;
+	record->kind = 0;
+	record->tid = slot->tid;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline u64 uring_file_kind(u64 req)
+{
+	u64 file = (u64)URING_READ(struct io_kiocb, req, file);
+	u64 inode;
+
+	if (!file)
+		return 0;
+	inode = (u64)URING_READ(struct file, file, f_inode);
+	if (!inode)
+		return 0;
+	return 1ull << (URING_READ(struct inode, inode, i_mode) >> 12 & 15);
+}
+
+SEC("tp_btf/io_uring_complete")
+int io_uring_complete(u64 *args)
+{
+	u64 ctx = args[0], req = args[1];
+	struct uring_state *ring;
+	struct uring_slot *slot;
+	struct uring_sum *sum;
+	u32 opcode, flags, tail;
+	bool first, fails;
+	s32 index, res;
+	u64 rings, now, ns;
+
+	index = uring_index(ctx);
+	if (index < 0)
+		return 0;
+	ring = uring_at(index);
+	if (!ring)
+		return 0;
+	if (complete_passes_cqe) {
+		struct io_uring_cqe *cqe = (struct io_uring_cqe *)args[2];
+
+		res = cqe->res;
+		flags = cqe->flags;
+	} else {
+		res = args[3];
+		flags = args[4];
+	}
+	rings = (u64)URING_READ(struct io_ring_ctx, ctx, rings);
+	tail = URING_READ(struct io_ring_ctx, ctx, cached_cq_tail);
+	/*
+	 * Completions are put into the queue in batches, some 100 ns apart, and published together: the clock need not be
+	 * read for each.
+	 */
+	first = (s32)(tail - URING_READ(struct io_rings, rings, cq.tail)) <= 1;
+	if (first || !(tail & 7) || !ring->batch_ns)
+		ring->batch_ns = now = bpf_ktime_get_ns();
+	else
+		now = ring->batch_ns;
+	slot = req ? uring_slot_of(req) : 0;
+	opcode = slot ? slot->opcode : req ? URING_READ(struct io_kiocb, req, opcode) : URING_OPCODES - 1;
+	opcode &= URING_OPCODES - 1;
+	if (first) {
+		struct uring_view view;
+
+		uring_read(&view, ctx, rings);
+		uring_look(index, ring, &view, now, LOOK_COMPLETE);
+	}
+	if (!ring->mark_ns) {
+		ring->mark = tail - 1;
+		ring->mark_opcode = opcode;
+		ring->mark_ns = now;
+	}
+	ring->completed++;
+	sum = uring_sum_of(index, opcode);
+	if (!sum)
+		return 0;
+	if (!sum->completed)
+		ring->opcodes |= 1ull << opcode;
+	sum->completed++;
+	if (first && req && !(flags & IORING_CQE_F_NOTIF))
+		sum->kinds |= uring_file_kind(req);
+	fails = res < 0 && !EINTR_LIKE(res);
+	if (fails) {
+		sum->failed++;
+		ring->failed++;
+	}
+	if (flags & IORING_CQE_F_NOTIF) {
+		ring->finished++;
+		return 0;
+	}
+	if (flags & IORING_CQE_F_MORE)
+		sum->more++;
+	if (!slot) {
+		if (req)
+			ring->lost_ops++;
+		return 0;
+	}
+	ns = now > slot->at_ns ? now - slot->at_ns : 0;
+	sum->kernel_ns += ns;
+	sum->timed++;
+	if (ns > sum->kernel_max_ns)
+		sum->kernel_max_ns = ns;
+	if (slot->flags & URING_OP_PUNTED) {
+		sum->punted_ns += ns;
+		sum->punted_timed++;
+	}
+	{
+		u32 bucket = log2_u64(ns);
+
+		if (bucket < URING_BUCKETS)
+			sum->kernel[bucket]++;
+	}
+	if (!(sum->timed & (URING_SAMPLED - 1)))
+		slot->flags |= URING_OP_SAMPLED;
+	if (ns >= threshold_ns || fails || slot->flags & URING_OP_SAMPLED)
+		uring_send_op(index, slot, now, res);
+	if (slot->flags & URING_OP_COUNTED && !(flags & IORING_CQE_F_MORE))
+		ring->finished++;
+	slot->req = 0;
+	return 0;
+}
+
+/* What happened to an operation on its way. */
+static __always_inline void uring_detour(struct io_kiocb *req, u32 what)
+{
+	s32 index = uring_index((u64)req->ctx);
+	struct uring_slot *slot;
+	struct uring_sum *sum;
+
+	if (index < 0)
+		return;
+	sum = uring_sum_of(index, req->opcode);
+	slot = uring_slot_of((u64)req);
+	if (!sum || !slot || slot->flags & what)
+		return;
+	slot->flags |= what;
+	if (what == URING_OP_PUNTED)
+		sum->punted++;
+	else
+		sum->polled++;
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(io_uring_queue_async_work, struct io_kiocb *req)
+{
+	uring_detour(req, URING_OP_PUNTED);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_poll_arm")
+int BPF_PROG(io_uring_poll_arm, struct io_kiocb *req)
+{
+	uring_detour(req, URING_OP_POLLED);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_cqring_wait")
+int io_uring_cqring_wait(u64 *args)
+{
+	u64 ctx = args[0];
+	struct uring_state *ring;
+	struct uring_view view;
+	s32 index = uring_index(ctx);
+
+	if (index < 0)
+		return 0;
+	ring = uring_at(index);
+	if (!ring)
+		return 0;
+	ring->waits++;
+	uring_used(index, ring);
+	uring_read(&view, ctx, (u64)URING_READ(struct io_ring_ctx, ctx, rings));
+	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ONLY);
+	/* It came for something else: what it has to submit, if anything, has no slot. */
+	if (ring->submitted == ring->wait_submitted && view.cq_head == ring->wait_head &&
+	    ring->submitted - ring->finished + view.cached_cq_tail - view.cq_head >= ring->sq_entries)
+		ring->stalled_waits++;
+	ring->wait_submitted = ring->submitted;
+	ring->wait_head = view.cq_head;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_cqe_overflow")
+int io_uring_cqe_overflow(u64 *args)
+{
+	s32 index = uring_index(args[0]);
+	struct uring_state *ring;
+	u32 flags = args[3];
+
+	if (index < 0)
+		return 0;
+	ring = uring_at(index);
+	if (!ring)
+		return 0;
+	ring->overflows++;
+	if (!(flags & IORING_CQE_F_MORE))
+		ring->finished++;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_create")
+int io_uring_create(u64 *args)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = thread_of(task);
+	u32 index = 0;
+
+	if (!thread)
+		return 0;
+	COUNT(events);
+	if (uring_begin(args[1], &index, URING_CREATED, task->tgid, task->pid, (s32)args[0]))
+		thread->uring = index + 1;
+	return 0;
+}
+
+SEC("tp_btf/io_uring_register")
+int io_uring_register(u64 *args)
+{
+	/* opcode: IORING_REGISTER_BUFFERS 0, FILES 2, FILES2 13, BUFFERS2 15 */
+	s32 index = uring_index(args[0]);
+	struct uring_state *ring;
+	u32 opcode = args[1];
+
+	if (index < 0 || (s64)args[4] < 0)
+		return 0;
+	ring = uring_at(index);
+	if (!ring)
+		return 0;
+	if (opcode == 0 || opcode == 15)
+		ring->buffers = args[3];
+	else if (opcode == 2 || opcode == 13)
+		ring->files = args[2];
+	return 0;
+}
+
+/* With each sample: how it stood with the ring while the thread did what it did. */
+static __always_inline void uring_sample(struct thread *thread, u64 now)
+{
+	struct uring_sample_record *record;
+	struct uring_state *ring;
+	struct uring_view view;
+	u32 index;
+
+	if (!thread->uring)
+		return;
+	index = (thread->uring - 1) & (URING_RINGS - 1);
+	ring = uring_at(index);
+	if (!ring || !ring->ctx || uring_keys[index] != ring->ctx || ring->tgid != thread->tgid)
+		return;
+	uring_read(&view, ring->ctx, ring->rings);
+	uring_look(index, ring, &view, now, LOOK_ONLY);
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return;
+	}
+	record->type = RECORD_URING_SAMPLE;
+	record->ring = ring->id;
+	record->at_ns = now;
+	record->tid = thread->tid;
+	record->unreaped = view.cached_cq_tail - view.cq_head;
+	record->oldest_ns = ring->mark_ns && (s32)(ring->mark - view.cq_head) >= 0 ? ring->mark_ns : 0;
+	record->pending = view.sq_tail - view.cached_sq_head;
+	record->in_flight = ring->submitted > ring->finished ? ring->submitted - ring->finished : 0;
+	record->on_cpu_ns = on_cpu_now(thread, now);
+	record->runnable_ns = thread->parts[PART_RUNNABLE];
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+static long look_at_uring(u32 index, void *ctx)
+{
+	struct io_ring_ctx *from;
+	struct io_rings *rings;
+	struct uring_state *ring;
+	struct uring_view view;
+
+	if (index >= URING_RINGS || !uring_keys[index])
+		return 0;
+	ring = uring_at(index);
+	if (!ring || !ring->ctx || ring->looking)
+		return 0;
+	/* The memory may be another's by now. */
+	from = (struct io_ring_ctx *)ring->ctx;
+	rings = (struct io_rings *)ring->rings;
+	if (BPF_CORE_READ(from, rings) != rings || BPF_CORE_READ(rings, sq_ring_entries) != ring->sq_entries)
+		return 0;
+	uring_read(&view, (u64)from, (u64)rings);
+	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ONLY);
+	return 0;
+}
+
+/* Run by user space every few milliseconds: rings whose threads sleep have no other looks. */
+SEC("syscall")
+int look_at_urings(void *ctx)
+{
+	bpf_loop(URING_RINGS, look_at_uring, 0, 0);
+	return 0;
+}
+
+/* Rings that the target has open already; and, first, how to tell a ring. */
+SEC("iter/task_file")
+int open_urings(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	u32 index = 0;
+	u64 ring;
+
+	if (!task || !file)
+		return 0;
+	if (!uring_fops) {
+		if (ctx->fd == uring_own_fd)
+			uring_fops = (u64)file->f_op;
+		return 0;
+	}
+	if ((u64)file->f_op != uring_fops || !thread_of(task))
+		return 0;
+	ring = (u64)BPF_CORE_READ(file, private_data);
+	if (uring_index(ring) < 0)
+		uring_begin(ring, &index, URING_FOUND, task->tgid, 0, ctx->fd);
+	return 0;
+}

@@ -1,0 +1,177 @@
+//! `serial-work` of a loop over io_uring: one function takes most of the CPU time of the thread that drives a ring.
+//!
+//! **Invariant.** A loop that has all of a CPU spends it on its operations: no single function of its own dominates.
+//!
+//! **Evidence.** Samples of the thread that enters the kernel for the ring, all over the recording, against its operations:
+//! the CPU time of an operation, and the share of the function, in user mode only. What the kernel does for the operations is
+//! not the function's.
+//!
+//! **Cost.** Throughput: without the function the loop does as many operations in the rest of its CPU time.
+//!
+//! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it. A function that is named only by the
+//! runtime or a library is not the application's. Where completions lie for long while the loop computes, that is
+//! `uring-unreaped`'s.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use whywait_events::StackId;
+use whywait_model::rings::{RingState, Standing};
+use whywait_model::{Model, app_frame};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::rings::{self, MIN_OPERATIONS};
+use crate::slow_paths::percent;
+use crate::text::duration;
+use crate::uring_unreaped;
+
+/// Of the time, on a CPU or waiting for one: a thread with less is not bound by it.
+const MIN_BOUND: u64 = 60;
+/// Of the thread's CPU time: a function with less does not dominate.
+const MIN_SHARE: u64 = 30;
+/// With fewer samples shares are not known well enough.
+const MIN_SAMPLES: u64 = 50;
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let mut by_thread: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
+    for state in model.rings.values() {
+        by_thread.entry(state.thread()).or_default().push(state);
+    }
+    by_thread
+        .into_iter()
+        .filter_map(|(tid, states)| finding(model, tid, &states))
+        .collect()
+}
+
+/// The samples of a function.
+#[derive(Debug, Clone, Copy, Default)]
+struct Work {
+    samples: u64,
+    /// The stack that was seen most.
+    stack: (u64, StackId),
+}
+
+fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
+    let busiest = states.iter().max_by_key(|state| state.ring.submitted)?;
+    if states
+        .iter()
+        .any(|state| uring_unreaped::concerns(model, state))
+    {
+        return None;
+    }
+    let operations = states
+        .iter()
+        .map(|state| state.ring.completed)
+        .fold(0, u64::saturating_add);
+    let observed_ns = states
+        .iter()
+        .map(|state| state.ring.observed_ns)
+        .max()
+        .unwrap_or(0);
+    let mut functions: BTreeMap<String, Work> = BTreeMap::new();
+    let (mut all, mut kernel) = (0u64, 0u64);
+    for ((user_stack, kernel_stack), standing) in states.iter().flat_map(|state| &state.stacks) {
+        let Standing { samples, .. } = *standing;
+        all = all.saturating_add(samples);
+        if *kernel_stack != 0 {
+            kernel = kernel.saturating_add(samples);
+            continue;
+        }
+        let Some(label) = model.stacks.get(*user_stack).and_then(app_frame) else {
+            continue;
+        };
+        let work = functions.entry(label.name.to_string()).or_default();
+        work.samples = work.samples.saturating_add(samples);
+        work.stack = work.stack.max((samples, *user_stack));
+    }
+    // From the first sample to the last: of a recording of seconds that is all of it.
+    let (cpu_ns, runnable_ns, seen_ns) = states.iter().find_map(|state| state.cpu_of(tid))?;
+    let bound = percent(cpu_ns.saturating_add(runnable_ns), seen_ns);
+    if operations < MIN_OPERATIONS
+        || all < MIN_SAMPLES
+        || bound < MIN_BOUND
+        || seen_ns < observed_ns / 2
+    {
+        return None;
+    }
+    let mut functions: Vec<(String, Work)> = functions.into_iter().collect();
+    functions.sort_by_key(|(name, work)| (std::cmp::Reverse(work.samples), name.clone()));
+    let (name, work) = functions.first()?;
+    let share = percent(work.samples, all);
+    if share < MIN_SHARE {
+        return None;
+    }
+    let function_ns =
+        (u128::from(cpu_ns) * u128::from(work.samples) / u128::from(all.max(1))) as u64;
+    let rest = all.saturating_sub(work.samples).max(1);
+    let faster = u128::from(work.samples) * 100 / u128::from(rest);
+    let mut shown: Vec<String> = functions
+        .iter()
+        .take(4)
+        .map(|(name, work)| (name, percent(work.samples, all)))
+        .filter(|(_, share)| *share > 0)
+        .map(|(name, share)| format!("{name} {share} %"))
+        .collect();
+    shown.push(format!("the kernel {} %", percent(kernel, all)));
+    let mut subject = rings::subject(busiest);
+    subject.insert("function".to_owned(), json!(name));
+    subject.insert(
+        "cpu_per_operation_ns".to_owned(),
+        json!(cpu_ns / operations),
+    );
+    subject.insert(
+        "throughput_at_most_percent".to_owned(),
+        json!(faster as u64),
+    );
+    Some(Finding {
+        code: Code::SerialWork,
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        title: format!(
+            "{} spends {share} % of its CPU time in {name}: without it, up to {faster} % more operations a second",
+            rings::thread(model, tid),
+        ),
+        subject,
+        saving: Saving {
+            kind: SavingKind::Throughput,
+            at_most_ns: function_ns,
+            requests: operations,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence: vec![
+            Evidence {
+                text: format!(
+                    "per operation of io_uring {} on a CPU, {share} % of it in {name}; it was on a CPU for {} % of the time, and waited for one for {} %",
+                    per_operation(cpu_ns, operations),
+                    percent(cpu_ns, seen_ns).min(100),
+                    percent(runnable_ns, seen_ns).min(100),
+                ),
+                ns: Some(function_ns),
+            },
+            Evidence {
+                text: format!("by {all} samples: {}", shown.join(", ")),
+                ns: None,
+            },
+            rings::life(busiest),
+            Evidence {
+                text: "it is bound by its CPU time: to take completions or to submit sooner gives it no more of that"
+                    .to_owned(),
+                ns: None,
+            },
+        ],
+        cause: Some(Cause::new(model, tid, "on CPU".to_owned(), work.stack.1)),
+        fix: format!(
+            "make {name} cheaper: look for something that is gone through or moved as a whole for each operation (the front of \
+             a vector, a line that is formatted), or give it to another thread"
+        ),
+    })
+}
+
+/// `1.2 us`: operations are short, and a fraction of a microsecond counts.
+fn per_operation(cpu_ns: u64, operations: u64) -> String {
+    let ns = cpu_ns / operations.max(1);
+    match ns {
+        1_000..100_000 => format!("{:.1} us", ns as f64 / 1e3),
+        _ => duration(ns),
+    }
+}

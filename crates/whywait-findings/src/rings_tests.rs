@@ -1,0 +1,294 @@
+//! Scripts of rings that must, or must not, be findings.
+
+use whywait_events::uring::{Lag, LagKind, Ring, RingSample, SETUP_SQPOLL, Sum};
+use whywait_model::script::{Script, TGID, ms};
+
+use crate::{Code, Finding, SavingKind, find};
+
+const TID: u32 = 7;
+const S: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const READ: u32 = 22;
+const SEND: u32 = 26;
+const FSYNC: u32 = 3;
+const PPOLL: u32 = 271;
+
+/// Ten seconds of a ring whose operations take the kernel a millisecond, and whose thread sees to them at once.
+fn ring() -> Ring {
+    Ring {
+        id: 1,
+        tgid: TGID,
+        user_tid: TID,
+        fd: 3,
+        sq_entries: 8,
+        cq_entries: 16,
+        submitted: 10_000,
+        batches: 2_000,
+        completed: 10_000,
+        finished: 10_000,
+        reaped: 10_000,
+        waits: 2_000,
+        max_slots: 8,
+        observed_ns: 10 * S,
+        slot_ns: 20 * S,
+        flight_ns: 19 * S,
+        unreaped_high_ns: S / 10,
+        ..Ring::default()
+    }
+}
+
+fn sum(opcode: u32) -> Sum {
+    Sum {
+        ring: 1,
+        opcode,
+        completed: 10_000,
+        timed: 10_000,
+        kernel_ns: 10 * S,
+        ..Sum::default()
+    }
+}
+
+fn script(ring: Ring, sum: Sum) -> Script {
+    let mut script = Script::new();
+    script
+        .thread(TID, "loop")
+        .ring(ring, vec![sum])
+        .ends(10_000);
+    script
+}
+
+fn found(script: &Script) -> Vec<Finding> {
+    find(&script.model())
+}
+
+fn codes(script: &Script) -> Vec<Code> {
+    found(script)
+        .into_iter()
+        .map(|finding| finding.code)
+        .collect()
+}
+
+fn lags(script: &mut Script, kind: LagKind, times: u64, each_ms: u64) {
+    for time in 0..times {
+        script.ring_lag(&Lag {
+            ring: 1,
+            kind,
+            from_ns: ms(time * 100),
+            low_ns: each_ms * MS,
+            high_ns: (each_ms + 5) * MS,
+            tid: TID,
+            ..Lag::default()
+        });
+    }
+}
+
+#[test]
+fn a_healthy_ring_is_not_mentioned() {
+    assert_eq!(codes(&script(ring(), sum(READ))), []);
+}
+
+/// Completions lie there for 20 ms each, when the kernel took 1 ms.
+fn unreaped() -> Ring {
+    Ring {
+        unreaped_low_ns: 200 * S,
+        unreaped_high_ns: 250 * S,
+        at_depth_ns: 0,
+        ..ring()
+    }
+}
+
+#[test]
+fn completions_that_lie_there_while_the_thread_computes() {
+    let mut script = script(unreaped(), sum(READ));
+    lags(&mut script, LagKind::Unreaped, 50, 20);
+    let stack = script.stack(&["main", "serve", "compress"]);
+    let standing = RingSample {
+        ring: 1,
+        tid: TID,
+        unreaped: 4,
+        ..RingSample::default()
+    };
+    script.ring_samples((stack, 0), &standing, 100);
+    let findings = found(&script);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code, Code::UringUnreaped);
+    assert_eq!(findings[0].saving.at_most_ns, 250 * S);
+    let cause = findings[0].cause.as_ref().expect("where it computes");
+    assert_eq!(cause.stack[0], "compress");
+}
+
+#[test]
+fn sends_that_lie_there_hurt_only_when_slots_are_short() {
+    let mut healthy = script(unreaped(), sum(SEND));
+    lags(&mut healthy, LagKind::Unreaped, 50, 20);
+    assert_eq!(codes(&healthy), []);
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        ..unreaped()
+    };
+    let mut full = script(full, sum(SEND));
+    lags(&mut full, LagKind::Unreaped, 50, 20);
+    assert_eq!(codes(&full), [Code::UringUnreaped]);
+}
+
+#[test]
+fn what_may_have_been_taken_at_once_is_not_unreaped() {
+    let uncertain = Ring {
+        unreaped_low_ns: S,
+        unreaped_high_ns: 250 * S,
+        ..ring()
+    };
+    let mut script = script(uncertain, sum(READ));
+    lags(&mut script, LagKind::Unreaped, 50, 2);
+    assert_eq!(codes(&script), []);
+}
+
+/// Entries lie there for 200 ms each.
+fn unsubmitted() -> Ring {
+    Ring {
+        queued_low_ns: 2_000 * S,
+        queued_high_ns: 2_100 * S,
+        ..ring()
+    }
+}
+
+#[test]
+fn entries_that_lie_there_while_the_submitter_sleeps() {
+    let mut script = script(unsubmitted(), sum(READ));
+    let stack = script.stack(&["main", "wait_for_work", "ppoll"]);
+    for time in 0..20 {
+        script
+            .wait(TID, PPOLL, time * 100, time * 100 + 99)
+            .stack(stack)
+            .done();
+    }
+    lags(&mut script, LagKind::Unsubmitted, 20, 90);
+    let findings = found(&script);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code, Code::UringUnsubmitted);
+    let cause = findings[0].cause.as_ref().expect("where it sleeps");
+    assert!(cause.doing.contains("ppoll"), "{cause:?}");
+    assert!(cause.stack.contains(&"wait_for_work".to_owned()));
+}
+
+#[test]
+fn a_poller_that_sleeps_when_it_is_needed() {
+    let asleep = Ring {
+        flags: SETUP_SQPOLL,
+        asleep_ns: 2 * S,
+        ..unsubmitted()
+    };
+    let mut script = script(asleep, sum(READ));
+    lags(&mut script, LagKind::Unsubmitted, 20, 90);
+    assert_eq!(codes(&script), [Code::UringIdleSqpoll]);
+}
+
+#[test]
+fn a_poller_that_burns_a_core() {
+    let polled = Ring {
+        flags: SETUP_SQPOLL,
+        sqpoll_tid: 8,
+        ..ring()
+    };
+    let mut burning = script(polled.clone(), sum(READ));
+    // At 200 a second for ten seconds: 80 % of a core, 800 us for each operation.
+    burning.poller_samples(1, 1_600);
+    let findings = found(&burning);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code, Code::UringIdleSqpoll);
+    assert_eq!(findings[0].saving.kind, SavingKind::Cpu);
+    // As much for two million operations is what it is for.
+    let busy = Ring {
+        submitted: 2_000_000,
+        ..polled
+    };
+    let mut busy = script(busy, sum(READ));
+    busy.poller_samples(1, 1_600);
+    assert_eq!(codes(&busy), []);
+}
+
+#[test]
+fn slots_are_exhausted_only_for_a_thread_that_has_more_to_submit() {
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        stalled_waits: 1_500,
+        ..ring()
+    };
+    assert_eq!(
+        codes(&script(full.clone(), sum(READ))),
+        [Code::UringSlotsExhausted]
+    );
+    // As many under way as there are slots, one more for each that completes: a benchmark.
+    let closed = Ring {
+        stalled_waits: 0,
+        ..full.clone()
+    };
+    assert_eq!(codes(&script(closed, sum(READ))), []);
+    let synchronous = Ring {
+        sq_entries: 1,
+        ..full
+    };
+    assert_eq!(codes(&script(synchronous, sum(READ))), []);
+}
+
+#[test]
+fn completions_that_found_no_room() {
+    let overflown = Ring {
+        overflows: 500,
+        ..ring()
+    };
+    assert_eq!(codes(&script(overflown, sum(READ))), [Code::UringOverflow]);
+}
+
+#[test]
+fn reads_that_are_punted_and_syncs_that_must_be() {
+    let punted = |opcode| Sum {
+        punted: 9_000,
+        punted_timed: 9_000,
+        punted_ns: 9 * S,
+        ..sum(opcode)
+    };
+    assert_eq!(codes(&script(ring(), punted(READ))), [Code::UringPunted]);
+    assert_eq!(codes(&script(ring(), punted(FSYNC))), []);
+}
+
+/// A loop that is on the CPU for so many of 100 samples in `prepare_batch`, and for the rest in the kernel.
+fn busy_loop(in_function: u64, of_samples: u64) -> Script {
+    let mut script = script(ring(), sum(SEND));
+    let prepare = script.stack(&["main", "prepare_batch", "memmove"]);
+    let submit = script.stack(&["main", "submit_batch", "syscall"]);
+    let first = RingSample {
+        ring: 1,
+        tid: TID,
+        at_ns: ms(0),
+        ..RingSample::default()
+    };
+    // A sample is 5 ms of a CPU.
+    let last = RingSample {
+        at_ns: ms(10_000),
+        on_cpu_ns: of_samples * 5 * MS,
+        ..first.clone()
+    };
+    script
+        .ring_samples((prepare, 0), &first, in_function)
+        .ring_samples((submit, submit), &last, of_samples - in_function);
+    script
+}
+
+#[test]
+fn a_loop_whose_cpu_time_is_one_functions() {
+    let script = busy_loop(1_200, 2_000);
+    let model = script.model();
+    let findings = find(&model);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code, Code::SerialWork);
+    assert_eq!(findings[0].saving.kind, SavingKind::Throughput);
+    assert_eq!(findings[0].subject["throughput_at_most_percent"], 150);
+    assert!(findings[0].title.contains("60 % of its CPU time"));
+}
+
+#[test]
+fn a_loop_that_waits_or_works_in_the_kernel_has_no_serial_work() {
+    assert_eq!(codes(&busy_loop(200, 2_000)), [], "the kernel's work");
+    assert_eq!(codes(&busy_loop(500, 800)), [], "not bound by its CPU");
+}

@@ -1,0 +1,106 @@
+//! `uring-unreaped`: completions lie in the queue while their thread does something else.
+//!
+//! **Invariant.** A completion is taken within the threshold.
+//!
+//! **Evidence.** The completion queue's head, which the program moves when it takes a completion, looked at with each batch
+//! of operations, each sample and every few milliseconds: how long completions lay there at least and at most. What the
+//! thread did instead, by its sleeps and its samples while some lay there.
+//!
+//! **Cost.** The time that completions lay there at most, summed over them.
+//!
+//! **Guards.** Only where that is the longest part of the operations' life for certain, and a threshold long in the mean,
+//! by its lower bound. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
+//! that is full half of the time.
+
+use whywait_events::uring::Sum;
+use whywait_model::Model;
+use whywait_model::rings::{RingState, Stage};
+
+use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::rings::{self, MIN_OPERATIONS};
+use crate::text::duration;
+
+/// What `whywait explain uring-unreaped` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain/uring-unreaped.md");
+
+/// Lags that make it more than chance.
+const MIN_LAGS: u64 = 3;
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .rings
+        .values()
+        .filter(|state| concerns(model, state))
+        .map(|state| finding(model, state))
+        .collect()
+}
+
+/// Whether the finding is made of a ring.
+pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
+    let Some((low_ns, _)) = state.unreaped_ns() else {
+        return false;
+    };
+    state.ring.completed >= MIN_OPERATIONS
+        && state.unreaped.count >= MIN_LAGS
+        && low_ns >= model.threshold_ns()
+        && state.dominant() == Some(Stage::Unreaped)
+        && (!nobody_waits(state) || state.ring.at_depth_ns > state.ring.observed_ns / 2)
+}
+
+/// Whether nearly all operations are such as nobody waits for.
+fn nobody_waits(state: &RingState) -> bool {
+    let completed = |of: &dyn Fn(&Sum) -> bool| {
+        state
+            .sums
+            .iter()
+            .filter(|sum| of(sum))
+            .map(|sum| sum.completed)
+            .fold(0, u64::saturating_add)
+    };
+    let sends = completed(&|sum| matches!(sum.opcode, 9 | 19 | 26 | 34 | 47 | 48));
+    sends.saturating_mul(10) >= completed(&|_| true).saturating_mul(9)
+}
+
+fn finding(model: &Model, state: &RingState) -> Finding {
+    let (low_ns, high_ns) = state.unreaped_ns().unwrap_or_default();
+    let instead = rings::instead(model, state, &state.unreaped, |standing| standing.unreaped);
+    let mut evidence = vec![rings::life(state)];
+    evidence.extend(instead.evidence);
+    evidence.push(Evidence {
+        text: format!(
+            "up to {} completions lay there at once, in a queue of {}",
+            state.ring.max_unreaped, state.ring.cq_entries
+        ),
+        ns: None,
+    });
+    Finding {
+        code: Code::UringUnreaped,
+        severity: Severity::Warning,
+        confidence: if instead.cause.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        title: format!(
+            "{} leaves io_uring's completions lying for {} in the mean{}",
+            rings::thread(model, state.thread()),
+            rings::between(low_ns, high_ns),
+            state.kernel_ns().map_or_else(String::new, |ns| format!(
+                ", when the operations took {}",
+                duration(ns)
+            )),
+        ),
+        subject: rings::subject(state),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: state.ring.unreaped_high_ns,
+            requests: state.ring.completed,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence,
+        cause: instead.cause,
+        fix: "take completions between pieces of the other work, or give that work to another thread; a thread that must \
+              sleep elsewhere can be woken by an eventfd registered with the ring"
+            .to_owned(),
+    }
+}

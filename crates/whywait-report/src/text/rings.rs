@@ -1,0 +1,205 @@
+//! The table of io_uring's rings.
+
+use whywait_model::rings::{Bounds, OpcodeRow, RingRow, Stage};
+
+use super::page::{Page, Style};
+use super::units::{count, counted, duration, ratio_percent};
+
+/// So many rings are shown, and so many opcodes of each.
+const MAX_RINGS: usize = 12;
+const MAX_OPCODES: usize = 8;
+
+pub(super) fn render(page: &mut Page, rows: &[RingRow]) {
+    if rows.is_empty() {
+        let text = "no io_uring to show: the recording has no ring of the target's";
+        page.paragraph("", "  ", &[(Style::Strong, text)]);
+        return;
+    }
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (
+                Style::Strong,
+                "where the operations of io_uring spent their life",
+            ),
+            (
+                Style::Plain,
+                &format!(" ({}, busiest first)", counted(rows.len() as u64, "ring")),
+            ),
+        ],
+    );
+    let text = "An operation's life is queued (in the program, published, not submitted), kernel (submitted, not \
+                completed) and unreaped (completed, not taken). When the program publishes or takes is seen only as \
+                between two looks at the ring: at least, and at most.";
+    page.paragraph("  ", "  ", &[(Style::Plain, text)]);
+    for row in rows.iter().take(MAX_RINGS) {
+        page.gap();
+        ring(page, row);
+    }
+    if rows.len() > MAX_RINGS {
+        let more = counted((rows.len() - MAX_RINGS) as u64, "more ring");
+        let text = format!("… and {more}: all are in --format json");
+        page.paragraph("", "  ", &[(Style::Dim, &text)]);
+    }
+}
+
+fn ring(page: &mut Page, row: &RingRow) {
+    let mut of = vec![format!("process {}", row.pid)];
+    if let Some(user) = row.user.or(row.creator) {
+        of.push(format!("thread {} ({user})", row.user_name));
+    }
+    if row.users_changed > 0 {
+        of.push(format!(
+            "entered by several threads ({} changes)",
+            count(row.users_changed)
+        ));
+    }
+    if let Some(fd) = row.fd {
+        of.push(format!("fd {fd}"));
+    }
+    page.paragraph(
+        "",
+        "    ",
+        &[
+            (Style::Strong, &format!("ring {}", row.ring)),
+            (Style::Plain, &format!("  {}", of.join(", "))),
+        ],
+    );
+    let mut made = vec![format!(
+        "{} entries to submit, {} to complete",
+        count(u64::from(row.sq_entries)),
+        count(u64::from(row.cq_entries))
+    )];
+    if !row.flags.is_empty() {
+        made.push(row.flags.join(" "));
+    }
+    if row.registered_files > 0 {
+        made.push(counted(u64::from(row.registered_files), "registered file"));
+    }
+    if row.registered_buffers > 0 {
+        made.push(counted(
+            u64::from(row.registered_buffers),
+            "registered buffer",
+        ));
+    }
+    made.push(match row.origin.as_str() {
+        "created" => "made while recording".to_owned(),
+        _ => "there before".to_owned(),
+    });
+    line(page, "made", &made.join("; "));
+    let mut work = vec![format!(
+        "{} operations, {}/s",
+        count(row.submitted),
+        count(row.rate as u64)
+    )];
+    if row.batches > 0 {
+        work.push(format!(
+            "{:.1} a batch",
+            row.submitted as f64 / row.batches as f64
+        ));
+    }
+    for (n, what) in [(row.failed, "failed"), (row.overflows, "overflowed")] {
+        if n > 0 {
+            work.push(format!("{} {what}", count(n)));
+        }
+    }
+    line(page, "work", &work.join("; "));
+    life(page, row);
+    let mut slots = format!(
+        "{:.1} taken in the mean, {} at most; {} of the time near that, {} of it {} or more",
+        row.slots,
+        row.max_slots,
+        ratio_percent(row.at_max.min(1.0)),
+        ratio_percent(row.at_depth.min(1.0)),
+        row.sq_entries,
+    );
+    if let Some([low, high]) = row.allowed_rate {
+        slots.push_str(&format!(
+            "; at this life {} slots allow {} to {} operations/s",
+            row.sq_entries,
+            count(low as u64),
+            count(high as u64)
+        ));
+    }
+    line(page, "slots", &slots);
+    for opcode in row.opcodes.iter().take(MAX_OPCODES) {
+        opcode_line(page, opcode);
+    }
+}
+
+fn life(page: &mut Page, row: &RingRow) {
+    let mut parts = Vec::new();
+    match row.queued_ns {
+        Some(bounds) => parts.push(format!("queued {}", between(bounds))),
+        None => {
+            parts.push("queued: not seen (entries are published as they are submitted)".to_owned())
+        }
+    }
+    if let Some(ns) = row.kernel_ns {
+        parts.push(format!("kernel {}", duration(ns)));
+    }
+    if let Some(bounds) = row.unreaped_ns {
+        parts.push(format!("unreaped {}", between(bounds)));
+    }
+    let dominant = match row.dominant {
+        Some(Stage::Queued) => "most of it queued",
+        Some(Stage::Kernel) => "most of it with the kernel",
+        Some(Stage::Unreaped) => "most of it unreaped",
+        None if row.submitted > 0 => "which part is the longest is not certain",
+        None => "",
+    };
+    if !dominant.is_empty() {
+        parts.push(dominant.to_owned());
+    }
+    line(page, "life", &parts.join("; "));
+}
+
+fn opcode_line(page: &mut Page, row: &OpcodeRow) {
+    let mut parts = vec![format!("{} completed", count(row.completed))];
+    if !row.files.is_empty() {
+        parts.push(format!("on {}", row.files.join(", ")));
+    }
+    if let (Some(mean), Some(p50), Some(p99)) =
+        (row.kernel_mean_ns, row.kernel_p50_ns, row.kernel_p99_ns)
+    {
+        parts.push(format!(
+            "kernel {} in the mean, p50 below {}, p99 below {}, at most {}",
+            duration(mean),
+            duration(p50),
+            duration(p99),
+            duration(row.kernel_max_ns)
+        ));
+    }
+    if let Some(bounds) = row.unreaped_mean_ns {
+        parts.push(format!("first of a batch unreaped {}", between(bounds)));
+    }
+    for (n, what) in [
+        (row.failed, "failed"),
+        (row.punted, "punted to workers"),
+        (row.polled, "waited for readiness"),
+    ] {
+        if n > 0 {
+            parts.push(format!("{} {what}", count(n)));
+        }
+    }
+    line(page, row.opcode, &parts.join("; "));
+}
+
+/// `12 us to 40 us`.
+fn between(bounds: Bounds) -> String {
+    let (low, high) = (duration(bounds.at_least), duration(bounds.at_most));
+    if low == high {
+        low
+    } else {
+        format!("{low} to {high}")
+    }
+}
+
+fn line(page: &mut Page, what: &str, text: &str) {
+    page.paragraph(
+        "  ",
+        "            ",
+        &[(Style::Dim, &format!("{what:<10}")), (Style::Plain, text)],
+    );
+}

@@ -1,0 +1,47 @@
+/* Reads of a file in memory, 32 at a time, as fast as they go.
+ *
+ * Punt storm, broken: each is forced to a worker thread of the kernel's, where none would have to wait; fixed: none is.
+ * One an enter, broken: each is submitted by a call of its own; fixed: all by one. */
+#include "lab.h"
+
+#define BATCH 32
+#define BLOCK 4096
+#define FILE_BLOCKS 256
+
+static char blocks[BATCH][BLOCK];
+
+OWN_FRAME static void submit_reads(struct io_uring *ring, int file, unsigned flags, int one_by_one, unsigned first) {
+    for (int i = 0; i < BATCH; i++) {
+        struct io_uring_sqe *sqe = next_sqe(ring);
+        io_uring_prep_read(sqe, file, blocks[i], BLOCK, (uint64_t)((first + i) % FILE_BLOCKS) * BLOCK);
+        sqe->flags |= flags;
+        if (one_by_one)
+            done_or_die(io_uring_submit(ring), "submit");
+    }
+    done_or_die(io_uring_submit_and_wait(ring, BATCH), "submit and wait");
+}
+
+static void read_in_batches(const struct lab *lab, unsigned flags, int one_by_one) {
+    struct io_uring ring;
+    long ops = 0;
+    make_ring(&ring, BATCH, NULL);
+    int file = cached_file(lab, FILE_BLOCKS * BLOCK);
+    double begun = now_ms();
+    while (now_ms() < begun + RUN_MS) {
+        submit_reads(&ring, file, flags, one_by_one, ops);
+        struct io_uring_cqe *cqe;
+        unsigned head, reaped = 0;
+        io_uring_for_each_cqe(&ring, head, cqe) {
+            done_or_die(cqe->res, "read");
+            reaped++;
+        }
+        io_uring_cq_advance(&ring, reaped);
+        ops += reaped;
+    }
+    double took = now_ms() - begun;
+    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"us_per_op\":%.3f}", ops, ops / took * 1e3, took * 1e3 / ops);
+}
+
+void punt_storm(const struct lab *lab) { read_in_batches(lab, lab->fixed ? 0 : IOSQE_ASYNC, 0); }
+
+void one_an_enter(const struct lab *lab) { read_in_batches(lab, 0, !lab->fixed); }
