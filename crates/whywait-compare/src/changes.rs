@@ -227,7 +227,9 @@ fn candidates(base: &Side, head: &Side) -> BTreeMap<String, Candidate> {
         (mean.is_finite() && mean > 0.0).then_some(mean)
     };
     let latency = mean("latency.mean");
-    let cpu = mean("cpu.per-request").or_else(|| mean("cpu.cores").map(|cores| cores * 1e9));
+    let cpu = mean("cpu.per-request")
+        .or_else(|| mean("cpu.per-operation"))
+        .or_else(|| mean("cpu.cores").map(|cores| cores * 1e9));
     let mut candidates = BTreeMap::new();
     for (name, measure) in runs().flat_map(|run| &run.measures) {
         if candidates.contains_key(name) {
@@ -268,16 +270,28 @@ fn candidates(base: &Side, head: &Side) -> BTreeMap<String, Candidate> {
     candidates
 }
 
-/// A measure's value in each run. What a run does not mention took no time there; but what it did not measure is not known.
+/// A measure's value in each run. What a run does not mention took no time there, if it measured that kind of thing at all; what
+/// it did not measure is not known.
 fn values(runs: &[Run], name: &str, group: Group) -> Option<Vec<f64>> {
-    let nought = matches!(
-        group,
-        Group::Finding | Group::Path | Group::Wait | Group::Function | Group::Part
-    );
     runs.iter()
-        .map(|run| run.value(name).or(nought.then_some(0.0)))
+        .map(|run| run.value(name).or_else(|| nought(run, name, group)))
         .map(|value| value.filter(|value| value.is_finite() && *value >= 0.0))
         .collect()
+}
+
+fn nought(run: &Run, name: &str, group: Group) -> Option<f64> {
+    let measured = match group {
+        Group::Headline | Group::Section => false,
+        Group::Finding => true,
+        Group::Part | Group::Path | Group::Wait => run.measures.contains_key("latency.mean"),
+        Group::Function => {
+            // `function/request|…`: per what it is.
+            let per = name.split('|').next().unwrap_or_default();
+            let mut from = run.measures.range(per.to_owned()..);
+            from.next().is_some_and(|(name, _)| name.starts_with(per))
+        }
+    };
+    measured.then_some(0.0)
 }
 
 impl Candidate {

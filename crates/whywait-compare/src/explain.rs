@@ -14,13 +14,14 @@ const LEAST_SHARE: f64 = 0.05;
 /// Why the requests' time changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The mean time of a request in the base, nanoseconds.
-    pub base_ns: f64,
+    /// The mean time of a request in the base, nanoseconds; `None` without requests.
+    pub base_ns: Option<f64>,
     /// In the head.
-    pub head_ns: f64,
+    pub head_ns: Option<f64>,
     /// The parts that changed most, the largest change first.
     pub parts: Vec<Shift>,
-    /// The functions whose CPU time changed most, the largest change first; per request, or per second without requests.
+    /// The functions whose CPU time changed most, the largest change first; per request, or without requests
+    /// per operation of io_uring or per second.
     pub functions: Vec<Shift>,
 }
 
@@ -70,10 +71,9 @@ impl Shift {
     }
 }
 
-/// Why the requests' time changed; `None` without requests on both sides.
+/// Why the requests' time changed; `None` when nothing tells.
 pub fn explain(changes: &Changes) -> Option<Explanation> {
-    let latency = find(changes, "latency.mean")?;
-    let (base_ns, head_ns) = (latency.base_median, latency.head_median);
+    let latency = find(changes, "latency.mean");
     let parts = of_group(changes, Group::Part);
     // Parts may move against each other and leave the sum as it was.
     let moved: f64 = parts.iter().map(|part| part.ns().abs()).sum();
@@ -94,11 +94,12 @@ pub fn explain(changes: &Changes) -> Option<Explanation> {
     }
     let functions = of_group(changes, Group::Function);
     let moved: f64 = functions.iter().map(|function| function.ns().abs()).sum();
-    Some(Explanation {
-        base_ns,
-        head_ns,
+    let functions = largest(functions, moved, MAX_PLACES + 2);
+    (latency.is_some() || !functions.is_empty()).then(|| Explanation {
+        base_ns: latency.map(|latency| latency.base_median),
+        head_ns: latency.map(|latency| latency.head_median),
         parts,
-        functions: largest(functions, moved, MAX_PLACES + 2),
+        functions,
     })
 }
 

@@ -285,12 +285,16 @@ fn status(status: Status) -> &'static str {
 }
 
 fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
-    if !explanation.parts.is_empty() {
+    if let (Some(base_ns), Some(head_ns), false) = (
+        explanation.base_ns,
+        explanation.head_ns,
+        explanation.parts.is_empty(),
+    ) {
         page.gap();
         let head = format!(
             " (a request, on average: {} before, {} after)",
-            ns(explanation.base_ns),
-            ns(explanation.head_ns)
+            ns(base_ns),
+            ns(head_ns)
         );
         page.paragraph(
             "",
@@ -317,7 +321,10 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
             "  ",
             &[
                 (Style::Strong, "where the CPU time changed"),
-                (Style::Dim, " (per request, from samples)"),
+                (
+                    Style::Dim,
+                    &format!(" ({}, from samples)", explanation.functions[0].what),
+                ),
             ],
         );
         for function in &explanation.functions {
@@ -415,6 +422,8 @@ pub(crate) fn title(name: &str) -> String {
         "latency.p99" => "latency, p99".to_owned(),
         "requests.rate" => "throughput".to_owned(),
         "cpu.per-request" => "CPU per request".to_owned(),
+        "cpu.per-operation" => "CPU per operation".to_owned(),
+        "operations.rate" => "operations".to_owned(),
         "cpu.serving" => "CPU in serving".to_owned(),
         other => other.replacen('.', " ", 1),
     }
