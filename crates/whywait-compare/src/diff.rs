@@ -267,19 +267,19 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
             run.missing.join("; ")
         ));
     }
-    for side in [base, head] {
-        let without = side
-            .runs
-            .iter()
-            .filter(|run| run.about.requests == 0)
-            .count();
-        if without > 0 {
-            notes.push(format!(
-                "{} of {} has no requests: latency, its parts and costs per request are not compared",
-                runs(without),
-                side.name
-            ));
-        }
+    let without = |side: &Side| {
+        let runs = side.runs.iter();
+        runs.filter(|run| run.about.requests == 0).count()
+    };
+    let consequence = "latency, its parts and costs per request are not compared";
+    match (without(base), without(head)) {
+        (0, 0) => {}
+        (a, b) if a == n && b == m => notes.push(format!("there are no requests: {consequence}")),
+        (a, b) => notes.push(format!(
+            "without requests: {} of the base, {} of the head: {consequence}",
+            runs(a),
+            runs(b)
+        )),
     }
     notes
 }

@@ -121,7 +121,11 @@ fn a_side_without_requests_is_compared_for_what_it_has() {
     };
     let diff = diff(&none, &side("head!", HEALTHY, 5));
     assert!(diff.explanation.is_none());
-    assert!(diff.notes.iter().any(|note| note.contains("no requests")));
+    assert!(
+        diff.notes
+            .iter()
+            .any(|note| note.contains("without requests: 5 runs of the base, 0 runs of the head"))
+    );
     let _ = text::render(&diff, TextOptions::default());
     let empty = Side::default();
     assert_eq!(
