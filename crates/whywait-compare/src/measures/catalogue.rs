@@ -94,9 +94,27 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "in-flight",
-        stats: &["mean", "p99", "max"],
+        stats: &["mean", "max"],
         unit: Unit::Count,
         what: "io_uring operations in flight",
+    },
+    Entry {
+        name: "operations",
+        stats: &["rate"],
+        unit: Unit::PerSecond,
+        what: "io_uring operations submitted a second",
+    },
+    Entry {
+        name: "operations",
+        stats: &["kernel", "unreaped", "queued"],
+        unit: Unit::Ns,
+        what: "an io_uring operation's mean time: with the kernel; completed and not taken; published and not submitted",
+    },
+    Entry {
+        name: "cpu",
+        stats: &["per-operation"],
+        unit: Unit::Ns,
+        what: "CPU time of all threads, for each io_uring operation, where there are no requests",
     },
 ];
 

@@ -1,4 +1,5 @@
-//! CPU time, from the samples of the whole recording: per request, or per second of recording where there are no requests.
+//! CPU time, from the samples of the whole recording: per request, or per operation of io_uring where there are no requests, or else per
+//! second of recording.
 //!
 //! A sample stands for one tick of the sampling clock. The estimate is unbiased; how much it scatters shows in the runs.
 
@@ -17,11 +18,17 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     let cores = total_ns / run.about.duration_ns as f64;
     let cores = Measure::new(Group::Section, Unit::Count, Better::Neither, cores);
     run.add("cpu.cores".to_owned(), cores);
+    let operations = super::rings::operations(source);
     let (per, divisor) = if source.requests > 0 {
         let ns = total_ns / source.requests as f64;
         let per_request = Measure::new(Group::Headline, Unit::Ns, Better::Less, ns);
         run.add("cpu.per-request".to_owned(), per_request);
         ("request", source.requests as f64)
+    } else if operations > 0 {
+        let ns = total_ns / operations as f64;
+        let per_operation = Measure::new(Group::Headline, Unit::Ns, Better::Less, ns);
+        run.add("cpu.per-operation".to_owned(), per_operation);
+        ("operation", operations as f64)
     } else {
         ("second", run.about.duration_ns as f64 / 1e9)
     };
