@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from . import burst
 from .measure import FEW_PAIRS, lost, spread
 from .servers import SERVERS, Redis, Threads
 from .watchers import WATCHERS, Bpftrace, Nothing, Whywait
@@ -276,6 +277,7 @@ reads state (an iterator, run once for each thread that it looks at) is in the C
 By program:
 
 {programs}""")
+    sections.append(burst.section("redis GET", figures.get("burst"), table))
     sections.append(f"""\
 ## Recordings
 

@@ -33,6 +33,8 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("stacks.wait-over-budget", sum(|c| c.user_stack_budget)),
         ("stacks.waker-over-budget", sum(|c| c.waker_stack_budget)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
+        ("lost.calls", sum(|c| c.lost_calls)),
+        ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -59,6 +61,27 @@ pub(crate) fn futexes(map: &Map<'_>) -> Vec<FutexSum> {
         .collect();
     sums.sort_unstable_by_key(|sum| (sum.tgid, sum.address));
     sums
+}
+
+/// How many threads connections woke, by port.
+pub(crate) fn herds(map: &Map<'_>) -> Vec<(String, u64)> {
+    map.keys()
+        .filter_map(|key| {
+            let value = map.lookup(&key, MapFlags::ANY).ok()??;
+            Some((view::<u32>(&key)?, view::<types::herd_sum>(&value)?))
+        })
+        .flat_map(|(port, sum)| {
+            [
+                ("connections", sum.events),
+                ("extra-wakes", sum.extra_wakes),
+                ("most-woken", sum.most_woken),
+                ("dry-wakes", sum.dry_wakes),
+                ("dry-cpu-ns", sum.dry_cpu_ns),
+                ("reuseport", sum.reuseport),
+            ]
+            .map(|(name, value)| (format!("herd.{port}.{name}"), value))
+        })
+        .collect()
 }
 
 /// The sums over the requests that are not in the table of requests.

@@ -65,6 +65,17 @@ pub(crate) fn leaves_user_stacks(btf: &Btf<'_>) -> bool {
         .is_some()
 }
 
+/// Whether the ends of system calls can be traced (`CONFIG_FTRACE_SYSCALLS`).
+pub(crate) fn traces_calls(btf: &Btf<'_>) -> bool {
+    btf.type_by_name::<types::Typedef<'_>>("btf_trace_sys_exit")
+        .is_some()
+}
+
+/// The thread that asks.
+pub(crate) fn own_tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
 trait FuncParams {
     fn referenced_type_as_func_params(&self, btf: &Btf<'_>) -> Option<usize>;
 }

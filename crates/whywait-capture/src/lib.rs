@@ -6,9 +6,11 @@
 //!
 //! Nothing is pinned: when whywait goes, however it goes, the kernel takes the programs off.
 
+mod burst;
 mod check;
 mod cost;
 mod counters;
+mod cpu;
 mod error;
 mod iterate;
 mod kernel;

@@ -11,6 +11,8 @@ pub struct Options {
     pub sample_hz: u32,
     /// Close a segment of the recording after this long, nanoseconds. What is not closed is lost if whywait is killed.
     pub segment_ns: u64,
+    /// Trace system calls for a moment now and then, also where nothing suggests a look.
+    pub full: bool,
     /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost something themselves).
     pub measure_cost: bool,
     /// The user to whom the recording belongs.
@@ -24,6 +26,7 @@ impl Default for Options {
             stack_bytes: 8192,
             sample_hz: 199,
             segment_ns: 2_000_000_000,
+            full: false,
             measure_cost: false,
             owner: None,
         }

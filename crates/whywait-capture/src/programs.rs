@@ -19,6 +19,8 @@ const SWEEP_MIN_NS: u64 = 4_000_000;
 pub(crate) struct Programs {
     pub(crate) skel: WhywaitSkel<'static>,
     attached: Vec<Link>,
+    /// The kernel has the tracepoint that bursts need.
+    pub(crate) bursts_possible: bool,
     /// What this kernel could not give, for the recording's notes.
     pub(crate) notes: Vec<String>,
 }
@@ -54,10 +56,19 @@ impl Programs {
                     .push("this kernel does not tell in which context a wake is made".to_owned()),
             }
         }
+        let bursts_possible = kernel::traces_calls(&btf);
+        if !bursts_possible {
+            open.progs.burst.set_autoload(false);
+            notes.push(
+                "this kernel does not trace system calls: loops that spin are not looked into"
+                    .to_owned(),
+            );
+        }
         let skel = open.load().map_err(|error| load_error(&error))?;
         Ok(Self {
             skel,
             attached: Vec::new(),
+            bursts_possible,
             notes,
         })
     }
@@ -85,6 +96,9 @@ impl Programs {
             ("sock_recv_length", &progs.sock_recv_length),
             ("sock_send_length", &progs.sock_send_length),
         ])?);
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.sockets_followed = true;
+        }
         Ok(())
     }
 
@@ -115,6 +129,38 @@ impl Programs {
                     ));
                 }
             }
+        }
+    }
+
+    /// Traces system calls for as long as the link lives.
+    pub(crate) fn attach_burst(&self) -> Result<Link, CaptureError> {
+        let mut links = attach(&[("sys_exit", &self.skel.progs.burst)])?;
+        links.pop().ok_or(CaptureError::Attach {
+            program: "sys_exit",
+            reason: "no link".to_owned(),
+        })
+    }
+
+    /// The next burst, which only counts calls at first.
+    pub(crate) fn begin_burst(&mut self, id: u32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.burst_tells = false;
+            bss.burst_id = id;
+            bss.burst_told = 0;
+        }
+    }
+
+    /// Calls are told, or only counted.
+    pub(crate) fn tell_calls(&mut self, tell: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.burst_tells = tell;
+        }
+    }
+
+    /// whywait's own calls are handled as those of the target, or not.
+    pub(crate) fn calibrate(&mut self, on: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.calibrating_tid = if on { kernel::own_tid() } else { 0 };
         }
     }
 

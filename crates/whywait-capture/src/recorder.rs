@@ -1,7 +1,7 @@
 //! Turns the records of the BPF programs into events, stacks unwound and numbered, and writes them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use whywait_events::recording::{WriteError, Writer};
 use whywait_events::{
@@ -10,6 +10,7 @@ use whywait_events::{
 };
 use whywait_stacks::{Registers, Unwinder, mapped_at};
 
+use crate::cpu::CpuTotals;
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
 
@@ -32,6 +33,8 @@ const MAX_UNFINISHED: usize = 4096;
 const LOCK_BYTES: u64 = 256;
 /// Where a program's memory is (x86-64).
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
+/// Distinct stacks in which a thread polls for nothing that are counted.
+const MAX_FUTILE_STACKS: usize = 64;
 /// How many processes are looked at in one go for whether they still live: some 20 us each.
 const ENDED_AT_ONCE: usize = 64;
 
@@ -87,6 +90,11 @@ pub(crate) struct Recorder {
     undecodable: u64,
     waits: u64,
     waits_without_stack: u64,
+    pub(crate) cpu: CpuTotals,
+    /// Threads that seem to poll for nothing, to be looked at in a burst.
+    pub(crate) suspects: BTreeSet<u32>,
+    /// Where samples saw threads poll while no byte moved, and how often.
+    futile_stacks: HashMap<u32, HashMap<StackId, u32>>,
 }
 
 impl Recorder {
@@ -113,7 +121,18 @@ impl Recorder {
             undecodable: 0,
             waits: 0,
             waits_without_stack: 0,
+            cpu: CpuTotals::default(),
+            suspects: BTreeSet::new(),
+            futile_stacks: HashMap::new(),
         }
+    }
+
+    /// Where a thread was seen polling most while no byte moved; 0: nowhere.
+    pub(crate) fn futile_stack(&self, tid: u32) -> StackId {
+        self.futile_stacks
+            .get(&tid)
+            .and_then(|stacks| stacks.iter().max_by_key(|(id, count)| (**count, **id)))
+            .map_or(0, |(id, _)| *id)
     }
 
     /// The processes of the target that have threads, as far as is known.
@@ -145,6 +164,8 @@ impl Recorder {
 
     fn forget_thread(&mut self, tid: u32) {
         self.sleepers.remove(&tid);
+        self.suspects.remove(&tid);
+        self.futile_stacks.remove(&tid);
         self.wakers.remove(&tid);
     }
 
@@ -256,6 +277,19 @@ impl Recorder {
             Record::Sleeper(record, stack) => self.sleeper(&record, stack),
             Record::UserStack(record, stack) => self.user_stack(&record, &stack),
             Record::Waker(record, stack) => self.waker(&record, &stack),
+            Record::Suspect(record) => {
+                self.suspects.insert(record.tid);
+                Ok(())
+            }
+            Record::Cpu(record) => match self.cpu.ended(&record) {
+                Some(row) => self.writer.write(&Event::Cpu(row)),
+                None => Ok(()),
+            },
+            // These come from where only bursts look.
+            Record::Call(_) | Record::File(_) => {
+                self.bad_record();
+                Ok(())
+            }
         }
     }
 
@@ -562,6 +596,12 @@ impl Recorder {
             &record.kernel_stack,
             record.kernel_stack_len,
         ))?;
+        if record.futile != 0 && user_stack != 0 {
+            let stacks = self.futile_stacks.entry(record.tid).or_default();
+            if stacks.len() < MAX_FUTILE_STACKS || stacks.contains_key(&user_stack) {
+                *stacks.entry(user_stack).or_default() += 1;
+            }
+        }
         self.writer.write(&Event::Sample(Sample {
             at_ns: record.at_ns,
             tid: record.tid,

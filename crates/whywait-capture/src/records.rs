@@ -14,6 +14,10 @@ const SAMPLE: u32 = 5;
 const SLEEPER: u32 = 6;
 const USER_STACK: u32 = 7;
 const WAKER: u32 = 8;
+const SUSPECT: u32 = 30;
+const CPU: u32 = 31;
+const CALL: u32 = 32;
+const FILE: u32 = 33;
 
 /// A record.
 #[derive(Debug)]
@@ -30,6 +34,10 @@ pub(crate) enum Record {
     UserStack(types::user_stack_record, Vec<u8>),
     /// With the bytes of the waker's user stack.
     Waker(types::waker_record, Vec<u8>),
+    Suspect(types::suspect_record),
+    Cpu(Box<types::cpu_record>),
+    Call(Box<types::call_record>),
+    File(types::file_record),
 }
 
 /// A layout in which every bit pattern is a value.
@@ -54,6 +62,20 @@ unsafe impl Plain for types::sleeper_record {}
 unsafe impl Plain for types::user_stack_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::waker_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::suspect_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::cpu_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::call_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::file_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::listener_key {}
+// SAFETY: as above.
+unsafe impl Plain for types::listener_sum {}
+// SAFETY: as above.
+unsafe impl Plain for types::herd_sum {}
 // SAFETY: as above.
 unsafe impl Plain for types::futex_key {}
 // SAFETY: as above.
@@ -112,6 +134,19 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
             let (stack, size) = tail(bytes, size_of::<types::waker_record>(), record.stack_len)?;
             whole(Record::Waker(record, stack), size)
         }
+        SUSPECT => whole(
+            Record::Suspect(view(bytes)?),
+            size_of::<types::suspect_record>(),
+        ),
+        CPU => whole(
+            Record::Cpu(Box::new(view(bytes)?)),
+            size_of::<types::cpu_record>(),
+        ),
+        CALL => whole(
+            Record::Call(Box::new(view(bytes)?)),
+            size_of::<types::call_record>(),
+        ),
+        FILE => whole(Record::File(view(bytes)?), size_of::<types::file_record>()),
         _ => None,
     }
 }

@@ -13,6 +13,7 @@ use whywait_events::Event;
 use whywait_events::recording::{Meta, Options as RecordedOptions, Writer, WriterOptions};
 use whywait_stacks::Symboliser;
 
+use crate::burst::{self, Bursts};
 use crate::error::{CaptureError, one_line};
 use crate::iterate::{self, Scope};
 use crate::options::Options;
@@ -42,6 +43,7 @@ pub struct Session {
     sweep_of_all: Option<Link>,
     rings: RingBuffer<'static>,
     incoming: Incoming,
+    bursts: Bursts,
     programs: Programs,
     recorder: Recorder,
     options: Options,
@@ -86,7 +88,7 @@ impl Session {
                 threshold_ns: options.threshold_ns,
                 stack_bytes: options.stack_bytes,
                 sample_hz: options.sample_hz,
-                detail: "waits".to_owned(),
+                detail: if options.full { "full" } else { "waits" }.to_owned(),
             },
             ..Meta::default()
         };
@@ -106,6 +108,7 @@ impl Session {
 
         let incoming = Incoming::default();
         let rings = rings(&programs, &incoming)?;
+        let bursts = Bursts::new(&programs, options.full)?;
         // Threads are followed before they are looked for, so that none slips through in between.
         programs.attach_threads()?;
         let mut session = Self {
@@ -113,6 +116,7 @@ impl Session {
             sweep_of_all: None,
             rings,
             incoming,
+            bursts,
             programs,
             recorder: Recorder::new(writer),
             options: options.clone(),
@@ -187,7 +191,16 @@ impl Session {
             self.next_sweep =
                 Instant::now() + (took * SWEEP_SHARE).clamp(PAUSE, LONGEST_BETWEEN_SWEEPS);
         }
+        if self.bursts.due(&self.recorder) {
+            let rings = &self.rings;
+            // An error of consume is that of the callback, which has none.
+            let consume = |_: &Programs| drop(rings.consume());
+            self.bursts
+                .run(&mut self.programs, &mut self.recorder, &consume)?;
+            self.drain()?;
+        }
         if now >= self.next_roll {
+            self.account_cpu()?;
             self.count();
             self.recorder.writer.roll()?;
             self.recorder.forget_ended(target::alive);
@@ -306,11 +319,25 @@ impl Session {
         Ok(took)
     }
 
+    /// Writes what was used of the CPUs since the last time.
+    fn account_cpu(&mut self) -> Result<(), CaptureError> {
+        let threads: Vec<_> = burst::totals(&self.programs, &self.recorder.processes())
+            .into_values()
+            .collect();
+        let ports = &self.programs.skel.maps.listeners;
+        for row in self.recorder.cpu.look(kernel::now_ns(), &threads, ports) {
+            self.recorder.writer.write(&Event::Cpu(row))?;
+        }
+        Ok(())
+    }
+
     fn count(&mut self) {
         self.recorder
             .count(counters::losses(&self.programs.skel.maps.counters));
         self.recorder
             .count(counters::requests(&self.programs.skel.maps.totals));
+        self.recorder
+            .count(counters::herds(&self.programs.skel.maps.herds));
     }
 
     /// Tells who still sleeps, closes the books on every socket, takes everything off, names the frames and finishes
@@ -320,6 +347,7 @@ impl Session {
         self.drain()?;
         self.recorder.last_look();
         self.sweep()?;
+        self.account_cpu()?;
         let flush = self.programs.attach_flush()?;
         let flushed = iterate::read(&flush, &mut self.buffer);
         drop(flush);

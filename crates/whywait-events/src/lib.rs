@@ -8,8 +8,10 @@
 mod names;
 mod part;
 pub mod recording;
+mod spin;
 
 pub use part::{PART_COUNT, Part, Parts};
+pub use spin::{Burst, BurstCall, Cpu};
 
 /// A point in time: nanoseconds of `CLOCK_MONOTONIC`.
 pub type Ns = u64;
@@ -38,6 +40,12 @@ pub enum Event {
     Module(Module),
     /// The name of a frame.
     Symbol(Symbol),
+    /// What a thread or a port used of the CPUs.
+    Cpu(Cpu),
+    /// What a burst of system-call tracing saw of a thread.
+    Burst(Burst),
+    /// A step of a cycle that a burst saw.
+    BurstCall(BurstCall),
 }
 
 /// What happened to a thread.

@@ -11,7 +11,7 @@
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
 //! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
-//! read and write ends a stretch. Small absences that cost less than a hundredth of all requests' time are not worth a
+//! read and write ends a stretch. A loop that spins polls all the time, though its polls do not sleep. Small absences that cost less than a hundredth of all requests' time are not worth a
 //! remark: every runtime collects garbage, and compiles as it starts. With several threads that poll the instance it is another finding's business.
 
 use serde_json::{Map, json};
@@ -140,7 +140,14 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
                 owner: None,
             }
         });
-    let running = thread.busy.iter().map(|busy| Away {
+    // A loop that goes round in its poll is not away from it: see futile-wakeups.
+    let spins = model
+        .bursts
+        .threads()
+        .iter()
+        .any(|spinner| spinner.tid == thread.tid && spinner.spins > 0 && spinner.goes_round());
+    let busy = thread.busy.iter().filter(|_| !spins);
+    let running = busy.map(|busy| Away {
         from_ns: busy.start_ns,
         to_ns: busy.end_ns,
         away_ns: (busy.end_ns - busy.start_ns.min(busy.end_ns)).saturating_sub(busy.runnable_ns),

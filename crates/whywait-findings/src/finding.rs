@@ -44,13 +44,17 @@ pub enum Code {
     Deadlock,
     /// A wait that nobody ended.
     UnfinishedWait,
+    /// A thread polls again and again, and nothing moves.
+    FutileWakeups,
+    /// One event wakes several threads.
+    ThunderingHerd,
     /// Something was lost that a finding may rest on.
     RecordingIncomplete,
 }
 
 impl Code {
     /// All codes, in the order of `whywait explain --list`.
-    pub const ALL: [Code; 9] = [
+    pub const ALL: [Code; 11] = [
         Code::StrandedReadiness,
         Code::BlockedLoop,
         Code::LockContention,
@@ -59,6 +63,8 @@ impl Code {
         Code::IdleWaiters,
         Code::Deadlock,
         Code::UnfinishedWait,
+        Code::FutileWakeups,
+        Code::ThunderingHerd,
         Code::RecordingIncomplete,
     ];
 
@@ -73,6 +79,8 @@ impl Code {
             Code::IdleWaiters => "idle-waiters",
             Code::Deadlock => "deadlock",
             Code::UnfinishedWait => "unfinished-wait",
+            Code::FutileWakeups => "futile-wakeups",
+            Code::ThunderingHerd => "thundering-herd",
             Code::RecordingIncomplete => "recording-incomplete",
         }
     }
@@ -195,6 +203,8 @@ impl Code {
             Code::IdleWaiters => crate::idle_waiters::EXPLAIN,
             Code::Deadlock => crate::deadlock::EXPLAIN,
             Code::UnfinishedWait => crate::unfinished_wait::EXPLAIN,
+            Code::FutileWakeups => crate::futile_wakeups::EXPLAIN,
+            Code::ThunderingHerd => crate::thundering_herd::EXPLAIN,
             Code::RecordingIncomplete => crate::incomplete::EXPLAIN,
         }
     }

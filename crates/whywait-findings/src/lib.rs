@@ -4,6 +4,7 @@
 mod blocked_loop;
 mod deadlock;
 mod finding;
+mod futile_wakeups;
 mod idle_waiters;
 mod incomplete;
 mod lock_contention;
@@ -11,8 +12,11 @@ mod runtime;
 mod serial_work;
 mod slow_path_wait;
 mod slow_paths;
+mod spinning;
 mod stranded;
+mod stranded_siblings;
 mod text;
+mod thundering_herd;
 mod unfinished;
 mod unfinished_wait;
 
@@ -22,8 +26,9 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let detectors: [fn(&Model) -> Vec<Finding>; 9] = [
+    let detectors: [fn(&Model) -> Vec<Finding>; 12] = [
         stranded::detect,
+        stranded_siblings::detect,
         blocked_loop::detect,
         lock_contention::detect,
         slow_path_wait::detect,
@@ -31,6 +36,8 @@ pub fn find(model: &Model) -> Vec<Finding> {
         idle_waiters::detect,
         deadlock::detect,
         unfinished_wait::detect,
+        futile_wakeups::detect,
+        thundering_herd::detect,
         incomplete::detect,
     ];
     let mut findings: Vec<Finding> = detectors.iter().flat_map(|detect| detect(model)).collect();

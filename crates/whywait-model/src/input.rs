@@ -10,8 +10,10 @@ use whywait_events::recording::{Meta, ReadError, Recording};
 use whywait_events::{Busy, Ns, Part, Parts, Request, Sample, StackId, ThreadEvent, Wait};
 
 use crate::call::{Call, call};
+use crate::cpu::CpuTime;
 use crate::latency::Histogram;
 use crate::objects::Objects;
+use crate::spin::Bursts;
 use crate::stacks::StackNames;
 
 /// Requests that are looked at one by one.
@@ -78,6 +80,10 @@ pub struct Input {
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     /// What was waited for, over the whole recording.
     pub objects: Objects,
+    /// What CPU time was for.
+    pub cpu: CpuTime,
+    /// What bursts of system-call tracing saw.
+    pub bursts: Bursts,
     /// Names of stacks.
     pub stacks: StackNames,
     /// The recording's counters.
@@ -137,6 +143,9 @@ impl Input {
             })?;
         }
         input.left_out = left_out;
+        recording.cpu(&mut |row| input.cpu.add(row))?;
+        recording.bursts(&mut |row| input.bursts.add(row))?;
+        recording.calls(&mut |row| input.bursts.add_call(row))?;
         recording.futexes(&mut |sum| input.objects.add_short(sum))?;
         // The open segment of a recording that was cut off is what "cut off" means, and not damage on top of it.
         let cut_off = !input.meta.complete;

@@ -11,6 +11,7 @@
 
 mod accounting;
 mod call;
+pub mod cpu;
 pub mod futex;
 mod input;
 mod kind;
@@ -21,6 +22,7 @@ pub mod objects;
 mod path;
 mod pools;
 pub mod script;
+pub mod spin;
 mod stacks;
 pub mod summary;
 mod timeline;

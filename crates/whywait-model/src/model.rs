@@ -1,17 +1,19 @@
 //! A recording, put together: threads, pools and requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::recording::Meta;
 use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
 
 use crate::accounting::{self, Account};
+use crate::cpu::{CpuSummary, CpuTime};
 use crate::futex::{Class, Primitive};
 use crate::input::{Input, latency_ns};
 use crate::kind::Kind;
 use crate::objects::{Key, Object, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
+use crate::spin::Bursts;
 use crate::stacks::StackNames;
 use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::timeline;
@@ -44,6 +46,10 @@ pub struct Model {
     pub end_ns: Ns,
     /// What was waited for.
     pub objects: Objects,
+    /// What CPU time was for.
+    pub cpu: CpuTime,
+    /// What bursts of system-call tracing saw.
+    pub bursts: Bursts,
     input: Input,
     accounts: Vec<Account>,
     truncated_paths: u64,
@@ -78,6 +84,8 @@ impl Model {
             damaged: std::mem::take(&mut input.damaged),
             end_ns,
             objects,
+            cpu: std::mem::take(&mut input.cpu),
+            bursts: std::mem::take(&mut input.bursts),
             input,
             accounts: Vec::new(),
             truncated_paths: 0,
@@ -297,6 +305,22 @@ impl Model {
         waits::table(self)
     }
 
+    /// What CPU time was for; `None` when the recording does not tell.
+    pub fn cpu_summary(&self) -> Option<CpuSummary> {
+        // Only bursts prove that what looks futile is.
+        let spins: BTreeSet<u32> = self
+            .bursts
+            .threads()
+            .iter()
+            .filter(|spinner| spinner.goes_round())
+            .map(|spinner| spinner.tgid)
+            .collect();
+        self.cpu.summary(
+            |tid| self.thread_name(tid).to_owned(),
+            |tgid| spins.contains(&tgid),
+        )
+    }
+
     /// What a sleep was for.
     pub fn key_of(&self, wait: &Wait) -> Key {
         self.objects.key(wait, &self.stacks)
@@ -351,6 +375,8 @@ impl Model {
                 .copied()
                 .unwrap_or(0),
             truncated_paths: self.truncated_paths,
+            bursts: self.counters.get("bursts.count").copied().unwrap_or(0),
+            traced_ns: self.counters.get("bursts.traced-ns").copied().unwrap_or(0),
             tier: if self.meta.options.detail.is_empty() {
                 "waits".to_owned()
             } else {

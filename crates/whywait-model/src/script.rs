@@ -12,8 +12,8 @@
 //! Times are milliseconds from the recording's start.
 
 use whywait_events::{
-    Busy, ModuleKind, Ns, Part, Request, Sample, StackId, ThreadChange, ThreadEvent, Wait,
-    WakeContext,
+    Burst, BurstCall, Busy, Cpu, ModuleKind, Ns, Part, Request, Sample, StackId, ThreadChange,
+    ThreadEvent, Wait, WakeContext,
 };
 
 use crate::input::Input;
@@ -117,6 +117,21 @@ impl Script {
             },
         );
         id
+    }
+
+    /// What a thread or a port used of the CPUs.
+    pub fn cpu(&mut self, row: &Cpu) -> &mut Self {
+        self.input.cpu.add(row);
+        self
+    }
+
+    /// What a burst saw of a thread, with its cycle.
+    pub fn burst(&mut self, row: &Burst, cycle: &[BurstCall]) -> &mut Self {
+        self.input.bursts.add(row);
+        cycle
+            .iter()
+            .for_each(|call| self.input.bursts.add_call(call));
+        self
     }
 
     /// A sleep; the details are set on the result.
@@ -376,6 +391,18 @@ impl<'a> RequestLine<'a> {
     /// The kernel has its first byte.
     pub fn ready(mut self, at_ms: u64) -> Self {
         self.request.ready_ns = ms(at_ms);
+        self
+    }
+
+    /// It came in at this port.
+    pub fn port(mut self, port: u16) -> Self {
+        self.request.local_port = port;
+        self
+    }
+
+    /// Its connection had not been accepted when it came.
+    pub fn before_accept(mut self) -> Self {
+        self.request.before_accept = true;
         self
     }
 

@@ -151,8 +151,18 @@ pub struct Coverage {
     pub waits_without_stack: u64,
     /// Critical paths of slow requests that were too long to be followed to their beginning.
     pub truncated_paths: u64,
+    /// How often all system calls were traced for a moment.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bursts: u64,
+    /// … and how long altogether, nanoseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub traced_ns: u64,
     /// `waits` or `full`.
     pub tier: String,
     /// Whether the recording was finished (and not cut off, or damaged).
     pub complete: bool,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }

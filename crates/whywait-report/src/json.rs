@@ -1,6 +1,7 @@
 //! The JSON view, schema 1.
 
 use serde::Serialize;
+use whywait_model::cpu::CpuSummary;
 use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 
@@ -44,6 +45,17 @@ pub fn waits_to_json(rows: &[WaitRow]) -> serde_json::Result<String> {
     })
 }
 
+/// What CPU time was for, as [`to_json`] writes a report; `null` when the recording does not tell.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field allows.
+pub fn cpu_to_json(cpu: Option<&CpuSummary>) -> serde_json::Result<String> {
+    pretty(&Cpu {
+        schema: Report::SCHEMA,
+        cpu,
+    })
+}
+
 /// One slow request with its critical path, as [`to_json`] writes a report.
 ///
 /// # Errors
@@ -59,6 +71,12 @@ pub fn request_to_json(request: &Slow) -> serde_json::Result<String> {
 struct Waits {
     schema: u32,
     waits: Vec<WaitRow>,
+}
+
+#[derive(Serialize)]
+struct Cpu<'a> {
+    schema: u32,
+    cpu: Option<&'a CpuSummary>,
 }
 
 #[derive(Serialize)]

@@ -9,10 +9,11 @@ pub mod text;
 
 use serde::Serialize;
 use whywait_findings::Finding;
+use whywait_model::cpu::CpuSummary;
 use whywait_model::summary;
 
 pub use gate::{fails, worst};
-pub use json::{request_to_json, to_json, waits_to_json};
+pub use json::{cpu_to_json, request_to_json, to_json, waits_to_json};
 
 /// Everything that whywait has to say of one recording. The order of the fields is the order of the keys in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,6 +24,9 @@ pub struct Report {
     pub target: summary::Target,
     /// The requests and where their time went.
     pub requests: summary::Requests,
+    /// What CPU time was for; absent when the recording does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuSummary>,
     /// What is wrong, the most worthwhile first. The views keep this order.
     pub findings: Vec<Finding>,
     /// What all this rests on.
@@ -50,6 +54,7 @@ impl Report {
             schema: Self::SCHEMA,
             target,
             requests,
+            cpu: None,
             findings,
             coverage,
             notes: Vec::new(),

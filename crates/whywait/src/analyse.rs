@@ -23,6 +23,7 @@ pub(crate) fn report(model: &Model) -> Report {
         whywait_findings::find(model),
         model.coverage(),
     );
+    report.cpu = model.cpu_summary();
     report.notes.clone_from(&model.meta.notes);
     report.looked_at = whywait_findings::looked_at(model);
     report

@@ -44,6 +44,7 @@ Examples:
   whywait report run1.whywait --format json | jq '.findings[].title'
   whywait report run1.whywait --fail-on warning     for CI: exit 3 when something is wrong
   whywait report run1.whywait --waits               who waited for what, longest first
+  whywait report run1.whywait --cpu                 what CPU time was for, by listener and thread
   whywait report run1.whywait --request 12:0        where one slow request was, step by step
 
 A recording that is incomplete never makes --fail-on fail: that says something about the machine that
@@ -151,6 +152,8 @@ pub(crate) struct TargetArgs {
 #[command(next_help_heading = "Recording")]
 pub(crate) struct CaptureArgs {
     /// How much to record: `waits` costs a saturated server some per cent of its throughput
+    ///
+    /// Where a thread seems to spin, `waits` traces system calls for a moment too.
     #[arg(long, value_name = "WHAT", default_value = "waits", value_enum)]
     pub(crate) detail: Detail,
     /// Bytes of a thread's stack to look at, 1K to 32K: more unwinds deeper, each stack costs more
@@ -208,6 +211,9 @@ pub(crate) struct ReportArgs {
     /// Show what threads waited for, on which lock, file or socket, and what of it slow requests waited for
     #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) waits: bool,
+    /// Show what CPU time was for: a request, a byte, each listener, each thread, user and system apart
+    #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
+    pub(crate) cpu: bool,
     /// Show one slow request's critical path step by step; a report has the ID in brackets in its line `slowest:`
     #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
     pub(crate) request: Option<String>,
@@ -340,8 +346,7 @@ pub(crate) struct ExecArgs {
 pub(crate) enum Detail {
     /// Waits, requests and samples.
     Waits,
-    /// Every system call too. Known, so that asking for it gets a straight answer.
-    #[value(hide = true)]
+    /// Every system call too, in bursts: for a moment, and at most a twentieth of the time
     Full,
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let options = Options {
         threshold_ns: config.threshold_ns,
         stack_bytes: config.stack_bytes,
+        full: config.full,
         // For benchmarks; the kernel's clock around each program costs more than most of the programs.
         measure_cost: std::env::var_os("WHYWAIT_MEASURE_COST").is_some(),
         owner: config.owner.map(|owner| (owner.uid, owner.gid)),

@@ -33,6 +33,8 @@ pub(crate) struct CaptureConfig {
     pub(crate) threshold_ns: u64,
     /// How many bytes of a stack to copy, 1 KiB to 32 KiB.
     pub(crate) stack_bytes: u32,
+    /// Whether system calls are traced now and then, also where nothing suggests a look.
+    pub(crate) full: bool,
     /// Whom the recording is to belong to, and as whom to run the command; `None`: whoever runs whywait.
     pub(crate) owner: Option<Invoker>,
 }
@@ -44,6 +46,8 @@ pub(crate) enum View {
     Report,
     /// The table of waits.
     Waits,
+    /// What CPU time was for.
+    Cpu,
     /// The critical path of the request with this name.
     Request(String),
 }
@@ -52,6 +56,7 @@ impl View {
     pub(crate) fn of(args: &ReportArgs) -> Self {
         match &args.request {
             _ if args.waits => View::Waits,
+            _ if args.cpu => View::Cpu,
             // As reports print it, too: in brackets.
             Some(id) => View::Request(id.trim().trim_matches(['[', ']']).to_owned()),
             None => View::Report,
@@ -136,12 +141,6 @@ pub(crate) fn capture(
     later: Vec<PathBuf>,
     owner: Option<Invoker>,
 ) -> Result<CaptureConfig, Usage> {
-    if args.detail == Detail::Full {
-        return Err(Usage::new(
-            "--detail full does not exist yet",
-            "leave it out, or use --detail waits",
-        ));
-    }
     let threshold_ns =
         u64::try_from(args.threshold.as_nanos()).expect("a threshold is at most 10 s");
     Ok(CaptureConfig {
@@ -151,6 +150,7 @@ pub(crate) fn capture(
         later,
         threshold_ns,
         stack_bytes: args.stack_bytes,
+        full: args.detail == Detail::Full,
         owner,
     })
 }

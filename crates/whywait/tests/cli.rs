@@ -182,9 +182,7 @@ fn usage_errors_are_a_line_and_a_hint() {
     whywait(&["--stack-bytes", "64K", "--", "true"])
         .rejects_usage()
         .complains("1K to 32K");
-    whywait(&["--detail", "full", "--", "true"])
-        .rejects_usage()
-        .complains("does not exist yet");
+    whywait(&["--detail", "everything", "--", "true"]).rejects_usage();
     whywait(&["--", ""]).rejects_usage().complains("empty");
     whywait(&["diff", "a"]).rejects_usage();
     whywait(&["gate", "a"]).rejects_usage();

@@ -66,5 +66,9 @@ fn labels(labels: &Labels) -> String {
         Some(Severity::Warning) => parts.push("nothing above warning".to_owned()),
         Some(Severity::Error) | None => {}
     }
+    if !labels.justified.is_empty() {
+        let codes: Vec<_> = labels.justified.keys().map(String::as_str).collect();
+        parts.push(format!("justified: {}", codes.join(" ")));
+    }
     parts.join("; ")
 }

@@ -59,6 +59,8 @@ pub(crate) struct Labels {
     pub(crate) must_not: Vec<String>,
     /// No finding may be worse than this.
     pub(crate) max_severity: Option<Severity>,
+    /// Codes that may be worse all the same, with the reason: what the finding says is true of this program.
+    pub(crate) justified: BTreeMap<String, String>,
 }
 
 /// How bad a finding is, from harmless to bad.
@@ -131,6 +133,8 @@ struct VariantFile {
     #[serde(default)]
     must_not: Vec<String>,
     max_severity: Option<Severity>,
+    #[serde(default)]
+    justified: BTreeMap<String, String>,
     build: Option<String>,
     #[serde(default)]
     needs: BTreeSet<String>,
@@ -195,6 +199,7 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
         must: own.must,
         must_not: own.must_not,
         max_severity: own.max_severity,
+        justified: own.justified,
     };
     check_labels(&labels).with_context(|| name.clone())?;
     let mut env = common.env.clone();
@@ -219,7 +224,8 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
 }
 
 fn check_labels(labels: &Labels) -> Result<()> {
-    for code in labels.must.iter().chain(&labels.must_not) {
+    let codes = labels.must.iter().chain(&labels.must_not);
+    for code in codes.chain(labels.justified.keys()) {
         ensure!(CODES.contains(&code.as_str()), "{code} is no finding code");
     }
     if let Some(both) = labels
@@ -228,6 +234,12 @@ fn check_labels(labels: &Labels) -> Result<()> {
         .find(|code| labels.must_not.contains(code))
     {
         bail!("{both} is in must and in must_not");
+    }
+    for (code, reason) in &labels.justified {
+        ensure!(
+            labels.max_severity.is_some() && !labels.must_not.contains(code) && !reason.is_empty(),
+            "{code} can be justified, with a reason, only where max_severity forbids it"
+        );
     }
     ensure!(
         !(labels.must.is_empty() && labels.must_not.is_empty() && labels.max_severity.is_none()),
@@ -319,6 +331,9 @@ mod tests {
             "must_not = [\"blocked-lop\"]",
             "must_not = [\"blocked-loop\"]",
             "max_severity = \"notes\"",
+            "justified = { \"serial-work\" = \"without a limit\" }",
+            "max_severity = \"note\"\njustified = { \"serial-work\" = \"\" }",
+            "max_severity = \"note\"\njustified = { \"serial-wrok\" = \"no such code\" }",
             "build = \"missing\"",
         ] {
             assert!(

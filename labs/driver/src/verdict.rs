@@ -70,7 +70,9 @@ fn violations(labels: &Labels, findings: &[Finding]) -> Vec<String> {
     let worst = labels.max_severity.into_iter().flat_map(|max| {
         findings
             .iter()
-            .filter(move |finding| finding.severity > max)
+            .filter(move |finding| {
+                finding.severity > max && !labels.justified.contains_key(&finding.code)
+            })
             .map(move |finding| {
                 format!(
                     "{} is {:?}, and nothing may be above {max:?}",
@@ -83,6 +85,8 @@ fn violations(labels: &Labels, findings: &[Finding]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -91,6 +95,7 @@ mod tests {
             must: vec!["blocked-loop".to_owned()],
             must_not: vec!["stranded-readiness".to_owned()],
             max_severity: Some(Severity::Note),
+            justified: BTreeMap::from([("serial-work".to_owned(), "it is".to_owned())]),
         };
         let finding = |code: &str, severity| Finding {
             code: code.to_owned(),
@@ -99,6 +104,11 @@ mod tests {
         };
         assert!(violations(&labels, &[finding("blocked-loop", Severity::Note)]).is_empty());
         assert_eq!(violations(&labels, &[]).len(), 1);
+        let justified = [
+            finding("blocked-loop", Severity::Note),
+            finding("serial-work", Severity::Error),
+        ];
+        assert!(violations(&labels, &justified).is_empty());
         assert_eq!(
             violations(&labels, &[finding("stranded-readiness", Severity::Error)]).len(),
             3

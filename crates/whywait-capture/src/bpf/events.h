@@ -128,6 +128,8 @@ struct sample_record {
 	u64 ip, sp, bp;
 	u32 stack_len;
 	s32 kernel_stack_len;
+	u32 futile; /* in a poll, in a stretch in which no byte has moved */
+	u32 pad;
 	u64 kernel_stack[KERNEL_FRAMES];
 };
 
@@ -196,6 +198,8 @@ struct counters {
 	u64 waker_stack_budget; /* wakes of long sleeps over the rate at which the waker's stack is read */
 	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
+	u64 lost_calls; /* bursts: the ring was full */
+	u64 calls_counted_only; /* bursts: calls beyond those that are told */
 };
 
 #define LATENCY_BUCKETS 512 /* 8 to the power of two */
@@ -217,7 +221,7 @@ _Static_assert(sizeof(struct sleep) == 72 + 8 * PART_COUNT, "layout of sleep");
 _Static_assert(sizeof(struct wait_record) == 40 + sizeof(struct sleep) + 8 * KERNEL_FRAMES, "layout of wait_record");
 _Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
 _Static_assert(sizeof(struct request_record) == 104 + 8 * PART_COUNT, "layout of request_record");
-_Static_assert(sizeof(struct sample_record) == 56 + 8 * KERNEL_FRAMES, "layout of sample_record");
+_Static_assert(sizeof(struct sample_record) == 64 + 8 * KERNEL_FRAMES, "layout of sample_record");
 _Static_assert(sizeof(struct user_stack_record) == 40, "layout of user_stack_record");
 _Static_assert(sizeof(struct waker_record) == 48, "layout of waker_record");
 _Static_assert(sizeof(struct futex_key) == 16, "layout of futex_key");

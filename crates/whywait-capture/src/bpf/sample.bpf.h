@@ -29,6 +29,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->bp = regs->bp;
 	record->stack_len = 0;
 	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	record->pad = 0;
+	record->futile =
+		cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, record->at_ns);
 	/*
 	 * A stack ends at a page's end, so pieces that end on multiples of their size are either wholly mapped or not
 	 * at all. The first piece is the shorter one.

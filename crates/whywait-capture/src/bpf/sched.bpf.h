@@ -83,6 +83,8 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 		read_futex(thread, regs);
 	if (call_family(thread->nr) == CALL_POLL || call_family(thread->nr) == CALL_SOCKET) {
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
+		if (call_family(thread->nr) == CALL_POLL)
+			cpu_polls(thread, now, thread->parts[PART_ON_CPU]);
 		if (is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0]) {
 			thread->epfd = (s32)thread->args[0];
 			thread->epoll = epoll_of(task, thread->args[0]);
@@ -191,6 +193,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (thread->waker_in_target && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
 	    now - thread->out_ns >= threshold_ns)
 		send_waker(thread, waker, now);
+	if (thread->state == THREAD_SLEEPING && call_family(thread->nr) == CALL_POLL)
+		herd_wakes(thread, waker, now);
 	COUNT(events);
 	return 0;
 }
@@ -268,11 +272,13 @@ int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
+	struct thread *thread = thread_of(task);
 	u32 tid = task->pid;
 
-	if (!thread_of(task))
+	if (!thread)
 		return 0;
 	COUNT(events);
+	cpu_exit(thread, bpf_ktime_get_ns());
 	bpf_map_delete_elem(&user_stack_works, &tid);
 	bpf_map_delete_elem(&processes, &tid); /* there only if it is the process's first thread */
 	send_thread(task, THREAD_EXIT, 0, 0);

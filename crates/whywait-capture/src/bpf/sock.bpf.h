@@ -32,6 +32,8 @@ static __always_inline void socket_begin(struct socket_state *socket, struct soc
 	socket->family = sk->__sk_common.skc_family;
 	if (is_inet_stream(sk))
 		socket->local_port = sk->__sk_common.skc_num;
+	if (role == SOCKET_LISTENER && is_inet_stream(sk))
+		herd_listens(sk);
 }
 
 /* The state of a socket of the target, 0 for any other. A connection that inherited its listener's becomes its own. */
@@ -271,9 +273,12 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 
 	if (!socket)
 		socket = unix_discover(sk);
+	if (socket && socket->role == SOCKET_LISTENER)
+		herd_begins(socket->local_port, bpf_ktime_get_ns());
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	COUNT(events);
+	herd_ends();
 	now = bpf_ktime_get_ns();
 	if (socket->ready_ns && !socket->last_send_ns) {
 		/*
@@ -302,6 +307,8 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	now = bpf_ktime_get_ns();
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
+	if (ret > 0 && !(flags & MSG_PEEK))
+		cpu_progress(thread, on_cpu_ns);
 	socket = socket_of(sk);
 	if (!socket)
 		socket = socket_discover(sk);
@@ -313,6 +320,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 			socket->ready_ns = 0;
 		return 0;
 	}
+	cpu_serves(thread, socket->local_port, ret, on_cpu_ns);
 	if (socket->last_send_ns) {
 		/* What is read after a response is the next request. */
 		u64 ready_ns = socket->more_ns ? socket->more_ns : now;
@@ -326,6 +334,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	socket->bytes_in += ret;
 	if (socket->recv_ns)
 		return 0;
+	thread->open.requests++;
 	socket->recv_ns = now;
 	socket->recv_tid = thread->tid;
 	socket->tgid = thread->tgid;
@@ -376,9 +385,13 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	now = bpf_ktime_get_ns();
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
+	if (ret > 0)
+		cpu_progress(thread, on_cpu_ns);
 	socket = socket_of(sk);
 	if (!socket)
 		socket = socket_discover(sk);
+	if (socket && socket->role == SOCKET_SERVER && ret > 0)
+		thread->open.bytes_out += ret;
 	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
 		return 0;
 	if (!socket->first_send_ns)

@@ -18,6 +18,8 @@ const volatile bool user_stacks_exact = false;
 
 /* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
 volatile bool sweep_all = false;
+/* Set when reads and writes are seen: before that a thread that moves bytes seems to move none. */
+volatile bool sockets_followed = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
 volatile u32 file_pass = 0;
 
@@ -55,6 +57,33 @@ struct thread {
 	u32 stack_seq; /* the sleep whose stack was read last */
 	s32 epfd;
 	u64 epoll;
+	/* What its CPU time is for: see cpu.bpf.h. */
+	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
+	u64 cpu_mark_ns; /* its on-CPU total when it was last charged */
+	u64 progress_on_cpu_ns; /* … and when a byte last moved */
+	u64 stretch_on_cpu_ns; /* … or it slept in a poll */
+	u64 herd_on_cpu_ns;
+	u64 futile_ns;
+	u64 user_samples;
+	u64 system_samples;
+	u64 poll_sleeps;
+	u64 dry_sleeps;
+	u64 window_ns;
+	u32 window_samples;
+	u32 window_sleeps;
+	u32 window_dry;
+	u32 dry_samples; /* samples in polls since a byte last moved */
+	u16 cpu_port;
+	u16 herd_port; /* it was woken for a connection there: see herd.bpf.h */
+	u8 serves; /* it works for a request of that port */
+	u8 ended;
+	u8 suspected;
+	u8 progressed; /* a byte moved since it last went to sleep in a poll */
+	/* Counted while bursts last: see burst.bpf.h. */
+	u32 burst_id;
+	u32 burst_told;
+	u64 burst_calls;
+	u64 burst_polls;
 };
 
 struct {

@@ -82,7 +82,12 @@ struct epitem {
 	struct epoll_event event;
 };
 
+struct inode {
+	unsigned short i_mode;
+};
+
 struct file {
+	struct inode *f_inode;
 	void *private_data;
 	struct hlist_head *f_ep;
 };
@@ -142,8 +147,10 @@ struct socket {
 
 struct sock_common {
 	__u16 skc_num;
+	__be16 skc_dport;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned char skc_reuseport : 1;
 };
 
 struct sock {

@@ -6,14 +6,18 @@
 #include <bpf/bpf_core_read.h>
 
 #include "events.h"
+#include "burst_events.h"
 #include "compat.bpf.h"
 #include "syscalls.bpf.h"
 #include "state.bpf.h"
+#include "herd.bpf.h"
+#include "cpu.bpf.h"
 #include "futex.bpf.h"
 #include "user_stack.bpf.h"
 #include "sched.bpf.h"
 #include "sock.bpf.h"
 #include "sample.bpf.h"
 #include "sweep.bpf.h"
+#include "burst.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -82,7 +82,12 @@ impl Context {
             }
             Event::Busy(busy) => self.now = self.now.max(busy.end_ns),
             Event::Request(request) => self.now = self.now.max(request.ready_ns),
-            Event::Futex(_) => {}
+            Event::Burst(burst) => {
+                self.now = self.now.max(burst.start_ns);
+                return self.restate(&[burst.user_stack]);
+            }
+            Event::Cpu(cpu) => self.now = self.now.max(cpu.at_ns),
+            Event::Futex(_) | Event::BurstCall(_) => {}
         }
         Vec::new()
     }

@@ -19,6 +19,7 @@ mod guard;
 mod meta;
 mod reader;
 mod shield;
+mod spin_tables;
 mod stacks;
 mod table_file;
 mod tables;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::error::{Damage, ReadError};
 use super::meta::Meta;
+use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::stacks::{Stacks, StacksBuilder};
 use super::table_file::{TableReader, probe, table_path};
 use super::tables::{
@@ -15,7 +16,7 @@ use super::tables::{
     Threads, Waits,
 };
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
-use crate::{Busy, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
+use crate::{Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
 
 /// A recording, opened for reading.
 ///
@@ -85,6 +86,9 @@ impl Recording {
             probe_table::<Modules>(&segment, *number, &mut damage);
             probe_table::<Symbols>(&segment, *number, &mut damage);
             probe_table::<Counters>(&segment, *number, &mut damage);
+            probe_table::<CpuTable>(&segment, *number, &mut damage);
+            probe_table::<BurstTable>(&segment, *number, &mut damage);
+            probe_table::<CallTable>(&segment, *number, &mut damage);
         }
         Ok(Self {
             dir: dir.to_path_buf(),
@@ -180,6 +184,30 @@ impl Recording {
         visit: &mut dyn FnMut(&Sample),
     ) -> Result<(), ReadError> {
         self.rows::<Samples>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with what threads and ports used of the CPUs.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn cpu(&self, visit: &mut dyn FnMut(&Cpu)) -> Result<(), ReadError> {
+        self.rows::<CpuTable>(None, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with what each burst saw of each thread.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn bursts(&self, visit: &mut dyn FnMut(&Burst)) -> Result<(), ReadError> {
+        self.rows::<BurstTable>(None, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with the steps of the cycles that bursts saw.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn calls(&self, visit: &mut dyn FnMut(&BurstCall)) -> Result<(), ReadError> {
+        self.rows::<CallTable>(None, &mut |row| visit(&row))
     }
 
     /// All stacks with their modules and symbols, in memory.

@@ -85,6 +85,7 @@ macro_rules! columns {
     (@bounds) => { false };
     (@bounds bounds) => { true };
 }
+pub(crate) use columns;
 
 /// A later time as the distance from an earlier one: small numbers pack well and are what queries ask for.
 fn after(start: Ns, later: Option<Ns>) -> Option<i64> {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::error::WriteError;
 use super::meta::{Meta, SegmentRange};
+use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::table_file::{Place, TableWriter};
 use super::tables::{
     BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackRow, StackTable, Symbols,
@@ -78,6 +79,9 @@ struct Tables {
     modules: TableWriter<Modules>,
     symbols: TableWriter<Symbols>,
     counters: TableWriter<Counters>,
+    cpu: TableWriter<CpuTable>,
+    bursts: TableWriter<BurstTable>,
+    calls: TableWriter<CallTable>,
 }
 
 impl Writer {
@@ -274,6 +278,9 @@ impl Writer {
             Event::Thread(row) => tables.threads.put(row, &place),
             Event::Module(row) => tables.modules.put(row, &place),
             Event::Symbol(row) => tables.symbols.put(row, &place),
+            Event::Cpu(row) => tables.cpu.put(row, &place),
+            Event::Burst(row) => tables.bursts.put(row, &place),
+            Event::BurstCall(row) => tables.calls.put(row, &place),
             Event::Stack(stack) => {
                 self.segment_rows += stack.frames.len();
                 put_stack(&mut tables.stacks, stack, &place)
@@ -328,6 +335,9 @@ impl Tables {
         self.stacks.close(place)?;
         self.modules.close(place)?;
         self.symbols.close(place)?;
+        self.cpu.close(place)?;
+        self.bursts.close(place)?;
+        self.calls.close(place)?;
         self.counters.close(place)
     }
 
@@ -342,6 +352,9 @@ impl Tables {
         self.modules.abandon();
         self.symbols.abandon();
         self.counters.abandon();
+        self.cpu.abandon();
+        self.bursts.abandon();
+        self.calls.abandon();
     }
 }
 

@@ -43,6 +43,9 @@ pub(crate) struct Contents {
     pub(crate) waits: Vec<Wait>,
     pub(crate) busy: Vec<Busy>,
     pub(crate) futexes: Vec<FutexSum>,
+    pub(crate) cpu: Vec<Cpu>,
+    pub(crate) bursts: Vec<Burst>,
+    pub(crate) calls: Vec<BurstCall>,
     pub(crate) requests: Vec<Request>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) stacks: BTreeMap<u32, (bool, Vec<Frame>)>,
@@ -60,6 +63,9 @@ impl Contents {
                 Event::Wait(row) => contents.waits.push(row),
                 Event::Busy(row) => contents.busy.push(row),
                 Event::Futex(row) => contents.futexes.push(row),
+                Event::Cpu(row) => contents.cpu.push(row),
+                Event::Burst(row) => contents.bursts.push(row),
+                Event::BurstCall(row) => contents.calls.push(row),
                 Event::Request(row) => contents.requests.push(row),
                 Event::Sample(row) => contents.samples.push(row),
                 Event::Stack(row) => {
@@ -91,6 +97,9 @@ impl Contents {
             requests,
             samples,
             futexes,
+            cpu,
+            bursts,
+            calls,
             ..
         } = &mut contents;
         recording
@@ -105,6 +114,15 @@ impl Contents {
         recording
             .futexes(&mut |row| futexes.push(row.clone()))
             .expect("futexes are read");
+        recording
+            .cpu(&mut |row| cpu.push(row.clone()))
+            .expect("CPU time is read");
+        recording
+            .bursts(&mut |row| bursts.push(row.clone()))
+            .expect("bursts are read");
+        recording
+            .calls(&mut |row| calls.push(row.clone()))
+            .expect("calls are read");
         recording
             .requests(None, &mut |row| requests.push(row.clone()))
             .expect("requests are read");
@@ -346,6 +364,73 @@ fn symbol() -> impl Strategy<Value = Symbol> {
     })
 }
 
+fn cpu() -> impl Strategy<Value = Cpu> {
+    (any::<[u64; 11]>(), id(), id(), any::<i32>()).prop_map(|(n, tgid, tid, port)| Cpu {
+        at_ns: n[0],
+        tgid,
+        tid,
+        port,
+        on_cpu_ns: n[1],
+        futile_ns: n[2],
+        requests: n[3],
+        bytes_in: n[4],
+        bytes_out: n[5],
+        user_samples: n[6],
+        system_samples: n[7],
+        poll_sleeps: n[8],
+        dry_sleeps: n[9],
+        runnable_ns: n[10],
+    })
+}
+
+fn burst() -> impl Strategy<Value = Burst> {
+    (any::<[u64; 13]>(), id(), id(), id()).prop_map(|(n, burst, tid, tgid)| Burst {
+        burst,
+        start_ns: n[0],
+        end_ns: n[1],
+        tid,
+        tgid,
+        counted_ns: n[2],
+        on_cpu_ns: n[3],
+        calls: n[4],
+        polls: n[5],
+        overhead_ns: n[6],
+        turns: n[7],
+        spins: n[8],
+        lost_races: n[9],
+        progress: n[10],
+        cycle_turns: n[11],
+        cycle_length: n[12],
+        user_stack: 0,
+    })
+}
+
+fn call() -> impl Strategy<Value = BurstCall> {
+    (
+        any::<[u32; 7]>(),
+        any::<i32>(),
+        any::<u64>(),
+        any::<i64>(),
+        text(),
+        any::<[u16; 2]>(),
+    )
+        .prop_map(|(n, fd, value, ret, kind, ports)| BurstCall {
+            burst: n[0],
+            tid: n[1],
+            step: n[2],
+            syscall: n[3],
+            fd,
+            op: n[4],
+            events: n[5],
+            armed: n[6],
+            value,
+            ret,
+            kind,
+            local_port: ports[0],
+            peer_port: ports[1],
+        })
+}
+
 /// Any event at all.
 pub(crate) fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
@@ -353,6 +438,9 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         4 => wait().prop_map(Event::Wait),
         1 => busy().prop_map(Event::Busy),
         1 => futex().prop_map(Event::Futex),
+        1 => cpu().prop_map(Event::Cpu),
+        1 => burst().prop_map(Event::Burst),
+        1 => call().prop_map(Event::BurstCall),
         2 => request().prop_map(Event::Request),
         2 => sample().prop_map(Event::Sample),
         2 => stack().prop_map(Event::Stack),

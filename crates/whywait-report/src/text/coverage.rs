@@ -1,7 +1,7 @@
 //! What the report rests on, in a line.
 
 use super::page::{Page, Style};
-use super::units::{count, counted, ratio_percent};
+use super::units::{count, counted, duration, ratio_percent};
 use crate::Report;
 
 pub(super) fn render(page: &mut Page, report: &Report) {
@@ -58,6 +58,16 @@ pub(super) fn render(page: &mut Page, report: &Report) {
             format!(
                 "{} cut short",
                 counted(coverage.truncated_paths, "critical path")
+            ),
+        ));
+    }
+    if coverage.bursts > 0 {
+        facts.push((
+            Style::Plain,
+            format!(
+                "system calls traced for {} in {}",
+                duration(coverage.traced_ns),
+                counted(coverage.bursts, "burst")
             ),
         ));
     }

@@ -140,6 +140,15 @@ fn is_place(key: &str, value: &Value) -> bool {
         "kind",
         "class",
         "lock",
+        "cycle",
+        "why",
+        "events",
+        "turns",
+        "turns_per_second",
+        "wasted_per_second",
+        "calls_per_cycle",
+        "cpu_permille",
+        "fd_kind",
     ];
     !IN_WORDS.contains(&key)
         && !key.ends_with("_ns")

@@ -1,6 +1,7 @@
 //! The view for people: at most about a screen of text, the answer in its first line.
 
 mod coverage;
+mod cpu;
 mod escape;
 mod finding;
 mod headline;
@@ -18,6 +19,7 @@ pub use escape::{Charset, escape};
 pub use page::{Page, Style};
 pub use units::{count, duration};
 
+use whywait_model::cpu::CpuSummary;
 use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 
@@ -106,6 +108,13 @@ pub fn render(report: &Report, options: TextOptions) -> String {
 pub fn waits(rows: &[WaitRow], options: TextOptions) -> String {
     let mut page = page(options);
     waits::render(&mut page, rows);
+    page.into_text()
+}
+
+/// What CPU time was for, as text.
+pub fn cpu(summary: Option<&CpuSummary>, options: TextOptions) -> String {
+    let mut page = page(options);
+    cpu::render(&mut page, summary);
     page.into_text()
 }
 

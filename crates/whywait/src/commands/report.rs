@@ -6,7 +6,7 @@ use std::path::Path;
 use whywait_model::Model;
 use whywait_model::summary::Slow;
 use whywait_report::text::{self, TextOptions};
-use whywait_report::{fails, request_to_json, to_json, waits_to_json};
+use whywait_report::{cpu_to_json, fails, request_to_json, to_json, waits_to_json};
 
 use crate::analyse;
 use crate::args::{Format, ReportArgs};
@@ -29,6 +29,14 @@ pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
                 &config,
                 |options| text::waits(&waits, options),
                 || Ok(waits_to_json(&waits)?),
+            )?
+        }
+        View::Cpu => {
+            let cpu = model.cpu_summary();
+            render(
+                &config,
+                |options| text::cpu(cpu.as_ref(), options),
+                || Ok(cpu_to_json(cpu.as_ref())?),
             )?
         }
         View::Request(id) => {

@@ -1,0 +1,226 @@
+use super::*;
+
+const EPOLL_WAIT: i32 = 232;
+const SIOCOUTQ: u64 = 0x5411;
+
+#[derive(Default)]
+struct Calls {
+    calls: Vec<types::call_record>,
+    sleeps: u32,
+}
+
+impl Calls {
+    fn call(&mut self, nr: i32, fd: i32, ret: i64) -> &mut types::call_record {
+        let at_ns = self.calls.len() as u64 * 1000;
+        self.calls.push(types::call_record {
+            r#type: 32,
+            nr,
+            tid: 1,
+            tgid: 1,
+            at_ns,
+            on_cpu_ns: at_ns,
+            fd,
+            ret,
+            sleeps: self.sleeps,
+            mode: 0o140_777,
+            local_port: 80,
+            peer_port: 5000u16.to_be(),
+            state: 1,
+            args: [fd as u64, 0, 0, 0],
+            ..types::call_record::default()
+        });
+        self.calls.last_mut().expect("just pushed")
+    }
+
+    fn polls(&mut self, events: u32, data: u64) -> &mut Self {
+        let call = self.call(EPOLL_WAIT, 3, 1);
+        call.bytes[..4].copy_from_slice(&events.to_le_bytes());
+        call.bytes[4..12].copy_from_slice(&data.to_le_bytes());
+        call.bytes_len = 12;
+        self
+    }
+
+    fn sleeps(&mut self) -> &mut Self {
+        self.sleeps += 1;
+        self
+    }
+
+    fn control(&mut self, fd: i32, events: u32) -> &mut Self {
+        let call = self.call(EPOLL_CTL, fd, 0);
+        call.args = [3, 3, fd as u64, 1];
+        call.bytes[..4].copy_from_slice(&events.to_le_bytes());
+        call.bytes[4..12].copy_from_slice(&(fd as u64).to_le_bytes());
+        call.bytes_len = 12;
+        self
+    }
+
+    fn seen(&mut self) -> Seen {
+        look(std::mem::take(&mut self.calls), &mut Files::default())
+    }
+}
+
+#[test]
+fn a_bounce_is_a_cycle_of_five_calls() {
+    let mut calls = Calls::default();
+    for _ in 0..20 {
+        calls.polls(EPOLLOUT, 7);
+        calls.control(7, EPOLLIN);
+        for _ in 0..2 {
+            let call = calls.call(IOCTL, 7, 0);
+            call.args[1] = SIOCOUTQ;
+            call.value = 60_000;
+        }
+        calls.control(7, EPOLLOUT);
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.turns, seen.progress), (18, 18, 0));
+    assert_eq!((seen.cycle_length, seen.cycle_turns), (1, 18));
+    let told: Vec<(u32, i32, u32, u64)> = seen
+        .cycle
+        .iter()
+        .map(|call| (call.syscall, call.fd, call.events, call.value))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (232, 7, EPOLLOUT, 0),
+            (233, 7, EPOLLIN, 0),
+            (16, 7, 0, 60_000),
+            (16, 7, 0, 60_000),
+            (233, 7, EPOLLOUT, 0)
+        ]
+    );
+    assert_eq!(
+        (seen.cycle[0].kind.as_str(), seen.cycle[0].peer_port),
+        ("tcp", 5000)
+    );
+}
+
+#[test]
+fn whatever_moves_a_byte_is_progress() {
+    for (nr, ret) in [
+        (0, 1),
+        (1, 10),
+        (45, 100),
+        (44, 5),
+        (288, 9),
+        (FUTEX, 1),
+        (3, 0),
+    ] {
+        let mut calls = Calls::default();
+        for _ in 0..10 {
+            calls.polls(EPOLLIN, 7);
+            calls.call(nr, 7, ret);
+        }
+        let seen = calls.seen();
+        assert_eq!((seen.spins, seen.progress), (0, 8), "call {nr}");
+    }
+}
+
+#[test]
+fn reading_nothing_again_and_again_is_a_spin() {
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.polls(EPOLLIN, 7);
+        calls.call(0, 7, 0);
+    }
+    assert_eq!(calls.seen().spins, 8);
+}
+
+#[test]
+fn a_sleeper_that_finds_nothing_lost_a_race() {
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.sleeps().polls(EPOLLIN, 7);
+        calls.call(288, 7, EAGAIN);
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.lost_races), (0, 8));
+}
+
+#[test]
+fn a_sleeper_that_calls_nothing_was_woken_for_what_is_not_seen() {
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.sleeps().polls(EPOLLIN, 7);
+        calls.call(228, -1, 0);
+    }
+    assert_eq!(
+        calls.seen(),
+        Seen {
+            turns: 8,
+            ..Seen::default()
+        }
+    );
+}
+
+#[test]
+fn polling_without_waiting_is_the_programs_own_decision() {
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.call(EPOLL_WAIT, 3, 0);
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.lost_races, seen.progress), (0, 0, 0));
+}
+
+#[test]
+fn an_edge_is_an_event_of_its_own() {
+    let mut files = Files::default();
+    files.add(types::file_record {
+        r#type: 33,
+        fd: 7,
+        data: 7,
+        events: EPOLLIN | EPOLLET,
+        registered: 1,
+        ..types::file_record::default()
+    });
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.polls(EPOLLIN, 7);
+    }
+    assert_eq!(look(calls.calls, &mut files).spins, 0);
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.polls(EPOLLIN, 7);
+        calls.control(7, EPOLLIN | EPOLLET);
+    }
+    assert_eq!(look(calls.calls, &mut files).spins, 8, "asked for anew");
+}
+
+#[test]
+fn poll_and_select_say_what_was_ready() {
+    let mut calls = Calls::default();
+    for _ in 0..4 {
+        let call = calls.call(POLL, 0, 1);
+        for (at, fd, asked, came) in [(0usize, 5i32, 1u16, 0u16), (8, 6, 4, 4)] {
+            call.bytes[at..at + 4].copy_from_slice(&fd.to_le_bytes());
+            call.bytes[at + 4..at + 6].copy_from_slice(&asked.to_le_bytes());
+            call.bytes[at + 6..at + 8].copy_from_slice(&came.to_le_bytes());
+        }
+        call.bytes_len = 16;
+    }
+    let cycle = calls.seen().cycle;
+    assert_eq!((cycle[0].fd, cycle[0].events), (6, EPOLLOUT));
+    let mut calls = Calls::default();
+    for _ in 0..4 {
+        let call = calls.call(SELECT, 20, 1);
+        call.bytes[FD_SET_BYTES + 1] = 1 << 3;
+        call.bytes_len = 96;
+    }
+    let cycle = calls.seen().cycle;
+    assert_eq!((cycle[0].fd, cycle[0].events), (11, EPOLLOUT));
+}
+
+#[test]
+fn a_cycle_may_be_of_several_turns() {
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.polls(EPOLLOUT, 7);
+        calls.control(7, EPOLLIN);
+        calls.polls(EPOLLIN, 8);
+    }
+    let seen = calls.seen();
+    assert_eq!(seen.cycle_length, 2);
+    assert_eq!(seen.cycle_turns, seen.spins);
+}

@@ -1,0 +1,139 @@
+use whywait_events::{Burst, BurstCall, Cpu};
+use whywait_model::Model;
+use whywait_model::script::{Script, TGID};
+
+use super::*;
+
+const EPOLL_WAIT: u32 = 232;
+
+fn poll(fd: i32, events: u32, kind: &str) -> BurstCall {
+    BurstCall {
+        burst: 1,
+        tid: 1,
+        syscall: EPOLL_WAIT,
+        fd,
+        events,
+        ret: 1,
+        kind: kind.to_owned(),
+        local_port: 8080,
+        peer_port: 4000,
+        ..BurstCall::default()
+    }
+}
+
+fn other(syscall: u32, fd: i32, ret: i64) -> BurstCall {
+    BurstCall {
+        burst: 1,
+        tid: 1,
+        step: 1,
+        syscall,
+        fd,
+        ret,
+        ..BurstCall::default()
+    }
+}
+
+/// A thread that spins for `futile_ms` of a second.
+fn model(futile_ms: u64, spins: u64, progress: u64, cycle: &[BurstCall]) -> Model {
+    let mut script = Script::new();
+    script.thread(1, "loop");
+    script.cpu(&Cpu {
+        tgid: TGID,
+        tid: 1,
+        port: -1,
+        on_cpu_ns: 900_000_000,
+        futile_ns: futile_ms * 1_000_000,
+        ..Cpu::default()
+    });
+    script.cpu(&Cpu {
+        tgid: TGID,
+        port: 8080,
+        on_cpu_ns: 880_000_000,
+        requests: 10,
+        ..Cpu::default()
+    });
+    script.burst(
+        &Burst {
+            burst: 1,
+            tid: 1,
+            tgid: TGID,
+            counted_ns: 60_000_000,
+            on_cpu_ns: 60_000_000,
+            calls: 120_000,
+            polls: 60_000,
+            overhead_ns: 100,
+            turns: spins + progress,
+            spins,
+            progress,
+            cycle_turns: spins,
+            cycle_length: 1,
+            ..Burst::default()
+        },
+        cycle,
+    );
+    script.ends(1000);
+    script.model()
+}
+
+#[test]
+fn a_loop_that_goes_round_is_found_with_its_rate_and_cost() {
+    let cycle = [
+        poll(7, EPOLLOUT, "tcp"),
+        BurstCall {
+            op: SIOCOUTQ,
+            value: 60_000,
+            ..other(IOCTL, 7, 0)
+        },
+    ];
+    let findings = detect(&model(800, 200, 0, &cycle));
+    let found = &findings[0];
+    assert_eq!(
+        (found.code, found.severity),
+        (Code::FutileWakeups, Severity::Error)
+    );
+    assert_eq!(
+        found.title,
+        "fd 7 (connection at port 8080, peer's port 4000) woke its loop 1,250,000 times a second and nothing moved: 800 ms \
+         of CPU time burnt, 80 % of a CPU"
+    );
+    assert_eq!(found.saving.at_most_ns, 800_000_000);
+    assert_eq!(found.saving.requests, 10);
+    assert_eq!(found.subject["why"], "drains-by-spinning");
+    assert_eq!(found.subject["turns"], 1_000_000);
+}
+
+#[test]
+fn why_it_does_not_stop_shows_in_the_cycle() {
+    let cases: [(Vec<BurstCall>, &str); 7] = [
+        (vec![poll(7, EPOLLOUT, "tcp")], "nothing-to-write"),
+        (
+            vec![poll(5, EPOLLIN, "listener"), other(288, 5, EMFILE)],
+            "out-of-descriptors",
+        ),
+        (
+            vec![poll(7, EPOLLIN | EPOLLHUP, "tcp")],
+            "hang-up-not-consumed",
+        ),
+        (vec![poll(9, EPOLLIN, "timerfd")], "never-read"),
+        (
+            vec![poll(7, EPOLLIN, "tcp"), other(0, 7, 0)],
+            "end-of-file-not-closed",
+        ),
+        (vec![poll(7, EPOLLIN, "tcp"), other(45, 7, -11)], "unknown"),
+        (vec![poll(-1, EPOLLHUP, "")], "hang-up-not-consumed"),
+    ];
+    for (cycle, why) in cases {
+        let findings = detect(&model(800, 200, 0, &cycle));
+        assert_eq!(findings[0].subject["why"], why);
+    }
+}
+
+#[test]
+fn progress_and_small_change_are_left_alone() {
+    let cycle = [poll(7, EPOLLOUT, "tcp")];
+    let none = |model: Model| assert_eq!(detect(&model), []);
+    none(model(40, 200, 0, &cycle));
+    none(model(800, 10, 0, &cycle));
+    none(model(800, 30, 200, &cycle));
+    none(model(800, 0, 200, &[]));
+}

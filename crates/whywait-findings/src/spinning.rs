@@ -1,0 +1,262 @@
+//! What `futile-wakeups` and `thundering-herd` share: how a cycle of system calls reads, and what CPU time it burnt.
+
+use whywait_events::BurstCall;
+use whywait_model::Model;
+use whywait_model::cpu::Use;
+use whywait_model::spin::Spinner;
+
+pub(crate) const EPOLL_CTL: u32 = 233;
+pub(crate) const IOCTL: u32 = 16;
+/// `asm-generic/ioctls.h`
+pub(crate) const SIOCOUTQ: u32 = 0x5411;
+pub(crate) const EPOLLIN: u32 = 0x1;
+pub(crate) const EPOLLOUT: u32 = 0x4;
+pub(crate) const EPOLLERR: u32 = 0x8;
+pub(crate) const EPOLLHUP: u32 = 0x10;
+pub(crate) const EPOLLRDHUP: u32 = 0x2000;
+pub(crate) const EAGAIN: i64 = -11;
+pub(crate) const ENFILE: i64 = -23;
+pub(crate) const EMFILE: i64 = -24;
+
+/// What a thread used of the CPUs.
+pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
+    model
+        .cpu
+        .threads
+        .get(&(spinner.tgid, spinner.tid))
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// `whole` · `part` / `all`; 0 of nothing.
+pub(crate) fn share(whole: u64, part: u64, all: u64) -> u64 {
+    (u128::from(whole) * u128::from(part.min(all)))
+        .checked_div(u128::from(all))
+        .unwrap_or(0) as u64
+}
+
+pub(crate) fn is_poll(call: &BurstCall) -> bool {
+    matches!(call.syscall, 7 | 23 | 232 | 270 | 271 | 281 | 441)
+}
+
+pub(crate) fn is_accept(call: &BurstCall) -> bool {
+    matches!(call.syscall, 43 | 288)
+}
+
+pub(crate) fn is_read(call: &BurstCall) -> bool {
+    matches!(call.syscall, 0 | 19 | 45 | 47 | 299)
+}
+
+/// The bits of epoll by name: `EPOLLIN|EPOLLHUP`.
+pub(crate) fn bits(events: u32) -> String {
+    const NAMES: [(u32, &str); 8] = [
+        (EPOLLIN, "EPOLLIN"),
+        (0x2, "EPOLLPRI"),
+        (EPOLLOUT, "EPOLLOUT"),
+        (EPOLLERR, "EPOLLERR"),
+        (EPOLLHUP, "EPOLLHUP"),
+        (EPOLLRDHUP, "EPOLLRDHUP"),
+        (1 << 30, "EPOLLONESHOT"),
+        (1 << 31, "EPOLLET"),
+    ];
+    let named: Vec<&str> = NAMES
+        .iter()
+        .filter(|(bit, _)| events & bit != 0)
+        .map(|(_, name)| *name)
+        .collect();
+    if named.is_empty() {
+        format!("{events:#x}")
+    } else {
+        named.join("|")
+    }
+}
+
+/// A call of a cycle, as one reads it: `epoll_ctl MOD fd 7 EPOLLOUT`.
+pub(crate) fn call(call: &BurstCall) -> String {
+    let fd = if call.fd >= 0 {
+        format!(" fd {}", call.fd)
+    } else {
+        String::new()
+    };
+    let failed = match call.ret {
+        ret if ret >= 0 => String::new(),
+        EAGAIN => " = EAGAIN".to_owned(),
+        EMFILE => " = EMFILE".to_owned(),
+        ENFILE => " = ENFILE".to_owned(),
+        ret => format!(" = error {}", ret.unsigned_abs()),
+    };
+    match call.syscall {
+        _ if is_poll(call) => format!("{} →{fd} {}{failed}", name(call.syscall), bits(call.events)),
+        EPOLL_CTL => {
+            let op = match call.op {
+                1 => "ADD",
+                2 => "DEL",
+                _ => "MOD",
+            };
+            let asked = if call.op == 2 {
+                String::new()
+            } else {
+                format!(" {}", bits(call.events))
+            };
+            format!("epoll_ctl {op}{fd}{asked}{failed}")
+        }
+        IOCTL => match call.op {
+            SIOCOUTQ => format!("ioctl SIOCOUTQ{fd} = {}", call.value),
+            0x541b => format!("ioctl FIONREAD{fd} = {}", call.value),
+            op => format!("ioctl {op:#x}{fd}{failed}"),
+        },
+        number if call.ret == 0 && is_read(call) => format!("{}{fd} = 0", name(number)),
+        number => format!("{}{fd}{failed}", name(number)),
+    }
+}
+
+/// All calls of a cycle; the same ones in a row are told once, with how many.
+pub(crate) fn cycle(calls: &[BurstCall]) -> Vec<String> {
+    let mut texts: Vec<(String, usize)> = Vec::new();
+    for one in calls {
+        let text = call(one);
+        match texts.last_mut() {
+            Some((last, count)) if *last == text => *count += 1,
+            _ => texts.push((text, 1)),
+        }
+    }
+    texts
+        .into_iter()
+        .map(|(text, count)| {
+            if count > 1 {
+                format!("{text} (×{count})")
+            } else {
+                text
+            }
+        })
+        .collect()
+}
+
+pub(crate) fn name(number: u32) -> String {
+    let name = match number {
+        0 => "read",
+        1 => "write",
+        3 => "close",
+        7 => "poll",
+        9 => "mmap",
+        11 => "munmap",
+        12 => "brk",
+        13 => "rt_sigaction",
+        14 => "rt_sigprocmask",
+        16 => "ioctl",
+        19 => "readv",
+        20 => "writev",
+        23 => "select",
+        24 => "sched_yield",
+        28 => "madvise",
+        39 => "getpid",
+        42 => "connect",
+        43 => "accept",
+        44 => "sendto",
+        45 => "recvfrom",
+        46 => "sendmsg",
+        47 => "recvmsg",
+        51 => "getsockname",
+        52 => "getpeername",
+        54 => "setsockopt",
+        55 => "getsockopt",
+        72 => "fcntl",
+        96 => "gettimeofday",
+        186 => "gettid",
+        201 => "time",
+        202 => "futex",
+        228 => "clock_gettime",
+        232 => "epoll_wait",
+        233 => "epoll_ctl",
+        270 => "pselect6",
+        271 => "ppoll",
+        281 => "epoll_pwait",
+        288 => "accept4",
+        299 => "recvmmsg",
+        307 => "sendmmsg",
+        426 => "io_uring_enter",
+        441 => "epoll_pwait2",
+        _ => return format!("system call {number}"),
+    };
+    name.to_owned()
+}
+
+/// What a descriptor is, in words: `fd 7, tcp connection at port 8080 with peer port 4000`.
+pub(crate) fn descriptor(call: &BurstCall) -> String {
+    let fd = if call.fd >= 0 {
+        format!("fd {}", call.fd)
+    } else {
+        "a descriptor".to_owned()
+    };
+    match call.kind.as_str() {
+        "listener" if call.local_port != 0 => {
+            format!("{fd} (listener at port {})", call.local_port)
+        }
+        "tcp" if call.peer_port != 0 => format!(
+            "{fd} (connection at port {}, peer's port {})",
+            call.local_port, call.peer_port
+        ),
+        "" => fd,
+        kind => format!("{fd} ({kind})"),
+    }
+}
+
+/// `943,000`: three digits tell all that is known.
+pub(crate) fn rate(per_second: f64) -> String {
+    // A forged recording may say anything.
+    let per_second = per_second.clamp(0.0, 1e12);
+    let rounded = if per_second >= 1000.0 {
+        let unit = 10f64.powi(per_second.log10() as i32 - 2);
+        (per_second / unit).round() * unit
+    } else {
+        per_second.round()
+    };
+    let digits = format!("{rounded:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_read_as_people_write_them() {
+        let control = BurstCall {
+            syscall: EPOLL_CTL,
+            fd: 7,
+            op: 3,
+            events: EPOLLOUT,
+            ..BurstCall::default()
+        };
+        let queue = BurstCall {
+            syscall: IOCTL,
+            fd: 7,
+            op: SIOCOUTQ,
+            value: 60_000,
+            ..BurstCall::default()
+        };
+        assert_eq!(
+            cycle(&[control, queue.clone(), queue]),
+            [
+                "epoll_ctl MOD fd 7 EPOLLOUT",
+                "ioctl SIOCOUTQ fd 7 = 60000 (×2)"
+            ]
+        );
+    }
+
+    #[test]
+    fn rates_have_three_digits() {
+        assert_eq!(
+            [943_217.0, 1234.0, 17.4].map(rate),
+            ["943,000", "1,230", "17"]
+        );
+        assert_eq!(rate(f64::INFINITY), "1,000,000,000,000");
+    }
+}

@@ -1,0 +1,73 @@
+"""Asks for a job and goes away without waiting for it, while others have requests that are answered at once.
+
+    leave.py ADDRESS --leave reset|close|stay --expect spins|quiet
+"""
+
+import argparse
+import json
+import socket
+import struct
+import sys
+import time
+
+CONNECTIONS, SECONDS = 4, 3.2
+NOT_REPRODUCED = 75
+
+
+def connect(host, port):
+    connection = socket.create_connection((host, port), timeout=20)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def send(connection, path):
+    connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+
+
+def ask(connection, path):
+    send(connection, path)
+    head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        sys.exit(f"leave: no answer to {path}")
+    return body
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("--leave", choices=["reset", "close", "stay"], default="reset")
+    parser.add_argument("--expect", choices=["spins", "quiet"], required=True)
+    args = parser.parse_args()
+    host, _, port = args.address.partition(":")
+    connections = [connect(host, int(port)) for _ in range(CONNECTIONS)]
+    for connection in connections:
+        ask(connection, "/")
+    leaver = connect(host, int(port))
+    send(leaver, "/job")
+    time.sleep(0.05)
+    if args.leave == "reset":
+        # Closed like this, a connection is reset instead of ended.
+        leaver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if args.leave != "stay":
+        leaver.close()
+    begun, requests, latency = time.monotonic(), 0, []
+    while time.monotonic() < begun + SECONDS:
+        asked = time.monotonic()
+        ask(connections[requests % CONNECTIONS], "/")
+        latency.append(1e3 * (time.monotonic() - asked))
+        requests += 1
+        time.sleep(0.02)
+    total = time.monotonic() - begun
+    server = json.loads(ask(connections[0], "/about"))
+    truth = {"total_s": total, "requests": requests, "p50_ms": sorted(latency)[requests // 2], "server": server}
+    print("ground-truth: " + json.dumps(truth), file=sys.stderr)
+    if args.expect == "spins" and (server["cpu_s"] < 0.1 * total or server["futile_per_s"] < 10_000):
+        print(f"leave: not reproduced: {server['futile']} futile turns", file=sys.stderr)
+        return NOT_REPRODUCED
+    if args.expect == "quiet" and (server["cpu_s"] > 0.1 * total or server["futile"] > 500):
+        sys.exit(f"leave: {server['futile']} futile turns, {server['cpu_s']} s of CPU")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
