@@ -9,6 +9,7 @@ mod findings;
 mod names;
 mod paths;
 mod requests;
+mod spinning;
 mod waits;
 
 use std::collections::BTreeMap;
@@ -164,12 +165,13 @@ pub struct Run {
 }
 
 /// Who adds measures.
-const COLLECTORS: [fn(&Source<'_>, &mut Run); 5] = [
+const COLLECTORS: [fn(&Source<'_>, &mut Run); 6] = [
     requests::collect,
     paths::collect,
     waits::collect,
     cpu::collect,
     findings::collect,
+    spinning::collect,
 ];
 
 /// What collectors have to draw from.
