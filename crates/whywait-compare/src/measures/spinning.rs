@@ -18,7 +18,8 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
         .collect();
     // A loop that goes round at a rate that is not known makes the sum unknown, too.
     if let Some(rates) = rates {
-        let rate = rates.iter().sum();
+        // An empty sum of floats is negative nought.
+        let rate = rates.iter().fold(0.0, |sum, rate| sum + rate);
         let measure = Measure::new(Group::Section, Unit::PerSecond, Better::Less, rate);
         run.add("futile-wakeups.rate".to_owned(), measure);
     }
