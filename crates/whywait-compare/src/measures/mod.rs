@@ -10,6 +10,7 @@ mod names;
 mod paths;
 mod requests;
 mod rings;
+mod spinning;
 mod waits;
 
 use std::collections::BTreeMap;
@@ -165,13 +166,14 @@ pub struct Run {
 }
 
 /// Who adds measures.
-const COLLECTORS: [fn(&Source<'_>, &mut Run); 6] = [
+const COLLECTORS: [fn(&Source<'_>, &mut Run); 7] = [
     requests::collect,
     paths::collect,
     waits::collect,
     cpu::collect,
     findings::collect,
     rings::collect,
+    spinning::collect,
 ];
 
 /// What collectors have to draw from.
