@@ -28,9 +28,11 @@ use crate::uring_unreaped;
 /// Of the time, on a CPU or waiting for one: a thread with less is not bound by it.
 const MIN_BOUND: u64 = 60;
 /// Of the thread's CPU time: a function with less does not dominate.
-const MIN_SHARE: u64 = 30;
+const MIN_SHARE: u64 = 20;
+/// With less it is a note.
+const LARGE_SHARE: u64 = 30;
 /// With fewer samples shares are not known well enough.
-const MIN_SAMPLES: u64 = 50;
+const MIN_SAMPLES: u64 = 30;
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let mut by_thread: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
@@ -125,7 +127,11 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     );
     Some(Finding {
         code: Code::SerialWork,
-        severity: Severity::Warning,
+        severity: if share >= LARGE_SHARE {
+            Severity::Warning
+        } else {
+            Severity::Note
+        },
         confidence: Confidence::High,
         title: format!(
             "{} spends {share} % of its CPU time in {name}: without it, {}",
