@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -87,6 +89,16 @@ static void *feed(void *end)
 			exit(1);
 		usleep(100);
 	}
+}
+
+/* A process that ends with this one. */
+static pid_t child(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
 }
 
 static volatile double sum;
@@ -188,7 +200,7 @@ int main(int argc, char **argv)
 		int epoll = registered(ends[1], EPOLLOUT, ends[1]);
 		char bytes[4096] = {0};
 
-		if (!fork()) {
+		if (!child()) {
 			while (recv(ends[0], bytes, sizeof(bytes), 0) > 0)
 				;
 			return 0;
@@ -206,7 +218,7 @@ int main(int argc, char **argv)
 		char bytes[64] = {0};
 		ssize_t size;
 
-		if (!fork()) {
+		if (!child()) {
 			close(ends[1]);
 			while (send(ends[0], bytes, sizeof(bytes), MSG_NOSIGNAL) > 0 && recv(ends[0], bytes, sizeof(bytes), 0) > 0)
 				;
@@ -231,7 +243,7 @@ int main(int argc, char **argv)
 		/* As runtimes wake their pollers: edge-triggered, and never read. */
 		int fd = eventfd(0, 0), epoll = registered(fd, EPOLLIN | EPOLLET, fd);
 
-		if (!fork()) {
+		if (!child()) {
 			for (count = 1;; usleep(50))
 				if (write(fd, &count, sizeof(count)) < 0)
 					return 0;
