@@ -11,8 +11,8 @@ use whywait_events::{
 };
 use whywait_stacks::{Registers, Unwinder, mapped_at};
 
-use crate::known_stacks::KnownStacks;
 use crate::cpu::CpuTotals;
+use crate::known_stacks::KnownStacks;
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
 use crate::urings;

@@ -8,8 +8,8 @@
 mod names;
 mod part;
 pub mod recording;
-pub mod uring;
 mod spin;
+pub mod uring;
 
 pub use part::{PART_COUNT, Part, Parts};
 pub use spin::{Burst, BurstCall, Cpu};

@@ -1,8 +1,8 @@
 //! The JSON view, schema 1.
 
 use serde::Serialize;
-use whywait_model::rings::RingRow;
 use whywait_model::cpu::CpuSummary;
+use whywait_model::rings::RingRow;
 use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 

@@ -6,9 +6,7 @@ use std::path::Path;
 use whywait_model::Model;
 use whywait_model::summary::Slow;
 use whywait_report::text::{self, TextOptions};
-use whywait_report::{
-    cpu_to_json, fails, request_to_json, rings_to_json, to_json, waits_to_json,
-};
+use whywait_report::{cpu_to_json, fails, request_to_json, rings_to_json, to_json, waits_to_json};
 
 use crate::analyse;
 use crate::args::{Format, ReportArgs};
