@@ -18,6 +18,7 @@ use crate::call::{self, Call};
 use crate::futex::Class;
 use crate::kind::Kind;
 use crate::model::Model;
+use crate::rings;
 use crate::stacks::{FrameOrigin, origin};
 use crate::timeline::{Thread, end_of, woken_at};
 
@@ -82,7 +83,11 @@ pub(crate) fn path(model: &Model, request: &Request) -> Path {
     let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.last_send_ns) else {
         return Path::default();
     };
-    let from_ns = recv_ns.max(request.ready_ns);
+    let read_ns = recv_ns.max(request.ready_ns);
+    // Through io_uring the kernel reads for the program, which knows of it only when it takes the completion.
+    let from_ns = rings::reaped_ns(&model.rings, request.recv_tid, recv_ns)
+        .filter(|reaped_ns| (read_ns..end_ns).contains(reaped_ns))
+        .unwrap_or(read_ns);
     let mut walk = Walk {
         model,
         from_ns,
@@ -94,6 +99,9 @@ pub(crate) fn path(model: &Model, request: &Request) -> Path {
     };
     let mut steps = Vec::new();
     walk.back(request.send_tid, from_ns, end_ns, None, &mut steps);
+    if from_ns > read_ns {
+        steps.push(unreaped(model, request.recv_tid, read_ns, from_ns));
+    }
     if recv_ns > request.ready_ns {
         let reader = model.threads.get(&request.recv_tid);
         // The wake that brought the reader, if it slept when the request came.
@@ -458,6 +466,25 @@ fn active(
         stack: sampled_stack(model, thread, from_ns, to_ns),
         ..step(Part::OnCpu, thread.tid, from_ns, to_ns, waiting)
     });
+}
+
+/// What was read lay in the ring, while the thread that was to take it did something else: with the stack of that.
+fn unreaped(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> PathStep {
+    let stack = model.threads.get(&tid).map_or(0, |thread| {
+        let waits = thread.timeline.overlapping(from_ns, to_ns);
+        let within = |wait: &&Wait| {
+            let end_ns = woken_at(wait).min(to_ns);
+            end_ns.saturating_sub(wait.out_ns.max(from_ns))
+        };
+        let longest = waits.iter().max_by_key(within);
+        longest
+            .filter(|wait| within(wait).saturating_mul(2) > to_ns - from_ns)
+            .map_or_else(|| sampled_stack(model, thread, from_ns, to_ns), best_stack)
+    });
+    PathStep {
+        stack,
+        ..step(Part::Uring, tid, from_ns, to_ns, 0)
+    }
 }
 
 fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {

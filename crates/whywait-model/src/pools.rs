@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Ns, StackId, Wait};
+use whywait_events::{ModuleKind, Ns, StackId, Wait};
 
 use crate::call::{Call, call};
 use crate::input::Polls;
@@ -196,7 +196,7 @@ fn parks_beside(park: &[Label], poll: &[Label]) -> bool {
         .iter()
         .rev()
         .zip(poll.iter().rev())
-        .take_while(|(a, b)| a.name == b.name && a.module == b.module)
+        .take_while(|(a, b)| a.name == b.name && a.module == b.module && tells(a))
         .count();
     let park_rest = &park[..park.len() - common];
     let poll_rest = &poll[..poll.len() - common];
@@ -208,6 +208,12 @@ fn parks_beside(park: &[Label], poll: &[Label]) -> bool {
         && park_rest
             .iter()
             .all(|label| label.named && only_waits(&label.name))
+}
+
+/// Whether a frame says which function it is. Just-in-time compiled code without a name is any function: all threads of a JVM
+/// go through the same few such frames, its helpers as well as its pollers.
+fn tells(label: &Label) -> bool {
+    label.named || !matches!(label.kind, ModuleKind::Jit | ModuleKind::Unknown)
 }
 
 fn only_waits(name: &str) -> bool {
@@ -289,8 +295,6 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use whywait_events::ModuleKind;
-
     use super::*;
 
     /// Outermost first, as one reads a call.
@@ -354,6 +358,23 @@ mod tests {
         assert!(!parks_beside(&locked, &poll));
         let inlined = worker(&["handler", "futex_wait", "syscall"]);
         assert!(!parks_beside(&inlined, &poll));
+    }
+
+    #[test]
+    fn code_without_a_name_is_no_evidence_of_parking_beside_a_poller() {
+        let compiled = |rest: &[&str]| {
+            let mut stack = stack(&[&["[jit]", "[jit]", "[jit]", "[jit]"], rest].concat());
+            for label in &mut stack {
+                if &*label.name == "[jit]" {
+                    label.named = false;
+                    label.kind = ModuleKind::Jit;
+                }
+            }
+            stack
+        };
+        let poll = compiled(&["EPoll_wait", "epoll_wait"]);
+        let helper = compiled(&["Unsafe_Park", "Parker::park", "pthread_cond_wait"]);
+        assert!(!parks_beside(&helper, &poll));
     }
 
     #[test]

@@ -174,6 +174,22 @@ impl RingState {
     }
 }
 
+/// When a completion that the thread was given at `at` was taken from its ring at the earliest, if that took long: what it
+/// brought waited until then, whoever else was served meanwhile.
+pub(crate) fn reaped_ns(rings: &BTreeMap<u32, RingState>, tid: u32, at: Ns) -> Option<Ns> {
+    rings
+        .values()
+        .flat_map(|state| &state.unreaped.longest)
+        .filter(|longest| longest.lag.tid == tid)
+        .map(|longest| {
+            let from_ns = longest.lag.from_ns;
+            (from_ns, from_ns.saturating_add(longest.lag.low_ns))
+        })
+        .filter(|(from_ns, to_ns)| (*from_ns..*to_ns).contains(&at))
+        .map(|(_, to_ns)| to_ns)
+        .max()
+}
+
 /// Whether operations wait for an event by nature, for however long it does not come: accepting, polling, timers, and
 /// reading from nothing but eventfds and their kin.
 fn is_standing_order(sum: &Sum) -> bool {

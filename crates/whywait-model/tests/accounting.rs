@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use whywait_events::Part;
+use whywait_events::uring::{Lag, LagKind, Ring};
 use whywait_model::script::{Script, ms};
 
 const EPOLL: u32 = 1;
@@ -98,6 +99,45 @@ fn a_request_that_nobody_answered_is_counted_apart() {
         requests.latency_ns.map(|latency| latency.max),
         Some(10 * MS)
     );
+}
+
+#[test]
+fn what_lies_in_a_ring_while_the_loop_does_something_else_is_uring() {
+    let mut script = Script::new();
+    script.thread(1, "loop").ends(500);
+    // Served: another request, until 60. Then the loop takes what came meanwhile, and answers it.
+    script.wait(1, 230, 12, 60).done();
+    script
+        .request(1)
+        .ready(20)
+        .read(20, 1)
+        .spent(Part::Timer, 40)
+        .spent(Part::OnCpu, 5)
+        .answered(65, 1);
+    let ring = Ring {
+        id: 1,
+        ..Ring::default()
+    };
+    script.ring(ring, Vec::new());
+    script.ring_lag(&Lag {
+        ring: 1,
+        kind: LagKind::Unreaped,
+        from_ns: ms(15),
+        low_ns: 45 * MS,
+        high_ns: 46 * MS,
+        tid: 1,
+        ..Lag::default()
+    });
+    let requests = script.model().requests_summary();
+    assert_eq!(requests.time.uring, Some(40 * MS));
+    assert_eq!(requests.time.timer, Some(0));
+    assert_eq!(requests.closure, Some(1.0));
+    let path: Vec<&str> = requests.slowest[0]
+        .path
+        .iter()
+        .map(|step| &*step.state)
+        .collect();
+    assert_eq!(path, ["uring", "on-cpu"]);
 }
 
 #[test]
