@@ -167,7 +167,7 @@ static __always_inline void uring_send_lag(const struct uring_state *ring, u32 w
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-enum uring_look { LOOK_ONLY, LOOK_SUBMIT, LOOK_COMPLETE };
+enum uring_look { LOOK_ONLY, LOOK_SUBMIT, LOOK_COMPLETE, LOOK_ELSEWHERE };
 
 /*
  * Takes in what has moved since the last look. The last interval counts as what it was at its end, but for what happens
@@ -177,7 +177,7 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 					 u32 why)
 {
 	u32 tail = view->cached_cq_tail, head = view->cq_head;
-	u32 unreaped, pending, slots, still, flight;
+	u32 unreaped, pending, slots, most, still, flight;
 	struct uring_sum *sum;
 	u64 since_ns;
 
@@ -191,8 +191,13 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 	if (why == LOOK_COMPLETE && unreaped)
 		unreaped--;
 	slots = flight + unreaped;
-	if (slots > ring->max_slots) {
-		ring->max_slots = slots;
+	/*
+	 * The most that were taken at once goes by what is not reaped now: a look may have been missed since. A clock's tick, and
+	 * another CPU, may see an operation that is just being completed both in flight and unreaped.
+	 */
+	most = flight + (tail - head) - (why == LOOK_COMPLETE && tail != head);
+	if (most > ring->max_slots && why != LOOK_ELSEWHERE) {
+		ring->max_slots = most;
 		ring->at_max_ns = 0;
 	}
 	if (unreaped > ring->max_unreaped)
@@ -730,7 +735,7 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	uring_read(&view, from, rings);
 	if (view.cached_cq_tail - view.cq_head > ring->cq_entries || view.sq_tail - view.cached_sq_head > ring->sq_entries)
 		return;
-	uring_look(index, ring, &view, now, LOOK_ONLY);
+	uring_look(index, ring, &view, now, LOOK_ELSEWHERE);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);
@@ -767,7 +772,7 @@ static long look_at_uring(u32 index, void *ctx)
 	if (BPF_CORE_READ(from, rings) != rings || BPF_CORE_READ(rings, sq_ring_entries) != ring->sq_entries)
 		return 0;
 	uring_read(&view, (u64)from, (u64)rings);
-	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ONLY);
+	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ELSEWHERE);
 	return 0;
 }
 
