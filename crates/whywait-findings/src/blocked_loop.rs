@@ -11,11 +11,11 @@
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
 //! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
-//! read and write ends a stretch. A loop that spins polls all the time, though its polls do not sleep. Small absences that cost less than a hundredth of all requests' time are not worth a
+//! read and write ends a stretch. A stretch in which it hardly ran is no work of the loop. A loop that spins polls all the time, though its polls do not sleep. Small absences that cost less than a hundredth of all requests' time are not worth a
 //! remark: every runtime collects garbage, and compiles as it starts. With several threads that poll the instance it is another finding's business.
 
 use serde_json::{Map, json};
-use whywait_events::{ModuleKind, Ns, Request, StackId};
+use whywait_events::{Busy, ModuleKind, Ns, Request, StackId};
 use whywait_model::{Model, Pool, Thread, app_frame, call_name};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -36,6 +36,8 @@ const SLACK_NS: u64 = 50_000;
 const WORTH_A_NOTE: u64 = 100;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
 const COMPILED: &str = "code compiled at run time";
+/// A stretch without a poll in which the loop was not on a CPU for at least one part in so many is not known to be work.
+const RAN_SHARE: u64 = 10;
 /// Causes that are told for one loop.
 const MAX_CAUSES: usize = 3;
 
@@ -146,7 +148,11 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
         .threads()
         .iter()
         .any(|spinner| spinner.tid == thread.tid && spinner.spins > 0 && spinner.goes_round());
-    let busy = thread.busy.iter().filter(|_| !spins);
+    let ran = |busy: &&Busy| {
+        let ns = busy.end_ns.saturating_sub(busy.start_ns);
+        busy.on_cpu_ns.saturating_mul(RAN_SHARE) >= ns.saturating_sub(busy.runnable_ns)
+    };
+    let busy = thread.busy.iter().filter(|_| !spins).filter(ran);
     let running = busy.map(|busy| Away {
         from_ns: busy.start_ns,
         to_ns: busy.end_ns,
