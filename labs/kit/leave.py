@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import re
 import socket
 import struct
 import sys
@@ -26,10 +27,23 @@ def send(connection, path):
 
 def ask(connection, path):
     send(connection, path)
-    head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+    answer = b""
+    while not complete(answer):
+        received = connection.recv(65536)
+        if not received:
+            break
+        answer += received
+    head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         sys.exit(f"leave: no answer to {path}")
     return body
+
+
+def complete(answer):
+    """Whether all of an answer is there: it may come in pieces."""
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    return bool(end) and (length is None or len(body) >= int(length[1]))
 
 
 def main():
