@@ -68,16 +68,30 @@ static __always_inline void listens_at(struct sock *sk)
 		bpf_map_update_elem(&unix_listeners, &address, &one, BPF_ANY);
 }
 
+/*
+ * A place for a socket that has none. Null when the socket is going away, of which nothing is lost, and without memory.
+ * Two CPUs may come at once, one of which sends while the other receives: the kernel refuses the later one (-EAGAIN of
+ * bpf_local_storage_alloc), which then finds the place that the other made.
+ */
+static __always_inline struct socket_state *socket_create(struct sock *sk)
+{
+	struct socket_state *socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!socket)
+		socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!socket && sk->__sk_common.skc_refcnt.refs.counter)
+		COUNT(lost_socket_storage);
+	return socket;
+}
+
 /* A socket that a thread of the target uses and that was not seen before: which side of the connection is it? */
 static __always_inline struct socket_state *socket_discover(struct sock *sk)
 {
-	struct socket_state *socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct socket_state *socket = socket_create(sk);
 	u8 role = SOCKET_UNKNOWN;
 
-	if (!socket) {
-		COUNT(lost_socket_storage);
+	if (!socket)
 		return 0;
-	}
 	if (is_inet_stream(sk)) {
 		u16 port = sk->__sk_common.skc_num;
 
@@ -428,11 +442,9 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		/* Made by the thread that calls listen or connect. */
 		if (!thread_of(bpf_get_current_task_btf()))
 			return 0;
-		socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-		if (!socket) {
-			COUNT(lost_socket_storage);
+		socket = socket_create(sk);
+		if (!socket)
 			return 0;
-		}
 		socket_begin(socket, sk, new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT);
 		COUNT(events);
 	} else if (new_state == TCP_CLOSE) {

@@ -158,7 +158,16 @@ struct socket {
 	struct sock *sk;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+
 struct sock_common {
+	refcount_t skc_refcnt;
 	__u16 skc_num;
 	__be16 skc_dport;
 	unsigned short skc_family;
@@ -179,10 +188,6 @@ struct unix_address;
 struct unix_sock {
 	struct unix_address *addr;
 };
-
-typedef struct {
-	int counter;
-} atomic_t;
 
 struct io_uring {
 	u32 head;
