@@ -35,6 +35,21 @@ static __always_inline u64 mix(u64 key, u64 word)
 	return (key ^ key >> 32 ^ word) * 0x9e3779b97f4a7c15;
 }
 
+/*
+ * The key of a stack: a sum of products, which a CPU can work out side by side, and the same number of them for every stack, so
+ * that the verifier has one way to follow. Unused places repeat the first one.
+ */
+static __always_inline u64 stack_key_of(const struct known_stack *known, const u64 *words)
+{
+	u64 key = mix(known->ip, known->sp);
+
+#pragma unroll
+	for (u32 i = 0; i < KNOWN_WORDS; i++)
+		key += (words[known->at[i] & (STACK_TOP_BYTES / 8 - 1)] >> 1) * (0x9e3779b97f4a7c15 + (u64)i * 0x3c6ef372fe94f82a);
+	key ^= key >> 29;
+	return key ? key : 1;
+}
+
 static __always_inline struct known_stack *known_slot(struct thread *thread, u64 ip, u64 sp)
 {
 	return &thread->known[(ip >> 2 ^ sp >> 4 ^ sp >> 7) & (KNOWN_STACKS - 1)];
@@ -64,7 +79,6 @@ struct learning {
 	struct known_stack *known;
 	const u64 *copied;
 	u64 ip, from, to; /* where the sleep is, and the program's own code */
-	u64 key;
 };
 
 static int learn_word(u32 at, struct learning *learning)
@@ -80,9 +94,11 @@ static int learn_word(u32 at, struct learning *learning)
 		return 0;
 	if (known->words >= KNOWN_WORDS)
 		return 1;
+	if (!known->words)
+		__builtin_memset(known->at, at, sizeof(known->at));
 	known->at[known->words & (KNOWN_WORDS - 1)] = at;
 	known->words++;
-	learning->key = mix(learning->key, word);
+	known->bytes = (at + 1) * sizeof(u64);
 	return 0;
 }
 
@@ -94,7 +110,7 @@ static __always_inline u64 learn_stack(struct task_struct *task, struct thread *
 				       const u64 *copied, u32 len, u64 now)
 {
 	struct known_stack *known = known_slot(thread, ip, sp);
-	struct learning learning = { .known = known, .copied = copied, .ip = ip, .key = mix(ip, sp) };
+	struct learning learning = { .known = known, .copied = copied, .ip = ip };
 	struct mm_struct *mm = task->mm;
 
 	known->sp = 0;
@@ -107,10 +123,10 @@ static __always_inline u64 learn_stack(struct task_struct *task, struct thread *
 	if (known->words < KNOWN_MIN_WORDS)
 		return 0;
 	known->ip = ip;
-	known->key = learning.key;
-	known->told_ns = now;
 	known->sp = sp;
-	return learning.key;
+	known->told_ns = now;
+	known->key = stack_key_of(known, copied);
+	return known->key;
 }
 
 /* The key of the current thread's stack, if user space has had this stack a moment ago, or 0. */
@@ -118,20 +134,15 @@ static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp
 {
 	struct known_stack *known = known_slot(thread, ip, sp);
 	struct stack_top *top;
-	u64 key = mix(ip, sp);
-	u32 zero = 0;
+	u32 zero = 0, bytes;
 
 	if (known->sp != sp || known->ip != ip || now - known->told_ns > KNOWN_FOR_NS || !stacks_repeat)
 		return 0;
 	top = bpf_map_lookup_elem(&stack_tops, &zero);
-	if (!top || bpf_probe_read_user(top, sizeof(*top), (void *)sp))
+	bytes = known->bytes;
+	if (!top || bytes > sizeof(*top) || bpf_probe_read_user(top, bytes, (void *)sp))
 		return 0;
-	for (u32 i = 0; i < KNOWN_WORDS; i++) {
-		if (i >= known->words)
-			break;
-		key = mix(key, top->words[known->at[i] & (STACK_TOP_BYTES / 8 - 1)]);
-	}
-	return key == known->key ? key : 0;
+	return stack_key_of(known, top->words) == known->key ? known->key : 0;
 }
 
 #endif

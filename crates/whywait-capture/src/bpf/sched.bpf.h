@@ -32,17 +32,17 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 }
 
 /*
- * What tells the kernel stack of a sleep when it comes again: the system call, what it was called for, and how deep in the kernel it
- * sleeps. Enough where a thread waits for a wake, as it does in the same few functions each time; what waits for a device or a
- * lock of the kernel has its own stack read each time. 0: this one has to be read.
+ * What tells the kernel stack of a sleep when it comes again: the system call, and what it was called for. Enough where a thread
+ * waits for a wake, as each call does in one place of its own; what waits for a device or a lock of the kernel, and calls that wait
+ * for many things, have their stack read each time. 0: this one has to be read. (How deep in the kernel the thread sleeps tells
+ * nothing: each call's stack begins at a random offset, CONFIG_RANDOMIZE_KSTACK_OFFSET.)
  */
-static __always_inline u64 kernel_key(struct task_struct *task, const struct thread *thread)
+static __always_inline u64 kernel_key(const struct thread *thread)
 {
-	u64 depth = task->thread.sp - (u64)task->stack;
-
-	if (!thread->interruptible || thread->io_wait || thread->nr < 0)
+	if (!thread->interruptible || thread->io_wait || thread->nr < 0 || thread->family == CALL_FILE ||
+	    thread->family == CALL_OTHER)
 		return 0;
-	return depth << 48 | (u64)(thread->nr & 0xffff) << 32 |
+	return 1ull << 63 | (u64)(thread->nr & 0xffff) << 32 |
 	       (u32)(thread->nr == NR_FUTEX ? thread->args[1] : thread->args[0]);
 }
 
@@ -67,8 +67,8 @@ static __always_inline void fill_wait(struct wait_record *record, struct task_st
 
 static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 now)
 {
-	u64 key = kernel_key(task, thread);
-	struct known_kernel_stack *known = &thread->known_kernel[thread->nr == NR_FUTEX];
+	u64 key = kernel_key(thread);
+	struct known_kernel_stack *known = &thread->known_kernel[mix(key, 0) >> 32 & (KNOWN_KERNEL_STACKS - 1)];
 	struct whole_wait_record *record;
 	bool stack_follows;
 
@@ -135,11 +135,17 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->args[2] = regs->dx;
 	thread->ip = regs->ip;
 	thread->sp = regs->sp;
-	thread->stack_key = user_stacks_exact ? recognise_stack(thread, thread->ip, thread->sp, now) : 0;
+	thread->stack_key = 0;
 	thread->family = family = call_family(thread->nr);
-	if (thread->nr == NR_FUTEX) {
+	if (thread->nr == NR_FUTEX)
 		read_futex(thread, regs);
-	} else if (family == CALL_POLL || family == CALL_SOCKET) {
+	/*
+	 * Its memory can be read now. Where a thread of its process will wake it, that is time enough (see sched_waking): most
+	 * sleeps on futexes are short, and a look into user memory costs as much as all else that a switch does.
+	 */
+	if (user_stacks_exact && (thread->nr != NR_FUTEX || thread->timeout))
+		thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
+	if (family == CALL_POLL || family == CALL_SOCKET) {
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (family == CALL_POLL)
 			cpu_polls(thread, now, thread->parts[PART_ON_CPU]);
@@ -281,8 +287,11 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		by = thread_of(waker);
 	thread->waker_in_target = !!by;
 	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
-	    now - thread->out_ns >= threshold_ns)
+	    now - thread->out_ns >= threshold_ns) {
+		if (user_stacks_exact && !thread->stack_key && waker->tgid == thread->tgid)
+			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
 		send_waker(thread, waker, by, now);
+	}
 	if (thread->state == THREAD_SLEEPING && thread->family == CALL_POLL)
 		herd_wakes(thread, waker, now);
 	COUNT(events);

@@ -41,6 +41,7 @@ struct recent_futex {
 };
 
 #define RECENT_FUTEXES 4
+#define KNOWN_KERNEL_STACKS 4
 
 /* A user stack that user space has had, and what tells it: see known_stack.bpf.h. */
 #define KNOWN_STACKS 4
@@ -53,7 +54,7 @@ struct known_stack {
 	u64 key;
 	u64 told_ns;
 	u32 words;
-	u32 pad;
+	u32 bytes; /* up to the last of them */
 	u8 at[KNOWN_WORDS]; /* which words of the stack are return addresses */
 };
 
@@ -67,6 +68,10 @@ struct known_kernel_stack {
 	u64 told_ns;
 };
 
+/*
+ * By line of the cache: what each switch needs, what each read and write needs, and what only a record does. The tables of threads
+ * begin at a page (BPF_F_MMAPABLE), so that a state begins at a line.
+ */
 struct thread {
 	u32 tid; /* 0: not followed (yet, or any more), see threads.bpf.h */
 	u32 claimed; /* by the thread of this id */
@@ -87,56 +92,62 @@ struct thread {
 	u8 io_wait;
 	u8 timeout;
 	u8 stack_asked; /* it will leave its stack when it returns to its program */
+	/* The second line. */
+	u64 args[3];
+	u64 ip, sp; /* of the program that it sleeps in */
+	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
+	u64 back_ns; /* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
 	u8 tell_poll; /* it sleeps in an epoll instance for the first time: told however short the sleep */
 	u8 interruptible; /* it sleeps for a wake or a signal, and is not stopped */
-	u8 pad[2];
-	u32 stack_seq; /* the sleep whose stack was read last */
-	u64 args[3];
-	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
-	u32 owner;
-	s32 epfd;
-	u64 epoll;
+	u8 serves; /* it works for a request of `cpu_port` */
+	u8 suspected;
+	u8 progressed; /* a byte moved since it last went to sleep in a poll */
+	u8 ended;
+	u16 cpu_port;
+	/* The third and fourth. */
 	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
-	u64 back_ns; /* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
 	/* The thread's last I/O (poll, read or write), and its totals then. 0: it has done none. */
 	u64 io_ns;
 	u64 io_on_cpu_ns;
 	u64 io_runnable_ns;
-	u64 ip, sp; /* of the program that it sleeps in */
-	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
-	struct recent_futex futexes[RECENT_FUTEXES];
-	struct known_stack known[KNOWN_STACKS];
-	struct known_kernel_stack known_kernel[2];
-	u32 uring; /* the ring that it uses: its index and 1; 0: none */
-	u64 at_row[PART_COUNT]; /* `parts` after the last record */
 	/* What its CPU time is for: see cpu.bpf.h. */
-	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
 	u64 cpu_mark_ns; /* its on-CPU total when it was last charged */
 	u64 progress_on_cpu_ns; /* … and when a byte last moved */
 	u64 stretch_on_cpu_ns; /* … or it slept in a poll */
+	/* The fifth. */
+	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
+	u32 dry_samples; /* samples in polls since a byte last moved */
+	u16 herd_port; /* it was woken for a connection there: see herd.bpf.h */
+	u8 pad[2];
+	/* The sixth: sleeps in polls. */
 	u64 herd_on_cpu_ns;
-	u64 futile_ns;
-	u64 user_samples;
-	u64 system_samples;
 	u64 poll_sleeps;
 	u64 dry_sleeps;
 	u64 window_ns;
 	u32 window_samples;
 	u32 window_sleeps;
 	u32 window_dry;
-	u32 dry_samples; /* samples in polls since a byte last moved */
-	u16 cpu_port;
-	u16 herd_port; /* it was woken for a connection there: see herd.bpf.h */
-	u8 serves; /* it works for a request of that port */
-	u8 ended;
-	u8 suspected;
-	u8 progressed; /* a byte moved since it last went to sleep in a poll */
+	s32 epfd;
+	u64 epoll;
+	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
+	/* Two for sleeps on futexes. */
+	struct recent_futex futexes[RECENT_FUTEXES];
+	struct known_stack known[KNOWN_STACKS];
+	struct known_kernel_stack known_kernel[KNOWN_KERNEL_STACKS];
+	u64 at_row[PART_COUNT]; /* `parts` after the last record */
+	u32 owner;
+	u32 stack_seq; /* the sleep whose stack was read last */
+	u32 uring; /* the ring that it uses: its index and 1; 0: none */
 	/* Counted while bursts last: see burst.bpf.h. */
 	u32 burst_id;
-	u32 burst_told;
 	u64 burst_calls;
 	u64 burst_polls;
-};
+	u32 burst_told;
+	u32 pad_end;
+	u64 futile_ns;
+	u64 user_samples;
+	u64 system_samples;
+} __attribute__((aligned(64)));
 
 struct user_stack_work {
 	struct bpf_task_work work;

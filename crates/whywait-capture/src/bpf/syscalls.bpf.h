@@ -14,110 +14,138 @@ enum call_family {
 	CALL_URING,
 	CALL_CHILD,
 	CALL_OTHER,
+	CALL_FAMILIES,
 };
+
+/*
+ * Tables and no switches: a load where a switch is a chain of comparisons, each of which the verifier follows to the program's
+ * end. What is not in a table is CALL_OTHER.
+ */
+#define CALL_NUMBERS 512
+#define CALL_KNOWN 0x80
+#define CALL_IS_EPOLL 0x40
+#define CALL_FAMILY 0xf
+
+#define KNOWN(family) CALL_KNOWN | CALL_##family
+
+static const u8 families[CALL_NUMBERS] = {
+	[202] = KNOWN(FUTEX), /* futex */
+	[449] = KNOWN(FUTEX), /* futex_waitv */
+	[455] = KNOWN(FUTEX), /* futex_wait */
+	[7] = KNOWN(POLL), /* poll */
+	[23] = KNOWN(POLL), /* select */
+	[232] = KNOWN(POLL) | CALL_IS_EPOLL, /* epoll_wait */
+	[270] = KNOWN(POLL), /* pselect6 */
+	[271] = KNOWN(POLL), /* ppoll */
+	[281] = KNOWN(POLL) | CALL_IS_EPOLL, /* epoll_pwait */
+	[441] = KNOWN(POLL) | CALL_IS_EPOLL, /* epoll_pwait2 */
+	[42] = KNOWN(SOCKET), /* connect */
+	[43] = KNOWN(SOCKET), /* accept */
+	[44] = KNOWN(SOCKET), /* sendto */
+	[45] = KNOWN(SOCKET), /* recvfrom */
+	[46] = KNOWN(SOCKET), /* sendmsg */
+	[47] = KNOWN(SOCKET), /* recvmsg */
+	[288] = KNOWN(SOCKET), /* accept4 */
+	[299] = KNOWN(SOCKET), /* recvmmsg */
+	[307] = KNOWN(SOCKET), /* sendmmsg */
+	[0] = KNOWN(STREAM), /* read */
+	[1] = KNOWN(STREAM), /* write */
+	[19] = KNOWN(STREAM), /* readv */
+	[20] = KNOWN(STREAM), /* writev */
+	[40] = KNOWN(STREAM), /* sendfile */
+	[275] = KNOWN(STREAM), /* splice */
+	[17] = KNOWN(FILE), /* pread64 */
+	[18] = KNOWN(FILE), /* pwrite64 */
+	[26] = KNOWN(FILE), /* msync */
+	[74] = KNOWN(FILE), /* fsync */
+	[75] = KNOWN(FILE), /* fdatasync */
+	[162] = KNOWN(FILE), /* sync */
+	[277] = KNOWN(FILE), /* sync_file_range */
+	[285] = KNOWN(FILE), /* fallocate */
+	[295] = KNOWN(FILE), /* preadv */
+	[296] = KNOWN(FILE), /* pwritev */
+	[306] = KNOWN(FILE), /* syncfs */
+	[35] = KNOWN(SLEEP), /* nanosleep */
+	[230] = KNOWN(SLEEP), /* clock_nanosleep */
+	[426] = KNOWN(URING), /* io_uring_enter */
+	[61] = KNOWN(CHILD), /* wait4 */
+	[247] = KNOWN(CHILD), /* waitid */
+};
+
+#undef KNOWN
 
 static __always_inline enum call_family call_family(s32 nr)
 {
-	switch (nr) {
-	case -1:
-		return CALL_NONE;
-	case 202: /* futex */
-	case 449: /* futex_waitv */
-	case 455: /* futex_wait */
-		return CALL_FUTEX;
-	case 7: /* poll */
-	case 23: /* select */
-	case 232: /* epoll_wait */
-	case 270: /* pselect6 */
-	case 271: /* ppoll */
-	case 281: /* epoll_pwait */
-	case 441: /* epoll_pwait2 */
-		return CALL_POLL;
-	case 42: /* connect */
-	case 43: /* accept */
-	case 44: /* sendto */
-	case 45: /* recvfrom */
-	case 46: /* sendmsg */
-	case 47: /* recvmsg */
-	case 288: /* accept4 */
-	case 299: /* recvmmsg */
-	case 307: /* sendmmsg */
-		return CALL_SOCKET;
-	case 0: /* read */
-	case 1: /* write */
-	case 19: /* readv */
-	case 20: /* writev */
-	case 40: /* sendfile */
-	case 275: /* splice */
-		return CALL_STREAM;
-	case 17: /* pread64 */
-	case 18: /* pwrite64 */
-	case 26: /* msync */
-	case 74: /* fsync */
-	case 75: /* fdatasync */
-	case 162: /* sync */
-	case 277: /* sync_file_range */
-	case 285: /* fallocate */
-	case 295: /* preadv */
-	case 296: /* pwritev */
-	case 306: /* syncfs */
-		return CALL_FILE;
-	case 35: /* nanosleep */
-	case 230: /* clock_nanosleep */
-		return CALL_SLEEP;
-	case 426: /* io_uring_enter */
-		return CALL_URING;
-	case 61: /* wait4 */
-	case 247: /* waitid */
-		return CALL_CHILD;
-	default:
-		return CALL_OTHER;
-	}
+	u32 number = nr;
+	u8 call;
+
+	if (number >= CALL_NUMBERS)
+		return nr == -1 ? CALL_NONE : CALL_OTHER;
+	call = families[number];
+	return call ? call & CALL_FAMILY : CALL_OTHER;
 }
 
 static __always_inline bool is_epoll_call(s32 nr)
 {
-	return nr == 232 || nr == 281 || nr == 441;
+	u32 number = nr;
+
+	return number < CALL_NUMBERS && families[number] & CALL_IS_EPOLL;
 }
 
-/* `by_target`: the thread that made the wake belongs to the target. */
-static __always_inline enum part part_of_sleep(enum call_family family, bool uninterruptible, bool io_wait,
-					       u32 context, bool by_target)
+/* Who ended a sleep. The first ones are those of `wake_context`. */
+enum { BY_UNKNOWN, BY_THREAD, BY_SOFTIRQ, BY_HARDIRQ, BY_EXIT, BY_STRANGER, BY_COUNT = 8 };
+_Static_assert(BY_THREAD == WAKE_TASK && BY_SOFTIRQ == WAKE_SOFTIRQ && BY_HARDIRQ == WAKE_HARDIRQ && BY_EXIT == WAKE_EXIT,
+	       "the order of wake_context");
+
+#define EACH(asleep, blocked) { [0 ... BY_COUNT - 1] = { asleep, blocked } }
+#define BOTH(part) { part, part }
+
+/* By family, by who ended it, and whether it was uninterruptible or counted as a wait for a device. */
+static const u8 parts_of_sleeps[16][BY_COUNT][2] = {
+	/* Not in a system call, yet asleep: a page fault. Stopped threads sleep interruptibly. */
+	[CALL_NONE] = EACH(PART_UNKNOWN, PART_PAGE_FAULT),
+	[CALL_FUTEX] = {
+		[BY_UNKNOWN] = BOTH(PART_UNKNOWN),
+		[BY_THREAD] = BOTH(PART_THREAD),
+		[BY_SOFTIRQ] = BOTH(PART_UNKNOWN),
+		[BY_HARDIRQ] = BOTH(PART_TIMER),
+		[BY_EXIT] = BOTH(PART_UNKNOWN),
+		[BY_STRANGER] = BOTH(PART_THREAD),
+	},
+	/* Loopback delivers in a soft interrupt, as a network card does; a timeout is a hard interrupt. */
+	[CALL_POLL] = {
+		[BY_UNKNOWN] = BOTH(PART_UNKNOWN),
+		[BY_THREAD] = BOTH(PART_THREAD),
+		[BY_SOFTIRQ] = BOTH(PART_NETWORK),
+		[BY_HARDIRQ] = BOTH(PART_TIMER),
+		[BY_EXIT] = BOTH(PART_UNKNOWN),
+		[BY_STRANGER] = BOTH(PART_NETWORK),
+	},
+	[CALL_SOCKET] = EACH(PART_NETWORK, PART_NETWORK),
+	[CALL_STREAM] = {
+		[BY_UNKNOWN] = { PART_UNKNOWN, PART_DISK },
+		[BY_THREAD] = { PART_THREAD, PART_DISK },
+		[BY_SOFTIRQ] = { PART_NETWORK, PART_DISK },
+		[BY_HARDIRQ] = { PART_TIMER, PART_DISK },
+		[BY_EXIT] = { PART_UNKNOWN, PART_DISK },
+		[BY_STRANGER] = { PART_NETWORK, PART_DISK },
+	},
+	[CALL_FILE] = EACH(PART_DISK, PART_DISK),
+	[CALL_SLEEP] = EACH(PART_TIMER, PART_TIMER),
+	[CALL_URING] = EACH(PART_URING, PART_URING),
+	[CALL_CHILD] = EACH(PART_THREAD, PART_THREAD),
+	[CALL_OTHER] = EACH(PART_UNKNOWN, PART_DISK),
+};
+
+#undef EACH
+#undef BOTH
+
+/* `by_target`: the thread that made the wake belongs to the target. The flags are 0 or 1. */
+static __always_inline u32 part_of_sleep(u32 family, u32 uninterruptible, u32 io_wait, u32 context, u32 by_target)
 {
-	switch (family) {
-	case CALL_NONE:
-		/* Not in a system call, yet asleep: a page fault. Stopped threads sleep interruptibly. */
-		return uninterruptible || io_wait ? PART_PAGE_FAULT : PART_UNKNOWN;
-	case CALL_FUTEX:
-		return context == WAKE_TASK ? PART_THREAD : context == WAKE_HARDIRQ ? PART_TIMER : PART_UNKNOWN;
-	case CALL_POLL:
-		/* Loopback delivers in a soft interrupt, as a network card does; a timeout is a hard interrupt. */
-		if (context == WAKE_HARDIRQ)
-			return PART_TIMER;
-		if (context == WAKE_TASK)
-			return by_target ? PART_THREAD : PART_NETWORK;
-		return context == WAKE_SOFTIRQ ? PART_NETWORK : PART_UNKNOWN;
-	case CALL_SOCKET:
-		return PART_NETWORK;
-	case CALL_STREAM:
-		if (io_wait || uninterruptible)
-			return PART_DISK;
-		if (context == WAKE_SOFTIRQ)
-			return PART_NETWORK;
-		if (context == WAKE_TASK)
-			return by_target ? PART_THREAD : PART_NETWORK;
-		return context == WAKE_HARDIRQ ? PART_TIMER : PART_UNKNOWN;
-	case CALL_FILE:
-		return PART_DISK;
-	case CALL_SLEEP:
-		return PART_TIMER;
-	case CALL_URING:
-		return PART_URING;
-	case CALL_CHILD:
-		return PART_THREAD;
-	default:
-		return io_wait || uninterruptible ? PART_DISK : PART_UNKNOWN;
-	}
+	u32 by = context == WAKE_TASK && !by_target ? BY_STRANGER : context;
+
+	return parts_of_sleeps[family & 15][by & (BY_COUNT - 1)][(uninterruptible | io_wait) & 1];
 }
 
 #endif

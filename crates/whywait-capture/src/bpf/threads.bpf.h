@@ -18,6 +18,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* for its alignment */
 	__uint(max_entries, THREAD_SLOTS);
 	__type(key, u32);
 	__type(value, struct thread);
