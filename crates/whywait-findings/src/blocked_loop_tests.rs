@@ -113,6 +113,28 @@ fn a_loop_that_waits_for_a_cpu_is_not_blocked() {
 }
 
 #[test]
+fn a_machine_that_was_stopped_is_not_the_loops_doing() {
+    let (mut script, handler, _) = server();
+    // It was on its CPU, but the CPU's clock did not tick, save once, when all went on. At other times it did.
+    script.busy(1, 31, 64, 33_000_000, 0);
+    script.burns(1, handler, 63, 64);
+    script.burns(1, handler, 100, 120);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(32)
+        .read(65, 1)
+        .answered(66, 1);
+    let findings = detect(&script.model());
+    assert!(
+        findings
+            .iter()
+            .all(|finding| !finding.title.contains("33 ms")),
+        "a stopped machine was taken for a blocked loop: {findings:?}"
+    );
+}
+
+#[test]
 fn serving_one_after_the_other_is_load() {
     let (mut script, _, _) = server();
     // Every read and write ends a stretch, so the loop has no long one, though requests wait.

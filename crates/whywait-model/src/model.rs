@@ -141,6 +141,22 @@ impl Model {
         path::sampled_stack(self, thread, from_ns, to_ns)
     }
 
+    /// Whether the clock that ticks on each CPU bears out that a thread ran for `on_cpu_ns` in a stretch. A virtual machine may
+    /// lose its CPU to others for tens of milliseconds, and its kernel knows nothing of it: the thread is then on a CPU that
+    /// stands still, as the clock does. Of two ticks and more that were to be expected a quarter must have come. True where the
+    /// clock tells nothing: there is none, the thread had no tick in all of the recording, or ticks were lost.
+    pub fn clock_agrees(&self, thread: &Thread, from_ns: Ns, to_ns: Ns, on_cpu_ns: u64) -> bool {
+        let hz = u128::from(self.meta.options.sample_hz);
+        let expected = u128::from(on_cpu_ns) * hz / 1_000_000_000;
+        let lost = |name: &str| self.counters.get(name).copied().unwrap_or(0) > 0;
+        if expected < 2 || thread.samples.is_empty() || lost("lost.stack-ring-full") {
+            return true;
+        }
+        let at = |ns: Ns| thread.samples.partition_point(|sample| sample.at_ns < ns);
+        let seen = at(to_ns).saturating_sub(at(from_ns)) as u128;
+        seen * 4 >= expected
+    }
+
     /// A thread's name, hostile; `?` when it was not seen.
     pub fn thread_name(&self, tid: u32) -> &str {
         self.threads
