@@ -129,7 +129,15 @@ static __always_inline u64 learn_stack(struct task_struct *task, struct thread *
 	return known->key;
 }
 
-/* The key of the current thread's stack, if user space has had this stack a moment ago, or 0. */
+/* Whether a sleeping thread has had its stack told where it sleeps, as far as two pointers tell. */
+static __always_inline bool knows_place(struct thread *thread, u64 now)
+{
+	struct known_stack *known = known_slot(thread, thread->ip, thread->sp);
+
+	return known->sp == thread->sp && known->ip == thread->ip && now - known->told_ns <= KNOWN_FOR_NS && stacks_repeat;
+}
+
+/* The key of the stack of the current thread, or of one with the same memory that sleeps, if user space has had this stack a moment ago, or 0. */
 static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
 {
 	struct known_stack *known = known_slot(thread, ip, sp);

@@ -136,6 +136,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->ip = regs->ip;
 	thread->sp = regs->sp;
 	thread->stack_key = 0;
+	thread->storm = 0;
 	thread->family = family = call_family(thread->nr);
 	if (thread->nr == NR_FUTEX)
 		read_futex(thread, regs);
@@ -167,21 +168,20 @@ static __always_inline void add_sleep(struct thread *thread, enum part part, u64
 }
 
 /*
- * Whether a long sleep is one too many of a storm: it is added to its word's sums then. Told are so many a second, all that are
- * much longer than the threshold, and all whose stack or whose word is not known yet.
+ * Whether a long sleep on a futex is one too many of a storm. Told are so many a second, all that are much longer than the
+ * threshold, and all at places whose stack is not known. Asked once for a sleep: when it is ended by a thread of the target, or
+ * else when it is over.
  */
-static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns, u64 now)
+static __always_inline bool is_storm(struct thread *thread, u64 now)
 {
-	struct recent_futex *recent;
+	return now - thread->out_ns < STORM_THRESHOLDS * threshold_ns && knows_place(thread, now) &&
+	       !within_budget(BUDGET_STORM, storm_per_second, now);
+}
 
-	if (thread->nr != NR_FUTEX || !thread->stack_key || now - thread->out_ns >= STORM_THRESHOLDS * threshold_ns)
-		return false;
-	if (within_budget(BUDGET_STORM, storm_per_second, now))
-		return false;
-	recent = recent_slot(thread);
-	if (recent->address == thread->args[0])
-		add_to_recent(recent, slept_ns);
-	else if (tell_other_futex(thread, recent, slept_ns))
+/* Adds a sleep of a storm to its word's sums, or says that it is to be told all the same: its word is not known yet. */
+static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
+{
+	if (tell_short_futex(thread, slept_ns))
 		return false;
 	COUNT(storm_waits);
 	return true;
@@ -212,9 +212,13 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		part = part_of_sleep(family, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
 		slept_ns = (wake_ns ? wake_ns : now) - thread->out_ns;
-		if (now - thread->out_ns >= threshold_ns)
-			told = !sum_up_storm(thread, slept_ns, now);
-		else
+		if (now - thread->out_ns >= threshold_ns) {
+			bool storm = thread->storm;
+
+			if (!storm && thread->nr == NR_FUTEX && !thread->waker_in_target)
+				storm = is_storm(thread, now);
+			told = !storm || !sum_up_storm(thread, slept_ns);
+		} else
 			told = thread->tell_poll || (thread->nr == NR_FUTEX && tell_short_futex(thread, slept_ns));
 		if (told) {
 			thread->tell_poll = 0;
@@ -288,12 +292,16 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	thread->waker_in_target = !!by;
 	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
 	    now - thread->out_ns >= threshold_ns) {
+		thread->storm = is_storm(thread, now);
+		if (thread->storm)
+			goto out;
 		if (user_stacks_exact && !thread->stack_key && waker->tgid == thread->tgid)
 			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
 		send_waker(thread, waker, by, now);
 	}
 	if (thread->state == THREAD_SLEEPING && thread->family == CALL_POLL)
 		herd_wakes(thread, waker, now);
+out:
 	COUNT(events);
 	return 0;
 }

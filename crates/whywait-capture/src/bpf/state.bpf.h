@@ -11,10 +11,10 @@ const volatile u32 stack_bytes = 8192;
 /* At most this many records a second and CPU. */
 const volatile u32 waits_per_second = 20000;
 /*
- * Of these, at most this many sleeps of the same kind: on a futex, where the thread had its last one and had its stack read, and
+ * Of these, at most this many sleeps of the same kind: on a futex, at a place of which the thread had its stack read, and
  * shorter than STORM_THRESHOLDS times the threshold. Those beyond are added to their word's sums.
  */
-const volatile u32 storm_per_second = 4000;
+const volatile u32 storm_per_second = 2000;
 #define STORM_THRESHOLDS 8
 const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
@@ -103,7 +103,8 @@ struct thread {
 	u8 suspected;
 	u8 progressed; /* a byte moved since it last went to sleep in a poll */
 	u8 ended;
-	u16 cpu_port;
+	u8 pad;
+	u8 storm; /* its sleep is added to its word's sums, however long it was */
 	/* The third and fourth. */
 	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
 	/* The thread's last I/O (poll, read or write), and its totals then. 0: it has done none. */
@@ -118,7 +119,7 @@ struct thread {
 	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
 	u32 dry_samples; /* samples in polls since a byte last moved */
 	u16 herd_port; /* it was woken for a connection there: see herd.bpf.h */
-	u8 pad[2];
+	u16 cpu_port;
 	/* The sixth: sleeps in polls. */
 	u64 herd_on_cpu_ns;
 	u64 poll_sleeps;
