@@ -70,6 +70,64 @@ fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
 }
 
 #[test]
+fn who_takes_a_free_lock_had_not_got_it_while_others_had() {
+    let mut script = Script::new();
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let working = script.stack(&["main", "app::handle", "app::append_log"]);
+    let receiving = script.stack(&["main", "app::converse", "recv"]);
+    for tid in 1..=5 {
+        script.thread(tid, "handler");
+    }
+    let mut waits = |tid: u32, from: u64, to: u64, by: u32| {
+        script
+            .wait(tid, FUTEX, from, to)
+            .stack(locking)
+            .word(0x1000)
+            .by(by)
+            .done();
+    };
+    waits(2, 1, 21, 1);
+    waits(5, 1, 41, 2);
+    // The third one comes from its socket when the lock happens to be free: the fifth one was too late, and waits again.
+    waits(5, 42, 81, 4);
+    waits(4, 1, 61, 3);
+    script
+        .wait(3, 45, 0, 40)
+        .stack(receiving)
+        .by_softirq()
+        .done();
+    script.burns(1, working, 0, 21);
+    script.burns(2, working, 22, 41);
+    script.burns(3, working, 41, 61);
+    script.burns(4, working, 62, 81);
+    for (tid, answered) in [(1, 22), (2, 42), (3, 62), (4, 82), (5, 90)] {
+        script
+            .request(u64::from(tid))
+            .ready(0)
+            .read(if tid == 3 { 40 } else { 0 }, tid)
+            .answered(answered, tid);
+    }
+    script.ends(200);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let cause = findings[0].cause.as_ref().expect("somebody held it");
+    assert!(
+        cause.stack.iter().any(|name| name == "app::append_log"),
+        "nobody held it while receiving: {cause:?}"
+    );
+    assert_eq!(findings[0].subject["across"], json!(false));
+    let held = findings[0].subject["hold_ns"]
+        .as_u64()
+        .expect("for so long");
+    assert!(held <= 21_000_000, "held for {held} ns, and not for 60 ms");
+}
+
+#[test]
 fn a_lock_that_is_held_while_computing_is_not_held_across_a_wait() {
     let findings = detect(&convoy(false).model());
     assert_eq!(findings.len(), 1, "{findings:#?}");

@@ -1,5 +1,7 @@
 //! Who held a lock while another thread waited for it, for how long, and what the holder did meanwhile.
 
+use std::collections::HashMap;
+
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 
 use crate::call::{Call, call};
@@ -11,6 +13,8 @@ use crate::timeline::woken_at;
 
 /// Less than this part of a hold that the holder slept is no wait that it held the lock across.
 const ACROSS_SHARE: u64 = 10;
+/// A holder that let go of a lock more often than this while somebody waited is not followed any further back.
+const MOST_LOOKED_AT: usize = 256;
 
 /// A lock that was held while somebody waited for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +78,9 @@ impl Model {
             .find(|own| self.key_of(own) == key)
             .and_then(|own| own.in_ns)
             .filter(|got_ns| *got_ns > wait.out_ns && *got_ns <= to_ns);
-        let from_ns = own.unwrap_or(wait.out_ns);
+        // Before another thread let go of it, this one had not got it: who takes a free lock leaves no trace.
+        let others_ns = self.others_let_go_ns(&key, holder, wait.out_ns, to_ns);
+        let from_ns = own.unwrap_or(wait.out_ns).max(others_ns);
         let across = self.across(holder, &key, from_ns, to_ns);
         let sampled = path::sampled_stack(self, thread, from_ns, to_ns);
         let stack = match &across {
@@ -93,10 +99,46 @@ impl Model {
             holder,
             from_ns,
             to_ns,
-            exact: own.is_some(),
+            exact: own.is_some_and(|got_ns| got_ns >= others_ns),
             stack,
             across,
         })
+    }
+
+    /// When a thread other than the holder let go of a lock last, as far as that woke somebody: within a stretch, or at its start.
+    fn others_let_go_ns(&self, key: &Key, holder: u32, from_ns: Ns, to_ns: Ns) -> Ns {
+        let Some(let_go) = self.let_go.get(key) else {
+            return from_ns;
+        };
+        let until = let_go.partition_point(|(at_ns, _)| *at_ns < to_ns);
+        let_go[..until]
+            .iter()
+            .rev()
+            .take_while(|(at_ns, _)| *at_ns > from_ns)
+            .take(MOST_LOOKED_AT)
+            .find(|(_, by)| *by != holder)
+            .map_or(from_ns, |(at_ns, _)| *at_ns)
+    }
+
+    /// When each lock was let go, and by whom, in order: what ended the waits for it.
+    pub(crate) fn let_go(&self) -> HashMap<Key, Vec<(Ns, u32)>> {
+        let mut let_go: HashMap<Key, Vec<(Ns, u32)>> = HashMap::new();
+        for wait in self
+            .threads
+            .values()
+            .flat_map(|thread| thread.timeline.waits())
+        {
+            if wait.wake_context == WakeContext::Task && self.is_lock_wait(wait) {
+                let_go
+                    .entry(self.key_of(wait))
+                    .or_default()
+                    .push((woken_at(wait), wait.waker_tid));
+            }
+        }
+        for times in let_go.values_mut() {
+            times.sort_unstable();
+        }
+        let_go
     }
 
     fn across(&self, holder: u32, key: &Key, from_ns: Ns, to_ns: Ns) -> Option<Across> {

@@ -1,6 +1,6 @@
 //! A recording, put together: threads, pools and requests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::recording::Meta;
 use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
@@ -56,6 +56,7 @@ pub struct Model {
     input: Input,
     accounts: Vec<Account>,
     truncated_paths: u64,
+    pub(crate) let_go: HashMap<Key, Vec<(Ns, u32)>>,
 }
 
 impl Model {
@@ -94,7 +95,9 @@ impl Model {
             input,
             accounts: Vec::new(),
             truncated_paths: 0,
+            let_go: HashMap::new(),
         };
+        model.let_go = model.let_go();
         let accounted: Vec<(Account, bool)> = model
             .requests
             .iter()
