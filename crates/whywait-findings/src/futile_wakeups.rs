@@ -24,7 +24,7 @@ use whywait_model::spin::Spinner;
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::spinning::{
     self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IOCTL, SIOCOUTQ,
-    descriptor, is_accept, is_read, rate, share,
+    descriptor, is_accept, is_read, rate,
 };
 use crate::text::{count, duration};
 
@@ -181,12 +181,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
 
 /// What of a thread's CPU time was futile.
 fn futile_ns(model: &Model, spinner: &Spinner) -> u64 {
-    let used = spinning::use_of(model, spinner);
-    share(
-        used.futile_ns.min(used.on_cpu_ns),
-        spinner.spins,
-        spinner.spins.saturating_add(spinner.progress),
-    )
+    model.cpu.futile_ns(spinner)
 }
 
 fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) -> Option<Finding> {

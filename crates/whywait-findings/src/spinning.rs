@@ -28,13 +28,6 @@ pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
         .unwrap_or_default()
 }
 
-/// `whole` · `part` / `all`; 0 of nothing.
-pub(crate) fn share(whole: u64, part: u64, all: u64) -> u64 {
-    (u128::from(whole) * u128::from(part.min(all)))
-        .checked_div(u128::from(all))
-        .unwrap_or(0) as u64
-}
-
 pub(crate) fn is_poll(call: &BurstCall) -> bool {
     matches!(call.syscall, 7 | 23 | 232 | 270 | 271 | 281 | 441)
 }

@@ -136,6 +136,8 @@ struct thread {
 	u32 burst_told;
 	u64 burst_calls;
 	u64 burst_polls;
+	u64 cpu_socket; /* the connection for which it works, 0: none: see socket_cpu.bpf.h */
+	u64 cpu_wrote; /* … and wrote to it last */
 };
 
 struct user_stack_work {
@@ -188,6 +190,8 @@ struct socket_state {
 	u64 unserved_wakeup_ns;
 	u64 at_recv[PART_COUNT]; /* the reader's totals when it read */
 	u64 service[PART_COUNT];
+	u64 before_in; /* bytes of earlier requests */
+	u64 before_out;
 };
 
 /* A connection inherits its listener's state (BPF_F_CLONE): so it is known before it is accepted. */
