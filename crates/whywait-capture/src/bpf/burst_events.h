@@ -86,7 +86,7 @@ struct call_record {
 	u16 bytes_len;
 	u32 sleeps; /* counts the thread's sleeps */
 	u32 pad;
-	u8 bytes[CALL_BYTES]; /* polls: what was ready; epoll_ctl: the event */
+	u8 bytes[CALL_BYTES]; /* polls: what was ready; epoll_ctl: the event; io_uring_enter: head and tail of the completions */
 };
 
 /* A socket of the target, or another file that is registered with epoll. */

@@ -199,8 +199,8 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 	thread->progressed = 0;
 }
 
-/* The clock ticked while it ran; `nr`: in the kernel, in this call. */
-static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr, u64 now)
+/* The clock ticked while it ran; `nr`: in the kernel, in this call; `ring_stands`: see uring_stands. */
+static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr, bool ring_stands, u64 now)
 {
 	if (in_kernel)
 		thread->system_samples++;
@@ -213,7 +213,7 @@ static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s
 			thread->open.user_samples++;
 		socket_sampled(thread, in_kernel);
 	}
-	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */) ||
+	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */ && !ring_stands) ||
 	    on_cpu_now(thread, now) - thread->progress_on_cpu_ns < DRY_NS)
 		return false;
 	thread->dry_samples++;

@@ -138,6 +138,7 @@ struct thread {
 	u64 burst_polls;
 	u64 cpu_socket; /* the connection for which it works, 0: none: see socket_cpu.bpf.h */
 	u64 cpu_wrote; /* … and wrote to it last */
+	u64 uring_seen; /* how far its ring was when the clock found it in io_uring_enter last: see uring_progress */
 };
 
 struct user_stack_work {

@@ -224,3 +224,77 @@ fn a_cycle_may_be_of_several_turns() {
     assert_eq!(seen.cycle_length, 2);
     assert_eq!(seen.cycle_turns, seen.spins);
 }
+
+impl Calls {
+    /// io_uring_enter of the ring 4, that `head` completions were taken from and that has `tail`.
+    fn enters(&mut self, min_complete: u64, ret: i64, head: u32, tail: u32) -> &mut Self {
+        let call = self.call(IO_URING_ENTER, 4, ret);
+        call.args = [4, 0, min_complete, 1];
+        call.bytes[..4].copy_from_slice(&head.to_le_bytes());
+        call.bytes[4..8].copy_from_slice(&tail.to_le_bytes());
+        call.bytes_len = 8;
+        self
+    }
+}
+
+#[test]
+fn a_ring_that_is_asked_again_and_again_and_has_nothing_is_a_cycle() {
+    let mut calls = Calls::default();
+    for _ in 0..20 {
+        calls.enters(0, 0, 7, 7);
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.turns), (18, 18));
+    let told: Vec<(u32, i32, u32, u64, &str)> = seen
+        .cycle
+        .iter()
+        .map(|call| (call.syscall, call.fd, call.armed, call.value, &*call.kind))
+        .collect();
+    assert_eq!(told, [(426, 4, 0, 0, "io_uring")]);
+}
+
+#[test]
+fn completions_that_nobody_takes_keep_a_loop_awake() {
+    let mut calls = Calls::default();
+    for _ in 0..20 {
+        calls.enters(1, 0, 7, 9);
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.turns), (18, 18));
+    assert_eq!((seen.cycle[0].armed, seen.cycle[0].value), (1, 2));
+}
+
+#[test]
+fn a_ring_that_moves_or_that_is_waited_for_is_none() {
+    let mut calls = Calls::default();
+    for at in 0..20 {
+        calls.enters(0, 0, at, at); // something is taken each time
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+    for _ in 0..20 {
+        calls.enters(0, 1, 7, 7); // something is submitted each time
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+    for _ in 0..20 {
+        calls.sleeps().enters(1, ETIME, 7, 7); // a timeout
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 0));
+    for _ in 0..20 {
+        calls
+            .enters(0, 0, 7, 7)
+            .calls
+            .last_mut()
+            .expect("one")
+            .bytes_len = 0; // of a ring that is not known
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+    for _ in 0..20 {
+        calls.enters(0, 0, 7, 7).call(1, 5, 64); // it writes to a file meanwhile
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+}
