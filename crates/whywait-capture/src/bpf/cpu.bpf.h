@@ -180,12 +180,16 @@ static __always_inline void cpu_window(struct thread *thread, u64 now)
 /* It goes to sleep in a poll. `on_cpu_ns` is up to date. */
 static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu_ns)
 {
+	bool for_connection;
+
 	if (!sockets_followed)
 		cpu_progress(thread, on_cpu_ns);
 	cpu_charge(thread, on_cpu_ns);
 	cpu_stretch_ends(thread, on_cpu_ns);
 	thread->serves = 0;
 	thread->cpu_socket = 0;
+	/* Woken for a connection: no tracepoint tells that it was accepted, and herds are counted by themselves. */
+	for_connection = thread->herd_port;
 	herd_sleeps(thread, on_cpu_ns);
 	cpu_window(thread, now);
 	thread->poll_sleeps++;
@@ -193,7 +197,7 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 	/* `wake_context` is that of the wake before: a timeout is no wake for nothing. */
 	if (!thread->progressed && (thread->wake_context == WAKE_TASK || thread->wake_context == WAKE_SOFTIRQ)) {
 		thread->dry_sleeps++;
-		if (++thread->window_dry == SUSPECT_SLEEPS && thread->window_dry * 2 > thread->window_sleeps)
+		if (!for_connection && ++thread->window_dry == SUSPECT_SLEEPS && thread->window_dry * 2 > thread->window_sleeps)
 			cpu_suspect(thread, SUSPECT_WOKEN_FOR_NOTHING, now);
 	}
 	thread->progressed = 0;

@@ -333,7 +333,14 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	socket = socket_of(sk);
 	if (!socket)
 		socket = socket_discover(sk);
-	if (!socket || socket->role != SOCKET_SERVER || ret < 0 || (flags & MSG_PEEK))
+	if (!socket || ret < 0 || (flags & MSG_PEEK))
+		return 0;
+	if (ret == 0 && !socket->ended) {
+		/* To learn of the end is progress, once. */
+		socket->ended = 1;
+		cpu_progress(thread, on_cpu_ns);
+	}
+	if (socket->role != SOCKET_SERVER)
 		return 0;
 	if (ret == 0) {
 		/* End of file: what was ready was the peer's goodbye. */

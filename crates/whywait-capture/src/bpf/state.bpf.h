@@ -193,6 +193,7 @@ struct socket_state {
 	u64 service[PART_COUNT];
 	u64 before_in; /* bytes of earlier requests */
 	u64 before_out;
+	u64 ended; /* its end of file was read */
 };
 
 /* A connection inherits its listener's state (BPF_F_CLONE): so it is known before it is accepted. */

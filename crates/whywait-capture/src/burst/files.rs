@@ -21,6 +21,8 @@ const LISTEN: u16 = 10;
 #[derive(Default)]
 pub(crate) struct Files {
     pub(crate) tgid: u32,
+    /// All that are open are known.
+    pub(crate) complete: bool,
     /// By the number that the program gave them.
     by_data: HashMap<u64, types::file_record>,
     by_fd: HashMap<i32, types::file_record>,
@@ -46,6 +48,7 @@ impl Files {
             }
             rest = &rest[size..];
         }
+        files.complete = true;
         files
     }
 

@@ -83,7 +83,7 @@ pub(crate) fn look(mut calls: Vec<types::call_record>, files: &mut Files) -> See
         let outcome = if calls[from].nr == IO_URING_ENTER {
             ring_outcome(&calls[from..=to], slept, computes)
         } else {
-            outcome(&calls[from..to], &turn, slept, computes)
+            outcome(&calls[from..to], &turn, files, slept, computes)
         };
         match outcome {
             Outcome::Progress => seen.progress += 1,
@@ -142,6 +142,7 @@ fn learn(calls: &[types::call_record], files: &mut Files) {
 fn outcome(
     calls: &[types::call_record],
     turn: &[BurstCall],
+    files: &Files,
     slept: bool,
     computes: bool,
 ) -> Outcome {
@@ -167,7 +168,9 @@ fn outcome(
     let asked_anew = turn[1..]
         .iter()
         .any(|call| call.syscall == EPOLL_CTL as u32 && call.fd == ready.fd);
-    if ready.armed & EPOLLET != 0 && !asked_anew {
+    // What is not registered any more may have been so.
+    let unknown = files.complete && is_epoll(poll.nr) && ready.armed == 0 && ready.fd < 0;
+    if (unknown || ready.armed & EPOLLET != 0) && !asked_anew {
         return Outcome::Neither;
     }
     Outcome::Spin
@@ -203,6 +206,10 @@ fn ring_outcome(calls: &[types::call_record], slept: bool, computes: bool) -> Ou
         return Outcome::Neither;
     }
     Outcome::Spin
+}
+
+fn is_epoll(nr: i32) -> bool {
+    matches!(nr, 232 | 281 | 441)
 }
 
 fn is_accept(nr: i32) -> bool {

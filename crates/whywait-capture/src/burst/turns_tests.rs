@@ -298,3 +298,16 @@ fn a_ring_that_moves_or_that_is_waited_for_is_none() {
     let seen = calls.seen();
     assert_eq!((seen.spins, seen.progress), (0, 18));
 }
+
+#[test]
+fn what_is_not_registered_any_more_may_have_been_an_edge() {
+    // As Go has it: short connections come and go, and each thread polls for all.
+    let mut files = Files::default();
+    files.complete = true;
+    let mut calls = Calls::default();
+    for connection in 0..20 {
+        calls.polls(EPOLLIN, 0x7f00_0000_1000 + connection * 64);
+    }
+    let seen = look(calls.calls, &mut files);
+    assert_eq!((seen.turns, seen.spins), (18, 0));
+}
