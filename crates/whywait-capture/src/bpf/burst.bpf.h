@@ -72,6 +72,7 @@ static __always_inline void fill_call_file(struct call_record *record, struct ta
 		return;
 	sk = sock_of(file);
 	record->state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	record->family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	record->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
 }
@@ -224,6 +225,7 @@ int burst_files(struct bpf_iter__task_file *ctx)
 	if ((record.mode & FILE_TYPE) == FILE_SOCKET) {
 		sk = sock_of(file);
 		record.state = BPF_CORE_READ(sk, __sk_common.skc_state);
+		record.family = BPF_CORE_READ(sk, __sk_common.skc_family);
 		record.local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 		record.peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
 	} else if (!first) {

@@ -85,7 +85,7 @@ struct call_record {
 	u16 state;
 	u16 bytes_len;
 	u32 sleeps; /* counts the thread's sleeps */
-	u32 pad;
+	u32 family; /* of a socket */
 	u8 bytes[CALL_BYTES]; /* polls: what was ready; epoll_ctl: the event; io_uring_enter: head and tail of the completions */
 };
 
@@ -99,7 +99,8 @@ struct file_record {
 	u16 local_port;
 	u16 peer_port;
 	u16 state;
-	u16 registered;
+	u8 registered;
+	u8 family; /* of a socket */
 };
 
 /* What was used for the requests of a connection: totals. */

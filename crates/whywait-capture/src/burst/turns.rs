@@ -132,6 +132,7 @@ fn learn(calls: &[types::call_record], files: &mut Files) {
                 local_port: call.local_port,
                 peer_port: call.peer_port,
                 state: call.state,
+                family: call.family.min(u32::from(u8::MAX)) as u8,
                 registered: 1,
             });
         }
@@ -173,7 +174,24 @@ fn outcome(
     if (unknown || ready.armed & EPOLLET != 0) && !asked_anew {
         return Outcome::Neither;
     }
+    if taken_unseen(ready.fd, rest, files) {
+        return Outcome::Neither;
+    }
     Outcome::Spin
+}
+
+/// See [`Files::taken_unseen`].
+fn taken_unseen(fd: i32, calls: &[types::call_record], files: &Files) -> bool {
+    let same = calls
+        .iter()
+        .find(|call| has_descriptor(call.nr) && call.fd == fd)
+        .map(|call| (call.mode, call.family));
+    let registered = files
+        .under(fd)
+        .map(|file| (file.mode, u32::from(file.family)));
+    // Of what is polled for otherwise only its name is left to look at.
+    let (mode, family) = same.or(registered).unwrap_or((0, 0));
+    files.taken_unseen(fd, mode, family)
 }
 
 /// Head and tail of the completions of the ring that was entered, when the call ended.

@@ -311,3 +311,43 @@ fn what_is_not_registered_any_more_may_have_been_an_edge() {
     let seen = look(calls.calls, &mut files);
     assert_eq!((seen.turns, seen.spins), (18, 0));
 }
+
+#[test]
+fn what_is_taken_out_of_shared_memory_is_not_seen() {
+    const ANONYMOUS: u32 = 0o600;
+    let spins = |mode: u32, family: u8, name: &str| {
+        let mut files = Files::default();
+        files.complete = true;
+        files.is_called(9, name);
+        files.add(types::file_record {
+            r#type: 33,
+            fd: 9,
+            data: 9,
+            events: EPOLLIN,
+            mode,
+            family,
+            registered: 1,
+            ..types::file_record::default()
+        });
+        let mut calls = Calls::default();
+        for _ in 0..10 {
+            calls.polls(EPOLLIN, 9);
+        }
+        look(calls.calls, &mut files).spins
+    };
+    for name in [
+        "perf_event",
+        "bpf-map",
+        "io_uring",
+        "eventpoll",
+        "kvm-vcpu:0",
+    ] {
+        assert_eq!(spins(ANONYMOUS, 0, name), 0, "{name}");
+    }
+    assert_eq!(spins(0o140_777, 17, ""), 0, "packets in a ring");
+    assert_eq!(spins(0o020_666, 0, ""), 0, "a device");
+    assert_eq!(spins(ANONYMOUS, 0, "eventfd"), 8);
+    assert_eq!(spins(ANONYMOUS, 0, "timerfd"), 8);
+    assert_eq!(spins(0o140_777, 2, ""), 8, "a connection");
+    assert_eq!(spins(0o010_600, 0, ""), 8, "a pipe");
+}
