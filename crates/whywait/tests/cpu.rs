@@ -124,6 +124,11 @@ fn timers_that_do_work_are_left_alone() {
 }
 
 #[test]
+fn a_loop_that_would_go_round_anyway_is_left_alone() {
+    is_left_alone("left");
+}
+
+#[test]
 fn writes_that_progress_are_left_alone() {
     is_left_alone("writes");
 }

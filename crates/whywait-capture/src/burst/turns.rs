@@ -152,7 +152,7 @@ fn outcome(
         return Outcome::Progress;
     }
     // A timeout, or a program that polls without waiting by its own decision: nothing woke it.
-    if poll.ret <= 0 || computes {
+    if poll.ret <= 0 || computes || asked_not_to_wait(poll) {
         return Outcome::Neither;
     }
     let tried_in_vain = |call: &types::call_record| call.ret == EAGAIN && is_read(call.nr);
@@ -178,6 +178,15 @@ fn outcome(
         return Outcome::Neither;
     }
     Outcome::Spin
+}
+
+/// A poll with a timeout of 0: the program goes round anyway, whatever is ready. Where the timeout lies in memory it is not known.
+fn asked_not_to_wait(poll: &types::call_record) -> bool {
+    match poll.nr {
+        POLL => poll.args[2] as i32 == 0,
+        232 | 281 => poll.args[3] as i32 == 0,
+        _ => false,
+    }
 }
 
 /// See [`Files::taken_unseen`].

@@ -284,6 +284,15 @@ int main(int argc, char **argv)
 			epoll_wait(epoll, ready, 4, 0);
 			turns++;
 		}
+	} else if (!strcmp(what, "left")) {
+		/* Goes round by itself, and leaves what is ready for later. */
+		int fd = eventfd(1, 0), epoll = registered(fd, EPOLLIN, fd);
+
+		for (;;) {
+			compute(20);
+			epoll_wait(epoll, ready, 4, 0);
+			turns++;
+		}
 	} else if (!strcmp(what, "eventfd-edge")) {
 		/* As runtimes wake their pollers: edge-triggered, and never read. */
 		int fd = eventfd(0, 0), epoll = registered(fd, EPOLLIN | EPOLLET, fd);
