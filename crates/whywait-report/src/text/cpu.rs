@@ -244,7 +244,7 @@ mod tests {
         );
         assert!(text.contains("not for a request"), "{text}");
         assert!(
-            text.contains("65.0 ms     1.5 ns  port 70, peer 192.0.2.1"),
+            text.contains("65 ms     1.5 ns  port 70, peer 192.0.2.1"),
             "{text}"
         );
         assert!(text.contains("kept a loop awake for 121 ms"), "{text}");
