@@ -57,6 +57,18 @@ def costs(pid):
     return found
 
 
+def counters_of(pid, name):
+    """The file that tells the runs of the program of that name which the process holds."""
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            program = re.search(r"^prog_id:\s*(\d+)", info.read_text(), re.MULTILINE)
+            if program and name_of(int(program[1])) == name:
+                return info
+        except OSError:
+            continue
+    raise OSError(f"process {pid} has no program {name}")
+
+
 def difference(before, after):
     """What ran in between, by name: {"ns", "runs"}. Programs of the same name count as one."""
     total = {}

@@ -82,6 +82,17 @@ static inline void loop_set_with(struct loop *loop, int fd, int interest, unsign
 
 static inline void loop_set(struct loop *loop, int fd, int interest) { loop_set_with(loop, fd, interest, 0); }
 
+/* Asks again for what was asked for: an edge-triggered descriptor that is ready is told once more. */
+static inline void loop_ask_again(struct loop *loop, int fd) {
+    int interest = loop->interest[fd];
+    if (loop->epoll < 0 || interest == NONE)
+        return;
+    struct epoll_event event = {.data.fd = fd, .events = (interest & IN ? EPOLLIN : 0) | (interest & OUT ? EPOLLOUT : 0)};
+    event.events |= loop->flavour == EPOLL_ET ? EPOLLET : 0;
+    if (epoll_ctl(loop->epoll, EPOLL_CTL_MOD, fd, &event))
+        die("epoll_ctl");
+}
+
 static inline void loop_close(struct loop *loop, int fd) {
     loop_set(loop, fd, NONE);
     close(fd);

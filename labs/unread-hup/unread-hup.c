@@ -1,12 +1,13 @@
 /* A server that does not look at how a connection ended while it works for it.
  *
- *   unread-hup [--flavour epoll-lt|epoll-et|poll|select] [--end hup|eof|error] [--fixed]
+ *   unread-hup [--flavour epoll-lt|epoll-et|poll|select] [--end hup|eof|error] [--again] [--fixed]
  *
  * A request for /job is answered three seconds later; until then the connection is of no interest. The faults:
  *   hup    interest in nothing is still interest in HUP and ERR: a client that resets the connection wakes the loop until
  *          the job is done
  *   eof    interest in reading is left on, and the end of the client's data is readable until somebody reads it
- *   error  a UDP socket whose peer is gone has an error pending, which only who reads it takes away */
+ *   error  a UDP socket whose peer is gone has an error pending, which only who reads it takes away
+ * With --again the loop asks anew for a connection that it was told of, as many do: an edge is none any more. */
 #define _GNU_SOURCE
 #include "../kit/loop.h"
 
@@ -15,7 +16,7 @@
 enum end { END_HUP, END_EOF, END_ERROR };
 
 static struct loop loop;
-static int fixed;
+static int fixed, again;
 static enum end end;
 static double job_until[LOOP_MOST_FDS];
 /* Where counts of jobs are sent to, and where nobody listens. */
@@ -64,6 +65,8 @@ OWN_FRAME static void on_client(int fd, int events) {
     if (job_until[fd] > 0) {
         if (fixed && events & (HUP | ERR))
             end_connection(fd);
+        else if (again)
+            loop_ask_again(&loop, fd);
         return;
     }
     int got = read_request(fd, path);
@@ -101,6 +104,7 @@ int main(int count, char **words) {
     struct sockaddr_in address = {0};
     const char *name = option(words, "--end", "hup");
     fixed = flag(words, "--fixed");
+    again = flag(words, "--again");
     end = strcmp(name, "eof") == 0 ? END_EOF : strcmp(name, "error") == 0 ? END_ERROR : END_HUP;
     loop_init(&loop, flavour_named(option(words, "--flavour", "epoll-lt")));
     int listener = listen_on(&address, 0, 0);

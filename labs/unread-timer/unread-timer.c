@@ -1,10 +1,11 @@
 /* A server with a timer in its loop.
  *
- *   unread-timer [--flavour epoll-lt|epoll-et|poll|select] [--eventfd | --timeout] [--work US] [--fixed]
+ *   unread-timer [--flavour epoll-lt|epoll-et|poll|select] [--eventfd | --timeout] [--work US] [--again] [--fixed]
  *
  * The fault: a timerfd that has expired, or an eventfd that was written, stays readable until somebody reads it, and wakes
  * the loop again at once. Fixed, it is a loop that is woken each millisecond and works for --work microseconds then;
- * --timeout does the same by the time-out of its wait. */
+ * --timeout does the same by the time-out of its wait. With --again its handler asks anew for what it asked for, as many do:
+ * so that an edge is none any more. */
 #define _GNU_SOURCE
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -12,7 +13,7 @@
 #include "../kit/loop.h"
 
 static struct loop loop;
-static int fixed, clock_fd = -1, listener;
+static int fixed, again, clock_fd = -1, listener;
 static double work_us, next_tick_ms;
 static unsigned long ticks, state;
 
@@ -53,8 +54,11 @@ OWN_FRAME static void tick(void) {
 OWN_FRAME static void on_clock(void) {
     uint64_t count;
     /* The faulty one waits for a change that it saw already. */
-    if (!fixed)
+    if (!fixed) {
+        if (again)
+            loop_ask_again(&loop, clock_fd);
         return;
+    }
     if (read(clock_fd, &count, sizeof count) == sizeof count)
         tick();
 }
@@ -78,6 +82,7 @@ int main(int count, char **words) {
     struct sockaddr_in address = {0};
     int by_timeout = flag(words, "--timeout"), fd;
     fixed = flag(words, "--fixed");
+    again = flag(words, "--again");
     work_us = atof(option(words, "--work", "10"));
     loop_init(&loop, flavour_named(option(words, "--flavour", "epoll-lt")));
     listener = listen_on(&address, 0, 0);

@@ -26,6 +26,9 @@ void sqpoll_idle(const struct lab *lab);
 void sqpoll_asleep(const struct lab *lab);
 void cross_thread(const struct lab *lab);
 void slots(const struct lab *lab);
+void spin(const struct lab *lab);
+void stuck(const struct lab *lab);
+void poll_rings(const struct lab *lab);
 
 /* A ring, or the end. `params` may be NULL. */
 static inline void make_ring(struct io_uring *ring, unsigned entries, struct io_uring_params *params) {

@@ -44,6 +44,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
         ("lost.calls", sum(|c| c.lost_calls)),
         ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
+        ("sockets.without-slot", sum(|c| c.lost_socket_cpu)),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))

@@ -22,6 +22,7 @@ mod recorder;
 mod records;
 mod session;
 mod skel;
+mod sockets;
 mod target;
 mod urings;
 

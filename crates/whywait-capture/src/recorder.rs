@@ -15,7 +15,7 @@ use crate::cpu::CpuTotals;
 use crate::known_stacks::KnownStacks;
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
-use crate::urings;
+use crate::{sockets, urings};
 
 /// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to ever new depths has a new
 /// one at each look, and a recording may go on for weeks.
@@ -299,6 +299,10 @@ impl Recorder {
             Record::UringOp(record) => self.ring(RingEvent::Op(urings::op(&record))),
             Record::UringSample(record) => self.ring(RingEvent::Sample(urings::sample(&record))),
             Record::UringLag(record) => self.ring(RingEvent::Lag(urings::lag(&record))),
+            Record::Socket(record) => {
+                let row = sockets::row(&record);
+                self.writer.write(&Event::SocketCpu(row))
+            }
             Record::Suspect(record) => {
                 self.suspects.insert(record.tid);
                 Ok(())

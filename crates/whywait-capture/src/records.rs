@@ -22,6 +22,7 @@ const SUSPECT: u32 = 30;
 const CPU: u32 = 31;
 const CALL: u32 = 32;
 const FILE: u32 = 33;
+const SOCKET: u32 = 34;
 
 /// A record.
 #[derive(Debug)]
@@ -46,6 +47,7 @@ pub(crate) enum Record {
     Cpu(Box<types::cpu_record>),
     Call(Box<types::call_record>),
     File(types::file_record),
+    Socket(Box<types::socket_record>),
 }
 
 /// A layout in which every bit pattern is a value.
@@ -80,6 +82,8 @@ unsafe impl Plain for types::cpu_record {}
 unsafe impl Plain for types::call_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::file_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::socket_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::listener_key {}
 // SAFETY: as above.
@@ -189,6 +193,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
             size_of::<types::call_record>(),
         ),
         FILE => whole(Record::File(view(bytes)?), size_of::<types::file_record>()),
+        SOCKET => whole(
+            Record::Socket(Box::new(view(bytes)?)),
+            size_of::<types::socket_record>(),
+        ),
         _ => None,
     }
 }

@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::programs::Programs;
 use crate::recorder::Recorder;
 use crate::records::{Record, decode};
-use crate::{cost, counters, kernel, target, urings};
+use crate::{cost, counters, kernel, sockets, target, urings};
 
 /// Between two looks at the rings. They are looked at by the clock: a consumer that lets the kernel wake it is woken by
 /// its own work on a busy machine.
@@ -369,6 +369,7 @@ impl Session {
         let flush = self.programs.attach_flush()?;
         let flushed = iterate::read(&flush, &mut self.buffer);
         drop(flush);
+        let (open, more) = sockets::open(&self.buffer);
         self.meta.ended_ns = Some(kernel::now_ns());
         self.programs.detach();
         self.sweeps.clear();
@@ -378,6 +379,10 @@ impl Session {
             source,
         })?;
         self.drain()?;
+        for row in open {
+            self.recorder.writer.write(&Event::SocketCpu(row))?;
+        }
+        self.recorder.writer.counter("sockets.not-told", more);
         self.recorder.settle()?;
         let maps = &self.programs.skel.maps;
         let short = counters::futexes(&maps.futexes, &maps.threads, &maps.more_threads);

@@ -8,10 +8,12 @@
 mod names;
 mod part;
 pub mod recording;
+mod socket_cpu;
 mod spin;
 pub mod uring;
 
 pub use part::{PART_COUNT, Part, Parts};
+pub use socket_cpu::SocketCpu;
 pub use spin::{Burst, BurstCall, Cpu};
 
 /// A point in time: nanoseconds of `CLOCK_MONOTONIC`.
@@ -45,6 +47,8 @@ pub enum Event {
     Ring(uring::RingEvent),
     /// What a thread or a port used of the CPUs.
     Cpu(Cpu),
+    /// What a connection used of the CPUs.
+    SocketCpu(SocketCpu),
     /// What a burst of system-call tracing saw of a thread.
     Burst(Burst),
     /// A step of a cycle that a burst saw.

@@ -89,13 +89,13 @@ pub struct BurstCall {
     /// What it is about: the descriptor that was ready (polls; -1: not known), that is changed (`epoll_ctl`), or that is the
     /// first argument; -1: none.
     pub fd: i32,
-    /// `epoll_ctl`: the operation. `ioctl`: the command. Else 0.
+    /// `epoll_ctl`: the operation. `ioctl`: the command. `io_uring_enter`: its flags. Else 0.
     pub op: u32,
     /// Polls: what was ready, in epoll's bits (EPOLLIN 1, EPOLLOUT 4, EPOLLERR 8, EPOLLHUP 16…). `epoll_ctl`: what is asked for.
     pub events: u32,
-    /// Polls: what the descriptor is registered for, in epoll's bits; 0: not known.
+    /// Polls: what the descriptor is registered for, in epoll's bits; 0: not known. `io_uring_enter`: for how many completions it waits.
     pub armed: u32,
-    /// `ioctl` with `SIOCOUTQ` or `FIONREAD`: how much is in the queue. Else 0.
+    /// `ioctl` with `SIOCOUTQ` or `FIONREAD`: how much is in the queue. `io_uring_enter`: completions that nobody has taken. Else 0.
     pub value: u64,
     /// What the call returned, or the negative error number.
     pub ret: i64,

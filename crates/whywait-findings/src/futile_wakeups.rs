@@ -9,6 +9,11 @@
 //! **Cost.** The CPU time of the stretches in which the thread was seen polling and no byte moved, times the share of turns
 //! without progress. Rates leave out what tracing adds to each call, as measured on whywait's own calls.
 //!
+//! **Rings.** io_uring_enter is a poll too: one that returned without sleeping, submitted nothing, and after which the program took no
+//! completion before it entered again. Where it was asked to wait (`min_complete`), completions lie in the queue that nobody
+//! takes. Where it was not, the program may poll on purpose: that is told only if its rings completed less than
+//! [`SPARSE_PER_SECOND`] operations a second, as a warning.
+//!
 //! **Guards.** Any call that moves something makes a turn one with progress, and so does any that is not known. A poll that
 //! was asked not to wait is the program's own decision; one that ran into its timeout did what it was asked to. A thread
 //! that slept was woken by somebody for something. An edge-triggered descriptor tells of a new event each time, unless the
@@ -23,14 +28,16 @@ use whywait_model::spin::Spinner;
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::spinning::{
-    self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IOCTL, SIOCOUTQ,
-    descriptor, is_accept, is_read, rate, share,
+    self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IO_URING_ENTER, IOCTL,
+    SIOCOUTQ, descriptor, is_accept, is_read, rate,
 };
 use crate::text::{count, duration};
 
 /// In thousandths of one CPU over the part of the recording in which the thread did not have to wait for one: below this it is not worth a word, and from this on it is an error.
 const MIN_PERMILLE: u64 = 50;
 const ERROR_PERMILLE: u64 = 250;
+/// A program that asks its rings without waiting does so on purpose if they complete so many operations a second.
+const SPARSE_PER_SECOND: u64 = 10;
 
 /// What `whywait explain futile-wakeups` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/futile-wakeups.md");
@@ -44,6 +51,8 @@ enum Why {
     HangUp,
     NeverRead(&'static str),
     EndOfFile,
+    NeverReaped,
+    NeverWaits,
     Unknown,
 }
 
@@ -52,6 +61,14 @@ impl Why {
         let Some(ready) = cycle.iter().find(|call| spinning::is_poll(call)) else {
             return Why::Unknown;
         };
+        if ready.syscall == IO_URING_ENTER {
+            return match (ready.ret, ready.value, ready.armed) {
+                (..0, _, _) => Why::Unknown,
+                (_, 1.., 1..) => Why::NeverReaped,
+                (_, _, 0) => Why::NeverWaits,
+                _ => Why::Unknown,
+            };
+        }
         let about = |call: &&BurstCall| call.fd == ready.fd && !spinning::is_poll(call);
         if cycle
             .iter()
@@ -113,6 +130,12 @@ impl Why {
             Why::EndOfFile => {
                 "it reads the end of the stream again and again: a descriptor at its end stays ready until it is closed"
             }
+            Why::NeverReaped => {
+                "completions lie in the ring's queue and the program does not take them: a wait for one is over at once"
+            }
+            Why::NeverWaits => {
+                "it asks the ring for completions without waiting for any (min_complete 0), and there are none"
+            }
             Why::Unknown => "why it does not stop is not to be seen in its system calls",
         }
         .to_owned()
@@ -126,6 +149,8 @@ impl Why {
             Why::HangUp => "hang-up-not-consumed",
             Why::NeverRead(_) => "never-read",
             Why::EndOfFile => "end-of-file-not-closed",
+            Why::NeverReaped => "never-reaped",
+            Why::NeverWaits => "never-waits",
             Why::Unknown => "unknown",
         }
     }
@@ -152,6 +177,14 @@ impl Why {
                 "read the descriptor in its handler (a timerfd's or eventfd's eight bytes too), or take it out of epoll"
             }
             Why::EndOfFile => "close the descriptor when a read returns 0",
+            Why::NeverReaped => {
+                "take every completion (io_uring_cqe_seen, io_uring_cq_advance), also those that the program does not know or \
+                 that failed"
+            }
+            Why::NeverWaits => {
+                "wait for a completion when there is nothing else to do (io_uring_submit_and_wait, min_complete 1, with a \
+                 timeout where other work has to go on)"
+            }
             Why::Unknown => {
                 "look at what the handler does with the descriptor, and take it out of epoll while nothing can"
             }
@@ -167,6 +200,9 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             continue;
         }
         let why = Why::of(&spinner.cycle);
+        if why == Why::NeverWaits && !rings_are_idle(model, spinner.tgid) {
+            continue;
+        }
         let port = spinner.cycle.first().map_or(0, |call| call.local_port);
         groups
             .entry((spinner.tgid, why, port))
@@ -179,14 +215,21 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         .collect()
 }
 
+/// Whether a process's rings complete next to nothing.
+fn rings_are_idle(model: &Model, tgid: u32) -> bool {
+    let completed = model
+        .rings
+        .values()
+        .filter(|state| state.ring.tgid == tgid)
+        .map(|state| state.ring.completed)
+        .fold(0, u64::saturating_add);
+    let seconds = model.target().duration_ns as f64 / 1e9;
+    (completed as f64) < SPARSE_PER_SECOND as f64 * seconds
+}
+
 /// What of a thread's CPU time was futile.
 fn futile_ns(model: &Model, spinner: &Spinner) -> u64 {
-    let used = spinning::use_of(model, spinner);
-    share(
-        used.futile_ns.min(used.on_cpu_ns),
-        spinner.spins,
-        spinner.spins.saturating_add(spinner.progress),
-    )
+    model.cpu.futile_ns(spinner)
 }
 
 fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) -> Option<Finding> {
@@ -244,7 +287,8 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
         "peer_port".to_owned(),
         json!((ready.peer_port != 0).then_some(ready.peer_port)),
     );
-    subject.insert("events".to_owned(), json!(spinning::bits(ready.events)));
+    let events = (ready.syscall != IO_URING_ENTER).then(|| spinning::bits(ready.events));
+    subject.insert("events".to_owned(), json!(events));
     subject.insert("why".to_owned(), json!(why.name()));
     subject.insert("cycle".to_owned(), json!(calls));
     subject.insert("calls_per_cycle".to_owned(), json!(worst.cycle.len()));
@@ -298,22 +342,23 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
     let each_ns = total_ns.checked_div(requests.requests);
     Some(Finding {
         code: Code::FutileWakeups,
-        severity: if wanted >= ERROR_PERMILLE {
+        severity: if wanted >= ERROR_PERMILLE && why != Why::NeverWaits {
             Severity::Error
         } else {
             Severity::Warning
         },
-        confidence: if why == Why::Unknown {
+        confidence: if matches!(why, Why::Unknown | Why::NeverWaits) {
             Confidence::Medium
         } else {
             Confidence::High
         },
         title: format!(
-            "{} woke {} {how_often} and nothing moved: {} of CPU time burnt, {} % of a CPU",
-            descriptor(ready),
-            match spinners.len() {
-                1 => "its loop".to_owned(),
-                n => format!("each of {n} loops"),
+            "{} {how_often} and nothing moved: {} of CPU time burnt, {} % of a CPU",
+            match (ready.syscall, spinners.len()) {
+                (IO_URING_ENTER, 1) => format!("a loop entered {}", descriptor(ready)),
+                (IO_URING_ENTER, n) => format!("each of {n} loops entered {}", descriptor(ready)),
+                (_, 1) => format!("{} woke its loop", descriptor(ready)),
+                (_, n) => format!("{} woke each of {n} loops", descriptor(ready)),
             },
             duration(total_ns),
             permille / 10,

@@ -137,3 +137,89 @@ fn progress_and_small_change_are_left_alone() {
     none(model(800, 30, 200, &cycle));
     none(model(800, 0, 200, &[]));
 }
+
+fn enter(min_complete: u32, queued: u64) -> BurstCall {
+    BurstCall {
+        armed: min_complete,
+        value: queued,
+        op: 1,
+        local_port: 0,
+        peer_port: 0,
+        ..other(426, 4, 0)
+    }
+}
+
+fn ring_model(cycle: &[BurstCall], completed: u64) -> Model {
+    let mut script = Script::new();
+    script.thread(1, "loop");
+    script.cpu(&Cpu {
+        tgid: TGID,
+        tid: 1,
+        port: -1,
+        on_cpu_ns: 900_000_000,
+        futile_ns: 800_000_000,
+        ..Cpu::default()
+    });
+    let ring = whywait_events::uring::Ring {
+        id: 1,
+        tgid: TGID,
+        user_tid: 1,
+        fd: 4,
+        completed,
+        ..whywait_events::uring::Ring::default()
+    };
+    script.ring(ring, Vec::new());
+    script.burst(
+        &Burst {
+            burst: 1,
+            tid: 1,
+            tgid: TGID,
+            counted_ns: 60_000_000,
+            on_cpu_ns: 60_000_000,
+            calls: 120_000,
+            polls: 120_000,
+            turns: 900,
+            spins: 900,
+            cycle_turns: 900,
+            cycle_length: 1,
+            ..Burst::default()
+        },
+        &cycle
+            .iter()
+            .map(|call| BurstCall {
+                kind: "io_uring".to_owned(),
+                step: 0,
+                ..call.clone()
+            })
+            .collect::<Vec<_>>(),
+    );
+    script.ends(1000);
+    script.model()
+}
+
+#[test]
+fn a_ring_whose_completions_nobody_takes_is_found() {
+    let found = detect(&ring_model(&[enter(1, 2)], 100_000));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].severity, Severity::Error);
+    assert_eq!(found[0].subject["why"], "never-reaped");
+    assert_eq!(
+        found[0].title,
+        "a loop entered fd 4 (io_uring) 2,000,000 times a second and nothing moved: 800 ms of CPU time burnt, 80 % of a CPU"
+    );
+    assert_eq!(
+        found[0].subject["cycle"][0],
+        "io_uring_enter fd 4 min_complete 1, 2 in the queue"
+    );
+}
+
+#[test]
+fn a_ring_that_is_asked_without_waiting_is_a_warning_if_it_is_idle() {
+    let found = detect(&ring_model(&[enter(0, 0)], 3));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].severity, Severity::Warning);
+    assert_eq!(found[0].subject["why"], "never-waits");
+    assert_eq!(found[0].confidence, Confidence::Medium);
+    let busy_poller = detect(&ring_model(&[enter(0, 0)], 100));
+    assert_eq!(busy_poller, [], "it polls on purpose");
+}

@@ -61,6 +61,15 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     {
         return None;
     }
+    // A loop that was seen going round with nothing to take has time, whatever its CPU time is.
+    if model
+        .bursts
+        .threads()
+        .iter()
+        .any(|spinner| spinner.tid == tid && spinner.goes_round())
+    {
+        return None;
+    }
     let operations = states
         .iter()
         .map(|state| state.ring.completed)

@@ -7,6 +7,7 @@ use whywait_model::spin::Spinner;
 
 pub(crate) const EPOLL_CTL: u32 = 233;
 pub(crate) const IOCTL: u32 = 16;
+pub(crate) const IO_URING_ENTER: u32 = 426;
 /// `asm-generic/ioctls.h`
 pub(crate) const SIOCOUTQ: u32 = 0x5411;
 pub(crate) const EPOLLIN: u32 = 0x1;
@@ -28,15 +29,11 @@ pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
         .unwrap_or_default()
 }
 
-/// `whole` · `part` / `all`; 0 of nothing.
-pub(crate) fn share(whole: u64, part: u64, all: u64) -> u64 {
-    (u128::from(whole) * u128::from(part.min(all)))
-        .checked_div(u128::from(all))
-        .unwrap_or(0) as u64
-}
-
 pub(crate) fn is_poll(call: &BurstCall) -> bool {
-    matches!(call.syscall, 7 | 23 | 232 | 270 | 271 | 281 | 441)
+    matches!(
+        call.syscall,
+        7 | 23 | 232 | 270 | 271 | 281 | 441 | IO_URING_ENTER
+    )
 }
 
 pub(crate) fn is_accept(call: &BurstCall) -> bool {
@@ -86,6 +83,10 @@ pub(crate) fn call(call: &BurstCall) -> String {
         ret => format!(" = error {}", ret.unsigned_abs()),
     };
     match call.syscall {
+        IO_URING_ENTER => format!(
+            "io_uring_enter{fd} min_complete {}{failed}, {} in the queue",
+            call.armed, call.value
+        ),
         _ if is_poll(call) => format!("{} →{fd} {}{failed}", name(call.syscall), bits(call.events)),
         EPOLL_CTL => {
             let op = match call.op {

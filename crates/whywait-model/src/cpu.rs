@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use whywait_events::Cpu;
 
+use crate::sockets::{SocketUse, Sockets};
+use crate::spin::Spinner;
+
 /// Threads and ports that are kept apart.
 const MAX_SUBJECTS: usize = 100_000;
 /// Threads that are told.
@@ -67,6 +70,8 @@ pub struct CpuTime {
     pub threads: BTreeMap<(u32, u32), Use>,
     /// By process and port (0: unix sockets).
     pub ports: BTreeMap<(u32, i32), Use>,
+    /// By connection.
+    pub sockets: Sockets,
 }
 
 impl CpuTime {
@@ -84,15 +89,28 @@ impl CpuTime {
         }
     }
 
-    /// The report's section; `None` when the recording has no such rows.
+    /// What of a thread's CPU time was futile, as far as bursts saw it going round.
+    pub fn futile_ns(&self, spinner: &Spinner) -> u64 {
+        let Some(used) = self.threads.get(&(spinner.tgid, spinner.tid)) else {
+            return 0;
+        };
+        let turns = spinner.spins.saturating_add(spinner.progress);
+        (u128::from(used.futile_ns.min(used.on_cpu_ns)) * u128::from(spinner.spins))
+            .checked_div(u128::from(turns))
+            .unwrap_or(0) as u64
+    }
+
+    /// The report's section, given the threads that bursts saw going round; `None` when the recording has no such rows.
     pub(crate) fn summary(
         &self,
         name: impl Fn(u32) -> String,
-        spins: impl Fn(u32) -> bool,
+        spinners: Vec<Spinner>,
     ) -> Option<CpuSummary> {
         if self.threads.is_empty() {
             return None;
         }
+        let spinning: BTreeSet<u32> = spinners.iter().map(|spinner| spinner.tgid).collect();
+        let spins = |tgid: u32| spinning.contains(&tgid);
         let sum = |of: fn(&Use) -> u64, uses: &mut dyn Iterator<Item = &Use>| {
             uses.map(of).fold(0u64, u64::saturating_add)
         };
@@ -130,6 +148,8 @@ impl CpuTime {
                 per_byte_ns: per(sum.on_cpu_ns, sum.bytes_in.saturating_add(sum.bytes_out)),
             })
             .collect();
+        // What was written before anything was read is nobody's request.
+        listeners.retain(|row| row.cpu_ns > 0 || row.requests > 0);
         listeners.sort_by_key(|row| (std::cmp::Reverse(row.cpu_ns), row.port));
         let mut threads: Vec<ThreadCpu> = self
             .threads
@@ -147,6 +167,14 @@ impl CpuTime {
         threads.sort_by_key(|row| (std::cmp::Reverse(row.cpu_ns), row.tid));
         let more_threads = threads.len().saturating_sub(MAX_THREADS) as u64;
         threads.truncate(MAX_THREADS);
+        let burnt = spinners
+            .into_iter()
+            .map(|spinner| {
+                let ns = self.futile_ns(&spinner);
+                (spinner, ns)
+            })
+            .collect::<Vec<_>>();
+        let (sockets, more_sockets) = self.sockets.summary(&burnt);
         Some(CpuSummary {
             total_ns,
             user_ns: whole.user_ns(),
@@ -159,6 +187,8 @@ impl CpuTime {
                 .map(|(_, one)| one.futile_ns)
                 .fold(0, u64::saturating_add),
             listeners,
+            sockets,
+            more_sockets,
             threads,
             more_threads,
         })
@@ -202,6 +232,10 @@ pub struct CpuSummary {
     pub futile_ns: u64,
     /// By listener, the most expensive first.
     pub listeners: Vec<ListenerCpu>,
+    /// By connection, the most expensive first: those that used 10 ms, or 1 ms and were open in the end.
+    pub sockets: Vec<SocketUse>,
+    /// Connections beyond those.
+    pub more_sockets: u64,
     /// By thread, the most expensive first.
     pub threads: Vec<ThreadCpu>,
     /// Threads beyond those.
@@ -271,6 +305,16 @@ mod tests {
         }
     }
 
+    fn spins() -> Vec<Spinner> {
+        vec![Spinner {
+            tgid: 1,
+            tid: 5,
+            spins: u64::MAX,
+            progress: u64::MAX,
+            ..Spinner::default()
+        }]
+    }
+
     #[test]
     fn listeners_stand_side_by_side_and_the_rest_is_nobodys() {
         let mut cpu = CpuTime::default();
@@ -283,7 +327,7 @@ mod tests {
             cpu.add(&one);
         }
         let summary = cpu
-            .summary(|_| "loop".to_owned(), |_| true)
+            .summary(|_| "loop".to_owned(), spins())
             .expect("there are rows");
         assert_eq!((summary.total_ns, summary.not_for_requests_ns), (1000, 200));
         assert_eq!(summary.user_ns, Some(250));
@@ -303,12 +347,9 @@ mod tests {
             cpu.add(&row(0, 70_000, u64::MAX, u64::MAX));
         }
         let summary = cpu
-            .summary(|_| String::new(), |_| true)
+            .summary(|_| String::new(), spins())
             .expect("there are rows");
         assert_eq!(summary.listeners[0].port, None);
-        assert_eq!(
-            CpuTime::default().summary(|_| String::new(), |_| true),
-            None
-        );
+        assert_eq!(CpuTime::default().summary(|_| String::new(), spins()), None);
     }
 }

@@ -148,6 +148,7 @@ impl Input {
         input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.cpu(&mut |row| input.cpu.add(row))?;
+        recording.sockets(&mut |row| input.cpu.sockets.add(row))?;
         recording.bursts(&mut |row| input.bursts.add(row))?;
         recording.calls(&mut |row| input.bursts.add_call(row))?;
         recording.futexes(&mut |sum| input.objects.add_short(sum))?;

@@ -23,6 +23,7 @@ mod path;
 mod pools;
 pub mod rings;
 pub mod script;
+pub mod sockets;
 pub mod spin;
 mod stacks;
 pub mod summary;

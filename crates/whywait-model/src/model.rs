@@ -1,6 +1,6 @@
 //! A recording, put together: threads, pools and requests.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use whywait_events::recording::Meta;
 use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
@@ -14,7 +14,7 @@ use crate::objects::{Key, Object, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
 use crate::rings::{RingRow, RingState};
-use crate::spin::Bursts;
+use crate::spin::{Bursts, Spinner};
 use crate::stacks::StackNames;
 use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::timeline;
@@ -343,17 +343,10 @@ impl Model {
     /// What CPU time was for; `None` when the recording does not tell.
     pub fn cpu_summary(&self) -> Option<CpuSummary> {
         // Only bursts prove that what looks futile is.
-        let spins: BTreeSet<u32> = self
-            .bursts
-            .threads()
-            .iter()
-            .filter(|spinner| spinner.goes_round())
-            .map(|spinner| spinner.tgid)
-            .collect();
-        self.cpu.summary(
-            |tid| self.thread_name(tid).to_owned(),
-            |tgid| spins.contains(&tgid),
-        )
+        let mut spinners = self.bursts.threads();
+        spinners.retain(Spinner::goes_round);
+        self.cpu
+            .summary(|tid| self.thread_name(tid).to_owned(), spinners)
     }
 
     /// What a sleep was for.

@@ -95,6 +95,8 @@ pub struct Spinner {
     pub cycle_turns: u64,
     /// See `cycle_turns`.
     pub cycle_of: u64,
+    /// The connection (local and peer port) that woke it in each burst that saw it go round; `(0, 0)`: not the same one, or none.
+    pub connection: Option<(u16, u16)>,
     /// Where it polls.
     pub user_stack: StackId,
 }
@@ -118,6 +120,13 @@ impl Spinner {
                 &mut self.added_ns,
                 row.calls.saturating_mul(row.overhead_ns),
             );
+        }
+        if let Some(ready) = cycle.iter().min_by_key(|call| call.step) {
+            let ports = (ready.local_port, ready.peer_port);
+            self.connection = match self.connection {
+                Some(before) if before != ports => Some((0, 0)),
+                _ => Some(ports),
+            };
         }
         if !cycle.is_empty() && row.cycle_turns > self.cycle_turns {
             self.cycle = cycle.to_vec();

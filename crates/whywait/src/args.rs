@@ -44,7 +44,7 @@ Examples:
   whywait report run1.whywait --format json | jq '.findings[].title'
   whywait report run1.whywait --fail-on warning     for CI: exit 3 when something is wrong
   whywait report run1.whywait --waits               who waited for what, longest first
-  whywait report run1.whywait --cpu                 what CPU time was for, by listener and thread
+  whywait report run1.whywait --cpu                 what CPU time was for: listeners, connections, threads
   whywait report run1.whywait --request 12:0        where one slow request was, step by step
 
 A recording that is incomplete never makes --fail-on fail: that says something about the machine that

@@ -124,6 +124,11 @@ fn timers_that_do_work_are_left_alone() {
 }
 
 #[test]
+fn a_loop_that_would_go_round_anyway_is_left_alone() {
+    is_left_alone("left");
+}
+
+#[test]
 fn writes_that_progress_are_left_alone() {
     is_left_alone("writes");
 }
@@ -247,4 +252,60 @@ fn the_table_of_cpu_time_has_listeners_and_threads() {
     let total_ns = cpu["cpu"]["total_ns"].as_u64().expect("a number");
     assert!(total_ns > 100_000_000, "{cpu:#}");
     assert_eq!(cpu["cpu"]["futile_ns"], 0, "{cpu:#}");
+}
+
+#[test]
+fn connections_stand_side_by_side() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let recording = dir.path().join("recording");
+    let mut target =
+        start(common::program(program(), &["dear"]).stdin(std::process::Stdio::piped()));
+    target.until_line("ready");
+    let pid = target.pid().to_string();
+    run(&mut whywait(&[
+        "record",
+        "-p",
+        &pid,
+        "-d",
+        "3s",
+        "-o",
+        text(&recording),
+    ]))
+    .exits(0);
+    run(&mut whywait(&["report", text(&recording), "--cpu"]))
+        .exits(0)
+        .says("peer 127.0.0.1");
+    let cpu = run(&mut whywait(&[
+        "report",
+        text(&recording),
+        "--cpu",
+        "--format",
+        "json",
+    ]))
+    .exits(0)
+    .json();
+    let sockets = cpu["cpu"]["sockets"].as_array().expect("connections");
+    let each: Vec<f64> = sockets
+        .iter()
+        .map(|socket| socket["per_request_ns"].as_f64().expect("a number"))
+        .collect();
+    assert_eq!(each.len(), 3, "one of them has ended: {cpu:#}");
+    let near = |us: f64| {
+        assert!(
+            each.iter().any(|ns| (0.8..1.4).contains(&(ns / us / 1e3))),
+            "none took {us} us: {cpu:#}"
+        );
+    };
+    near(1000.0);
+    near(300.0);
+    near(100.0);
+    let sum = |rows: &Value| -> f64 {
+        let rows = rows.as_array().into_iter().flatten();
+        rows.filter_map(|row| row["cpu_ns"].as_f64()).sum()
+    };
+    let share = sum(&cpu["cpu"]["sockets"]) / sum(&cpu["cpu"]["listeners"]);
+    assert!((0.97..1.001).contains(&share), "{share}: {cpu:#}");
 }

@@ -14,6 +14,7 @@
 #define NR_EPOLL_CTL 233
 #define NR_PSELECT6 270
 #define NR_PPOLL 271
+#define NR_IO_URING_ENTER 426
 /* include/uapi/asm-generic/ioctls.h; SIOCOUTQ is TIOCOUTQ */
 #define SIOCOUTQ 0x5411
 #define FIONREAD 0x541b
@@ -71,6 +72,7 @@ static __always_inline void fill_call_file(struct call_record *record, struct ta
 		return;
 	sk = sock_of(file);
 	record->state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	record->family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	record->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
 }
@@ -129,6 +131,7 @@ static __always_inline void fill_call_user(struct call_record *record)
 static __always_inline void tell_call(struct thread *thread, struct task_struct *task, struct pt_regs *regs, s64 ret)
 {
 	struct call_record *record;
+	struct uring_view view;
 	u64 now = bpf_ktime_get_ns();
 
 	record = bpf_ringbuf_reserve(&calls, sizeof(*record), 0);
@@ -152,6 +155,11 @@ static __always_inline void tell_call(struct thread *thread, struct task_struct 
 	record->fd = record->nr == NR_EPOLL_CTL ? (s32)record->args[2] : (s32)record->args[0];
 	fill_call_file(record, task);
 	fill_call_user(record);
+	if (record->nr == NR_IO_URING_ENTER && uring_entered(thread, task, regs, &view)) {
+		((u32 *)record->bytes)[0] = view.cq_head;
+		((u32 *)record->bytes)[1] = view.cached_cq_tail;
+		record->bytes_len = 8;
+	}
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
@@ -170,7 +178,7 @@ int BPF_PROG(burst, struct pt_regs *regs, long ret)
 		return 0;
 	}
 	thread->burst_calls++;
-	if (call_family(nr) == CALL_POLL)
+	if (call_family(nr) == CALL_POLL || nr == NR_IO_URING_ENTER)
 		thread->burst_polls++;
 	if (!burst_tells)
 		return 0;
@@ -217,6 +225,7 @@ int burst_files(struct bpf_iter__task_file *ctx)
 	if ((record.mode & FILE_TYPE) == FILE_SOCKET) {
 		sk = sock_of(file);
 		record.state = BPF_CORE_READ(sk, __sk_common.skc_state);
+		record.family = BPF_CORE_READ(sk, __sk_common.skc_family);
 		record.local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 		record.peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
 	} else if (!first) {

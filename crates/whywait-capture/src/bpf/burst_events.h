@@ -7,6 +7,7 @@
 #define RECORD_CPU 31
 #define RECORD_CALL 32
 #define RECORD_FILE 33
+#define RECORD_SOCKET 34
 
 #define CALL_BYTES 128
 
@@ -84,8 +85,8 @@ struct call_record {
 	u16 state;
 	u16 bytes_len;
 	u32 sleeps; /* counts the thread's sleeps */
-	u32 pad;
-	u8 bytes[CALL_BYTES]; /* polls: what was ready; epoll_ctl: the event */
+	u32 family; /* of a socket */
+	u8 bytes[CALL_BYTES]; /* polls: what was ready; epoll_ctl: the event; io_uring_enter: head and tail of the completions */
 };
 
 /* A socket of the target, or another file that is registered with epoll. */
@@ -98,9 +99,31 @@ struct file_record {
 	u16 local_port;
 	u16 peer_port;
 	u16 state;
-	u16 registered;
+	u8 registered;
+	u8 family; /* of a socket */
 };
 
+/* What was used for the requests of a connection: totals. */
+struct socket_record {
+	u32 type;
+	u32 tgid; /* that read from it last */
+	u64 socket;
+	u64 at_ns;
+	u64 cpu_ns;
+	u64 futile_ns;
+	u64 bytes_in;
+	u64 bytes_out;
+	u32 user_samples;
+	u32 system_samples;
+	u32 requests;
+	u16 local_port;
+	u16 peer_port; /* in network order */
+	u16 family;
+	u16 pad[3];
+	u8 peer[16]; /* its address: the first 4 bytes, or all */
+};
+
+_Static_assert(sizeof(struct socket_record) == 96, "layout of socket_record");
 _Static_assert(sizeof(struct suspect_record) == 24, "layout of suspect_record");
 _Static_assert(sizeof(struct listener_sum) == 56, "layout of listener_sum");
 _Static_assert(sizeof(struct cpu_record) == 96 + sizeof(struct listener_sum), "layout of cpu_record");

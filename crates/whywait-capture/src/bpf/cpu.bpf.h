@@ -73,8 +73,10 @@ static __always_inline u64 cpu_charge(struct thread *thread, u64 on_cpu_ns)
 	u64 ns = on_cpu_ns - thread->cpu_mark_ns;
 
 	thread->cpu_mark_ns = on_cpu_ns;
-	if (thread->serves)
+	if (thread->serves) {
 		thread->open.cpu_ns += ns;
+		socket_charge(thread, ns);
+	}
 	return ns;
 }
 
@@ -94,8 +96,10 @@ static __always_inline void cpu_stretch_ends(struct thread *thread, u64 on_cpu_n
 
 	if (ns) {
 		thread->futile_ns += ns;
-		if (thread->serves)
+		if (thread->serves) {
 			thread->open.futile_ns += ns;
+			socket_charge_futile(thread, ns);
+		}
 	}
 	thread->dry_samples = 0;
 	thread->stretch_on_cpu_ns = on_cpu_ns;
@@ -109,8 +113,8 @@ static __always_inline void cpu_progress(struct thread *thread, u64 on_cpu_ns)
 	thread->progressed = 1;
 }
 
-/* From now on it works for this port. */
-static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 bytes, u64 on_cpu_ns)
+/* From now on it works for this connection of this port. */
+static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 socket, u64 bytes, u64 on_cpu_ns)
 {
 	u64 ns = cpu_charge(thread, on_cpu_ns);
 	bool served = thread->serves;
@@ -119,10 +123,32 @@ static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 byte
 		cpu_flush(thread);
 		thread->cpu_port = port;
 	}
-	if (!served && ns < WAY_NS)
+	socket_serves(thread, socket);
+	if (!served && ns < WAY_NS) {
 		thread->open.cpu_ns += ns;
+		socket_charge(thread, ns);
+	}
 	thread->serves = 1;
+	thread->cpu_wrote = 0;
 	thread->open.bytes_in += bytes;
+}
+
+/*
+ * It writes to a connection. A program that reads several requests and then answers them all: what went by since it read the last
+ * one was for that one, what goes by between two answers for the second.
+ */
+static __always_inline void cpu_answers(struct thread *thread, u64 socket, u64 on_cpu_ns)
+{
+	if (!thread->serves || thread->cpu_socket == socket)
+		return;
+	if (thread->cpu_wrote) {
+		socket_serves(thread, socket);
+		cpu_charge(thread, on_cpu_ns);
+	} else {
+		cpu_charge(thread, on_cpu_ns);
+		socket_serves(thread, socket);
+	}
+	thread->cpu_wrote = 1;
 }
 
 static __always_inline void cpu_suspect(struct thread *thread, u32 reason, u64 now)
@@ -154,11 +180,16 @@ static __always_inline void cpu_window(struct thread *thread, u64 now)
 /* It goes to sleep in a poll. `on_cpu_ns` is up to date. */
 static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu_ns)
 {
+	bool for_connection;
+
 	if (!sockets_followed)
 		cpu_progress(thread, on_cpu_ns);
 	cpu_charge(thread, on_cpu_ns);
 	cpu_stretch_ends(thread, on_cpu_ns);
 	thread->serves = 0;
+	thread->cpu_socket = 0;
+	/* Woken for a connection: no tracepoint tells that it was accepted, and herds are counted by themselves. */
+	for_connection = thread->herd_port;
 	herd_sleeps(thread, on_cpu_ns);
 	cpu_window(thread, now);
 	thread->poll_sleeps++;
@@ -166,14 +197,14 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 	/* `wake_context` is that of the wake before: a timeout is no wake for nothing. */
 	if (!thread->progressed && (thread->wake_context == WAKE_TASK || thread->wake_context == WAKE_SOFTIRQ)) {
 		thread->dry_sleeps++;
-		if (++thread->window_dry == SUSPECT_SLEEPS && thread->window_dry * 2 > thread->window_sleeps)
+		if (!for_connection && ++thread->window_dry == SUSPECT_SLEEPS && thread->window_dry * 2 > thread->window_sleeps)
 			cpu_suspect(thread, SUSPECT_WOKEN_FOR_NOTHING, now);
 	}
 	thread->progressed = 0;
 }
 
-/* The clock ticked while it ran; `nr`: in the kernel, in this call. */
-static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr, u64 now)
+/* The clock ticked while it ran; `nr`: in the kernel, in this call; `ring_stands`: see uring_stands. */
+static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr, bool ring_stands, u64 now)
 {
 	if (in_kernel)
 		thread->system_samples++;
@@ -184,8 +215,9 @@ static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s
 			thread->open.system_samples++;
 		else
 			thread->open.user_samples++;
+		socket_sampled(thread, in_kernel);
 	}
-	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */) ||
+	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */ && !ring_stands) ||
 	    on_cpu_now(thread, now) - thread->progress_on_cpu_ns < DRY_NS)
 		return false;
 	thread->dry_samples++;
@@ -261,6 +293,11 @@ int tell_cpu(struct bpf_iter__task *ctx)
 	if (!thread || thread->ended)
 		return 0;
 	fill_cpu(&record, thread, bpf_ktime_get_ns());
+	/* In the end, what it has not been charged for yet is the connection's that it works for. */
+	if (sweep_all && thread->serves) {
+		socket_charge(thread, record.open.cpu_ns - thread->open.cpu_ns);
+		socket_charge_futile(thread, record.open.futile_ns - thread->open.futile_ns);
+	}
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

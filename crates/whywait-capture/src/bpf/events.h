@@ -219,6 +219,7 @@ struct counters {
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
 	u64 lost_calls; /* bursts: the ring was full */
 	u64 calls_counted_only; /* bursts: calls beyond those that are told */
+	u64 lost_socket_cpu; /* a connection found no slot for its CPU time */
 };
 
 #define LATENCY_BUCKETS 512 /* 8 to the power of two */

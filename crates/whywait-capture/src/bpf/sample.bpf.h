@@ -8,6 +8,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct thread *thread = thread_of(task);
 	struct sample_record *record;
 	struct pt_regs *regs;
+	bool ring_stands;
 	u64 sp, now;
 
 	if (!thread)
@@ -29,12 +30,13 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->bp = regs->bp;
 	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
 	record->pad = 0;
-	record->futile =
-		cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, record->at_ns);
+	now = record->at_ns;
+	ring_stands = record->kernel_stack_len > 0 && call_family((s32)regs->orig_ax) == CALL_URING &&
+		      uring_stands(thread, task, regs, now);
+	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, ring_stands, now);
 	record->stack_len = copy_user_stack(record + 1, sp);
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
-	now = record->at_ns;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	uring_sample(thread, now);
 	return 0;

@@ -4,9 +4,6 @@
  * requests go into sums; only slow ones become records.
  */
 
-#define AF_UNIX 1
-#define AF_INET 2
-#define AF_INET6 10
 #define SOCK_STREAM 1
 #define MSG_PEEK 2
 #define EPOLLIN 1
@@ -14,6 +11,7 @@
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
 #define TCP_CLOSE 7
+#define TCP_CLOSE_WAIT 8
 #define TCP_LISTEN 10
 
 u64 next_socket_id = 0;
@@ -268,6 +266,8 @@ out:
 static __always_inline void request_begins(struct socket_state *socket, u64 now, bool before_accept)
 {
 	socket->seq++;
+	socket->before_in += socket->bytes_in;
+	socket->before_out += socket->bytes_out;
 	socket->ready_ns = now;
 	socket->more_ns = 0;
 	socket->recv_ns = 0;
@@ -333,15 +333,25 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	socket = socket_of(sk);
 	if (!socket)
 		socket = socket_discover(sk);
-	if (!socket || socket->role != SOCKET_SERVER || ret < 0 || (flags & MSG_PEEK))
+	if (!socket || ret < 0 || (flags & MSG_PEEK))
+		return 0;
+	if (ret == 0 && !socket->ended) {
+		/* To learn of the end is progress, once. */
+		socket->ended = 1;
+		cpu_progress(thread, on_cpu_ns);
+	}
+	if (socket->role != SOCKET_SERVER)
 		return 0;
 	if (ret == 0) {
 		/* End of file: what was ready was the peer's goodbye. */
 		if (socket->ready_ns && !socket->bytes_in)
 			socket->ready_ns = 0;
+		/* No tracepoint tells of a unix socket's end. */
+		if (socket->family == AF_UNIX)
+			socket_ends(socket, sk, now);
 		return 0;
 	}
-	cpu_serves(thread, socket->local_port, ret, on_cpu_ns);
+	cpu_serves(thread, socket->local_port, socket->id, ret, on_cpu_ns);
 	if (socket->last_send_ns) {
 		/* What is read after a response is the next request. */
 		u64 ready_ns = socket->more_ns ? socket->more_ns : now;
@@ -418,8 +428,10 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	socket = socket_of(sk);
 	if (!socket)
 		socket = socket_discover(sk);
-	if (socket && socket->role == SOCKET_SERVER && ret > 0)
+	if (socket && socket->role == SOCKET_SERVER && ret > 0) {
 		thread->open.bytes_out += ret;
+		cpu_answers(thread, socket->id, on_cpu_ns);
+	}
 	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
 		return 0;
 	if (!socket->first_send_ns)
@@ -437,6 +449,8 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 {
 	struct socket_state *socket;
+	struct thread *thread;
+	u64 now;
 
 	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
 		/* Made by the thread that calls listen or connect. */
@@ -447,10 +461,19 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 			return 0;
 		socket_begin(socket, sk, new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT);
 		COUNT(events);
-	} else if (new_state == TCP_CLOSE) {
+	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT || new_state == TCP_CLOSE) {
 		socket = socket_of(sk);
-		if (socket && socket->role == SOCKET_SERVER)
-			request_ends(socket, sk, bpf_ktime_get_ns());
+		if (!socket || socket->role != SOCKET_SERVER)
+			return 0;
+		now = bpf_ktime_get_ns();
+		/* Closed by the one that works for it, as a rule: what it has used since it wrote is still to be charged. */
+		thread = thread_of(bpf_get_current_task_btf());
+		if (thread && thread->serves && thread->cpu_socket == socket->id)
+			cpu_charge(thread, on_cpu_now(thread, now));
+		if (new_state != TCP_CLOSE)
+			return 0;
+		request_ends(socket, sk, now);
+		socket_ends(socket, sk, now);
 	}
 	return 0;
 }
@@ -494,7 +517,9 @@ SEC("iter/bpf_sk_storage_map")
 int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct socket_state *socket = ctx->value;
+	struct socket_record record = {};
 	struct sock *sk = ctx->sk;
+	struct socket_cpu *cpu;
 	u64 now, more_ns;
 
 	if (!socket || !sk || socket->role != SOCKET_SERVER)
@@ -506,5 +531,10 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 		request_begins(socket, more_ns, false);
 		request_ends(socket, sk, now);
 	}
+	cpu = socket_cpu_of(socket->id);
+	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_TOLD_NS)
+		return 0;
+	fill_socket(&record, socket, sk, cpu, now);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

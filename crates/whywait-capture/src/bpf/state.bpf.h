@@ -120,7 +120,7 @@ struct thread {
 	u32 dry_samples; /* samples in polls since a byte last moved */
 	u16 herd_port; /* it was woken for a connection there: see herd.bpf.h */
 	u16 cpu_port;
-	/* The sixth: sleeps in polls. */
+	/* The sixth: sleeps in polls, and connections. */
 	u64 herd_on_cpu_ns;
 	u64 poll_sleeps;
 	u64 dry_sleeps;
@@ -129,13 +129,15 @@ struct thread {
 	u32 window_sleeps;
 	u32 window_dry;
 	s32 epfd;
-	u64 epoll;
-	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
+	u64 cpu_socket; /* the connection for which it works, 0: none: see socket_cpu.bpf.h */
+	u64 cpu_wrote; /* … and wrote to it last */
 	/* Two for sleeps on futexes. */
 	struct recent_futex futexes[RECENT_FUTEXES];
 	struct known_stack known[KNOWN_STACKS];
 	struct known_kernel_stack known_kernel[KNOWN_KERNEL_STACKS];
 	u64 at_row[PART_COUNT]; /* `parts` after the last record */
+	u64 epoll;
+	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
 	u32 owner;
 	u32 stack_seq; /* the sleep whose stack was read last */
 	u32 uring; /* the ring that it uses: its index and 1; 0: none */
@@ -143,6 +145,7 @@ struct thread {
 	u32 burst_id;
 	u64 burst_calls;
 	u64 burst_polls;
+	u64 uring_seen; /* how far its ring was when the clock found it in io_uring_enter last: see uring_progress */
 	u32 burst_told;
 	u32 pad_end;
 	u64 futile_ns;
@@ -200,6 +203,9 @@ struct socket_state {
 	u64 unserved_wakeup_ns;
 	u64 at_recv[PART_COUNT]; /* the reader's totals when it read */
 	u64 service[PART_COUNT];
+	u64 before_in; /* bytes of earlier requests */
+	u64 before_out;
+	u64 ended; /* its end of file was read */
 };
 
 /* A connection inherits its listener's state (BPF_F_CLONE): so it is known before it is accepted. */

@@ -167,6 +167,12 @@ typedef struct refcount_struct {
 	atomic_t refs;
 } refcount_t;
 
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+
 struct sock_common {
 	refcount_t skc_refcnt;
 	__u16 skc_num;
@@ -174,6 +180,8 @@ struct sock_common {
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	unsigned char skc_reuseport : 1;
+	__be32 skc_daddr;
+	struct in6_addr skc_v6_daddr;
 };
 
 struct sock {

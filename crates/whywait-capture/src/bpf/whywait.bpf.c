@@ -13,6 +13,7 @@
 #include "herd.bpf.h"
 #include "futex.bpf.h"
 #include "threads.bpf.h"
+#include "socket_cpu.bpf.h"
 #include "cpu.bpf.h"
 #include "known_stack.bpf.h"
 #include "user_stack.bpf.h"

@@ -1,5 +1,6 @@
 //! Which of a process's files are registered with epoll, as what; and what a descriptor is.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 
@@ -14,6 +15,17 @@ const SOCKET: u32 = 0o140_000;
 const FIFO: u32 = 0o010_000;
 const REGULAR: u32 = 0o100_000;
 const CHARACTER: u32 = 0o020_000;
+/// `AF_PACKET` and `AF_XDP`: sockets whose packets may lie in shared memory.
+const PACKET: u32 = 17;
+const XDP: u32 = 44;
+/// Files of which the same holds, or that are polled for.
+const SHARED: [&str; 5] = [
+    "perf_event",
+    "bpf-map",
+    "io_uring",
+    "userfaultfd",
+    "eventpoll",
+];
 /// `TCP_LISTEN` of `net/tcp_states.h`.
 const LISTEN: u16 = 10;
 
@@ -21,9 +33,13 @@ const LISTEN: u16 = 10;
 #[derive(Default)]
 pub(crate) struct Files {
     pub(crate) tgid: u32,
+    /// All that are open are known.
+    pub(crate) complete: bool,
     /// By the number that the program gave them.
     by_data: HashMap<u64, types::file_record>,
     by_fd: HashMap<i32, types::file_record>,
+    /// The kernel's names of files that are none on a disk, as far as they were looked up.
+    names: RefCell<HashMap<i32, String>>,
 }
 
 impl Files {
@@ -46,6 +62,7 @@ impl Files {
             }
             rest = &rest[size..];
         }
+        files.complete = true;
         files
     }
 
@@ -82,7 +99,39 @@ impl Files {
 
     /// The kernel's name of a file that is none on a disk: `anon_inode:[eventfd]`.
     fn anonymous(&self, fd: i32) -> String {
-        if fd < 0 || self.tgid == 0 {
+        if fd < 0 {
+            return String::new();
+        }
+        let known = self.names.borrow().get(&fd).cloned();
+        known.unwrap_or_else(|| {
+            let name = self.look_up(fd);
+            self.names.borrow_mut().insert(fd, name.clone());
+            name
+        })
+    }
+
+    /// Of this descriptor it is known that it has a name of the kernel's.
+    #[cfg(test)]
+    pub(crate) fn is_called(&self, fd: i32, name: &str) {
+        self.names.borrow_mut().insert(fd, name.to_owned());
+    }
+
+    /// Whether what makes a descriptor ready may be taken without a system call on it: out of memory that is shared with the
+    /// kernel, or by a poll of its own. Nothing is known of devices.
+    pub(crate) fn taken_unseen(&self, fd: i32, mode: u32, family: u32) -> bool {
+        match mode & TYPE {
+            SOCKET => matches!(family, PACKET | XDP),
+            CHARACTER => true,
+            0 => {
+                let name = self.anonymous(fd);
+                SHARED.contains(&name.as_str()) || name.starts_with("kvm")
+            }
+            _ => false,
+        }
+    }
+
+    fn look_up(&self, fd: i32) -> String {
+        if self.tgid == 0 {
             return String::new();
         }
         fs::read_link(format!("/proc/{}/fd/{fd}", self.tgid))

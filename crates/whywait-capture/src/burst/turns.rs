@@ -3,6 +3,9 @@
 //! A turn begins when a poll returns and ends when the next one does. It made progress when anything was read, written,
 //! accepted or otherwise moved on: only calls that are known to change nothing (more polls, changes of what is polled for,
 //! questions about a socket, calls that failed) leave a turn without. What is not known counts as progress.
+//!
+//! io_uring_enter is a poll too. Its turn made progress if entries were submitted, or if the program took completions before the
+//! next such call on the same ring, as the head of their queue tells.
 
 use std::collections::HashMap;
 
@@ -18,14 +21,19 @@ const PPOLL: i32 = 271;
 const EPOLL_CTL: i32 = 233;
 const IOCTL: i32 = 16;
 const FUTEX: i32 = 202;
+const IO_URING_ENTER: i32 = 426;
 const EPOLL_EVENT_BYTES: usize = 12;
 const POLLFD_BYTES: usize = 8;
 const FD_SET_BYTES: usize = 32;
+const EINTR: i64 = -4;
 const EAGAIN: i64 = -11;
+const ETIME: i64 = -62;
 const EPOLLIN: u32 = 1;
 const EPOLLPRI: u32 = 2;
 const EPOLLOUT: u32 = 4;
 const EPOLLET: u32 = 1 << 31;
+/// `IORING_ENTER_REGISTERED_RING` of `linux/io_uring.h`.
+const REGISTERED_RING: u64 = 16;
 /// A turn that takes longer on the CPU computes something.
 const COMPUTES_NS: u64 = 1_000_000;
 /// The longest cycle that is looked for, in turns; and the most of its calls that are told.
@@ -72,7 +80,12 @@ pub(crate) fn look(mut calls: Vec<types::call_record>, files: &mut Files) -> See
             .map(|call| step(call, &calls[from..to], files))
             .collect();
         seen.turns += 1;
-        match outcome(&calls[from..to], &turn, slept, computes) {
+        let outcome = if calls[from].nr == IO_URING_ENTER {
+            ring_outcome(&calls[from..=to], slept, computes)
+        } else {
+            outcome(&calls[from..to], &turn, files, slept, computes)
+        };
+        match outcome {
             Outcome::Progress => seen.progress += 1,
             Outcome::Neither => {}
             Outcome::Spin => {
@@ -87,7 +100,9 @@ pub(crate) fn look(mut calls: Vec<types::call_record>, files: &mut Files) -> See
     }
     find_cycle(&futile, &mut seen);
     for call in &mut seen.cycle {
-        if call.kind.is_empty() && call.fd >= 0 {
+        if call.syscall == IO_URING_ENTER as u32 {
+            call.kind = "io_uring".to_owned();
+        } else if call.kind.is_empty() && call.fd >= 0 {
             call.kind = files.kind(call.fd, 0, 0, 0);
         }
     }
@@ -95,7 +110,10 @@ pub(crate) fn look(mut calls: Vec<types::call_record>, files: &mut Files) -> See
 }
 
 fn is_poll(nr: i32) -> bool {
-    matches!(nr, POLL | SELECT | 232 | PSELECT6 | PPOLL | 281 | 441)
+    matches!(
+        nr,
+        POLL | SELECT | 232 | PSELECT6 | PPOLL | 281 | 441 | IO_URING_ENTER
+    )
 }
 
 /// Registrations that the calls themselves tell of: a descriptor may be closed by the time the files are looked at.
@@ -114,6 +132,7 @@ fn learn(calls: &[types::call_record], files: &mut Files) {
                 local_port: call.local_port,
                 peer_port: call.peer_port,
                 state: call.state,
+                family: call.family.min(u32::from(u8::MAX)) as u8,
                 registered: 1,
             });
         }
@@ -124,6 +143,7 @@ fn learn(calls: &[types::call_record], files: &mut Files) {
 fn outcome(
     calls: &[types::call_record],
     turn: &[BurstCall],
+    files: &Files,
     slept: bool,
     computes: bool,
 ) -> Outcome {
@@ -132,7 +152,7 @@ fn outcome(
         return Outcome::Progress;
     }
     // A timeout, or a program that polls without waiting by its own decision: nothing woke it.
-    if poll.ret <= 0 || computes {
+    if poll.ret <= 0 || computes || asked_not_to_wait(poll) {
         return Outcome::Neither;
     }
     let tried_in_vain = |call: &types::call_record| call.ret == EAGAIN && is_read(call.nr);
@@ -149,10 +169,74 @@ fn outcome(
     let asked_anew = turn[1..]
         .iter()
         .any(|call| call.syscall == EPOLL_CTL as u32 && call.fd == ready.fd);
-    if ready.armed & EPOLLET != 0 && !asked_anew {
+    // What is not registered any more may have been so.
+    let unknown = files.complete && is_epoll(poll.nr) && ready.armed == 0 && ready.fd < 0;
+    if (unknown || ready.armed & EPOLLET != 0) && !asked_anew {
+        return Outcome::Neither;
+    }
+    if taken_unseen(ready.fd, rest, files) {
         return Outcome::Neither;
     }
     Outcome::Spin
+}
+
+/// A poll with a timeout of 0: the program goes round anyway, whatever is ready. Where the timeout lies in memory it is not known.
+fn asked_not_to_wait(poll: &types::call_record) -> bool {
+    match poll.nr {
+        POLL => poll.args[2] as i32 == 0,
+        232 | 281 => poll.args[3] as i32 == 0,
+        _ => false,
+    }
+}
+
+/// See [`Files::taken_unseen`].
+fn taken_unseen(fd: i32, calls: &[types::call_record], files: &Files) -> bool {
+    let same = calls
+        .iter()
+        .find(|call| has_descriptor(call.nr) && call.fd == fd)
+        .map(|call| (call.mode, call.family));
+    let registered = files
+        .under(fd)
+        .map(|file| (file.mode, u32::from(file.family)));
+    // Of what is polled for otherwise only its name is left to look at.
+    let (mode, family) = same.or(registered).unwrap_or((0, 0));
+    files.taken_unseen(fd, mode, family)
+}
+
+/// Head and tail of the completions of the ring that was entered, when the call ended.
+fn completions(call: &types::call_record) -> Option<(u32, u32)> {
+    let bytes = call.bytes.get(..8).filter(|_| call.bytes_len >= 8)?;
+    let head = u32::from_le_bytes(bytes[..4].try_into().ok()?);
+    let tail = u32::from_le_bytes(bytes[4..].try_into().ok()?);
+    Some((head, tail))
+}
+
+/// What became of a turn that begins with io_uring_enter; `calls` has the poll that ends it, too.
+fn ring_outcome(calls: &[types::call_record], slept: bool, computes: bool) -> Outcome {
+    let [enter, rest @ .., next] = calls else {
+        return Outcome::Progress;
+    };
+    if enter.ret > 0 || rest.iter().any(moves) {
+        return Outcome::Progress;
+    }
+    // Only the next look at the same ring tells what was taken from it; where there is none the turn says nothing.
+    let (Some(before), Some(after)) = (completions(enter), completions(next)) else {
+        return Outcome::Progress;
+    };
+    let same_ring = next.nr == IO_URING_ENTER
+        && next.args[0] == enter.args[0]
+        && (next.args[3] ^ enter.args[3]) & REGISTERED_RING == 0;
+    if !same_ring || before.0 != after.0 {
+        return Outcome::Progress;
+    }
+    if slept || computes || matches!(enter.ret, EINTR | ETIME) {
+        return Outcome::Neither;
+    }
+    Outcome::Spin
+}
+
+fn is_epoll(nr: i32) -> bool {
+    matches!(nr, 232 | 281 | 441)
 }
 
 fn is_accept(nr: i32) -> bool {
@@ -169,10 +253,9 @@ fn moves(call: &types::call_record) -> bool {
         return false;
     }
     match call.nr {
-        // What moves as many bytes, or items, as it returns: read, write and their like, futex (threads that it woke),
-        // io_uring_enter (entries that it submitted).
+        // What moves as many bytes, or items, as it returns: read, write and their like, futex (threads that it woke).
         0 | 1 | 17 | 18 | 19 | 20 | 40 | 44 | 45 | 46 | 47 | 275 | 276 | 278 | 295 | 296 | 299
-        | 307 | 327 | 328 | 426 => call.ret > 0,
+        | 307 | 327 | 328 => call.ret > 0,
         FUTEX => call.ret > 0,
         // Polls; memory (9 to 12, 25, 28); ioctl, yields, questions about sockets (51, 52, 54, 55), processes and times; locks
         // of signals (13, 14); fcntl, epoll_ctl.
@@ -223,6 +306,17 @@ fn step(call: &types::call_record, turn: &[types::call_record], files: &Files) -
         ret: call.ret,
         ..BurstCall::default()
     };
+    if call.nr == IO_URING_ENTER {
+        step.fd = if call.args[3] & REGISTERED_RING == 0 {
+            call.args[0] as i32
+        } else {
+            -1
+        };
+        step.op = call.args[3] as u32;
+        step.armed = call.args[2].min(u64::from(u32::MAX)) as u32;
+        step.value = completions(call).map_or(0, |(head, tail)| u64::from(tail.wrapping_sub(head)));
+        return step;
+    }
     if is_poll(call.nr) {
         step.fd = -1;
         if let Some((fd, events, armed)) = ready(call, turn, files) {

@@ -34,6 +34,7 @@ impl Calls {
 
     fn polls(&mut self, events: u32, data: u64) -> &mut Self {
         let call = self.call(EPOLL_WAIT, 3, 1);
+        call.args[3] = u64::MAX; // without a timeout
         call.bytes[..4].copy_from_slice(&events.to_le_bytes());
         call.bytes[4..12].copy_from_slice(&data.to_le_bytes());
         call.bytes_len = 12;
@@ -165,6 +166,20 @@ fn polling_without_waiting_is_the_programs_own_decision() {
 }
 
 #[test]
+fn a_loop_that_would_go_round_anyway_is_not_kept_awake() {
+    // It computes a little, looks whether there is something, and leaves what there is for later.
+    let mut calls = Calls::default();
+    for _ in 0..10 {
+        calls.polls(EPOLLIN, 7).calls[..]
+            .last_mut()
+            .expect("one")
+            .args[3] = 0;
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.turns, seen.spins, seen.progress), (8, 0, 0));
+}
+
+#[test]
 fn an_edge_is_an_event_of_its_own() {
     let mut files = Files::default();
     files.add(types::file_record {
@@ -193,6 +208,7 @@ fn poll_and_select_say_what_was_ready() {
     let mut calls = Calls::default();
     for _ in 0..4 {
         let call = calls.call(POLL, 0, 1);
+        call.args[2] = 1000;
         for (at, fd, asked, came) in [(0usize, 5i32, 1u16, 0u16), (8, 6, 4, 4)] {
             call.bytes[at..at + 4].copy_from_slice(&fd.to_le_bytes());
             call.bytes[at + 4..at + 6].copy_from_slice(&asked.to_le_bytes());
@@ -223,4 +239,131 @@ fn a_cycle_may_be_of_several_turns() {
     let seen = calls.seen();
     assert_eq!(seen.cycle_length, 2);
     assert_eq!(seen.cycle_turns, seen.spins);
+}
+
+impl Calls {
+    /// io_uring_enter of the ring 4, that `head` completions were taken from and that has `tail`.
+    fn enters(&mut self, min_complete: u64, ret: i64, head: u32, tail: u32) -> &mut Self {
+        let call = self.call(IO_URING_ENTER, 4, ret);
+        call.args = [4, 0, min_complete, 1];
+        call.bytes[..4].copy_from_slice(&head.to_le_bytes());
+        call.bytes[4..8].copy_from_slice(&tail.to_le_bytes());
+        call.bytes_len = 8;
+        self
+    }
+}
+
+#[test]
+fn a_ring_that_is_asked_again_and_again_and_has_nothing_is_a_cycle() {
+    let mut calls = Calls::default();
+    for _ in 0..20 {
+        calls.enters(0, 0, 7, 7);
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.turns), (18, 18));
+    let told: Vec<(u32, i32, u32, u64, &str)> = seen
+        .cycle
+        .iter()
+        .map(|call| (call.syscall, call.fd, call.armed, call.value, &*call.kind))
+        .collect();
+    assert_eq!(told, [(426, 4, 0, 0, "io_uring")]);
+}
+
+#[test]
+fn completions_that_nobody_takes_keep_a_loop_awake() {
+    let mut calls = Calls::default();
+    for _ in 0..20 {
+        calls.enters(1, 0, 7, 9);
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.turns), (18, 18));
+    assert_eq!((seen.cycle[0].armed, seen.cycle[0].value), (1, 2));
+}
+
+#[test]
+fn a_ring_that_moves_or_that_is_waited_for_is_none() {
+    let mut calls = Calls::default();
+    for at in 0..20 {
+        calls.enters(0, 0, at, at); // something is taken each time
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+    for _ in 0..20 {
+        calls.enters(0, 1, 7, 7); // something is submitted each time
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+    for _ in 0..20 {
+        calls.sleeps().enters(1, ETIME, 7, 7); // a timeout
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 0));
+    for _ in 0..20 {
+        calls
+            .enters(0, 0, 7, 7)
+            .calls
+            .last_mut()
+            .expect("one")
+            .bytes_len = 0; // of a ring that is not known
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+    for _ in 0..20 {
+        calls.enters(0, 0, 7, 7).call(1, 5, 64); // it writes to a file meanwhile
+    }
+    let seen = calls.seen();
+    assert_eq!((seen.spins, seen.progress), (0, 18));
+}
+
+#[test]
+fn what_is_not_registered_any_more_may_have_been_an_edge() {
+    // As Go has it: short connections come and go, and each thread polls for all.
+    let mut files = Files::default();
+    files.complete = true;
+    let mut calls = Calls::default();
+    for connection in 0..20 {
+        calls.polls(EPOLLIN, 0x7f00_0000_1000 + connection * 64);
+    }
+    let seen = look(calls.calls, &mut files);
+    assert_eq!((seen.turns, seen.spins), (18, 0));
+}
+
+#[test]
+fn what_is_taken_out_of_shared_memory_is_not_seen() {
+    const ANONYMOUS: u32 = 0o600;
+    let spins = |mode: u32, family: u8, name: &str| {
+        let mut files = Files::default();
+        files.complete = true;
+        files.is_called(9, name);
+        files.add(types::file_record {
+            r#type: 33,
+            fd: 9,
+            data: 9,
+            events: EPOLLIN,
+            mode,
+            family,
+            registered: 1,
+            ..types::file_record::default()
+        });
+        let mut calls = Calls::default();
+        for _ in 0..10 {
+            calls.polls(EPOLLIN, 9);
+        }
+        look(calls.calls, &mut files).spins
+    };
+    for name in [
+        "perf_event",
+        "bpf-map",
+        "io_uring",
+        "eventpoll",
+        "kvm-vcpu:0",
+    ] {
+        assert_eq!(spins(ANONYMOUS, 0, name), 0, "{name}");
+    }
+    assert_eq!(spins(0o140_777, 17, ""), 0, "packets in a ring");
+    assert_eq!(spins(0o020_666, 0, ""), 0, "a device");
+    assert_eq!(spins(ANONYMOUS, 0, "eventfd"), 8);
+    assert_eq!(spins(ANONYMOUS, 0, "timerfd"), 8);
+    assert_eq!(spins(0o140_777, 2, ""), 8, "a connection");
+    assert_eq!(spins(0o010_600, 0, ""), 8, "a pipe");
 }

@@ -87,6 +87,7 @@ impl Context {
                 return self.restate(&[burst.user_stack]);
             }
             Event::Cpu(cpu) => self.now = self.now.max(cpu.at_ns),
+            Event::SocketCpu(socket) => self.now = self.now.max(socket.at_ns),
             Event::Futex(_) | Event::BurstCall(_) | Event::Ring(_) => {}
         }
         Vec::new()

@@ -19,6 +19,7 @@ mod guard;
 mod meta;
 mod reader;
 mod shield;
+mod socket_tables;
 mod spin_tables;
 mod stacks;
 mod table_file;

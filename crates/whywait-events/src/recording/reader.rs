@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::error::{Damage, ReadError};
 use super::meta::Meta;
+use super::socket_tables::SocketTable;
 use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::stacks::{Stacks, StacksBuilder};
 use super::table_file::{TableReader, probe, table_path};
@@ -18,7 +19,9 @@ use super::tables::{
 use super::uring_tables::{RingHistograms, RingLags, RingOps, RingSamples, RingSums, Rings};
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
 use crate::uring::{Lag, Op, Ring, RingSample, Sum};
-use crate::{Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Request, Sample, ThreadEvent, Wait};
+use crate::{
+    Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Request, Sample, SocketCpu, ThreadEvent, Wait,
+};
 
 /// More rings, or opcodes of rings, than any target has: a bound for forged files.
 const MAX_RINGS: usize = 1 << 16;
@@ -101,6 +104,7 @@ impl Recording {
             probe_table::<RingLags>(&segment, *number, &mut damage);
             probe_table::<Counters>(&segment, *number, &mut damage);
             probe_table::<CpuTable>(&segment, *number, &mut damage);
+            probe_table::<SocketTable>(&segment, *number, &mut damage);
             probe_table::<BurstTable>(&segment, *number, &mut damage);
             probe_table::<CallTable>(&segment, *number, &mut damage);
         }
@@ -273,6 +277,14 @@ impl Recording {
     /// When the whole recording went away.
     pub fn cpu(&self, visit: &mut dyn FnMut(&Cpu)) -> Result<(), ReadError> {
         self.rows::<CpuTable>(None, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with what connections used of the CPUs.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn sockets(&self, visit: &mut dyn FnMut(&SocketCpu)) -> Result<(), ReadError> {
+        self.rows::<SocketTable>(None, &mut |row| visit(&row))
     }
 
     /// Calls `visit` with what each burst saw of each thread.

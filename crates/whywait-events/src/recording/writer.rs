@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::error::WriteError;
 use super::meta::{Meta, SegmentRange};
+use super::socket_tables::SocketTable;
 use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::table_file::{Place, TableWriter};
 use super::tables::{
@@ -90,6 +91,7 @@ struct Tables {
     ring_samples: TableWriter<RingSamples>,
     ring_lags: TableWriter<RingLags>,
     cpu: TableWriter<CpuTable>,
+    sockets: TableWriter<SocketTable>,
     bursts: TableWriter<BurstTable>,
     calls: TableWriter<CallTable>,
 }
@@ -289,6 +291,7 @@ impl Writer {
             Event::Module(row) => tables.modules.put(row, &place),
             Event::Symbol(row) => tables.symbols.put(row, &place),
             Event::Cpu(row) => tables.cpu.put(row, &place),
+            Event::SocketCpu(row) => tables.sockets.put(row, &place),
             Event::Burst(row) => tables.bursts.put(row, &place),
             Event::BurstCall(row) => tables.calls.put(row, &place),
             Event::Stack(stack) => {
@@ -361,6 +364,7 @@ impl Tables {
         self.ring_samples.close(place)?;
         self.ring_lags.close(place)?;
         self.cpu.close(place)?;
+        self.sockets.close(place)?;
         self.bursts.close(place)?;
         self.calls.close(place)?;
         self.counters.close(place)
@@ -384,6 +388,7 @@ impl Tables {
         self.ring_lags.abandon();
         self.counters.abandon();
         self.cpu.abandon();
+        self.sockets.abandon();
         self.bursts.abandon();
         self.calls.abandon();
     }

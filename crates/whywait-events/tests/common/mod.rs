@@ -47,6 +47,7 @@ pub(crate) struct Contents {
     pub(crate) busy: Vec<Busy>,
     pub(crate) futexes: Vec<FutexSum>,
     pub(crate) cpu: Vec<Cpu>,
+    pub(crate) sockets: Vec<SocketCpu>,
     pub(crate) bursts: Vec<Burst>,
     pub(crate) calls: Vec<BurstCall>,
     pub(crate) requests: Vec<Request>,
@@ -72,6 +73,7 @@ impl Contents {
                 Event::Busy(row) => contents.busy.push(row),
                 Event::Futex(row) => contents.futexes.push(row),
                 Event::Cpu(row) => contents.cpu.push(row),
+                Event::SocketCpu(row) => contents.sockets.push(row),
                 Event::Burst(row) => contents.bursts.push(row),
                 Event::BurstCall(row) => contents.calls.push(row),
                 Event::Request(row) => contents.requests.push(row),
@@ -125,6 +127,7 @@ impl Contents {
             samples,
             futexes,
             cpu,
+            sockets,
             bursts,
             calls,
             ring_ops,
@@ -156,6 +159,9 @@ impl Contents {
         recording
             .cpu(&mut |row| cpu.push(row.clone()))
             .expect("CPU time is read");
+        recording
+            .sockets(&mut |row| sockets.push(row.clone()))
+            .expect("connections are read");
         recording
             .bursts(&mut |row| bursts.push(row.clone()))
             .expect("bursts are read");
@@ -423,6 +429,26 @@ fn cpu() -> impl Strategy<Value = Cpu> {
     })
 }
 
+fn socket() -> impl Strategy<Value = SocketCpu> {
+    (any::<[u64; 9]>(), id(), text(), any::<[u16; 2]>()).prop_map(|(n, tgid, peer, ports)| {
+        SocketCpu {
+            at_ns: n[0],
+            tgid,
+            socket: n[1],
+            local_port: ports[0],
+            peer,
+            peer_port: ports[1],
+            requests: n[2],
+            bytes_in: n[3],
+            bytes_out: n[4],
+            cpu_ns: n[5],
+            futile_ns: n[6],
+            user_samples: n[7],
+            system_samples: n[8],
+        }
+    })
+}
+
 fn burst() -> impl Strategy<Value = Burst> {
     (any::<[u64; 13]>(), id(), id(), id()).prop_map(|(n, burst, tid, tgid)| Burst {
         burst,
@@ -479,6 +505,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         1 => busy().prop_map(Event::Busy),
         1 => futex().prop_map(Event::Futex),
         1 => cpu().prop_map(Event::Cpu),
+        1 => socket().prop_map(Event::SocketCpu),
         1 => burst().prop_map(Event::Burst),
         1 => call().prop_map(Event::BurstCall),
         2 => request().prop_map(Event::Request),

@@ -3,6 +3,7 @@
 use whywait_model::cpu::{CpuSummary, ListenerCpu, ThreadCpu};
 
 use super::page::{Page, Style};
+use super::sockets;
 use super::units::{count, counted, duration, percent};
 
 /// So many listeners and threads are shown.
@@ -38,7 +39,8 @@ pub(super) fn render(page: &mut Page, summary: Option<&CpuSummary>) {
         "  ",
         &[(
             Style::Plain,
-            "A thread's time goes to the listener whose connection it read last, until it sleeps in a poll. A TLS \
+            "A thread's time goes to the listener whose connection it read last (and to the connection that it read or \
+             wrote last), until it sleeps in a poll. A TLS \
              handshake counts as a request. Futile is polling in which no byte moved.",
         )],
     );
@@ -63,6 +65,12 @@ pub(super) fn render(page: &mut Page, summary: Option<&CpuSummary>) {
         ],
     );
     page.gap();
+    sockets::render(
+        page,
+        &cpu.sockets,
+        cpu.more_sockets,
+        page.width() >= WITH_BYTES,
+    );
     let text = format!("  {:>8}  {:>6}  {:>8}  thread", "CPU", "user", "futile");
     page.paragraph("", "", &[(Style::Dim, &text)]);
     for row in cpu.threads.iter().take(MAX_ROWS) {
@@ -148,12 +156,12 @@ fn thread(page: &mut Page, row: &ThreadCpu) {
     );
 }
 
-fn user(user_ns: Option<u64>, cpu_ns: u64) -> String {
+pub(super) fn user(user_ns: Option<u64>, cpu_ns: u64) -> String {
     user_ns.map_or("-".to_owned(), |ns| percent(ns, cpu_ns))
 }
 
 /// What was futile stands out where it is a tenth or more.
-fn futile(futile_ns: u64, cpu_ns: u64) -> (Style, String) {
+pub(super) fn futile(futile_ns: u64, cpu_ns: u64) -> (Style, String) {
     let style = if futile_ns > 0 && futile_ns >= cpu_ns / 10 {
         Style::Bad
     } else {
@@ -169,6 +177,8 @@ fn futile(futile_ns: u64, cpu_ns: u64) -> (Style, String) {
 
 #[cfg(test)]
 mod tests {
+    use whywait_model::sockets::SocketUse;
+
     use super::super::{TextOptions, cpu};
     use super::*;
 
@@ -203,6 +213,21 @@ mod tests {
                 ..ThreadCpu::default()
             }],
             more_threads: 0,
+            sockets: vec![SocketUse {
+                pid: 7,
+                socket: Some(3),
+                local_port: Some(70),
+                peer: Some("192.0.2.1\x1b[2J".to_owned()),
+                peer_port: Some(40_000),
+                requests: Some(2),
+                cpu_ns: Some(130_000_000),
+                futile_ns: 120_000_000,
+                kept_awake_ns: 121_000_000,
+                per_request_ns: Some(65_000_000),
+                per_byte_ns: Some(1.5),
+                ..SocketUse::default()
+            }],
+            more_sockets: 3,
         };
         let text = cpu(Some(&summary), TextOptions::default());
         assert!(
@@ -218,6 +243,12 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("not for a request"), "{text}");
+        assert!(
+            text.contains("65 ms     1.5 ns  port 70, peer 192.0.2.1"),
+            "{text}"
+        );
+        assert!(text.contains("kept a loop awake for 121 ms"), "{text}");
+        assert!(text.contains("3 more connections"), "{text}");
         assert!(!text.contains('\x1b'), "hostile names are escaped: {text}");
         for width in [20, 60, 84] {
             let options = TextOptions {

@@ -9,6 +9,7 @@ mod page;
 mod request;
 mod requests;
 mod rings;
+mod sockets;
 mod stack;
 mod step;
 mod units;

@@ -231,11 +231,65 @@ int main(int argc, char **argv)
 				return 1;
 			turns++;
 		}
+	} else if (!strcmp(what, "dear")) {
+		/* Two connections, one of which asks for what takes ten times as long; and a third that ends soon. */
+		int more[2], last[2], epoll = registered(ends[1], EPOLLIN, ends[1]);
+		struct epoll_event event = {.events = EPOLLIN};
+		char bytes[64] = {0};
+		unsigned long asked = 0;
+
+		connection(more);
+		connection(last);
+		if (!child()) {
+			close(ends[1]);
+			close(more[1]);
+			close(last[1]);
+			for (;; asked++) {
+				int *end = asked % 2 ? more : ends;
+
+				if (asked == 1500)
+					close(last[0]);
+				if (send(*end, bytes, sizeof(bytes), MSG_NOSIGNAL) <= 0 || recv(*end, bytes, sizeof(bytes), 0) <= 0)
+					return 0;
+				if (asked < 1500 && (send(last[0], bytes, sizeof(bytes), MSG_NOSIGNAL) <= 0 || recv(last[0], bytes, sizeof(bytes), 0) <= 0))
+					return 0;
+			}
+		}
+		close(ends[0]);
+		close(more[0]);
+		close(last[0]);
+		event.data.u64 = more[1];
+		epoll_ctl(epoll, EPOLL_CTL_ADD, more[1], &event);
+		event.data.u64 = last[1];
+		epoll_ctl(epoll, EPOLL_CTL_ADD, last[1], &event);
+		sleep(1); /* until somebody watches */
+		for (;;) {
+			int fd = (epoll_wait(epoll, ready, 1, -1), (int)ready[0].data.u64);
+			ssize_t size = recv(fd, bytes, sizeof(bytes), 0);
+
+			if (size <= 0) {
+				close(fd);
+				continue;
+			}
+			compute(fd == more[1] ? 1000 : fd == last[1] ? 300 : 100);
+			if (send(fd, bytes, size, MSG_NOSIGNAL) <= 0)
+				return 1;
+			turns++;
+		}
 	} else if (!strcmp(what, "compute")) {
 		int epoll = registered(ends[1], EPOLLIN, ends[1]);
 
 		for (;;) {
 			compute(20000);
+			epoll_wait(epoll, ready, 4, 0);
+			turns++;
+		}
+	} else if (!strcmp(what, "left")) {
+		/* Goes round by itself, and leaves what is ready for later. */
+		int fd = eventfd(1, 0), epoll = registered(fd, EPOLLIN, fd);
+
+		for (;;) {
+			compute(20);
 			epoll_wait(epoll, ready, 4, 0);
 			turns++;
 		}
