@@ -9,6 +9,7 @@ static const struct {
     {"reap-lag", reap_lag},         {"cq-overflow", cq_overflow},     {"punt-storm", punt_storm},
     {"one-an-enter", one_an_enter}, {"sqpoll-idle", sqpoll_idle},     {"sqpoll-asleep", sqpoll_asleep},
     {"cross-thread", cross_thread}, {"slots-exhausted", slots},
+    {"send-pressure", send_pressure}, {"reopen", reopen},
 };
 
 int main(int count, char **words) {

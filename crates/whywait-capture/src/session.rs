@@ -211,6 +211,10 @@ impl Session {
                 .run(&mut self.programs, &mut self.recorder, &consume)?;
             self.drain()?;
         }
+        if urings::many_closed(&self.programs) {
+            self.recorder.rings(urings::read(&self.programs))?;
+            urings::forget_ended(&mut self.programs, target::alive);
+        }
         if now >= self.next_roll {
             self.recorder.rings(urings::read(&self.programs))?;
             self.account_cpu()?;

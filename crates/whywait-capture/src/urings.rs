@@ -18,7 +18,7 @@ const RINGS: u32 = 128;
 const OPCODES: u32 = 64;
 
 /// The tracepoints, and what cannot be told without them.
-const TRACEPOINTS: [(&str, &str); 8] = [
+const TRACEPOINTS: [(&str, &str); 9] = [
     ("io_uring_submit_req", "operations of io_uring are not seen"),
     ("io_uring_complete", "completions of io_uring are not seen"),
     (
@@ -44,6 +44,10 @@ const TRACEPOINTS: [(&str, &str); 8] = [
     (
         "io_uring_register",
         "registered files and buffers are not seen",
+    ),
+    (
+        "sock_exceed_buf_limit",
+        "sends through io_uring that met a limit of the memory for sockets are not counted",
     ),
 ];
 
@@ -154,8 +158,21 @@ pub(crate) fn read(programs: &Programs) -> Known {
     known
 }
 
-/// Makes room: forgets the rings of processes that have ended. `alive` costs a look into /proc.
+/// Whether so many rings were closed that their places should not be waited for until a segment ends.
+pub(crate) fn many_closed(programs: &Programs) -> bool {
+    let bss = programs.skel.maps.bss_data.as_deref();
+    bss.is_some_and(|bss| bss.urings_closed >= RINGS / 8)
+}
+
+/// Makes room: forgets rings that were closed, after [`read`], and those of processes that have ended. `alive` costs a look into
+/// /proc.
 pub(crate) fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool) {
+    // As for `look`.
+    let _ = programs
+        .skel
+        .progs
+        .forget_urings
+        .test_run(ProgramInput::default());
     for index in 0..RINGS {
         let used = programs
             .skel
@@ -220,6 +237,7 @@ fn ring(state: &types::uring_state) -> Ring {
         unreaped_high_ns: state.unreaped_high_ns,
         asleep_ns: state.asleep_ns,
         stalled_waits: state.stalled_waits,
+        memory_limits: state.memory_limits,
     }
 }
 
@@ -246,6 +264,8 @@ fn sums(state: &types::uring_state, opcode: u32, sum: &types::uring_sum) -> Sum 
         kernel_max_ns: sum.kernel_max_ns,
         punted_timed: sum.punted_timed,
         punted_ns: sum.punted_ns,
+        polled_timed: sum.polled_timed,
+        polled_ns: sum.polled_ns,
         marks: sum.marks,
         mark_low_ns: sum.mark_low_ns,
         mark_high_ns: sum.mark_high_ns,

@@ -226,9 +226,109 @@ fn slots_are_exhausted_only_for_a_thread_that_has_more_to_submit() {
     assert_eq!(codes(&script(closed, sum(READ))), []);
     let synchronous = Ring {
         sq_entries: 1,
-        ..full
+        ..full.clone()
     };
     assert_eq!(codes(&script(synchronous, sum(READ))), []);
+    // It had twice as many under way: the submission queue's entries are not what it stops at.
+    let beyond = Ring {
+        max_slots: 16,
+        ..full
+    };
+    assert_eq!(codes(&script(beyond, sum(READ))), []);
+}
+
+#[test]
+fn more_slots_save_no_more_than_the_ring_was_full_for() {
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        stalled_waits: 1_500,
+        ..ring()
+    };
+    let mut script = script(full, sum(READ));
+    let gain = |script: &Script| found(script)[0].subject["throughput_at_most_percent"].clone();
+    // Nine tenths of the time are gone.
+    assert_eq!(gain(&script), 900);
+    assert_eq!(found(&script)[0].saving.at_most_ns, 9 * S);
+    // The thread had a CPU for a quarter of the time: four times as much is all that it can do.
+    let stack = script.stack(&["main", "serve"]);
+    let first = RingSample {
+        ring: 1,
+        tid: TID,
+        at_ns: ms(0),
+        ..RingSample::default()
+    };
+    let last = RingSample {
+        at_ns: ms(10_000),
+        on_cpu_ns: 5 * S / 2,
+        ..first.clone()
+    };
+    script
+        .ring_samples((stack, 0), &first, 1)
+        .ring_samples((stack, 0), &last, 1);
+    assert_eq!(gain(&script), 300);
+}
+
+/// Sends that wait for a millisecond each for room in their socket's buffer.
+fn blocked() -> Sum {
+    Sum {
+        polled: 10_000,
+        polled_timed: 10_000,
+        polled_ns: 10 * S,
+        ..sum(SEND)
+    }
+}
+
+#[test]
+fn slots_that_a_socket_holds_are_not_the_loops() {
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        stalled_waits: 1_500,
+        memory_limits: 3,
+        ..ring()
+    };
+    let findings = found(&script(full.clone(), blocked()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code, Code::UringSlotsExhausted);
+    assert_eq!(findings[0].subject["held_by"], "socket");
+    let said = |text: &str| {
+        findings[0]
+            .evidence
+            .iter()
+            .any(|item| item.text.contains(text))
+    };
+    assert!(said("held by the socket, not by the loop"), "{findings:#?}");
+    assert!(said("3 sends met a limit"), "{findings:#?}");
+    // Receiving waits for readiness as well; that is not a send buffer's matter.
+    let receiving = Sum {
+        opcode: 27,
+        ..blocked()
+    };
+    let findings = found(&script(full, receiving));
+    assert_eq!(findings[0].subject["held_by"], "kernel");
+}
+
+#[test]
+fn sends_that_lie_unreaped_are_not_blamed_for_slots_that_sockets_hold() {
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        ..unreaped()
+    };
+    let longer = Sum {
+        kernel_ns: 300 * S,
+        polled_ns: 300 * S,
+        ..blocked()
+    };
+    let mut held = script(full, longer);
+    lags(&mut held, LagKind::Unreaped, 50, 20);
+    let stack = held.stack(&["main", "serve", "compress"]);
+    let standing = RingSample {
+        ring: 1,
+        tid: TID,
+        unreaped: 4,
+        ..RingSample::default()
+    };
+    held.ring_samples((stack, 0), &standing, 1_000);
+    assert_eq!(codes(&held), []);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! by its lower bound. Or, where operations wait for a peer and most of them are quick, if several completions lay there for
 //! 10 ms and the thread is known to have slept elsewhere or computed: one that waits for a CPU, or in io_uring for more
 //! completions, leaves nothing lying. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
-//! that is full half of the time.
+//! that is full half of the time, and not where sends that wait for room in their socket's buffer hold more of its slots.
 
 use whywait_events::uring::Sum;
 use whywait_model::Model;
@@ -48,7 +48,8 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
     state.ring.completed >= MIN_OPERATIONS
         && state.unreaped.count >= MIN_LAGS
         && (mostly || at_times(model, state))
-        && (!nobody_waits(state) || state.ring.at_depth_ns > state.ring.observed_ns / 2)
+        && (!nobody_waits(state)
+            || (state.ring.at_depth_ns > state.ring.observed_ns / 2 && !state.held_by_sockets()))
 }
 
 /// Whether several completions lay there for long while the thread slept elsewhere or computed.
@@ -92,6 +93,7 @@ fn finding(model: &Model, state: &RingState) -> Finding {
     let instead = rings::instead(model, state, &state.unreaped, |standing| standing.unreaped);
     let mut evidence = vec![rings::life(state)];
     evidence.extend(instead.evidence);
+    evidence.extend(rings::sockets(state));
     evidence.push(Evidence {
         text: format!(
             "up to {} completions lay there at once, in a queue of {}",

@@ -170,7 +170,10 @@ impl RingState {
                         .iter()
                         .all(|(other, _, high)| other == stage || low >= high)
             })
-            .map(|(stage, ..)| *stage)
+            .map(|(stage, ..)| match stage {
+                Stage::Kernel if self.held_by_sockets() => Stage::Socket,
+                stage => *stage,
+            })
     }
 }
 
@@ -192,7 +195,7 @@ pub(crate) fn reaped_ns(rings: &BTreeMap<u32, RingState>, tid: u32, at: Ns) -> O
 
 /// Whether operations wait for an event by nature, for however long it does not come: accepting, polling, timers, and
 /// reading from nothing but eventfds and their kin.
-fn is_standing_order(sum: &Sum) -> bool {
+pub(crate) fn is_standing_order(sum: &Sum) -> bool {
     const READ: u32 = 22;
     const ANONYMOUS: u32 = 1;
     // POLL_ADD, TIMEOUT, ACCEPT, LINK_TIMEOUT.
@@ -207,6 +210,8 @@ pub enum Stage {
     Queued,
     /// Submitted, not completed.
     Kernel,
+    /// The same, and most of it sends that waited for room in their socket's buffer.
+    Socket,
     /// Completed, not taken.
     Unreaped,
 }
@@ -464,6 +469,12 @@ pub struct RingRow {
     pub kernel_ns: Option<u64>,
     /// Mean life as a completion that nobody has taken.
     pub unreaped_ns: Option<Bounds>,
+    /// Sends that had to wait for room in their socket's buffer.
+    pub blocked_sends: u64,
+    /// Their mean time with the kernel.
+    pub blocked_send_ns: Option<u64>,
+    /// Sends that met a limit of the memory for sockets.
+    pub memory_limits: u64,
     /// Which of these is longest for certain.
     pub dominant: Option<Stage>,
     /// Mean of slots taken.
@@ -514,6 +525,7 @@ impl RingState {
         let observed = ring.observed_ns.max(1) as f64;
         let bounds = |(at_least, at_most): (u64, u64)| Bounds { at_least, at_most };
         let (queued, unreaped) = (self.queued_ns(), self.unreaped_ns());
+        let blocked = self.blocked_sends();
         let allowed_rate = self.kernel_ns().map(|kernel| {
             let life = |of: fn((u64, u64)) -> u64| {
                 let sum = [queued, unreaped]
@@ -549,6 +561,9 @@ impl RingState {
             queued_ns: queued.map(bounds),
             kernel_ns: self.kernel_ns(),
             unreaped_ns: unreaped.map(bounds),
+            blocked_sends: blocked.waited,
+            blocked_send_ns: blocked.ns.checked_div(blocked.waited),
+            memory_limits: ring.memory_limits,
             dominant: self.dominant(),
             slots: ring.slot_ns as f64 / observed,
             max_slots: ring.max_slots,

@@ -578,9 +578,15 @@ int io_uring_complete(u64 *args)
 	sum->timed++;
 	if (ns > sum->kernel_max_ns)
 		sum->kernel_max_ns = ns;
-	if (slot->flags & URING_OP_PUNTED) {
-		sum->punted_ns += ns;
-		sum->punted_timed++;
+	if (slot->flags & (URING_OP_PUNTED | URING_OP_POLLED)) {
+		if (slot->flags & URING_OP_PUNTED) {
+			sum->punted_ns += ns;
+			sum->punted_timed++;
+		}
+		if (slot->flags & URING_OP_POLLED) {
+			sum->polled_ns += ns;
+			sum->polled_timed++;
+		}
 	}
 	{
 		u32 bucket = log2_u64(ns);
@@ -683,8 +689,14 @@ int io_uring_create(u64 *args)
 	struct thread *thread = thread_of(task);
 	u32 index = 0;
 
-	if (!thread)
+	if (!thread) {
+		/* In the memory of one of the target's that was closed. */
+		s32 old = uring_index(args[1]);
+
+		if (old >= 0)
+			uring_keys[old & (URING_RINGS - 1)] = 0;
 		return 0;
+	}
 	COUNT(events);
 	if (uring_begin(args[1], &index, URING_CREATED, task->tgid, task->pid, (s32)args[0]))
 		thread->uring = index + 1;
@@ -752,58 +764,4 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	record->on_cpu_ns = on_cpu_now(thread, now);
 	record->runnable_ns = thread->parts[PART_RUNNABLE];
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-}
-
-static long look_at_uring(u32 index, void *ctx)
-{
-	struct io_ring_ctx *from;
-	struct io_rings *rings;
-	struct uring_state *ring;
-	struct uring_view view;
-
-	if (index >= URING_RINGS || !uring_keys[index])
-		return 0;
-	ring = uring_at(index);
-	if (!ring || !ring->ctx || ring->looking)
-		return 0;
-	/* The memory may be another's by now. */
-	from = (struct io_ring_ctx *)ring->ctx;
-	rings = (struct io_rings *)ring->rings;
-	if (BPF_CORE_READ(from, rings) != rings || BPF_CORE_READ(rings, sq_ring_entries) != ring->sq_entries)
-		return 0;
-	uring_read(&view, (u64)from, (u64)rings);
-	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ELSEWHERE);
-	return 0;
-}
-
-/* Run by user space every few milliseconds: rings whose threads sleep have no other looks. */
-SEC("syscall")
-int look_at_urings(void *ctx)
-{
-	bpf_loop(URING_RINGS, look_at_uring, 0, 0);
-	return 0;
-}
-
-/* Rings that the target has open already; and, first, how to tell a ring. */
-SEC("iter/task_file")
-int open_urings(struct bpf_iter__task_file *ctx)
-{
-	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
-	u32 index = 0;
-	u64 ring;
-
-	if (!task || !file)
-		return 0;
-	if (!uring_fops) {
-		if (ctx->fd == uring_own_fd)
-			uring_fops = (u64)file->f_op;
-		return 0;
-	}
-	if ((u64)file->f_op != uring_fops || !thread_of(task))
-		return 0;
-	ring = (u64)BPF_CORE_READ(file, private_data);
-	if (uring_index(ring) < 0)
-		uring_begin(ring, &index, URING_FOUND, task->tgid, 0, ctx->fd);
-	return 0;
 }

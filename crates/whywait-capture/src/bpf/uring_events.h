@@ -76,8 +76,9 @@ struct uring_state {
 	u64 wait_submitted; /* `submitted` when a thread waited last */
 	u64 stalled_waits; /* waits with all entries taken, since the last of which nothing was submitted or taken */
 	u32 wait_head;
-	u32 pad;
+	u32 closed; /* the kernel tears it down: its slot is free once user space has had its sums */
 	u64 lost_ops; /* operations whose submission was not seen or had to be forgotten */
+	u64 memory_limits; /* sends of its thread that met a limit of the memory for sockets */
 };
 
 /* Of a ring and an opcode. */
@@ -93,6 +94,8 @@ struct uring_sum {
 	u64 more; /* completions that were not the operation's last */
 	u64 timed; /* how many are in `kernel_ns` */
 	u64 punted_timed;
+	u64 polled_ns; /* of `kernel_ns`: of operations that waited for readiness */
+	u64 polled_timed;
 	u64 marks; /* completions that were followed until they were reaped: the first of each batch that is reaped */
 	u64 mark_low_ns;
 	u64 mark_high_ns;
@@ -145,8 +148,8 @@ struct uring_lag_record {
 #define URING_OP_COUNTED 4
 #define URING_OP_SAMPLED 8
 
-_Static_assert(sizeof(struct uring_state) == 352, "layout of uring_state");
-_Static_assert(sizeof(struct uring_sum) == 8 * (14 + 2 * URING_BUCKETS), "layout of uring_sum");
+_Static_assert(sizeof(struct uring_state) == 360, "layout of uring_state");
+_Static_assert(sizeof(struct uring_sum) == 8 * (16 + 2 * URING_BUCKETS), "layout of uring_sum");
 _Static_assert(sizeof(struct uring_op_record) == 48, "layout of uring_op_record");
 _Static_assert(sizeof(struct uring_sample_record) == 56, "layout of uring_sample_record");
 _Static_assert(sizeof(struct uring_lag_record) == 48, "layout of uring_lag_record");

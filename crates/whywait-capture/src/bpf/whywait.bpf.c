@@ -19,6 +19,7 @@
 #include "sched.bpf.h"
 #include "sock.bpf.h"
 #include "uring.bpf.h"
+#include "uring_rings.bpf.h"
 #include "sample.bpf.h"
 #include "sweep.bpf.h"
 #include "burst.bpf.h"
