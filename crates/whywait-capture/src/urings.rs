@@ -16,6 +16,9 @@ use crate::skel::types;
 /// `URING_RINGS` and `URING_OPCODES` of `uring_events.h`.
 const RINGS: u32 = 128;
 const OPCODES: u32 = 64;
+/// `URING_FREE` and `URING_CLOSED` of `uring.bpf.h`.
+const FREE: u64 = 0;
+const CLOSED: u64 = 1;
 
 /// The tracepoints, and what cannot be told without them.
 const TRACEPOINTS: [(&str, &str); 9] = [
@@ -129,10 +132,16 @@ pub(crate) struct Known {
     /// With the operations whose submission was not seen.
     pub(crate) rings: Vec<(Ring, u64)>,
     pub(crate) sums: Vec<Sum>,
+    /// Where they are kept.
+    places: Vec<u32>,
 }
 
 /// Reads what the BPF programs have summed up so far, of all rings that are in use.
 pub(crate) fn read(programs: &Programs) -> Known {
+    read_where(programs, |key| key != FREE && key != CLOSED)
+}
+
+fn read_where(programs: &Programs, wanted: impl Fn(u64) -> bool) -> Known {
     let mut known = Known::default();
     let Some(keys) = programs
         .skel
@@ -143,10 +152,11 @@ pub(crate) fn read(programs: &Programs) -> Known {
     else {
         return known;
     };
-    for index in (0..RINGS).filter(|index| keys[*index as usize] != 0) {
+    for index in (0..RINGS).filter(|index| wanted(keys[*index as usize])) {
         let Some(state) = value::<types::uring_state>(&programs.skel.maps.urings, index) else {
             continue;
         };
+        known.places.push(index);
         known.rings.push((ring(&state), state.lost_ops));
         for opcode in (0..OPCODES).filter(|opcode| state.opcodes >> opcode & 1 == 1) {
             let at = index * OPCODES + opcode;
@@ -158,33 +168,37 @@ pub(crate) fn read(programs: &Programs) -> Known {
     known
 }
 
-/// Whether so many rings were closed that their places should not be waited for until a segment ends.
-pub(crate) fn many_closed(programs: &Programs) -> bool {
+/// How many rings have been closed so far.
+pub(crate) fn closed(programs: &Programs) -> u32 {
     let bss = programs.skel.maps.bss_data.as_deref();
-    bss.is_some_and(|bss| bss.urings_closed >= RINGS / 8)
+    bss.map_or(0, |bss| bss.urings_closed)
 }
 
-/// Makes room: forgets rings that were closed, after [`read`], and those of processes that have ended. `alive` costs a look into
-/// /proc.
+/// Reads the sums of the rings that were closed, and makes their places free.
+pub(crate) fn take_closed(programs: &mut Programs) -> Known {
+    let known = read_where(programs, |key| key == CLOSED);
+    if let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
+        for index in known.places.iter().map(|index| *index as usize) {
+            bss.uring_keys[index] = FREE;
+        }
+    }
+    known
+}
+
+/// Makes room: forgets the rings of processes that have ended. `alive` costs a look into /proc.
 pub(crate) fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool) {
-    // As for `look`.
-    let _ = programs
-        .skel
-        .progs
-        .forget_urings
-        .test_run(ProgramInput::default());
     for index in 0..RINGS {
         let used = programs
             .skel
             .maps
             .bss_data
             .as_deref()
-            .is_some_and(|bss| bss.uring_keys[index as usize] != 0);
+            .is_some_and(|bss| !matches!(bss.uring_keys[index as usize], FREE | CLOSED));
         let ended = used
             && value::<types::uring_state>(&programs.skel.maps.urings, index)
                 .is_some_and(|state| state.id != 0 && !alive(state.tgid));
         if ended && let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
-            bss.uring_keys[index as usize] = 0;
+            bss.uring_keys[index as usize] = FREE;
         }
     }
 }

@@ -33,8 +33,12 @@ const volatile bool complete_passes_cqe = true;
 volatile u64 uring_fops = 0;
 volatile s32 uring_own_fd = 0;
 u32 next_uring_id = 0;
-/* Kernel addresses of the target's rings, 0: free. */
+/* Kernel addresses of the target's rings. */
+#define URING_FREE 0
+#define URING_CLOSED 1 /* user space has not had its sums yet; the kernel may make another ring there meanwhile */
 u64 uring_keys[URING_RINGS] = {};
+/* How many have been closed so far. */
+volatile u32 urings_closed = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -304,18 +308,28 @@ static __always_inline void uring_used(u32 index, struct uring_state *ring)
 	}
 }
 
+/* A ring that is no more. Its slot is user space's from now on, which reads its sums and frees it. */
+static __always_inline void uring_ends(u32 index)
+{
+	uring_keys[index & (URING_RINGS - 1)] = URING_CLOSED;
+	__sync_fetch_and_add(&urings_closed, 1);
+}
+
 static __always_inline struct uring_state *uring_begin(u64 ctx, u32 *index, enum uring_origin origin, u32 tgid,
 						       u32 tid, s32 fd)
 {
 	struct io_ring_ctx *from = (struct io_ring_ctx *)ctx;
 	u32 at = uring_key(ctx);
+	s32 old = uring_index(ctx);
 	struct uring_state *ring;
 
+	/* In the memory of one that was closed. */
+	if (old >= 0)
+		uring_ends(old);
 	for (u32 i = 0; i < URING_PROBES; i++) {
 		u32 free = (at + i) & (URING_RINGS - 1);
 
-		if (uring_keys[free] == ctx ||
-		    __sync_val_compare_and_swap(&uring_keys[free], 0, ctx) == 0) {
+		if (__sync_val_compare_and_swap(&uring_keys[free], URING_FREE, ctx) == URING_FREE) {
 			ring = uring_at(free);
 			if (!ring)
 				return 0;
@@ -694,7 +708,7 @@ int io_uring_create(u64 *args)
 		s32 old = uring_index(args[1]);
 
 		if (old >= 0)
-			uring_keys[old & (URING_RINGS - 1)] = 0;
+			uring_ends(old);
 		return 0;
 	}
 	COUNT(events);

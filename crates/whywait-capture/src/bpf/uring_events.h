@@ -76,7 +76,7 @@ struct uring_state {
 	u64 wait_submitted; /* `submitted` when a thread waited last */
 	u64 stalled_waits; /* waits with all entries taken, since the last of which nothing was submitted or taken */
 	u32 wait_head;
-	u32 closed; /* the kernel tears it down: its slot is free once user space has had its sums */
+	u32 pad;
 	u64 lost_ops; /* operations whose submission was not seen or had to be forgotten */
 	u64 memory_limits; /* sends of its thread that met a limit of the memory for sockets */
 };

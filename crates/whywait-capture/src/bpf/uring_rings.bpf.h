@@ -5,9 +5,6 @@
 #define PERCPU_REF_DEAD 2
 #define SK_MEM_SEND 0
 
-/* Rings that were found closed, and are not forgotten yet. */
-volatile u32 urings_closed = 0;
-
 /*
  * A ring whose last reference is given up is being torn down, whoever's memory it is afterwards: then it has no queues, or none of
  * as many entries as it says. (One that is resized has new ones, which do.)
@@ -31,13 +28,12 @@ static long look_at_uring(u32 index, void *ctx)
 	if (index >= URING_RINGS || !uring_keys[index])
 		return 0;
 	ring = uring_at(index);
-	if (!ring || uring_keys[index] != ring->ctx || ring->looking || ring->closed)
+	if (!ring || uring_keys[index] != ring->ctx || ring->looking)
 		return 0;
 	from = (struct io_ring_ctx *)ring->ctx;
 	rings = (struct io_rings *)ring->rings;
 	if (uring_is_closed(from)) {
-		ring->closed = 1;
-		urings_closed++;
+		uring_ends(index);
 		return 0;
 	}
 	/* The memory may be another's by now. */
@@ -53,27 +49,6 @@ SEC("syscall")
 int look_at_urings(void *ctx)
 {
 	bpf_loop(URING_RINGS, look_at_uring, 0, 0);
-	return 0;
-}
-
-static long forget_uring(u32 index, void *ctx)
-{
-	struct uring_state *ring;
-
-	if (index >= URING_RINGS || !uring_keys[index])
-		return 0;
-	ring = uring_at(index);
-	if (ring && ring->closed)
-		__sync_val_compare_and_swap(&uring_keys[index], ring->ctx, 0);
-	return 0;
-}
-
-/* Run by user space when it has read the sums of rings that were closed: only a look finds them so, and it makes that itself. */
-SEC("syscall")
-int forget_urings(void *ctx)
-{
-	urings_closed = 0;
-	bpf_loop(URING_RINGS, forget_uring, 0, 0);
 	return 0;
 }
 
