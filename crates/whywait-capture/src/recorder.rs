@@ -683,6 +683,7 @@ impl Recorder {
             local_port: record.local_port,
             unserved_wakeup_ns: record.unserved_wakeup_ns,
             service: Parts(record.service),
+            taken_ns: time(record.taken_ns),
         };
         self.writer.write(&Event::Request(request))
     }

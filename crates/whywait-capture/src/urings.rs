@@ -252,6 +252,7 @@ fn ring(state: &types::uring_state) -> Ring {
         asleep_ns: state.asleep_ns,
         stalled_waits: state.stalled_waits,
         memory_limits: state.memory_limits,
+        held_back_ns: state.held_back_ns,
     }
 }
 

@@ -111,6 +111,9 @@ pub struct Ring {
     pub stalled_waits: u64,
     /// Sends of its thread that met a limit of the memory for sockets: the protocol's, or the control group's.
     pub memory_limits: u64,
+    /// For how long entries may have been prepared without being published, times entries, nanoseconds: at most, and only of those
+    /// that were submitted a threshold or longer after the program last submitted some, or was woken for a completion.
+    pub held_back_ns: u64,
 }
 
 /// What the operations of an opcode came to on a ring until now. Rows replace earlier ones of the same (`ring`, `opcode`).

@@ -6,7 +6,8 @@
 //! of operations, each sample and every few milliseconds: how long completions lay there at least and at most. What the
 //! thread did instead, by its sleeps and its samples while some lay there.
 //!
-//! **Cost.** The time that completions lay there at most, summed over them.
+//! **Cost.** The time that completions lay there at most, summed over them. What the thread has prepared and not submitted waits as long
+//! as it does something else: where the library does not show since when, that is for as long as the thread was away, for each entry.
 //!
 //! **Guards.** Only where that is the longest part of the operations' life for certain, and a threshold long in the mean,
 //! by its lower bound. Or, where operations wait for a peer and most of them are quick, if several completions lay there for
@@ -94,6 +95,18 @@ fn finding(model: &Model, state: &RingState) -> Finding {
     let mut evidence = vec![rings::life(state)];
     evidence.extend(instead.evidence);
     evidence.extend(rings::sockets(state));
+    let held_back_ns = state.held_back_ns();
+    if held_back_ns > 0 {
+        evidence.push(Evidence {
+            text: format!(
+                "entries that were prepared before or while it did that, and submitted after, may have lain there too, {} at most \
+                 altogether: a library that publishes an entry only as it submits it does not show since when. It is part of the bound, which may \
+                 be far too large for that",
+                duration(held_back_ns)
+            ),
+            ns: Some(held_back_ns),
+        });
+    }
     evidence.push(Evidence {
         text: format!(
             "up to {} completions lay there at once, in a queue of {}",
@@ -132,7 +145,7 @@ fn finding(model: &Model, state: &RingState) -> Finding {
         subject: rings::subject(state),
         saving: Saving {
             kind: SavingKind::Latency,
-            at_most_ns: state.ring.unreaped_high_ns,
+            at_most_ns: state.ring.unreaped_high_ns.saturating_add(held_back_ns),
             requests: state.ring.completed,
             each_at_most_ns: Vec::new(),
         },

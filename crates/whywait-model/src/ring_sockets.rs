@@ -29,6 +29,15 @@ pub struct Blocked {
 }
 
 impl RingState {
+    /// For how long entries may have been held back before they were published, at most, times entries, nanoseconds. 0 where the
+    /// library publishes each entry as it is made, so that it shows how long it lay there.
+    pub fn held_back_ns(&self) -> u64 {
+        match self.queued_ns() {
+            Some(_) => 0,
+            None => self.ring.held_back_ns,
+        }
+    }
+
     /// Its sends that waited for room.
     pub fn blocked_sends(&self) -> Blocked {
         let mut all = Blocked::default();

@@ -188,6 +188,12 @@ struct socket_state {
 	u64 unserved_wakeup_ns;
 	u64 at_recv[PART_COUNT]; /* the reader's totals when it read */
 	u64 service[PART_COUNT];
+	/* What was read through a ring of io_uring: see uring_sock.bpf.h. */
+	u32 uring; /* its index and 1; 0: none */
+	u32 uring_id;
+	u32 uring_number; /* of the completion, at least */
+	u32 pad;
+	u64 taken_ns;
 };
 
 /* A connection inherits its listener's state (BPF_F_CLONE): so it is known before it is accepted. */

@@ -220,6 +220,12 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 	if ((s32)still > 0)
 		ring->unreaped_low_ns += since_ns * still;
 	ring->reaped += head - ring->head;
+	if (head != ring->head) {
+		u32 at = ring->moves++ & (URING_MOVES - 1);
+
+		ring->moved_from[at] = ring->head;
+		ring->moved_ns[at] = ring->look_ns;
+	}
 
 	/* One completion is followed at a time: the first that comes after the last one was reaped. */
 	if (ring->mark_ns && (s32)(head - ring->mark) > 0) {
@@ -413,6 +419,17 @@ static __always_inline struct uring_slot *uring_slot_for(u64 req, struct uring_s
 	return bpf_map_lookup_elem(&uring_slots, &at);
 }
 
+/*
+ * Entries are submitted. Those that a library keeps to itself until then were prepared since the last ones were submitted, or since the program
+ * was woken for a completion, and nobody knows when.
+ */
+static __always_inline void uring_held_back(struct uring_state *ring, u32 entries, u64 now)
+{
+	if (ring->away_ns && now > ring->away_ns && now - ring->away_ns >= threshold_ns && entries <= ring->sq_entries)
+		ring->held_back_ns += (now - ring->away_ns) * entries;
+	ring->away_ns = now;
+}
+
 SEC("tp_btf/io_uring_submit_req")
 int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 {
@@ -447,6 +464,7 @@ int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 		uring_read(&view, (u64)uring, (u64)rings);
 		uring_look(index, ring, &view, now, LOOK_SUBMIT);
 		ring->batches++;
+		uring_held_back(ring, view.sq_tail - view.sq_head, now);
 		if (view.sq_tail - view.sq_head >= ring->sq_entries)
 			ring->full_batches++;
 	}
@@ -555,6 +573,8 @@ int io_uring_complete(u64 *args)
 
 		uring_read(&view, ctx, rings);
 		uring_look(index, ring, &view, now, LOOK_COMPLETE);
+		if (!ring->away_ns)
+			ring->away_ns = now;
 	}
 	if (!ring->mark_ns) {
 		ring->mark = tail - 1;
@@ -669,6 +689,8 @@ int io_uring_cqring_wait(u64 *args)
 	uring_used(index, ring);
 	uring_read(&view, ctx, (u64)URING_READ(struct io_ring_ctx, ctx, rings));
 	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ONLY);
+	if (view.cached_cq_tail == view.cq_head)
+		ring->away_ns = 0;
 	/* It came for something else: what it has to submit, if anything, has no slot. */
 	if (ring->submitted == ring->wait_submitted && view.cq_head == ring->wait_head &&
 	    ring->submitted - ring->finished + view.cached_cq_tail - view.cq_head >= ring->sq_entries)

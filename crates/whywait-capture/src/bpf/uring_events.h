@@ -5,6 +5,7 @@
 
 #define URING_RINGS 128 /* a power of two */
 #define URING_OPCODES 64
+#define URING_MOVES 8 /* a power of two */
 #define URING_BUCKETS 40 /* powers of two of nanoseconds: up to 9 minutes */
 
 enum uring_record_type {
@@ -79,6 +80,12 @@ struct uring_state {
 	u32 pad;
 	u64 lost_ops; /* operations whose submission was not seen or had to be forgotten */
 	u64 memory_limits; /* sends of its thread that met a limit of the memory for sockets */
+	u64 away_ns; /* since when the program may have prepared entries without being seen; 0: it waits */
+	u64 held_back_ns; /* for how long those may have been, of entries that were submitted after a threshold or longer */
+	/* The last times that the program took completions: up to which, and until when that was seen. */
+	u64 moves;
+	u64 moved_ns[URING_MOVES];
+	u32 moved_from[URING_MOVES];
 };
 
 /* Of a ring and an opcode. */
@@ -148,7 +155,7 @@ struct uring_lag_record {
 #define URING_OP_COUNTED 4
 #define URING_OP_SAMPLED 8
 
-_Static_assert(sizeof(struct uring_state) == 360, "layout of uring_state");
+_Static_assert(sizeof(struct uring_state) == 384 + 12 * URING_MOVES, "layout of uring_state");
 _Static_assert(sizeof(struct uring_sum) == 8 * (16 + 2 * URING_BUCKETS), "layout of uring_sum");
 _Static_assert(sizeof(struct uring_op_record) == 48, "layout of uring_op_record");
 _Static_assert(sizeof(struct uring_sample_record) == 56, "layout of uring_sample_record");

@@ -20,6 +20,7 @@
 #include "sock.bpf.h"
 #include "uring.bpf.h"
 #include "uring_rings.bpf.h"
+#include "uring_sock.bpf.h"
 #include "sample.bpf.h"
 #include "sweep.bpf.h"
 #include "burst.bpf.h"

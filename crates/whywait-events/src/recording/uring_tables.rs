@@ -47,6 +47,7 @@ columns!(RingColumns {
     asleep_ns: Long Delta,
     stalled_waits: Long Delta,
     memory_limits: LongOrNull Delta,
+    held_back_ns: LongOrNull Delta,
 });
 
 pub(crate) struct Rings;
@@ -98,6 +99,7 @@ impl Table for Rings {
         columns.asleep_ns.put(row.asleep_ns as i64);
         columns.stalled_waits.put(row.stalled_waits as i64);
         columns.memory_limits.put(Some(row.memory_limits as i64));
+        columns.held_back_ns.put(Some(row.held_back_ns as i64));
     }
 
     fn take(columns: &mut RingColumns) -> Option<Ring> {
@@ -146,6 +148,7 @@ impl Table for Rings {
             asleep_ns: columns.asleep_ns.take() as u64,
             stalled_waits: columns.stalled_waits.take() as u64,
             memory_limits: columns.memory_limits.take().unwrap_or_default() as u64,
+            held_back_ns: columns.held_back_ns.take().unwrap_or_default() as u64,
         })
     }
 }

@@ -16,7 +16,7 @@ fn ring() -> impl Strategy<Value = Ring> {
         any::<i32>(),
         origin,
         any::<[u32; 11]>(),
-        any::<[u64; 25]>(),
+        any::<[u64; 26]>(),
     )
         .prop_map(|(id, fd, origin, small, large)| Ring {
             id,
@@ -58,6 +58,7 @@ fn ring() -> impl Strategy<Value = Ring> {
             asleep_ns: large[22],
             stalled_waits: large[23],
             memory_limits: large[24],
+            held_back_ns: large[25],
         })
 }
 
