@@ -118,6 +118,43 @@ fn completions_that_lie_there_while_the_thread_computes() {
 }
 
 #[test]
+fn what_is_held_back_meanwhile_is_in_the_bound() {
+    let saving = |ring: Ring| {
+        let mut script = script(ring, sum(READ));
+        lags(&mut script, LagKind::Unreaped, 50, 20);
+        let stack = script.stack(&["main", "serve", "compress"]);
+        let standing = RingSample {
+            ring: 1,
+            tid: TID,
+            unreaped: 4,
+            pending: 1,
+            ..RingSample::default()
+        };
+        script.ring_samples((stack, 0), &standing, 100);
+        let finding = found(&script)
+            .into_iter()
+            .find(|finding| finding.code == Code::UringUnreaped);
+        finding
+            .expect("completions that lie there")
+            .saving
+            .at_most_ns
+    };
+    let held_back = Ring {
+        held_back_ns: 100 * S,
+        queued_low_ns: S,
+        ..unreaped()
+    };
+    assert_eq!(saving(held_back.clone()), 350 * S);
+    // Most of it shows in the queue.
+    let published = Ring {
+        queued_low_ns: 90 * S,
+        queued_high_ns: 110 * S,
+        ..held_back
+    };
+    assert_eq!(saving(published), 250 * S);
+}
+
+#[test]
 fn sends_that_lie_there_hurt_only_when_slots_are_short() {
     let mut healthy = script(unreaped(), sum(SEND));
     lags(&mut healthy, LagKind::Unreaped, 50, 20);

@@ -18,7 +18,7 @@
 
 u64 next_socket_id = 0;
 
-static void uring_reads(struct socket_state *socket, struct thread *thread);
+static void uring_reads(struct socket_state *socket, struct thread *thread, int flags);
 static u64 uring_taken(struct socket_state *socket);
 
 static __always_inline bool is_inet_stream(struct sock *sk)
@@ -379,7 +379,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
 	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
 	if (thread->uring)
-		uring_reads(socket, thread);
+		uring_reads(socket, thread, flags);
 	return 0;
 }
 

@@ -468,9 +468,10 @@ int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 		if (view.sq_tail - view.sq_head >= ring->sq_entries)
 			ring->full_batches++;
 	}
-	if (req->flags & REQ_F_CQE_SKIP)
+	if (req->flags & REQ_F_CQE_SKIP) {
 		flags = 0;
-	else
+		ring->unordered = 1;
+	} else
 		ring->submitted++;
 	slot = uring_slot_for((u64)req, ring);
 	if (!slot)
@@ -599,8 +600,10 @@ int io_uring_complete(u64 *args)
 		ring->finished++;
 		return 0;
 	}
-	if (flags & IORING_CQE_F_MORE)
+	if (flags & IORING_CQE_F_MORE) {
 		sum->more++;
+		ring->unordered = 1;
+	}
 	if (!slot) {
 		/* Of a ring that was there before, it may have been submitted before. */
 		if (req && ring->origin == URING_CREATED)

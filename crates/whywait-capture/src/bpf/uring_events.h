@@ -86,6 +86,11 @@ struct uring_state {
 	u64 moves;
 	u64 moved_ns[URING_MOVES];
 	u32 moved_from[URING_MOVES];
+	/* Reads of requests whose completions are to come, as of `read_tail`: see uring_sock.bpf.h. */
+	u32 read_tail;
+	u32 reads;
+	u32 unordered; /* not each operation has one completion */
+	u32 pad2;
 };
 
 /* Of a ring and an opcode. */
@@ -155,7 +160,7 @@ struct uring_lag_record {
 #define URING_OP_COUNTED 4
 #define URING_OP_SAMPLED 8
 
-_Static_assert(sizeof(struct uring_state) == 384 + 12 * URING_MOVES, "layout of uring_state");
+_Static_assert(sizeof(struct uring_state) == 400 + 12 * URING_MOVES, "layout of uring_state");
 _Static_assert(sizeof(struct uring_sum) == 8 * (16 + 2 * URING_BUCKETS), "layout of uring_sum");
 _Static_assert(sizeof(struct uring_op_record) == 48, "layout of uring_op_record");
 _Static_assert(sizeof(struct uring_sample_record) == 56, "layout of uring_sample_record");
