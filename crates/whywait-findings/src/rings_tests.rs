@@ -460,6 +460,31 @@ fn a_server_whose_loop_sleeps_elsewhere_at_times() {
 }
 
 #[test]
+fn a_server_that_is_kept_from_its_cpu_with_completions_lying_there_at_other_times() {
+    let serving = RingSample {
+        ring: 1,
+        tid: TID,
+        unreaped: 4,
+        ..RingSample::default()
+    };
+    let found_with = |at_ms: u64| {
+        let mut script = server();
+        lags(&mut script, LagKind::Unreaped, 5, 90);
+        let stack = script.stack(&["main", "serve"]);
+        for time in 0..5 {
+            let sample = RingSample {
+                at_ns: ms(time * 100 + at_ms),
+                ..serving.clone()
+            };
+            script.ring_samples((stack, 0), &sample, 12);
+        }
+        codes(&script)
+    };
+    assert_eq!(found_with(40), [Code::UringUnreaped]);
+    assert_eq!(found_with(95), []);
+}
+
+#[test]
 fn a_server_whose_loop_waits_for_a_cpu_or_for_more_completions() {
     let mut starved = server();
     lags(&mut starved, LagKind::Unreaped, 5, 90);

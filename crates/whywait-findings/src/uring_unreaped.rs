@@ -68,10 +68,8 @@ fn at_times(model: &Model, state: &RingState) -> bool {
     };
     let lag_ns = sum(|longest| longest.lag.low_ns);
     let slept_ns = sum(|longest| longest.slept_ns);
-    let computed_ns = state
-        .standing()
-        .unreaped
-        .saturating_mul(rings::sample_ns(model));
+    // While they lay there: a thread that was kept from its CPU for that long has none.
+    let computed_ns = sum(|longest| longest.samples).saturating_mul(rings::sample_ns(model));
     long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
 }
 

@@ -32,6 +32,8 @@ pub struct LagWithWait {
     pub wait: Option<(Wait, u64)>,
     /// For how long of it the thread slept in other calls than `io_uring_enter`, nanoseconds.
     pub slept_ns: u64,
+    /// Samples of the thread on a CPU within it.
+    pub samples: u64,
 }
 
 /// The lags of a ring of one kind.
@@ -313,6 +315,7 @@ impl RingInput {
             lag: lag.clone(),
             wait: None,
             slept_ns: 0,
+            samples: 0,
         });
         if lags.longest.len() >= 4 * MAX_LAGS {
             lags.keep_longest();
@@ -347,6 +350,13 @@ impl RingInput {
         // The kernel's poller uses the ring too; what it does is no work of the program's.
         if standing.tid == state.ring.sqpoll_tid {
             return;
+        }
+        for longest in &mut state.unreaped.longest {
+            let lag = &longest.lag;
+            let end_ns = lag.from_ns.saturating_add(lag.low_ns);
+            if lag.tid == standing.tid && (lag.from_ns..=end_ns).contains(&standing.at_ns) {
+                longest.samples += 1;
+            }
         }
         state
             .stacks
