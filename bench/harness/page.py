@@ -188,6 +188,8 @@ def targets(figures):
         ["the same, as it is to become", "<= 100 ns", *verdict(cost, 100, " ns", 0)],
         ["in-kernel cost of an operation of io_uring, at fio's highest rate", "<= 300 ns",
          *verdict((figures.get("uring") or {}).get("cost", {}).get("ns"), 300, " ns", 0)],
+        ["in-kernel cost of a packet of the lab `relay`, all programs for io_uring, the dearer of two variants", "<= 300 ns",
+         *verdict(uring.dearest_relay(figures.get("uring")), 300, " ns", 0)],
         ["bytes of recording for an event, the largest of all recordings below", "<= 10", *verdict(max(sizes, default=None), 10, "", 2)],
         ["analysis on one core: kernel events", ">= 5 M/s", *verdict(speed, 5, " M/s", 2, at_least=True)],
         ["analysis on one core: rows", ">= 5 M/s", *verdict(rows_speed, 5, " M/s", 2, at_least=True)],

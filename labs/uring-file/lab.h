@@ -29,6 +29,8 @@ void slots(const struct lab *lab);
 void spin(const struct lab *lab);
 void stuck(const struct lab *lab);
 void poll_rings(const struct lab *lab);
+void send_pressure(const struct lab *lab);
+void reopen(const struct lab *lab);
 
 /* A ring, or the end. `params` may be NULL. */
 static inline void make_ring(struct io_uring *ring, unsigned entries, struct io_uring_params *params) {
@@ -64,6 +66,7 @@ int cached_file(const struct lab *lab, size_t size);
 /* The load's device: it answers each request after a fixed time, with the time when it did. A connection each for
  * requests at a time. */
 int connect_device(const struct lab *lab);
+int connect_to(const struct lab *lab, const char *socket_name);
 void ask_device(int fd);
 
 /* Since a device's answer, in milliseconds. */

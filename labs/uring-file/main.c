@@ -8,8 +8,9 @@ static const struct {
 } FAULTS[] = {
     {"reap-lag", reap_lag},         {"cq-overflow", cq_overflow},     {"punt-storm", punt_storm},
     {"one-an-enter", one_an_enter}, {"sqpoll-idle", sqpoll_idle},     {"sqpoll-asleep", sqpoll_asleep},
-    {"cross-thread", cross_thread}, {"slots-exhausted", slots},       {"spin", spin},
-    {"stuck", stuck},               {"poll", poll_rings},
+    {"cross-thread", cross_thread}, {"slots-exhausted", slots},       {"send-pressure", send_pressure},
+    {"reopen", reopen},             {"spin", spin},                   {"stuck", stuck},
+    {"poll", poll_rings},
 };
 
 int main(int count, char **words) {

@@ -67,6 +67,6 @@ void slots(const struct lab *lab) {
         reaped += reap_answers(&ring, &late_ms);
     }
     double took = now - begun;
-    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"unreaped_ms\":%.3f,\"come\":%ld,\"waiting\":%ld,\"most_in_flight\":%d}",
-               reaped, reaped / took * 1e3, late_ms / reaped, come, come - taken, most);
+    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"op_ms\":%.6f,\"unreaped_ms\":%.3f,\"come\":%ld,\"waiting\":%ld,\"most_in_flight\":%d}",
+               reaped, reaped / took * 1e3, took / reaped, late_ms / reaped, come, come - taken, most);
 }

@@ -59,7 +59,8 @@ static void read_now_and_then(const struct lab *lab, struct io_uring_params *par
     getrusage(RUSAGE_SELF, &usage);
     double cpu = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
     summary(latencies, count, latency, sizeof latency);
-    tell_truth(lab, "{\"queued\":%d,\"ops\":%d,\"cpus\":%.3f,\"latency\":%s}", number, count, cpu / took * 1e3, latency);
+    tell_truth(lab, "{\"queued\":%d,\"ops\":%d,\"cpus\":%.3f,\"latency\":%s,\"server\":{\"cpu_s\":%.6f,\"requests\":%d}}",
+               number, count, cpu / took * 1e3, latency, cpu, count);
 }
 
 void sqpoll_idle(const struct lab *lab) {

@@ -1,7 +1,7 @@
 /* A server of one loop on an io_uring: connections are accepted, read and written through the ring.
  *
  * `/quick` is answered at once, `/report` takes 100 ms. Blocked: the loop makes the report itself, by sleeping or by
- * computing, and whatever completes meanwhile waits in the completion queue. Healthy: another thread makes it. */
+ * computing, and whatever completes meanwhile waits in the completion queue. Healthy: other threads make them. */
 #define _GNU_SOURCE
 #include <liburing.h>
 #include <sys/eventfd.h>
@@ -11,6 +11,8 @@
 #define REPORT_MS 100.0
 #define MOST_CONNECTIONS 64
 #define ENTRIES 256
+/* As many as there are reports at a time. */
+#define RENDERERS 3
 
 enum how { HEALTHY, SLEEPS, COMPUTES };
 enum what { ACCEPTED, READ, WRITTEN, REPORTS_DONE };
@@ -227,8 +229,9 @@ int main(int count, char **words) {
     errno = -io_uring_queue_init(ENTRIES, &ring, 0);
     if (errno || done_event < 0)
         die("cannot make the ring");
-    if (how == HEALTHY && (errno = pthread_create(&renderer, NULL, render_apart, NULL)))
-        die("pthread_create");
+    for (int i = 0; how == HEALTHY && i < RENDERERS; i++)
+        if ((errno = pthread_create(&renderer, NULL, render_apart, NULL)))
+            die("pthread_create");
     snprintf(where, sizeof where, "127.0.0.1:%d", ntohs(address.sin_port));
     kit_announce(where);
     run_loop();

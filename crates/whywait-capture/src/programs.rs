@@ -136,6 +136,7 @@ impl Programs {
             ),
             ("io_uring_poll_arm", &progs.io_uring_poll_arm),
             ("io_uring_submit_req", &progs.io_uring_submit_req),
+            ("sock_exceed_buf_limit", &progs.sock_exceed_buf_limit),
         ]
         .into_iter()
         .filter(|(name, _)| !self.lacking.contains(name))

@@ -349,6 +349,20 @@ impl Recorder {
         Ok(())
     }
 
+    /// Writes rings that are no more.
+    pub(crate) fn closed_rings(&mut self, known: urings::Known) -> Result<(), WriteError> {
+        for (ring, lost) in known.rings {
+            self.rings.remove(&ring.id);
+            self.gone_rings.0 += ring.submitted + ring.completed;
+            self.gone_rings.1 += lost;
+            for sum in known.sums.iter().filter(|sum| sum.ring == ring.id) {
+                self.ring(RingEvent::Sum(Box::new(sum.clone())))?;
+            }
+            self.ring(RingEvent::Ring(ring))?;
+        }
+        Ok(())
+    }
+
     /// Operations and completions that were handled, and operations whose submission was not seen.
     fn ring_counts(&self) -> (u64, u64) {
         self.rings.values().fold(
@@ -673,6 +687,7 @@ impl Recorder {
             local_port: record.local_port,
             unserved_wakeup_ns: record.unserved_wakeup_ns,
             service: Parts(record.service),
+            taken_ns: time(record.taken_ns),
         };
         self.writer.write(&Event::Request(request))
     }

@@ -50,6 +50,8 @@ pub struct Session {
     meta: Meta,
     statistics: Option<OwnedFd>,
     pid: u32,
+    /// Rings of io_uring that were closed when it was looked last.
+    closed_urings: u32,
     next_sweep: Instant,
     next_roll: Instant,
     buffer: Vec<u8>,
@@ -123,6 +125,7 @@ impl Session {
             meta,
             statistics,
             pid,
+            closed_urings: 0,
             next_sweep: Instant::now(),
             next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
             buffer: Vec::new(),
@@ -211,6 +214,7 @@ impl Session {
                 .run(&mut self.programs, &mut self.recorder, &consume)?;
             self.drain()?;
         }
+        self.take_closed_urings()?;
         if now >= self.next_roll {
             self.recorder.rings(urings::read(&self.programs))?;
             self.account_cpu()?;
@@ -254,6 +258,17 @@ impl Session {
         }
         if !self.recorder.stacks_repeat() {
             self.programs.stacks_do_not_repeat();
+        }
+        Ok(())
+    }
+
+    /// Rings of io_uring that were closed are told, and make room for others.
+    fn take_closed_urings(&mut self) -> Result<(), CaptureError> {
+        let closed = urings::closed(&self.programs);
+        if closed != self.closed_urings {
+            self.closed_urings = closed;
+            self.recorder
+                .closed_rings(urings::take_closed(&mut self.programs))?;
         }
         Ok(())
     }
@@ -387,6 +402,7 @@ impl Session {
         let maps = &self.programs.skel.maps;
         let short = counters::futexes(&maps.futexes, &maps.threads, &maps.more_threads);
         self.recorder.futexes(short)?;
+        self.take_closed_urings()?;
         self.recorder.rings(urings::read(&self.programs))?;
         self.count();
         if self.statistics.is_some() {

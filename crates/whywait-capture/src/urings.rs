@@ -16,9 +16,12 @@ use crate::skel::types;
 /// `URING_RINGS` and `URING_OPCODES` of `uring_events.h`.
 const RINGS: u32 = 128;
 const OPCODES: u32 = 64;
+/// `URING_FREE` and `URING_CLOSED` of `uring.bpf.h`.
+const FREE: u64 = 0;
+const CLOSED: u64 = 1;
 
 /// The tracepoints, and what cannot be told without them.
-const TRACEPOINTS: [(&str, &str); 8] = [
+const TRACEPOINTS: [(&str, &str); 9] = [
     ("io_uring_submit_req", "operations of io_uring are not seen"),
     ("io_uring_complete", "completions of io_uring are not seen"),
     (
@@ -44,6 +47,10 @@ const TRACEPOINTS: [(&str, &str); 8] = [
     (
         "io_uring_register",
         "registered files and buffers are not seen",
+    ),
+    (
+        "sock_exceed_buf_limit",
+        "sends through io_uring that met a limit of the memory for sockets are not counted",
     ),
 ];
 
@@ -125,10 +132,16 @@ pub(crate) struct Known {
     /// With the operations whose submission was not seen.
     pub(crate) rings: Vec<(Ring, u64)>,
     pub(crate) sums: Vec<Sum>,
+    /// Where they are kept.
+    places: Vec<u32>,
 }
 
 /// Reads what the BPF programs have summed up so far, of all rings that are in use.
 pub(crate) fn read(programs: &Programs) -> Known {
+    read_where(programs, |key| key != FREE && key != CLOSED)
+}
+
+fn read_where(programs: &Programs, wanted: impl Fn(u64) -> bool) -> Known {
     let mut known = Known::default();
     let Some(keys) = programs
         .skel
@@ -139,16 +152,34 @@ pub(crate) fn read(programs: &Programs) -> Known {
     else {
         return known;
     };
-    for index in (0..RINGS).filter(|index| keys[*index as usize] != 0) {
+    for index in (0..RINGS).filter(|index| wanted(keys[*index as usize])) {
         let Some(state) = value::<types::uring_state>(&programs.skel.maps.urings, index) else {
             continue;
         };
+        known.places.push(index);
         known.rings.push((ring(&state), state.lost_ops));
         for opcode in (0..OPCODES).filter(|opcode| state.opcodes >> opcode & 1 == 1) {
             let at = index * OPCODES + opcode;
             if let Some(sum) = value::<types::uring_sum>(&programs.skel.maps.uring_sums, at) {
                 known.sums.push(sums(&state, opcode, &sum));
             }
+        }
+    }
+    known
+}
+
+/// How many rings have been closed so far.
+pub(crate) fn closed(programs: &Programs) -> u32 {
+    let bss = programs.skel.maps.bss_data.as_deref();
+    bss.map_or(0, |bss| bss.urings_closed)
+}
+
+/// Reads the sums of the rings that were closed, and makes their places free.
+pub(crate) fn take_closed(programs: &mut Programs) -> Known {
+    let known = read_where(programs, |key| key == CLOSED);
+    if let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
+        for index in known.places.iter().map(|index| *index as usize) {
+            bss.uring_keys[index] = FREE;
         }
     }
     known
@@ -162,12 +193,12 @@ pub(crate) fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool)
             .maps
             .bss_data
             .as_deref()
-            .is_some_and(|bss| bss.uring_keys[index as usize] != 0);
+            .is_some_and(|bss| !matches!(bss.uring_keys[index as usize], FREE | CLOSED));
         let ended = used
             && value::<types::uring_state>(&programs.skel.maps.urings, index)
                 .is_some_and(|state| state.id != 0 && !alive(state.tgid));
         if ended && let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
-            bss.uring_keys[index as usize] = 0;
+            bss.uring_keys[index as usize] = FREE;
         }
     }
 }
@@ -220,6 +251,8 @@ fn ring(state: &types::uring_state) -> Ring {
         unreaped_high_ns: state.unreaped_high_ns,
         asleep_ns: state.asleep_ns,
         stalled_waits: state.stalled_waits,
+        memory_limits: state.memory_limits,
+        held_back_ns: state.held_back_ns,
     }
 }
 
@@ -246,6 +279,8 @@ fn sums(state: &types::uring_state, opcode: u32, sum: &types::uring_sum) -> Sum 
         kernel_max_ns: sum.kernel_max_ns,
         punted_timed: sum.punted_timed,
         punted_ns: sum.punted_ns,
+        polled_timed: sum.polled_timed,
+        polled_ns: sum.polled_ns,
         marks: sum.marks,
         mark_low_ns: sum.mark_low_ns,
         mark_high_ns: sum.mark_high_ns,

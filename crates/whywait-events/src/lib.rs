@@ -245,6 +245,8 @@ pub struct Request {
     pub unserved_wakeup_ns: u64,
     /// How the reader-then-writer spent `last_send_ns - recv_ns`, as counted in the kernel.
     pub service: Parts,
+    /// Until then what was read lay in a ring of io_uring, done and not taken, for certain; `None`: not known, or not so.
+    pub taken_ns: Option<Ns>,
 }
 
 /// A thread of the target was on a CPU when the sampling clock ticked.

@@ -109,6 +109,11 @@ pub struct Ring {
     /// Waits for completions with as many slots taken as the submission queue has entries, before which nothing was
     /// submitted or taken since the wait before: the thread had come back for something else.
     pub stalled_waits: u64,
+    /// Sends of its thread that met a limit of the memory for sockets: the protocol's, or the control group's.
+    pub memory_limits: u64,
+    /// For how long entries may have been prepared without being published, times entries, nanoseconds: at most, and only of those
+    /// that were submitted a threshold or longer after the program last submitted some, or was woken for a completion.
+    pub held_back_ns: u64,
 }
 
 /// What the operations of an opcode came to on a ring until now. Rows replace earlier ones of the same (`ring`, `opcode`).
@@ -142,6 +147,10 @@ pub struct Sum {
     pub punted_timed: u64,
     /// Of `kernel_ns`: theirs.
     pub punted_ns: u64,
+    /// Of `timed`: operations that had to wait for their file to become ready.
+    pub polled_timed: u64,
+    /// Of `kernel_ns`: theirs.
+    pub polled_ns: u64,
     /// Completions that were followed until the program took them: one at a time, the first after the last one was taken.
     pub marks: u64,
     /// For how long they waited at least, nanoseconds.

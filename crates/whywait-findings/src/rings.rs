@@ -62,6 +62,34 @@ pub(crate) fn life(state: &RingState) -> Evidence {
     }
 }
 
+/// Sends that waited for room, and those that met a limit of the memory for sockets: their slots are the socket's, not the
+/// loop's. Nothing where there were none.
+pub(crate) fn sockets(state: &RingState) -> Vec<Evidence> {
+    let mut evidence = Vec::new();
+    let blocked = state.blocked_sends();
+    if let Some(mean_ns) = blocked.ns.checked_div(blocked.waited) {
+        evidence.push(Evidence {
+            text: format!(
+                "{} of {} waited for room in the socket's buffer, {} in the mean: such a slot is held by the socket, not by the loop",
+                blocked.waited,
+                count(blocked.sends as usize, "send", "sends"),
+                duration(mean_ns)
+            ),
+            ns: Some(blocked.ns),
+        });
+    }
+    if state.ring.memory_limits > 0 {
+        evidence.push(Evidence {
+            text: format!(
+                "{} met a limit of the memory for sockets (of the protocol, or of the control group)",
+                count(state.ring.memory_limits as usize, "send", "sends")
+            ),
+            ns: None,
+        });
+    }
+    evidence
+}
+
 /// What a ring's thread did while something waited for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instead {

@@ -118,6 +118,43 @@ fn completions_that_lie_there_while_the_thread_computes() {
 }
 
 #[test]
+fn what_is_held_back_meanwhile_is_in_the_bound() {
+    let saving = |ring: Ring| {
+        let mut script = script(ring, sum(READ));
+        lags(&mut script, LagKind::Unreaped, 50, 20);
+        let stack = script.stack(&["main", "serve", "compress"]);
+        let standing = RingSample {
+            ring: 1,
+            tid: TID,
+            unreaped: 4,
+            pending: 1,
+            ..RingSample::default()
+        };
+        script.ring_samples((stack, 0), &standing, 100);
+        let finding = found(&script)
+            .into_iter()
+            .find(|finding| finding.code == Code::UringUnreaped);
+        finding
+            .expect("completions that lie there")
+            .saving
+            .at_most_ns
+    };
+    let held_back = Ring {
+        held_back_ns: 100 * S,
+        queued_low_ns: S,
+        ..unreaped()
+    };
+    assert_eq!(saving(held_back.clone()), 350 * S);
+    // Most of it shows in the queue.
+    let published = Ring {
+        queued_low_ns: 90 * S,
+        queued_high_ns: 110 * S,
+        ..held_back
+    };
+    assert_eq!(saving(published), 250 * S);
+}
+
+#[test]
 fn sends_that_lie_there_hurt_only_when_slots_are_short() {
     let mut healthy = script(unreaped(), sum(SEND));
     lags(&mut healthy, LagKind::Unreaped, 50, 20);
@@ -226,9 +263,109 @@ fn slots_are_exhausted_only_for_a_thread_that_has_more_to_submit() {
     assert_eq!(codes(&script(closed, sum(READ))), []);
     let synchronous = Ring {
         sq_entries: 1,
-        ..full
+        ..full.clone()
     };
     assert_eq!(codes(&script(synchronous, sum(READ))), []);
+    // It had twice as many under way: the submission queue's entries are not what it stops at.
+    let beyond = Ring {
+        max_slots: 16,
+        ..full
+    };
+    assert_eq!(codes(&script(beyond, sum(READ))), []);
+}
+
+#[test]
+fn more_slots_save_no_more_than_the_ring_was_full_for() {
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        stalled_waits: 1_500,
+        ..ring()
+    };
+    let mut script = script(full, sum(READ));
+    let gain = |script: &Script| found(script)[0].subject["throughput_at_most_percent"].clone();
+    // Nine tenths of the time are gone.
+    assert_eq!(gain(&script), 900);
+    assert_eq!(found(&script)[0].saving.at_most_ns, 9 * S);
+    // The thread had a CPU for a quarter of the time: four times as much is all that it can do.
+    let stack = script.stack(&["main", "serve"]);
+    let first = RingSample {
+        ring: 1,
+        tid: TID,
+        at_ns: ms(0),
+        ..RingSample::default()
+    };
+    let last = RingSample {
+        at_ns: ms(10_000),
+        on_cpu_ns: 5 * S / 2,
+        ..first.clone()
+    };
+    script
+        .ring_samples((stack, 0), &first, 1)
+        .ring_samples((stack, 0), &last, 1);
+    assert_eq!(gain(&script), 300);
+}
+
+/// Sends that wait for a millisecond each for room in their socket's buffer.
+fn blocked() -> Sum {
+    Sum {
+        polled: 10_000,
+        polled_timed: 10_000,
+        polled_ns: 10 * S,
+        ..sum(SEND)
+    }
+}
+
+#[test]
+fn slots_that_a_socket_holds_are_not_the_loops() {
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        stalled_waits: 1_500,
+        memory_limits: 3,
+        ..ring()
+    };
+    let findings = found(&script(full.clone(), blocked()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code, Code::UringSlotsExhausted);
+    assert_eq!(findings[0].subject["held_by"], "socket");
+    let said = |text: &str| {
+        findings[0]
+            .evidence
+            .iter()
+            .any(|item| item.text.contains(text))
+    };
+    assert!(said("held by the socket, not by the loop"), "{findings:#?}");
+    assert!(said("3 sends met a limit"), "{findings:#?}");
+    // Receiving waits for readiness as well; that is not a send buffer's matter.
+    let receiving = Sum {
+        opcode: 27,
+        ..blocked()
+    };
+    let findings = found(&script(full, receiving));
+    assert_eq!(findings[0].subject["held_by"], "kernel");
+}
+
+#[test]
+fn sends_that_lie_unreaped_are_not_blamed_for_slots_that_sockets_hold() {
+    let full = Ring {
+        at_depth_ns: 9 * S,
+        ..unreaped()
+    };
+    let longer = Sum {
+        kernel_ns: 300 * S,
+        polled_ns: 300 * S,
+        ..blocked()
+    };
+    let mut held = script(full, longer);
+    lags(&mut held, LagKind::Unreaped, 50, 20);
+    let stack = held.stack(&["main", "serve", "compress"]);
+    let standing = RingSample {
+        ring: 1,
+        tid: TID,
+        unreaped: 4,
+        ..RingSample::default()
+    };
+    held.ring_samples((stack, 0), &standing, 1_000);
+    assert_eq!(codes(&held), []);
 }
 
 #[test]
@@ -320,6 +457,31 @@ fn a_server_whose_loop_sleeps_elsewhere_at_times() {
     }
     lags(&mut script, LagKind::Unreaped, 5, 90);
     assert_eq!(codes(&script), [Code::UringUnreaped]);
+}
+
+#[test]
+fn a_server_that_is_kept_from_its_cpu_with_completions_lying_there_at_other_times() {
+    let serving = RingSample {
+        ring: 1,
+        tid: TID,
+        unreaped: 4,
+        ..RingSample::default()
+    };
+    let found_with = |at_ms: u64| {
+        let mut script = server();
+        lags(&mut script, LagKind::Unreaped, 5, 90);
+        let stack = script.stack(&["main", "serve"]);
+        for time in 0..5 {
+            let sample = RingSample {
+                at_ns: ms(time * 100 + at_ms),
+                ..serving.clone()
+            };
+            script.ring_samples((stack, 0), &sample, 12);
+        }
+        codes(&script)
+    };
+    assert_eq!(found_with(40), [Code::UringUnreaped]);
+    assert_eq!(found_with(95), []);
 }
 
 #[test]

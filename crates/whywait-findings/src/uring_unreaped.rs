@@ -6,13 +6,14 @@
 //! of operations, each sample and every few milliseconds: how long completions lay there at least and at most. What the
 //! thread did instead, by its sleeps and its samples while some lay there.
 //!
-//! **Cost.** The time that completions lay there at most, summed over them.
+//! **Cost.** The time that completions lay there at most, summed over them. What the thread has prepared and not submitted waits as long
+//! as it does something else: where the library does not show since when, that is for as long as the thread was away, for each entry.
 //!
 //! **Guards.** Only where that is the longest part of the operations' life for certain, and a threshold long in the mean,
 //! by its lower bound. Or, where operations wait for a peer and most of them are quick, if several completions lay there for
 //! 10 ms and the thread is known to have slept elsewhere or computed: one that waits for a CPU, or in io_uring for more
 //! completions, leaves nothing lying. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
-//! that is full half of the time.
+//! that is full half of the time, and not where sends that wait for room in their socket's buffer hold more of its slots.
 
 use whywait_events::uring::Sum;
 use whywait_model::Model;
@@ -48,7 +49,8 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
     state.ring.completed >= MIN_OPERATIONS
         && state.unreaped.count >= MIN_LAGS
         && (mostly || at_times(model, state))
-        && (!nobody_waits(state) || state.ring.at_depth_ns > state.ring.observed_ns / 2)
+        && (!nobody_waits(state)
+            || (state.ring.at_depth_ns > state.ring.observed_ns / 2 && !state.held_by_sockets()))
 }
 
 /// Whether several completions lay there for long while the thread slept elsewhere or computed.
@@ -66,10 +68,8 @@ fn at_times(model: &Model, state: &RingState) -> bool {
     };
     let lag_ns = sum(|longest| longest.lag.low_ns);
     let slept_ns = sum(|longest| longest.slept_ns);
-    let computed_ns = state
-        .standing()
-        .unreaped
-        .saturating_mul(rings::sample_ns(model));
+    // While they lay there: a thread that was kept from its CPU for that long has none.
+    let computed_ns = sum(|longest| longest.samples).saturating_mul(rings::sample_ns(model));
     long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
 }
 
@@ -92,6 +92,19 @@ fn finding(model: &Model, state: &RingState) -> Finding {
     let instead = rings::instead(model, state, &state.unreaped, |standing| standing.unreaped);
     let mut evidence = vec![rings::life(state)];
     evidence.extend(instead.evidence);
+    evidence.extend(rings::sockets(state));
+    let held_back_ns = state.held_back_ns();
+    if held_back_ns > 0 {
+        evidence.push(Evidence {
+            text: format!(
+                "entries that were prepared before or while it did that, and submitted after, may have lain there too, {} at most \
+                 altogether: a library that publishes an entry only as it submits it does not show since when. It is part of the bound, which may \
+                 be far too large for that",
+                duration(held_back_ns)
+            ),
+            ns: Some(held_back_ns),
+        });
+    }
     evidence.push(Evidence {
         text: format!(
             "up to {} completions lay there at once, in a queue of {}",
@@ -130,7 +143,7 @@ fn finding(model: &Model, state: &RingState) -> Finding {
         subject: rings::subject(state),
         saving: Saving {
             kind: SavingKind::Latency,
-            at_most_ns: state.ring.unreaped_high_ns,
+            at_most_ns: state.ring.unreaped_high_ns.saturating_add(held_back_ns),
             requests: state.ring.completed,
             each_at_most_ns: Vec::new(),
         },

@@ -21,6 +21,7 @@ mod model;
 pub mod objects;
 mod path;
 mod pools;
+pub mod ring_sockets;
 pub mod rings;
 pub mod script;
 pub mod sockets;

@@ -85,7 +85,9 @@ pub(crate) fn path(model: &Model, request: &Request) -> Path {
     };
     let read_ns = recv_ns.max(request.ready_ns);
     // Through io_uring the kernel reads for the program, which knows of it only when it takes the completion.
-    let from_ns = rings::reaped_ns(&model.rings, request.recv_tid, recv_ns)
+    let from_ns = request
+        .taken_ns
+        .or_else(|| rings::reaped_ns(&model.rings, request.recv_tid, recv_ns))
         .filter(|reaped_ns| (read_ns..end_ns).contains(reaped_ns))
         .unwrap_or(read_ns);
     let mut walk = Walk {

@@ -32,6 +32,8 @@ pub struct LagWithWait {
     pub wait: Option<(Wait, u64)>,
     /// For how long of it the thread slept in other calls than `io_uring_enter`, nanoseconds.
     pub slept_ns: u64,
+    /// Samples of the thread on a CPU within it.
+    pub samples: u64,
 }
 
 /// The lags of a ring of one kind.
@@ -170,7 +172,10 @@ impl RingState {
                         .iter()
                         .all(|(other, _, high)| other == stage || low >= high)
             })
-            .map(|(stage, ..)| *stage)
+            .map(|(stage, ..)| match stage {
+                Stage::Kernel if self.held_by_sockets() => Stage::Socket,
+                stage => *stage,
+            })
     }
 }
 
@@ -192,7 +197,7 @@ pub(crate) fn reaped_ns(rings: &BTreeMap<u32, RingState>, tid: u32, at: Ns) -> O
 
 /// Whether operations wait for an event by nature, for however long it does not come: accepting, polling, timers, and
 /// reading from nothing but eventfds and their kin.
-fn is_standing_order(sum: &Sum) -> bool {
+pub(crate) fn is_standing_order(sum: &Sum) -> bool {
     const READ: u32 = 22;
     const ANONYMOUS: u32 = 1;
     // POLL_ADD, TIMEOUT, ACCEPT, LINK_TIMEOUT.
@@ -207,6 +212,8 @@ pub enum Stage {
     Queued,
     /// Submitted, not completed.
     Kernel,
+    /// The same, and most of it sends that waited for room in their socket's buffer.
+    Socket,
     /// Completed, not taken.
     Unreaped,
 }
@@ -308,6 +315,7 @@ impl RingInput {
             lag: lag.clone(),
             wait: None,
             slept_ns: 0,
+            samples: 0,
         });
         if lags.longest.len() >= 4 * MAX_LAGS {
             lags.keep_longest();
@@ -342,6 +350,13 @@ impl RingInput {
         // The kernel's poller uses the ring too; what it does is no work of the program's.
         if standing.tid == state.ring.sqpoll_tid {
             return;
+        }
+        for longest in &mut state.unreaped.longest {
+            let lag = &longest.lag;
+            let end_ns = lag.from_ns.saturating_add(lag.low_ns);
+            if lag.tid == standing.tid && (lag.from_ns..=end_ns).contains(&standing.at_ns) {
+                longest.samples += 1;
+            }
         }
         state
             .stacks
@@ -464,6 +479,12 @@ pub struct RingRow {
     pub kernel_ns: Option<u64>,
     /// Mean life as a completion that nobody has taken.
     pub unreaped_ns: Option<Bounds>,
+    /// Sends that had to wait for room in their socket's buffer.
+    pub blocked_sends: u64,
+    /// Their mean time with the kernel.
+    pub blocked_send_ns: Option<u64>,
+    /// Sends that met a limit of the memory for sockets.
+    pub memory_limits: u64,
     /// Which of these is longest for certain.
     pub dominant: Option<Stage>,
     /// Mean of slots taken.
@@ -514,6 +535,7 @@ impl RingState {
         let observed = ring.observed_ns.max(1) as f64;
         let bounds = |(at_least, at_most): (u64, u64)| Bounds { at_least, at_most };
         let (queued, unreaped) = (self.queued_ns(), self.unreaped_ns());
+        let blocked = self.blocked_sends();
         let allowed_rate = self.kernel_ns().map(|kernel| {
             let life = |of: fn((u64, u64)) -> u64| {
                 let sum = [queued, unreaped]
@@ -549,6 +571,9 @@ impl RingState {
             queued_ns: queued.map(bounds),
             kernel_ns: self.kernel_ns(),
             unreaped_ns: unreaped.map(bounds),
+            blocked_sends: blocked.waited,
+            blocked_send_ns: blocked.ns.checked_div(blocked.waited),
+            memory_limits: ring.memory_limits,
             dominant: self.dominant(),
             slots: ring.slot_ns as f64 / observed,
             max_slots: ring.max_slots,

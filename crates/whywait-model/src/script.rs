@@ -472,6 +472,12 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// It was seen lying in a ring of io_uring until then, at least.
+    pub fn taken(mut self, at_ms: u64) -> Self {
+        self.request.taken_ns = Some(ms(at_ms));
+        self
+    }
+
     /// Its reader was being woken for so long.
     pub fn wakeup_us(mut self, us: u64) -> Self {
         self.request.unserved_wakeup_ns = us * 1000;

@@ -141,6 +141,27 @@ fn what_lies_in_a_ring_while_the_loop_does_something_else_is_uring() {
 }
 
 #[test]
+fn each_request_of_a_batch_lies_in_the_ring_until_its_own_completion_is_taken() {
+    let mut script = Script::new();
+    script.thread(1, "loop").ends(500);
+    script.wait(1, 230, 21, 120).done();
+    for (socket, taken) in [(1, 20), (2, 121), (3, 900)] {
+        script
+            .request(socket)
+            .ready(20)
+            .read(20, 1)
+            .taken(taken)
+            .spent(Part::Timer, 99)
+            .spent(Part::OnCpu, 31)
+            .answered(150, 1);
+    }
+    let requests = script.model().requests_summary();
+    // The first was taken at once; of the third it cannot be so, and is not believed.
+    assert_eq!(requests.time.uring, Some(101 * MS));
+    assert_eq!(requests.closure, Some(1.0));
+}
+
+#[test]
 fn without_requests_nothing_is_made_up() {
     let requests = Script::new().model().requests_summary();
     assert_eq!(

@@ -343,6 +343,7 @@ impl MadeUp {
                     local_port: self.id() as u16,
                     unserved_wakeup_ns: self.ns(),
                     service,
+                    taken_ns: self.maybe(),
                 })
             }
             _ => Event::Wait(Wait {

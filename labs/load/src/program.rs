@@ -21,11 +21,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     let mut folder: Option<PathBuf> = None;
     let mut delay = None;
+    let mut read_kib = None;
     let mut rules = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
             Value(value) if folder.is_none() => folder = Some(value.into()),
             Long("device-ms") => delay = Some(Duration::from_millis(parser.value()?.parse()?)),
+            Long("reader-kib-per-ms") => read_kib = Some(parser.value()?.parse()?),
             Long("expect") => rules.push(Rule::parse(&parser.value()?.string()?)?),
             _ => return Err(arg.unexpected().into()),
         }
@@ -34,6 +36,10 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     if let Some(delay) = delay {
         let listener = UnixListener::bind(folder.join("device.sock"))?;
         thread::spawn(move || open_device(&listener, delay));
+    }
+    if let Some(kib) = read_kib {
+        let listener = UnixListener::bind(folder.join("reader.sock"))?;
+        thread::spawn(move || open_reader(&listener, kib));
     }
     let begun = Instant::now();
     let truth: Json = loop {
@@ -54,6 +60,26 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
 fn open_device(listener: &UnixListener, delay: Duration) {
     for connection in listener.incoming().map_while(std::result::Result::ok) {
         thread::spawn(move || serve(connection, delay));
+    }
+}
+
+/// Reads each connection at this pace.
+fn open_reader(listener: &UnixListener, kib_per_ms: usize) {
+    for connection in listener.incoming().map_while(std::result::Result::ok) {
+        thread::spawn(move || read(connection, kib_per_ms));
+    }
+}
+
+/// Reads so much a millisecond, in the mean. Whatever goes wrong means that the program has ended.
+fn read(mut connection: UnixStream, kib_per_ms: usize) -> Result<()> {
+    let mut bytes = vec![0; kib_per_ms << 10];
+    let (begun, mut taken) = (Instant::now(), 0);
+    loop {
+        let length = connection.read(&mut bytes)?;
+        ensure!(length > 0, "the program has gone");
+        taken += length;
+        let due = Duration::from_secs_f64(taken as f64 / (kib_per_ms << 10) as f64 / 1e3);
+        thread::sleep(due.saturating_sub(begun.elapsed()));
     }
 }
 

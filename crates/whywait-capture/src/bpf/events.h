@@ -124,6 +124,7 @@ struct request_record {
 	u8 before_accept;
 	u32 pad;
 	u64 service[PART_COUNT];
+	u64 taken_ns; /* until then what was read lay in a ring of io_uring for certain; 0: not known */
 };
 
 /* Followed by `stack_len` bytes of the user stack from `sp` upwards. */
@@ -240,7 +241,7 @@ _Static_assert(sizeof(struct thread_record) == 48, "layout of thread_record");
 _Static_assert(sizeof(struct sleep) == 72 + 8 * PART_COUNT, "layout of sleep");
 _Static_assert(sizeof(struct wait_record) == 72 + sizeof(struct sleep), "layout of wait_record");
 _Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
-_Static_assert(sizeof(struct request_record) == 104 + 8 * PART_COUNT, "layout of request_record");
+_Static_assert(sizeof(struct request_record) == 112 + 8 * PART_COUNT, "layout of request_record");
 _Static_assert(sizeof(struct sample_record) == 64 + 8 * KERNEL_FRAMES, "layout of sample_record");
 _Static_assert(sizeof(struct user_stack_record) == 48, "layout of user_stack_record");
 _Static_assert(sizeof(struct waker_record) == 56, "layout of waker_record");

@@ -16,6 +16,9 @@
 
 u64 next_socket_id = 0;
 
+static void uring_reads(struct socket_state *socket, struct thread *thread, int flags);
+static u64 uring_taken(struct socket_state *socket);
+
 static __always_inline bool is_inet_stream(struct sock *sk)
 {
 	return sk->sk_type == SOCK_STREAM &&
@@ -185,6 +188,7 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->before_accept = socket->before_accept;
 	record->pad = 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
+	record->taken_ns = socket->taken_ns;
 	fill_registration(record, sk);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return true;
@@ -250,7 +254,13 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	sums->unserved_ns += socket->recv_ns - socket->ready_ns;
 	sums->unserved_wakeup_ns += socket->unserved_wakeup_ns;
 	if (socket->only_on_cpu) {
-		sums->service[PART_ON_CPU] += socket->service[PART_ON_CPU];
+		u64 on_cpu_ns = socket->service[PART_ON_CPU];
+		u64 lay_ns = socket->taken_ns > socket->recv_ns ? socket->taken_ns - socket->recv_ns : 0;
+
+		if (lay_ns > on_cpu_ns)
+			lay_ns = on_cpu_ns;
+		sums->service[PART_URING] += lay_ns;
+		sums->service[PART_ON_CPU] += on_cpu_ns - lay_ns;
 	} else {
 		for (int i = 0; i < PART_COUNT; i++)
 			sums->service[i] += socket->service[i];
@@ -279,6 +289,8 @@ static __always_inline void request_begins(struct socket_state *socket, u64 now,
 	socket->recv_tid = 0;
 	socket->send_tid = 0;
 	socket->emitted = 0;
+	socket->uring = 0;
+	socket->taken_ns = 0;
 	socket->before_accept = before_accept;
 	if (!socket->only_on_cpu)
 		__builtin_memset(socket->service, 0, sizeof(socket->service));
@@ -376,6 +388,8 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	}
 	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
 	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
+	if (thread->uring)
+		uring_reads(socket, thread, flags);
 	return 0;
 }
 
@@ -434,8 +448,11 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	}
 	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
 		return 0;
-	if (!socket->first_send_ns)
+	if (!socket->first_send_ns) {
 		socket->first_send_ns = now;
+		if (socket->uring)
+			socket->taken_ns = uring_taken(socket);
+	}
 	socket->last_send_ns = now;
 	socket->send_tid = thread->tid;
 	socket->bytes_out += ret;

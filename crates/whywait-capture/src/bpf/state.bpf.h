@@ -206,6 +206,12 @@ struct socket_state {
 	u64 before_in; /* bytes of earlier requests */
 	u64 before_out;
 	u64 ended; /* its end of file was read */
+	/* What was read through a ring of io_uring: see uring_sock.bpf.h. */
+	u32 uring; /* its index and 1; 0: none */
+	u32 uring_id;
+	u32 uring_number; /* of the completion, at least */
+	u32 pad;
+	u64 taken_ns;
 };
 
 /* A connection inherits its listener's state (BPF_F_CLONE): so it is known before it is accepted. */

@@ -12,7 +12,6 @@
 /* include/uapi/linux/io_uring.h */
 #define IORING_SETUP_SQPOLL 2
 #define IORING_SQ_NEED_WAKEUP 1
-#define IORING_ENTER_REGISTERED_RING 16 /* the descriptor is none, but a number among the thread's own */
 #define IORING_CQE_F_MORE 2
 #define IORING_CQE_F_NOTIF 8
 #define IORING_OP_TIMEOUT 11
@@ -34,8 +33,12 @@ const volatile bool complete_passes_cqe = true;
 volatile u64 uring_fops = 0;
 volatile s32 uring_own_fd = 0;
 u32 next_uring_id = 0;
-/* Kernel addresses of the target's rings, 0: free. */
+/* Kernel addresses of the target's rings. */
+#define URING_FREE 0
+#define URING_CLOSED 1 /* user space has not had its sums yet; the kernel may make another ring there meanwhile */
 u64 uring_keys[URING_RINGS] = {};
+/* How many have been closed so far. */
+volatile u32 urings_closed = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -217,6 +220,12 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 	if ((s32)still > 0)
 		ring->unreaped_low_ns += since_ns * still;
 	ring->reaped += head - ring->head;
+	if (head != ring->head) {
+		u32 at = ring->moves++ & (URING_MOVES - 1);
+
+		ring->moved_from[at] = ring->head;
+		ring->moved_ns[at] = ring->look_ns;
+	}
 
 	/* One completion is followed at a time: the first that comes after the last one was reaped. */
 	if (ring->mark_ns && (s32)(head - ring->mark) > 0) {
@@ -305,18 +314,28 @@ static __always_inline void uring_used(u32 index, struct uring_state *ring)
 	}
 }
 
+/* A ring that is no more. Its slot is user space's from now on, which reads its sums and frees it. */
+static __always_inline void uring_ends(u32 index)
+{
+	uring_keys[index & (URING_RINGS - 1)] = URING_CLOSED;
+	__sync_fetch_and_add(&urings_closed, 1);
+}
+
 static __always_inline struct uring_state *uring_begin(u64 ctx, u32 *index, enum uring_origin origin, u32 tgid,
 						       u32 tid, s32 fd)
 {
 	struct io_ring_ctx *from = (struct io_ring_ctx *)ctx;
 	u32 at = uring_key(ctx);
+	s32 old = uring_index(ctx);
 	struct uring_state *ring;
 
+	/* In the memory of one that was closed. */
+	if (old >= 0)
+		uring_ends(old);
 	for (u32 i = 0; i < URING_PROBES; i++) {
 		u32 free = (at + i) & (URING_RINGS - 1);
 
-		if (uring_keys[free] == ctx ||
-		    __sync_val_compare_and_swap(&uring_keys[free], 0, ctx) == 0) {
+		if (__sync_val_compare_and_swap(&uring_keys[free], URING_FREE, ctx) == URING_FREE) {
 			ring = uring_at(free);
 			if (!ring)
 				return 0;
@@ -400,6 +419,17 @@ static __always_inline struct uring_slot *uring_slot_for(u64 req, struct uring_s
 	return bpf_map_lookup_elem(&uring_slots, &at);
 }
 
+/*
+ * Entries are submitted. Those that a library keeps to itself until then were prepared since the last ones were submitted, or since the program
+ * was woken for a completion, and nobody knows when.
+ */
+static __always_inline void uring_held_back(struct uring_state *ring, u32 entries, u64 now)
+{
+	if (ring->away_ns && now > ring->away_ns && now - ring->away_ns >= threshold_ns && entries <= ring->sq_entries)
+		ring->held_back_ns += (now - ring->away_ns) * entries;
+	ring->away_ns = now;
+}
+
 SEC("tp_btf/io_uring_submit_req")
 int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 {
@@ -434,12 +464,14 @@ int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 		uring_read(&view, (u64)uring, (u64)rings);
 		uring_look(index, ring, &view, now, LOOK_SUBMIT);
 		ring->batches++;
+		uring_held_back(ring, view.sq_tail - view.sq_head, now);
 		if (view.sq_tail - view.sq_head >= ring->sq_entries)
 			ring->full_batches++;
 	}
-	if (req->flags & REQ_F_CQE_SKIP)
+	if (req->flags & REQ_F_CQE_SKIP) {
 		flags = 0;
-	else
+		ring->unordered = 1;
+	} else
 		ring->submitted++;
 	slot = uring_slot_for((u64)req, ring);
 	if (!slot)
@@ -542,6 +574,8 @@ int io_uring_complete(u64 *args)
 
 		uring_read(&view, ctx, rings);
 		uring_look(index, ring, &view, now, LOOK_COMPLETE);
+		if (!ring->away_ns)
+			ring->away_ns = now;
 	}
 	if (!ring->mark_ns) {
 		ring->mark = tail - 1;
@@ -566,8 +600,10 @@ int io_uring_complete(u64 *args)
 		ring->finished++;
 		return 0;
 	}
-	if (flags & IORING_CQE_F_MORE)
+	if (flags & IORING_CQE_F_MORE) {
 		sum->more++;
+		ring->unordered = 1;
+	}
 	if (!slot) {
 		/* Of a ring that was there before, it may have been submitted before. */
 		if (req && ring->origin == URING_CREATED)
@@ -579,9 +615,15 @@ int io_uring_complete(u64 *args)
 	sum->timed++;
 	if (ns > sum->kernel_max_ns)
 		sum->kernel_max_ns = ns;
-	if (slot->flags & URING_OP_PUNTED) {
-		sum->punted_ns += ns;
-		sum->punted_timed++;
+	if (slot->flags & (URING_OP_PUNTED | URING_OP_POLLED)) {
+		if (slot->flags & URING_OP_PUNTED) {
+			sum->punted_ns += ns;
+			sum->punted_timed++;
+		}
+		if (slot->flags & URING_OP_POLLED) {
+			sum->polled_ns += ns;
+			sum->polled_timed++;
+		}
 	}
 	{
 		u32 bucket = log2_u64(ns);
@@ -650,6 +692,8 @@ int io_uring_cqring_wait(u64 *args)
 	uring_used(index, ring);
 	uring_read(&view, ctx, (u64)URING_READ(struct io_ring_ctx, ctx, rings));
 	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ONLY);
+	if (view.cached_cq_tail == view.cq_head)
+		ring->away_ns = 0;
 	/* It came for something else: what it has to submit, if anything, has no slot. */
 	if (ring->submitted == ring->wait_submitted && view.cq_head == ring->wait_head &&
 	    ring->submitted - ring->finished + view.cached_cq_tail - view.cq_head >= ring->sq_entries)
@@ -684,8 +728,14 @@ int io_uring_create(u64 *args)
 	struct thread *thread = thread_of(task);
 	u32 index = 0;
 
-	if (!thread)
+	if (!thread) {
+		/* In the memory of one of the target's that was closed. */
+		s32 old = uring_index(args[1]);
+
+		if (old >= 0)
+			uring_ends(old);
 		return 0;
+	}
 	COUNT(events);
 	if (uring_begin(args[1], &index, URING_CREATED, task->tgid, task->pid, (s32)args[0]))
 		thread->uring = index + 1;
@@ -753,104 +803,4 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	record->on_cpu_ns = on_cpu_now(thread, now);
 	record->runnable_ns = thread->parts[PART_RUNNABLE];
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-}
-
-static long look_at_uring(u32 index, void *ctx)
-{
-	struct io_ring_ctx *from;
-	struct io_rings *rings;
-	struct uring_state *ring;
-	struct uring_view view;
-
-	if (index >= URING_RINGS || !uring_keys[index])
-		return 0;
-	ring = uring_at(index);
-	if (!ring || !ring->ctx || ring->looking)
-		return 0;
-	/* The memory may be another's by now. */
-	from = (struct io_ring_ctx *)ring->ctx;
-	rings = (struct io_rings *)ring->rings;
-	if (BPF_CORE_READ(from, rings) != rings || BPF_CORE_READ(rings, sq_ring_entries) != ring->sq_entries)
-		return 0;
-	uring_read(&view, (u64)from, (u64)rings);
-	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ELSEWHERE);
-	return 0;
-}
-
-/* The ring of a call to io_uring_enter, as far as it is known. */
-static __always_inline bool uring_entered(const struct thread *thread, struct task_struct *task, const struct pt_regs *regs,
-					  struct uring_view *view)
-{
-	struct uring_state *ring;
-	u64 from, rings;
-	s32 index;
-
-	if ((u32)regs->r10 & IORING_ENTER_REGISTERED_RING)
-		index = (s32)thread->uring - 1;
-	else
-		index = uring_index(epoll_of(task, (u32)regs->di)); /* what the file is about, as of an epoll instance */
-	if (index < 0)
-		return false;
-	index &= URING_RINGS - 1;
-	ring = uring_at(index);
-	if (!ring || !ring->ctx || ring->tgid != thread->tgid)
-		return false;
-	from = ring->ctx;
-	rings = ring->rings;
-	if ((u64)URING_READ(struct io_ring_ctx, from, rings) != rings)
-		return false;
-	uring_read(view, from, rings);
-	return true;
-}
-
-/*
- * The clock found the thread in io_uring_enter. Whether its ring stands where it stood the last time: nothing was submitted, and the
- * program has taken no completion since. What is not known has moved.
- */
-static __always_inline bool uring_stands(struct thread *thread, struct task_struct *task, const struct pt_regs *regs,
-					 u64 now)
-{
-	struct uring_view view;
-	u64 seen;
-
-	if (!uring_entered(thread, task, regs, &view))
-		return false;
-	seen = (u64)view.cached_sq_head << 32 | view.cq_head;
-	if (thread->uring_seen == seen)
-		return true;
-	thread->uring_seen = seen;
-	cpu_progress(thread, on_cpu_now(thread, now));
-	return false;
-}
-
-/* Run by user space every few milliseconds: rings whose threads sleep have no other looks. */
-SEC("syscall")
-int look_at_urings(void *ctx)
-{
-	bpf_loop(URING_RINGS, look_at_uring, 0, 0);
-	return 0;
-}
-
-/* Rings that the target has open already; and, first, how to tell a ring. */
-SEC("iter/task_file")
-int open_urings(struct bpf_iter__task_file *ctx)
-{
-	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
-	u32 index = 0;
-	u64 ring;
-
-	if (!task || !file)
-		return 0;
-	if (!uring_fops) {
-		if (ctx->fd == uring_own_fd)
-			uring_fops = (u64)file->f_op;
-		return 0;
-	}
-	if ((u64)file->f_op != uring_fops || !thread_of(task))
-		return 0;
-	ring = (u64)BPF_CORE_READ(file, private_data);
-	if (uring_index(ring) < 0)
-		uring_begin(ring, &index, URING_FOUND, task->tgid, 0, ctx->fd);
-	return 0;
 }

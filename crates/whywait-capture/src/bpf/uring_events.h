@@ -5,6 +5,7 @@
 
 #define URING_RINGS 128 /* a power of two */
 #define URING_OPCODES 64
+#define URING_MOVES 8 /* a power of two */
 #define URING_BUCKETS 40 /* powers of two of nanoseconds: up to 9 minutes */
 
 enum uring_record_type {
@@ -78,6 +79,18 @@ struct uring_state {
 	u32 wait_head;
 	u32 pad;
 	u64 lost_ops; /* operations whose submission was not seen or had to be forgotten */
+	u64 memory_limits; /* sends of its thread that met a limit of the memory for sockets */
+	u64 away_ns; /* since when the program may have prepared entries without being seen; 0: it waits */
+	u64 held_back_ns; /* for how long those may have been, of entries that were submitted after a threshold or longer */
+	/* The last times that the program took completions: up to which, and until when that was seen. */
+	u64 moves;
+	u64 moved_ns[URING_MOVES];
+	u32 moved_from[URING_MOVES];
+	/* Reads of requests whose completions are to come, as of `read_tail`: see uring_sock.bpf.h. */
+	u32 read_tail;
+	u32 reads;
+	u32 unordered; /* not each operation has one completion */
+	u32 pad2;
 };
 
 /* Of a ring and an opcode. */
@@ -93,6 +106,8 @@ struct uring_sum {
 	u64 more; /* completions that were not the operation's last */
 	u64 timed; /* how many are in `kernel_ns` */
 	u64 punted_timed;
+	u64 polled_ns; /* of `kernel_ns`: of operations that waited for readiness */
+	u64 polled_timed;
 	u64 marks; /* completions that were followed until they were reaped: the first of each batch that is reaped */
 	u64 mark_low_ns;
 	u64 mark_high_ns;
@@ -145,8 +160,8 @@ struct uring_lag_record {
 #define URING_OP_COUNTED 4
 #define URING_OP_SAMPLED 8
 
-_Static_assert(sizeof(struct uring_state) == 352, "layout of uring_state");
-_Static_assert(sizeof(struct uring_sum) == 8 * (14 + 2 * URING_BUCKETS), "layout of uring_sum");
+_Static_assert(sizeof(struct uring_state) == 400 + 12 * URING_MOVES, "layout of uring_state");
+_Static_assert(sizeof(struct uring_sum) == 8 * (16 + 2 * URING_BUCKETS), "layout of uring_sum");
 _Static_assert(sizeof(struct uring_op_record) == 48, "layout of uring_op_record");
 _Static_assert(sizeof(struct uring_sample_record) == 56, "layout of uring_sample_record");
 _Static_assert(sizeof(struct uring_lag_record) == 48, "layout of uring_lag_record");

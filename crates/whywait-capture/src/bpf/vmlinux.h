@@ -209,8 +209,13 @@ struct io_rings {
 	atomic_t sq_flags;
 };
 
+struct percpu_ref {
+	unsigned long percpu_count_ptr;
+};
+
 struct io_ring_ctx {
 	unsigned int flags;
+	struct percpu_ref refs;
 	struct io_rings *rings;
 	unsigned int cached_sq_head;
 	unsigned int sq_entries;

@@ -393,6 +393,7 @@ columns!(RequestColumns {
     service_uring_ns: Long Delta,
     service_page_fault_ns: Long Delta,
     service_unknown_ns: Long Delta,
+    taken_after_ns: LongOrNull Delta,
 });
 
 /// Columns that hold a duration for each [`Part`].
@@ -474,6 +475,9 @@ impl Table for Requests {
             .unserved_wakeup_ns
             .put(row.unserved_wakeup_ns as i64);
         columns.put_service(&row.service);
+        columns
+            .taken_after_ns
+            .put(after(row.ready_ns, row.taken_ns));
     }
 
     fn take(columns: &mut RequestColumns) -> Option<Request> {
@@ -499,6 +503,7 @@ impl Table for Requests {
             local_port: 0,
             unserved_wakeup_ns: columns.unserved_wakeup_ns.take() as u64,
             service,
+            taken_ns: at(ready_ns, columns.taken_after_ns.take()),
         };
         let local_port = u16::try_from(columns.local_port.take()).ok()?;
         Some(Request { local_port, ..row })

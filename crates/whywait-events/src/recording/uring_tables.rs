@@ -46,6 +46,8 @@ columns!(RingColumns {
     unreaped_high_ns: Long Delta,
     asleep_ns: Long Delta,
     stalled_waits: Long Delta,
+    memory_limits: LongOrNull Delta,
+    held_back_ns: LongOrNull Delta,
 });
 
 pub(crate) struct Rings;
@@ -96,6 +98,8 @@ impl Table for Rings {
         columns.unreaped_high_ns.put(row.unreaped_high_ns as i64);
         columns.asleep_ns.put(row.asleep_ns as i64);
         columns.stalled_waits.put(row.stalled_waits as i64);
+        columns.memory_limits.put(Some(row.memory_limits as i64));
+        columns.held_back_ns.put(Some(row.held_back_ns as i64));
     }
 
     fn take(columns: &mut RingColumns) -> Option<Ring> {
@@ -143,6 +147,8 @@ impl Table for Rings {
             unreaped_high_ns: columns.unreaped_high_ns.take() as u64,
             asleep_ns: columns.asleep_ns.take() as u64,
             stalled_waits: columns.stalled_waits.take() as u64,
+            memory_limits: columns.memory_limits.take().unwrap_or_default() as u64,
+            held_back_ns: columns.held_back_ns.take().unwrap_or_default() as u64,
         })
     }
 }
@@ -162,6 +168,8 @@ columns!(SumColumns {
     kernel_max_ns: Long Delta,
     punted_timed: Long Delta,
     punted_ns: Long Delta,
+    polled_timed: LongOrNull Delta,
+    polled_ns: LongOrNull Delta,
     marks: Long Delta,
     mark_low_ns: Long Delta,
     mark_high_ns: Long Delta,
@@ -192,6 +200,8 @@ impl Table for RingSums {
         columns.kernel_max_ns.put(row.kernel_max_ns as i64);
         columns.punted_timed.put(row.punted_timed as i64);
         columns.punted_ns.put(row.punted_ns as i64);
+        columns.polled_timed.put(Some(row.polled_timed as i64));
+        columns.polled_ns.put(Some(row.polled_ns as i64));
         columns.marks.put(row.marks as i64);
         columns.mark_low_ns.put(row.mark_low_ns as i64);
         columns.mark_high_ns.put(row.mark_high_ns as i64);
@@ -213,6 +223,8 @@ impl Table for RingSums {
             kernel_max_ns: columns.kernel_max_ns.take() as u64,
             punted_timed: columns.punted_timed.take() as u64,
             punted_ns: columns.punted_ns.take() as u64,
+            polled_timed: columns.polled_timed.take().unwrap_or_default() as u64,
+            polled_ns: columns.polled_ns.take().unwrap_or_default() as u64,
             marks: columns.marks.take() as u64,
             mark_low_ns: columns.mark_low_ns.take() as u64,
             mark_high_ns: columns.mark_high_ns.take() as u64,

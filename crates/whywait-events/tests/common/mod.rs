@@ -338,7 +338,13 @@ fn request() -> impl Strategy<Value = Request> {
             any::<Option<bool>>(),
             any::<bool>(),
         ),
-        (id(), any::<u16>(), any::<u64>(), any::<[u64; PART_COUNT]>()),
+        (
+            id(),
+            any::<u16>(),
+            any::<u64>(),
+            any::<[u64; PART_COUNT]>(),
+            any::<Option<u64>>(),
+        ),
     )
         .prop_map(|(a, b, c)| Request {
             socket: a.0,
@@ -360,6 +366,7 @@ fn request() -> impl Strategy<Value = Request> {
             local_port: c.1,
             unserved_wakeup_ns: c.2,
             service: Parts(c.3),
+            taken_ns: c.4,
         })
 }
 

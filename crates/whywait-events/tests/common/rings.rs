@@ -16,7 +16,7 @@ fn ring() -> impl Strategy<Value = Ring> {
         any::<i32>(),
         origin,
         any::<[u32; 11]>(),
-        any::<[u64; 24]>(),
+        any::<[u64; 26]>(),
     )
         .prop_map(|(id, fd, origin, small, large)| Ring {
             id,
@@ -57,6 +57,8 @@ fn ring() -> impl Strategy<Value = Ring> {
             unreaped_high_ns: large[21],
             asleep_ns: large[22],
             stalled_waits: large[23],
+            memory_limits: large[24],
+            held_back_ns: large[25],
         })
 }
 
@@ -69,7 +71,7 @@ fn sum() -> impl Strategy<Value = Sum> {
         id(),
         0u32..64,
         any::<u32>(),
-        any::<[u64; 14]>(),
+        any::<[u64; 16]>(),
         histogram(),
         histogram(),
     )
@@ -93,6 +95,8 @@ fn sum() -> impl Strategy<Value = Sum> {
             marks: large[11],
             mark_low_ns: large[12],
             mark_high_ns: large[13],
+            polled_timed: large[14],
+            polled_ns: large[15],
         })
 }
 

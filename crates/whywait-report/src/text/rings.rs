@@ -123,6 +123,7 @@ fn ring(page: &mut Page, row: &RingRow) {
         ));
     }
     line(page, "slots", &slots);
+    sockets(page, row);
     for opcode in row.opcodes.iter().take(MAX_OPCODES) {
         opcode_line(page, opcode);
     }
@@ -145,6 +146,7 @@ fn life(page: &mut Page, row: &RingRow) {
     let dominant = match row.dominant {
         Some(Stage::Queued) => "most of it queued",
         Some(Stage::Kernel) => "most of it with the kernel",
+        Some(Stage::Socket) => "most of it waiting for room in sockets' send buffers",
         Some(Stage::Unreaped) => "most of it unreaped",
         None if row.submitted > 0 => "which part is the longest is not certain",
         None => "",
@@ -153,6 +155,27 @@ fn life(page: &mut Page, row: &RingRow) {
         parts.push(dominant.to_owned());
     }
     line(page, "life", &parts.join("; "));
+}
+
+/// Sends whose slots the socket holds.
+fn sockets(page: &mut Page, row: &RingRow) {
+    let mut parts = Vec::new();
+    if let Some(ns) = row.blocked_send_ns {
+        parts.push(format!(
+            "{} waited for room in the socket's buffer, {} in the mean",
+            counted(row.blocked_sends, "send"),
+            duration(ns)
+        ));
+    }
+    if row.memory_limits > 0 {
+        parts.push(format!(
+            "{} met a limit of the memory for sockets",
+            counted(row.memory_limits, "send")
+        ));
+    }
+    if !parts.is_empty() {
+        line(page, "sockets", &parts.join("; "));
+    }
 }
 
 fn opcode_line(page: &mut Page, row: &OpcodeRow) {
