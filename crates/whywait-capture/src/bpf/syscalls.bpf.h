@@ -74,22 +74,30 @@ static const u8 families[CALL_NUMBERS] = {
 
 #undef KNOWN
 
-static __always_inline enum call_family call_family(s32 nr)
+/* What the table has on a call, 0: nothing. */
+static __always_inline u8 known_call(s32 nr)
 {
 	u32 number = nr;
-	u8 call;
 
 	if (number >= CALL_NUMBERS)
-		return nr == -1 ? CALL_NONE : CALL_OTHER;
-	call = families[number];
-	return call ? call & CALL_FAMILY : CALL_OTHER;
+		return 0;
+	/* Masked once more, because the comparison may have been made on another copy than the verifier sees used. */
+	barrier_var(number);
+	return families[number & (CALL_NUMBERS - 1)];
+}
+
+static __always_inline enum call_family call_family(s32 nr)
+{
+	u8 call = known_call(nr);
+
+	if (call)
+		return call & CALL_FAMILY;
+	return nr == -1 ? CALL_NONE : CALL_OTHER;
 }
 
 static __always_inline bool is_epoll_call(s32 nr)
 {
-	u32 number = nr;
-
-	return number < CALL_NUMBERS && families[number] & CALL_IS_EPOLL;
+	return known_call(nr) & CALL_IS_EPOLL;
 }
 
 /* Who ended a sleep. The first ones are those of `wake_context`. */
