@@ -387,6 +387,14 @@ fn reads_that_are_punted_and_syncs_that_must_be() {
     };
     assert_eq!(codes(&script(ring(), punted(READ))), [Code::UringPunted]);
     assert_eq!(codes(&script(ring(), punted(FSYNC))), []);
+    // Workers take the CPU from the program that is to take the completions: how long those lay is in the bound.
+    let lay = Sum {
+        marks: 1_000,
+        mark_high_ns: S,
+        ..punted(READ)
+    };
+    let findings = found(&script(ring(), lay));
+    assert_eq!(findings[0].saving.at_most_ns, 18 * S);
 }
 
 /// A loop that is on the CPU for so many of 100 samples in `prepare_batch`, and for the rest in the kernel.

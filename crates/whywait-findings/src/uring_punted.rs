@@ -6,7 +6,8 @@
 //! **Evidence.** The kernel's own account of each operation that it handed over, by opcode; the time that those took; the
 //! workers' CPU time by samples.
 //!
-//! **Cost.** The time that the punted operations were with the kernel: some of it is the operation itself, hence a bound.
+//! **Cost.** The time that the punted operations were with the kernel, and that they lay there completed, as far as it could have
+//! been: workers take the CPU from the program that is to take completions. Some of it is the operation itself, hence a bound.
 //!
 //! **Guards.** Operations that always block, such as `fsync`, `openat` or `statx`, are handed over by nature and not
 //! counted. Only where it is most of an opcode's operations.
@@ -50,6 +51,12 @@ fn mostly_punted(sum: &Sum) -> bool {
     sum.punted >= MIN_OPERATIONS && sum.punted.saturating_mul(2) > sum.completed
 }
 
+/// For how long the punted operations lay completed at most, by those that were followed.
+fn unreaped_ns(sum: &Sum) -> u64 {
+    let ns = u128::from(sum.mark_high_ns) * u128::from(sum.punted) / u128::from(sum.marks.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
 fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
     let name = opcode_name(sum.opcode);
     let mut evidence = vec![Evidence {
@@ -85,7 +92,7 @@ fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
         subject: rings::subject(state),
         saving: Saving {
             kind: SavingKind::Latency,
-            at_most_ns: sum.punted_ns,
+            at_most_ns: sum.punted_ns.saturating_add(unreaped_ns(sum)),
             requests: sum.punted,
             each_at_most_ns: Vec::new(),
         },

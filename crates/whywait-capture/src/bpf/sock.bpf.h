@@ -342,6 +342,8 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0 && !(flags & MSG_PEEK))
 		cpu_progress(thread, on_cpu_ns);
+	if (sk->sk_type != SOCK_STREAM)
+		return 0; /* datagrams are no requests */
 	socket = socket_of(sk);
 	if (!socket)
 		socket = socket_discover(sk);
@@ -439,6 +441,8 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0)
 		cpu_progress(thread, on_cpu_ns);
+	if (sk->sk_type != SOCK_STREAM)
+		return 0;
 	socket = socket_of(sk);
 	if (!socket)
 		socket = socket_discover(sk);
