@@ -14,6 +14,7 @@ use crate::cpu::CpuTime;
 use crate::latency::Histogram;
 use crate::objects::Objects;
 use crate::rings::RingInput;
+use crate::sleeps::Sleeps;
 use crate::spin::Bursts;
 use crate::stacks::StackNames;
 
@@ -127,12 +128,15 @@ impl Input {
         let mut left_out = 0u64;
         let tids: HashSet<u32> = input.threads.iter().map(|thread| thread.tid).collect();
         // The whole of the waits is walked, also for who polls what.
-        recording.waits(None, &mut |row| {
-            input.note(row, &tids);
-            if windows.overlap(row.out_ns, row.in_ns.unwrap_or(Ns::MAX)) {
-                push(&mut input.waits, row, &mut left_out);
+        let mut sleeps = Sleeps::default();
+        let mut settled = |wait: &Wait, until_ns: Ns| {
+            input.note(wait, &tids);
+            if windows.overlap(wait.out_ns, until_ns) {
+                push(&mut input.waits, wait, &mut left_out);
             }
-        })?;
+        };
+        recording.waits(None, &mut |row| sleeps.add(row, &mut settled))?;
+        sleeps.finish(&mut settled);
         if let Some(range) = windows.range() {
             recording.busy(Some(range.clone()), &mut |row| {
                 if windows.overlap(row.start_ns, row.end_ns) {

@@ -24,6 +24,7 @@ mod pools;
 pub mod ring_sockets;
 pub mod rings;
 pub mod script;
+mod sleeps;
 pub mod sockets;
 pub mod spin;
 mod stacks;

@@ -128,7 +128,7 @@ impl Objects {
             .any(|(_, until)| woken_at(wait) <= *until)
     }
 
-    /// Adds a row.
+    /// Adds a sleep.
     pub(crate) fn add(
         &mut self,
         wait: &Wait,
@@ -137,31 +137,7 @@ impl Objects {
     ) {
         // One that only the process's end cut short would have gone on.
         if wait.in_ns.is_none() || wait.wake_context == WakeContext::Exit {
-            let mut wait = wait.clone();
-            if let Some(known) = self
-                .open
-                .get(&wait.tid)
-                .filter(|known| known.seq == wait.seq)
-            {
-                for (mine, its) in [
-                    (&mut wait.user_stack, known.user_stack),
-                    (&mut wait.kernel_stack, known.kernel_stack),
-                ] {
-                    if *mine == 0 {
-                        *mine = its;
-                    }
-                }
-                wait.holds = if wait.holds == 0 {
-                    known.holds
-                } else {
-                    wait.holds
-                };
-                // Of the threads of a process that ends, those that are gone own nothing.
-                if wait.owner_tid == 0 {
-                    wait.owner_tid = known.owner_tid;
-                }
-            }
-            self.open.insert(wait.tid, wait);
+            self.open.insert(wait.tid, wait.clone());
             return;
         }
         if self

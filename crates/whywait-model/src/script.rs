@@ -20,6 +20,7 @@ use whywait_events::{
 use crate::input::Input;
 use crate::model::Model;
 use crate::rings::RingState;
+use crate::sleeps::Sleeps;
 use crate::stacks::{Label, StackText};
 
 /// System call numbers that scripts use.
@@ -334,9 +335,16 @@ impl Script {
         input.take_counters();
         let tids = input.threads.iter().map(|thread| thread.tid).collect();
         input.objects.serve(&input.requests);
-        for wait in input.waits.clone() {
-            input.note(&wait, &tids);
+        let mut sleeps = Sleeps::default();
+        let rows = std::mem::take(&mut input.waits);
+        let mut settled = |wait: &Wait, _until_ns| {
+            input.note(wait, &tids);
+            input.waits.push(wait.clone());
+        };
+        for row in &rows {
+            sleeps.add(row, &mut settled);
         }
+        sleeps.finish(&mut settled);
         Model::new(input)
     }
 }

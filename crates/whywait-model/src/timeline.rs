@@ -22,23 +22,12 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// From rows in any order. Of several rows for the same sleep the one that saw its end counts. What overlaps (as in a
-    /// damaged or forged recording) is cut off.
+    /// From sleeps in any order. What overlaps is cut off: one that lost its end, or rows of a damaged or forged recording.
     pub(crate) fn new(mut rows: Vec<Wait>) -> Self {
-        rows.sort_by_key(|wait| (wait.out_ns, wait.seq, wait.in_ns.is_none()));
+        rows.sort_by_key(|wait| (wait.out_ns, wait.seq));
         let mut waits: Vec<Wait> = Vec::with_capacity(rows.len());
         for wait in rows {
             if let Some(last) = waits.last_mut() {
-                if last.seq == wait.seq && last.out_ns == wait.out_ns {
-                    // The row that was written while it slept may have a stack that the last one lacks.
-                    if last.user_stack == 0 {
-                        last.user_stack = wait.user_stack;
-                    }
-                    if last.kernel_stack == 0 {
-                        last.kernel_stack = wait.kernel_stack;
-                    }
-                    continue;
-                }
                 if end_of(last) > wait.out_ns {
                     last.in_ns = Some(wait.out_ns);
                     last.wake_ns = last.wake_ns.map(|wake| wake.min(wait.out_ns));
@@ -183,9 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_saw_the_end_replaces_the_open_one() {
+    fn a_thread_is_runnable_from_its_wake_to_its_cpu() {
         let line = Timeline::new(vec![
-            wait(4, 10, None, None),
             wait(4, 10, Some(20), Some(25)),
             wait(9, 40, None, None),
         ]);
