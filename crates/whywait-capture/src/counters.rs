@@ -69,8 +69,9 @@ pub(crate) fn futexes(
         let Some(thread) = view::<types::thread>(thread) else {
             return;
         };
-        for recent in thread.futexes.iter().filter(|recent| recent.count > 0) {
-            let sum = sums.entry((thread.tgid, recent.address)).or_default();
+        let recent = thread.recent_futexes.iter().zip(&thread.futexes);
+        for (address, recent) in recent.filter(|(_, recent)| recent.count > 0) {
+            let sum = sums.entry((thread.tgid, *address)).or_default();
             sum.count = sum.count.saturating_add(recent.count);
             sum.total_ns = sum.total_ns.saturating_add(recent.total_ns);
             sum.longest_ns = sum.longest_ns.max(recent.longest_ns);

@@ -1,25 +1,24 @@
 //! Stacks that were told once, and to which later records of the same thread refer by a key.
 //!
-//! A mirror of what `known_stack.bpf.h` and `sched.bpf.h` remember for each thread, in as many places and replaced in the same
-//! order: so a key that is not found here means that a record was lost, and is no stack.
+//! `known_stack.bpf.h` and `sched.bpf.h` remember a few of each thread, and forget them in their own way. Here the last ones
+//! are kept that a thread told, of more places than they remember: so a key that is not found means that a record was lost,
+//! and is no stack.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use whywait_events::{StackId, Wait};
 use whywait_stacks::Registers;
 
-/// `KNOWN_STACKS` of `state.bpf.h`.
-const USER_SLOTS: usize = 4;
-const FUTEX: u32 = 202;
+/// Places of a thread whose last stacks are kept: more than `KNOWN_STACKS` and `KNOWN_KERNEL_STACKS` of `state.bpf.h`.
+const PLACES: usize = 16;
 
-/// A key, 0 for none, and the stack that it stands for.
-type Known = (u64, StackId);
+/// The last stacks that a thread told: where it was, the key, and the stack that it stands for.
+type Told<P> = VecDeque<(P, u64, StackId)>;
 
 #[derive(Default)]
 struct OfThread {
-    user: [Known; USER_SLOTS],
-    /// Of sleeps on futexes, and of others.
-    kernel: [Known; 2],
+    user: Told<[u64; 2]>,
+    kernel: Told<()>,
 }
 
 /// The known stacks, by thread.
@@ -40,7 +39,8 @@ impl KnownStacks {
         !self.some_do_not_repeat
     }
 
-    /// A user stack that `tid` may refer to by `key` from now on; `repeats` as in `Unwound`.
+    /// A user stack that `tid` may refer to by `key` from now on, and no more to the one that it told at the same place before;
+    /// `repeats` as in `Unwound`.
     pub(crate) fn tell_user(
         &mut self,
         tid: u32,
@@ -53,10 +53,12 @@ impl KnownStacks {
         if key == 0 {
             return;
         }
-        // As known_slot() has it.
-        let slot = (registers.ip >> 2) ^ (registers.sp >> 4) ^ (registers.sp >> 7);
-        let stack = if repeats { stack } else { 0 };
-        self.threads.entry(tid).or_default().user[slot as usize % USER_SLOTS] = (key, stack);
+        let place = [registers.ip, registers.sp];
+        let told = &mut self.threads.entry(tid).or_default().user;
+        told.retain(|(its, other, _)| *its != place && *other != key);
+        if repeats {
+            keep(told, (place, key, stack));
+        }
     }
 
     /// The user stack under `key`, 0: none.
@@ -69,8 +71,9 @@ impl KnownStacks {
     /// A kernel stack that the thread of `wait` may refer to by `key` from now on.
     pub(crate) fn tell_kernel(&mut self, wait: &Wait, key: u64, stack: StackId) {
         if key != 0 {
-            let slot = usize::from(wait.syscall == Some(FUTEX));
-            self.threads.entry(wait.tid).or_default().kernel[slot] = (key, stack);
+            let told = &mut self.threads.entry(wait.tid).or_default().kernel;
+            told.retain(|(_, other, _)| *other != key);
+            keep(told, ((), key, stack));
         }
     }
 
@@ -82,11 +85,17 @@ impl KnownStacks {
     }
 }
 
-fn find(known: &[Known], key: u64) -> StackId {
-    known
-        .iter()
-        .find(|(other, _)| key != 0 && *other == key)
-        .map_or(0, |(_, stack)| *stack)
+fn keep<P>(told: &mut Told<P>, new: (P, u64, StackId)) {
+    if told.len() == PLACES {
+        told.pop_front();
+    }
+    told.push_back(new);
+}
+
+fn find<P>(told: &Told<P>, key: u64) -> StackId {
+    told.iter()
+        .find(|(_, other, _)| key != 0 && *other == key)
+        .map_or(0, |(_, _, stack)| *stack)
 }
 
 #[cfg(test)]
@@ -112,6 +121,21 @@ mod tests {
     }
 
     #[test]
+    fn of_a_thread_with_many_places_the_last_ones_are_known() {
+        let mut known = KnownStacks::default();
+        for n in 1..=PLACES as u32 + 1 {
+            known.tell_user(
+                7,
+                registers(0x1000 + u64::from(n), 0x2000),
+                n.into(),
+                n,
+                true,
+            );
+        }
+        assert_eq!((known.user(7, 1), known.user(7, 2)), (0, 2));
+    }
+
+    #[test]
     fn a_stack_that_its_return_addresses_do_not_tell_serves_no_other_sleep() {
         let mut known = KnownStacks::default();
         known.tell_user(7, registers(0x1000, 0x2000), 5, 1, true);
@@ -122,18 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn kernel_stacks_of_futexes_and_of_others_have_places_of_their_own() {
+    fn each_kind_of_sleep_has_a_kernel_stack_of_its_own() {
         let mut known = KnownStacks::default();
-        let wait = |syscall| Wait {
+        let wait = Wait {
             tid: 7,
-            syscall,
             ..Wait::default()
         };
-        let (futex, other) = (wait(Some(FUTEX)), wait(Some(0)));
-        known.tell_kernel(&futex, 5, 1);
-        known.tell_kernel(&other, 6, 2);
-        known.tell_kernel(&other, 0, 3);
-        assert_eq!((known.kernel(&futex, 5), known.kernel(&other, 6)), (1, 2));
-        assert_eq!(known.kernel(&other, 0), 0);
+        known.tell_kernel(&wait, 5, 1);
+        known.tell_kernel(&wait, 6, 2);
+        known.tell_kernel(&wait, 0, 3);
+        assert_eq!((known.kernel(&wait, 5), known.kernel(&wait, 6)), (1, 2));
+        known.tell_kernel(&wait, 5, 4);
+        assert_eq!(known.kernel(&wait, 5), 4);
+        assert_eq!(known.kernel(&wait, 0), 0);
     }
 }

@@ -183,12 +183,13 @@ pub struct Busy {
     pub runnable_ns: u64,
 }
 
-/// A futex word, and the sleeps on it that have no [`Wait`] of their own, because each was shorter than the threshold.
+/// A futex word or a descriptor, and the sleeps on it that have no [`Wait`] of their own: on futexes because each was shorter
+/// than the threshold, on either because there were too many to tell one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FutexSum {
     /// Process id.
     pub tgid: u32,
-    /// Address of the word.
+    /// Address of the word; of a descriptor, see [`FutexSum::descriptor`].
     pub address: u64,
     /// How many.
     pub count: u64,
@@ -198,6 +199,17 @@ pub struct FutexSum {
     pub longest_ns: u64,
     /// What is mapped at the word: a path, `[heap]`, `[stack]`, `[anonymous]`; empty when not known. Hostile.
     pub mapping: String,
+}
+
+impl FutexSum {
+    /// No address of a program has this bit.
+    const IS_DESCRIPTOR: u64 = 1 << 63;
+
+    /// When these are sleeps on a descriptor: the number of the call and the descriptor.
+    pub fn descriptor(&self) -> Option<(u32, i32)> {
+        (self.address & Self::IS_DESCRIPTOR != 0)
+            .then_some(((self.address >> 32) as u32 & 0xffff, self.address as i32))
+    }
 }
 
 /// A request that took at least the threshold: on a stream socket, from the kernel having its first byte to the last

@@ -94,11 +94,16 @@ pub fn call_name(wait: &Wait) -> String {
     match wait.syscall {
         None if wait.uninterruptible || wait.io_wait => "a page fault".to_owned(),
         None => "no system call".to_owned(),
-        Some(number) => entry(number).map_or_else(
-            || format!("system call {number}"),
-            |(_, name, _)| (*name).to_owned(),
-        ),
+        Some(number) => name_of(number),
     }
+}
+
+/// The name of a system call, for reports.
+pub(crate) fn name_of(number: u32) -> String {
+    entry(number).map_or_else(
+        || format!("system call {number}"),
+        |(_, name, _)| (*name).to_owned(),
+    )
 }
 
 fn entry(number: u32) -> Option<&'static (u32, &'static str, Call)> {

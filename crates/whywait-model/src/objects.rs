@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 
-use crate::call::{Call, call, call_name};
+use crate::call::{Call, call, call_name, name_of};
 use crate::futex::{self, Class, Primitive, Seen};
 use crate::kind::{Kind, kind};
 use crate::pools::Pool;
@@ -56,7 +56,7 @@ pub struct Sums {
     pub total_ns: u64,
     /// The longest of them.
     pub longest_ns: u64,
-    /// Waits that were too short to be told, and their time.
+    /// Waits that were too short, or too many, to be told one by one, and their time.
     pub short: u64,
     /// Asleep in them.
     pub short_ns: u64,
@@ -245,7 +245,11 @@ impl Objects {
 
     fn settle_short(&mut self) {
         let mut by_word: HashMap<(u32, u64), Vec<Key>> = HashMap::new();
+        let mut by_fd: HashMap<(u32, i32), Vec<Key>> = HashMap::new();
         for (key, sums) in &self.sums {
+            if let Object::Descriptor { fd, .. } = key.object {
+                by_fd.entry((key.tgid, fd)).or_default().push(key.clone());
+            }
             for word in &sums.words {
                 by_word
                     .entry((key.tgid, *word))
@@ -261,9 +265,13 @@ impl Objects {
             if short.count == 0 {
                 continue;
             }
-            let key = by_word
-                .get(&(short.tgid, short.address))
-                // A word that serves several: the one that it served most.
+            let descriptor = short.descriptor();
+            let known = match descriptor {
+                Some((_, fd)) => by_fd.get(&(short.tgid, fd)),
+                None => by_word.get(&(short.tgid, short.address)),
+            };
+            let key = known
+                // A word or a descriptor that serves several: the one that it served most.
                 .and_then(|keys| {
                     keys.iter()
                         .max_by_key(|key| (self.sums.get(key).map(|sums| sums.seen.count), *key))
@@ -271,9 +279,15 @@ impl Objects {
                 .cloned()
                 .unwrap_or(Key {
                     tgid: short.tgid,
-                    object: Object::Futex {
-                        address: short.address,
-                        primitive: None,
+                    object: match descriptor {
+                        Some((number, fd)) => Object::Descriptor {
+                            what: name_of(number),
+                            fd,
+                        },
+                        None => Object::Futex {
+                            address: short.address,
+                            primitive: None,
+                        },
                     },
                 });
             let sums = self.sums.entry(key).or_default();
@@ -374,4 +388,62 @@ fn of_kernel(stacks: &StackNames, wait: &Wait) -> Option<Kind> {
     stacks
         .get(wait.kernel_stack)
         .and_then(|stack| kind(wait, stack))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECVFROM: u32 = 45;
+
+    fn summed_up(fd: u64) -> FutexSum {
+        FutexSum {
+            tgid: 1,
+            address: 1 << 63 | u64::from(RECVFROM) << 32 | fd,
+            count: 10,
+            total_ns: 500,
+            longest_ns: 90,
+            ..FutexSum::default()
+        }
+    }
+
+    #[test]
+    fn what_a_storm_of_reads_summed_up_is_the_descriptors() {
+        let mut objects = Objects::default();
+        let stacks = StackNames::default();
+        let told = Wait {
+            tid: 2,
+            tgid: 1,
+            syscall: Some(RECVFROM),
+            args: [7, 0, 0],
+            out_ns: 100,
+            wake_ns: Some(300),
+            in_ns: Some(310),
+            ..Wait::default()
+        };
+        objects.add(&told, &stacks, |_| true);
+        objects.add_short(&summed_up(7));
+        objects.add_short(&summed_up(8));
+        objects.settle(&stacks, &[], &BTreeMap::new(), 1000);
+        for (fd, told, total_ns) in [(7, 1, 200), (8, 0, 0)] {
+            let key = Key {
+                tgid: 1,
+                object: Object::Descriptor {
+                    what: "recvfrom".to_owned(),
+                    fd,
+                },
+            };
+            let sums = objects.get(&key).expect("the descriptor has sums");
+            assert_eq!(
+                (sums.seen.count, sums.total_ns),
+                (told, total_ns),
+                "fd {fd}"
+            );
+            assert_eq!(
+                (sums.short, sums.short_ns, sums.short_longest_ns),
+                (10, 500, 90),
+                "fd {fd}"
+            );
+        }
+    }
 }

@@ -27,11 +27,11 @@ impl Timeline {
         rows.sort_by_key(|wait| (wait.out_ns, wait.seq));
         let mut waits: Vec<Wait> = Vec::with_capacity(rows.len());
         for wait in rows {
-            if let Some(last) = waits.last_mut() {
-                if end_of(last) > wait.out_ns {
-                    last.in_ns = Some(wait.out_ns);
-                    last.wake_ns = last.wake_ns.map(|wake| wake.min(wait.out_ns));
-                }
+            if let Some(last) = waits.last_mut()
+                && end_of(last) > wait.out_ns
+            {
+                last.in_ns = Some(wait.out_ns);
+                last.wake_ns = last.wake_ns.map(|wake| wake.min(wait.out_ns));
             }
             waits.push(wait);
         }

@@ -33,7 +33,7 @@ pub struct WaitRow {
     pub fd: Option<i32>,
     /// How many waits, short ones too where they are known.
     pub count: u64,
-    /// Thereof shorter than the recording's threshold, of which only the sums are known.
+    /// Thereof shorter than the recording's threshold, or too many to be told one by one: only the sums of them are known.
     pub short: u64,
     /// Asleep, altogether, nanoseconds.
     pub total_ns: u64,

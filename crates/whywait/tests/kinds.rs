@@ -4,27 +4,11 @@ mod common;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::Command;
 
-use common::{bpf, run, scratch, text, whywait};
+use common::{bpf, compiled, run, scratch, text, whywait};
 use whywait_events::recording::Recording;
 use whywait_events::{ThreadChange, ThreadEvent, Wait};
 use whywait_model::{Kind, StackNames, StackText, kind};
-
-/// The program of `programs/waits.c`.
-fn program() -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waits.c");
-    let output =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("waits-{}", std::process::id()));
-    let status = Command::new("cc")
-        .args(["-O1", "-pthread", "-o"])
-        .arg(&output)
-        .arg(&source)
-        .status()
-        .expect("there is a C compiler");
-    assert!(status.success(), "cc {}: {status}", source.display());
-    text(&output).to_owned()
-}
 
 /// For each thread name: what its threads waited for, the longest wait first, with the kernel stacks.
 type Kinds = HashMap<String, Vec<(Option<Kind>, String)>>;
@@ -77,7 +61,7 @@ fn waits_are_called_what_they_are() {
     let recording = dir.path().join("recording");
     // On a disk, unlike the temporary folder of some systems.
     let files = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    let program = program();
+    let program = compiled("waits");
     run(&mut whywait(&[
         "record",
         "--threshold",
@@ -136,5 +120,57 @@ fn waits_are_called_what_they_are() {
             }
         }
     }
-    std::fs::remove_file(program).expect("it is ours");
+}
+
+/// Tens of thousands of reads a second that each outlast the threshold: few are told one by one, and none is lost.
+#[test]
+fn a_storm_of_reads_is_counted_whole() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let recording = dir.path().join("recording");
+    let pingpong = compiled("pingpong");
+    let recorded = run(&mut whywait(&[
+        "record",
+        "--threshold",
+        "20us",
+        "-o",
+        text(&recording),
+        "--",
+        &pingpong,
+        "20000",
+    ]))
+    .exits(0);
+    let slept: u64 = recorded
+        .out
+        .trim()
+        .strip_prefix("slept ")
+        .and_then(|count| count.parse().ok())
+        .unwrap_or_else(|| panic!("expected \"slept N\", got {:?}", recorded.out));
+    let report = run(&mut whywait(&[
+        "report",
+        text(&recording),
+        "--waits",
+        "--format",
+        "json",
+    ]))
+    .exits(0)
+    .json();
+    let sum = |field: &str| -> u64 {
+        let rows = report["waits"].as_array().expect("rows");
+        rows.iter()
+            .filter(|row| row["what"] == "pipe read")
+            .filter_map(|row| row[field].as_u64())
+            .sum()
+    };
+    let (count, summed_up) = (sum("count"), sum("short"));
+    assert!(
+        count <= slept && count * 10 >= slept * 9,
+        "expected about {slept} reads that slept, got {count}"
+    );
+    assert!(
+        summed_up > 0,
+        "expected that not all of {count} reads were told one by one"
+    );
 }

@@ -216,7 +216,7 @@ struct counters {
 	u64 lost_rings; /* io_uring instances beyond those that can be followed */
 	u64 uring_op_budget; /* told operations over the rate that is sent; they are in the sums */
 	u64 uring_lag_budget; /* the same of told lags */
-	u64 storm_waits; /* long sleeps over the rate at which those of a storm are sent; they are in their word's sums */
+	u64 storm_waits; /* long sleeps over the rate at which those of a storm are sent; they are in their object's sums */
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
 	u64 lost_calls; /* bursts: the ring was full */
 	u64 calls_counted_only; /* bursts: calls beyond those that are told */

@@ -40,12 +40,17 @@ static __always_inline void read_futex(struct thread *thread, const struct pt_re
 	}
 }
 
-/* Adds what a thread has summed up for a word to the sums of all threads. The word is in `futexes`. */
-static __always_inline void settle_futex(struct recent_futex *recent, u32 tgid)
+/*
+ * Adds what a thread has summed up for the word in one of its places to the sums of all threads. The word is in `futexes`. The
+ * place is free then.
+ */
+static __always_inline void settle_futex(struct thread *thread, u32 place)
 {
-	struct futex_key key = { .address = recent->address, .tgid = tgid };
+	struct recent_futex *recent = &thread->futexes[place];
+	struct futex_key key = { .address = thread->recent_futexes[place], .tgid = thread->tgid };
 	struct futex_state *state;
 
+	thread->recent_futexes[place] = 0;
 	if (!recent->count)
 		return;
 	state = bpf_map_lookup_elem(&futexes, &key);
@@ -56,39 +61,33 @@ static __always_inline void settle_futex(struct recent_futex *recent, u32 tgid)
 			state->sum.longest_ns = recent->longest_ns;
 	}
 	recent->count = 0;
-	recent->address = 0;
 }
 
 /* The thread ends, or becomes another program. */
 static __always_inline void settle_futexes(struct thread *thread)
 {
 	for (int i = 0; i < RECENT_FUTEXES; i++)
-		settle_futex(&thread->futexes[i], thread->tgid);
+		settle_futex(thread, i);
 }
 
-/* Adds a sleep to what the thread has summed up for its word. */
-static __always_inline void add_to_recent(struct recent_futex *recent, u64 slept_ns)
+/*
+ * What a sleep is summed up under: the futex word; or the call and the descriptor, marked by the highest bit, which no address
+ * of a program has.
+ */
+static __always_inline u64 summed_under(const struct thread *thread)
 {
-	recent->count++;
-	recent->total_ns += slept_ns;
-	if (slept_ns > recent->longest_ns)
-		recent->longest_ns = slept_ns;
+	if (thread->nr == NR_FUTEX)
+		return thread->args[0];
+	return 1ull << 63 | (u64)(thread->nr & 0xffff) << 32 | (u32)thread->args[0];
 }
 
-static __always_inline struct recent_futex *recent_slot(struct thread *thread)
+/* As tell_short_futex, of a word for which the thread has summed up nothing: it takes a place for it from another one. */
+static __noinline bool tell_other_futex(struct thread *thread, u64 slept_ns)
 {
-	u64 address = thread->args[0];
-
-	return &thread->futexes[(address >> 2 ^ address >> 6) & (RECENT_FUTEXES - 1)];
-}
-
-/* As tell_short_futex, of a word that is not in `recent`, which it takes over. */
-static __noinline bool tell_other_futex(struct thread *thread, struct recent_futex *recent, u64 slept_ns)
-{
-	struct futex_key key = { .address = thread->args[0], .tgid = thread->tgid };
+	struct futex_key key = { .address = summed_under(thread), .tgid = thread->tgid };
 	struct futex_state *state, none = {};
+	u32 place;
 
-	settle_futex(recent, thread->tgid);
 	state = bpf_map_lookup_elem(&futexes, &key);
 	if (!state) {
 		if (bpf_map_update_elem(&futexes, &key, &none, BPF_ANY)) {
@@ -103,23 +102,38 @@ static __noinline bool tell_other_futex(struct thread *thread, struct recent_fut
 		state->told++;
 		return true;
 	}
-	recent->address = key.address;
-	recent->count = 1;
-	recent->total_ns = slept_ns;
-	recent->longest_ns = slept_ns;
+	place = thread->next_futex;
+	if (place >= RECENT_FUTEXES)
+		place = 0;
+	thread->next_futex = place + 1;
+	settle_futex(thread, place);
+	thread->recent_futexes[place] = key.address;
+	thread->futexes[place].count = 1;
+	thread->futexes[place].total_ns = slept_ns;
+	thread->futexes[place].longest_ns = slept_ns;
 	return false;
 }
 
 /*
- * Adds a short sleep to its word's sums, or says that it is to be told one by one. A thread sleeps on the same few words again
- * and again: it sums up its sleeps on them by itself, and what all threads share is touched when it comes to another word.
+ * Adds a short sleep, or one of a storm, to its word's sums, or says that it is to be told one by one. A thread sleeps on the
+ * same few words again and again: it sums up its sleeps on them by itself, and what all threads share is touched when it comes
+ * to another word.
  */
 static __always_inline bool tell_short_futex(struct thread *thread, u64 slept_ns)
 {
-	struct recent_futex *recent = recent_slot(thread);
+	u64 address = summed_under(thread);
+	u32 place = RECENT_FUTEXES;
+	struct recent_futex *recent;
 
-	if (recent->address != thread->args[0])
-		return tell_other_futex(thread, recent, slept_ns);
-	add_to_recent(recent, slept_ns);
+#pragma unroll
+	for (u32 i = 0; i < RECENT_FUTEXES; i++)
+		place = thread->recent_futexes[i] == address ? i : place;
+	if (place >= RECENT_FUTEXES)
+		return tell_other_futex(thread, slept_ns);
+	recent = &thread->futexes[place];
+	recent->count++;
+	recent->total_ns += slept_ns;
+	if (slept_ns > recent->longest_ns)
+		recent->longest_ns = slept_ns;
 	return false;
 }

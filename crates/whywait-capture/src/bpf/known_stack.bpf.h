@@ -50,9 +50,46 @@ static __always_inline u64 stack_key_of(const struct known_stack *known, const u
 	return key ? key : 1;
 }
 
-static __always_inline struct known_stack *known_slot(struct thread *thread, u64 ip, u64 sp)
+static __always_inline u32 place_tag(u64 ip, u64 sp)
 {
-	return &thread->known[(ip >> 2 ^ sp >> 4 ^ sp >> 7) & (KNOWN_STACKS - 1)];
+	u32 tag = mix(ip, sp) >> 32;
+
+	return tag ? tag : 1;
+}
+
+/*
+ * A thread sleeps, and wakes others, at a handful of places, and any slot takes any of them: if two had to share one, their stacks
+ * would be copied at every turn. The slots' tags lie side by side, so that looking for one costs no more than a line of the cache.
+ */
+static __always_inline u32 slot_with(const struct thread *thread, u32 tag)
+{
+	u32 found = KNOWN_STACKS;
+
+#pragma unroll
+	for (u32 i = 0; i < KNOWN_STACKS; i++)
+		found = thread->known_tags[i] == tag ? i : found;
+	return found;
+}
+
+/* What is kept of the place, 0: nothing. */
+static __always_inline struct known_stack *known_place(struct thread *thread, u64 ip, u64 sp)
+{
+	u32 slot = slot_with(thread, place_tag(ip, sp));
+	struct known_stack *known = &thread->known[slot & (KNOWN_STACKS - 1)];
+
+	return slot < KNOWN_STACKS && known->sp == sp && known->ip == ip ? known : 0;
+}
+
+/* Where to keep it: where it was, or in place of the one that has been there for longest. */
+static __always_inline struct known_stack *place_to_know(struct thread *thread, u64 ip, u64 sp)
+{
+	u32 tag = place_tag(ip, sp), slot = slot_with(thread, tag);
+
+	if (slot >= KNOWN_STACKS)
+		slot = thread->known_next++;
+	slot &= KNOWN_STACKS - 1;
+	thread->known_tags[slot] = tag;
+	return &thread->known[slot];
 }
 
 /*
@@ -109,7 +146,7 @@ static int learn_word(u32 at, struct learning *learning)
 static __always_inline u64 learn_stack(struct task_struct *task, struct thread *thread, u64 ip, u64 sp,
 				       const u64 *copied, u32 len, u64 now)
 {
-	struct known_stack *known = known_slot(thread, ip, sp);
+	struct known_stack *known = place_to_know(thread, ip, sp);
 	struct learning learning = { .known = known, .copied = copied, .ip = ip };
 	struct mm_struct *mm = task->mm;
 
@@ -132,19 +169,19 @@ static __always_inline u64 learn_stack(struct task_struct *task, struct thread *
 /* Whether a sleeping thread has had its stack told where it sleeps, as far as two pointers tell. */
 static __always_inline bool knows_place(struct thread *thread, u64 now)
 {
-	struct known_stack *known = known_slot(thread, thread->ip, thread->sp);
+	struct known_stack *known = known_place(thread, thread->ip, thread->sp);
 
-	return known->sp == thread->sp && known->ip == thread->ip && now - known->told_ns <= KNOWN_FOR_NS && stacks_repeat;
+	return known && now - known->told_ns <= KNOWN_FOR_NS && stacks_repeat;
 }
 
 /* The key of the stack of the current thread, or of one with the same memory that sleeps, if user space has had this stack a moment ago, or 0. */
 static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
 {
-	struct known_stack *known = known_slot(thread, ip, sp);
+	struct known_stack *known = known_place(thread, ip, sp);
 	struct stack_top *top;
 	u32 zero = 0, bytes;
 
-	if (known->sp != sp || known->ip != ip || now - known->told_ns > KNOWN_FOR_NS || !stacks_repeat)
+	if (!known || now - known->told_ns > KNOWN_FOR_NS || !stacks_repeat)
 		return 0;
 	top = bpf_map_lookup_elem(&stack_tops, &zero);
 	bytes = known->bytes;

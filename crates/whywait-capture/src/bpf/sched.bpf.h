@@ -108,6 +108,15 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
+/* Whether sleeps like this one are told by the thousand in a server that is busy and sound: for a wake, or for its peers. */
+static __always_inline bool may_storm(const struct thread *thread)
+{
+	if (thread->nr == NR_FUTEX)
+		return true;
+	return thread->interruptible && !thread->io_wait &&
+	       (thread->nr == NR_READ || thread->nr == NR_RECVFROM || thread->nr == NR_RECVMSG);
+}
+
 static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps, u32 task_state,
 				       u64 now)
 {
@@ -144,8 +153,13 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	 * Its memory can be read now. Where a thread of its process will wake it, that is time enough (see sched_waking): most
 	 * sleeps on futexes are short, and a look into user memory costs as much as all else that a switch does.
 	 */
-	if (user_stacks_exact && (thread->nr != NR_FUTEX || thread->timeout))
-		thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
+	if (user_stacks_exact && (thread->nr != NR_FUTEX || thread->timeout)) {
+		/* In a storm it would be read for nothing. */
+		thread->storm = thread->nr != NR_FUTEX && may_storm(thread) &&
+				used_up(BUDGET_READ_STORM, read_storm_per_second, now) && knows_place(thread, now);
+		if (!thread->storm)
+			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
+	}
 	if (family == CALL_POLL || family == CALL_SOCKET) {
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (family == CALL_POLL)
@@ -168,17 +182,27 @@ static __always_inline void add_sleep(struct thread *thread, enum part part, u64
 }
 
 /*
- * Whether a long sleep on a futex is one too many of a storm. Told are so many a second, all that are much longer than the
- * threshold, and all at places whose stack is not known. Asked once for a sleep: when it is ended by a thread of the target, or
- * else when it is over.
+ * Whether a long sleep is one too many of a storm. Told are so many a second, all that are much longer than the
+ * threshold, and all at places whose stack is not known. Asked once for a sleep: of one on a futex that a thread of the target
+ * ends when it does, of others when they are over.
  */
 static __always_inline bool is_storm(struct thread *thread, u64 now)
 {
+	bool is_futex = thread->nr == NR_FUTEX;
+
 	return now - thread->out_ns < STORM_THRESHOLDS * threshold_ns && knows_place(thread, now) &&
-	       !within_budget(BUDGET_STORM, storm_per_second, now);
+	       !within_budget(is_futex ? BUDGET_STORM : BUDGET_READ_STORM, is_futex ? storm_per_second : read_storm_per_second,
+			      now);
 }
 
-/* Adds a sleep of a storm to its word's sums, or says that it is to be told all the same: its word is not known yet. */
+/* Whether that was asked when the sleep was ended. */
+static __always_inline bool asked_at_wake(const struct thread *thread, u64 wake_ns)
+{
+	return thread->nr == NR_FUTEX && thread->waker_in_target && wake_ns &&
+	       wake_ns - thread->out_ns >= threshold_ns;
+}
+
+/* Adds a sleep of a storm to its object's sums, or says that it is to be told all the same: the object is not known yet. */
 static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
 {
 	if (tell_short_futex(thread, slept_ns))
@@ -213,9 +237,9 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 				     thread->waker_in_target);
 		slept_ns = (wake_ns ? wake_ns : now) - thread->out_ns;
 		if (now - thread->out_ns >= threshold_ns) {
-			bool storm = thread->storm;
+			bool storm = thread->storm && now - thread->out_ns < STORM_THRESHOLDS * threshold_ns;
 
-			if (!storm && thread->nr == NR_FUTEX && !thread->waker_in_target)
+			if (!storm && may_storm(thread) && !asked_at_wake(thread, wake_ns))
 				storm = is_storm(thread, now);
 			told = !storm || !sum_up_storm(thread, slept_ns);
 		} else
@@ -291,13 +315,19 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		by = thread_of(waker);
 	thread->waker_in_target = !!by;
 	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
-	    now - thread->out_ns >= threshold_ns) {
-		thread->storm = is_storm(thread, now);
-		if (thread->storm)
-			goto out;
+	    now - thread->out_ns >= threshold_ns / 2) {
+		bool is_long = now - thread->out_ns >= threshold_ns;
+
+		if (is_long) {
+			thread->storm = is_storm(thread, now);
+			if (thread->storm)
+				goto out;
+		}
+		/* One that is not long yet may become so while it waits for a CPU. */
 		if (user_stacks_exact && !thread->stack_key && waker->tgid == thread->tgid)
 			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
-		send_waker(thread, waker, by, now);
+		if (is_long)
+			send_waker(thread, waker, by, now);
 	}
 	if (thread->state == THREAD_SLEEPING && thread->family == CALL_POLL)
 		herd_wakes(thread, waker, now);

@@ -298,6 +298,19 @@ static __always_inline void request_begins(struct socket_state *socket, u64 now,
 	socket->service[PART_ON_CPU] = 0;
 }
 
+/*
+ * When the packet came that makes a socket readable. TCP reads the clock as it begins with a packet (tcp_mstamp_refresh), and the
+ * data is ready in the same breath: that is the time, and saves reading the clock again, which is a third of what this hook
+ * costs. A time from before the last answer was no packet's with a request in it.
+ */
+static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *socket)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	u64 ns = tcp ? tcp->tcp_clock_cache : 0;
+
+	return ns > socket->last_send_ns && ns > socket->recv_ns ? ns : bpf_ktime_get_ns();
+}
+
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
 {
@@ -312,7 +325,7 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 		return 0;
 	COUNT(events);
 	herd_ends();
-	now = bpf_ktime_get_ns();
+	now = ready_at(sk, socket);
 	if (socket->ready_ns && !socket->last_send_ns) {
 		/*
 		 * More of a request that is not answered yet; or the next request already: a fast peer has the response

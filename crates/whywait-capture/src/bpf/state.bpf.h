@@ -11,10 +11,11 @@ const volatile u32 stack_bytes = 8192;
 /* At most this many records a second and CPU. */
 const volatile u32 waits_per_second = 20000;
 /*
- * Of these, at most this many sleeps of the same kind: on a futex, at a place of which the thread had its stack read, and
- * shorter than STORM_THRESHOLDS times the threshold. Those beyond are added to their word's sums.
+ * Of these, at most this many sleeps on futexes, and this many for descriptors to become readable, at a place of which the
+ * thread had its stack read, and shorter than STORM_THRESHOLDS times the threshold. Those beyond are added to their object's sums.
  */
-const volatile u32 storm_per_second = 2000;
+const volatile u32 storm_per_second = 1000;
+const volatile u32 read_storm_per_second = 500;
 #define STORM_THRESHOLDS 8
 const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
@@ -32,19 +33,18 @@ volatile u32 file_pass = 0;
 
 enum thread_state { THREAD_RUNNING, THREAD_RUNNABLE, THREAD_SLEEPING };
 
-/* Sums of a thread's short sleeps on one futex word that are not in `futexes` yet. */
+/* Sums of a thread's short sleeps on one futex word, or of a storm's on one descriptor, that are not in `futexes` yet. */
 struct recent_futex {
-	u64 address; /* 0: none */
 	u64 total_ns;
 	u64 longest_ns;
 	u64 count;
 };
 
-#define RECENT_FUTEXES 4
+#define RECENT_FUTEXES 6
 #define KNOWN_KERNEL_STACKS 4
 
 /* A user stack that user space has had, and what tells it: see known_stack.bpf.h. */
-#define KNOWN_STACKS 4
+#define KNOWN_STACKS 8
 #define KNOWN_WORDS 16
 #define STACK_TOP_BYTES 512
 
@@ -131,8 +131,12 @@ struct thread {
 	s32 epfd;
 	u64 cpu_socket; /* the connection for which it works, 0: none: see socket_cpu.bpf.h */
 	u64 cpu_wrote; /* … and wrote to it last */
-	/* Two for sleeps on futexes. */
+	/* Three for sleeps on futexes. */
+	u64 recent_futexes[RECENT_FUTEXES]; /* which ones `futexes` has the sums of, 0: none; see summed_under */
+	u32 next_futex; /* the place that is given away next */
+	u32 pad_futexes;
 	struct recent_futex futexes[RECENT_FUTEXES];
+	u32 known_tags[KNOWN_STACKS]; /* see slot_with */
 	struct known_stack known[KNOWN_STACKS];
 	struct known_kernel_stack known_kernel[KNOWN_KERNEL_STACKS];
 	u64 at_row[PART_COUNT]; /* `parts` after the last record */
@@ -147,7 +151,7 @@ struct thread {
 	u64 burst_polls;
 	u64 uring_seen; /* how far its ring was when the clock found it in io_uring_enter last: see uring_progress */
 	u32 burst_told;
-	u32 pad_end;
+	u32 known_next; /* the slot of `known` that is taken next */
 	u64 futile_ns;
 	u64 user_samples;
 	u64 system_samples;
@@ -275,6 +279,7 @@ struct {
 enum budget_kind {
 	BUDGET_WAITS,
 	BUDGET_STORM,
+	BUDGET_READ_STORM,
 	BUDGET_REQUESTS,
 	BUDGET_STACKS,
 	BUDGET_WAKERS,
@@ -328,6 +333,14 @@ static __always_inline bool within_budget(u32 kind, u32 per_second, u64 now)
 		budget->used = 0;
 	}
 	return budget->used++ < per_second / 10;
+}
+
+/* Whether within_budget would say no. */
+static __always_inline bool used_up(u32 kind, u32 per_second, u64 now)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &kind);
+
+	return budget && now - budget->window_ns <= 100000000 && budget->used >= per_second / 10;
 }
 
 static __always_inline void follow_process(u32 tgid)

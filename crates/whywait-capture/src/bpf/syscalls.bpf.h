@@ -74,6 +74,10 @@ static const u8 families[CALL_NUMBERS] = {
 
 #undef KNOWN
 
+#define NR_READ 0
+#define NR_RECVFROM 45
+#define NR_RECVMSG 47
+
 /* What the table has on a call, 0: nothing. */
 static __always_inline u8 known_call(s32 nr)
 {

@@ -192,6 +192,11 @@ struct sock {
 	struct pid *sk_peer_pid;
 };
 
+/* What a connection knows of when its last packet came; bpf_skc_to_tcp_sock leads here. */
+struct tcp_sock {
+	__u64 tcp_clock_cache;
+};
+
 struct unix_address;
 
 struct unix_sock {

@@ -59,22 +59,25 @@ pub fn whywait(args: &[&str]) -> Command {
 /// The program of `programs/target.c`, compiled once.
 pub fn target() -> &'static str {
     static BUILT: OnceLock<String> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/target.c");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        // Each test program builds its own: they may run side by side.
-        let output = folder.join(format!("target-{}", std::process::id()));
-        let status = Command::new("cc")
-            .args(["-O1", "-fomit-frame-pointer", "-pthread", "-o"])
-            .arg(&output)
-            .arg(&source)
-            .status()
-            .expect("there is a C compiler");
-        assert!(status.success(), "cc {}: {status}", source.display());
-        let named = folder.join("target");
-        fs::rename(&output, &named).expect("a file can be renamed");
-        named.to_str().expect("UTF-8").to_owned()
-    })
+    BUILT.get_or_init(|| compiled("target"))
+}
+
+/// A program of `programs`, compiled now.
+pub fn compiled(name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Each test program builds its own: they may run side by side.
+    let output = folder.join(format!("{name}-{}", std::process::id()));
+    let status = Command::new("cc")
+        .args(["-O1", "-fomit-frame-pointer", "-pthread", "-o"])
+        .arg(&output)
+        .arg(&source)
+        .status()
+        .expect("there is a C compiler");
+    assert!(status.success(), "cc {}: {status}", source.display());
+    let named = folder.join(name);
+    fs::rename(&output, &named).expect("a file can be renamed");
+    named.to_str().expect("UTF-8").to_owned()
 }
 
 /// What a program left: its exit code as a shell has it, what it wrote, how long it took.
