@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import bpf, parquet
 from .process import Failed, run, timed
-from .watchers import WATCHERS, Bpftrace, PerfSched, Whywait, iterators
+from .watchers import WATCHERS, Bpftrace, Empty, PerfSched, Whywait, iterators
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MILLION = 1_000_000
@@ -111,7 +111,7 @@ def kernel_cost(server_class, programs, tools, tmp, runs, seconds):
     found = {}
     no_hooks = iterators()
     try:
-        for watcher_class in (Whywait, Bpftrace):
+        for watcher_class in (Whywait, Bpftrace, Empty):
             total, requests, took = {}, 0, 0.0
             try:
                 with watcher_class(server.pid, tmp, tools) as watcher, bpf.Statistics():

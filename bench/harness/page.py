@@ -5,7 +5,7 @@ from pathlib import Path
 from . import burst, uring
 from .measure import FEW_PAIRS, lost, spread
 from .servers import SERVERS, Redis, Threads
-from .watchers import WATCHERS, Bpftrace, Nothing, Whywait
+from .watchers import WATCHERS, Bpftrace, Empty, Nothing, Whywait
 
 HERE = Path(__file__).resolve().parent.parent
 MISSING = "not measured"
@@ -60,7 +60,7 @@ def noise(figures):
 def cost_tables(figures):
     rows, programs = [], []
     for server in SERVERS:
-        for watcher in (Whywait, Bpftrace):
+        for watcher in (Whywait, Bpftrace, Empty):
             cost = figures["cost"].get(server.name, {}).get(watcher.name)
             if not cost or "failed" in cost:
                 rows.append([server.name, watcher.name, (cost or {}).get("failed", MISSING), "", "", "", ""])
@@ -74,6 +74,17 @@ def cost_tables(figures):
                                  f"{program['ns'] / program['runs']:,.0f}"])
     return (table(["server", "tool", "an event", "events/s", "events a request", "a request", "of the machine's CPU time"], rows),
             table(["server", "tool", "program", "kind", "runs/s", "ns a run"], programs))
+
+
+def floor(figures):
+    """What of an event's cost is the statistics' own."""
+    pairs = []
+    for server in SERVERS:
+        cost = figures["cost"].get(server.name, {})
+        ours, empty = (cost.get(watcher.name, {}).get("ns_per_event") for watcher in (Whywait, Empty))
+        if ours and empty:
+            pairs.append(f"{server.name}: {empty:.0f} ns, which leaves {ours - empty:.0f} ns of whywait's")
+    return f": that much the statistics count of any program ({'; '.join(pairs)})" if pairs else ""
 
 
 def recording_tables(figures):
@@ -276,6 +287,7 @@ Server, load and tool share the {machine['cpus']} CPUs, so a tool's own CPU time
 From the kernel's run-time statistics, in runs of their own, because the statistics cost a share of what they measure.
 `bench/offcpu.bt` is what one would write with bpftrace to ask about the same events. An event is a run of a hook; what
 reads state (an iterator, run once for each thread that it looks at) is in the CPU time only.
+`bench/empty.bt` hooks the same events and does nothing{floor(figures)}.
 
 {cost}
 By program:

@@ -99,6 +99,16 @@ class Bpftrace(Watcher):
         return self.says("attached\n")
 
 
+class Empty(Bpftrace):
+    """Programs that do nothing: what the statistics themselves count."""
+
+    name = "empty programs"
+    shown = "bpftrace bench/empty.bt"
+
+    def command(self):
+        return ["bpftrace", "-B", "line", HERE / "empty.bt"]
+
+
 class PerfSched(Watcher):
     name = "perf sched record"
     shown = "perf sched record -o FILE"
