@@ -305,9 +305,14 @@ static __always_inline void request_begins(struct socket_state *socket, u64 now,
  */
 static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *socket)
 {
-	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	u64 ns = tcp ? tcp->tcp_clock_cache : 0;
+	struct tcp_sock *tcp;
+	u64 ns = 0;
 
+	if (bpf_core_field_exists(struct tcp_sock, tcp_clock_cache)) {
+		tcp = bpf_skc_to_tcp_sock(sk);
+		if (tcp)
+			ns = tcp->tcp_clock_cache;
+	}
 	return ns > socket->last_send_ns && ns > socket->recv_ns ? ns : bpf_ktime_get_ns();
 }
 
