@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use whywait_events::{Burst, Event};
 
+use self::calibrate::Calibration;
 use crate::error::{CaptureError, one_line};
 use crate::iterate::{self, Scope};
 use crate::kernel;
@@ -45,6 +46,8 @@ pub(crate) struct Bursts {
     full: bool,
     possible: bool,
     next: Instant,
+    /// What a call takes; without it none is said to cost more while it is traced.
+    calls: Option<Calibration>,
     count: u32,
     traced: Duration,
 }
@@ -71,6 +74,7 @@ impl Bursts {
             full,
             possible: programs.bursts_possible,
             next: Instant::now(),
+            calls: Calibration::new(),
             count: 0,
             traced: Duration::ZERO,
         })
@@ -90,7 +94,7 @@ impl Bursts {
     ) -> Result<(), CaptureError> {
         let suspects = std::mem::take(&mut recorder.suspects);
         let processes = recorder.processes();
-        let untraced_ns = calibrate::call_ns();
+        let before_ns = self.call_ns();
         self.count = self.count.saturating_add(1);
         programs.begin_burst(self.count);
         let Ok(link) = programs.attach_burst() else {
@@ -108,7 +112,7 @@ impl Bursts {
         let after = totals(programs, &processes);
         let counted_ns = counted.elapsed().as_nanos() as u64;
         programs.calibrate(true);
-        let overhead_ns = calibrate::call_ns().saturating_sub(untraced_ns);
+        let traced_ns = self.call_ns();
         programs.calibrate(false);
         programs.tell_calls(true);
         let told = Instant::now();
@@ -123,8 +127,11 @@ impl Bursts {
         drop(link);
         programs.tell_calls(false);
         let end_ns = kernel::now_ns();
-        let _ = self.rings.consume();
         let took = started.elapsed();
+        // On both sides of the burst, because the machine's speed changes from one moment to the next.
+        let untraced_ns = before_ns.midpoint(self.call_ns());
+        let overhead_ns = traced_ns.saturating_sub(untraced_ns);
+        let _ = self.rings.consume();
         self.traced += took;
         self.next = Instant::now() + took * (SHARE - 1);
         recorder
@@ -185,6 +192,10 @@ impl Bursts {
             }
         }
         Ok(())
+    }
+
+    fn call_ns(&self) -> u64 {
+        self.calls.as_ref().map_or(0, Calibration::call_ns)
     }
 
     fn enough(&self, suspects: &BTreeSet<u32>) -> bool {
