@@ -150,6 +150,11 @@ impl Bursts {
             let zero = types::cpu_record::default();
             let from = before.get(tid).unwrap_or(&zero);
             let polls = total.polls.saturating_sub(from.polls);
+            let on_cpu_ns = total.on_cpu_ns.saturating_sub(from.on_cpu_ns);
+            // Read while the thread was being switched, its last stretch may be in it twice: better no burst than a wrong one.
+            if on_cpu_ns > counted_ns + STEP.as_nanos() as u64 {
+                continue;
+            }
             let calls = calls.remove(tid).unwrap_or_default();
             if polls == 0 && calls.is_empty() {
                 continue;
@@ -168,7 +173,7 @@ impl Bursts {
                 tid: *tid,
                 tgid: total.tgid,
                 counted_ns,
-                on_cpu_ns: total.on_cpu_ns.saturating_sub(from.on_cpu_ns),
+                on_cpu_ns,
                 calls: total.calls.saturating_sub(from.calls),
                 polls,
                 overhead_ns,
