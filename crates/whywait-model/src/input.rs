@@ -132,7 +132,13 @@ impl Input {
         let mut settled = |wait: &Wait, until_ns: Ns| {
             input.note(wait, &tids);
             if windows.overlap(wait.out_ns, until_ns) {
-                push(&mut input.waits, wait, &mut left_out);
+                // The sleep that shows when one without an end was over at the latest may lie outside of the windows.
+                let in_ns = (until_ns < Ns::MAX).then_some(until_ns);
+                let known = Wait {
+                    in_ns,
+                    ..wait.clone()
+                };
+                push(&mut input.waits, &known, &mut left_out);
             }
         };
         recording.waits(None, &mut |row| sleeps.add(row, &mut settled))?;

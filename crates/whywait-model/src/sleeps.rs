@@ -21,7 +21,7 @@ pub(crate) struct Sleeps {
 #[derive(Debug, Default)]
 struct Last {
     /// The latest sleep that is over.
-    ended: Option<u32>,
+    ended: Option<(u32, Ns)>,
     /// A sleep of which no end has been seen.
     open: Option<Wait>,
 }
@@ -44,9 +44,9 @@ impl Sleeps {
         match row.in_ns {
             Some(in_ns) => {
                 settled(&row, in_ns);
-                last.ended = Some(row.seq);
+                last.ended = Some((row.seq, row.out_ns));
             }
-            None if last.ended == Some(row.seq) => {}
+            None if last.ended == Some((row.seq, row.out_ns)) => {}
             None => last.open = Some(row),
         }
     }
@@ -65,9 +65,8 @@ impl Sleeps {
     }
 }
 
-/// By its number alone: a look at a thread that is just going to sleep may have its number, and not yet its time.
 fn same(a: &Wait, b: &Wait) -> bool {
-    a.seq == b.seq
+    (a.seq, a.out_ns) == (b.seq, b.out_ns)
 }
 
 /// What a later row lacks, an earlier one of the same sleep may have: a stack; or who had the lock, of the threads of a

@@ -237,11 +237,13 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 				     thread->waker_in_target);
 		slept_ns = (wake_ns ? wake_ns : now) - thread->out_ns;
 		if (now - thread->out_ns >= threshold_ns) {
+			/* One that the sweep has told while it lasted is told to its end. */
+			bool told_before = thread->stack_seq == thread->seq + 1;
 			bool storm = thread->storm && now - thread->out_ns < STORM_THRESHOLDS * threshold_ns;
 
 			if (!storm && may_storm(thread) && !asked_at_wake(thread, wake_ns))
 				storm = is_storm(thread, now);
-			told = !storm || !sum_up_storm(thread, slept_ns);
+			told = !storm || told_before || !sum_up_storm(thread, slept_ns);
 		} else
 			told = thread->tell_poll || (thread->nr == NR_FUTEX && tell_short_futex(thread, slept_ns));
 		if (told) {
