@@ -21,25 +21,27 @@ pub(crate) fn enable() -> io::Result<OwnedFd> {
     }
 }
 
+fn info(program: &ProgramMut<'_>) -> Option<libbpf_sys::bpf_prog_info> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: the descriptor is the program's, and the kernel writes at most `size` bytes.
+    let failed = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(
+            program.as_fd().as_raw_fd(),
+            &raw mut info,
+            &raw mut size,
+        )
+    };
+    (failed == 0).then_some(info)
+}
+
 /// What each program that ran has cost.
 pub(crate) fn of_programs<'obj>(
     programs: impl Iterator<Item = ProgramMut<'obj>>,
 ) -> BTreeMap<String, ProgramCost> {
     programs
         .filter_map(|program| {
-            let mut info = libbpf_sys::bpf_prog_info::default();
-            let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
-            // SAFETY: the descriptor is the program's, and the kernel writes at most `size` bytes.
-            let failed = unsafe {
-                libbpf_sys::bpf_prog_get_info_by_fd(
-                    program.as_fd().as_raw_fd(),
-                    &raw mut info,
-                    &raw mut size,
-                )
-            };
-            if failed != 0 || info.run_cnt == 0 {
-                return None;
-            }
+            let info = info(&program).filter(|info| info.run_cnt > 0)?;
             let name = program.name().to_string_lossy().into_owned();
             Some((
                 name,
@@ -50,4 +52,11 @@ pub(crate) fn of_programs<'obj>(
             ))
         })
         .collect()
+}
+
+/// How often the kernel left out a run of a program, because the CPU was just running it.
+pub(crate) fn missed_runs<'obj>(programs: impl Iterator<Item = ProgramMut<'obj>>) -> u64 {
+    programs
+        .filter_map(|program| Some(info(&program)?.recursion_misses))
+        .sum()
 }

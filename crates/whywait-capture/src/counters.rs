@@ -42,6 +42,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("rings.lags-over-budget", sum(|c| c.uring_lag_budget)),
         ("waits.summed-up", sum(|c| c.storm_waits)),
         ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
+        ("unseen-switches", sum(|c| c.unseen_switches)),
         ("lost.calls", sum(|c| c.lost_calls)),
         ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
         ("sockets.without-slot", sum(|c| c.lost_socket_cpu)),

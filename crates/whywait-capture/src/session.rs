@@ -405,6 +405,8 @@ impl Session {
         self.take_closed_urings()?;
         self.recorder.rings(urings::read(&self.programs))?;
         self.count();
+        let missed = cost::missed_runs(self.programs.object().progs_mut());
+        self.recorder.writer.counter("lost.runs", missed);
         if self.statistics.is_some() {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
         }

@@ -218,6 +218,7 @@ struct counters {
 	u64 uring_lag_budget; /* the same of told lags */
 	u64 storm_waits; /* long sleeps over the rate at which those of a storm are sent; they are in their object's sums */
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
+	u64 unseen_switches; /* a thread was running that had not been seen getting its CPU */
 	u64 lost_calls; /* bursts: the ring was full */
 	u64 calls_counted_only; /* bursts: calls beyond those that are told */
 	u64 lost_socket_cpu; /* a connection found no slot for its CPU time */

@@ -108,6 +108,20 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
+/* A sleep of which only the end is known: what the thread slept in is over. Stacks that were told before serve it, too. */
+static __always_inline void send_wait_unseen(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 in_ns)
+{
+	struct wait_record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+
+	if (!record) {
+		COUNT(lost_ring_full);
+		return;
+	}
+	fill_wait(record, task, thread, wake_ns, in_ns, false);
+	record->kernel_key = kernel_key(thread);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
 /* Whether sleeps like this one are told by the thousand in a server that is busy and sound: for a wake, or for its peers. */
 static __always_inline bool may_storm(const struct thread *thread)
 {
@@ -267,6 +281,52 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 	thread->in_ns = now;
 }
 
+/*
+ * `thread` runs, and was not seen getting its CPU: a switch was not traced. (There are kernels that trace nothing of what certain
+ * processes do; the switch from one of those to a thread of the target is one of their events.) Since when it runs, the scheduler
+ * knows: its sum is up to date when a thread leaves its CPU, and at the latest tick while it stays (update_curr and
+ * set_next_entity in kernel/sched/fair.c). What it slept in cannot be looked at any more; stacks that are known can be told.
+ */
+static __noinline int unseen_switch_in(struct task_struct *task, struct thread *thread, u64 now)
+{
+	u64 ran_ns = task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
+	u64 in_ns = now > ran_ns ? now - ran_ns : 0;
+	u64 wake_ns = 0;
+	bool told;
+
+	COUNT(unseen_switches);
+	if (thread->state == THREAD_SLEEPING && thread->wake_ns > thread->in_ns)
+		wake_ns = thread->wake_ns > thread->out_ns ? thread->wake_ns : thread->out_ns;
+	if (in_ns < thread->out_ns)
+		in_ns = thread->out_ns;
+	if (in_ns < wake_ns)
+		in_ns = wake_ns;
+	if (thread->state == THREAD_RUNNABLE) {
+		thread->parts[PART_RUNNABLE] += in_ns - thread->out_ns;
+	} else {
+		if (!wake_ns) {
+			thread->wake_context = WAKE_UNKNOWN;
+			COUNT(unmatched_wakes);
+		}
+		told = in_ns - thread->out_ns >= threshold_ns || thread->stack_seq == thread->seq + 1 ||
+		       (thread->nr == NR_FUTEX && tell_short_futex(thread, (wake_ns ? wake_ns : in_ns) - thread->out_ns));
+		if (told)
+			send_wait_unseen(task, thread, wake_ns, in_ns);
+		add_sleep(thread,
+			  part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, thread->wake_context,
+					thread->waker_in_target),
+			  wake_ns, in_ns);
+		if (told)
+			__builtin_memcpy(thread->at_row, thread->parts, sizeof(thread->at_row));
+		if (thread->io_ns)
+			thread_io_mark(thread, in_ns, thread->parts[PART_ON_CPU]);
+		thread->back_ns = in_ns;
+	}
+	thread->state = THREAD_RUNNING;
+	thread->in_ns = in_ns;
+	return 0;
+}
+
 SEC("tp_btf/sched_switch")
 int sched_switch(u64 *ctx)
 {
@@ -282,6 +342,8 @@ int sched_switch(u64 *ctx)
 		u32 state = switch_passes_state ? (u32)ctx[3] : prev->__state;
 
 		now = bpf_ktime_get_ns();
+		if (thread->state != THREAD_RUNNING)
+			unseen_switch_in(prev, thread, now);
 		switch_out(prev, thread, !preempt && state, state, now);
 		events++;
 	}
