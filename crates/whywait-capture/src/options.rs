@@ -15,6 +15,8 @@ pub struct Options {
     pub full: bool,
     /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost something themselves).
     pub measure_cost: bool,
+    /// For tests: a process from which no switch is seen, as on kernels that do not trace what some processes do.
+    pub untraced_process: Option<u32>,
     /// The user to whom the recording belongs.
     pub owner: Option<(u32, u32)>,
 }
@@ -28,6 +30,7 @@ impl Default for Options {
             segment_ns: 2_000_000_000,
             full: false,
             measure_cost: false,
+            untraced_process: None,
             owner: None,
         }
     }

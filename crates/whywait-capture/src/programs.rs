@@ -47,6 +47,7 @@ impl Programs {
             rodata.sweep_min_ns = options.threshold_ns.max(SWEEP_MIN_NS);
             // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
             rodata.stack_bytes = options.stack_bytes;
+            rodata.untraced_process = options.untraced_process.unwrap_or(0);
             rodata.user_stacks_exact = kernel::leaves_user_stacks(&btf);
             rodata.complete_passes_cqe = urings::complete_passes_cqe(&btf);
             rodata.switch_passes_state = kernel::switch_passes_state(&btf);

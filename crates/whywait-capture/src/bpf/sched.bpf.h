@@ -337,6 +337,8 @@ int sched_switch(u64 *ctx)
 	u32 events = 0;
 	u64 now = 0;
 
+	if (untraced_process && prev->tgid == untraced_process)
+		return 0;
 	thread = thread_of(prev);
 	if (thread) {
 		u32 state = switch_passes_state ? (u32)ctx[3] : prev->__state;

@@ -21,6 +21,8 @@ const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
 const volatile u32 known_wakers_per_second = 4000;
+/* For a test: switches from this process are not seen, as on kernels that do not trace what some processes do. 0: all are. */
+const volatile u32 untraced_process = 0;
 /* The kernel has bpf_task_work_schedule_resume. */
 const volatile bool user_stacks_exact = false;
 
