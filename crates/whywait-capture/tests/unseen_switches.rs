@@ -96,10 +96,10 @@ fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
     );
     let mut slept = Vec::new();
     let mut sleeps = |wait: &whywait_events::Wait| {
-        if wait.syscall == Some(libc::SYS_clock_nanosleep as u32) {
-            if let Some(wake_ns) = wait.wake_ns {
-                slept.push((wake_ns - wait.out_ns) / MS);
-            }
+        if wait.syscall == Some(libc::SYS_clock_nanosleep as u32)
+            && let Some(wake_ns) = wait.wake_ns
+        {
+            slept.push((wake_ns - wait.out_ns) / MS);
         }
     };
     recording.waits(None, &mut sleeps).expect("waits");
