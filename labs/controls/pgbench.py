@@ -1,6 +1,6 @@
 """Runs pgbench, and prints what it met.
 
-    pgbench.py ADDRESS [--clients N] [--seconds N] --script select|tpcb|hot
+    pgbench.py ADDRESS [--clients N] [--seconds N] --script select|tpcb|hot|own [--expect-mean-ms MS]
 """
 
 import argparse
@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-# Everybody wants the same row, and keeps it for 2 ms.
-HOT = """BEGIN;
-UPDATE hot SET n = n + 1 WHERE id = 1;
+# A row is kept for 2 ms: everybody wants the same one, or has one of its own.
+UPDATE = """BEGIN;
+UPDATE hot SET n = n + 1 WHERE id = {row};
 SELECT pg_sleep(0.002);
 COMMIT;
 """
@@ -34,13 +34,14 @@ def main():
     parser.add_argument("address")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--script", choices=["select", "tpcb", "hot"], required=True)
+    parser.add_argument("--script", choices=["select", "tpcb", "hot", "own"], required=True)
+    parser.add_argument("--expect-mean-ms", type=float, default=0, help="a transaction takes at least so long")
     args = parser.parse_args()
     host, _, port = args.address.partition(":")
-    with tempfile.NamedTemporaryFile("w", suffix=".sql") as hot:
-        hot.write(HOT)
-        hot.flush()
-        what = {"select": ["-S"], "tpcb": ["-b", "tpcb-like"], "hot": ["-f", hot.name]}[args.script]
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as update:
+        update.write(UPDATE.format(row=1 if args.script == "hot" else ":client_id + 1"))
+        update.flush()
+        what = {"select": ["-S"], "tpcb": ["-b", "tpcb-like"]}.get(args.script, ["-f", update.name])
         pgbench = max(Path("/usr/lib/postgresql").glob("*/bin/pgbench"))
         wait_until_started(pgbench.with_name("pg_isready"), host, port)
         command = [pgbench, "-n", "-h", host, "-p", port, "-U", "postgres", "-c", str(args.clients), "-j", "1",
@@ -55,9 +56,12 @@ def main():
         "failed": int(number(r"failed transactions: (\d+)")), "mean_ms": number(r"latency average = ([\d.]+) ms"),
         "per_s": number(r"tps = ([\d.]+)"),
     }
+    truth["load"] = {"count": truth["transactions"], "sum_ms": truth["transactions"] * truth["mean_ms"]}
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
     if truth["failed"] or truth["transactions"] < 100:
         sys.exit(f"pgbench: that is no ordinary load:\n{said}")
+    if truth["mean_ms"] < args.expect_mean_ms:
+        sys.exit(f"pgbench: a transaction took less than {args.expect_mean_ms} ms:\n{said}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 //!
 //! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
 //!
-//! **Evidence.** Sleeps on a futex that are classed as waits for a lock (see `whywait_model::futex`), on the critical paths of
+//! **Evidence.** Sleeps on a futex, or in a poll where a database's processes wait for rows, that are classed as waits for a lock (see
+//! `whywait_model::futex`), on the critical paths of
 //! slow requests or, in a program that serves none, for a notable part of the run. Who ended them held the lock; since when,
 //! where and across what shows in that thread's own waits and samples.
 //!
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, json};
 use whywait_events::{Part, Wait};
+use whywait_model::futex::Primitive;
 use whywait_model::objects::{Key, Object, Sums};
 use whywait_model::{Hold, Model, PathStep};
 
@@ -66,24 +68,31 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     for (index, request) in model.requests.iter().enumerate() {
         let mut waited: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
         let path = model.path_of(index);
+        let mut last: Option<(Key, usize)> = None;
         for (at, step) in path.steps.iter().enumerate() {
             if step.part != Some(Part::Lock) {
                 continue;
             }
-            // Who does not have to sleep does not have to wait for a CPU when it is woken either.
-            let waking_ns = path.steps.get(at + 1).map_or(0, |next| {
-                let waking = next.tid == step.tid && next.part == Some(Part::Runnable);
-                if waking { next.ns() } else { 0 }
-            });
             let wait = model
                 .threads
                 .get(&step.tid)
                 .and_then(|thread| thread.timeline.before(step.to_ns));
-            if let Some(wait) = wait {
-                let one = waited.entry(model.key_of(wait)).or_default();
-                one.0 = one.0.saturating_add(contended_ns(step));
-                one.1 = one.1.saturating_add(step.ns()).saturating_add(waking_ns);
-            }
+            let Some(wait) = wait else {
+                continue;
+            };
+            let key = model.key_of(wait);
+            let tries_ns = match &last {
+                Some((before, from)) if *before == key => tried_again(&key, &path.steps[*from..at]),
+                _ => 0,
+            };
+            let one = waited.entry(key.clone()).or_default();
+            one.0 = one.0.saturating_add(contended_ns(step));
+            one.1 = one
+                .1
+                .saturating_add(step.ns())
+                .saturating_add(waking(&path.steps, at))
+                .saturating_add(tries_ns);
+            last = Some((key, at));
         }
         let latency_ns: u64 = path
             .steps
@@ -104,6 +113,36 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         .iter()
         .filter_map(|(key, lock)| finding(model, key, lock, model.objects.get(key)?))
         .collect()
+}
+
+/// Who does not have to sleep does not have to wait for a CPU when it is woken either.
+fn waking(steps: &[PathStep], at: usize) -> u64 {
+    match (steps.get(at), steps.get(at + 1)) {
+        (Some(step), Some(next)) if next.tid == step.tid && next.part == Some(Part::Runnable) => {
+            next.ns()
+        }
+        _ => 0,
+    }
+}
+
+/// What a request did between a wait for a lock, the first of the steps, and the next one for the same, if that was nothing but
+/// to find that another one was faster. A database wakes all who wait for a transaction when that ends.
+fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
+    let [wait, between @ ..] = steps else {
+        return 0;
+    };
+    let only_tried = key.object.primitive() == Some(Primitive::Database)
+        && between.iter().all(|step| {
+            step.tid == wait.tid && matches!(step.part, Some(Part::OnCpu | Part::Runnable))
+        });
+    if !only_tried {
+        return 0;
+    }
+    let ns = between
+        .iter()
+        .map(PathStep::ns)
+        .fold(0, u64::saturating_add);
+    ns.saturating_sub(waking(steps, 0))
 }
 
 /// How long a request waited for a lock, but for the time that those who held it waited for a CPU: that is no matter of the
@@ -173,7 +212,9 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     let at_most_ns = each.iter().copied().fold(0, u64::saturating_add);
     let title = title(model, &name, &each, total_ns, lock, longest, held_across);
     let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(key.tgid));
+    if key.tgid != 0 {
+        subject.insert("pid".to_owned(), json!(key.tgid));
+    }
     if let Object::Futex { address, .. } = key.object {
         subject.insert("address".to_owned(), json!(format!("{address:#x}")));
     }
@@ -214,18 +255,15 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         },
         evidence,
         cause,
-        fix: fix(held_across).to_owned(),
+        fix: fix(key, held_across).to_owned(),
     })
 }
 
 fn what(key: &Key) -> String {
-    match &key.object {
-        Object::Futex {
-            primitive: Some(primitive),
-            ..
-        } => primitive.name().to_owned(),
-        _ => "lock".to_owned(),
-    }
+    key.object
+        .primitive()
+        .map_or("lock", Primitive::name)
+        .to_owned()
 }
 
 fn waiters(lock: &Contention<'_>) -> Vec<u32> {
@@ -330,7 +368,7 @@ fn evidence(
         let sum = each.iter().copied().fold(0, u64::saturating_add);
         evidence.push(Evidence {
             text: format!(
-                "{} of that on the critical paths of {}",
+                "{} on the critical paths of {}, until they had a CPU again or waited once more",
                 duration(sum),
                 count(each.len(), "slow request", "slow requests")
             ),
@@ -380,15 +418,39 @@ fn evidence(
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
     if across > 0 && holds.len() > 1 {
         evidence.push(plain(format!(
-            "in {across} of {} waits the holder itself waited for something with the lock in its hands",
-            holds.len()
+            "in {across} of {} waits the holder itself waited for something with the lock in its hands{}",
+            holds.len(),
+            mostly(model, holds)
         )));
     }
     evidence
 }
 
-fn fix(held_across: bool) -> &'static str {
-    if held_across {
+/// What the holders waited for, altogether, if they waited for several things.
+fn mostly(model: &Model, holds: &[Hold]) -> String {
+    let mut by_place: BTreeMap<(String, Option<String>), u64> = BTreeMap::new();
+    for across in holds.iter().filter_map(|hold| hold.across.as_ref()) {
+        let place = (across.what.clone(), model.stacks.telling(across.stack));
+        let ns = by_place.entry(place).or_default();
+        *ns = ns.saturating_add(across.ns);
+    }
+    let Some(((what, function), ns)) = by_place.iter().max_by_key(|(_, ns)| **ns) else {
+        return String::new();
+    };
+    if by_place.len() < 2 {
+        return String::new();
+    }
+    let function = function
+        .as_ref()
+        .map_or_else(String::new, |function| format!(" in {function}"));
+    format!(": mostly {what}{function}, {} in all", duration(*ns))
+}
+
+fn fix(key: &Key, held_across: bool) -> &'static str {
+    if key.object.primitive() == Some(Primitive::Database) {
+        "a transaction keeps what it has changed until it is committed: change what everybody wants last, and wait for nothing \
+         between that and the commit; or spread it over several rows"
+    } else if held_across {
         "do not wait with the lock in hand: take what is needed, let the lock go, then do the I/O; or let one thread do it for \
          all that asked meanwhile (group commit)"
     } else {

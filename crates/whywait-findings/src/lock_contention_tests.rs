@@ -206,3 +206,90 @@ fn a_program_without_requests_may_contend_too() {
     assert_eq!(findings[0].saving.requests, 0);
     assert_eq!(findings[0].saving.kind, SavingKind::Throughput);
 }
+
+const EPOLL_WAIT: u32 = 232;
+
+/// Processes of a database that update one row, 20 ms each, one after another; who waits sleeps in epoll_wait, in these functions.
+/// The last one is woken when the first one is done, finds the second one faster and waits again.
+fn one_row(waiting: &[&str]) -> Script {
+    let mut script = Script::new();
+    let waiting = script.stack(waiting);
+    let working = script.stack(&[
+        "main",
+        "PostgresMain",
+        "pg_sleep",
+        "WaitLatch",
+        "epoll_wait",
+    ]);
+    for pid in 1..=3 {
+        script.thread_of(pid, pid, "postgres");
+    }
+    let mut waits = |pid: u32, from: u64, to: u64, by: u32| {
+        script
+            .wait(pid, EPOLL_WAIT, from, to)
+            .stack(waiting)
+            .epoll(pid)
+            .by(by)
+            .done();
+    };
+    waits(2, 1, 21, 1);
+    waits(3, 1, 21, 1);
+    waits(3, 23, 41, 2);
+    for pid in 1..=3u32 {
+        let from = u64::from(pid - 1) * 20 + 2;
+        script
+            .wait(pid, EPOLL_WAIT, from + 1, from + 18)
+            .stack(working)
+            .epoll(pid)
+            .done();
+        script
+            .request(u64::from(pid))
+            .ready(0)
+            .read(0, pid)
+            .answered(from + 20, pid);
+    }
+    script.ends(200);
+    script
+}
+
+#[test]
+fn processes_that_wait_for_a_row_contend_though_they_sleep_in_a_poll() {
+    let script = one_row(&[
+        "main",
+        "PostgresMain",
+        "XactLockTableWait",
+        "LockAcquireExtended",
+        "ProcSleep",
+        "WaitLatch",
+        "epoll_wait",
+    ]);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.subject["lock"], json!("lock of the database"));
+    assert_eq!(finding.subject["waiters"], json!([2, 3]));
+    assert_eq!(finding.subject["across"], json!(true));
+    assert!(!finding.subject.contains_key("pid"), "of several processes");
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [40_000_000, 20_000_000],
+        "what the last one did to try again is the lock's, too"
+    );
+    let cause = finding.cause.as_ref().expect("somebody held it");
+    assert!(
+        cause.stack.iter().any(|name| name == "pg_sleep"),
+        "{cause:?}"
+    );
+}
+
+#[test]
+fn processes_that_wait_for_each_other_in_a_poll_do_not_contend_for_that_alone() {
+    let script = one_row(&[
+        "main",
+        "PostgresMain",
+        "WaitForSync",
+        "WaitLatch",
+        "epoll_wait",
+    ]);
+    assert_eq!(detect(&script.model()), []);
+}

@@ -54,6 +54,8 @@ pub enum Primitive {
     Join,
     Barrier,
     Once,
+    /// A lock of a database, on a row or a table, that a process for each connection waits for (PostgreSQL).
+    Database,
     /// A thread of Go's scheduler without a goroutine to run.
     GoIdle,
 }
@@ -70,13 +72,17 @@ impl Primitive {
             Primitive::Join => "join",
             Primitive::Barrier => "barrier",
             Primitive::Once => "once",
+            Primitive::Database => "lock of the database",
             Primitive::GoIdle => "idle in Go's scheduler",
         }
     }
 
     /// Whether it is held by one thread and released by it.
     pub const fn is_lock(self) -> bool {
-        matches!(self, Primitive::Mutex | Primitive::RwLock | Primitive::Once)
+        matches!(
+            self,
+            Primitive::Mutex | Primitive::RwLock | Primitive::Once | Primitive::Database
+        )
     }
 }
 
@@ -158,6 +164,28 @@ pub fn primitive(stack: &StackText) -> Option<Primitive> {
         }
     }
     None
+}
+
+/// The functions in which a program waits for a lock of its own without a futex, in a poll for a signal or an event from the one
+/// that has it; what the lock is.
+const POLLED_LOCKS: &[(&str, Primitive)] = &[
+    // PostgreSQL's queue for its locks on rows, tables and transactions (src/backend/storage/lmgr/proc.c)
+    ("ProcSleep", Primitive::Database),
+];
+/// Such a function lies no more than so many calls above the system call.
+const POLLED_LOCK_DEPTH: usize = 8;
+
+/// The lock that a thread waits for that sleeps in a poll, as the functions tell.
+pub(crate) fn polled_lock(stack: &StackText) -> Option<Primitive> {
+    let labels = stack.labels.iter().take(POLLED_LOCK_DEPTH);
+    labels
+        .filter_map(|label| {
+            POLLED_LOCKS
+                .iter()
+                .find(|(name, _)| *label.name == **name)
+                .map(|(_, primitive)| *primitive)
+        })
+        .next()
 }
 
 /// A name in a stack that only `parking_lot` has: then the address beside the word is what the thread queues for.

@@ -54,7 +54,7 @@ impl Hold {
 impl Model {
     /// Whether a sleep was one for a lock.
     pub fn is_lock_wait(&self, wait: &Wait) -> bool {
-        call(wait) == Call::Futex && self.class_of(wait) == Some(Class::Lock)
+        matches!(call(wait), Call::Futex | Call::Poll) && self.class_of(wait) == Some(Class::Lock)
     }
 
     /// Who held the lock that a thread waited for; `None` when nobody of the target let it go, or it is not known who.

@@ -10,7 +10,7 @@ use crate::cpu::{CpuSummary, CpuTime};
 use crate::futex::{Class, Primitive};
 use crate::input::{Input, latency_ns};
 use crate::kind::Kind;
-use crate::objects::{Key, Object, Objects};
+use crate::objects::{Key, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
 use crate::rings::{RingRow, RingState};
@@ -354,7 +354,7 @@ impl Model {
         self.objects.key(wait, &self.stacks)
     }
 
-    /// What a sleep on a futex was for, as far as the evidence goes; `None` for other sleeps.
+    /// What a sleep on a futex, or for a lock, was for, as far as the evidence goes; `None` for other sleeps.
     pub fn class_of(&self, wait: &Wait) -> Option<Class> {
         if wait.timeout && wait.wake_context == WakeContext::Hardirq {
             return Some(Class::Timer);
@@ -362,12 +362,9 @@ impl Model {
         self.objects.get(&self.key_of(wait))?.class
     }
 
-    /// What a thread that slept on a futex called, as its stack tells.
+    /// What a thread that slept on a futex, or for a lock, called, as its stack tells.
     pub fn primitive_of(&self, wait: &Wait) -> Option<Primitive> {
-        match self.key_of(wait).object {
-            Object::Futex { primitive, .. } => primitive,
-            _ => None,
-        }
+        self.key_of(wait).object.primitive()
     }
 
     /// What a sleep was for, as the kernel's stack tells.

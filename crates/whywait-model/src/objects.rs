@@ -20,7 +20,7 @@ const MAX_WORDS: usize = 256;
 /// Something that threads wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// Process id.
+    /// Process id; 0: of all processes of the target.
     pub tgid: u32,
     /// What in it.
     pub object: Object,
@@ -45,8 +45,21 @@ pub enum Object {
     },
     /// An epoll instance.
     Epoll(u32),
+    /// Locks that are waited for in a poll. Which of them it is, nothing tells: all of a kind are one.
+    Lock(Primitive),
     /// A kind of wait.
     Other(String),
+}
+
+impl Object {
+    /// What it is part of, as the waiters' stacks tell.
+    pub const fn primitive(&self) -> Option<Primitive> {
+        match self {
+            Object::Futex { primitive, .. } => *primitive,
+            Object::Lock(primitive) => Some(*primitive),
+            Object::Descriptor { .. } | Object::Epoll(_) | Object::Other(_) => None,
+        }
+    }
 }
 
 /// What was seen of the waits for one thing.
@@ -82,6 +95,8 @@ pub struct Objects {
     sums: HashMap<Key, Sums>,
     /// By stack: the primitive, and whether it is `parking_lot`'s.
     primitives: HashMap<StackId, (Option<Primitive>, bool)>,
+    /// By stack of a poll: the lock that is waited for in it.
+    polled_locks: HashMap<StackId, Option<Primitive>>,
     kinds: HashMap<(StackId, Option<u32>), Option<Kind>>,
     /// By thread: the sleep that has not ended.
     open: BTreeMap<u32, Wait>,
@@ -222,10 +237,17 @@ impl Objects {
         }
         self.settle_short();
         for (key, sums) in &mut self.sums {
-            let Object::Futex { primitive, .. } = key.object else {
-                continue;
-            };
+            let primitive = key.object.primitive();
             let seen = &mut sums.seen;
+            match key.object {
+                Object::Futex { .. } => {}
+                // What stands in a poll's arguments is no word.
+                Object::Lock(_) => {
+                    seen.values.clear();
+                    seen.op = 0;
+                }
+                _ => continue,
+            }
             let parked = seen.stacks.keys().any(|stack| {
                 pools
                     .iter()
@@ -303,6 +325,11 @@ impl Objects {
                 .entry(wait.user_stack)
                 .or_insert_with(|| of_stack(stacks, wait.user_stack));
         }
+        if wait.user_stack != 0 && call(wait) == Call::Poll {
+            self.polled_locks
+                .entry(wait.user_stack)
+                .or_insert_with(|| polled_lock(stacks, wait.user_stack));
+        }
         if wait.kernel_stack != 0 {
             self.kinds
                 .entry((wait.kernel_stack, wait.syscall))
@@ -317,7 +344,20 @@ impl Objects {
             self.kind(wait, stacks)
                 .map_or_else(|| call_name(wait), |kind| kind.name.to_owned())
         };
+        let polled = || {
+            self.polled_locks
+                .get(&wait.user_stack)
+                .copied()
+                .unwrap_or_else(|| polled_lock(stacks, wait.user_stack))
+        };
         let object = match call(wait) {
+            Call::Poll if let Some(primitive) = polled() => {
+                // Those who wait for each other are processes of their own.
+                return Key {
+                    tgid: 0,
+                    object: Object::Lock(primitive),
+                };
+            }
             Call::Futex => {
                 let (primitive, of_parking_lot) = self
                     .primitives
@@ -382,6 +422,10 @@ fn of_stack(stacks: &StackNames, id: StackId) -> (Option<Primitive>, bool) {
     stacks.get(id).map_or((None, false), |stack: &StackText| {
         (futex::primitive(stack), futex::of_parking_lot(stack))
     })
+}
+
+fn polled_lock(stacks: &StackNames, id: StackId) -> Option<Primitive> {
+    stacks.get(id).and_then(futex::polled_lock)
 }
 
 fn of_kernel(stacks: &StackNames, wait: &Wait) -> Option<Kind> {

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, HashMap};
 use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
 
 use crate::call::{self, Call};
-use crate::futex::Class;
 use crate::kind::Kind;
 use crate::model::Model;
 use crate::rings;
@@ -519,7 +518,7 @@ fn sleep(model: &Model, wait: &Wait, tid: u32, from_ns: Ns, to_ns: Ns, waiting: 
 
 /// Whether a sleep was one for a lock.
 fn is_lock(model: &Model, wait: &Wait) -> bool {
-    call::call(wait) == Call::Futex && model.class_of(wait) == Some(Class::Lock)
+    model.is_lock_wait(wait)
 }
 
 /// The thread of the target that ended a wait; 0 for an interrupt, a stranger or nobody.

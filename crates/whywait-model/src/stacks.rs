@@ -292,6 +292,17 @@ const LIBC: &[&str] = &[
     "wait4",
 ];
 
+/// In which PostgreSQL's processes wait, whatever for; who called them says what for.
+const POSTGRES_WAITS: &[&str] = &[
+    "WaitEventSetWait",
+    "WaitLatch",
+    "WaitLatchOrSocket",
+    "ProcSleep",
+    "LockAcquire",
+    "LockAcquireExtended",
+    "PGSemaphoreLock",
+];
+
 /// Whose code a frame is, from its name and its module.
 pub fn origin(label: &Label) -> FrameOrigin {
     match label.kind {
@@ -329,7 +340,7 @@ pub fn origin(label: &Label) -> FrameOrigin {
     if system.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::System;
     }
-    if file == "node" {
+    if file == "node" || (file == "postgres" && POSTGRES_WAITS.contains(&&*label.name)) {
         return FrameOrigin::Runtime;
     }
     let runtimes = [

@@ -139,6 +139,7 @@ fn row(model: &Model, key: &Key, sums: &Sums, critical_ns: u64) -> WaitRow {
         ),
         Object::Descriptor { what, fd } => (what.clone(), None, Some(*fd)),
         Object::Epoll(number) => (format!("epoll {number}"), None, None),
+        Object::Lock(primitive) => (primitive.name().to_owned(), None, None),
         Object::Other(what) => (what.clone(), None, None),
     };
     let mut threads: Vec<WaitThread> = seen
