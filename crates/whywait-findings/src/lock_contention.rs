@@ -133,7 +133,12 @@ fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
     };
     let only_tried = key.object.primitive() == Some(Primitive::Database)
         && between.iter().all(|step| {
-            step.tid == wait.tid && matches!(step.part, Some(Part::OnCpu | Part::Runnable))
+            // The database's own short locks are in it, too.
+            let trying = matches!(
+                step.part,
+                Some(Part::OnCpu | Part::Runnable | Part::Thread | Part::Lock)
+            );
+            step.tid == wait.tid && trying
         });
     if !only_tried {
         return 0;
