@@ -97,10 +97,14 @@ class Measured:
         return ""
 
 
+def pair_of(labs, switch, turn):
+    """The runs before and after a repair, one right behind the other: machines get faster and slower from minute to minute."""
+    number = 10 * turn + SWITCHES.index(switch)
+    return tuple(labs.run(LAB, name, (), number) for name in (switch.before, switch.fixed))
+
+
 def measure(labs, switch, repeat):
-    pairs = []
-    for number in range(1, repeat + 1):
-        pairs.append(tuple(labs.run(LAB, name, (), number) for name in (switch.before, switch.fixed)))
+    pairs = [pair_of(labs, switch, turn) for turn in range(1, repeat + 1)]
     gains = [fixed.truth[RATE] / before.truth[RATE] - 1 for before, fixed in pairs]
     reports = [before.report() for before, _ in pairs]
     bounds = [predicted(report, switch) for report in reports]
@@ -117,12 +121,11 @@ def measure(labs, switch, repeat):
 
 
 def run_in_turns(tools, labs, repeat):
-    """All variants once, then all again: what else the machine does then meets both sides of a pair."""
-    variants = dict.fromkeys(name for switch in SWITCHES for name in (switch.before, switch.fixed))
-    for number in range(1, repeat + 1):
-        for variant in variants:
+    """All pairs once, then all again: what else the machine does then meets all of them."""
+    for turn in range(1, repeat + 1):
+        for switch in SWITCHES:
             try:
-                labs.run(LAB, variant, (), number)
+                pair_of(labs, switch, turn)
             except tools.Failed:
                 pass  # it is said again, and told, when it is wanted
 
@@ -133,7 +136,8 @@ def part(tools, labs, repeat):
     run_in_turns(tools, labs, repeat)
     for before in dict.fromkeys(switch.before for switch in SWITCHES):
         try:
-            runs = [labs.run(LAB, before, (), number).truth for number in range(1, repeat + 1)]
+            switches = [switch for switch in SWITCHES if switch.before == before]
+            runs = [pair_of(labs, switch, turn)[0].truth for switch in switches for turn in range(1, repeat + 1)]
             rate, wall = (statistics.median(run[name] for run in runs) for name in (RATE, WALL_RATE))
             rows.append([before, "", f"{rate:,.0f}", f"{wall:,.0f}", "", "", "", ""])
         except (tools.Failed, KeyError, TypeError) as error:
@@ -151,7 +155,7 @@ def part(tools, labs, repeat):
 submitting. Each is repaired alone, and all are. The rate is packets sent for each second that the egress thread is on a
 CPU: it never has nothing to do, so that this is what limits the relay, and it does not depend on what else the machine
 does. Packets a second by the clock stand beside it. **Measured** is by what the rate rose, in the median of runs in pairs
-(each ran {tools.times(repeat)}, whywait recording in all); the **noise** is half of how far the pairs were apart, and
+(each pair ran {tools.times(repeat)}, one run right behind the other, whywait recording in both); the **noise** is half of how far the pairs were apart, and
 {tools.percent(LEAST_NOISE)} at least. **Predicted** is by what the rate rises at most, as the findings say that blame what
 was repaired, in the reports on the variant before. A row **holds** when what was measured, less the noise, is not above the
 prediction, and not below half of it; and where nothing was blamed, or not for a rate, when it rose by {tools.percent(LITTLE)} at most.

@@ -6,7 +6,8 @@
 //! the CPU time of an operation, and the share of the function, in user mode only. What the kernel does for the operations is
 //! not the function's.
 //!
-//! **Cost.** Throughput: without the function the loop does as many operations in the rest of its CPU time.
+//! **Cost.** Throughput: without the function the loop does as many operations in the rest of its CPU time. The function's share is
+//! known from samples, so twice their standard error is added.
 //!
 //! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it. A function that is named only by the
 //! runtime or a library is not the application's. Where completions lie for long while the loop computes, that is
@@ -112,10 +113,10 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     if share < MIN_SHARE {
         return None;
     }
-    let function_ns =
-        (u128::from(cpu_ns) * u128::from(work.samples) / u128::from(all.max(1))) as u64;
-    let rest = all.saturating_sub(work.samples).max(1);
-    let faster = u128::from(work.samples) * 100 / u128::from(rest);
+    let at_most = at_most(work.samples, all);
+    let function_ns = (u128::from(cpu_ns) * u128::from(at_most) / u128::from(all.max(1))) as u64;
+    let rest = all.saturating_sub(at_most).max(1);
+    let faster = u128::from(at_most) * 100 / u128::from(rest);
     let mut shown: Vec<String> = functions
         .iter()
         .take(4)
@@ -165,7 +166,10 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
                 ns: Some(function_ns),
             },
             Evidence {
-                text: format!("by {all} samples: {}", shown.join(", ")),
+                text: format!(
+                    "by {all} samples: {}; the bound allows for twice their standard error",
+                    shown.join(", ")
+                ),
                 ns: None,
             },
             rings::life(busiest),
@@ -181,6 +185,16 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
              a vector, a line that is formatted), or give it to another thread"
         ),
     })
+}
+
+/// How many of `all` samples a function has at most that was seen in `samples`, give or take the error of sampling: two standard
+/// errors of a binomial share, which one time in forty is too few.
+fn at_most(samples: u64, all: u64) -> u64 {
+    let rest = all.saturating_sub(samples);
+    let error = (samples as f64 * rest as f64 / all.max(1) as f64).sqrt();
+    samples
+        .saturating_add((2.0 * error).round() as u64)
+        .min(all)
 }
 
 /// What the CPU time would do without the function. Beyond some point something else becomes the limit.
