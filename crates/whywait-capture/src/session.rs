@@ -406,7 +406,7 @@ impl Session {
         self.recorder.rings(urings::read(&self.programs))?;
         self.count();
         let missed = cost::missed_runs(self.programs.object().progs_mut());
-        self.recorder.writer.counter("lost.runs", missed);
+        self.recorder.writer.counter("runs.left-out", missed);
         if self.statistics.is_some() {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
         }
