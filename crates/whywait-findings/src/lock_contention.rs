@@ -134,10 +134,7 @@ fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
     let only_tried = key.object.primitive() == Some(Primitive::Database)
         && between.iter().all(|step| {
             // The database's own short locks are in it, too.
-            let trying = matches!(
-                step.part,
-                Some(Part::OnCpu | Part::Runnable | Part::Thread | Part::Lock)
-            );
+            let trying = matches!(step.part, Some(Part::OnCpu | Part::Runnable | Part::Thread));
             step.tid == wait.tid && trying
         });
     if !only_tried {
@@ -184,9 +181,7 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         .iter()
         .filter_map(|wait| model.hold(wait))
         .collect();
-    let longest = holds
-        .iter()
-        .max_by_key(|hold| (hold.ns(), std::cmp::Reverse(hold.from_ns)));
+    let longest = telling(model, &holds);
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
     let held_across = across * 2 > holds.len();
     let severity = match each.first() {
@@ -278,6 +273,33 @@ fn waiters(lock: &Contention<'_>) -> Vec<u32> {
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect()
+}
+
+/// Where a lock was held: the function, and what the holder waited for there.
+type Place<'a> = (Option<String>, Option<&'a str>);
+
+/// The hold to talk about: the longest one where the lock was held for most of the time, by function and by what the holder waited for.
+/// The longest of all may be the only one of its kind. Holds whose place has a name come first, if they are a tenth of the time.
+fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
+    let mut places: BTreeMap<Place<'a>, (u64, &'a Hold)> = BTreeMap::new();
+    let mut all_ns = 0u64;
+    for hold in holds {
+        let across = hold.across.as_ref().map(|across| across.what.as_str());
+        let place = (model.stacks.telling(hold.stack), across);
+        let (ns, longest) = places.entry(place).or_insert((0, hold));
+        *ns = ns.saturating_add(hold.ns());
+        all_ns = all_ns.saturating_add(hold.ns());
+        if (hold.ns(), longest.from_ns) > (longest.ns(), hold.from_ns) {
+            *longest = hold;
+        }
+    }
+    places
+        .into_iter()
+        .max_by_key(|((function, _), (ns, _))| {
+            let named = function.is_some() && ns.saturating_mul(10) >= all_ns;
+            (named, *ns)
+        })
+        .map(|(_, (_, hold))| hold)
 }
 
 /// How often and how long each thread held it while others waited.
@@ -399,7 +421,7 @@ fn evidence(
         );
         evidence.push(Evidence {
             text: format!(
-                "the longest hold that was waited for: {} by {}{across}",
+                "the longest hold of the usual kind that was waited for: {} by {}{across}",
                 if hold.exact {
                     duration(hold.ns())
                 } else {
@@ -427,6 +449,12 @@ fn evidence(
             holds.len(),
             mostly(model, holds)
         )));
+    }
+    if matches!(key.object, Object::Lock(_)) {
+        evidence.push(plain(
+            "which row or table it was, nothing tells: all waits of the kind are taken together"
+                .to_owned(),
+        ));
     }
     evidence
 }

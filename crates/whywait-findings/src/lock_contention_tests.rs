@@ -207,6 +207,33 @@ fn a_program_without_requests_may_contend_too() {
     assert_eq!(findings[0].saving.kind, SavingKind::Throughput);
 }
 
+#[test]
+fn the_one_long_hold_of_another_kind_is_not_what_is_told() {
+    let mut script = convoy(false);
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let rotating = script.stack(&["main", "app::handle", "app::rotate"]);
+    script.thread(5, "handler").thread(6, "handler");
+    script
+        .wait(6, FUTEX, 101, 131)
+        .stack(locking)
+        .word(0x1000)
+        .by(5)
+        .done();
+    script.burns(5, rotating, 101, 131);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let title = &findings[0].title;
+    assert!(
+        title.contains("in app::append_log"),
+        "held for 120 ms there, and for 30 ms elsewhere: {title}"
+    );
+}
+
 const EPOLL_WAIT: u32 = 232;
 
 /// Processes of a database that update one row, 20 ms each, one after another; who waits sleeps in epoll_wait, in these functions.

@@ -7,7 +7,7 @@ use whywait_events::{Ns, StackId, Wait, WakeContext};
 use crate::call::{Call, call};
 use crate::futex::Class;
 use crate::model::Model;
-use crate::objects::Key;
+use crate::objects::{Key, Object};
 use crate::path;
 use crate::timeline::woken_at;
 
@@ -99,7 +99,9 @@ impl Model {
             holder,
             from_ns,
             to_ns,
-            exact: own.is_some_and(|got_ns| got_ns >= others_ns),
+            // Where locks are not told apart, what the holder waited for itself may have been another one.
+            exact: !matches!(key.object, Object::Lock(_))
+                && own.is_some_and(|got_ns| got_ns >= others_ns),
             stack,
             across,
         })

@@ -31,8 +31,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
 	record->pad = 0;
 	now = record->at_ns;
-	if (thread->state != THREAD_RUNNING)
-		unseen_switch_in(task, thread, now);
+	must_run(task, thread, now);
 	ring_stands = record->kernel_stack_len > 0 && call_family((s32)regs->orig_ax) == CALL_URING &&
 		      uring_stands(thread, task, regs, now);
 	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, ring_stands, now);

@@ -327,6 +327,13 @@ static __noinline int unseen_switch_in(struct task_struct *task, struct thread *
 	return 0;
 }
 
+/* To be called before the totals of a thread are used that runs. */
+static __always_inline void must_run(struct task_struct *task, struct thread *thread, u64 now)
+{
+	if (thread->state != THREAD_RUNNING)
+		unseen_switch_in(task, thread, now);
+}
+
 SEC("tp_btf/sched_switch")
 int sched_switch(u64 *ctx)
 {
@@ -344,8 +351,7 @@ int sched_switch(u64 *ctx)
 		u32 state = switch_passes_state ? (u32)ctx[3] : prev->__state;
 
 		now = bpf_ktime_get_ns();
-		if (thread->state != THREAD_RUNNING)
-			unseen_switch_in(prev, thread, now);
+		must_run(prev, thread, now);
 		switch_out(prev, thread, !preempt && state, state, now);
 		events++;
 	}

@@ -356,8 +356,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		return 0;
 	COUNT(events);
 	now = bpf_ktime_get_ns();
-	if (thread->state != THREAD_RUNNING)
-		unseen_switch_in(bpf_get_current_task_btf(), thread, now);
+	must_run(bpf_get_current_task_btf(), thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0 && !(flags & MSG_PEEK))
@@ -457,8 +456,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 		return 0;
 	COUNT(events);
 	now = bpf_ktime_get_ns();
-	if (thread->state != THREAD_RUNNING)
-		unseen_switch_in(bpf_get_current_task_btf(), thread, now);
+	must_run(bpf_get_current_task_btf(), thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0)

@@ -151,7 +151,7 @@ impl Bursts {
             let from = before.get(tid).unwrap_or(&zero);
             let polls = total.polls.saturating_sub(from.polls);
             let on_cpu_ns = total.on_cpu_ns.saturating_sub(from.on_cpu_ns);
-            // A total that was read while the thread was being switched may be wrong: better no burst than one that cannot be.
+            // More than there was time: a switch was not seen, or the total was read amid one. Better no burst than one that cannot be.
             if on_cpu_ns > counted_ns + STEP.as_nanos() as u64 {
                 continue;
             }
