@@ -8,6 +8,54 @@
 #define HARDIRQ_MASK 0xf0000u
 #define NMI_MASK 0xf00000u
 
+/*
+ * What a call of the kernel's costs: some 10 ns each way through its return thunks where those are on (AMD's Safe RET), 24 to ask for
+ * a task's registers, 35 to read a word by bpf_probe_read_kernel; a plain load costs next to nothing. So addresses that came as numbers
+ * are made into pointers that may be loaded from, where the kernel can (Linux 6.2): bpf_rdonly_cast is no call but a promise.
+ */
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __weak __ksym;
+
+#define AS_KERNEL(type, address) ((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))
+
+/* Reads a field of a kernel object whose address came as a number. */
+#define KERNEL_READ(type, address, field)                                            \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? AS_KERNEL(type, address)->field :        \
+					    BPF_CORE_READ((type *)(address), field))
+
+/* The lower half of an address: the verifier lets no program calculate with whole ones. */
+static __always_inline u32 low_half(u64 address)
+{
+	u32 low = address;
+
+	asm volatile("" : "+w"(low)); /* before anything is done with it */
+	return low;
+}
+
+/* How far a thread's saved registers are from where its kernel stack begins; the same for all. 0: not known yet. */
+u32 registers_at = 0;
+
+static __noinline int learn_registers(struct task_struct *task)
+{
+	u32 at = low_half((u64)bpf_task_pt_regs(task)) - low_half((u64)task->stack);
+
+	if (at < 1 << 20)
+		registers_at = at;
+	return 0;
+}
+
+/* The registers with which a thread entered the kernel. */
+static __always_inline struct pt_regs *user_registers(struct task_struct *task)
+{
+	u32 at = registers_at;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		if (at)
+			return AS_KERNEL(struct pt_regs, (u64)task->stack + at);
+		learn_registers(task);
+	}
+	return (struct pt_regs *)bpf_task_pt_regs(task);
+}
+
 /* Linux < 5.18 does not pass the previous state to sched_switch; the loader finds out from BTF. */
 const volatile bool switch_passes_state = true;
 
@@ -19,24 +67,28 @@ const volatile bool switch_passes_state = true;
 const volatile bool preempt_count_known = false;
 const volatile s64 preempt_count_from_runqueue = 0;
 
-static __always_inline u32 preempt_count(void)
+static __always_inline u32 preempt_count(struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	u32 count = 0;
 	u64 runqueue;
 
 	if (!preempt_count_known)
 		return 0;
 	runqueue = (u64)task->se.cfs_rq->rq;
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return AS_KERNEL(struct refcount_struct, runqueue + preempt_count_from_runqueue)->refs.counter;
 	if (bpf_probe_read_kernel(&count, sizeof(count), (void *)(runqueue + preempt_count_from_runqueue)))
 		return 0;
 	return count;
 }
 
-/* In which context the current code runs. Without a preemption count every wake counts as made by the current task. */
-static __always_inline u32 current_context(void)
+/*
+ * In which context the current code runs; `task` is the current one. Without a preemption count every wake counts as made by the
+ * current task.
+ */
+static __always_inline u32 current_context(struct task_struct *task)
 {
-	u32 count = preempt_count();
+	u32 count = preempt_count(task);
 
 	if (count & (HARDIRQ_MASK | NMI_MASK))
 		return WAKE_HARDIRQ;

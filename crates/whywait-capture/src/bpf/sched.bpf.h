@@ -151,7 +151,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->uninterruptible = !!(task_state & TASK_UNINTERRUPTIBLE);
 	thread->interruptible = (task_state & TASK_STATES) == TASK_INTERRUPTIBLE;
 	thread->io_wait = BPF_CORE_READ_BITFIELD(task, in_iowait);
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	regs = user_registers(task);
 	thread->nr = (s32)regs->orig_ax;
 	thread->args[0] = regs->di;
 	thread->args[1] = regs->si;
@@ -379,8 +379,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		return 0;
 	now = bpf_ktime_get_ns();
 	thread->wake_ns = now;
-	thread->wake_context = current_context();
 	waker = bpf_get_current_task_btf();
+	thread->wake_context = current_context(waker);
 	thread->waker_tid = waker->pid;
 	thread->waker_tgid = waker->tgid;
 	if (thread->wake_context == WAKE_TASK)

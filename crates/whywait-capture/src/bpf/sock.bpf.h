@@ -7,6 +7,7 @@
 #define SOCK_STREAM 1
 #define MSG_PEEK 2
 #define EPOLLIN 1
+#define IPPROTO_TCP 6
 /* include/net/tcp_states.h */
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
@@ -305,14 +306,10 @@ static __always_inline void request_begins(struct socket_state *socket, u64 now,
  */
 static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *socket)
 {
-	struct tcp_sock *tcp;
 	u64 ns = 0;
 
-	if (bpf_core_field_exists(struct tcp_sock, tcp_clock_cache)) {
-		tcp = bpf_skc_to_tcp_sock(sk);
-		if (tcp)
-			ns = tcp->tcp_clock_cache;
-	}
+	if (bpf_core_field_exists(struct tcp_sock, tcp_clock_cache) && is_inet_stream(sk) && sk->sk_protocol == IPPROTO_TCP)
+		ns = KERNEL_READ(struct tcp_sock, sk, tcp_clock_cache);
 	return ns > socket->last_send_ns && ns > socket->recv_ns ? ns : bpf_ktime_get_ns();
 }
 
@@ -348,7 +345,8 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
-	struct thread *thread = thread_of(bpf_get_current_task_btf());
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = thread_of(task);
 	struct socket_state *socket;
 	u64 now, on_cpu_ns;
 
@@ -356,7 +354,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		return 0;
 	COUNT(events);
 	now = bpf_ktime_get_ns();
-	must_run(bpf_get_current_task_btf(), thread, now);
+	must_run(task, thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0 && !(flags & MSG_PEEK))
@@ -448,7 +446,8 @@ static __always_inline void account_service(struct socket_state *socket, const s
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
-	struct thread *thread = thread_of(bpf_get_current_task_btf());
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = thread_of(task);
 	struct socket_state *socket;
 	u64 now, on_cpu_ns;
 
@@ -456,7 +455,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 		return 0;
 	COUNT(events);
 	now = bpf_ktime_get_ns();
-	must_run(bpf_get_current_task_btf(), thread, now);
+	must_run(task, thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0)

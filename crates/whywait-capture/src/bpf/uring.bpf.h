@@ -75,26 +75,9 @@ const struct uring_op_record *unused_uring_op_record __attribute__((unused));
 const struct uring_sample_record *unused_uring_sample_record __attribute__((unused));
 const struct uring_lag_record *unused_uring_lag_record __attribute__((unused));
 
-extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __weak __ksym;
-
-/* Reads a field of a kernel object whose address came as a number: a plain load where the kernel can (Linux 6.2). */
-#define URING_READ(type, address, field)                                                                     \
-	(bpf_ksym_exists(bpf_rdonly_cast) ?                                                                  \
-		 ((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))->field :        \
-		 BPF_CORE_READ((type *)(address), field))
-
-/* The lower half of an address: the verifier lets no program calculate with whole ones. */
-static __always_inline u32 uring_low(u64 address)
-{
-	u32 low = address;
-
-	asm volatile("" : "+w"(low)); /* before anything is done with it */
-	return low;
-}
-
 static __always_inline u32 uring_key(u64 ctx)
 {
-	return (uring_low(ctx) >> 8) * 0x9e3779b1u >> 25;
+	return (low_half(ctx) >> 8) * 0x9e3779b1u >> 25;
 }
 
 static __always_inline s32 uring_index(u64 ctx)
@@ -136,13 +119,13 @@ struct uring_view {
 
 static __always_inline void uring_read(struct uring_view *view, u64 ctx, u64 rings)
 {
-	view->sq_head = URING_READ(struct io_rings, rings, sq.head);
-	view->sq_tail = URING_READ(struct io_rings, rings, sq.tail);
-	view->cq_head = URING_READ(struct io_rings, rings, cq.head);
-	view->cq_tail = URING_READ(struct io_rings, rings, cq.tail);
-	view->sq_flags = URING_READ(struct io_rings, rings, sq_flags.counter);
-	view->cached_sq_head = URING_READ(struct io_ring_ctx, ctx, cached_sq_head);
-	view->cached_cq_tail = URING_READ(struct io_ring_ctx, ctx, cached_cq_tail);
+	view->sq_head = KERNEL_READ(struct io_rings, rings, sq.head);
+	view->sq_tail = KERNEL_READ(struct io_rings, rings, sq.tail);
+	view->cq_head = KERNEL_READ(struct io_rings, rings, cq.head);
+	view->cq_tail = KERNEL_READ(struct io_rings, rings, cq.tail);
+	view->sq_flags = KERNEL_READ(struct io_rings, rings, sq_flags.counter);
+	view->cached_sq_head = KERNEL_READ(struct io_ring_ctx, ctx, cached_sq_head);
+	view->cached_cq_tail = KERNEL_READ(struct io_ring_ctx, ctx, cached_cq_tail);
 }
 
 static __always_inline void uring_send_lag(const struct uring_state *ring, u32 what, u64 from_ns, u64 low_ns,
@@ -384,7 +367,7 @@ static __noinline s32 uring_discover(u64 ctx)
 
 static __always_inline u32 uring_hash(u64 req)
 {
-	return (uring_low(req) >> 6) * 0x9e3779b1u >> 18;
+	return (low_half(req) >> 6) * 0x9e3779b1u >> 18;
 }
 
 static __always_inline struct uring_slot *uring_slot_of(u64 req)
@@ -517,15 +500,15 @@ static __noinline int uring_send_op(u32 index, struct uring_slot *slot, u64 now,
 
 static __always_inline u64 uring_file_kind(u64 req)
 {
-	u64 file = (u64)URING_READ(struct io_kiocb, req, file);
+	u64 file = (u64)KERNEL_READ(struct io_kiocb, req, file);
 	u64 inode;
 
 	if (!file)
 		return 0;
-	inode = (u64)URING_READ(struct file, file, f_inode);
+	inode = (u64)KERNEL_READ(struct file, file, f_inode);
 	if (!inode)
 		return 0;
-	return 1ull << (URING_READ(struct inode, inode, i_mode) >> 12 & 15);
+	return 1ull << (KERNEL_READ(struct inode, inode, i_mode) >> 12 & 15);
 }
 
 SEC("tp_btf/io_uring_complete")
@@ -555,19 +538,19 @@ int io_uring_complete(u64 *args)
 		res = args[3];
 		flags = args[4];
 	}
-	rings = (u64)URING_READ(struct io_ring_ctx, ctx, rings);
-	tail = URING_READ(struct io_ring_ctx, ctx, cached_cq_tail);
+	rings = (u64)KERNEL_READ(struct io_ring_ctx, ctx, rings);
+	tail = KERNEL_READ(struct io_ring_ctx, ctx, cached_cq_tail);
 	/*
 	 * Completions are put into the queue in batches, some 100 ns apart, and published together: the clock need not be
 	 * read for each.
 	 */
-	first = (s32)(tail - URING_READ(struct io_rings, rings, cq.tail)) <= 1;
+	first = (s32)(tail - KERNEL_READ(struct io_rings, rings, cq.tail)) <= 1;
 	if (first || !(tail & 7) || !ring->batch_ns)
 		ring->batch_ns = now = bpf_ktime_get_ns();
 	else
 		now = ring->batch_ns;
 	slot = req ? uring_slot_of(req) : 0;
-	opcode = slot ? slot->opcode : req ? URING_READ(struct io_kiocb, req, opcode) : URING_OPCODES - 1;
+	opcode = slot ? slot->opcode : req ? KERNEL_READ(struct io_kiocb, req, opcode) : URING_OPCODES - 1;
 	opcode &= URING_OPCODES - 1;
 	if (first) {
 		struct uring_view view;
@@ -690,7 +673,7 @@ int io_uring_cqring_wait(u64 *args)
 		return 0;
 	ring->waits++;
 	uring_used(index, ring);
-	uring_read(&view, ctx, (u64)URING_READ(struct io_ring_ctx, ctx, rings));
+	uring_read(&view, ctx, (u64)KERNEL_READ(struct io_ring_ctx, ctx, rings));
 	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ONLY);
 	if (view.cached_cq_tail == view.cq_head)
 		ring->away_ns = 0;
@@ -780,8 +763,8 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	/* A ring that was closed: its memory is another's by now. */
 	from = ring->ctx;
 	rings = ring->rings;
-	if ((u64)URING_READ(struct io_ring_ctx, from, rings) != rings ||
-	    URING_READ(struct io_rings, rings, sq_ring_entries) != ring->sq_entries)
+	if ((u64)KERNEL_READ(struct io_ring_ctx, from, rings) != rings ||
+	    KERNEL_READ(struct io_rings, rings, sq_ring_entries) != ring->sq_entries)
 		return;
 	uring_read(&view, from, rings);
 	if (view.cached_cq_tail - view.cq_head > ring->cq_entries || view.sq_tail - view.cached_sq_head > ring->sq_entries)

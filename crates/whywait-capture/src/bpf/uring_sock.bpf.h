@@ -18,7 +18,7 @@ static __always_inline bool reads_by_itself(u64 nr)
 
 static __noinline void uring_reads(struct socket_state *socket, struct thread *thread, int flags)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	struct pt_regs *regs = user_registers(bpf_get_current_task_btf());
 	u32 index = (thread->uring - 1) & (URING_RINGS - 1);
 	struct uring_state *ring = uring_at(index);
 	u64 from;
@@ -30,7 +30,7 @@ static __noinline void uring_reads(struct socket_state *socket, struct thread *t
 	socket->uring = index + 1;
 	socket->uring_id = ring->id;
 	/* Its completion comes after this, and has this number or a later one. */
-	tail = URING_READ(struct io_ring_ctx, from, cached_cq_tail);
+	tail = KERNEL_READ(struct io_ring_ctx, from, cached_cq_tail);
 	if (tail != ring->read_tail) {
 		ring->read_tail = tail;
 		ring->reads = 0;

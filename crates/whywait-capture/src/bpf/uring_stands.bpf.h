@@ -24,7 +24,7 @@ static __always_inline bool uring_entered(const struct thread *thread, struct ta
 		return false;
 	from = ring->ctx;
 	rings = ring->rings;
-	if ((u64)URING_READ(struct io_ring_ctx, from, rings) != rings)
+	if ((u64)KERNEL_READ(struct io_ring_ctx, from, rings) != rings)
 		return false;
 	uring_read(view, from, rings);
 	return true;

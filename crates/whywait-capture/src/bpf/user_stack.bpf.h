@@ -88,7 +88,7 @@ unread:
 static __always_inline void send_waker(const struct thread *thread, struct task_struct *task, struct thread *waker,
 				       u64 now)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct pt_regs *regs = user_registers(task);
 	u64 ip = regs->ip, sp = regs->sp, key = recognise_stack(waker, ip, sp, now);
 	struct waker_record *record;
 

@@ -189,12 +189,13 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_type;
+	__u16 sk_protocol;
 	struct socket *sk_socket;
 	struct bpf_local_storage *sk_bpf_storage;
 	struct pid *sk_peer_pid;
 };
 
-/* What a connection knows of when its last packet came; bpf_skc_to_tcp_sock leads here. */
+/* What a connection knows of when its last packet came. */
 struct tcp_sock {
 	__u64 tcp_clock_cache;
 };
