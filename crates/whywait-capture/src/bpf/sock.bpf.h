@@ -4,7 +4,6 @@
  * requests go into sums; only slow ones become records.
  */
 
-#define SOCK_STREAM 1
 #define MSG_PEEK 2
 #define EPOLLIN 1
 #define IPPROTO_TCP 6
@@ -13,43 +12,9 @@
 #define TCP_SYN_SENT 2
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
-#define TCP_LISTEN 10
-
-u64 next_socket_id = 0;
 
 static void uring_reads(struct socket_state *socket, struct thread *thread, int flags);
 static u64 uring_taken(struct socket_state *socket);
-
-static __always_inline bool is_inet_stream(struct sock *sk)
-{
-	return sk->sk_type == SOCK_STREAM &&
-	       (sk->__sk_common.skc_family == AF_INET || sk->__sk_common.skc_family == AF_INET6);
-}
-
-static __always_inline void socket_begin(struct socket_state *socket, struct sock *sk, u8 role)
-{
-	__builtin_memset(socket, 0, sizeof(*socket));
-	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
-	socket->role = role;
-	socket->family = sk->__sk_common.skc_family;
-	if (is_inet_stream(sk))
-		socket->local_port = sk->__sk_common.skc_num;
-	if (role == SOCKET_LISTENER && is_inet_stream(sk))
-		herd_listens(sk);
-}
-
-/* The state of a socket of the target, 0 for any other. A connection that inherited its listener's becomes its own. */
-static __always_inline struct socket_state *socket_of(struct sock *sk)
-{
-	struct socket_state *socket;
-
-	if (!sk->sk_bpf_storage)
-		return 0; /* as for threads */
-	socket = bpf_sk_storage_get(&sockets, sk, 0, 0);
-	if (socket && socket->role == SOCKET_LISTENER && sk->__sk_common.skc_state != TCP_LISTEN)
-		socket_begin(socket, sk, SOCKET_SERVER);
-	return socket;
-}
 
 static __always_inline bool is_unix_stream(struct sock *sk)
 {
@@ -70,30 +35,11 @@ static __always_inline void listens_at(struct sock *sk)
 		bpf_map_update_elem(&unix_listeners, &address, &one, BPF_ANY);
 }
 
-/*
- * A place for a socket that has none. Null when the socket is going away, of which nothing is lost, and without memory.
- * Two CPUs may come at once, one of which sends while the other receives: the kernel refuses the later one (-EAGAIN of
- * bpf_local_storage_alloc), which then finds the place that the other made.
- */
-static __always_inline struct socket_state *socket_create(struct sock *sk)
-{
-	struct socket_state *socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-
-	if (!socket)
-		socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!socket && sk->__sk_common.skc_refcnt.refs.counter)
-		COUNT(lost_socket_storage);
-	return socket;
-}
-
 /* A socket that a thread of the target uses and that was not seen before: which side of the connection is it? */
 static __always_inline struct socket_state *socket_discover(struct sock *sk)
 {
-	struct socket_state *socket = socket_create(sk);
 	u8 role = SOCKET_UNKNOWN;
 
-	if (!socket)
-		return 0;
 	if (is_inet_stream(sk)) {
 		u16 port = sk->__sk_common.skc_num;
 
@@ -108,8 +54,7 @@ static __always_inline struct socket_state *socket_discover(struct sock *sk)
 		else
 			role = unix_address(sk) ? SOCKET_SERVER : SOCKET_CLIENT;
 	}
-	socket_begin(socket, sk, role);
-	return socket;
+	return socket_create(sk, role);
 }
 
 /*
@@ -378,8 +323,10 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		if (socket->ready_ns && !socket->bytes_in)
 			socket->ready_ns = 0;
 		/* No tracepoint tells of a unix socket's end. */
-		if (socket->family == AF_UNIX)
+		if (socket->family == AF_UNIX) {
 			socket_ends(socket, sk, now);
+			socket_leaves(sk);
+		}
 		return 0;
 	}
 	cpu_serves(thread, socket->local_port, socket->id, ret, on_cpu_ns);
@@ -496,15 +443,20 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		/* Made by the thread that calls listen or connect. */
 		if (!thread_of(bpf_get_current_task_btf()))
 			return 0;
-		socket = socket_create(sk);
-		if (!socket)
+		u8 role = new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT;
+
+		socket = socket_of(sk);
+		if (socket)
+			socket_begin(socket, sk, role);
+		else if (!socket_create(sk, role))
 			return 0;
-		socket_begin(socket, sk, new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT);
 		COUNT(events);
 	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT || new_state == TCP_CLOSE) {
 		socket = socket_of(sk);
-		if (!socket || socket->role != SOCKET_SERVER)
+		if (!socket)
 			return 0;
+		if (socket->role != SOCKET_SERVER)
+			goto out;
 		now = bpf_ktime_get_ns();
 		/* Closed by the one that works for it, as a rule: what it has used since it wrote is still to be charged. */
 		thread = thread_of(bpf_get_current_task_btf());
@@ -514,6 +466,9 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 			return 0;
 		request_ends(socket, sk, now);
 		socket_ends(socket, sk, now);
+out:
+		if (new_state == TCP_CLOSE)
+			socket_leaves(sk);
 	}
 	return 0;
 }
@@ -556,13 +511,17 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 SEC("iter/bpf_sk_storage_map")
 int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	struct socket_state *socket = ctx->value;
+	struct socket_home *home = ctx->value;
 	struct socket_record record = {};
 	struct sock *sk = ctx->sk;
+	struct socket_state *socket;
 	struct socket_cpu *cpu;
 	u64 now, more_ns;
 
-	if (!socket || !sk || socket->role != SOCKET_SERVER)
+	if (!home || !sk || home->cookie != cookie_of(sk))
+		return 0;
+	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
+	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	now = bpf_ktime_get_ns();
 	more_ns = socket->last_send_ns ? socket->more_ns : 0;

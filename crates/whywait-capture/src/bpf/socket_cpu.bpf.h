@@ -32,7 +32,7 @@ struct {
 
 const struct socket_record *unused_socket_record __attribute__((unused));
 
-static __always_inline struct socket_cpu *socket_slot(u64 id)
+static __always_inline struct socket_cpu *cpu_slot(u64 id)
 {
 	u32 slot = id & (SOCKET_SLOTS - 1);
 
@@ -42,7 +42,7 @@ static __always_inline struct socket_cpu *socket_slot(u64 id)
 /* What is known of a connection's CPU time, 0 if nothing. Two threads that serve the same one at once may lose a charge. */
 static __always_inline struct socket_cpu *socket_cpu_of(u64 id)
 {
-	struct socket_cpu *cpu = socket_slot(id);
+	struct socket_cpu *cpu = cpu_slot(id);
 
 	return id && cpu && cpu->id == id ? cpu : 0;
 }
@@ -87,7 +87,7 @@ static __always_inline void socket_serves(struct thread *thread, u64 id)
 	if (thread->cpu_socket == id)
 		return;
 	thread->cpu_socket = id;
-	cpu = socket_slot(id);
+	cpu = cpu_slot(id);
 	if (!cpu || cpu->id == id)
 		return;
 	if (cpu->id && cpu->cpu_ns >= SOCKET_TOLD_NS) {

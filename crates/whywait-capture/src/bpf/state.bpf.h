@@ -220,14 +220,6 @@ struct socket_state {
 	u64 taken_ns;
 };
 
-/* A connection inherits its listener's state (BPF_F_CLONE): so it is known before it is accepted. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
-	__type(key, int);
-	__type(value, struct socket_state);
-} sockets SEC(".maps");
-
 /* Ports on which the target listened when it was attached to: tells its server sockets from its client sockets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

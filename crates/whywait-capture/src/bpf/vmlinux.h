@@ -175,8 +175,13 @@ struct in6_addr {
 	} in6_u;
 };
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	refcount_t skc_refcnt;
+	atomic64_t skc_cookie;
 	__u16 skc_num;
 	__be16 skc_dport;
 	unsigned short skc_family;

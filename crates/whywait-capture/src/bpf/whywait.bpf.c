@@ -18,6 +18,7 @@
 #include "known_stack.bpf.h"
 #include "user_stack.bpf.h"
 #include "sched.bpf.h"
+#include "sockets.bpf.h"
 #include "sock.bpf.h"
 #include "uring.bpf.h"
 #include "uring_rings.bpf.h"

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Which sockets are the target's, and where their state is.
+ *
+ * A storage of the socket says whether it is one: it goes with the socket, and a connection inherits its listener's (BPF_F_CLONE), so
+ * that it is known before it is accepted. But to ask for a storage is a call, some 40 ns for each read, write and packet. So
+ * the state lies in an array, in the slot of the lowest bits of the socket's cookie (a number that no other socket ever has), which is
+ * found by two loads and a comparison. Sockets whose slot is taken have their state at home, in their storage.
+ *
+ * A slot is free again when its connection is closed. No tracepoint tells of the end of a unix socket that was not read to its end:
+ * its slot stays taken.
+ */
+#ifndef WHYWAIT_SOCKETS_H
+#define WHYWAIT_SOCKETS_H
+
+#define SOCK_STREAM 1
+#define TCP_LISTEN 10 /* include/net/tcp_states.h */
+
+#define SOCKET_STATES 8192
+
+u64 next_socket_id = 0;
+
+struct socket_slot {
+	u64 cookie; /* 0: nobody's, or not filled yet */
+	u64 claimed; /* by the socket with this cookie */
+	struct socket_state state;
+} __attribute__((aligned(64)));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* for its alignment, as `threads` */
+	__uint(max_entries, SOCKET_STATES);
+	__type(key, u32);
+	__type(value, struct socket_slot);
+} socket_slots SEC(".maps");
+
+struct socket_home {
+	u64 cookie; /* of the socket that it was made for; 0: just being made. Another one's: inherited, and not seen yet */
+	u64 away; /* the state is in its slot */
+	struct socket_state state;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct socket_home);
+} sockets SEC(".maps");
+
+static __always_inline bool is_inet_stream(struct sock *sk)
+{
+	return sk->sk_type == SOCK_STREAM &&
+	       (sk->__sk_common.skc_family == AF_INET || sk->__sk_common.skc_family == AF_INET6);
+}
+
+static __always_inline u64 cookie_of(struct sock *sk)
+{
+	return sk->__sk_common.skc_cookie.counter;
+}
+
+static __always_inline struct socket_slot *socket_slot_of(u64 cookie)
+{
+	u32 index = cookie & (SOCKET_STATES - 1);
+
+	return bpf_map_lookup_elem(&socket_slots, &index);
+}
+
+static __always_inline struct socket_state *socket_in_slot(u64 cookie)
+{
+	struct socket_slot *slot = socket_slot_of(cookie);
+
+	return slot && cookie && slot->cookie == cookie ? &slot->state : 0;
+}
+
+static __always_inline void socket_begin(struct socket_state *socket, struct sock *sk, u8 role)
+{
+	__builtin_memset(socket, 0, sizeof(*socket));
+	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
+	socket->role = role;
+	socket->family = sk->__sk_common.skc_family;
+	if (is_inet_stream(sk))
+		socket->local_port = sk->__sk_common.skc_num;
+	if (role == SOCKET_LISTENER && is_inet_stream(sk))
+		herd_listens(sk);
+}
+
+/* Gives the socket a state of its own, in its slot if that is free. 0: another CPU is about to. */
+static __noinline struct socket_state *socket_settle(struct sock *sk, struct socket_home *home, u8 role)
+{
+	u64 cookie = bpf_get_socket_cookie(sk), owner;
+	struct socket_slot *slot = socket_slot_of(cookie);
+
+	if (!slot)
+		return 0;
+	owner = __sync_val_compare_and_swap(&slot->claimed, 0, cookie);
+	if (owner == cookie)
+		return 0;
+	if (owner) {
+		socket_begin(&home->state, sk, role);
+		home->away = 0;
+		barrier();
+		*(volatile u64 *)&home->cookie = cookie;
+		return &home->state;
+	}
+	home->away = 1;
+	barrier();
+	*(volatile u64 *)&home->cookie = cookie;
+	socket_begin(&slot->state, sk, role);
+	barrier();
+	*(volatile u64 *)&slot->cookie = cookie;
+	return &slot->state;
+}
+
+/* As socket_of, of one whose state is not in a slot. */
+static __noinline struct socket_state *socket_at_home(struct sock *sk)
+{
+	struct socket_home *home = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	u64 cookie = home ? *(volatile u64 *)&home->cookie : 0;
+
+	if (!cookie)
+		return 0;
+	if (cookie == cookie_of(sk))
+		return home->away ? 0 : &home->state;
+	if (sk->__sk_common.skc_state == TCP_LISTEN)
+		return 0;
+	return socket_settle(sk, home, SOCKET_SERVER);
+}
+
+/* The state of a socket of the target, 0 for any other. A connection that inherited its listener's gets its own. */
+static __always_inline struct socket_state *socket_of(struct sock *sk)
+{
+	struct socket_state *socket;
+
+	if (!sk->sk_bpf_storage)
+		return 0;
+	socket = socket_in_slot(cookie_of(sk));
+	return socket ? socket : socket_at_home(sk);
+}
+
+/*
+ * A state for a socket that has none. Null when the socket is going away, of which nothing is lost, and without memory.
+ * Two CPUs may come at once, one of which sends while the other receives: the kernel refuses the later one (-EAGAIN of
+ * bpf_local_storage_alloc), which then finds the storage that the other made.
+ */
+static __always_inline struct socket_state *socket_create(struct sock *sk, u8 role)
+{
+	struct socket_home *home = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!home)
+		home = bpf_sk_storage_get(&sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (home)
+		return socket_settle(sk, home, role);
+	if (sk->__sk_common.skc_refcnt.refs.counter)
+		COUNT(lost_socket_storage);
+	return 0;
+}
+
+/* The connection is over: whatever is still heard of it concerns the state at home. */
+static __noinline int socket_leaves(struct sock *sk)
+{
+	u64 cookie = cookie_of(sk);
+	struct socket_slot *slot = socket_slot_of(cookie);
+	struct socket_home *home;
+
+	if (!slot || !cookie || slot->cookie != cookie)
+		return 0;
+	home = bpf_sk_storage_get(&sockets, sk, 0, 0);
+	if (home) {
+		home->state = slot->state;
+		barrier();
+		home->away = 0;
+	}
+	*(volatile u64 *)&slot->cookie = 0;
+	barrier();
+	*(volatile u64 *)&slot->claimed = 0;
+	return 0;
+}
+
+#endif
