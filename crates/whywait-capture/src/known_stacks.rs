@@ -18,6 +18,8 @@ type Told<P> = VecDeque<(P, u64, StackId)>;
 #[derive(Default)]
 struct OfThread {
     user: Told<[u64; 2]>,
+    /// The last stack that return addresses do not tell: it serves the sleep that it was read of, whose record follows.
+    once: Option<(u64, StackId)>,
     kernel: Told<()>,
 }
 
@@ -58,14 +60,23 @@ impl KnownStacks {
         told.retain(|(its, other, _)| *its != place && *other != key);
         if repeats {
             keep(told, (place, key, stack));
+        } else {
+            self.threads.entry(tid).or_default().once = Some((key, stack));
         }
     }
 
     /// The user stack under `key`, 0: none.
-    pub(crate) fn user(&self, tid: u32, key: u64) -> StackId {
-        self.threads
-            .get(&tid)
-            .map_or(0, |thread| find(&thread.user, key))
+    pub(crate) fn user(&mut self, tid: u32, key: u64) -> StackId {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return 0;
+        };
+        match find(&thread.user, key) {
+            0 => thread
+                .once
+                .take_if(|(other, _)| *other == key)
+                .map_or(0, |(_, stack)| stack),
+            stack => stack,
+        }
     }
 
     /// A kernel stack that the thread of `wait` may refer to by `key` from now on.
@@ -141,6 +152,7 @@ mod tests {
         known.tell_user(7, registers(0x1000, 0x2000), 5, 1, true);
         assert!(known.stacks_repeat());
         known.tell_user(7, registers(0x1000, 0x2000), 5, 2, false);
+        assert_eq!(known.user(7, 5), 2, "the sleep that it was read of");
         assert_eq!(known.user(7, 5), 0);
         assert!(!known.stacks_repeat());
     }

@@ -17,6 +17,8 @@ pub struct Options {
     pub measure_cost: bool,
     /// For tests: a process from which no switch is seen, as on kernels that do not trace what some processes do.
     pub untraced_process: Option<u32>,
+    /// For tests: threads do not leave their stacks on their way out of the kernel, as before Linux 6.18.
+    pub no_task_work: bool,
     /// The user to whom the recording belongs.
     pub owner: Option<(u32, u32)>,
 }
@@ -31,6 +33,7 @@ impl Default for Options {
             full: false,
             measure_cost: false,
             untraced_process: None,
+            no_task_work: false,
             owner: None,
         }
     }

@@ -48,7 +48,7 @@ impl Programs {
             // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
             rodata.stack_bytes = options.stack_bytes;
             rodata.untraced_process = options.untraced_process.unwrap_or(0);
-            rodata.user_stacks_exact = kernel::leaves_user_stacks(&btf);
+            rodata.user_stacks_exact = !options.no_task_work && kernel::leaves_user_stacks(&btf);
             rodata.complete_passes_cqe = urings::complete_passes_cqe(&btf);
             rodata.switch_passes_state = kernel::switch_passes_state(&btf);
             match kernel::preempt_count_from_runqueue(&btf) {

@@ -537,6 +537,11 @@ impl Recorder {
         record: &types::user_stack_record,
         stack: &[u8],
     ) -> Result<(), WriteError> {
+        if stack.is_empty() {
+            // Told before; 0, and none at all, if it could not be read or too many were told.
+            let told = self.known.user(record.tid, record.stack_key);
+            return self.release(record.tid, Some(([record.ip, record.sp], told)));
+        }
         let cut_short = self
             .unfinished
             .iter()

@@ -156,7 +156,7 @@ struct sleeper_record {
 
 /*
  * Where a thread was when it had its long sleeps since the previous record of this kind, followed by `stack_len` bytes of
- * the user stack.
+ * the user stack. By none if this stack was told before, under `stack_key`; or if there is none, and the key is 0.
  */
 struct user_stack_record {
 	u32 type;

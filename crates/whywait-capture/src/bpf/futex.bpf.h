@@ -11,6 +11,33 @@
 /* A word's first sleeps are told, however short: so its kind of wait has a stack. */
 #define TOLD_OF_EACH_WORD 2
 
+/* Where no owner was found so many times in a row none is looked for the next 250 times. */
+#define OWNERLESS_AFTER 4
+
+/*
+ * The owner of a mutex of glibc's. Locks of others have the same value, but something else beside the word; and a look into user
+ * memory costs as much as all else that a switch does.
+ */
+static __always_inline void read_owner(struct thread *thread, u64 address)
+{
+	u32 place = address >> 4 & (OWNERLESS_WORDS - 1), owner = 0;
+
+	if (thread->ownerless[place] != (u32)address) {
+		thread->ownerless[place] = address;
+		thread->ownerless_times[place] = 0;
+	} else if (thread->ownerless_times[place] >= OWNERLESS_AFTER) {
+		thread->ownerless_times[place]++; /* 0 again after 255 */
+		return;
+	}
+	if (!bpf_probe_read_user(&owner, sizeof(owner), (void *)(address + 8)) && thread_by_id(owner)) {
+		thread->word_tells = WORD_TELLS_OWNER;
+		thread->owner = owner;
+		thread->ownerless_times[place] = 0;
+	} else {
+		thread->ownerless_times[place]++;
+	}
+}
+
 /*
  * Who holds a lock is in user memory, beside the word, where it is at all. Read by the thread that is about to sleep:
  *  - glibc's pthread_mutex_t (val 2: locked, with waiters) has the owner's tid 8 bytes after the word
@@ -27,15 +54,18 @@ static __always_inline void read_futex(struct thread *thread, const struct pt_re
 	u32 op = thread->args[1] & FUTEX_CMD_MASK;
 	u32 value = thread->args[2];
 
-	thread->owner = 0;
-	thread->lock = 0;
+	thread->word_tells = 0;
 	thread->timeout = regs->r10 != 0;
 	if (op == FUTEX_LOCK_PI || op == FUTEX_LOCK_PI2) {
+		thread->word_tells = WORD_TELLS_OWNER;
+		thread->owner = 0;
 		bpf_probe_read_user(&thread->owner, sizeof(thread->owner), (void *)address);
 		thread->owner &= FUTEX_TID_MASK;
 	} else if (value == 2) {
-		bpf_probe_read_user(&thread->owner, sizeof(thread->owner), (void *)(address + 8));
+		read_owner(thread, address);
 	} else if (value == 1) {
+		thread->word_tells = WORD_TELLS_LOCK;
+		thread->lock = 0;
 		bpf_probe_read_user(&thread->lock, sizeof(thread->lock), (void *)(address - 32));
 	}
 }

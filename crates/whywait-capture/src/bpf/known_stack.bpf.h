@@ -14,6 +14,8 @@
 #define WHYWAIT_KNOWN_STACK_H
 
 #define KNOWN_FOR_NS 1000000000
+/* A kernel stack is what its system call makes of it: there is nothing farther up that would differ. */
+#define KERNEL_KNOWN_FOR_NS 8000000000
 /* With fewer return addresses within sight frames are so large that the caller's caller may not be among them. */
 #define KNOWN_MIN_WORDS 2
 
@@ -103,7 +105,8 @@ static __always_inline u32 copy_user_stack(void *to, u64 sp)
 	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
 		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
 
-		if (done >= stack_bytes - STACK_PIECE)
+		/* The first is for the verifier, which knows `i`. */
+		if (i > stack_bytes / STACK_PIECE || done >= stack_bytes - STACK_PIECE)
 			break;
 		if (bpf_probe_read_user(to + done, piece, (void *)(sp + done)))
 			break;
@@ -166,28 +169,39 @@ static __always_inline u64 learn_stack(struct task_struct *task, struct thread *
 	return known->key;
 }
 
-/* Whether a sleeping thread has had its stack told where it sleeps, as far as two pointers tell. */
-static __always_inline bool knows_place(struct thread *thread, u64 now)
+/* Whether the stack there was told a moment ago, as far as two pointers tell. */
+static __always_inline bool was_told(const struct known_stack *known, u64 now)
 {
-	struct known_stack *known = known_place(thread, thread->ip, thread->sp);
-
 	return known && now - known->told_ns <= KNOWN_FOR_NS && stacks_repeat;
 }
 
-/* The key of the stack of the current thread, or of one with the same memory that sleeps, if user space has had this stack a moment ago, or 0. */
-static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
+/* … the one in which a sleeping thread sleeps. */
+static __always_inline bool knows_place(struct thread *thread, u64 now)
 {
-	struct known_stack *known = known_place(thread, ip, sp);
+	return was_told(known_place(thread, thread->ip, thread->sp), now);
+}
+
+/*
+ * The key of the stack at `sp` of the current thread, or of one with the same memory that sleeps, if user space has had this stack a
+ * moment ago, or 0. `known` is what is kept of the place.
+ */
+static __always_inline u64 recognise_at(const struct known_stack *known, u64 sp, u64 now)
+{
 	struct stack_top *top;
 	u32 zero = 0, bytes;
 
-	if (!known || now - known->told_ns > KNOWN_FOR_NS || !stacks_repeat)
+	if (!was_told(known, now))
 		return 0;
 	top = bpf_map_lookup_elem(&stack_tops, &zero);
 	bytes = known->bytes;
 	if (!top || bytes > sizeof(*top) || bpf_probe_read_user(top, bytes, (void *)sp))
 		return 0;
 	return stack_key_of(known, top->words) == known->key ? known->key : 0;
+}
+
+static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
+{
+	return recognise_at(known_place(thread, ip, sp), sp, now);
 }
 
 #endif

@@ -8,6 +8,11 @@
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_STATES 0xf /* these, stopped and traced */
+/*
+ * After so many short sleeps in a row a thread's next one is taken for short, too, until it proves to be long: its stack is not looked
+ * at beforehand. It costs as much as so many looks when such a one has to leave its stack.
+ */
+#define SHORT_SLEEPS 64
 #define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h: the process ends, or was killed */
 
 static __always_inline void fill_sleep(struct sleep *sleep, const struct thread *thread)
@@ -24,8 +29,8 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 	sleep->since_before = thread->since_before;
 	sleep->uninterruptible = thread->uninterruptible;
 	sleep->io_wait = thread->io_wait;
-	sleep->lock = thread->nr == NR_FUTEX ? thread->lock : 0;
-	sleep->owner = thread->nr == NR_FUTEX ? thread->owner : 0;
+	sleep->lock = thread->nr == NR_FUTEX && thread->word_tells == WORD_TELLS_LOCK ? thread->lock : 0;
+	sleep->owner = thread->nr == NR_FUTEX && thread->word_tells == WORD_TELLS_OWNER ? thread->owner : 0;
 	sleep->timeout = thread->nr == NR_FUTEX && thread->timeout;
 	for (int i = 0; i < PART_COUNT; i++)
 		sleep->segment[i] = thread->parts[i] - thread->at_row[i];
@@ -80,7 +85,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 	if (task->signal->flags & SIGNAL_GROUP_EXIT)
 		thread->stack_key = 0;
 	stack_follows = !thread->stack_key && ask_user_stack(task, thread, now);
-	if (key && known->key == key && now - known->told_ns < KNOWN_FOR_NS) {
+	if (key && known->key == key && now - known->told_ns < KERNEL_KNOWN_FOR_NS) {
 		struct wait_record *brief = bpf_ringbuf_reserve(&records, sizeof(*brief), 0);
 
 		if (!brief) {
@@ -163,11 +168,9 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->family = family = call_family(thread->nr);
 	if (thread->nr == NR_FUTEX)
 		read_futex(thread, regs);
-	/*
-	 * Its memory can be read now. Where a thread of its process will wake it, that is time enough (see sched_waking): most
-	 * sleeps on futexes are short, and a look into user memory costs as much as all else that a switch does.
-	 */
-	if (user_stacks_exact && (thread->nr != NR_FUTEX || thread->timeout)) {
+	/* Its memory can be read now. Where it can be read later, only that of long sleeps is: see user_stack.bpf.h. */
+	if (user_stacks_exact && !read_tells_stack(thread) && (thread->nr != NR_FUTEX || thread->timeout) &&
+	    thread->short_sleeps < SHORT_SLEEPS) {
 		/* In a storm it would be read for nothing. */
 		thread->storm = thread->nr != NR_FUTEX && may_storm(thread) &&
 				used_up(BUDGET_READ_STORM, read_storm_per_second, now) && knows_place(thread, now);
@@ -202,11 +205,14 @@ static __always_inline void add_sleep(struct thread *thread, enum part part, u64
  */
 static __always_inline bool is_storm(struct thread *thread, u64 now)
 {
-	bool is_futex = thread->nr == NR_FUTEX;
-
-	return now - thread->out_ns < STORM_THRESHOLDS * threshold_ns && knows_place(thread, now) &&
-	       !within_budget(is_futex ? BUDGET_STORM : BUDGET_READ_STORM, is_futex ? storm_per_second : read_storm_per_second,
-			      now);
+	if (now - thread->out_ns >= STORM_THRESHOLDS * threshold_ns || !knows_place(thread, now))
+		return false;
+	if (thread->nr != NR_FUTEX)
+		return !within_budget(BUDGET_READ_STORM, read_storm_per_second, now);
+	/* It would have to leave its stack on its return, which is dear; and most of its time was the CPU's, not the futex's. */
+	if (thread->waker_in_target && thread->wake_ns - thread->out_ns < threshold_ns)
+		return !within_budget(BUDGET_QUEUED_STORM, queued_storm_per_second, now);
+	return !within_budget(BUDGET_STORM, storm_per_second, now);
 }
 
 /* Whether that was asked when the sleep was ended. */
@@ -258,8 +264,12 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 			if (!storm && may_storm(thread) && !asked_at_wake(thread, wake_ns))
 				storm = is_storm(thread, now);
 			told = !storm || told_before || !sum_up_storm(thread, slept_ns);
-		} else
+			thread->short_sleeps = 0;
+		} else {
 			told = thread->tell_poll || (thread->nr == NR_FUTEX && tell_short_futex(thread, slept_ns));
+			if (thread->short_sleeps < SHORT_SLEEPS)
+				thread->short_sleeps++;
+		}
 		if (told) {
 			thread->tell_poll = 0;
 			/* A long sleep has a record of its own; the totals up to it are the segment before it. */
@@ -386,20 +396,16 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (thread->wake_context == WAKE_TASK)
 		by = thread_of(waker);
 	thread->waker_in_target = !!by;
-	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
-	    now - thread->out_ns >= threshold_ns / 2) {
-		bool is_long = now - thread->out_ns >= threshold_ns;
-
-		if (is_long) {
-			thread->storm = is_storm(thread, now);
-			if (thread->storm)
-				goto out;
-		}
-		/* One that is not long yet may become so while it waits for a CPU. */
-		if (user_stacks_exact && !thread->stack_key && waker->tgid == thread->tgid)
+	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX && now - thread->out_ns >= threshold_ns) {
+		thread->storm = is_storm(thread, now);
+		if (thread->storm)
+			goto out;
+		if (!thread->stack_key && waker->tgid == thread->tgid) {
 			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
-		if (is_long)
-			send_waker(thread, waker, by, now);
+			if (!thread->stack_key && may_tell_sleeper(thread, now))
+				thread->stack_key = tell_stack_of(task, thread, now);
+		}
+		send_waker(thread, waker, by, now);
 	}
 	if (thread->state == THREAD_SLEEPING && thread->family == CALL_POLL)
 		herd_wakes(thread, waker, now);

@@ -16,6 +16,8 @@ const volatile u32 waits_per_second = 20000;
  */
 const volatile u32 storm_per_second = 1000;
 const volatile u32 read_storm_per_second = 500;
+/* … and sleeps on futexes that a thread of the target ended soon: most of their length was a wait for a CPU. */
+const volatile u32 queued_storm_per_second = 50;
 #define STORM_THRESHOLDS 8
 const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
@@ -23,7 +25,7 @@ const volatile u32 wakers_per_second = 1000;
 const volatile u32 known_wakers_per_second = 4000;
 /* For a test: switches from this process are not seen, as on kernels that do not trace what some processes do. 0: all are. */
 const volatile u32 untraced_process = 0;
-/* The kernel has bpf_task_work_schedule_resume. */
+/* The kernel has bpf_task_work_schedule_resume: a thread can leave its stack whatever it slept in. */
 const volatile bool user_stacks_exact = false;
 
 /* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
@@ -42,7 +44,11 @@ struct recent_futex {
 	u64 count;
 };
 
+#define WORD_TELLS_OWNER 1
+#define WORD_TELLS_LOCK 2
+
 #define RECENT_FUTEXES 6
+#define OWNERLESS_WORDS 4
 #define KNOWN_KERNEL_STACKS 4
 
 /* A user stack that user space has had, and what tells it: see known_stack.bpf.h. */
@@ -93,7 +99,7 @@ struct thread {
 	u8 uninterruptible;
 	u8 io_wait;
 	u8 timeout;
-	u8 stack_asked; /* it will leave its stack when it returns to its program */
+	u8 stack_asked; /* STACK_…: it will leave its stack */
 	/* The second line. */
 	u64 args[3];
 	u64 ip, sp; /* of the program that it sleeps in */
@@ -104,8 +110,8 @@ struct thread {
 	u8 serves; /* it works for a request of `cpu_port` */
 	u8 suspected;
 	u8 progressed; /* a byte moved since it last went to sleep in a poll */
-	u8 ended;
-	u8 pad;
+	u8 short_sleeps; /* in a row: see SHORT_SLEEPS */
+	u8 word_tells; /* WORD_…: what was read beside the word of its futex wait */
 	u8 storm; /* its sleep is added to its word's sums, however long it was */
 	/* The third and fourth. */
 	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
@@ -136,14 +142,17 @@ struct thread {
 	/* Three for sleeps on futexes. */
 	u64 recent_futexes[RECENT_FUTEXES]; /* which ones `futexes` has the sums of, 0: none; see summed_under */
 	u32 next_futex; /* the place that is given away next */
-	u32 pad_futexes;
+	u32 ended;
 	struct recent_futex futexes[RECENT_FUTEXES];
+	/* Words beside which no owner was found: the lowest half of their address, and how often in a row. */
+	u32 ownerless[OWNERLESS_WORDS];
+	u8 ownerless_times[OWNERLESS_WORDS];
 	u32 known_tags[KNOWN_STACKS]; /* see slot_with */
 	struct known_stack known[KNOWN_STACKS];
 	struct known_kernel_stack known_kernel[KNOWN_KERNEL_STACKS];
 	u64 at_row[PART_COUNT]; /* `parts` after the last record */
 	u64 epoll;
-	u64 lock; /* of the last futex wait, as `owner` and `timeout`: see read_futex */
+	u64 lock; /* of the futex wait, as `word_tells` says: see read_futex */
 	u32 owner;
 	u32 stack_seq; /* the sleep whose stack was read last */
 	u32 uring; /* the ring that it uses: its index and 1; 0: none */
@@ -274,6 +283,7 @@ enum budget_kind {
 	BUDGET_WAITS,
 	BUDGET_STORM,
 	BUDGET_READ_STORM,
+	BUDGET_QUEUED_STORM,
 	BUDGET_REQUESTS,
 	BUDGET_STACKS,
 	BUDGET_WAKERS,

@@ -48,8 +48,9 @@ int sweep(struct bpf_iter__task *ctx)
 	record = &scratch->record;
 	record->type = RECORD_SLEEPER;
 	/* It slept before whywait came: the lock's owner was not read when it went to sleep. */
-	if (thread->since_before && thread->nr == NR_FUTEX && (u32)thread->args[2] == 2 && !thread->owner)
-		bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner), (void *)(thread->args[0] + 8), task, 0);
+	if (thread->since_before && thread->nr == NR_FUTEX && (u32)thread->args[2] == 2 && !thread->word_tells &&
+	    !bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner), (void *)(thread->args[0] + 8), task, 0))
+		thread->word_tells = WORD_TELLS_OWNER;
 	fill_sleep(&record->sleep, thread);
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	record->ip = regs->ip;

@@ -70,6 +70,8 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 	return thread_by_id(task->pid);
 }
 
+static __always_inline void settle_futexes(struct thread *thread);
+
 /* Forgets a thread. */
 static __always_inline void forget_thread(u32 tid)
 {

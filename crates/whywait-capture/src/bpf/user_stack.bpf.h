@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * User stacks of long sleeps, exact and free of cost for short ones: a thread that comes back from a long sleep leaves
- * its stack on its way out of the kernel, where its registers are still those of the call that it slept in. Kernels
- * before 6.18 cannot do that (bpf_task_work_schedule_resume); there the sweep over sleeping threads sees the longer ones.
+ * User stacks of long sleeps, exact and free of cost for short ones. A thread's memory can be read while one of its process's runs:
+ *  - the one that wakes it, if that is of its process, reads its stack, as it is when the sleep ends;
+ *  - a thread that comes back from a long sleep in a read of a socket leaves its stack when it has read;
+ *  - any other leaves its stack on its way out of the kernel, where its registers are still those of the call that it slept in.
+ *    Kernels before 6.18 cannot do that (bpf_task_work_schedule_resume); there the sweep over sleeping threads sees the longer ones.
+ *    It is by far the dearest, some 9 us, because the kernel interrupts its own CPU for it.
  */
 
 /* include/linux/sched.h: threads that never leave the kernel. */
@@ -13,19 +16,24 @@
 extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
 					      bpf_task_work_callback_t callback, void *aux__prog) __weak __ksym;
 
-/* Runs in the thread itself, as it returns to its program. */
-static int leave_user_stack(struct bpf_map *map, void *key, void *value)
+enum stack_asked {
+	STACK_NOT_ASKED,
+	STACK_ON_RETURN,
+	STACK_AFTER_READ,
+};
+
+/*
+ * Tells a user stack of a thread that has the memory that is current here. Says its key, or 0 if it has none by which later
+ * sleeps could refer to it. Not static, so that it is verified once and not on each way that leads to it.
+ */
+__noinline u64 tell_user_stack(struct thread *thread, u64 ip, u64 sp, u64 bp, u64 now)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *thread = thread_of(task);
 	struct user_stack_record *record;
-	struct pt_regs *regs;
+	u64 key;
 	u32 len;
-	u64 sp;
 
 	if (!thread)
 		return 0;
-	thread->stack_asked = 0;
 	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
 		COUNT(lost_ring_full);
@@ -34,20 +42,93 @@ static int leave_user_stack(struct bpf_map *map, void *key, void *value)
 	record->type = RECORD_USER_STACK;
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	record->ip = regs->ip;
-	record->sp = sp = regs->sp;
-	record->bp = regs->bp;
+	record->ip = ip;
+	record->sp = sp;
+	record->bp = bp;
 	/*
-	 * Without faults, although they would be allowed here: the target would wait for its own memory map on our behalf, for
+	 * Without faults, even where they would be allowed: the target would wait for its own memory map on our behalf, for
 	 * hundreds of milliseconds where others map and unmap. The live part of a stack is in memory.
 	 */
-	record->stack_len = len = copy_user_stack(record + 1, sp);
-	record->stack_key = learn_stack(task, thread, regs->ip, sp, (const u64 *)(record + 1), len, bpf_ktime_get_ns());
-	if (!record->stack_len)
+	record->stack_len = copy_user_stack(record + 1, sp);
+	len = *(volatile u32 *)&record->stack_len; /* any number, as far as the verifier knows: it goes on once, not once for each */
+	record->stack_key = key =
+		learn_stack(bpf_get_current_task_btf(), thread, ip, sp, (const u64 *)(record + 1), len, now);
+	if (!len)
 		COUNT(user_stack_unread);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return key;
+}
+
+/* As tell_user_stack, but only its key if user space has had the stack, and not even that if too many have been told. */
+static __noinline int tell_or_refer(struct task_struct *task, struct thread *thread, u64 now)
+{
+	struct pt_regs *regs = user_registers(task);
+	u64 ip = regs->ip, sp = regs->sp, key = recognise_stack(thread, ip, sp, now);
+	struct user_stack_record *record;
+
+	if (!key && within_budget(BUDGET_STACKS, stacks_per_second, now)) {
+		tell_user_stack(thread, ip, sp, regs->bp, now);
+		return 0;
+	}
+	if (!key)
+		COUNT(user_stack_budget);
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return 0;
+	}
+	record->type = RECORD_USER_STACK;
+	record->tid = thread->tid;
+	record->tgid = thread->tgid;
+	record->ip = ip;
+	record->sp = sp;
+	record->bp = 0;
+	record->stack_len = 0;
+	record->stack_key = key;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+static __always_inline u64 tell_stack_of(struct task_struct *task, struct thread *thread, u64 now)
+{
+	struct pt_regs *regs = user_registers(task);
+
+	return tell_user_stack(thread, regs->ip, regs->sp, regs->bp, now);
+}
+
+/* Runs in the thread itself, as it returns to its program. */
+static int leave_user_stack(struct bpf_map *map, void *key, void *value)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = thread_of(task);
+
+	if (!thread)
+		return 0;
+	thread->stack_asked = STACK_NOT_ASKED;
+	tell_stack_of(task, thread, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* Whether it sleeps in a call at whose end leave_stack_after_read comes. */
+static __always_inline bool read_tells_stack(const struct thread *thread)
+{
+	return sockets_followed && (thread->nr == NR_RECVFROM || thread->nr == NR_RECVMSG);
+}
+
+/* The thread has read from a socket, or tried to. */
+static __always_inline void leave_stack_after_read(struct task_struct *task, struct thread *thread, u64 now)
+{
+	if (thread->stack_asked != STACK_AFTER_READ)
+		return;
+	thread->stack_asked = STACK_NOT_ASKED;
+	tell_or_refer(task, thread, now);
+}
+
+/* Whether this thread's stack is of use and may be told; by a thread of its process, which ends its long sleep on a futex. */
+static __always_inline bool may_tell_sleeper(const struct thread *thread, u64 now)
+{
+	return stacks_repeat && !thread->stack_asked && thread->stack_seq != thread->seq + 1 &&
+	       !used_up(BUDGET_STACKS, stacks_per_second, now) && within_budget(BUDGET_STACKS, stacks_per_second, now);
 }
 
 /* Whether `task`, which is about to run again, will leave its stack. */
@@ -56,7 +137,7 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 	struct user_stack_work *work, none = {};
 	u32 tid = thread->tid;
 
-	if (!user_stacks_exact)
+	if (!user_stacks_exact && !read_tells_stack(thread))
 		return false;
 	if (thread->stack_asked)
 		return true; /* one stack serves all sleeps of one call */
@@ -64,6 +145,10 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 		return false; /* the sweep has read it */
 	if (task->flags & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD))
 		return false;
+	if (read_tells_stack(thread)) {
+		thread->stack_asked = STACK_AFTER_READ;
+		return true;
+	}
 	if (!within_budget(BUDGET_STACKS, stacks_per_second, now)) {
 		COUNT(user_stack_budget);
 		return false;
@@ -77,7 +162,7 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 	}
 	if (bpf_task_work_schedule_resume_impl(task, &work->work, &user_stack_works, leave_user_stack, 0))
 		goto unread;
-	thread->stack_asked = 1;
+	thread->stack_asked = STACK_ON_RETURN;
 	return true;
 unread:
 	COUNT(user_stack_unread);
@@ -116,9 +201,10 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 	record->stack_key = key;
 	record->stack_len = 0;
 	if (!key) {
-		u32 len = copy_user_stack(record + 1, sp);
+		u32 len;
 
-		record->stack_len = len;
+		record->stack_len = copy_user_stack(record + 1, sp);
+		len = *(volatile u32 *)&record->stack_len;
 		record->stack_key = learn_stack(task, waker, ip, sp, (const u64 *)(record + 1), len, now);
 	}
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
