@@ -59,6 +59,12 @@ pub(crate) fn switch_passes_state(btf: &Btf<'_>) -> bool {
         .is_none_or(|parameters| parameters >= 5)
 }
 
+/// Whether the kernel has a tracepoint, as its BTF tells.
+pub(crate) fn has_tracepoint(btf: &Btf<'_>, tracepoint: &str) -> bool {
+    btf.type_by_name::<types::Typedef<'_>>(&format!("btf_trace_{tracepoint}"))
+        .is_some()
+}
+
 /// Whether a thread can leave its stack on its way out of the kernel (Linux 6.18).
 pub(crate) fn leaves_user_stacks(btf: &Btf<'_>) -> bool {
     btf.type_by_name::<types::Func<'_>>("bpf_task_work_schedule_resume_impl")

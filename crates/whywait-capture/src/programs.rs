@@ -23,9 +23,19 @@ pub(crate) struct Programs {
     lacking: Vec<&'static str>,
     /// The kernel has the tracepoint that bursts need.
     pub(crate) bursts_possible: bool,
+    /// The kernel has the tracepoints that requests are seen by.
+    sockets_possible: bool,
     /// What this kernel could not give, for the recording's notes.
     pub(crate) notes: Vec<String>,
 }
+
+/// What requests are seen by: these (Linux 6.3), or none of them.
+const SOCKET_PROGRAMS: [&str; 4] = [
+    "inet_sock_set_state",
+    "sk_data_ready",
+    "sock_recv_length",
+    "sock_send_length",
+];
 
 impl Programs {
     /// Loads the programs; nothing runs yet.
@@ -66,9 +76,23 @@ impl Programs {
                 "this kernel has no tracepoint {tracepoint}: {without}"
             ));
         }
+        let sockets_possible = match SOCKET_PROGRAMS
+            .iter()
+            .find(|tracepoint| !kernel::has_tracepoint(&btf, tracepoint))
+        {
+            Some(tracepoint) => {
+                notes.push(format!(
+                    "this kernel has no tracepoint {tracepoint} (Linux 6.3 has): requests are not seen, only threads and what they wait for"
+                ));
+                false
+            }
+            None => true,
+        };
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            if lacking.iter().any(|(tracepoint, _)| *tracepoint == name) {
+            if lacking.iter().any(|(tracepoint, _)| *tracepoint == name)
+                || !sockets_possible && SOCKET_PROGRAMS.contains(&name.as_str())
+            {
                 program.set_autoload(false);
             }
         }
@@ -88,6 +112,7 @@ impl Programs {
                 .map(|(tracepoint, _)| tracepoint)
                 .collect(),
             attached: Vec::new(),
+            sockets_possible,
             bursts_possible,
             notes,
         })
@@ -107,8 +132,11 @@ impl Programs {
         Ok(())
     }
 
-    /// Follows sockets from now on.
+    /// Follows sockets from now on, if this kernel tells of them.
     pub(crate) fn attach_sockets(&mut self) -> Result<(), CaptureError> {
+        if !self.sockets_possible {
+            return Ok(());
+        }
         let progs = &self.skel.progs;
         self.attached.extend(attach(&[
             ("inet_sock_set_state", &progs.inet_sock_set_state),

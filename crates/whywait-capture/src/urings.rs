@@ -9,6 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use whywait_events::uring::{Lag, LagKind, Op, Ring, RingOrigin, RingSample, Sum};
 
 use crate::iterate::{self, Scope};
+use crate::kernel;
 use crate::programs::Programs;
 use crate::records::view;
 use crate::skel::types;
@@ -54,17 +55,11 @@ const TRACEPOINTS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Whether the kernel has a tracepoint, as its BTF tells.
-fn has(btf: &Btf<'_>, tracepoint: &str) -> bool {
-    btf.type_by_name::<btf_types::Typedef<'_>>(&format!("btf_trace_{tracepoint}"))
-        .is_some()
-}
-
 /// The tracepoints that this kernel does not have.
 pub(crate) fn lacking(btf: &Btf<'_>) -> Vec<(&'static str, &'static str)> {
     TRACEPOINTS
         .into_iter()
-        .filter(|(tracepoint, _)| !has(btf, tracepoint))
+        .filter(|(tracepoint, _)| !kernel::has_tracepoint(btf, tracepoint))
         .collect()
 }
 

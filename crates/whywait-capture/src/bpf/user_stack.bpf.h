@@ -149,6 +149,8 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 		thread->stack_asked = STACK_AFTER_READ;
 		return true;
 	}
+	if (!user_stacks_exact)
+		return false; /* so that the verifier sees nothing of what the kernel does not have */
 	if (!within_budget(BUDGET_STACKS, stacks_per_second, now)) {
 		COUNT(user_stack_budget);
 		return false;
