@@ -139,6 +139,9 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 
 	if (!user_stacks_exact && !read_tells_stack(thread))
 		return false;
+	/* The end of that read was not seen (see `runs.left-out`), or its call has no such end. */
+	if (thread->stack_asked == STACK_AFTER_READ && !read_tells_stack(thread))
+		thread->stack_asked = STACK_NOT_ASKED;
 	if (thread->stack_asked)
 		return true; /* one stack serves all sleeps of one call */
 	if (thread->stack_seq == thread->seq + 1)
