@@ -2,12 +2,15 @@
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
+mod common;
+
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use whywait_capture::{Options, Session};
 use whywait_events::recording::Recording;
+
+use common::Running;
 
 /// `SOCKET_STATES` of `sockets.bpf.h`, and a tenth more.
 const CONNECTIONS: usize = 9000;
@@ -50,19 +53,9 @@ for connection in connections:
     ask(connection)
 ";
 
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn connections_whose_slot_is_taken_are_followed_all_the_same() {
-    if std::env::var_os("WHYWAIT_NO_BPF").is_some() {
-        println!("skipped: WHYWAIT_NO_BPF");
+    if common::skipped() {
         return;
     }
     let child = Command::new("/usr/bin/python3")
@@ -82,18 +75,9 @@ fn connections_whose_slot_is_taken_are_followed_all_the_same() {
         .args(["-c", CLIENT, line.trim(), &CONNECTIONS.to_string()])
         .spawn();
     let mut client = Running(child.expect("Python is there"));
-    let begun = Instant::now();
-    let asked = loop {
-        if let Some(status) = client.0.try_wait().expect("it can be waited for") {
-            break status;
-        }
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "the load does not come to its end"
-        );
-        session.turn().expect("the recording goes on");
-        std::thread::sleep(session.pause());
-    };
+    let asked = common::record_until(&mut session, || {
+        client.0.try_wait().expect("it can be waited for")
+    });
     assert!(asked.success(), "each byte is answered: {asked}");
     session.finish(None).expect("the recording is finished");
 

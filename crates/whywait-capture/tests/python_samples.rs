@@ -2,20 +2,23 @@
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
 use whywait_events::recording::Recording;
 use whywait_events::{ModuleKind, Sample};
 
+use common::Running;
+
 /// Debian's Python, and all others that are installed side by side.
 fn interpreters() -> Vec<PathBuf> {
-    if std::env::var_os("WHYWAIT_NO_BPF").is_some() {
-        println!("skipped: WHYWAIT_NO_BPF");
+    if common::skipped() {
         return vec![];
     }
     let mut found: Vec<PathBuf> = (8..=13)
@@ -38,15 +41,6 @@ fn interpreters() -> Vec<PathBuf> {
     }
     assert!(!found.is_empty(), "no Python here");
     found
-}
-
-struct Burner(Child);
-
-impl Drop for Burner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A sample: when, its Python functions innermost first with their lines.
@@ -97,7 +91,7 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
         .arg(mode)
         .stdout(Stdio::piped())
         .spawn();
-    let mut burner = Burner(child.expect("the interpreter starts"));
+    let mut burner = Running(child.expect("the interpreter starts"));
     until_it_burns(burner.0.id());
     let name = interpreter.display().to_string();
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))

@@ -3,24 +3,18 @@
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use whywait_capture::{Options, Session};
 use whywait_events::recording::Recording;
 
+use common::Running;
+
 const ROUNDS: usize = 300;
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn sleeper(dir: &std::path::Path) -> Running {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs/sleeper.c");
@@ -41,8 +35,7 @@ fn sleeper(dir: &std::path::Path) -> Running {
 
 #[test]
 fn sleeps_that_a_thread_or_a_read_ends_have_their_stack_on_any_kernel() {
-    if std::env::var_os("WHYWAIT_NO_BPF").is_some() {
-        println!("skipped: WHYWAIT_NO_BPF");
+    if common::skipped() {
         return;
     }
     let temporary = tempfile::tempdir().expect("a temporary folder can be made");
@@ -58,15 +51,7 @@ fn sleeps_that_a_thread_or_a_read_ends_have_their_stack_on_any_kernel() {
     input.write_all(b"go").expect("it reads");
     let mut output = target.0.stdout.take().expect("it is piped");
     let done = std::thread::spawn(move || output.read(&mut [0]));
-    let begun = Instant::now();
-    while !done.is_finished() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "the program does not come to its end"
-        );
-        session.turn().expect("the recording goes on");
-        std::thread::sleep(session.pause());
-    }
+    common::record_until(&mut session, || done.is_finished().then_some(()));
     session.finish(None).expect("the recording is finished");
 
     let recording = Recording::open(&dir).expect("a recording");

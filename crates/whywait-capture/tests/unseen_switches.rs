@@ -2,12 +2,15 @@
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
+mod common;
+
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use whywait_capture::{Options, Session};
 use whywait_events::recording::Recording;
+
+use common::Running;
 
 const MS: u64 = 1_000_000;
 const SLEEP_MS: u64 = 30;
@@ -27,15 +30,6 @@ print(time.process_time_ns() - begun, flush=True)
 sys.stdin.readline()
 ";
 
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a program that stays on the first CPU.
 fn on_first_cpu(command: &[&str]) -> Running {
     let child = Command::new("taskset")
@@ -49,8 +43,7 @@ fn on_first_cpu(command: &[&str]) -> Running {
 
 #[test]
 fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
-    if std::env::var_os("WHYWAIT_NO_BPF").is_some() {
-        println!("skipped: WHYWAIT_NO_BPF");
+    if common::skipped() {
         return;
     }
     let neighbour = on_first_cpu(&["sh", "-c", "while :; do :; done"]);
@@ -75,15 +68,7 @@ fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
         }
         String::from_utf8_lossy(&digits).parse::<u64>().ok()
     });
-    let begun = Instant::now();
-    while !used.is_finished() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "the program does not come to its end"
-        );
-        session.turn().expect("the recording goes on");
-        std::thread::sleep(session.pause());
-    }
+    common::record_until(&mut session, || used.is_finished().then_some(()));
     session.finish(None).expect("the recording is finished");
     let used_ns = used.join().ok().flatten().expect("it says what it used");
 

@@ -9,8 +9,8 @@
 #define NMI_MASK 0xf00000u
 
 /*
- * What a call of the kernel's costs: some 10 ns each way through its return thunks where those are on (AMD's Safe RET), 24 to ask for
- * a task's registers, 35 to read a word by bpf_probe_read_kernel; a plain load costs next to nothing. So addresses that came as numbers
+ * A call costs some 10 ns where returns go through a thunk (AMD's Safe RET): 24 to ask for a task's registers, 35 to read a word
+ * by bpf_probe_read_kernel, as measured in a loop; a plain load 2. So addresses that came as numbers
  * are made into pointers that may be loaded from, where the kernel can (Linux 6.2): bpf_rdonly_cast is no call but a promise.
  */
 extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __weak __ksym;

@@ -181,12 +181,10 @@ static __always_inline bool knows_place(struct thread *thread, u64 now)
 	return was_told(known_place(thread, thread->ip, thread->sp), now);
 }
 
-/*
- * The key of the stack at `sp` of the current thread, or of one with the same memory that sleeps, if user space has had this stack a
- * moment ago, or 0. `known` is what is kept of the place.
- */
-static __always_inline u64 recognise_at(const struct known_stack *known, u64 sp, u64 now)
+/* The key of the stack of the current thread, or of one with the same memory that sleeps, if user space has had this stack a moment ago, or 0. */
+static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
 {
+	struct known_stack *known = known_place(thread, ip, sp);
 	struct stack_top *top;
 	u32 zero = 0, bytes;
 
@@ -197,11 +195,6 @@ static __always_inline u64 recognise_at(const struct known_stack *known, u64 sp,
 	if (!top || bytes > sizeof(*top) || bpf_probe_read_user(top, bytes, (void *)sp))
 		return 0;
 	return stack_key_of(known, top->words) == known->key ? known->key : 0;
-}
-
-static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
-{
-	return recognise_at(known_place(thread, ip, sp), sp, now);
 }
 
 #endif

@@ -24,7 +24,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->at_ns = bpf_ktime_get_ns();
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	regs = user_registers(task);
 	record->ip = regs->ip;
 	record->sp = sp = regs->sp;
 	record->bp = regs->bp;

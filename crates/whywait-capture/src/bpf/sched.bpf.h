@@ -8,12 +8,13 @@
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_STATES 0xf /* these, stopped and traced */
+#define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h: the process ends, or was killed */
+
 /*
  * After so many short sleeps in a row a thread's next one is taken for short, too, until it proves to be long: its stack is not looked
  * at beforehand. It costs as much as so many looks when such a one has to leave its stack.
  */
 #define SHORT_SLEEPS 64
-#define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h: the process ends, or was killed */
 
 static __always_inline void fill_sleep(struct sleep *sleep, const struct thread *thread)
 {

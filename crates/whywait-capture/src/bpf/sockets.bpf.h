@@ -3,7 +3,7 @@
  * Which sockets are the target's, and where their state is.
  *
  * A storage of the socket says whether it is one: it goes with the socket, and a connection inherits its listener's (BPF_F_CLONE), so
- * that it is known before it is accepted. But to ask for a storage is a call, some 40 ns for each read, write and packet. So
+ * that it is known before it is accepted. But to ask for a storage is a call, some 15 ns for each read, write and packet. So
  * the state lies in an array, in the slot of the lowest bits of the socket's cookie (a number that no other socket ever has), which is
  * found by two loads and a comparison. Sockets whose slot is taken have their state at home, in their storage.
  *

@@ -52,7 +52,7 @@ int sweep(struct bpf_iter__task *ctx)
 	    !bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner), (void *)(thread->args[0] + 8), task, 0))
 		thread->word_tells = WORD_TELLS_OWNER;
 	fill_sleep(&record->sleep, thread);
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	regs = user_registers(task);
 	record->ip = regs->ip;
 	record->sp = sp = regs->sp;
 	record->bp = regs->bp;
@@ -113,7 +113,7 @@ int find_threads(struct bpf_iter__task *ctx)
 		thread->out_ns = now;
 		thread->state = THREAD_RUNNABLE;
 	} else {
-		regs = (struct pt_regs *)bpf_task_pt_regs(task);
+		regs = user_registers(task);
 		thread->nr = (s32)regs->orig_ax;
 		thread->ip = regs->ip;
 		thread->sp = regs->sp;

@@ -22,6 +22,19 @@ enum stack_asked {
 	STACK_AFTER_READ,
 };
 
+static __always_inline void fill_user_stack(struct user_stack_record *record, const struct thread *thread, u64 ip, u64 sp,
+					    u64 bp, u64 key)
+{
+	record->type = RECORD_USER_STACK;
+	record->stack_len = 0;
+	record->tid = thread->tid;
+	record->tgid = thread->tgid;
+	record->ip = ip;
+	record->sp = sp;
+	record->bp = bp;
+	record->stack_key = key;
+}
+
 /*
  * Tells a user stack of a thread that has the memory that is current here. Says its key, or 0 if it has none by which later
  * sleeps could refer to it. Not static, so that it is verified once and not on each way that leads to it.
@@ -39,12 +52,7 @@ __noinline u64 tell_user_stack(struct thread *thread, u64 ip, u64 sp, u64 bp, u6
 		COUNT(lost_ring_full);
 		return 0;
 	}
-	record->type = RECORD_USER_STACK;
-	record->tid = thread->tid;
-	record->tgid = thread->tgid;
-	record->ip = ip;
-	record->sp = sp;
-	record->bp = bp;
+	fill_user_stack(record, thread, ip, sp, bp, 0);
 	/*
 	 * Without faults, even where they would be allowed: the target would wait for its own memory map on our behalf, for
 	 * hundreds of milliseconds where others map and unmap. The live part of a stack is in memory.
@@ -77,14 +85,7 @@ static __noinline int tell_or_refer(struct task_struct *task, struct thread *thr
 		COUNT(lost_ring_full);
 		return 0;
 	}
-	record->type = RECORD_USER_STACK;
-	record->tid = thread->tid;
-	record->tgid = thread->tgid;
-	record->ip = ip;
-	record->sp = sp;
-	record->bp = 0;
-	record->stack_len = 0;
-	record->stack_key = key;
+	fill_user_stack(record, thread, ip, sp, regs->bp, key);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -128,7 +129,7 @@ static __always_inline void leave_stack_after_read(struct task_struct *task, str
 static __always_inline bool may_tell_sleeper(const struct thread *thread, u64 now)
 {
 	return stacks_repeat && !thread->stack_asked && thread->stack_seq != thread->seq + 1 &&
-	       !used_up(BUDGET_STACKS, stacks_per_second, now) && within_budget(BUDGET_STACKS, stacks_per_second, now);
+	       within_budget(BUDGET_STACKS, stacks_per_second, now);
 }
 
 /* Whether `task`, which is about to run again, will leave its stack. */
