@@ -108,9 +108,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(writer: Writer) -> Self {
-        let mut unwinder = Unwinder::new();
-        unwinder.prepare();
+    pub(crate) fn new(writer: Writer, unwinder: Unwinder) -> Self {
         Self {
             writer,
             unwinder,
@@ -871,7 +869,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let writer =
             Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
-        (dir, Recorder::new(writer))
+        (dir, Recorder::new(writer, Unwinder::new()))
     }
 
     fn thread(recorder: &mut Recorder, at_ns: u64, change: u32, tgid: u32, tid: u32) {

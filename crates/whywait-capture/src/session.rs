@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use libbpf_rs::{Link, RingBuffer, RingBufferBuilder};
 use whywait_events::Event;
 use whywait_events::recording::{Meta, Options as RecordedOptions, Writer, WriterOptions};
-use whywait_stacks::Symboliser;
+use whywait_stacks::{Symboliser, Unwinder};
 
 use crate::burst::{self, Bursts};
 use crate::error::{CaptureError, one_line};
@@ -76,7 +76,10 @@ impl Session {
         if !target::alive(pid) {
             return Err(CaptureError::NoSuchProcess(pid));
         }
+        let mut unwinder = Unwinder::new();
+        unwinder.prepare();
         let mut programs = Programs::load(options)?;
+        unwinder.prepared();
         let meta = Meta {
             whywait: env!("CARGO_PKG_VERSION").to_owned(),
             started_wall_unix_ns: SystemTime::now()
@@ -120,7 +123,7 @@ impl Session {
             incoming,
             bursts,
             programs,
-            recorder: Recorder::new(writer),
+            recorder: Recorder::new(writer, unwinder),
             options: options.clone(),
             meta,
             statistics,

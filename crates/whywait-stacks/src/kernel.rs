@@ -1,6 +1,7 @@
 //! Names of kernel functions, from `/proc/kallsyms`.
 
 use std::collections::HashMap;
+use std::thread::JoinHandle;
 
 use whywait_events::{Frame, ModuleKind};
 
@@ -11,6 +12,8 @@ use crate::modules::Modules;
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     symbols: Option<Symbols>,
+    /// Reads them.
+    reader: Option<JoinHandle<Symbols>>,
     /// Frames of addresses seen before; a kernel has not many that stacks go through.
     frames: HashMap<u64, Frame>,
 }
@@ -35,9 +38,16 @@ impl Symbols {
 }
 
 impl Kernel {
-    /// Reads the symbols now: it takes some 50 ms, which later are wanted for other things.
+    /// Begins to read the symbols, on the side: it takes some 50 ms, which later are wanted for other things.
     pub(crate) fn prepare(&mut self) {
-        self.symbols.get_or_insert_with(Symbols::read);
+        self.reader = Some(std::thread::spawn(Symbols::read));
+    }
+
+    /// Waits until they are read.
+    pub(crate) fn prepared(&mut self) {
+        if let Some(symbols) = self.reader.take().and_then(|reader| reader.join().ok()) {
+            self.symbols = Some(symbols);
+        }
     }
 
     /// Frames of kernel addresses.
@@ -50,6 +60,7 @@ impl Kernel {
         if addresses.is_empty() {
             return vec![];
         }
+        self.prepared();
         let symbols = self.symbols.get_or_insert_with(Symbols::read);
         let module = modules.special(ModuleKind::Kernel);
         let frame = |(depth, &address): (usize, &u64)| {
@@ -134,7 +145,7 @@ ffffffff81000200 t ext4_sync_file\t[ext4]
     fn frames_carry_names_and_no_addresses() {
         let mut kernel = Kernel {
             symbols: Some(Symbols::parse(TEXT)),
-            frames: HashMap::new(),
+            ..Kernel::default()
         };
         let (mut modules, mut losses) = (Modules::default(), Losses::default());
         let frames = kernel.frames(

@@ -184,9 +184,14 @@ impl Unwinder {
         }
     }
 
-    /// Reads what is needed only once now rather than at the first stack.
+    /// Begins to read what is needed only once, on a thread of its own, rather than at the first stack.
     pub fn prepare(&mut self) {
         self.kernel.prepare();
+    }
+
+    /// Waits until that thread has come to its end, which keeps the privileges that it began with.
+    pub fn prepared(&mut self) {
+        self.kernel.prepared();
     }
 
     /// Frames of a kernel stack, innermost first. An address is replaced by the number of its function's name, so that

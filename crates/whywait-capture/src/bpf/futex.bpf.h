@@ -111,13 +111,20 @@ static __always_inline u64 summed_under(const struct thread *thread)
 	return 1ull << 63 | (u64)(thread->nr & 0xffff) << 32 | (u32)thread->args[0];
 }
 
-/* As tell_short_futex, of a word for which the thread has summed up nothing: it takes a place for it from another one. */
-static __noinline bool tell_other_futex(struct thread *thread, u64 slept_ns)
+/*
+ * As tell_short_futex, of a word for which the thread has summed up nothing: it takes a place for it from another one. Not static, so
+ * that it is verified once for a program.
+ */
+__noinline int tell_other_futex(struct thread *thread, u64 slept_ns)
 {
-	struct futex_key key = { .address = summed_under(thread), .tgid = thread->tgid };
 	struct futex_state *state, none = {};
+	struct futex_key key = {};
 	u32 place;
 
+	if (!thread)
+		return false;
+	key.address = summed_under(thread);
+	key.tgid = thread->tgid;
 	state = bpf_map_lookup_elem(&futexes, &key);
 	if (!state) {
 		if (bpf_map_update_elem(&futexes, &key, &none, BPF_ANY)) {

@@ -143,20 +143,24 @@ static int learn_word(u32 at, struct learning *learning)
 }
 
 /*
- * Keeps what tells this stack of the current thread, of which `copied` holds `len` bytes, when it comes again. Says its key, or
- * 0 if it has too little to be told by.
+ * Keeps what tells this stack, of which `copied` is the top, when it comes again; its thread has the memory that is current here. Says
+ * its key, or 0 if it has too little to be told by. Not static, so that it is verified once and not on each way that leads to it.
  */
-static __always_inline u64 learn_stack(struct task_struct *task, struct thread *thread, u64 ip, u64 sp,
-				       const u64 *copied, u32 len, u64 now)
+__noinline u64 learn_stack(struct thread *thread, u64 ip, u64 sp, const struct stack_top *copied, u64 now)
 {
-	struct known_stack *known = place_to_know(thread, ip, sp);
-	struct learning learning = { .known = known, .copied = copied, .ip = ip };
-	struct mm_struct *mm = task->mm;
+	struct mm_struct *mm = UNTRUSTED(struct task_struct, bpf_get_current_task_btf())->mm;
+	struct learning learning = { .ip = ip };
+	struct known_stack *known;
 
+	if (!thread || !copied)
+		return 0;
+	known = place_to_know(thread, ip, sp);
 	known->sp = 0;
 	known->words = 0;
-	if (!stacks_repeat || len < STACK_TOP_BYTES || !mm)
+	if (!stacks_repeat || !mm)
 		return 0;
+	learning.known = known;
+	learning.copied = copied->words;
 	learning.from = mm->start_code;
 	learning.to = mm->end_code;
 	bpf_loop(STACK_TOP_BYTES / 8, learn_word, &learning, 0);
@@ -165,7 +169,7 @@ static __always_inline u64 learn_stack(struct task_struct *task, struct thread *
 	known->ip = ip;
 	known->sp = sp;
 	known->told_ns = now;
-	known->key = stack_key_of(known, copied);
+	known->key = stack_key_of(known, copied->words);
 	return known->key;
 }
 
@@ -181,13 +185,19 @@ static __always_inline bool knows_place(struct thread *thread, u64 now)
 	return was_told(known_place(thread, thread->ip, thread->sp), now);
 }
 
-/* The key of the stack of the current thread, or of one with the same memory that sleeps, if user space has had this stack a moment ago, or 0. */
-static __always_inline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
+/*
+ * The key of the stack of the current thread, or of one with the same memory that sleeps, if user space has had this stack a moment
+ * ago, or 0. Not static, so that it is verified once and not on each way that leads to it.
+ */
+__noinline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
 {
-	struct known_stack *known = known_place(thread, ip, sp);
+	struct known_stack *known;
 	struct stack_top *top;
 	u32 zero = 0, bytes;
 
+	if (!thread)
+		return 0;
+	known = known_place(thread, ip, sp);
 	if (!was_told(known, now))
 		return 0;
 	top = bpf_map_lookup_elem(&stack_tops, &zero);

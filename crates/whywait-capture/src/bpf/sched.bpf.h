@@ -52,40 +52,52 @@ static __always_inline u64 kernel_key(const struct thread *thread)
 	       (u32)(thread->nr == NR_FUTEX ? thread->args[1] : thread->args[0]);
 }
 
-static __always_inline void fill_wait(struct wait_record *record, struct task_struct *task,
-				      const struct thread *thread, u64 wake_ns, u64 now, bool stack_follows)
+static __always_inline bool process_ends(struct task_struct *task)
 {
+	return UNTRUSTED(struct task_struct, task)->signal->flags & SIGNAL_GROUP_EXIT;
+}
+
+#define WAIT_PROCESS_ENDS 1
+#define WAIT_STACK_FOLLOWS 2
+
+/* Not static, so that it is verified once for a program. `how`: WAIT_… */
+__noinline int fill_wait(struct wait_record *record, const struct thread *thread, u64 wake_ns, u64 now, u32 how)
+{
+	if (!record || !thread)
+		return 0;
 	record->type = RECORD_WAIT;
 	record->wake_context = wake_ns ? thread->wake_context : WAKE_UNKNOWN;
-	if (task->signal->flags & SIGNAL_GROUP_EXIT)
+	if (how & WAIT_PROCESS_ENDS)
 		record->wake_context = WAKE_EXIT;
 	fill_sleep(&record->sleep, thread);
 	record->wake_ns = wake_ns;
 	record->in_ns = now;
 	record->waker_tid = record->wake_context == WAKE_TASK ? thread->waker_tid : 0;
 	record->waker_tgid = record->wake_context == WAKE_TASK ? thread->waker_tgid : 0;
-	record->stack_follows = stack_follows;
+	record->stack_follows = !!(how & WAIT_STACK_FOLLOWS);
 	record->kernel_stack_len = 0;
 	record->ip = thread->ip;
 	record->sp = thread->sp;
 	record->stack_key = thread->stack_key;
+	return 0;
 }
 
 static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 now)
 {
+	u32 how = process_ends(task) ? WAIT_PROCESS_ENDS : 0;
 	u64 key = kernel_key(thread);
 	struct known_kernel_stack *known = &thread->known_kernel[mix(key, 0) >> 32 & (KNOWN_KERNEL_STACKS - 1)];
 	struct whole_wait_record *record;
-	bool stack_follows;
 
 	if (!within_budget(BUDGET_WAITS, waits_per_second, now)) {
 		COUNT(lost_wait_budget);
 		return;
 	}
 	/* Of a process that ends the stack itself is needed: it is searched for locks. */
-	if (task->signal->flags & SIGNAL_GROUP_EXIT)
+	if (how)
 		thread->stack_key = 0;
-	stack_follows = !thread->stack_key && ask_user_stack(task, thread, now);
+	if (!thread->stack_key && ask_user_stack(task, thread, now))
+		how |= WAIT_STACK_FOLLOWS;
 	if (key && known->key == key && now - known->told_ns < KERNEL_KNOWN_FOR_NS) {
 		struct wait_record *brief = bpf_ringbuf_reserve(&records, sizeof(*brief), 0);
 
@@ -93,7 +105,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 			COUNT(lost_ring_full);
 			return;
 		}
-		fill_wait(brief, task, thread, wake_ns, now, stack_follows);
+		fill_wait(brief, thread, wake_ns, now, how);
 		brief->kernel_key = key;
 		bpf_ringbuf_submit(brief, BPF_RB_NO_WAKEUP);
 		return;
@@ -103,7 +115,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 		COUNT(lost_ring_full);
 		return;
 	}
-	fill_wait(&record->wait, task, thread, wake_ns, now, stack_follows);
+	fill_wait(&record->wait, thread, wake_ns, now, how);
 	record->wait.kernel_key = key;
 	record->wait.kernel_stack_len =
 		bpf_get_task_stack(task, record->kernel_stack, sizeof(record->kernel_stack), 0);
@@ -115,7 +127,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 }
 
 /* A sleep of which only the end is known: what the thread slept in is over. Stacks that were told before serve it, too. */
-static __always_inline void send_wait_unseen(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 in_ns)
+static __always_inline void send_wait_unseen(struct thread *thread, bool ends, u64 wake_ns, u64 in_ns)
 {
 	struct wait_record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 
@@ -123,7 +135,7 @@ static __always_inline void send_wait_unseen(struct task_struct *task, struct th
 		COUNT(lost_ring_full);
 		return;
 	}
-	fill_wait(record, task, thread, wake_ns, in_ns, false);
+	fill_wait(record, thread, wake_ns, in_ns, ends ? WAIT_PROCESS_ENDS : 0);
 	record->kernel_key = kernel_key(thread);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
@@ -204,8 +216,10 @@ static __always_inline void add_sleep(struct thread *thread, enum part part, u64
  * threshold, and all at places whose stack is not known. Asked once for a sleep: of one on a futex that a thread of the target
  * ends when it does, of others when they are over.
  */
-static __always_inline bool is_storm(struct thread *thread, u64 now)
+__noinline int is_storm(struct thread *thread, u64 now)
 {
+	if (!thread)
+		return 0;
 	if (now - thread->out_ns >= STORM_THRESHOLDS * threshold_ns || !knows_place(thread, now))
 		return false;
 	if (thread->nr != NR_FUTEX)
@@ -293,18 +307,20 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 }
 
 /*
- * `thread` runs, and was not seen getting its CPU: a switch was not traced. (There are kernels that trace nothing of what certain
+ * `thread` has run for `ran_ns`, and was not seen getting its CPU: a switch was not traced. (There are kernels that trace nothing of what certain
  * processes do; the switch from one of those to a thread of the target is one of their events.) Since when it runs, the scheduler
  * knows: its sum is up to date when a thread leaves its CPU, and at the latest tick while it stays (update_curr and
  * set_next_entity in kernel/sched/fair.c). What it slept in cannot be looked at any more; stacks that are known can be told.
+ * Not static, so that it is verified once for a program.
  */
-static __noinline int unseen_switch_in(struct task_struct *task, struct thread *thread, u64 now)
+__noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u64 now)
 {
-	u64 ran_ns = task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
 	u64 in_ns = now > ran_ns ? now - ran_ns : 0;
 	u64 wake_ns = 0;
 	bool told;
 
+	if (!thread)
+		return 0;
 	COUNT(unseen_switches);
 	if (thread->state == THREAD_SLEEPING && thread->wake_ns > thread->in_ns)
 		wake_ns = thread->wake_ns > thread->out_ns ? thread->wake_ns : thread->out_ns;
@@ -322,7 +338,7 @@ static __noinline int unseen_switch_in(struct task_struct *task, struct thread *
 		told = in_ns - thread->out_ns >= threshold_ns || thread->stack_seq == thread->seq + 1 ||
 		       (thread->nr == NR_FUTEX && tell_short_futex(thread, (wake_ns ? wake_ns : in_ns) - thread->out_ns));
 		if (told)
-			send_wait_unseen(task, thread, wake_ns, in_ns);
+			send_wait_unseen(thread, ends, wake_ns, in_ns);
 		add_sleep(thread,
 			  part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, thread->wake_context,
 					thread->waker_in_target),
@@ -342,7 +358,7 @@ static __noinline int unseen_switch_in(struct task_struct *task, struct thread *
 static __always_inline void must_run(struct task_struct *task, struct thread *thread, u64 now)
 {
 	if (thread->state != THREAD_RUNNING)
-		unseen_switch_in(task, thread, now);
+		unseen_switch_in(thread, task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime, process_ends(task), now);
 }
 
 SEC("tp_btf/sched_switch")

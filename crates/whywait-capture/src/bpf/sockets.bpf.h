@@ -72,9 +72,17 @@ static __always_inline struct socket_state *socket_in_slot(u64 cookie)
 	return slot && cookie && slot->cookie == cookie ? &slot->state : 0;
 }
 
+/* Not static, so that it is verified once for a program. */
+__noinline int clear_socket(struct socket_state *socket)
+{
+	if (socket)
+		__builtin_memset(socket, 0, sizeof(*socket));
+	return 0;
+}
+
 static __always_inline void socket_begin(struct socket_state *socket, struct sock *sk, u8 role)
 {
-	__builtin_memset(socket, 0, sizeof(*socket));
+	clear_socket(socket);
 	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
 	socket->role = role;
 	socket->family = sk->__sk_common.skc_family;
@@ -131,7 +139,7 @@ static __always_inline struct socket_state *socket_of(struct sock *sk)
 {
 	struct socket_state *socket;
 
-	if (!sk->sk_bpf_storage)
+	if (!UNTRUSTED(struct sock, sk)->sk_bpf_storage)
 		return 0;
 	socket = socket_in_slot(cookie_of(sk));
 	return socket ? socket : socket_at_home(sk);

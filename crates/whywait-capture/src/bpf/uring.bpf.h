@@ -304,11 +304,20 @@ static __always_inline void uring_ends(u32 index)
 	__sync_fetch_and_add(&urings_closed, 1);
 }
 
-static __always_inline struct uring_state *uring_begin(u64 ctx, u32 *index, enum uring_origin origin, u32 tgid,
-						       u32 tid, s32 fd)
+static long clear_uring_sum(u32 opcode, u32 *index)
+{
+	struct uring_sum *sum = uring_sum_of(*index, opcode);
+
+	if (sum)
+		__builtin_memset(sum, 0, sizeof(*sum));
+	return 0;
+}
+
+/* Follows a ring from now on: its index, or -1. Not static, so that it is verified once for a program. */
+__noinline s32 uring_begin(u64 ctx, u32 origin, u32 tgid, u32 tid, s32 fd)
 {
 	struct io_ring_ctx *from = (struct io_ring_ctx *)ctx;
-	u32 at = uring_key(ctx);
+	u32 at = uring_key(ctx), index = URING_RINGS;
 	s32 old = uring_index(ctx);
 	struct uring_state *ring;
 
@@ -319,50 +328,41 @@ static __always_inline struct uring_state *uring_begin(u64 ctx, u32 *index, enum
 		u32 free = (at + i) & (URING_RINGS - 1);
 
 		if (__sync_val_compare_and_swap(&uring_keys[free], URING_FREE, ctx) == URING_FREE) {
-			ring = uring_at(free);
-			if (!ring)
-				return 0;
-			__builtin_memset(ring, 0, sizeof(*ring));
-			ring->looking = 1;
-			ring->ctx = ctx;
-			ring->rings = (u64)BPF_CORE_READ(from, rings);
-			ring->id = __sync_fetch_and_add(&next_uring_id, 1) + 1;
-			ring->origin = origin;
-			ring->tgid = tgid;
-			ring->creator_tid = tid;
-			ring->fd = fd;
-			ring->flags = BPF_CORE_READ(from, flags);
-			ring->sq_entries = BPF_CORE_READ(from, sq_entries);
-			ring->cq_entries = BPF_CORE_READ(from, cq_entries);
-			ring->tail = BPF_CORE_READ(from, cached_cq_tail);
-			ring->head = BPF_CORE_READ(from, rings, cq.head);
-			ring->first_ns = ring->look_ns = ring->not_pending_ns = bpf_ktime_get_ns();
-			for (u32 opcode = 0; opcode < URING_OPCODES; opcode++) {
-				struct uring_sum *sum = uring_sum_of(free, opcode);
-
-				if (sum)
-					__builtin_memset(sum, 0, sizeof(*sum));
-			}
-			ring->looking = 0;
-			*index = free;
-			return ring;
+			index = free;
+			break;
 		}
 	}
-	COUNT(lost_rings);
-	return 0;
+	ring = uring_at(index); /* 0 if there is no such index */
+	if (!ring) {
+		COUNT(lost_rings);
+		return -1;
+	}
+	__builtin_memset(ring, 0, sizeof(*ring));
+	ring->looking = 1;
+	ring->ctx = ctx;
+	ring->rings = (u64)BPF_CORE_READ(from, rings);
+	ring->id = __sync_fetch_and_add(&next_uring_id, 1) + 1;
+	ring->origin = origin;
+	ring->tgid = tgid;
+	ring->creator_tid = tid;
+	ring->fd = fd;
+	ring->flags = BPF_CORE_READ(from, flags);
+	ring->sq_entries = BPF_CORE_READ(from, sq_entries);
+	ring->cq_entries = BPF_CORE_READ(from, cq_entries);
+	ring->tail = BPF_CORE_READ(from, cached_cq_tail);
+	ring->head = BPF_CORE_READ(from, rings, cq.head);
+	ring->first_ns = ring->look_ns = ring->not_pending_ns = bpf_ktime_get_ns();
+	bpf_loop(URING_OPCODES, clear_uring_sum, &index, 0);
+	ring->looking = 0;
+	return index;
 }
 
 /* A ring that was not seen before: the target's, if one of its threads is at work for it. */
 static __noinline s32 uring_discover(u64 ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct uring_state *ring;
-	u32 index = 0;
 
-	if (!thread_of(task))
-		return -1;
-	ring = uring_begin(ctx, &index, URING_FIRST_EVENT, task->tgid, 0, -1);
-	return ring ? (s32)index : -1;
+	return thread_of(task) ? uring_begin(ctx, URING_FIRST_EVENT, task->tgid, 0, -1) : -1;
 }
 
 static __always_inline u32 uring_hash(u64 req)
@@ -416,7 +416,7 @@ static __always_inline void uring_held_back(struct uring_state *ring, u32 entrie
 SEC("tp_btf/io_uring_submit_req")
 int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 {
-	struct io_ring_ctx *uring = req->ctx;
+	struct io_ring_ctx *uring = UNTRUSTED(struct io_kiocb, req)->ctx;
 	struct io_rings *rings = uring->rings;
 	struct uring_state *ring;
 	struct uring_slot *slot;
@@ -426,7 +426,8 @@ int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
 
 	index = uring_index((u64)uring);
 	if (index < 0) {
-		index = uring_discover((u64)uring);
+		/* Read once more: as a number, which the verifier makes of no pointer. */
+		index = uring_discover((u64)BPF_CORE_READ(req, ctx));
 		if (index < 0)
 			return 0;
 	}
@@ -627,7 +628,7 @@ int io_uring_complete(u64 *args)
 /* What happened to an operation on its way. */
 static __always_inline void uring_detour(struct io_kiocb *req, u32 what)
 {
-	s32 index = uring_index((u64)req->ctx);
+	s32 index = uring_index((u64)UNTRUSTED(struct io_kiocb, req)->ctx);
 	struct uring_slot *slot;
 	struct uring_sum *sum;
 
@@ -709,7 +710,7 @@ int io_uring_create(u64 *args)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *thread = thread_of(task);
-	u32 index = 0;
+	s32 index;
 
 	if (!thread) {
 		/* In the memory of one of the target's that was closed. */
@@ -720,7 +721,8 @@ int io_uring_create(u64 *args)
 		return 0;
 	}
 	COUNT(events);
-	if (uring_begin(args[1], &index, URING_CREATED, task->tgid, task->pid, (s32)args[0]))
+	index = uring_begin(args[1], URING_CREATED, task->tgid, task->pid, (s32)args[0]);
+	if (index >= 0)
 		thread->uring = index + 1;
 	return 0;
 }

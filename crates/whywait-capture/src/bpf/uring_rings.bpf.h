@@ -78,7 +78,6 @@ int open_urings(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
-	u32 index = 0;
 	u64 ring;
 
 	if (!task || !file)
@@ -92,6 +91,6 @@ int open_urings(struct bpf_iter__task_file *ctx)
 		return 0;
 	ring = (u64)BPF_CORE_READ(file, private_data);
 	if (uring_index(ring) < 0)
-		uring_begin(ring, &index, URING_FOUND, task->tgid, 0, ctx->fd);
+		uring_begin(ring, URING_FOUND, task->tgid, 0, ctx->fd);
 	return 0;
 }

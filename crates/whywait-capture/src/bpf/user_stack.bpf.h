@@ -43,7 +43,6 @@ __noinline u64 tell_user_stack(struct thread *thread, u64 ip, u64 sp, u64 bp, u6
 {
 	struct user_stack_record *record;
 	u64 key;
-	u32 len;
 
 	if (!thread)
 		return 0;
@@ -58,11 +57,12 @@ __noinline u64 tell_user_stack(struct thread *thread, u64 ip, u64 sp, u64 bp, u6
 	 * hundreds of milliseconds where others map and unmap. The live part of a stack is in memory.
 	 */
 	record->stack_len = copy_user_stack(record + 1, sp);
-	len = *(volatile u32 *)&record->stack_len; /* any number, as far as the verifier knows: it goes on once, not once for each */
-	record->stack_key = key =
-		learn_stack(bpf_get_current_task_btf(), thread, ip, sp, (const u64 *)(record + 1), len, now);
-	if (!len)
+	if (!record->stack_len)
 		COUNT(user_stack_unread);
+	key = 0;
+	if (record->stack_len >= STACK_TOP_BYTES)
+		key = learn_stack(thread, ip, sp, (const struct stack_top *)(record + 1), now);
+	record->stack_key = key;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return key;
 }
@@ -207,11 +207,9 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 	record->stack_key = key;
 	record->stack_len = 0;
 	if (!key) {
-		u32 len;
-
 		record->stack_len = copy_user_stack(record + 1, sp);
-		len = *(volatile u32 *)&record->stack_len;
-		record->stack_key = learn_stack(task, waker, ip, sp, (const u64 *)(record + 1), len, now);
+		if (record->stack_len >= STACK_TOP_BYTES)
+			record->stack_key = learn_stack(waker, ip, sp, (const struct stack_top *)(record + 1), now);
 	}
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
