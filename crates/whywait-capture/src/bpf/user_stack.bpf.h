@@ -175,6 +175,21 @@ unread:
 	return false;
 }
 
+static __always_inline void fill_waker(struct waker_record *record, const struct thread *thread, const struct thread *waker,
+				       const struct pt_regs *regs, u64 key)
+{
+	record->type = RECORD_WAKER;
+	record->tid = thread->tid;
+	record->seq = thread->seq;
+	record->waker_tid = waker->tid;
+	record->waker_tgid = waker->tgid;
+	record->ip = regs->ip;
+	record->sp = regs->sp;
+	record->bp = regs->bp;
+	record->stack_key = key;
+	record->stack_len = 0;
+}
+
 /* The current thread ends the long sleep of `thread`: what it is doing tells what the sleep was for. */
 static __always_inline void send_waker(const struct thread *thread, struct task_struct *task, struct thread *waker,
 				       u64 now)
@@ -188,28 +203,24 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 		COUNT(waker_stack_budget);
 		return;
 	}
-	if (key)
+	/* Each to its end, because kernels before 6.2 do not see that whether there is a key decides how large the record is. */
+	if (key) {
 		record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
-	else
-		record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
-	if (!record) {
-		COUNT(lost_ring_full);
+		if (!record)
+			goto full;
+		fill_waker(record, thread, waker, regs, key);
+		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 		return;
 	}
-	record->type = RECORD_WAKER;
-	record->tid = thread->tid;
-	record->seq = thread->seq;
-	record->waker_tid = waker->tid;
-	record->waker_tgid = waker->tgid;
-	record->ip = ip;
-	record->sp = sp;
-	record->bp = regs->bp;
-	record->stack_key = key;
-	record->stack_len = 0;
-	if (!key) {
-		record->stack_len = copy_user_stack(record + 1, sp);
-		if (record->stack_len >= STACK_TOP_BYTES)
-			record->stack_key = learn_stack(waker, ip, sp, (const struct stack_top *)(record + 1), now);
-	}
+	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
+	if (!record)
+		goto full;
+	fill_waker(record, thread, waker, regs, 0);
+	record->stack_len = copy_user_stack(record + 1, sp);
+	if (record->stack_len >= STACK_TOP_BYTES)
+		record->stack_key = learn_stack(waker, ip, sp, (const struct stack_top *)(record + 1), now);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return;
+full:
+	COUNT(lost_ring_full);
 }
