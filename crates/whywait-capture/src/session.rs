@@ -144,6 +144,18 @@ impl Session {
         Ok(session)
     }
 
+    /// For benchmarks: takes the hooks off, or puts them on again. What happens in between is in no recording.
+    pub fn set_hooks(&mut self, on: bool) -> Result<(), CaptureError> {
+        self.programs.detach();
+        if on {
+            self.programs.attach_threads()?;
+            self.programs.attach_sockets()?;
+            self.programs.attach_urings()?;
+            self.programs.sample(self.options.sample_hz);
+        }
+        Ok(())
+    }
+
     /// Takes the threads that are there already into the target.
     fn find_threads(&mut self) -> Result<(), CaptureError> {
         let threads = |source| CaptureError::Iterate {

@@ -3,9 +3,12 @@
 //! The capture drives it: [`Session::begin`], attach to [`Session::pid`], [`Session::go`], then take events while
 //! [`Session::running`] says so, then [`Session::finish`].
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::config::{CaptureConfig, Target};
 use crate::errors::Usage;
@@ -22,7 +25,7 @@ pub(crate) struct Session {
 enum Watched {
     Process {
         pid: u32,
-        start_time: u64,
+        held: OwnedFd,
         signals: Signals,
     },
     Command(Running),
@@ -56,11 +59,11 @@ impl Session {
                         "it ended before whywait could watch it",
                     )
                 };
-                let start_time = start_time(*pid).ok_or_else(gone)?;
+                let held = hold(*pid).ok_or_else(gone)?;
                 let signals = Signals::around_process().context("cannot handle signals")?;
                 Watched::Process {
                     pid: *pid,
-                    start_time,
+                    held,
                     signals,
                 }
             }
@@ -93,7 +96,7 @@ impl Session {
     }
 
     /// Whether to go on recording. To be called often: it also passes signals on to a launched command. Costs a system
-    /// call or two.
+    /// call.
     ///
     /// # Errors
     /// Fails when the kernel will not say how the command is.
@@ -103,11 +106,7 @@ impl Session {
             _ => false,
         };
         let alive = match &mut self.watched {
-            Watched::Process {
-                pid,
-                start_time,
-                signals,
-            } => !signals.any() && self::start_time(*pid) == Some(*start_time),
+            Watched::Process { held, signals, .. } => !signals.any() && lives(held),
             Watched::Command(running) => running.alive()?,
         };
         Ok(alive && !over)
@@ -163,24 +162,21 @@ impl Running {
     }
 }
 
-/// When a process started, in clock ticks since boot: with its number this names it for good. `None` when there is no
-/// such process, or only its remains.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse_start_time(&String::from_utf8_lossy(&stat))
+/// Holds a process by more than its number, which may become another one's. `None` when there is none, or only its remains.
+fn hold(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok().filter(lives)
 }
 
-fn parse_start_time(stat: &str) -> Option<u64> {
-    // The second field is the name in brackets and may hold anything, brackets and blanks too.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?;
-    // State is field 3, the number of threads field 20, the start time field 22. A zombie may be the first thread only,
-    // which ended before the others.
-    let threads: u64 = fields.nth(20 - 4)?.parse().ok()?;
-    if state == "X" || (state == "Z" && threads <= 1) {
-        return None;
-    }
-    fields.nth(22 - 21)?.parse().ok()
+/// Whether any of its threads lives: the file becomes readable when the last one is gone (pidfd_open(2)).
+fn lives(process: &OwnedFd) -> bool {
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    // Interrupted by a signal: the next look tells.
+    !matches!(poll(&mut polled, Some(&at_once)), Ok(ready) if ready > 0)
 }
 
 #[cfg(test)]
@@ -188,17 +184,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_named_by_when_it_started() {
-        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21";
-        assert_eq!(parse_start_time(stat), Some(4242));
-        assert_eq!(
-            parse_start_time(&stat.replace(" S ", " Z ")),
-            Some(4242),
-            "17 threads live"
-        );
-        let dead = stat.replace(" S ", " Z ").replace(" 17 18 ", " 1 18 ");
-        assert_eq!(parse_start_time(&dead), None);
-        assert_eq!(parse_start_time("7 (a"), None);
-        assert!(start_time(std::process::id()).is_some());
+    fn a_process_is_held_until_it_is_gone() {
+        assert!(hold(0).is_none());
+        assert!(hold(u32::MAX).is_none());
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("cat is there");
+        let held = hold(child.id()).expect("it runs");
+        assert!(lives(&held));
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+        assert!(!lives(&held));
+    }
+
+    #[test]
+    fn what_remains_of_a_process_is_none() {
+        let mut child = std::process::Command::new("true")
+            .spawn()
+            .expect("true is there");
+        let pid = child.id();
+        // It is dead as soon as it cannot be held any more; nobody has waited for it yet.
+        while hold(pid).is_some() {
+            std::thread::yield_now();
+        }
+        child.wait().expect("it ended");
+    }
+
+    #[test]
+    fn a_process_lives_while_one_of_its_threads_does() {
+        // The first thread ends at once, another one when its input does.
+        let program = "
+import ctypes, sys, threading
+threading.Thread(target=sys.stdin.readline).start()
+print(flush=True)
+ctypes.CDLL(None).syscall(60, 0)
+";
+        let mut child = std::process::Command::new("/usr/bin/python3")
+            .args(["-c", program])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("Python is there");
+        let mut output = child.stdout.take().expect("it is piped");
+        std::io::Read::read_exact(&mut output, &mut [0]).expect("it says a word");
+        let stat = format!("/proc/{}/stat", child.id());
+        let first_is_gone =
+            || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "));
+        while !first_is_gone() {
+            std::thread::yield_now();
+        }
+        let held = hold(child.id()).expect("the other thread lives");
+        assert!(lives(&held));
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+        assert!(!lives(&held));
     }
 }

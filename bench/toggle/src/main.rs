@@ -1,0 +1,88 @@
+//! What watching costs a server that is under load: `bench-toggle PID ROUNDS WINDOW_MS DIR [control]` takes whywait's hooks off and puts
+//! them on again, and prints for each window how many packets of TCP the machine moved in it, a line of JSON each.
+//!
+//! Machines change their speed, virtual ones by half within seconds. Windows of a fraction of a second, in the order
+//! off-on-on-off and on-off-off-on, see the same machine on average, which whole runs with and without whywait do not. With
+//! `control` the hooks stay off all the time: what is found then is chance.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use whywait_capture::{Options, Session};
+
+/// After the hooks were changed: caches, and waits that seem long because their beginning was not seen.
+const SETTLE: Duration = Duration::from_millis(40);
+
+const ORDERS: [[bool; 4]; 2] = [[false, true, true, false], [true, false, false, true]];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().collect();
+    let (args, control) = match args.as_slice() {
+        [_, args @ .., last] if last == "control" => (args, true),
+        [_, args @ ..] => (args, false),
+        [] => (&[][..], false),
+    };
+    let [pid, rounds, window_ms, dir] = args else {
+        return Err("usage: bench-toggle PID ROUNDS WINDOW_MS DIR [control]".into());
+    };
+    let window = Duration::from_millis(window_ms.parse()?);
+    let mut session = Session::start(
+        pid.parse()?,
+        Vec::new(),
+        Path::new(dir),
+        &Options::default(),
+    )?;
+    let mut hooked = true;
+    for round in 0..rounds.parse::<usize>()? {
+        for on in ORDERS[round % 2] {
+            let hook = on && !control;
+            if hook != hooked {
+                session.set_hooks(hook)?;
+                hooked = hook;
+            }
+            watch(&mut session, hooked, SETTLE)?;
+            let (begun, packets, cpu_ns) = (Instant::now(), packets()?, own_cpu_ns()?);
+            watch(&mut session, hooked, window)?;
+            println!(
+                "{{\"round\": {round}, \"on\": {on}, \"seconds\": {:.6}, \"packets\": {}, \"tool_cpu_s\": {:.6}}}",
+                begun.elapsed().as_secs_f64(),
+                self::packets()? - packets,
+                (own_cpu_ns()? - cpu_ns) as f64 / 1e9,
+            );
+        }
+    }
+    session.set_hooks(true)?;
+    session.finish(None)?;
+    Ok(())
+}
+
+/// Does what whywait does for so long, or nothing.
+fn watch(session: &mut Session, hooked: bool, time: Duration) -> Result<(), Box<dyn Error>> {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        if hooked {
+            session.turn()?;
+        }
+        std::thread::sleep(left.min(session.pause()));
+    }
+    Ok(())
+}
+
+/// Packets that TCP has received since the machine started.
+fn packets() -> Result<u64, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/net/snmp")?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (lines.next(), lines.next());
+    let at = names.and_then(|names| names.split(' ').position(|name| name == "InSegs"));
+    let value = at
+        .zip(values)
+        .and_then(|(at, values)| values.split(' ').nth(at));
+    Ok(value.ok_or("/proc/net/snmp has no InSegs")?.parse()?)
+}
+
+/// CPU time of this thread, the one that whywait does its work on.
+fn own_cpu_ns() -> Result<u64, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(text.split(' ').next().ok_or("empty schedstat")?.parse()?)
+}
