@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 from . import bpf, parquet
-from .process import Failed, run, timed
+from .process import Failed, end, run, timed
 from .watchers import WATCHERS, Bpftrace, Empty, PerfSched, Whywait, iterators
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -102,6 +103,49 @@ def watched_run(watcher_class, server, load, tools, tmp):
         result = load(watcher.name)
         result["tool_cpu_share"] = (watcher.cpu_s() - cpu_s) / (time.monotonic() - begun)
     return result
+
+
+# What is put on and taken off by turns; see bench/toggle.
+TOGGLED = ("whywait", "empty", "control")
+
+
+def toggled(server_class, programs, tmp, rounds, window_ms):
+    """For each of TOGGLED what part of its throughput the server lost in each round, while hooks were put on and taken off by turns."""
+    server = server_class(tmp, programs)
+    found = {}
+    try:
+        for what in TOGGLED:
+            load = server.endless_load()
+            try:
+                time.sleep(0.5)  # it has connected by then, or the first rounds are slower
+                with tempfile.TemporaryDirectory(dir=tmp) as folder:
+                    printed = run([programs / "bench-toggle", server.pid, rounds, window_ms, Path(folder, "recording"), what])
+            finally:
+                end(load, signal.SIGKILL)
+            windows = [json.loads(line) for line in printed.splitlines()]
+            found[what] = {"lost": [lost_in(windows, number) for number in range(rounds)],
+                           "packets": statistics.median(one["packets"] / one["seconds"] for one in windows if not one["on"]),
+                           "tool_cpu_share": sum(one["tool_cpu_s"] for one in windows if one["on"])
+                           / sum(one["seconds"] for one in windows if one["on"])}
+            say(f"{server.name}: {what}: lost {statistics.median(found[what]['lost']):+.1f} %")
+    finally:
+        server.end()
+    return found
+
+
+def lost_in(windows, number):
+    """Percent fewer packets with the hooks on than with them off, in a round."""
+    def rate(on):
+        chosen = [one for one in windows if one["round"] == number and one["on"] == on]
+        return sum(one["packets"] for one in chosen) / sum(one["seconds"] for one in chosen)
+    return 100 * (1 - rate(True) / rate(False))
+
+
+def median_bounds(values):
+    """Between which of the values the median lies with 95 % confidence: from the binomial distribution, as many lie below it as above."""
+    ordered = sorted(values)
+    aside = int((len(ordered) - 1.96 * len(ordered) ** 0.5) / 2)
+    return (ordered[max(0, aside)], ordered[min(len(ordered), len(ordered) - aside) - 1])
 
 
 def kernel_cost(server_class, programs, tools, tmp, runs, seconds):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from . import burst, uring
-from .measure import FEW_PAIRS, lost, spread
+from .measure import FEW_PAIRS, TOGGLED, lost, median_bounds, spread
 from .servers import SERVERS, Redis, Threads
 from .watchers import WATCHERS, Bpftrace, Empty, Nothing, Whywait
 
@@ -45,6 +45,32 @@ def overhead_table(figures, server):
         ])
     return table(["watched by", "throughput lost, median", "quartiles, %", "extremes, %", "bare, 1/s", "watched, 1/s",
                   "p99 latency", "tool's own CPU"], rows)
+
+
+TOGGLED_SHOWN = {"whywait": "`whywait record -p PID`", "empty": "of that: the same hooks, which do nothing", "control": "nothing (control)"}
+
+
+def toggled_lost(figures, server, what="whywait"):
+    """Percent of its throughput that a server lost, or None."""
+    found = (figures["toggled"].get(server) or {}).get(what)
+    return median(found["lost"]) if found else None
+
+
+def toggled_table(figures):
+    rows = []
+    for server in SERVERS:
+        found = figures["toggled"].get(server.name) or {}
+        for what in TOGGLED:
+            if what not in found:
+                rows.append([server.name, TOGGLED_SHOWN[what], MISSING, "", "", "", ""])
+                continue
+            percent, one = spread(found[what]["lost"]), found[what]
+            low, high = median_bounds(one["lost"])
+            rows.append([server.name, TOGGLED_SHOWN[what], f"**{percent['median']:.1f} %**", f"{low:.1f} … {high:.1f}",
+                         f"{percent['q1']:.1f} … {percent['q3']:.1f}", f"{one['packets'] / 2:,.0f}",
+                         f"{100 * one['tool_cpu_share']:.1f} %" if what == "whywait" else "–"])
+    return table(["server", "watched by", "throughput lost, median", "95 % bounds of the median", "quartiles of the rounds, %", "bare, 1/s",
+                  "whywait's own thread, of one CPU"], rows)
 
 
 def noise(figures):
@@ -167,8 +193,7 @@ def verdict(value, target, unit, digits=1, at_least=False):
 
 def targets(figures):
     """A row for each target."""
-    lost_here = losses(figures, Redis.name, Whywait.name)
-    lost_by_threads = losses(figures, Threads.name, Whywait.name)
+    lost_here, lost_by_threads = toggled_lost(figures, Redis.name), toggled_lost(figures, Threads.name)
     # Below a hundred waits a share says nothing.
     with_waits = [entry["stacks"] for _, entry in figures["recordings"]
                   if (entry.get("stacks") or {}).get("waits", 0) >= 100 and not entry["options"]]
@@ -191,10 +216,10 @@ def targets(figures):
     size = figures["binary"] and figures["binary"]["bytes"] / (1 << 20)
     rows = [
         ["throughput lost by a saturated redis (GET, 50 connections), median", "<= 3 %",
-         *verdict(lost_here and lost_here["median"], 3, " %")],
-        ["the same, as it is to become", "<= 2 %", *verdict(lost_here and lost_here["median"], 2, " %")],
+         *verdict(lost_here, 3, " %")],
+        ["the same, as it is to become", "<= 2 %", *verdict(lost_here, 2, " %")],
         ["throughput lost by a saturated server with a thread for each connection, median", "<= 3 %",
-         *verdict(lost_by_threads and lost_by_threads["median"], 3, " %")],
+         *verdict(lost_by_threads, 3, " %")],
         [f"in-kernel cost of an event, the costliest of the servers{costliest and f' ({costliest})'}", "<= 150 ns", *verdict(cost, 150, " ns", 0)],
         ["the same, as it is to become", "<= 100 ns", *verdict(cost, 100, " ns", 0)],
         ["in-kernel cost of an operation of io_uring, at fio's highest rate", "<= 300 ns",
@@ -273,6 +298,14 @@ edit; what is said by hand is in `bench/notes.md`, which is included below.
 {notes.read_text().strip() if notes.exists() else ''}
 
 ## What watching costs a saturated server
+
+Server and load run on, and whywait's hooks are taken off and put on again: {settings['rounds']} rounds of four windows of
+{settings['window_ms']} ms, off, on, on, off, and in the next round the other way round (`bench/toggle`). A round gives a ratio of the packets
+that TCP moved; what whywait does only once, when it starts, is in none. Hooks that do nothing cost what the kernel takes to call
+them, for any tool that hooks the same events: whywait cannot do better than that. The control takes nothing off and puts nothing on.
+
+{toggled_table(figures)}
+## Beside other tools
 
 {settings['pairs']} pairs for each tool{fewer(settings)}. A pair is one run of {settings['seconds']:g} s bare and one watched, side by side in time; which is first
 alternates, and the tools come in a new random order for each pair. The tool is attached before the load starts and

@@ -35,6 +35,11 @@ class Redis:
         return {"requests": requests, "rps": float(row["rps"]), "p50_us": float(row["p50_latency_ms"]) * 1e3,
                 "p99_us": float(row["p99_latency_ms"]) * 1e3}
 
+    def endless_load(self):
+        """A load that goes on until it is ended, with a new log."""
+        return start(["redis-benchmark", "-p", self.port, "-t", "get", "-n", 1_000_000_000, "-c", CONNECTIONS, "-q"],
+                     self.log.with_name("load.log"))
+
     def load(self, seconds, rate):
         # It counts requests rather than seconds: as many as fit at the rate that was seen last.
         return self.benchmark("get", max(2000, int(rate * seconds)))
@@ -52,10 +57,13 @@ class Echo:
 
     def __init__(self, tmp, programs):
         self.programs = programs
-        log = Path(tmp, f"{self.program}.log")
-        self.process = start([programs / self.program], log)
+        self.log = Path(tmp, f"{self.program}.log")
+        self.process = start([programs / self.program], self.log)
         self.pid = self.process.pid
-        self.address = wait_for(self.program, lambda: log.read_text().partition("\n")[0])
+        self.address = wait_for(self.program, lambda: self.log.read_text().partition("\n")[0])
+
+    def endless_load(self):
+        return start([self.programs / "echo-load", self.address, CONNECTIONS, 3600], self.log.with_name("load.log"))
 
     def load(self, seconds, _rate):
         return json.loads(run([self.programs / "echo-load", self.address, CONNECTIONS, seconds]))

@@ -1,9 +1,11 @@
-//! What watching costs a server that is under load: `bench-toggle PID ROUNDS WINDOW_MS DIR [control]` takes whywait's hooks off and puts
-//! them on again, and prints for each window how many packets of TCP the machine moved in it, a line of JSON each.
+//! What watching costs a server that is under load: `bench-toggle PID ROUNDS WINDOW_MS DIR WHAT` takes whywait's hooks off and puts them on
+//! again, and prints for each window how many packets of TCP the machine moved in it, a line of JSON each.
+//!
+//! WHAT is `whywait`; or `empty`, hooks that do nothing, with which the kernel's part is measured; or `control`: the hooks stay off all
+//! the time, and what is found then is chance.
 //!
 //! Machines change their speed, virtual ones by half within seconds. Windows of a fraction of a second, in the order
-//! off-on-on-off and on-off-off-on, see the same machine on average, which whole runs with and without whywait do not. With
-//! `control` the hooks stay off all the time: what is found then is chance.
+//! off-on-on-off and on-off-off-on, see the same machine on average, which whole runs with and without whywait do not.
 
 use std::error::Error;
 use std::path::Path;
@@ -18,21 +20,22 @@ const ORDERS: [[bool; 4]; 2] = [[false, true, true, false], [true, false, false,
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().collect();
-    let (args, control) = match args.as_slice() {
-        [_, args @ .., last] if last == "control" => (args, true),
-        [_, args @ ..] => (args, false),
-        [] => (&[][..], false),
-    };
-    let [pid, rounds, window_ms, dir] = args else {
-        return Err("usage: bench-toggle PID ROUNDS WINDOW_MS DIR [control]".into());
+    let [_, pid, rounds, window_ms, dir, what] = args.as_slice() else {
+        return Err("usage: bench-toggle PID ROUNDS WINDOW_MS DIR WHAT".into());
     };
     let window = Duration::from_millis(window_ms.parse()?);
-    let mut session = Session::start(
-        pid.parse()?,
-        Vec::new(),
-        Path::new(dir),
-        &Options::default(),
-    )?;
+    let mut options = Options::default();
+    let control = match what.as_str() {
+        "whywait" => false,
+        "empty" => {
+            options.hooks_do_nothing = true;
+            options.sample_hz = 0;
+            false
+        }
+        "control" => true,
+        _ => return Err("WHAT is whywait, empty or control".into()),
+    };
+    let mut session = Session::start(pid.parse()?, Vec::new(), Path::new(dir), &options)?;
     let mut hooked = true;
     for round in 0..rounds.parse::<usize>()? {
         for on in ORDERS[round % 2] {

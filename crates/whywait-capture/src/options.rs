@@ -15,6 +15,8 @@ pub struct Options {
     pub full: bool,
     /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost something themselves).
     pub measure_cost: bool,
+    /// For benchmarks: the hooks that run for each event do nothing, so that what they cost is the kernel's.
+    pub hooks_do_nothing: bool,
     /// For tests: a process from which no switch is seen, as on kernels that do not trace what some processes do.
     pub untraced_process: Option<u32>,
     /// For tests: threads do not leave their stacks on their way out of the kernel, as before Linux 6.18.
@@ -32,6 +34,7 @@ impl Default for Options {
             segment_ns: 2_000_000_000,
             full: false,
             measure_cost: false,
+            hooks_do_nothing: false,
             untraced_process: None,
             no_task_work: false,
             owner: None,

@@ -57,6 +57,7 @@ impl Programs {
             rodata.sweep_min_ns = options.threshold_ns.max(SWEEP_MIN_NS);
             // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
             rodata.stack_bytes = options.stack_bytes;
+            rodata.hooks_do_nothing = options.hooks_do_nothing;
             rodata.untraced_process = options.untraced_process.unwrap_or(0);
             rodata.user_stacks_exact = !options.no_task_work && kernel::leaves_user_stacks(&btf);
             rodata.complete_passes_cqe = urings::complete_passes_cqe(&btf);

@@ -371,7 +371,7 @@ int sched_switch(u64 *ctx)
 	u32 events = 0;
 	u64 now = 0;
 
-	if (untraced_process && prev->tgid == untraced_process)
+	if (hooks_do_nothing || (untraced_process && prev->tgid == untraced_process))
 		return 0;
 	thread = thread_of(prev);
 	if (thread) {
@@ -397,7 +397,7 @@ int sched_switch(u64 *ctx)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *task)
 {
-	struct thread *thread = thread_of(task);
+	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
 	struct thread *by = 0;
 	struct task_struct *waker;
 	u64 now;

@@ -267,9 +267,12 @@ static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
 {
-	struct socket_state *socket = socket_of(sk);
+	struct socket_state *socket;
 	u64 now;
 
+	if (hooks_do_nothing)
+		return 0;
+	socket = socket_of(sk);
 	if (!socket)
 		socket = unix_discover(sk);
 	if (socket && socket->role == SOCKET_LISTENER)
@@ -297,7 +300,7 @@ SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *thread = thread_of(task);
+	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
 	struct socket_state *socket;
 	u64 now, on_cpu_ns;
 
@@ -401,7 +404,7 @@ SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *thread = thread_of(task);
+	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
 	struct socket_state *socket;
 	u64 now, on_cpu_ns;
 

@@ -23,6 +23,8 @@ const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
 const volatile u32 known_wakers_per_second = 4000;
+/* For benchmarks: the hooks that run for each event do nothing. What that costs is the kernel's part of the cost. */
+const volatile bool hooks_do_nothing = false;
 /* For a test: switches from this process are not seen, as on kernels that do not trace what some processes do. 0: all are. */
 const volatile u32 untraced_process = 0;
 /* The kernel has bpf_task_work_schedule_resume: a thread can leave its stack whatever it slept in. */
