@@ -315,6 +315,9 @@ pub enum ModuleKind {
     Unknown = 4,
 }
 
+/// What all code of a just-in-time compiler is called that has no name of its own. It may be any function.
+pub const UNNAMED_JIT: &str = "[jit]";
+
 /// A mapped file, or another source of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {

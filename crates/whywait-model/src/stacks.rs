@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use whywait_events::recording::Stacks;
-use whywait_events::{ModuleKind, StackId};
+use whywait_events::{ModuleKind, StackId, UNNAMED_JIT};
 
 /// A function in a stack. Inlined functions have labels of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl StackNames {
                 }
                 labels.extend(named.names.iter().map(|name| Label {
                     name: name.name.clone(),
-                    named: true,
+                    named: tells_function(kind, &name.name),
                     file: name.file.clone(),
                     line: name.line,
                     module: path.clone(),
@@ -170,6 +170,11 @@ impl StackNames {
         self.named_frames += stack.labels.iter().filter(|label| label.named).count() as u64;
         self.stacks.insert(id, stack);
     }
+}
+
+/// Whether a frame's name says which function it is. Compiled code that has no name of its own has one for all of it.
+fn tells_function(kind: ModuleKind, name: &str) -> bool {
+    kind != ModuleKind::Jit || name != UNNAMED_JIT
 }
 
 /// Whose code a frame is.
@@ -425,6 +430,13 @@ mod tests {
             module: module.into(),
             kind,
         }
+    }
+
+    #[test]
+    fn the_name_of_all_compiled_code_names_no_function() {
+        assert!(!tells_function(ModuleKind::Jit, "[jit]"));
+        assert!(tells_function(ModuleKind::Jit, "LazyCompile:*render"));
+        assert!(tells_function(ModuleKind::Elf, "[jit]"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use whywait_events::{Frame, Module, ModuleKind, Symbol};
+use whywait_events::{Frame, Module, ModuleKind, Symbol, UNNAMED_JIT};
 
 use crate::cfi::Tables;
 use crate::elf::{Elf, ReadAt, Segment};
@@ -123,7 +123,7 @@ impl Modules {
             return frame;
         }
         let id = self.special(ModuleKind::Jit);
-        let frame = self.symbols.frame(id, "[jit]", "", 0);
+        let frame = self.symbols.frame(id, UNNAMED_JIT, "", 0);
         self.unnamed_jit = Some(frame);
         frame
     }
