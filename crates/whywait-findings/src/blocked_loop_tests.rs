@@ -135,6 +135,48 @@ fn a_machine_that_was_stopped_is_not_the_loops_doing() {
 }
 
 #[test]
+fn nor_is_one_that_was_stopped_in_the_midst_of_work() {
+    let (mut script, handler, _) = server();
+    // 38 ms on its CPU, of which the clock ticked in the first 6 and in the last one.
+    script.busy(1, 31, 69, 38_000_000, 0);
+    script.burns(1, handler, 31, 37);
+    script.burns(1, handler, 68, 69);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(32)
+        .read(70, 1)
+        .answered(71, 1);
+    let findings = detect(&script.model());
+    assert!(
+        findings
+            .iter()
+            .all(|finding| !finding.title.contains("38 ms")),
+        "a stopped machine was taken for a blocked loop: {findings:?}"
+    );
+}
+
+#[test]
+fn work_in_which_the_clock_ticks_blocks_the_loop() {
+    let (mut script, handler, _) = server();
+    script.busy(1, 31, 69, 38_000_000, 0);
+    script.burns(1, handler, 31, 69);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(32)
+        .read(70, 1)
+        .answered(71, 1);
+    let findings = detect(&script.model());
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding.title.contains("38 ms")),
+        "expected a loop that was blocked for 38 ms: {findings:?}"
+    );
+}
+
+#[test]
 fn serving_one_after_the_other_is_load() {
     let (mut script, _, _) = server();
     // Every read and write ends a stretch, so the loop has no long one, though requests wait.

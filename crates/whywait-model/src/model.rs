@@ -146,8 +146,10 @@ impl Model {
 
     /// Whether the clock that ticks on each CPU bears out that a thread ran for `on_cpu_ns` in a stretch. A virtual machine may
     /// lose its CPU to others for tens of milliseconds, and its kernel knows nothing of it: the thread is then on a CPU that
-    /// stands still, as the clock does. Of two ticks and more that were to be expected a quarter must have come. True where the
-    /// clock tells nothing: there is none, the thread had no tick in all of the recording, or ticks were lost.
+    /// stands still, as the clock does. Of two ticks and more that were to be expected a quarter must have come, and the clock
+    /// must not have stood still for half of that time: it ticks once for all that it missed, so such a stretch may have its
+    /// ticks before and after. True where the clock tells nothing: there is none, the thread had no tick in all of the recording,
+    /// or ticks were lost.
     pub fn clock_agrees(&self, thread: &Thread, from_ns: Ns, to_ns: Ns, on_cpu_ns: u64) -> bool {
         let hz = u128::from(self.meta.options.sample_hz);
         let expected = u128::from(on_cpu_ns) * hz / 1_000_000_000;
@@ -156,8 +158,25 @@ impl Model {
             return true;
         }
         let at = |ns: Ns| thread.samples.partition_point(|sample| sample.at_ns < ns);
-        let seen = at(to_ns).saturating_sub(at(from_ns)) as u128;
-        seen * 4 >= expected
+        let (first, last) = (at(from_ns), at(to_ns).max(at(from_ns)));
+        let period_ns = 1_000_000_000 / u64::from(self.meta.options.sample_hz).max(1);
+        let mut before_ns = from_ns;
+        let mut still_ns = 0_u64;
+        let ticks = thread.samples[first..last]
+            .iter()
+            .map(|sample| sample.at_ns);
+        for tick_ns in ticks.chain([to_ns]) {
+            let gap_ns = tick_ns.saturating_sub(before_ns);
+            // CPUs tick at different moments: a thread that goes from one to another may miss a tick.
+            if gap_ns > period_ns.saturating_mul(3) {
+                still_ns = still_ns.saturating_add(gap_ns - period_ns);
+            }
+            before_ns = tick_ns;
+        }
+        // While the thread was on no CPU there was nothing to tick for.
+        let off_cpu_ns = to_ns.saturating_sub(from_ns).saturating_sub(on_cpu_ns);
+        let still_ns = still_ns.saturating_sub(off_cpu_ns);
+        (last - first) as u128 * 4 >= expected && still_ns.saturating_mul(2) <= on_cpu_ns
     }
 
     /// A thread's name, hostile; `?` when it was not seen.
