@@ -55,14 +55,22 @@ pub fn build(command: &str, arguments: &[&str], source: &Path, output: &Path) {
 }
 
 pub fn run(program: &Path, arguments: &[&str]) -> Running {
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-    Running(child)
+        .stderr(Stdio::null());
+    loop {
+        match command.spawn() {
+            Ok(child) => return Running(child),
+            // It was just written, and a process that another test was making at that moment has the file open until its exec.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{}: {error}", program.display()),
+        }
+    }
 }
 
 impl Running {
