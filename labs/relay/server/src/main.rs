@@ -6,6 +6,7 @@
 
 mod egress;
 mod ingress;
+mod meminfo;
 mod ring;
 mod stats;
 mod veth;
@@ -38,7 +39,7 @@ fn main() -> Result<()> {
     } else {
         veth::Host::loopback()
     };
-    let ingress = UdpSocket::bind((host.address, 0))?;
+    let ingress = Arc::new(UdpSocket::bind((host.address, 0))?);
     let egress = UdpSocket::bind((host.address, 0))?;
     let control = UdpSocket::bind((host.address, 0))?;
     set_receive_buffer(&ingress)?;
@@ -46,7 +47,7 @@ fn main() -> Result<()> {
         sockopt::set_socket_send_buffer_size_force(&egress, options.send_buffer / 2)
     })?;
 
-    let stats = Arc::new(Stats::new(ingress.local_addr()?.port()));
+    let stats = Arc::new(Stats::new(Arc::clone(&ingress)));
     let (give_back, pool) = mpsc::channel();
     for _ in 0..POOL {
         give_back.send(Box::new([0; BUFFER_SIZE]))?;

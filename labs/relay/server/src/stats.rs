@@ -1,15 +1,19 @@
 //! What the relay knows of itself: the ground truth.
 
+use std::net::UdpSocket;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::meminfo;
+
 /// Counters of both threads. Each has one writer, which adds to it once a round.
 pub(crate) struct Stats {
-    /// The ingress socket's port, by which the kernel's count of its losses is found.
-    port: u16,
+    /// Of which the kernel counts the losses.
+    ingress: Arc<UdpSocket>,
     pub(crate) egress_tid: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) allocation_failures: AtomicU64,
@@ -32,10 +36,10 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn new(port: u16) -> Self {
+    pub(crate) fn new(ingress: Arc<UdpSocket>) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
-            port,
+            ingress,
             egress_tid: zero(),
             received: zero(),
             allocation_failures: zero(),
@@ -60,7 +64,7 @@ impl Stats {
             "at_ns": u64::try_from(at.as_nanos())?,
             "egress_cpu_ns": cpu_time(read(&self.egress_tid))?,
             "received": read(&self.received),
-            "ingress_drops": socket_drops(self.port)?,
+            "ingress_drops": meminfo::drops(&self.ingress)?,
             "allocation_failures": read(&self.allocation_failures),
             "sent": read(&self.sent),
             "send_failures": read(&self.send_failures),
@@ -98,24 +102,4 @@ fn cpu_time(tid: u64) -> Result<u64> {
         .next()
         .context("an empty schedstat")?;
     Ok(first.parse()?)
-}
-
-/// Packets that the kernel dropped because the UDP socket on the port was full.
-fn socket_drops(port: u16) -> Result<u64> {
-    // The main thread's namespace is that of all.
-    let table = std::fs::read_to_string("/proc/self/net/udp")?;
-    let local = format!(":{port:04X}");
-    let row = table
-        .lines()
-        .find(|line| {
-            line.split_whitespace()
-                .nth(1)
-                .is_some_and(|address| address.ends_with(&local))
-        })
-        .context("the kernel does not list the ingress socket")?;
-    let drops = row
-        .split_whitespace()
-        .next_back()
-        .context("an empty row of sockets")?;
-    Ok(drops.parse()?)
 }
