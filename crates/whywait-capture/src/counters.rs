@@ -29,6 +29,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("lost.thread-storage", sum(|c| c.lost_thread_storage)),
         ("lost.socket-storage", sum(|c| c.lost_socket_storage)),
         ("lost.wait-budget", sum(|c| c.lost_wait_budget)),
+        ("preempted.over-budget", sum(|c| c.preempted_budget)),
         ("requests.over-budget", sum(|c| c.lost_request_budget)),
         ("stacks.sleeper-unreadable", sum(|c| c.sleeper_no_stack)),
         ("stacks.sleeper-moved", sum(|c| c.sleeper_moved)),

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use whywait_events::recording::{WriteError, Writer};
 use whywait_events::uring::RingEvent;
 use whywait_events::{
-    Busy, Event, Frame, FutexSum, Module, Parts, Request, Sample, Stack, StackId, ThreadChange,
-    ThreadEvent, Wait, WakeContext,
+    Busy, Event, Frame, FutexSum, Module, Parts, Preempted, Request, Sample, Stack, StackId,
+    ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 use whywait_stacks::{Registers, Unwinder, mapped_at};
 
@@ -288,6 +288,12 @@ impl Recorder {
                 end_ns: record.end_ns,
                 on_cpu_ns: record.on_cpu_ns,
                 runnable_ns: record.runnable_ns,
+            })),
+            Record::Preempted(record) => self.writer.write(&Event::Preempted(Preempted {
+                tid: record.tid,
+                tgid: record.tgid,
+                out_ns: record.out_ns,
+                in_ns: record.in_ns,
             })),
             Record::Request(record) => self.request(&record),
             Record::Sample(record, stack) => self.sample(&record, &stack),

@@ -14,6 +14,7 @@ const SAMPLE: u32 = 5;
 const SLEEPER: u32 = 6;
 const USER_STACK: u32 = 7;
 const WAKER: u32 = 8;
+const PREEMPTED: u32 = 9;
 /// `enum uring_record_type` of `uring_events.h`.
 const URING_OP: u32 = 20;
 const URING_SAMPLE: u32 = 21;
@@ -31,6 +32,7 @@ pub(crate) enum Record {
     /// With the addresses of its kernel stack, if they follow.
     Wait(Box<types::wait_record>, Vec<u64>),
     Busy(types::busy_record),
+    Preempted(types::preempted_record),
     Request(types::request_record),
     /// With the bytes of its user stack.
     Sample(Box<types::sample_record>, Vec<u8>),
@@ -64,6 +66,8 @@ unsafe impl Plain for types::wait_record {}
 unsafe impl Plain for types::whole_wait_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::busy_record {}
+// SAFETY: as above.
+unsafe impl Plain for types::preempted_record {}
 // SAFETY: as above.
 unsafe impl Plain for types::request_record {}
 // SAFETY: as above.
@@ -143,6 +147,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
             whole(Record::Wait(Box::new(record.wait), stack), size)
         }
         BUSY => whole(Record::Busy(view(bytes)?), size_of::<types::busy_record>()),
+        PREEMPTED => whole(
+            Record::Preempted(view(bytes)?),
+            size_of::<types::preempted_record>(),
+        ),
         REQUEST => whole(
             Record::Request(view(bytes)?),
             size_of::<types::request_record>(),

@@ -31,6 +31,8 @@ pub enum Event {
     Wait(Wait),
     /// A thread that does I/O did none for long.
     Busy(Busy),
+    /// A thread that had not slept was without a CPU for long.
+    Preempted(Preempted),
     /// The short sleeps on a futex word.
     Futex(FutexSum),
     /// A slow request.
@@ -181,6 +183,20 @@ pub struct Busy {
     pub on_cpu_ns: u64,
     /// Nanoseconds runnable, waiting for a CPU. The rest was asleep.
     pub runnable_ns: u64,
+}
+
+/// A thread could have run for at least the threshold and had no CPU, though it had not slept: another one had it, or the CPU time of
+/// its control group was used up. (Without a CPU after a sleep is part of that [`Wait`].)
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Preempted {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// When it lost its CPU.
+    pub out_ns: Ns,
+    /// When it got one again.
+    pub in_ns: Ns,
 }
 
 /// A futex word or a descriptor, and the sleeps on it that have no [`Wait`] of their own: on futexes because each was shorter

@@ -120,7 +120,15 @@ fn every_table_has_a_file_even_in_an_empty_recording() {
     let (_folder, dir) = scratch();
     record(&dir, &[]);
     let names = [
-        "threads", "waits", "busy", "requests", "samples", "stacks", "modules", "symbols",
+        "threads",
+        "waits",
+        "busy",
+        "preempted",
+        "requests",
+        "samples",
+        "stacks",
+        "modules",
+        "symbols",
         "counters",
     ];
     for name in names {

@@ -34,6 +34,7 @@ enum record_type {
 	RECORD_SLEEPER,
 	RECORD_USER_STACK,
 	RECORD_WAKER,
+	RECORD_PREEMPTED,
 };
 
 /* The order is that of `ThreadChange`. */
@@ -101,6 +102,16 @@ struct busy_record {
 	u64 end_ns;
 	u64 on_cpu_ns;
 	u64 runnable_ns;
+};
+
+/* Since it lost its CPU, without having gone to sleep, a thread had none. */
+struct preempted_record {
+	u32 type;
+	u32 tid;
+	u32 tgid;
+	u32 pad;
+	u64 out_ns;
+	u64 in_ns;
 };
 
 struct request_record {
@@ -205,6 +216,7 @@ struct counters {
 	u64 lost_thread_storage; /* a thread could not be followed: no memory for its state */
 	u64 lost_socket_storage; /* a socket could not be followed */
 	u64 lost_wait_budget; /* long waits over the rate that is sent; their time is in the thread's totals */
+	u64 preempted_budget; /* long stretches without a CPU over the rate that is sent; their time is in the thread's totals */
 	u64 lost_request_budget; /* slow requests over the rate that is sent one by one; they are in the sums */
 	u64 sleeper_no_stack; /* the stack of a sleeping thread could not be read */
 	u64 sleeper_moved; /* it woke while its stack was read: dropped */
@@ -242,6 +254,7 @@ _Static_assert(sizeof(struct thread_record) == 48, "layout of thread_record");
 _Static_assert(sizeof(struct sleep) == 72 + 8 * PART_COUNT, "layout of sleep");
 _Static_assert(sizeof(struct wait_record) == 72 + sizeof(struct sleep), "layout of wait_record");
 _Static_assert(sizeof(struct busy_record) == 48, "layout of busy_record");
+_Static_assert(sizeof(struct preempted_record) == 32, "layout of preempted_record");
 _Static_assert(sizeof(struct request_record) == 112 + 8 * PART_COUNT, "layout of request_record");
 _Static_assert(sizeof(struct sample_record) == 64 + 8 * KERNEL_FRAMES, "layout of sample_record");
 _Static_assert(sizeof(struct user_stack_record) == 48, "layout of user_stack_record");

@@ -246,6 +246,43 @@ static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
 	return true;
 }
 
+/*
+ * A thread that had not slept was without a CPU for the threshold or longer. Not static, so that it is verified once for a program.
+ */
+__noinline int tell_preempted(struct thread *thread, u64 in_ns)
+{
+	struct preempted_record *record;
+
+	if (!thread)
+		return 0;
+	if (!within_budget(BUDGET_PREEMPTED, preempted_per_second, in_ns)) {
+		COUNT(preempted_budget);
+		return 0;
+	}
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return 0;
+	}
+	record->type = RECORD_PREEMPTED;
+	record->tid = thread->tid;
+	record->tgid = thread->tgid;
+	record->pad = 0;
+	record->out_ns = thread->out_ns;
+	record->in_ns = in_ns;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline void got_cpu(struct thread *thread, u64 in_ns)
+{
+	u64 ns = in_ns - thread->out_ns;
+
+	thread->parts[PART_RUNNABLE] += ns;
+	if (ns >= threshold_ns)
+		tell_preempted(thread, in_ns);
+}
+
 static __always_inline void switch_in(struct task_struct *task, struct thread *thread, u64 now)
 {
 	u64 wake_ns = thread->wake_ns, slept_ns;
@@ -254,7 +291,7 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 	bool told;
 
 	if (thread->state == THREAD_RUNNABLE) {
-		thread->parts[PART_RUNNABLE] += now - thread->out_ns;
+		got_cpu(thread, now);
 	} else if (thread->state == THREAD_SLEEPING) {
 		/*
 		 * The wake may have been made between the decision to sleep and the switch, on another CPU: then it
@@ -329,7 +366,7 @@ __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u6
 	if (in_ns < wake_ns)
 		in_ns = wake_ns;
 	if (thread->state == THREAD_RUNNABLE) {
-		thread->parts[PART_RUNNABLE] += in_ns - thread->out_ns;
+		got_cpu(thread, in_ns);
 	} else {
 		if (!wake_ns) {
 			thread->wake_context = WAKE_UNKNOWN;

@@ -19,6 +19,7 @@ const volatile u32 read_storm_per_second = 500;
 /* … and sleeps on futexes that a thread of the target ended soon: most of their length was a wait for a CPU. */
 const volatile u32 queued_storm_per_second = 50;
 #define STORM_THRESHOLDS 8
+const volatile u32 preempted_per_second = 1000;
 const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
@@ -286,6 +287,7 @@ enum budget_kind {
 	BUDGET_STORM,
 	BUDGET_READ_STORM,
 	BUDGET_QUEUED_STORM,
+	BUDGET_PREEMPTED,
 	BUDGET_REQUESTS,
 	BUDGET_STACKS,
 	BUDGET_WAKERS,
@@ -312,6 +314,7 @@ const struct thread_record *unused_thread_record __attribute__((unused));
 const struct wait_record *unused_wait_record __attribute__((unused));
 const struct whole_wait_record *unused_whole_wait_record __attribute__((unused));
 const struct busy_record *unused_busy_record __attribute__((unused));
+const struct preempted_record *unused_preempted_record __attribute__((unused));
 const struct request_record *unused_request_record __attribute__((unused));
 const struct sample_record *unused_sample_record __attribute__((unused));
 const struct sleeper_record *unused_sleeper_record __attribute__((unused));

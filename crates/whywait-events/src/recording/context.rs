@@ -81,6 +81,7 @@ impl Context {
                     .insert(symbol.depth, symbol.clone());
             }
             Event::Busy(busy) => self.now = self.now.max(busy.end_ns),
+            Event::Preempted(preempted) => self.now = self.now.max(preempted.in_ns),
             Event::Request(request) => self.now = self.now.max(request.ready_ns),
             Event::Burst(burst) => {
                 self.now = self.now.max(burst.start_ns);

@@ -13,14 +13,15 @@ use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::stacks::{Stacks, StacksBuilder};
 use super::table_file::{TableReader, probe, table_path};
 use super::tables::{
-    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackTable, Symbols, Table,
-    Threads, Waits,
+    BusyTable, Counters, FutexTable, Modules, PreemptedTable, Requests, Samples, StackTable,
+    Symbols, Table, Threads, Waits,
 };
 use super::uring_tables::{RingHistograms, RingLags, RingOps, RingSamples, RingSums, Rings};
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
 use crate::uring::{Lag, Op, Ring, RingSample, Sum};
 use crate::{
-    Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Request, Sample, SocketCpu, ThreadEvent, Wait,
+    Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Preempted, Request, Sample, SocketCpu, ThreadEvent,
+    Wait,
 };
 
 /// More rings, or opcodes of rings, than any target has: a bound for forged files.
@@ -90,6 +91,7 @@ impl Recording {
             probe_table::<Threads>(&segment, *number, &mut damage);
             probe_table::<Waits>(&segment, *number, &mut damage);
             probe_table::<BusyTable>(&segment, *number, &mut damage);
+            probe_table::<PreemptedTable>(&segment, *number, &mut damage);
             probe_table::<FutexTable>(&segment, *number, &mut damage);
             probe_table::<Requests>(&segment, *number, &mut damage);
             probe_table::<Samples>(&segment, *number, &mut damage);
@@ -170,6 +172,18 @@ impl Recording {
         visit: &mut dyn FnMut(&Busy),
     ) -> Result<(), ReadError> {
         self.rows::<BusyTable>(range, &mut |row| visit(&row))
+    }
+
+    /// Calls `visit` with each stretch in which a thread that had not slept was without a CPU.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn preempted(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&Preempted),
+    ) -> Result<(), ReadError> {
+        self.rows::<PreemptedTable>(range, &mut |row| visit(&row))
     }
 
     /// Calls `visit` with the sums of short sleeps on each futex word.

@@ -10,7 +10,7 @@ use super::column::{
     AnyColumn, Flag, FlagOrNull, Int, IntOrNull, Kind, Layout, Long, LongOrNull, Spec, Text,
 };
 use crate::{
-    Busy, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Symbol,
+    Busy, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Preempted, Request, Sample, Symbol,
     ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
@@ -318,6 +318,47 @@ impl Table for BusyTable {
 
     fn overlaps(row: &Busy, range: &Range<Ns>) -> bool {
         spans(row.start_ns, Some(row.end_ns), range)
+    }
+}
+
+columns!(PreemptedColumns {
+    tid: Int Dictionary,
+    tgid: Int Dictionary,
+    out_ns: Long Delta bounds,
+    duration_ns: Long Delta bounds,
+});
+
+pub(crate) struct PreemptedTable;
+
+impl Table for PreemptedTable {
+    const NAME: &'static str = "preempted";
+    const LATER: bool = true;
+    const SPAN: Option<(&'static str, &'static [&'static str])> =
+        Some(("out_ns", &["duration_ns"]));
+    type Row = Preempted;
+    type Columns = PreemptedColumns;
+
+    fn put(columns: &mut PreemptedColumns, row: &Preempted) {
+        columns.tid.put(row.tid as i32);
+        columns.tgid.put(row.tgid as i32);
+        columns.out_ns.put(row.out_ns as i64);
+        columns
+            .duration_ns
+            .put(row.in_ns.wrapping_sub(row.out_ns) as i64);
+    }
+
+    fn take(columns: &mut PreemptedColumns) -> Option<Preempted> {
+        let out_ns = columns.out_ns.take() as u64;
+        Some(Preempted {
+            tid: columns.tid.take() as u32,
+            tgid: columns.tgid.take() as u32,
+            out_ns,
+            in_ns: out_ns.wrapping_add(columns.duration_ns.take() as u64),
+        })
+    }
+
+    fn overlaps(row: &Preempted, range: &Range<Ns>) -> bool {
+        spans(row.out_ns, Some(row.in_ns), range)
     }
 }
 

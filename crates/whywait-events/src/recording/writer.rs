@@ -13,8 +13,8 @@ use super::socket_tables::SocketTable;
 use super::spin_tables::{BurstTable, CallTable, CpuTable};
 use super::table_file::{Place, TableWriter};
 use super::tables::{
-    BusyTable, Counters, FutexTable, Modules, Requests, Samples, StackRow, StackTable, Symbols,
-    Threads, Waits,
+    BusyTable, Counters, FutexTable, Modules, PreemptedTable, Requests, Samples, StackRow,
+    StackTable, Symbols, Threads, Waits,
 };
 use super::uring_tables::{
     Bucket, RingHistograms, RingLags, RingOps, RingSamples, RingSums, Rings,
@@ -77,6 +77,7 @@ struct Tables {
     threads: TableWriter<Threads>,
     waits: TableWriter<Waits>,
     busy: TableWriter<BusyTable>,
+    preempted: TableWriter<PreemptedTable>,
     futexes: TableWriter<FutexTable>,
     requests: TableWriter<Requests>,
     samples: TableWriter<Samples>,
@@ -284,6 +285,7 @@ impl Writer {
         match event {
             Event::Wait(row) => tables.waits.put(row, &place),
             Event::Busy(row) => tables.busy.put(row, &place),
+            Event::Preempted(row) => tables.preempted.put(row, &place),
             Event::Futex(row) => tables.futexes.put(row, &place),
             Event::Request(row) => tables.requests.put(row, &place),
             Event::Sample(row) => tables.samples.put(row, &place),
@@ -351,6 +353,7 @@ impl Tables {
         self.threads.close(place)?;
         self.waits.close(place)?;
         self.busy.close(place)?;
+        self.preempted.close(place)?;
         self.futexes.close(place)?;
         self.requests.close(place)?;
         self.samples.close(place)?;
@@ -374,6 +377,7 @@ impl Tables {
         self.threads.abandon();
         self.waits.abandon();
         self.busy.abandon();
+        self.preempted.abandon();
         self.futexes.abandon();
         self.requests.abandon();
         self.samples.abandon();

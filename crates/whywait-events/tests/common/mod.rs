@@ -45,6 +45,7 @@ pub(crate) struct Contents {
     pub(crate) threads: Vec<ThreadEvent>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) busy: Vec<Busy>,
+    pub(crate) preempted: Vec<Preempted>,
     pub(crate) futexes: Vec<FutexSum>,
     pub(crate) cpu: Vec<Cpu>,
     pub(crate) sockets: Vec<SocketCpu>,
@@ -71,6 +72,7 @@ impl Contents {
                 Event::Thread(row) => contents.threads.push(row),
                 Event::Wait(row) => contents.waits.push(row),
                 Event::Busy(row) => contents.busy.push(row),
+                Event::Preempted(row) => contents.preempted.push(row),
                 Event::Futex(row) => contents.futexes.push(row),
                 Event::Cpu(row) => contents.cpu.push(row),
                 Event::SocketCpu(row) => contents.sockets.push(row),
@@ -123,6 +125,7 @@ impl Contents {
             threads,
             waits,
             busy,
+            preempted,
             requests,
             samples,
             futexes,
@@ -153,6 +156,9 @@ impl Contents {
         recording
             .busy(None, &mut |row| busy.push(row.clone()))
             .expect("busy stretches are read");
+        recording
+            .preempted(None, &mut |row| preempted.push(row.clone()))
+            .expect("preemptions are read");
         recording
             .futexes(&mut |row| futexes.push(row.clone()))
             .expect("futexes are read");
@@ -314,6 +320,15 @@ fn busy() -> impl Strategy<Value = Busy> {
             runnable_ns,
         },
     )
+}
+
+fn preempted() -> impl Strategy<Value = Preempted> {
+    (id(), id(), time(), time()).prop_map(|(tid, tgid, out_ns, in_ns)| Preempted {
+        tid,
+        tgid,
+        out_ns,
+        in_ns,
+    })
 }
 
 fn request() -> impl Strategy<Value = Request> {
@@ -510,6 +525,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         2 => thread().prop_map(Event::Thread),
         4 => wait().prop_map(Event::Wait),
         1 => busy().prop_map(Event::Busy),
+        1 => preempted().prop_map(Event::Preempted),
         1 => futex().prop_map(Event::Futex),
         1 => cpu().prop_map(Event::Cpu),
         1 => socket().prop_map(Event::SocketCpu),
