@@ -107,6 +107,7 @@ fn samples(thread: &Thread, from_ns: Ns, to_ns: Ns) -> &[Sample] {
 /// How much of a stretch between long sleeps a thread was on a CPU, as far as is known.
 fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled: u64) -> u64 {
     let ns = to_ns.saturating_sub(from_ns);
+    // Parts of the time that it was not preempted for long, for which the path has steps of their own.
     let of = |part_ns: u64, whole_ns: u64| {
         (u128::from(ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
     };
@@ -118,13 +119,13 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
             .saturating_sub(busy.start_ns.max(from_ns));
         common_ns.saturating_mul(10) >= ns.saturating_mul(8)
     });
-    let waits = thread.timeline.waits();
-    let ended_by = waits
-        .get(waits.partition_point(|wait| wait.out_ns < to_ns))
-        .filter(|wait| wait.segment.total_ns() > 0);
-    let counted_ns = match (busy, ended_by) {
-        (Some(busy), _) => of(busy.on_cpu_ns, busy.end_ns.saturating_sub(busy.start_ns)),
-        (None, Some(wait)) => of(wait.segment[Part::OnCpu], wait.segment.total_ns()),
+    let counted_ns = match (busy, thread.segment_before(to_ns)) {
+        (Some(busy), _) => {
+            let preempted_ns = thread.preempted_ns(busy.start_ns, busy.end_ns);
+            let whole_ns = busy.end_ns.saturating_sub(busy.start_ns);
+            of(busy.on_cpu_ns, whole_ns.saturating_sub(preempted_ns))
+        }
+        (None, Some(segment)) => of(segment[Part::OnCpu], segment.total_ns()),
         (None, None) => ns,
     };
     let hz = u64::from(model.meta.options.sample_hz);

@@ -344,3 +344,40 @@ fn a_line_is_that_of_least_squares() {
     assert_eq!(line(&[5]), None);
     assert_eq!(line(&[]), None);
 }
+
+/// A request of 200 ms, of which its thread is on a CPU for 110, in the kernel's count.
+fn of_a_loop(preempted: &[(u64, u64)]) -> Script {
+    let mut script = Script::new();
+    script.thread(API, "api");
+    let stack = script.stack(&["serve", "render"]);
+    let mut at = 10;
+    for (from, to) in preempted.iter().copied().chain([(210, 210)]) {
+        script
+            .preempted(API, from, to)
+            .sampled(API, stack, at, from);
+        at = to;
+    }
+    let on_cpu_ns = 110_000_000;
+    script.busy(API, 10, 210, on_cpu_ns, 200_000_000 - on_cpu_ns);
+    script.request(1).ready(10).read(10, API).answered(210, API);
+    script.ends(300);
+    script
+}
+
+#[test]
+fn time_without_a_cpu_is_counted_once() {
+    // Told one by one, as one piece, in part, and not at all.
+    for preempted in [
+        [(20, 50), (60, 120)].as_slice(),
+        &[(100, 190)],
+        &[(30, 75)],
+        &[],
+    ] {
+        let finding = the_finding(&of_a_loop(preempted));
+        let ns = finding.saving.at_most_ns;
+        assert!(
+            ns.abs_diff(110_000_000) <= 1_000,
+            "110 ms on a CPU, not {ns} ns, when these are told: {preempted:?}"
+        );
+    }
+}

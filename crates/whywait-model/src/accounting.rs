@@ -9,7 +9,7 @@ use crate::input::RequestSums;
 use crate::model::Model;
 use crate::path::Path;
 use crate::summary::{ReadyUnserved, Time};
-use crate::timeline::{Thread, end_of, woken_at};
+use crate::timeline::{end_of, woken_at};
 
 /// How a request's time splits, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -161,7 +161,7 @@ fn service(
         } else if let Some(mix) = model
             .threads
             .get(&step.tid)
-            .and_then(|thread| segment(thread, step.to_ns))
+            .and_then(|thread| thread.segment_before(step.to_ns))
         {
             spread(&mut parts, &mix, ns);
         } else {
@@ -171,7 +171,8 @@ fn service(
     fit(parts, total_ns)
 }
 
-/// What the kernel counted for the thread that read and answered, without its long waits; `None` when that leaves nothing.
+/// What the kernel counted for the thread that read and answered, without its long waits and the preemptions that are told; `None` when
+/// that leaves nothing.
 fn between_long_waits(
     model: &Model,
     request: &Request,
@@ -179,12 +180,10 @@ fn between_long_waits(
     last_send_ns: u64,
 ) -> Option<Parts> {
     let mut rest = request.service;
-    let waits = model
-        .threads
-        .get(&request.recv_tid)?
-        .timeline
-        .overlapping(recv_ns, last_send_ns);
-    for wait in waits {
+    let thread = model.threads.get(&request.recv_tid)?;
+    let preempted_ns = thread.preempted_ns(recv_ns, last_send_ns);
+    rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(preempted_ns);
+    for wait in thread.timeline.overlapping(recv_ns, last_send_ns) {
         let within = |from: u64, to: u64| to.min(last_send_ns).saturating_sub(from.max(recv_ns));
         let woken_ns = woken_at(wait);
         let part = call::part(wait, model.threads.contains_key(&wait.waker_tid));
@@ -192,13 +191,6 @@ fn between_long_waits(
         rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(within(woken_ns, end_of(wait)));
     }
     (rest.total_ns() > 0).then_some(rest)
-}
-
-/// How a thread spent the stretch before the long wait that follows `to_ns`, which that wait's row tells.
-fn segment(thread: &Thread, to_ns: u64) -> Option<Parts> {
-    let waits = thread.timeline.waits();
-    let ended_by = waits.get(waits.partition_point(|wait| wait.out_ns < to_ns))?;
-    (ended_by.segment.total_ns() > 0).then_some(ended_by.segment)
 }
 
 /// Adds `ns` to the parts in the proportion of `mix`.

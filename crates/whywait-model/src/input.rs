@@ -7,7 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
 use whywait_events::recording::{Meta, ReadError, Recording};
-use whywait_events::{Busy, Ns, Part, Parts, Request, Sample, StackId, ThreadEvent, Wait};
+use whywait_events::{
+    Busy, Ns, Part, Parts, Preempted, Request, Sample, StackId, ThreadEvent, Wait,
+};
 
 use crate::call::{Call, call};
 use crate::cpu::CpuTime;
@@ -74,6 +76,8 @@ pub struct Input {
     pub waits: Vec<Wait>,
     /// Stretches without I/O around them.
     pub busy: Vec<Busy>,
+    /// Stretches without a CPU within them.
+    pub preempted: Vec<Preempted>,
     /// Samples within them.
     pub samples: Vec<Sample>,
     /// Who polled what, over the whole recording: by process and epoll instance.
@@ -147,6 +151,11 @@ impl Input {
             recording.busy(Some(range.clone()), &mut |row| {
                 if windows.overlap(row.start_ns, row.end_ns) {
                     push(&mut input.busy, row, &mut left_out);
+                }
+            })?;
+            recording.preempted(Some(range.clone()), &mut |row| {
+                if windows.overlap(row.out_ns, row.in_ns) {
+                    push(&mut input.preempted, row, &mut left_out);
                 }
             })?;
             recording.samples(Some(range), &mut |row| {

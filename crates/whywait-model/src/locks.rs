@@ -29,8 +29,20 @@ pub struct Hold {
     pub exact: bool,
     /// Where the holder was, for most of the time that is known. 0: not known.
     pub stack: StackId,
+    /// Thereof the holder could have run and had no CPU, nanoseconds: that is no matter of the lock.
+    pub without_cpu_ns: u64,
     /// What the holder waited for with the lock in its hands, if that was a notable part of the time.
     pub across: Option<Across>,
+}
+
+/// A lock was let go, which ended another thread's wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LetGo {
+    pub(crate) at_ns: Ns,
+    /// By this thread.
+    pub(crate) by: u32,
+    /// Whose wait that ended.
+    pub(crate) woken: u32,
 }
 
 /// What a thread waited for with a lock in its hands.
@@ -48,6 +60,11 @@ impl Hold {
     /// At least for how long.
     pub fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
+    }
+
+    /// At least for how long, but for the time that the holder was without a CPU.
+    pub fn own_ns(&self) -> u64 {
+        self.ns().saturating_sub(self.without_cpu_ns)
     }
 }
 
@@ -79,7 +96,11 @@ impl Model {
             .and_then(|own| own.in_ns)
             .filter(|got_ns| *got_ns > wait.out_ns && *got_ns <= to_ns);
         // Before another thread let go of it, this one had not got it: who takes a free lock leaves no trace.
-        let others_ns = self.others_let_go_ns(&key, holder, wait.out_ns, to_ns);
+        let others_ns = self
+            .others_let_go(&key, holder, wait.out_ns, to_ns)
+            .map_or(wait.out_ns, |let_go| {
+                thread.on_cpu_from(let_go.at_ns).min(to_ns)
+            });
         let from_ns = own.unwrap_or(wait.out_ns).max(others_ns);
         let across = self.across(holder, &key, from_ns, to_ns);
         let sampled = path::sampled_stack(self, thread, from_ns, to_ns);
@@ -103,38 +124,44 @@ impl Model {
             exact: !matches!(key.object, Object::Lock(_))
                 && own.is_some_and(|got_ns| got_ns >= others_ns),
             stack,
+            without_cpu_ns: thread.without_cpu_ns(from_ns, to_ns),
             across,
         })
     }
 
-    /// When a thread other than the holder let go of a lock last, as far as that woke somebody: within a stretch, or at its start.
-    fn others_let_go_ns(&self, key: &Key, holder: u32, from_ns: Ns, to_ns: Ns) -> Ns {
-        let Some(let_go) = self.let_go.get(key) else {
-            return from_ns;
-        };
-        let until = let_go.partition_point(|(at_ns, _)| *at_ns < to_ns);
+    /// When a thread other than the holder let go of a lock last within a stretch, and which, as far as that woke somebody.
+    pub(crate) fn others_let_go(
+        &self,
+        key: &Key,
+        holder: u32,
+        from_ns: Ns,
+        to_ns: Ns,
+    ) -> Option<LetGo> {
+        let let_go = self.let_go.get(key)?;
+        let until = let_go.partition_point(|let_go| let_go.at_ns < to_ns);
         let_go[..until]
             .iter()
             .rev()
-            .take_while(|(at_ns, _)| *at_ns > from_ns)
+            .take_while(|let_go| let_go.at_ns > from_ns)
             .take(MOST_LOOKED_AT)
-            .find(|(_, by)| *by != holder)
-            .map_or(from_ns, |(at_ns, _)| *at_ns)
+            .find(|let_go| let_go.by != holder)
+            .copied()
     }
 
     /// When each lock was let go, and by whom, in order: what ended the waits for it.
-    pub(crate) fn let_go(&self) -> HashMap<Key, Vec<(Ns, u32)>> {
-        let mut let_go: HashMap<Key, Vec<(Ns, u32)>> = HashMap::new();
+    pub(crate) fn let_go(&self) -> HashMap<Key, Vec<LetGo>> {
+        let mut let_go: HashMap<Key, Vec<LetGo>> = HashMap::new();
         for wait in self
             .threads
             .values()
             .flat_map(|thread| thread.timeline.waits())
         {
             if wait.wake_context == WakeContext::Task && self.is_lock_wait(wait) {
-                let_go
-                    .entry(self.key_of(wait))
-                    .or_default()
-                    .push((woken_at(wait), wait.waker_tid));
+                let_go.entry(self.key_of(wait)).or_default().push(LetGo {
+                    at_ns: woken_at(wait),
+                    by: wait.waker_tid,
+                    woken: wait.tid,
+                });
             }
         }
         for times in let_go.values_mut() {

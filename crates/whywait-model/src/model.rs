@@ -10,6 +10,7 @@ use crate::cpu::{CpuSummary, CpuTime};
 use crate::futex::{Class, Primitive};
 use crate::input::{Input, latency_ns};
 use crate::kind::Kind;
+use crate::locks::LetGo;
 use crate::objects::{Key, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
@@ -56,7 +57,7 @@ pub struct Model {
     input: Input,
     accounts: Vec<Account>,
     truncated_paths: u64,
-    pub(crate) let_go: HashMap<Key, Vec<(Ns, u32)>>,
+    pub(crate) let_go: HashMap<Key, Vec<LetGo>>,
 }
 
 impl Model {
@@ -66,6 +67,7 @@ impl Model {
             &std::mem::take(&mut input.threads),
             std::mem::take(&mut input.waits),
             std::mem::take(&mut input.busy),
+            std::mem::take(&mut input.preempted),
             std::mem::take(&mut input.samples),
         );
         let mut requests = std::mem::take(&mut input.requests);

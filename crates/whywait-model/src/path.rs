@@ -16,7 +16,9 @@ use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
 
 use crate::call::{self, Call};
 use crate::kind::Kind;
+use crate::locks::LetGo;
 use crate::model::Model;
+use crate::objects::Object;
 use crate::rings;
 use crate::stacks::{FrameOrigin, origin};
 use crate::timeline::{Thread, end_of, woken_at};
@@ -30,6 +32,8 @@ const MAX_STEPS: usize = 256;
 const MAX_DEPTH: usize = 32;
 /// Holders of a lock that had it one after another while a thread waited for it.
 const MAX_HOLDERS: usize = 64;
+/// A stretch in which a thread was preempted more often is told in two steps: all that it had no CPU, and the rest.
+const MAX_PREEMPTIONS: usize = 8;
 /// Points that are looked at for whether a way leads there from the request; beyond that none does.
 const MAX_LOOKED_AT: usize = 4096;
 
@@ -265,12 +269,15 @@ impl Walk<'_> {
             depth: MAX_DEPTH,
         };
         let mut meanwhile = Vec::new();
-        let mut let_go = wait;
+        let who_let_go = |wait: &Wait| match waker(model, wait) {
+            0 => wait.owner_tid,
+            waker => waker,
+        };
+        let mut holder = who_let_go(wait);
         let mut now = to_ns;
-        // Back from holder to holder: each had the lock from the one that ended its own wait for it.
+        // Back from holder to holder: each had the lock from the one that ended its own wait for it, or found it free after another
+        // one had let it go.
         for _ in 0..MAX_HOLDERS {
-            let waker = waker(model, let_go);
-            let holder = if waker != 0 { waker } else { let_go.owner_tid };
             let thread = model.threads.get(&holder);
             let Some(thread) = thread.filter(|_| holder != tid && now > from_ns) else {
                 break;
@@ -281,15 +288,41 @@ impl Walk<'_> {
                 .iter()
                 .rev()
                 .find(|own| own.in_ns.is_some() && model.key_of(own) == key);
-            let got_ns = own.map_or(from_ns, woken_at).clamp(from_ns, now);
-            self.back(holder, got_ns, now, Some(inside), &mut meanwhile);
-            match own {
-                Some(own) => {
-                    let_go = own;
-                    now = got_ns;
-                }
-                None => break,
+            let own = own.map(|own| LetGo {
+                at_ns: woken_at(own).clamp(from_ns, now),
+                by: who_let_go(own),
+                woken: holder,
+            });
+            // Where locks are not told apart, what others let go of may have been another one.
+            let others = (!matches!(key.object, Object::Lock(_)))
+                .then(|| model.others_let_go(&key, holder, from_ns, now))
+                .flatten();
+            let Some(let_go) = own.max(others) else {
+                self.back(holder, from_ns, now, Some(inside), &mut meanwhile);
+                break;
+            };
+            let mut got_ns = let_go.at_ns;
+            if let_go.woken != holder {
+                // It cannot have taken it before it had a CPU. Until the one that was woken had one, nobody took it.
+                got_ns = thread.on_cpu_from(got_ns).min(now);
             }
+            self.back(holder, got_ns, now, Some(inside), &mut meanwhile);
+            if let Some(woken) = model.threads.get(&let_go.woken)
+                && got_ns > let_go.at_ns
+            {
+                let idle_ns = woken.on_cpu_from(let_go.at_ns).min(got_ns);
+                if idle_ns > let_go.at_ns {
+                    meanwhile.push(step(
+                        Part::Runnable,
+                        let_go.woken,
+                        let_go.at_ns,
+                        idle_ns,
+                        tid,
+                    ));
+                }
+            }
+            holder = let_go.by;
+            now = let_go.at_ns;
         }
         meanwhile.reverse();
         // The one that had it for longest is the one to talk about.
@@ -454,7 +487,8 @@ impl Walk<'_> {
     }
 }
 
-/// A stretch between long waits: on the CPU, as far as is known, and where the samples say so with a stack.
+/// A stretch between long waits: on the CPU, as far as is known, and where the samples say so with a stack; but for the times when
+/// it was preempted for long.
 fn active(
     model: &Model,
     thread: &Thread,
@@ -463,10 +497,40 @@ fn active(
     waiting: u32,
     steps: &mut Vec<PathStep>,
 ) {
-    steps.push(PathStep {
-        stack: sampled_stack(model, thread, from_ns, to_ns),
+    let stack = sampled_stack(model, thread, from_ns, to_ns);
+    let on_cpu = |from_ns, to_ns| PathStep {
+        stack: match sampled_stack(model, thread, from_ns, to_ns) {
+            0 => stack,
+            own => own,
+        },
         ..step(Part::OnCpu, thread.tid, from_ns, to_ns, waiting)
-    });
+    };
+    let runnable = |from_ns, to_ns| step(Part::Runnable, thread.tid, from_ns, to_ns, waiting);
+    let preempted = thread.preempted(from_ns, to_ns);
+    if preempted.len() > MAX_PREEMPTIONS {
+        let since_ns = from_ns + thread.preempted_ns(from_ns, to_ns);
+        if since_ns < to_ns {
+            steps.push(PathStep {
+                stack,
+                ..step(Part::OnCpu, thread.tid, since_ns, to_ns, waiting)
+            });
+        }
+        steps.push(runnable(from_ns, since_ns));
+        return;
+    }
+    let mut until_ns = to_ns;
+    for row in preempted.iter().rev() {
+        let (out_ns, in_ns) = (row.out_ns.max(from_ns), row.in_ns.min(until_ns));
+        if in_ns < until_ns {
+            steps.push(on_cpu(in_ns, until_ns));
+        }
+        steps.push(runnable(out_ns, in_ns));
+        until_ns = out_ns;
+    }
+    // A stretch without preemptions is told even when it is empty: who looks at a path looks for its threads.
+    if until_ns > from_ns || preempted.is_empty() {
+        steps.push(on_cpu(from_ns, until_ns));
+    }
 }
 
 /// What was read lay in the ring, while the thread that was to take it did something else: with the stack of that.

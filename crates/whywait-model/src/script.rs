@@ -13,8 +13,8 @@
 
 use whywait_events::uring::{Lag, Ring, RingSample, Sum};
 use whywait_events::{
-    Burst, BurstCall, Busy, Cpu, ModuleKind, Ns, Part, Request, Sample, StackId, ThreadChange,
-    ThreadEvent, Wait, WakeContext,
+    Burst, BurstCall, Busy, Cpu, ModuleKind, Ns, Part, Preempted, Request, Sample, StackId,
+    ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
 use crate::input::Input;
@@ -210,7 +210,12 @@ impl Script {
 
     /// It does no I/O, on the CPU all the time.
     pub fn burns(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
-        self.busy(tid, from_ms, to_ms, (to_ms - from_ms) * 1_000_000, 0);
+        self.busy(tid, from_ms, to_ms, (to_ms - from_ms) * 1_000_000, 0)
+            .sampled(tid, stack, from_ms, to_ms)
+    }
+
+    /// The clock finds it on a CPU, every 5 ms.
+    pub fn sampled(&mut self, tid: u32, stack: StackId, from_ms: u64, to_ms: u64) -> &mut Self {
         for at in (from_ms..to_ms).step_by(5) {
             self.input.samples.push(Sample {
                 at_ns: ms(at),
@@ -240,6 +245,17 @@ impl Script {
             end_ns: ms(to_ms),
             on_cpu_ns,
             runnable_ns,
+        });
+        self
+    }
+
+    /// It has no CPU, though it did not sleep.
+    pub fn preempted(&mut self, tid: u32, from_ms: u64, to_ms: u64) -> &mut Self {
+        self.input.preempted.push(Preempted {
+            tid,
+            tgid: TGID,
+            out_ns: ms(from_ms),
+            in_ns: ms(to_ms),
         });
         self
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use whywait_events::{Busy, Ns, Sample, ThreadChange, ThreadEvent, Wait};
+use whywait_events::{Busy, Ns, Part, Parts, Preempted, Sample, ThreadChange, ThreadEvent, Wait};
 
 /// What a thread did at a time, as far as long waits tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +91,75 @@ pub struct Thread {
     pub timeline: Timeline,
     /// Its stretches without I/O, in order.
     pub busy: Vec<Busy>,
+    /// Its long stretches without a CPU that no sleep led to, in order; they do not overlap.
+    pub preempted: Vec<Preempted>,
     /// When it was seen on a CPU, in order.
     pub samples: Vec<Sample>,
+}
+
+impl Thread {
+    /// The long stretches without a CPU that overlap `[from, to)`.
+    pub fn preempted(&self, from: Ns, to: Ns) -> &[Preempted] {
+        let first = self.preempted.partition_point(|row| row.in_ns <= from);
+        let last = self.preempted.partition_point(|row| row.out_ns < to);
+        &self.preempted[first..last.max(first)]
+    }
+
+    /// How long it was preempted within `[from, to)`, as far as that is told: nanoseconds.
+    pub fn preempted_ns(&self, from: Ns, to: Ns) -> u64 {
+        self.preempted(from, to)
+            .iter()
+            .map(|row| row.in_ns.min(to).saturating_sub(row.out_ns.max(from)))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// How long it could have run and had no CPU within `[from, to)`, after a long sleep or preempted: nanoseconds.
+    pub fn without_cpu_ns(&self, from: Ns, to: Ns) -> u64 {
+        self.timeline
+            .overlapping(from, to)
+            .iter()
+            .map(|wait| {
+                end_of(wait)
+                    .min(to)
+                    .saturating_sub(woken_at(wait).max(from))
+            })
+            .fold(self.preempted_ns(from, to), u64::saturating_add)
+    }
+
+    /// When it was on a CPU at the earliest, from `at` on, as far as its long waits and preemptions tell.
+    pub(crate) fn on_cpu_from(&self, at: Ns) -> Ns {
+        if let Activity::Sleeping(wait) | Activity::Runnable(wait) = self.timeline.at(at) {
+            return end_of(wait);
+        }
+        let preempted = self.preempted(at, at.saturating_add(1)).first();
+        preempted.map_or(at, |row| row.in_ns)
+    }
+
+    /// How it spent the stretch before the long wait that follows `to_ns`, as that wait's row tells, but for the preemptions that
+    /// are told one by one. `None`: there is no such wait, or its row tells nothing.
+    pub fn segment_before(&self, to_ns: Ns) -> Option<Parts> {
+        let waits = self.timeline.waits();
+        let wait = waits.get(waits.partition_point(|wait| wait.out_ns < to_ns))?;
+        let mut segment = wait.segment;
+        let from_ns = wait.out_ns.saturating_sub(segment.total_ns());
+        let preempted_ns = self.preempted_ns(from_ns, wait.out_ns);
+        segment[Part::Runnable] = segment[Part::Runnable].saturating_sub(preempted_ns);
+        (segment.total_ns() > 0).then_some(segment)
+    }
+}
+
+/// Preemptions in order. What ends before it begins, or overlaps the one before, comes from no kernel.
+fn in_order(mut rows: Vec<Preempted>) -> Vec<Preempted> {
+    rows.sort_by_key(|row| (row.out_ns, row.in_ns));
+    let mut until_ns = 0;
+    rows.retain(|row| {
+        let sound = row.out_ns < row.in_ns && row.out_ns >= until_ns;
+        if sound {
+            until_ns = row.in_ns;
+        }
+        sound
+    });
+    rows
 }
 
 /// Puts the rows of each thread together.
@@ -100,6 +167,7 @@ pub(crate) fn threads(
     events: &[ThreadEvent],
     waits: Vec<Wait>,
     busy: Vec<Busy>,
+    preempted: Vec<Preempted>,
     samples: Vec<Sample>,
 ) -> BTreeMap<u32, Thread> {
     let mut threads: BTreeMap<u32, Thread> = BTreeMap::new();
@@ -132,6 +200,7 @@ pub(crate) fn threads(
         by_thread.entry(wait.tid).or_default().push(wait);
     }
     busy.iter().for_each(|row| known(row.tid, row.tgid));
+    preempted.iter().for_each(|row| known(row.tid, row.tgid));
     samples.iter().for_each(|row| known(row.tid, row.tgid));
     for (tid, rows) in by_thread {
         if let Some(thread) = threads.get_mut(&tid) {
@@ -143,6 +212,11 @@ pub(crate) fn threads(
             thread.busy.push(row);
         }
     }
+    for row in preempted {
+        if let Some(thread) = threads.get_mut(&row.tid) {
+            thread.preempted.push(row);
+        }
+    }
     for row in samples {
         if let Some(thread) = threads.get_mut(&row.tid) {
             thread.samples.push(row);
@@ -150,6 +224,7 @@ pub(crate) fn threads(
     }
     for thread in threads.values_mut() {
         thread.busy.sort_by_key(|row| (row.start_ns, row.end_ns));
+        thread.preempted = in_order(std::mem::take(&mut thread.preempted));
         thread.samples.sort_by_key(|row| row.at_ns);
     }
     threads

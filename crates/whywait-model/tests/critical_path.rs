@@ -337,3 +337,168 @@ fn a_lock_that_went_from_hand_to_hand_shows_each_holder() {
         .collect();
     assert_eq!(held, [(3, 30), (2, 30)]);
 }
+
+#[test]
+fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
+    let mut script = Script::new();
+    for (tid, name) in [(1, "last"), (2, "second"), (3, "first"), (4, "other")] {
+        script.thread(tid, name);
+    }
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let receiving = script.stack(&["main", "app::converse", "recv"]);
+    let mut waits = |tid: u32, from: u64, to: u64, by: u32| {
+        script
+            .wait(tid, FUTEX, from, to)
+            .stack(locking)
+            .word(0x1000)
+            .by(by)
+            .done();
+    };
+    // The third lets it go and wakes the fourth, which is too late: the second comes from its socket and takes it.
+    waits(1, 20, 80, 2);
+    waits(4, 25, 50, 3);
+    script
+        .wait(2, 45, 10, 48)
+        .stack(receiving)
+        .by_softirq()
+        .done();
+    script.request(1).ready(10).read(10, 1).answered(90, 1);
+    script.ends(120);
+    let steps = script.model().path_of(0).steps;
+    let lock = steps
+        .iter()
+        .find(|step| step.part == Some(Part::Lock))
+        .expect("it waited for a lock");
+    let held: Vec<(&str, u32, u64)> = lock
+        .meanwhile
+        .iter()
+        .map(|step| (step.state, step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(
+        held,
+        [("on-cpu", 3, 30), ("on-cpu", 2, 30)],
+        "nobody had it while receiving"
+    );
+}
+
+/// What thread 1 did from 10 to 110 ms, when it read a request and answered it.
+fn of_a_thread_without_a_cpu(preempted: impl IntoIterator<Item = (u64, u64)>) -> Model {
+    let mut script = Script::new();
+    script.thread(1, "handler");
+    for (from, to) in preempted {
+        script.preempted(1, from, to);
+    }
+    script.request(1).ready(10).read(10, 1).answered(110, 1);
+    script.ends(120);
+    script.model()
+}
+
+fn told(steps: &[PathStep]) -> Vec<(&str, u64)> {
+    steps
+        .iter()
+        .map(|step| (step.state, step.ns() / MS))
+        .collect()
+}
+
+#[test]
+fn a_thread_that_was_preempted_was_not_on_a_cpu() {
+    // The first one began before the request was read; the last is another request's.
+    let model = of_a_thread_without_a_cpu([(5, 15), (40, 90), (112, 118)]);
+    assert_eq!(
+        told(&model.path_of(0).steps),
+        [
+            ("runnable", 5),
+            ("on-cpu", 25),
+            ("runnable", 50),
+            ("on-cpu", 20)
+        ]
+    );
+    let service = model.account_of(0).expect("it was answered").service;
+    assert_eq!(service[Part::Runnable], 55 * MS);
+    assert_eq!(service[Part::OnCpu], 45 * MS);
+}
+
+#[test]
+fn preemptions_by_the_dozen_are_two_steps() {
+    let model = of_a_thread_without_a_cpu((10..110).step_by(10).map(|at| (at, at + 7)));
+    assert_eq!(
+        told(&model.path_of(0).steps),
+        [("runnable", 70), ("on-cpu", 30)]
+    );
+}
+
+#[test]
+fn preemptions_that_no_kernel_tells_do_not_upset_the_sum() {
+    let model = of_a_thread_without_a_cpu([(20, 60), (30, 70), (90, 80), (95, 95), (100, 200)]);
+    let steps = model.path_of(0).steps;
+    assert_eq!(
+        told(&steps),
+        [
+            ("on-cpu", 10),
+            ("runnable", 40),
+            ("on-cpu", 40),
+            ("runnable", 10)
+        ]
+    );
+    assert!(
+        steps
+            .windows(2)
+            .all(|pair| pair[0].to_ns == pair[1].from_ns),
+        "the steps should meet: {steps:?}"
+    );
+}
+
+#[test]
+fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
+    let mut script = Script::new();
+    for (tid, name) in [(1, "last"), (2, "second"), (3, "first"), (4, "woken")] {
+        script.thread(tid, name);
+    }
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let receiving = script.stack(&["main", "app::converse", "recv"]);
+    script
+        .wait(1, FUTEX, 20, 80)
+        .stack(locking)
+        .word(0x1000)
+        .by(2)
+        .done();
+    // Woken at 40, it has a CPU at 55. The second is still in its socket when the lock becomes free, and comes at 60.
+    script
+        .wait(4, FUTEX, 25, 40)
+        .on_cpu_at(55)
+        .stack(locking)
+        .word(0x1000)
+        .by(3)
+        .done();
+    script
+        .wait(2, 45, 10, 60)
+        .stack(receiving)
+        .by_softirq()
+        .done();
+    script.request(1).ready(10).read(10, 1).answered(90, 1);
+    script.ends(120);
+    let steps = script.model().path_of(0).steps;
+    let lock = steps
+        .iter()
+        .find(|step| step.part == Some(Part::Lock))
+        .expect("it waited for a lock");
+    let held: Vec<(&str, u32, u64)> = lock
+        .meanwhile
+        .iter()
+        .map(|step| (step.state, step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(
+        held,
+        [("on-cpu", 3, 20), ("runnable", 4, 15), ("on-cpu", 2, 20)]
+    );
+}
