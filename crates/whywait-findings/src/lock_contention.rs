@@ -10,7 +10,7 @@
 //! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix that nobody has to wait for
 //! the lock any more saves no more than that; that the work then competes for something else makes it less.
 //!
-//! **Guards.** The time that the holder waited for a CPU does not count. A class other than "lock" is never contention, however large the sum of its waits. Waits below
+//! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not count. A class other than "lock" is never contention, however large the sum of its waits. Waits below
 //! [`MIN_NS`] a request that are less than a [`SHARE`]th of its time are what locks are for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,9 @@ const WORTH_A_NOTE: u64 = 20;
 /// Without requests: the waits are this part of the run, summed over threads, or more.
 const RUN_SHARE: u64 = 10;
 
+/// From one part in so many on, a hold's time without a CPU is told.
+const NOTABLE: u64 = 10;
+
 /// What `whywait explain lock-contention` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/lock-contention.md");
 
@@ -44,8 +47,8 @@ pub(crate) const EXPLAIN: &str = include_str!("explain/lock-contention.md");
 #[derive(Default)]
 struct Contention<'a> {
     waits: Vec<&'a Wait>,
-    /// For each request, what it waited for the lock.
-    requests: Vec<u64>,
+    /// For each request, what it waited for the lock, and what a fix would have saved it.
+    requests: Vec<(u64, u64)>,
     ports: BTreeSet<u16>,
 }
 
@@ -104,7 +107,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
                 continue;
             }
             if let Some(lock) = locks.get_mut(&key) {
-                lock.requests.push(saved_ns);
+                lock.requests.push((ns, saved_ns));
                 lock.ports.insert(request.local_port);
             }
         }
@@ -161,19 +164,24 @@ fn contended_ns(step: &PathStep) -> u64 {
 fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Option<Finding> {
     let total_ns = sums.total_ns.saturating_add(sums.short_ns);
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
-    let mut each = lock.requests.clone();
+    let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
+    let mut each: Vec<u64> = lock
+        .requests
+        .iter()
+        .map(|(_, saved_ns)| *saved_ns)
+        .collect();
     each.sort_unstable_by(|a, b| b.cmp(a));
+    let contended_ns = sum(&mut lock.requests.iter().map(|(ns, _)| *ns));
+    let worst_ns = lock.requests.iter().map(|(ns, _)| *ns).max();
     // A lock that nobody lets go is another matter.
     let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that another one holds for them.
     let serves = model.requests_summary().count > 0;
-    let of_the_run =
-        !serves && ended_ns >= ERROR_NS && ended_ns.saturating_mul(RUN_SHARE) >= run_ns;
+    let of_the_run = |ns: u64| ns >= ERROR_NS && ns.saturating_mul(RUN_SHARE) >= run_ns;
     // Short waits that cost little altogether are no more than that.
-    let sum_ns = each.iter().copied().fold(0, u64::saturating_add);
-    let small = each.first().is_none_or(|worst| *worst < WARNING_NS)
-        && sum_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns();
-    if small && !of_the_run {
+    let small = worst_ns.is_none_or(|worst| worst < WARNING_NS)
+        && contended_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns();
+    if small && (serves || !of_the_run(ended_ns)) {
         return None;
     }
     let holds: Vec<Hold> = lock
@@ -181,12 +189,16 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         .iter()
         .filter_map(|wait| model.hold(wait))
         .collect();
+    let without_cpu_ns = sum(&mut holds.iter().map(|hold| hold.without_cpu_ns));
+    if small && !of_the_run(ended_ns.saturating_sub(without_cpu_ns)) {
+        return None;
+    }
     let longest = telling(model, &holds);
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
     let held_across = across * 2 > holds.len();
-    let severity = match each.first() {
-        Some(worst) if *worst >= ERROR_NS => Severity::Error,
-        Some(worst) if *worst < WARNING_NS => Severity::Note,
+    let severity = match worst_ns {
+        Some(worst) if worst >= ERROR_NS => Severity::Error,
+        Some(worst) if worst < WARNING_NS => Severity::Note,
         _ => Severity::Warning,
     };
     let name = what(key);
@@ -195,21 +207,17 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     let cause = longest.map(|hold| {
         let doing = match &hold.across {
             Some(across) => format!(
-                "held it for {}{}, asleep in {} for {} of that",
-                if hold.exact { "" } else { "at least " },
-                duration(hold.ns()),
+                "held it for {}, asleep in {} for {} of that{}",
+                at_least(hold),
                 across.what,
-                duration(across.ns)
+                duration(across.ns),
+                without_cpu(hold)
             ),
-            None => format!(
-                "held it for {}{}",
-                if hold.exact { "" } else { "at least " },
-                duration(hold.ns())
-            ),
+            None => format!("held it for {}{}", at_least(hold), without_cpu(hold)),
         };
         Cause::new(model, hold.holder, doing, hold.stack)
     });
-    let at_most_ns = each.iter().copied().fold(0, u64::saturating_add);
+    let at_most_ns = sum(&mut each.iter().copied());
     let title = title(model, &name, &each, total_ns, lock, longest, held_across);
     let mut subject = Map::new();
     if key.tgid != 0 {
@@ -255,8 +263,22 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         },
         evidence,
         cause,
-        fix: fix(key, held_across).to_owned(),
+        fix: fix(key, held_across, &holds),
     })
+}
+
+/// How long it was held, as far as known.
+fn at_least(hold: &Hold) -> String {
+    let at_least = if hold.exact { "" } else { "at least " };
+    format!("{at_least}{}", duration(hold.ns()))
+}
+
+/// How much of that is no matter of the lock.
+fn without_cpu(hold: &Hold) -> String {
+    if hold.without_cpu_ns.saturating_mul(NOTABLE) < hold.ns() || hold.without_cpu_ns == 0 {
+        return String::new();
+    }
+    format!(", {} of that without a CPU", duration(hold.without_cpu_ns))
 }
 
 fn what(key: &Key) -> String {
@@ -278,7 +300,7 @@ fn waiters(lock: &Contention<'_>) -> Vec<u32> {
 /// Where a lock was held: the function, and what the holder waited for there.
 type Place<'a> = (Option<String>, Option<&'a str>);
 
-/// The hold to talk about: the longest one where the lock was held for most of the time, by function and by what the holder waited for.
+/// The hold to talk about, of what the holders did themselves: the longest one where the lock was held for most of the time, by function and by what the holder waited for.
 /// The longest of all may be the only one of its kind. Holds whose place has a name come first, if they are a tenth of the time.
 fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
     let mut places: BTreeMap<Place<'a>, (u64, &'a Hold)> = BTreeMap::new();
@@ -287,9 +309,9 @@ fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
         let across = hold.across.as_ref().map(|across| across.what.as_str());
         let place = (model.stacks.telling(hold.stack), across);
         let (ns, longest) = places.entry(place).or_insert((0, hold));
-        *ns = ns.saturating_add(hold.ns());
-        all_ns = all_ns.saturating_add(hold.ns());
-        if (hold.ns(), longest.from_ns) > (longest.ns(), hold.from_ns) {
+        *ns = ns.saturating_add(hold.own_ns());
+        all_ns = all_ns.saturating_add(hold.own_ns());
+        if (hold.own_ns(), longest.from_ns) > (longest.own_ns(), hold.from_ns) {
             *longest = hold;
         }
     }
@@ -348,10 +370,11 @@ fn title(
                 _ => String::new(),
             };
             format!(
-                "{who} that {} ({}) held for up to {}{place}{across}",
+                "{who} that {} ({}) held for up to {}{place}{across}{}",
                 model.thread_name(hold.holder),
                 hold.holder,
-                duration(hold.ns())
+                duration(hold.ns()),
+                without_cpu(hold)
             )
         }
     }
@@ -421,13 +444,10 @@ fn evidence(
         );
         evidence.push(Evidence {
             text: format!(
-                "the longest hold of the usual kind that was waited for: {} by {}{across}",
-                if hold.exact {
-                    duration(hold.ns())
-                } else {
-                    format!("at least {}", duration(hold.ns()))
-                },
-                named(&hold.holder)
+                "the longest hold of the usual kind that was waited for: {} by {}{}{across}",
+                at_least(hold),
+                named(&hold.holder),
+                without_cpu(hold)
             ),
             ns: Some(hold.ns()),
         });
@@ -441,6 +461,18 @@ fn evidence(
             "who let it go while others waited: {}",
             list(&told)
         )));
+    }
+    let (without_cpu_ns, held_ns) = without_cpu_of(holds);
+    if without_cpu_ns > 0 && without_cpu_ns.saturating_mul(NOTABLE) >= held_ns {
+        evidence.push(Evidence {
+            text: format!(
+                "of {} that they held it while others waited, they were without a CPU for {}: another thread had it, or the CPU \
+                 limit of their control group was reached; how bad it is, is judged without that",
+                duration(held_ns),
+                duration(without_cpu_ns)
+            ),
+            ns: Some(without_cpu_ns),
+        });
     }
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
     if across > 0 && holds.len() > 1 {
@@ -479,7 +511,29 @@ fn mostly(model: &Model, holds: &[Hold]) -> String {
     format!(": mostly {what}{function}, {} in all", duration(*ns))
 }
 
-fn fix(key: &Key, held_across: bool) -> &'static str {
+/// How long the holders were without a CPU, of how long they held it.
+fn without_cpu_of(holds: &[Hold]) -> (u64, u64) {
+    holds.iter().fold((0u64, 0u64), |(without_ns, ns), hold| {
+        (
+            without_ns.saturating_add(hold.without_cpu_ns),
+            ns.saturating_add(hold.ns()),
+        )
+    })
+}
+
+fn fix(key: &Key, held_across: bool, holds: &[Hold]) -> String {
+    let (without_cpu_ns, held_ns) = without_cpu_of(holds);
+    let of_the_lock = fix_of_lock(key, held_across);
+    if without_cpu_ns.saturating_mul(2) < held_ns || held_ns == 0 {
+        return of_the_lock.to_owned();
+    }
+    format!(
+        "see first that the holders get a CPU, which they lacked for most of the time: look at what else runs, and at the control group's \
+         CPU limit (cpu.stat: nr_throttled); then: {of_the_lock}"
+    )
+}
+
+fn fix_of_lock(key: &Key, held_across: bool) -> &'static str {
     if key.object.primitive() == Some(Primitive::Database) {
         "a transaction keeps what it has changed until it is committed: change what everybody wants last, and wait for nothing \
          between that and the commit; or spread it over several rows"

@@ -139,6 +139,84 @@ fn a_lock_that_is_held_while_computing_is_not_held_across_a_wait() {
     );
 }
 
+/// Six handlers take turns at a mutex for a millisecond each; 40 ms each time of which the holder has no CPU, or works.
+fn turns(preempted: bool) -> Script {
+    let mut script = Script::new();
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let working = script.stack(&["main", "app::handle", "app::update_table"]);
+    for tid in 1..=6u32 {
+        script.thread(tid, "handler");
+    }
+    for tid in 1..=6u32 {
+        let from = u64::from(tid - 1) * 41;
+        if tid > 1 {
+            script
+                .wait(tid, FUTEX, 1, from + 1)
+                .stack(locking)
+                .word(0x1000)
+                .by(tid - 1)
+                .done();
+        }
+        if preempted {
+            script.preempted(tid, from + 1, from + 41);
+        } else {
+            script.burns(tid, working, from + 1, from + 41);
+        }
+        script
+            .request(u64::from(tid))
+            .ready(0)
+            .read(0, tid)
+            .answered(from + 43, tid);
+    }
+    script.ends(400);
+    script
+}
+
+#[test]
+fn a_lock_whose_holders_have_no_cpu_is_not_to_blame() {
+    let worked = detect(&turns(false).model());
+    assert_eq!(worked.len(), 1, "{worked:#?}");
+    assert_eq!(worked[0].severity, Severity::Error);
+    assert!(!worked[0].title.contains("CPU"), "{}", worked[0].title);
+    let findings = detect(&turns(true).model());
+    assert_eq!(findings, [], "a millisecond of 41 is what locks are for");
+}
+
+#[test]
+fn what_a_holder_lacked_a_cpu_for_is_told_and_not_held_against_the_lock() {
+    let mut script = turns(false);
+    // Of each other hold's 40 ms, 30 are without a CPU.
+    for tid in [1, 3, 5] {
+        let from = u64::from(tid - 1) * 41;
+        script.preempted(tid, from + 5, from + 35);
+    }
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    // The last one waits for 205 ms, 90 of them for a holder without a CPU.
+    assert_eq!(finding.severity, Severity::Error);
+    assert_eq!(finding.saving.each_at_most_ns[0], 205_000_000);
+    assert!(
+        finding
+            .evidence
+            .iter()
+            .any(|evidence| evidence.text.contains("without a CPU for 90 ms")),
+        "{:#?}",
+        finding.evidence
+    );
+    let subject = &finding.subject;
+    assert_eq!(
+        (&subject["holder_tid"], &subject["hold_ns"]),
+        (&json!(2), &json!(41_000_000)),
+        "the one that kept it for itself, not the one that had no CPU"
+    );
+}
+
 #[test]
 fn threads_that_wait_for_a_result_do_not_contend() {
     let mut script = Script::new();
