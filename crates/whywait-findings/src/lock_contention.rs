@@ -47,9 +47,19 @@ pub(crate) const EXPLAIN: &str = include_str!("explain/lock-contention.md");
 #[derive(Default)]
 struct Contention<'a> {
     waits: Vec<&'a Wait>,
-    /// For each request, what it waited for the lock, and what a fix would have saved it.
-    requests: Vec<(u64, u64)>,
+    requests: Vec<Waited>,
     ports: BTreeSet<u16>,
+}
+
+/// What a request waited for a lock, nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waited {
+    /// Asleep.
+    ns: u64,
+    /// Thereof the lock's: without the time in which those who held it had no CPU.
+    contended_ns: u64,
+    /// What a fix saves at most.
+    saved_ns: u64,
 }
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
@@ -69,7 +79,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         return Vec::new();
     }
     for (index, request) in model.requests.iter().enumerate() {
-        let mut waited: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
+        let mut waited: BTreeMap<Key, Waited> = BTreeMap::new();
         let path = model.path_of(index);
         let mut last: Option<(Key, usize)> = None;
         for (at, step) in path.steps.iter().enumerate() {
@@ -89,9 +99,10 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
                 _ => 0,
             };
             let one = waited.entry(key.clone()).or_default();
-            one.0 = one.0.saturating_add(contended_ns(step));
-            one.1 = one
-                .1
+            one.ns = one.ns.saturating_add(step.ns());
+            one.contended_ns = one.contended_ns.saturating_add(contended_ns(step));
+            one.saved_ns = one
+                .saved_ns
                 .saturating_add(step.ns())
                 .saturating_add(waking(&path.steps, at))
                 .saturating_add(tries_ns);
@@ -102,12 +113,13 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             .iter()
             .map(PathStep::ns)
             .fold(0, u64::saturating_add);
-        for (key, (ns, saved_ns)) in waited {
+        for (key, waited) in waited {
+            let ns = waited.contended_ns;
             if ns < MIN_NS || ns.saturating_mul(SHARE) < latency_ns {
                 continue;
             }
             if let Some(lock) = locks.get_mut(&key) {
-                lock.requests.push((ns, saved_ns));
+                lock.requests.push(waited);
                 lock.ports.insert(request.local_port);
             }
         }
@@ -165,14 +177,10 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     let total_ns = sums.total_ns.saturating_add(sums.short_ns);
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
     let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
-    let mut each: Vec<u64> = lock
-        .requests
-        .iter()
-        .map(|(_, saved_ns)| *saved_ns)
-        .collect();
+    let mut each: Vec<u64> = lock.requests.iter().map(|waited| waited.saved_ns).collect();
     each.sort_unstable_by(|a, b| b.cmp(a));
-    let contended_ns = sum(&mut lock.requests.iter().map(|(ns, _)| *ns));
-    let worst_ns = lock.requests.iter().map(|(ns, _)| *ns).max();
+    let contended_ns = sum(&mut lock.requests.iter().map(|waited| waited.contended_ns));
+    let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
     // A lock that nobody lets go is another matter.
     let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that another one holds for them.
@@ -180,7 +188,8 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     let of_the_run = |ns: u64| ns >= ERROR_NS && ns.saturating_mul(RUN_SHARE) >= run_ns;
     // Short waits that cost little altogether are no more than that.
     let small = worst_ns.is_none_or(|worst| worst < WARNING_NS)
-        && contended_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns();
+        && (contended_ns == 0
+            || contended_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns());
     if small && (serves || !of_the_run(ended_ns)) {
         return None;
     }
@@ -218,7 +227,7 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         Cause::new(model, hold.holder, doing, hold.stack)
     });
     let at_most_ns = sum(&mut each.iter().copied());
-    let title = title(model, &name, &each, total_ns, lock, longest, held_across);
+    let title = title(model, &name, total_ns, lock, longest, held_across);
     let mut subject = Map::new();
     if key.tgid != 0 {
         subject.insert("pid".to_owned(), json!(key.tgid));
@@ -340,22 +349,21 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
 fn title(
     model: &Model,
     name: &str,
-    each: &[u64],
     total_ns: u64,
     lock: &Contention<'_>,
     longest: Option<&Hold>,
     held_across: bool,
 ) -> String {
-    let who = match each {
-        [] => format!(
+    let who = match lock.requests.iter().map(|waited| waited.ns).max() {
+        None => format!(
             "{} waited {} in all for a {name}",
             count(waiters(lock).len(), "thread", "threads"),
             duration(total_ns)
         ),
-        [worst, ..] => format!(
+        Some(worst_ns) => format!(
             "{} waited up to {} for a {name}",
-            count(each.len(), "request", "requests"),
-            duration(*worst)
+            count(lock.requests.len(), "request", "requests"),
+            duration(worst_ns)
         ),
     };
     match longest {

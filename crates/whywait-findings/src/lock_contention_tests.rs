@@ -286,6 +286,56 @@ fn a_program_without_requests_may_contend_too() {
 }
 
 #[test]
+fn where_nothing_was_answered_a_little_waiting_is_nothing() {
+    let mut script = Script::new();
+    let locking = script.stack(&["main", "app::work", "pthread_mutex_lock", "__lll_lock_wait"]);
+    script.thread(1, "one").thread(2, "two");
+    script
+        .wait(1, FUTEX, 10, 12)
+        .stack(locking)
+        .word(0x1000)
+        .by(2)
+        .done();
+    // As in a protocol without answers.
+    script.request(1).ready(5).read(5, 1).unanswered();
+    script.ends(1000);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn waiting_for_a_cpu_after_the_lock_is_not_waiting_for_the_lock() {
+    let mut script = Script::new();
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    script.thread(1, "handler").thread(2, "other");
+    script
+        .wait(1, FUTEX, 10, 14)
+        .on_cpu_at(34)
+        .stack(locking)
+        .word(0x1000)
+        .by(2)
+        .done();
+    script.request(1).ready(10).read(10, 1).answered(40, 1);
+    script.ends(100);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].severity, Severity::Note);
+    assert!(
+        findings[0].title.contains("1 request waited up to 4.0 ms"),
+        "{}",
+        findings[0].title
+    );
+    assert_eq!(
+        findings[0].saving.at_most_ns, 24_000_000,
+        "without the wait it would not have lost its CPU"
+    );
+}
+
+#[test]
 fn the_one_long_hold_of_another_kind_is_not_what_is_told() {
     let mut script = convoy(false);
     let locking = script.stack(&[
