@@ -9,7 +9,8 @@
 //! **Cost.** What each such request waited until the recording ended: a fix saves at least that, were it not that nobody knows
 //! how long the work takes. Hence "at most what was recorded".
 //!
-//! **Guards.** A wait with a timeout ends by itself. A thread that polls may have put the request aside on purpose. A request that
+//! **Guards.** A wait with a timeout ends by itself. A thread that sleeps where it idles waits for work, as when a client has not sent the
+//! rest of its request. A thread that polls may have put the request aside on purpose. A request that
 //! is answered late in general (a long poll) is told from one that hangs only by others of its kind: with none answered at all
 //! the confidence is low. A wait for a thread that runs, or waits for a device, is not reported: it is being worked on. Circles
 //! of locks are `deadlock`.
@@ -29,6 +30,9 @@ use crate::unfinished::{lasted_ns, unanswered};
 const MIN_NS: u64 = 1_000_000_000;
 /// It has to be so many times as long as the slowest request that was answered.
 const TIMES: u64 = 5;
+
+/// Earlier sleeps of the thread at the same place that are looked at.
+const MOST_LOOKED_AT: usize = 64;
 
 /// What `whywait explain unfinished-wait` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/unfinished-wait.md");
@@ -83,6 +87,9 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
         return None;
     }
     let class = model.class_of(wait).unwrap_or(Class::Unknown);
+    if class != Class::Lock && idles_there(model, wait) {
+        return None;
+    }
     let waits_for = match class {
         Class::Lock => "a lock that nobody let go",
         _ => "a wake-up that never came",
@@ -179,6 +186,38 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
         }
         .to_owned(),
     })
+}
+
+/// Whether the thread sleeps where it idles: then it waits for work, as when the rest of the request has not come, and has no part in
+/// what the request waits for.
+fn idles_there(model: &Model, wait: &Wait) -> bool {
+    if model.class_of(wait) == Some(Class::Idle)
+        || model
+            .pools
+            .iter()
+            .any(|pool| pool.tgid == wait.tgid && pool.idles(wait))
+    {
+        return true;
+    }
+    // It has slept there before, from the same calls, when it had no request in hand.
+    let Some(thread) = model.threads.get(&wait.tid) else {
+        return false;
+    };
+    let in_hand = |at: u64| {
+        model.requests.iter().any(|request| {
+            request.recv_tid == wait.tid
+                && request.recv_ns.is_some_and(|read_ns| read_ns <= at)
+                && request.last_send_ns.is_none_or(|sent_ns| sent_ns > at)
+        })
+    };
+    wait.user_stack != 0
+        && thread
+            .timeline
+            .waits()
+            .iter()
+            .filter(|before| before.out_ns < wait.out_ns && before.user_stack == wait.user_stack)
+            .take(MOST_LOOKED_AT)
+            .any(|before| call(before) == Call::Futex && !in_hand(before.out_ns))
 }
 
 #[cfg(test)]

@@ -70,3 +70,49 @@ fn a_timeout_ends_it() {
         .done();
     assert_eq!(detect(&script.ends(5000).model()), []);
 }
+
+#[test]
+fn a_thread_that_sleeps_where_it_idles_waits_for_work() {
+    let mut script = Script::new();
+    let idling = script.stack(&["main", "app::run_worker", "pthread_cond_wait"]);
+    script.thread(1, "exec-1").thread(2, "poller");
+    // It idles between two requests, and again when a client has sent only the half of the next one.
+    script.request(1).ready(0).read(0, 1).answered(2, 1);
+    script
+        .wait(1, FUTEX, 3, 8)
+        .stack(idling)
+        .word(0x1000)
+        .by(2)
+        .done();
+    script.request(2).ready(8).read(9, 1).unanswered();
+    script
+        .wait(1, FUTEX, 11, 11)
+        .stack(idling)
+        .word(0x1000)
+        .forever()
+        .done();
+    assert_eq!(detect(&script.ends(2000).model()), []);
+}
+
+#[test]
+fn who_waited_there_for_earlier_requests_does_not_idle_there() {
+    let mut script = hanging();
+    let waiting = script.stack(&["main", "app::wait_for_result", "pthread_cond_wait"]);
+    script.thread(3, "conn-1");
+    script.request(3).ready(0).read(0, 3).answered(20, 3);
+    script
+        .wait(3, FUTEX, 1, 19)
+        .stack(waiting)
+        .word(0x3000)
+        .by(2)
+        .done();
+    script.request(4).ready(21).read(21, 3).unanswered();
+    script
+        .wait(3, FUTEX, 22, 22)
+        .stack(waiting)
+        .word(0x3000)
+        .forever()
+        .done();
+    let findings = detect(&script.ends(2000).model());
+    assert_eq!(findings.len(), 2, "{findings:#?}");
+}
