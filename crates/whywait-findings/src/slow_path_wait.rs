@@ -9,7 +9,8 @@
 //! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path. Without
 //! the wait a part of that would go elsewhere: a bound.
 //!
-//! **Guards.** What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
+//! **Guards.** A poll or a futex wait that a timer ended, after which the same thread waited for something else, may have been a tick of
+//! its loop: what the request waited for does not show. What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
 //! serves others too, is a remark of low confidence: what the request waited for does not show. So is a wait for
 //! the request's own client. What takes less than a tenth of slow requests' time is told only if it made one of them
 //! take 100 ms, and as a remark.
@@ -87,8 +88,9 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let mut each: BTreeMap<Key, Vec<u64>> = BTreeMap::new();
     for request in &slow.requests {
         let mut of_request: BTreeMap<Key, OnPath<'_>> = BTreeMap::new();
-        for (_, step) in slow_paths::steps(&request.path) {
-            let Some((key, wait)) = key(model, &loops, request.request, step) else {
+        for (at, step) in request.path.steps.iter().enumerate() {
+            let tick = || may_be_tick(model, &request.path.steps[at..]);
+            let Some((key, wait)) = key(model, &loops, request.request, step, &tick) else {
                 continue;
             };
             // What a thread slept in before it answered another was for that one; a poll is for all.
@@ -100,7 +102,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             on_path.ns = on_path.ns.saturating_add(step.ns());
             on_path.steps.push(Step { step, wait });
         }
-        for (key, on_path) in of_request {
+        for (key, on_path) in with_ticks(of_request, request.latency_ns) {
             if on_path.ns >= slow_paths::MIN_NS {
                 each.entry(key.clone()).or_default().push(on_path.ns);
             }
@@ -117,6 +119,58 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
     findings.truncate(MAX_FINDINGS);
     findings
+}
+
+/// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a loop: the thread went on to wait for
+/// something else, and that is what the path goes on with. What the program does between the two, and for whom, is not known.
+fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
+    let Some((first, later)) = steps.split_first() else {
+        return false;
+    };
+    later.iter().any(|step| {
+        step.tid == first.tid
+            && matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
+            && wait_of(model, step)
+                .is_some_and(|wait| matches!(call(wait), Call::Poll | Call::Futex))
+    })
+}
+
+/// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which the peer ended, is less than half of a
+/// request, all of them are a wait for one of both.
+fn with_ticks(
+    mut of_request: BTreeMap<Key, OnPath<'_>>,
+    latency_ns: u64,
+) -> BTreeMap<Key, OnPath<'_>> {
+    let ticks: Vec<Key> = of_request
+        .keys()
+        .filter(|key| key.target == Target::Anything)
+        .cloned()
+        .collect();
+    for key in ticks {
+        let peer = Key {
+            target: Target::Peer,
+            ..key.clone()
+        };
+        if of_request
+            .get(&peer)
+            .is_some_and(|on_path| !dominates(on_path.ns, latency_ns))
+            && let Some(mut pieces) = of_request.remove(&peer)
+            && let Some(on_path) = of_request.get_mut(&key)
+        {
+            on_path.ns = on_path.ns.saturating_add(pieces.ns);
+            on_path.steps.append(&mut pieces.steps);
+        }
+    }
+    of_request
+}
+
+/// The wait that a step is.
+fn wait_of<'a>(model: &'a Model, step: &PathStep) -> Option<&'a Wait> {
+    let thread = model.threads.get(&step.tid)?;
+    thread
+        .timeline
+        .overlapping(step.from_ns, step.to_ns)
+        .first()
 }
 
 /// Who serves how many requests at a time.
@@ -160,8 +214,9 @@ fn key<'a>(
     loops: &Loops,
     request: &Request,
     step: &PathStep,
+    tick: &dyn Fn() -> bool,
 ) -> Option<(Key, &'a Wait)> {
-    let part = step.part?;
+    let part = step.part.filter(|_| step.ns() > 0)?;
     if !matches!(
         part,
         Part::Disk | Part::Network | Part::Timer | Part::PageFault | Part::Uring
@@ -169,10 +224,7 @@ fn key<'a>(
         return None;
     }
     let thread = model.threads.get(&step.tid)?;
-    let wait = thread
-        .timeline
-        .overlapping(step.from_ns, step.to_ns)
-        .first()?;
+    let wait = wait_of(model, step)?;
     let call = call(wait);
     let target = match part {
         Part::Disk => Target::Disk,
@@ -180,6 +232,7 @@ fn key<'a>(
         // Its completions are of whatever kind, and of any request.
         Part::Uring => Target::Anything,
         _ if call == Call::Poll && loops.shared(request, wait, step) => Target::Anything,
+        Part::Timer if matches!(call, Call::Poll | Call::Futex) && tick() => Target::Anything,
         Part::Timer => Target::Timer,
         _ if matches!(call, Call::Socket | Call::Stream)
             && request.fd >= 0

@@ -9,6 +9,7 @@ const FSYNC: u32 = 74;
 const WRITE: u32 = 1;
 const FUTEX: u32 = 202;
 const RECVFROM: u32 = 45;
+const EPOLL_WAIT: u32 = 232;
 const EPOLL: u32 = 7;
 const API: u32 = 1;
 const WORKER: u32 = 2;
@@ -369,6 +370,73 @@ fn a_loop_that_serves_others_meanwhile_may_wait_for_anything() {
     assert_eq!(
         (finding.severity, finding.confidence),
         (Severity::Note, Confidence::Low)
+    );
+}
+
+/// A loop that polls until a time, again and again, for one request; then, if so, until a packet comes.
+fn ticking(ticks_ms: u64, packet_ms: u64) -> Script {
+    let mut server = server();
+    let stack = server.script.stack(&["main", "aeMain", "epoll_wait"]);
+    let mut now = 11;
+    for _ in 0..3 {
+        server
+            .script
+            .wait(API, EPOLL_WAIT, now, now + ticks_ms)
+            .stack(stack)
+            .epoll(EPOLL)
+            .timeout()
+            .by_timer()
+            .done();
+        now += ticks_ms + 1;
+    }
+    if packet_ms > 0 {
+        server
+            .script
+            .wait(API, EPOLL_WAIT, now, now + packet_ms)
+            .stack(stack)
+            .epoll(EPOLL)
+            .timeout()
+            .by_softirq()
+            .done();
+        now += packet_ms + 1;
+    }
+    server
+        .script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(10)
+        .read(10, API)
+        .answered(now, API);
+    server.script
+}
+
+#[test]
+fn the_ticks_of_a_loop_are_no_sleep_of_the_program() {
+    let finding = the_finding(&ticking(100, 30));
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Note, Confidence::Low)
+    );
+    assert!(
+        finding
+            .title
+            .contains("99 % of its time for a peer or a timer"),
+        "the ticks and what came after them: {}",
+        finding.title
+    );
+    // The packet alone is half of it: that is what it waited for.
+    let finding = the_finding(&ticking(100, 400));
+    assert!(
+        finding.title.contains("a peer (epoll_wait)"),
+        "{}",
+        finding.title
+    );
+    // It answers when its time is up: it waited for that.
+    let finding = the_finding(&ticking(100, 0));
+    assert!(
+        finding.title.contains("a timeout (epoll_wait)"),
+        "{}",
+        finding.title
     );
 }
 

@@ -428,6 +428,12 @@ impl<'a> WaitLine<'a> {
         self
     }
 
+    /// Its time was up.
+    pub fn by_timer(mut self) -> Self {
+        self.wait.wake_context = WakeContext::Hardirq;
+        self
+    }
+
     /// This thread ended it.
     pub fn by(mut self, tid: u32) -> Self {
         self.wait.wake_context = WakeContext::Task;
