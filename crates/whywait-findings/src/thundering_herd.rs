@@ -5,7 +5,8 @@
 //! **Evidence.** Counted in the kernel for each listener: the connections that woke threads out of their polls, how many
 //! threads each of them woke, and how many of these went back to sleep in a poll without having read or written a byte.
 //!
-//! **Cost.** The CPU time from such a wake to the next sleep, of all that found nothing.
+//! **Cost.** The CPU time from such a wake to the next sleep, of all that found nothing; or of as many of them as were wasted: a thread
+//! that accepts and hands over reads and writes nothing either.
 //!
 //! **Guards.** A wake is wasted only if it was one beyond the first that its connection made, and if the thread went back to
 //! sleep with nothing: the smaller of both counts. Less than [`MIN_WASTED`] a second, or less than half a wake for each
@@ -77,7 +78,8 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
     {
         return None;
     }
-    let wasted_ns = herd.dry_cpu_ns;
+    let wasted_ns = (u128::from(herd.dry_cpu_ns) * u128::from(wasted)
+        / u128::from(herd.dry_wakes.max(1))) as u64;
     let permille =
         (u128::from(wasted_ns) * 1000 / u128::from(duration_ns)).min(u128::from(u64::MAX)) as u64;
     let used = model
@@ -121,10 +123,10 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
         evidence: vec![
             Evidence {
                 text: format!(
-                    "{} woke {} beyond the first ({each:.1} each); {} went back to sleep with nothing",
+                    "{} woke {} beyond the first ({each:.1} each); at most {} went back to sleep with nothing",
                     count(herd.connections as usize, "connection", "connections"),
                     count(herd.extra_wakes as usize, "thread", "threads"),
-                    herd.dry_wakes
+                    wasted
                 ),
                 ns: None,
             },
@@ -170,7 +172,20 @@ mod tests {
             "a connection at port 80 wakes up to 8 threads and all but one find nothing: 5,600 wake-ups a second wasted"
         );
         assert_eq!(found.severity, Severity::Warning);
-        assert_eq!(found.saving.at_most_ns, 58_000_000);
+        assert_eq!(found.saving.at_most_ns, 56_000_000);
+    }
+
+    #[test]
+    fn who_accepts_and_hands_over_is_no_loser() {
+        // As many went back to sleep without a byte as were woken at all: the one that accepted reads nothing either.
+        let found = &findings(5000, 10_000, 15_000)[0];
+        assert_eq!(found.subject["wasted"], json!(10_000));
+        assert_eq!(found.saving.at_most_ns, 100_000_000, "of 150 ms in all");
+        assert!(
+            found.evidence[0].text.contains("at most 10000 went back"),
+            "{}",
+            found.evidence[0].text
+        );
     }
 
     #[test]
