@@ -12,7 +12,7 @@
 //!
 //! **Guards.** Requests on connections that were accepted before belong to their worker, whoever idles. Without the option, or
 //! with fewer such listeners than siblings, they share a listener, and who is idle takes connections from it. A program of
-//! another kind at the same port is no sibling. Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`],
+//! another kind at the same port is no sibling. A worker that waited for a CPU for most of the time was not busy: the machine was. Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`],
 //! nothing is told.
 
 use std::collections::BTreeMap;
@@ -115,6 +115,13 @@ fn victim<'a>(
     }
     let stranded_ns = union_ns(spans);
     let wait_ns = served_ns.saturating_sub(request.ready_ns);
+    let reader = model.threads.get(&request.recv_tid);
+    let without_cpu_ns = reader.map_or(0, |thread| {
+        thread.without_cpu_ns(request.ready_ns, served_ns)
+    });
+    if without_cpu_ns.saturating_mul(2) > wait_ns {
+        return None;
+    }
     (stranded_ns >= MIN_STRANDED_NS.max(wait_ns / 2)).then_some(Victim {
         request,
         stranded_ns,
