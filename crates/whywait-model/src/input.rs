@@ -30,6 +30,8 @@ const MAX_PENDING: usize = 65_536;
 const MAX_POLL_STACKS: usize = 64;
 /// Distinct sleeps on futexes, by stack, thread and word, kept for each process.
 const MAX_PARKS: usize = 16_384;
+/// Waits that are kept where no request was seen: what threads wait for is all that there is to look at.
+const MAX_WAITS_ALONE: usize = 200_000;
 /// Rows from this long before a request matter to it too: they show what its server was doing when it came.
 const LOOK_BACK_NS: Ns = 5_000_000;
 
@@ -129,13 +131,16 @@ impl Input {
         input.stacks = StackNames::read(&recording.stacks()?);
         input.objects.serve(&input.requests);
         let windows = Windows::around(&input.requests);
+        let alone = input.requests.is_empty() && input.sums.count == 0;
         let mut left_out = 0u64;
         let tids: HashSet<u32> = input.threads.iter().map(|thread| thread.tid).collect();
         // The whole of the waits is walked, also for who polls what.
         let mut sleeps = Sleeps::default();
         let mut settled = |wait: &Wait, until_ns: Ns| {
             input.note(wait, &tids);
-            if windows.overlap(wait.out_ns, until_ns) {
+            if alone && input.waits.len() >= MAX_WAITS_ALONE {
+                left_out += 1;
+            } else if alone || windows.overlap(wait.out_ns, until_ns) {
                 // The sleep that shows when one without an end was over at the latest may lie outside of the windows.
                 let in_ns = (until_ns < Ns::MAX).then_some(until_ns);
                 let known = Wait {

@@ -174,3 +174,42 @@ fn a_storm_of_reads_is_counted_whole() {
         "expected that not all of {count} reads were told one by one"
     );
 }
+
+/// The findings about a job that serves nobody, as JSON.
+fn findings_of_a_job(args: &[&str]) -> Vec<serde_json::Value> {
+    let dir = scratch();
+    let recording = dir.path().join("recording");
+    let job = compiled("batch");
+    let mut command = vec!["record", "-o", text(&recording), "--", &job];
+    command.extend(args);
+    run(&mut whywait(&command)).exits(0);
+    let report = run(&mut whywait(&[
+        "report",
+        text(&recording),
+        "--format",
+        "json",
+    ]))
+    .exits(0);
+    let report: serde_json::Value = serde_json::from_str(&report.out).expect("JSON");
+    report["findings"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_job_without_requests_may_contend_for_a_lock() {
+    if !bpf() {
+        return;
+    }
+    let findings = findings_of_a_job(&[]);
+    let lock = findings
+        .iter()
+        .find(|finding| finding["code"] == "lock-contention")
+        .unwrap_or_else(|| panic!("expected lock-contention, got {findings:#?}"));
+    assert_eq!(lock["saving"]["kind"], "throughput");
+    let title = lock["title"].as_str().expect("a title");
+    assert!(title.contains("rebuild_table"), "who held it: {title}");
+    let findings = findings_of_a_job(&["idle"]);
+    assert!(
+        findings.iter().all(|finding| finding["severity"] == "note"),
+        "threads that wait for the end harm nobody: {findings:#?}"
+    );
+}
