@@ -227,7 +227,7 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         Cause::new(model, hold.holder, doing, hold.stack)
     });
     let at_most_ns = sum(&mut each.iter().copied());
-    let title = title(model, &name, total_ns, lock, longest, held_across);
+    let title = title(model, key, total_ns, lock, longest, held_across);
     let mut subject = Map::new();
     if key.tgid != 0 {
         subject.insert("pid".to_owned(), json!(key.tgid));
@@ -348,12 +348,13 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
 
 fn title(
     model: &Model,
-    name: &str,
+    key: &Key,
     total_ns: u64,
     lock: &Contention<'_>,
     longest: Option<&Hold>,
     held_across: bool,
 ) -> String {
+    let name = what(key);
     let who = match lock.requests.iter().map(|waited| waited.ns).max() {
         None => format!(
             "{} waited {} in all for a {name}",
@@ -369,9 +370,11 @@ fn title(
     match longest {
         None => who,
         Some(hold) => {
+            // The interpreter lets its lock go in a place of its own, whatever it was held for.
             let place = model
                 .stacks
                 .telling(hold.stack)
+                .filter(|_| key.object.primitive() != Some(Primitive::Gil))
                 .map_or_else(String::new, |function| format!(" in {function}"));
             let across = match &hold.across {
                 Some(across) if held_across => format!(", across {}", across.what),
@@ -542,7 +545,10 @@ fn fix(key: &Key, held_across: bool, holds: &[Hold]) -> String {
 }
 
 fn fix_of_lock(key: &Key, held_across: bool) -> &'static str {
-    if key.object.primitive() == Some(Primitive::Database) {
+    if key.object.primitive() == Some(Primitive::Gil) {
+        "one thread at a time runs Python code: spread the work over processes, do it in native code that lets the lock go, or use a \
+         free-threaded Python"
+    } else if key.object.primitive() == Some(Primitive::Database) {
         "a transaction keeps what it has changed until it is committed: change what everybody wants last, and wait for nothing \
          between that and the commit; or spread it over several rows"
     } else if held_across {

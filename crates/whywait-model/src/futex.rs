@@ -56,6 +56,8 @@ pub enum Primitive {
     Once,
     /// A lock of a database, on a row or a table, that a process for each connection waits for (PostgreSQL).
     Database,
+    /// The lock that a thread of CPython needs to run Python code.
+    Gil,
     /// A thread of Go's scheduler without a goroutine to run.
     GoIdle,
 }
@@ -73,6 +75,7 @@ impl Primitive {
             Primitive::Barrier => "barrier",
             Primitive::Once => "once",
             Primitive::Database => "lock of the database",
+            Primitive::Gil => "Python interpreter's lock (GIL)",
             Primitive::GoIdle => "idle in Go's scheduler",
         }
     }
@@ -81,7 +84,11 @@ impl Primitive {
     pub const fn is_lock(self) -> bool {
         matches!(
             self,
-            Primitive::Mutex | Primitive::RwLock | Primitive::Once | Primitive::Database
+            Primitive::Mutex
+                | Primitive::RwLock
+                | Primitive::Once
+                | Primitive::Database
+                | Primitive::Gil
         )
     }
 }
@@ -133,7 +140,7 @@ const PRIMITIVES: &[(&[&str], Primitive)] = &[
     (&["runtime.stoplockedm"], Primitive::GoIdle),
     (&["runtime.templateThread"], Primitive::GoIdle),
     // interpreters and virtual machines
-    (&["take_gil"], Primitive::Mutex),
+    (&["take_gil"], Primitive::Gil),
     (&["ObjectMonitor", "enter"], Primitive::Mutex),
     (&["ObjectMonitor", "wait"], Primitive::Condvar),
     (&["Monitor", "lock_without_safepoint"], Primitive::Mutex),
@@ -150,11 +157,11 @@ pub fn primitive(stack: &StackText) -> Option<Primitive> {
         let found = PRIMITIVES
             .iter()
             .find(|(parts, _)| parts.iter().all(|part| label.name.contains(part)));
-        // CPython waits for its lock in a loop of timed waits at a condition variable.
-        if let Some((_, Primitive::Condvar)) = found
+        // CPython waits for its lock in a loop of timed waits at a condition variable, and for the mutex of that.
+        if let Some((_, Primitive::Condvar | Primitive::Mutex)) = found
             && stack.labels.iter().any(|label| &*label.name == "take_gil")
         {
-            return Some(Primitive::Mutex);
+            return Some(Primitive::Gil);
         }
         if let Some((_, primitive)) = found {
             return Some(*primitive);
@@ -164,6 +171,27 @@ pub fn primitive(stack: &StackText) -> Option<Primitive> {
         }
     }
     None
+}
+
+/// An address that stands for CPython's lock, from one of the three words at which threads wait for it: two of a condition variable of
+/// the C library (its last 8 bytes, aligned to 8) and, behind that, the one of its mutex (`_gil_runtime_state` in
+/// Include/internal/pycore_gil.h; `g_signals` in sysdeps/nptl/bits/thread-shared-types.h).
+pub(crate) fn gil_address(stack: &StackText, word: u64) -> u64 {
+    let at_condvar = stack
+        .labels
+        .iter()
+        .take_while(|label| &*label.name != "take_gil")
+        .any(|label| label.name.contains("pthread_cond_") && !label.name.contains("mutex"));
+    let at_mutex = stack
+        .labels
+        .iter()
+        .take_while(|label| &*label.name != "take_gil")
+        .any(|label| label.name.contains("mutex_") || label.name.contains("lll_lock_wait"));
+    if at_condvar && !at_mutex {
+        word & !7
+    } else {
+        word.wrapping_sub(8) & !7
+    }
 }
 
 /// The functions in which a program waits for a lock of its own without a futex, in a poll for a signal or an event from the one
@@ -323,7 +351,8 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
         ),
         None => {}
     }
-    if seen.timeouts > 0 && most(seen.timeouts) {
+    // CPython asks for its lock again every 5 ms.
+    if seen.timeouts > 0 && most(seen.timeouts) && primitive != Some(Primitive::Gil) {
         say(
             Class::Timer,
             14,

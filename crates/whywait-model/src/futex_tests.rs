@@ -1,6 +1,7 @@
 //! Sleeps on futexes, and what they must and must not be taken for.
 
 use super::*;
+use crate::script::Script;
 
 fn sleep(tid: u32, by: u32) -> Wait {
     Wait {
@@ -41,6 +42,66 @@ fn timeouts_make_a_timer_however_contended_it_looks() {
         classify(&seen(&sleeps), Some(Primitive::Condvar)).0,
         Class::Timer
     );
+    assert_eq!(
+        classify(&seen(&sleeps), Some(Primitive::Gil)).0,
+        Class::Lock,
+        "CPython asks for its lock again and again"
+    );
+}
+
+#[test]
+fn the_words_of_an_interpreters_lock_are_one() {
+    let mut script = Script::new();
+    let at_condvar = [
+        "main",
+        "_PyEval_EvalFrameDefault",
+        "take_gil",
+        "___pthread_cond_timedwait64",
+        "__futex_abstimed_wait_common64",
+    ];
+    let at_mutex = [
+        "main",
+        "PyEval_RestoreThread",
+        "take_gil",
+        "___pthread_mutex_lock",
+        "__GI___lll_lock_wait",
+    ];
+    let again_in_condvar = [
+        "main",
+        "PyEval_RestoreThread",
+        "take_gil",
+        "___pthread_cond_timedwait64",
+        "__pthread_mutex_cond_lock",
+        "__GI___lll_lock_wait",
+    ];
+    let stacks =
+        [at_condvar.as_slice(), &at_mutex, &again_in_condvar].map(|calls| script.stack(calls));
+    let [condvar, mutex, again] = stacks;
+    // Two words of the condition variable, and the mutex behind it.
+    let words = [
+        (condvar, 0x16f0),
+        (condvar, 0x16f4),
+        (mutex, 0x16f8),
+        (again, 0x16f8),
+    ];
+    for (at, (stack, word)) in words.into_iter().enumerate() {
+        let (tid, at) = (at as u32 + 1, at as u64 * 10);
+        script
+            .thread(tid, "python3")
+            .wait(tid, 202, at, at + 5)
+            .stack(stack)
+            .word(word)
+            .by(1)
+            .done();
+    }
+    let model = script.ends(100).model();
+    let locks: Vec<_> = model
+        .objects
+        .iter()
+        .filter(|(key, _)| key.object.primitive() == Some(Primitive::Gil))
+        .collect();
+    assert_eq!(locks.len(), 1, "{locks:#?}");
+    assert_eq!(locks[0].1.seen.count, 4);
 }
 
 #[test]

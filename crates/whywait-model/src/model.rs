@@ -377,10 +377,15 @@ impl Model {
 
     /// What a sleep on a futex, or for a lock, was for, as far as the evidence goes; `None` for other sleeps.
     pub fn class_of(&self, wait: &Wait) -> Option<Class> {
-        if wait.timeout && wait.wake_context == WakeContext::Hardirq {
+        let key = self.key_of(wait);
+        // CPython asks for its lock every 5 ms until it has it.
+        if wait.timeout
+            && wait.wake_context == WakeContext::Hardirq
+            && key.object.primitive() != Some(Primitive::Gil)
+        {
             return Some(Class::Timer);
         }
-        self.objects.get(&self.key_of(wait))?.class
+        self.objects.get(&key)?.class
     }
 
     /// What a thread that slept on a futex, or for a lock, called, as its stack tells.

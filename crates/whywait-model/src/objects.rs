@@ -364,10 +364,12 @@ impl Objects {
                     .get(&wait.user_stack)
                     .copied()
                     .unwrap_or_else(|| of_stack(stacks, wait.user_stack));
-                let address = if of_parking_lot && wait.lock != 0 {
-                    wait.lock
-                } else {
-                    wait.args[0]
+                let address = match stacks.get(wait.user_stack) {
+                    _ if of_parking_lot && wait.lock != 0 => wait.lock,
+                    Some(stack) if primitive == Some(Primitive::Gil) => {
+                        futex::gil_address(stack, wait.args[0])
+                    }
+                    _ => wait.args[0],
                 };
                 Object::Futex { address, primitive }
             }
