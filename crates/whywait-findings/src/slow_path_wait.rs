@@ -9,8 +9,8 @@
 //! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path. Without
 //! the wait a part of that would go elsewhere: a bound.
 //!
-//! **Guards.** A poll or a futex wait that a timer ended, after which the same thread waited for something else, may have been a tick of
-//! its loop: what the request waited for does not show. What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
+//! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for something else, may have been a tick of
+//! a loop: what the request waited for does not show. What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
 //! serves others too, is a remark of low confidence: what the request waited for does not show. So is a wait for
 //! the request's own client. What takes less than a tenth of slow requests' time is told only if it made one of them
 //! take 100 ms, and as a remark.
@@ -121,15 +121,12 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     findings
 }
 
-/// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a loop: the thread went on to wait for
-/// something else, and that is what the path goes on with. What the program does between the two, and for whom, is not known.
+/// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a loop, or of a scheduler: the path goes on
+/// with a wait for something else, in the same thread or in one that woke it. What the program did between the two, and for whom, is
+/// not known.
 fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
-    let Some((first, later)) = steps.split_first() else {
-        return false;
-    };
-    later.iter().any(|step| {
-        step.tid == first.tid
-            && matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
+    steps.iter().skip(1).any(|step| {
+        matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
             && wait_of(model, step)
                 .is_some_and(|wait| matches!(call(wait), Call::Poll | Call::Futex))
     })
