@@ -108,6 +108,11 @@ fn item(page: &mut Page, spans: &[(Style, &str)]) {
 /// Where: the target, then what the finding is about.
 fn place(page: &Page, report: &Report, finding: &Finding) -> String {
     let mut place = headline::target(page, report);
+    // Of a target of several processes, which.
+    let pid = finding.subject.get("pid").and_then(Value::as_u64);
+    if let Some(pid) = pid.filter(|pid| *pid != u64::from(report.target.pid)) {
+        place.push_str(&format!(", process {pid}"));
+    }
     let keys = finding
         .subject
         .keys()
