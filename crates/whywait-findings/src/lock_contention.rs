@@ -241,6 +241,10 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         json!(longest.map(|hold| hold.holder)),
     );
     subject.insert("hold_ns".to_owned(), json!(longest.map(Hold::ns)));
+    subject.insert(
+        "without_cpu_ns".to_owned(),
+        json!(longest.map(|hold| hold.without_cpu_ns)),
+    );
     subject.insert("across".to_owned(), json!(held_across));
     subject.insert("waiters".to_owned(), json!(waiters(lock)));
     if let Some(port) = lock.ports.iter().find(|port| **port != 0) {

@@ -264,6 +264,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_one_by_one_is_no_part_of_the_rest() {
+        let mut slept = wait(1, 100, Some(150), Some(170));
+        slept.segment[Part::OnCpu] = 60;
+        slept.segment[Part::Runnable] = 40;
+        let preempted = |out_ns, in_ns| Preempted {
+            tid: 1,
+            tgid: 1,
+            out_ns,
+            in_ns,
+        };
+        let thread = Thread {
+            tid: 1,
+            timeline: Timeline::new(vec![slept]),
+            preempted: in_order(vec![preempted(180, 190), preempted(20, 50)]),
+            ..Thread::default()
+        };
+        let segment = thread.segment_before(100).expect("the row tells");
+        assert_eq!((segment[Part::OnCpu], segment[Part::Runnable]), (60, 10));
+        assert_eq!(thread.segment_before(101), None, "no sleep follows");
+        assert_eq!(thread.without_cpu_ns(40, 185), 10 + 20 + 5);
+        assert_eq!(
+            [10, 20, 120, 160, 189, 190].map(|at| thread.on_cpu_from(at)),
+            [10, 50, 170, 170, 190, 190]
+        );
+    }
+
+    #[test]
     fn what_overlaps_is_cut_off() {
         let line = Timeline::new(vec![
             wait(1, 10, Some(90), Some(100)),
