@@ -34,7 +34,7 @@ const WARNING_NS: u64 = 10_000_000;
 const ERROR_NS: u64 = 100_000_000;
 /// Short waits must be at least one part in so many of all requests' time.
 const WORTH_A_NOTE: u64 = 20;
-/// Without requests: the waits are this part of the run, summed over threads, or more.
+/// Without requests: the waits are this part of the run of the threads that waited, or more.
 const RUN_SHARE: u64 = 10;
 
 /// From one part in so many on, a hold's time without a CPU is told.
@@ -185,7 +185,8 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that another one holds for them.
     let serves = model.requests_summary().count > 0;
-    let of_the_run = |ns: u64| ns >= ERROR_NS && ns.saturating_mul(RUN_SHARE) >= run_ns;
+    let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
+    let of_the_run = |ns: u64| ns >= ERROR_NS && ns.saturating_mul(RUN_SHARE) >= threads_ns;
     // Short waits that cost little altogether are no more than that.
     let small = worst_ns.is_none_or(|worst| worst < WARNING_NS)
         && (contended_ns == 0

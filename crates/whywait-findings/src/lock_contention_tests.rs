@@ -286,6 +286,27 @@ fn a_program_without_requests_may_contend_too() {
 }
 
 #[test]
+fn many_threads_that_wait_a_little_are_no_contention() {
+    let mut script = Script::new();
+    let locking = script.stack(&["main", "app::work", "pthread_mutex_lock", "__lll_lock_wait"]);
+    for tid in 1..=20u32 {
+        script.thread(tid, "worker");
+    }
+    // A fiftieth of each thread's time; 400 ms of a second in all.
+    for tid in 1..=20u32 {
+        let at = u64::from(tid) * 40;
+        script
+            .wait(tid, FUTEX, at, at + 20)
+            .stack(locking)
+            .word(0x1000)
+            .by(tid % 20 + 1)
+            .done();
+    }
+    script.ends(1000);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
 fn where_nothing_was_answered_a_little_waiting_is_nothing() {
     let mut script = Script::new();
     let locking = script.stack(&["main", "app::work", "pthread_mutex_lock", "__lll_lock_wait"]);
