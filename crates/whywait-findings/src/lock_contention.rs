@@ -162,13 +162,13 @@ fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
     ns.saturating_sub(waking(steps, 0))
 }
 
-/// How long a request waited for a lock, but for the time that those who held it waited for a CPU: that is no matter of the
-/// lock.
+/// How long a request waited for a lock, but for the time that those who held it waited for a CPU, which is no matter of the
+/// lock, and for that in which it is not known to have been held.
 fn contended_ns(step: &PathStep) -> u64 {
     let no_cpu = step
         .meanwhile
         .iter()
-        .filter(|step| step.part == Some(Part::Runnable));
+        .filter(|step| matches!(step.part, Some(Part::Runnable | Part::Unknown)));
     let no_cpu_ns: u64 = no_cpu.map(PathStep::ns).fold(0, u64::saturating_add);
     step.ns().saturating_sub(no_cpu_ns)
 }

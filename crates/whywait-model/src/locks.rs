@@ -9,7 +9,7 @@ use crate::futex::Class;
 use crate::model::Model;
 use crate::objects::{Key, Object};
 use crate::path;
-use crate::timeline::woken_at;
+use crate::timeline::{Thread, end_of, woken_at};
 
 /// Less than this part of a hold that the holder slept is no wait that it held the lock across.
 const ACROSS_SHARE: u64 = 10;
@@ -101,7 +101,10 @@ impl Model {
             .map_or(wait.out_ns, |let_go| {
                 thread.on_cpu_from(let_go.at_ns).min(to_ns)
             });
-        let from_ns = own.unwrap_or(wait.out_ns).max(others_ns);
+        let idle_ns = self
+            .last_between_requests(&key, thread, wait.out_ns, to_ns)
+            .map_or(wait.out_ns, |idle| end_of(idle).min(to_ns));
+        let from_ns = own.unwrap_or(wait.out_ns).max(others_ns).max(idle_ns);
         let across = self.across(holder, &key, from_ns, to_ns);
         let sampled = path::sampled_stack(self, thread, from_ns, to_ns);
         let stack = match &across {
@@ -122,11 +125,31 @@ impl Model {
             to_ns,
             // Where locks are not told apart, what the holder waited for itself may have been another one.
             exact: !matches!(key.object, Object::Lock(_))
-                && own.is_some_and(|got_ns| got_ns >= others_ns),
+                && own.is_some_and(|got_ns| got_ns >= from_ns),
             stack,
             without_cpu_ns: thread.without_cpu_ns(from_ns, to_ns),
             across,
         })
+    }
+
+    /// The last sleep of a thread within a stretch in which it waited for its next request. It held no lock then, though nothing tells
+    /// when it let go of it, or took it again. (A database's connection may: a transaction is open for several requests.)
+    pub(crate) fn last_between_requests<'a>(
+        &self,
+        key: &Key,
+        thread: &'a Thread,
+        from_ns: Ns,
+        to_ns: Ns,
+    ) -> Option<&'a Wait> {
+        if matches!(key.object, Object::Lock(_)) {
+            return None;
+        }
+        thread
+            .timeline
+            .overlapping(from_ns, to_ns)
+            .iter()
+            .rev()
+            .find(|wait| self.objects.between_requests(wait))
     }
 
     /// When a thread other than the holder let go of a lock last within a stretch, and which, as far as that woke somebody.

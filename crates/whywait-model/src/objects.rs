@@ -143,6 +143,13 @@ impl Objects {
             .any(|(_, until)| woken_at(wait) <= *until)
     }
 
+    /// Whether a thread that serves requests slept for the next one: it had none in its hands.
+    pub(crate) fn between_requests(&self, wait: &Wait) -> bool {
+        matches!(call(wait), Call::Socket | Call::Stream | Call::Poll)
+            && self.serving.contains_key(&wait.tid)
+            && !self.serving(wait)
+    }
+
     /// Adds a sleep.
     pub(crate) fn add(
         &mut self,

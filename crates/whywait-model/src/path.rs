@@ -297,32 +297,36 @@ impl Walk<'_> {
             let others = (!matches!(key.object, Object::Lock(_)))
                 .then(|| model.others_let_go(&key, holder, from_ns, now))
                 .flatten();
-            let Some(let_go) = own.max(others) else {
-                self.back(holder, from_ns, now, Some(inside), &mut meanwhile);
-                break;
-            };
-            let mut got_ns = let_go.at_ns;
-            if let_go.woken != holder {
-                // It cannot have taken it before it had a CPU. Until the one that was woken had one, nobody took it.
-                got_ns = thread.on_cpu_from(got_ns).min(now);
+            let let_go = own.max(others);
+            let known_ns = let_go.map_or(from_ns, |let_go| let_go.at_ns);
+            let mut got_ns = known_ns;
+            // It held nothing while it waited for its next request.
+            if let Some(idle) = model.last_between_requests(&key, thread, known_ns, now) {
+                got_ns = end_of(idle).clamp(known_ns, now);
+            }
+            // It cannot have taken what another one was woken for before it had a CPU.
+            let given = let_go.filter(|let_go| let_go.woken != holder);
+            if let Some(let_go) = given {
+                got_ns = got_ns.max(thread.on_cpu_from(let_go.at_ns)).min(now);
             }
             self.back(holder, got_ns, now, Some(inside), &mut meanwhile);
-            if let Some(woken) = model.threads.get(&let_go.woken)
-                && got_ns > let_go.at_ns
-            {
-                let idle_ns = woken.on_cpu_from(let_go.at_ns).min(got_ns);
-                if idle_ns > let_go.at_ns {
-                    meanwhile.push(step(
-                        Part::Runnable,
-                        let_go.woken,
-                        let_go.at_ns,
-                        idle_ns,
-                        tid,
-                    ));
-                }
+            // Until the one that was woken had one, nobody took it; what was afterwards is not known.
+            let free_ns = given
+                .and_then(|let_go| model.threads.get(&let_go.woken))
+                .map_or(known_ns, |woken| woken.on_cpu_from(known_ns).min(got_ns));
+            if free_ns < got_ns {
+                meanwhile.push(step(Part::Unknown, holder, free_ns, got_ns, tid));
             }
+            if let Some(let_go) = given
+                && known_ns < free_ns
+            {
+                meanwhile.push(step(Part::Runnable, let_go.woken, known_ns, free_ns, tid));
+            }
+            let Some(let_go) = let_go else {
+                break;
+            };
             holder = let_go.by;
-            now = let_go.at_ns;
+            now = known_ns;
         }
         meanwhile.reverse();
         // The one that had it for longest is the one to talk about.

@@ -386,6 +386,58 @@ fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
     );
 }
 
+#[test]
+fn who_waits_for_its_next_request_holds_no_lock() {
+    let mut script = Script::new();
+    script.thread(1, "conn-1").thread(2, "conn-2");
+    let locking = script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]);
+    let reading = script.stack(&["main", "app::serve", "read"]);
+    script
+        .wait(1, FUTEX, 20, 100)
+        .stack(locking)
+        .word(0x1000)
+        .by(2)
+        .done();
+    // The second answers, sleeps until its next request comes, and takes the lock for that one.
+    script.wait(2, 0, 30, 60).stack(reading).by_softirq().done();
+    script.preempted(2, 70, 95);
+    script.request(2).ready(5).read(5, 2).answered(25, 2);
+    script.request(3).ready(60).read(61, 2).answered(105, 2);
+    script.request(1).ready(10).read(10, 1).answered(110, 1);
+    script.ends(120);
+    let model = script.model();
+    let lock = model
+        .threads
+        .get(&1)
+        .and_then(|thread| thread.timeline.waits().first())
+        .and_then(|wait| model.hold(wait))
+        .expect("the second let it go");
+    assert_eq!((lock.ns() / MS, lock.without_cpu_ns / MS), (40, 25));
+    let steps = (0..3)
+        .map(|index| model.path_of(index).steps)
+        .find_map(|steps| steps.into_iter().find(|step| step.part == Some(Part::Lock)))
+        .expect("the first waited for it");
+    let held: Vec<(&str, u32, u64)> = steps
+        .meanwhile
+        .iter()
+        .map(|step| (step.state, step.tid, step.ns() / MS))
+        .collect();
+    assert_eq!(
+        held,
+        [
+            ("unknown", 2, 40),
+            ("on-cpu", 2, 10),
+            ("runnable", 2, 25),
+            ("on-cpu", 2, 5)
+        ]
+    );
+}
+
 /// What thread 1 did from 10 to 110 ms, when it read a request and answered it.
 fn of_a_thread_without_a_cpu(preempted: impl IntoIterator<Item = (u64, u64)>) -> Model {
     let mut script = Script::new();
@@ -497,8 +549,14 @@ fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
         .iter()
         .map(|step| (step.state, step.tid, step.ns() / MS))
         .collect();
+    // Whether the fourth one had it from 55 to 60, nothing tells.
     assert_eq!(
         held,
-        [("on-cpu", 3, 20), ("runnable", 4, 15), ("on-cpu", 2, 20)]
+        [
+            ("on-cpu", 3, 20),
+            ("runnable", 4, 15),
+            ("unknown", 2, 5),
+            ("on-cpu", 2, 20)
+        ]
     );
 }
