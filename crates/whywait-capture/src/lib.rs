@@ -11,6 +11,7 @@ mod check;
 mod cost;
 mod counters;
 mod cpu;
+mod cpu_limit;
 mod error;
 mod iterate;
 mod kernel;

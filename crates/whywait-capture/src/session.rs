@@ -14,6 +14,7 @@ use whywait_events::recording::{Meta, Options as RecordedOptions, Writer, Writer
 use whywait_stacks::{Symboliser, Unwinder};
 
 use crate::burst::{self, Bursts};
+use crate::cpu_limit::CpuLimits;
 use crate::error::{CaptureError, one_line};
 use crate::iterate::{self, Scope};
 use crate::options::Options;
@@ -49,6 +50,7 @@ pub struct Session {
     options: Options,
     meta: Meta,
     statistics: Option<OwnedFd>,
+    cpu_limits: CpuLimits,
     pid: u32,
     /// Rings of io_uring that were closed when it was looked last.
     closed_urings: u32,
@@ -127,6 +129,7 @@ impl Session {
             options: options.clone(),
             meta,
             statistics,
+            cpu_limits: CpuLimits::of(pid),
             pid,
             closed_urings: 0,
             next_sweep: Instant::now(),
@@ -385,6 +388,7 @@ impl Session {
             .count(counters::requests(&self.programs.skel.maps.totals));
         self.recorder
             .count(counters::herds(&self.programs.skel.maps.herds));
+        self.recorder.count(self.cpu_limits.look());
     }
 
     /// Tells who still sleeps, closes the books on every socket, takes everything off, names the frames and finishes

@@ -38,6 +38,8 @@ pub enum Code {
     SlowPathWait,
     /// One thread's CPU time is where slow requests spent most of theirs.
     SerialWork,
+    /// A control group's CPU limit is what slow requests waited for.
+    CpuLimit,
     /// Large waits that cost nothing.
     IdleWaiters,
     /// Threads wait for locks in a circle.
@@ -66,12 +68,13 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of `whywait explain --list`.
-    pub const ALL: [Code; 17] = [
+    pub const ALL: [Code; 18] = [
         Code::StrandedReadiness,
         Code::BlockedLoop,
         Code::LockContention,
         Code::SlowPathWait,
         Code::SerialWork,
+        Code::CpuLimit,
         Code::IdleWaiters,
         Code::Deadlock,
         Code::UnfinishedWait,
@@ -94,6 +97,7 @@ impl Code {
             Code::LockContention => "lock-contention",
             Code::SlowPathWait => "slow-path-wait",
             Code::SerialWork => "serial-work",
+            Code::CpuLimit => "cpu-limit",
             Code::IdleWaiters => "idle-waiters",
             Code::Deadlock => "deadlock",
             Code::UnfinishedWait => "unfinished-wait",
@@ -224,6 +228,7 @@ impl Code {
             Code::LockContention => crate::lock_contention::EXPLAIN,
             Code::SlowPathWait => crate::slow_path_wait::EXPLAIN,
             Code::SerialWork => crate::serial_work::EXPLAIN,
+            Code::CpuLimit => crate::cpu_limit::EXPLAIN,
             Code::IdleWaiters => crate::idle_waiters::EXPLAIN,
             Code::Deadlock => crate::deadlock::EXPLAIN,
             Code::UnfinishedWait => crate::unfinished_wait::EXPLAIN,

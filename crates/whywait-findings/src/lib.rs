@@ -2,6 +2,7 @@
 //! false alarms. No detector reads BPF or prints.
 
 mod blocked_loop;
+mod cpu_limit;
 mod deadlock;
 mod finding;
 mod futile_wakeups;
@@ -34,13 +35,14 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let detectors: [fn(&Model) -> Vec<Finding>; 19] = [
+    let detectors: [fn(&Model) -> Vec<Finding>; 20] = [
         stranded::detect,
         stranded_siblings::detect,
         blocked_loop::detect,
         lock_contention::detect,
         slow_path_wait::detect,
         serial_work::detect,
+        cpu_limit::detect,
         idle_waiters::detect,
         deadlock::detect,
         unfinished_wait::detect,

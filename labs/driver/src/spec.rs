@@ -13,6 +13,7 @@ const CODES: &[&str] = &[
     "lock-contention",
     "slow-path-wait",
     "serial-work",
+    "cpu-limit",
     "idle-waiters",
     "uring-unreaped",
     "uring-unsubmitted",
