@@ -199,7 +199,8 @@ fn idles_there(model: &Model, wait: &Wait) -> bool {
     {
         return true;
     }
-    // It has slept there before, from the same calls, when it had no request in hand.
+    // It has slept there before, from the same calls, when it had no request in hand. Of requests that were over sooner than the threshold
+    // there are only sums, so that of sleeps that were as short nothing is known.
     let Some(thread) = model.threads.get(&wait.tid) else {
         return false;
     };
@@ -216,6 +217,10 @@ fn idles_there(model: &Model, wait: &Wait) -> bool {
             .waits()
             .iter()
             .filter(|before| before.out_ns < wait.out_ns && before.user_stack == wait.user_stack)
+            .filter(|before| {
+                let end_ns = before.in_ns.unwrap_or(before.out_ns);
+                end_ns.saturating_sub(before.out_ns) >= model.threshold_ns()
+            })
             .take(MOST_LOOKED_AT)
             .any(|before| call(before) == Call::Futex && !in_hand(before.out_ns))
 }

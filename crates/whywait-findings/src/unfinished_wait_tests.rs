@@ -95,6 +95,19 @@ fn a_thread_that_sleeps_where_it_idles_waits_for_work() {
 }
 
 #[test]
+fn a_short_sleep_there_may_have_been_for_a_request_that_has_no_row() {
+    let mut script = hanging();
+    let waiting = script.stack(&["main", "app::wait_for_result", "pthread_cond_wait"]);
+    script
+        .wait(1, FUTEX, 5, 5)
+        .stack(waiting)
+        .word(0x1000)
+        .by(2)
+        .done();
+    assert_eq!(detect(&script.ends(2000).model()).len(), 1);
+}
+
+#[test]
 fn who_waited_there_for_earlier_requests_does_not_idle_there() {
     let mut script = hanging();
     let waiting = script.stack(&["main", "app::wait_for_result", "pthread_cond_wait"]);

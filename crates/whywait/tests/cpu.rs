@@ -2,11 +2,12 @@
 
 mod common;
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{bpf, run, scratch, start, text, whywait};
+use common::{bpf, compiled, run, scratch, start, text, whywait};
 use serde_json::Value;
 
 /// The program of `programs/spin.c`.
@@ -308,4 +309,83 @@ fn connections_stand_side_by_side() {
     };
     let share = sum(&cpu["cpu"]["sockets"]) / sum(&cpu["cpu"]["listeners"]);
     assert!((0.97..1.001).contains(&share), "{share}: {cpu:#}");
+}
+
+/// A control group that may use a part of a CPU, and is gone with this.
+struct Limited(std::path::PathBuf);
+
+impl Limited {
+    /// `None` where the system lets nobody make one.
+    fn new(percent: u32) -> Option<Self> {
+        let name = format!("whywait-test-{}", std::process::id());
+        let quota = percent * 1000;
+        let of_version_1 = || {
+            let dir = Path::new("/sys/fs/cgroup/cpu").join(&name);
+            fs::create_dir(&dir).ok()?;
+            let made = Self(dir);
+            fs::write(made.0.join("cpu.cfs_quota_us"), quota.to_string()).ok()?;
+            Some(made)
+        };
+        let of_version_2 = || {
+            let dir = Path::new("/sys/fs/cgroup").join(&name);
+            fs::create_dir(&dir).ok()?;
+            let made = Self(dir);
+            fs::write(made.0.join("cpu.max"), format!("{quota} 100000")).ok()?;
+            Some(made)
+        };
+        of_version_1().or_else(of_version_2)
+    }
+
+    fn take_in(&self, pid: u32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("the group takes it");
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // Its last process may still be on its way out.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_stops_a_server_is_what_its_requests_wait_for() {
+    if !bpf() {
+        return;
+    }
+    let Some(group) = Limited::new(40) else {
+        eprintln!("not tested: no control group with a CPU limit can be made here");
+        return;
+    };
+    let report = |limited: bool| {
+        let mut server = start(&mut common::program(compiled("limited"), &[]));
+        server.until_line("ready");
+        if limited {
+            group.take_in(server.pid());
+        }
+        let pid = server.pid().to_string();
+        let report = run(&mut whywait(&["-p", &pid, "-d", "2s", "--format", "json"]))
+            .exits(0)
+            .json();
+        assert!(server.is_running(), "the server goes on");
+        report
+    };
+    let limited = report(true);
+    let finding = found(&limited, "cpu-limit")
+        .unwrap_or_else(|| panic!("expected cpu-limit, got {:#}", limited["findings"]));
+    assert_eq!(finding["severity"], "warning", "{finding:#}");
+    assert_eq!(finding["subject"]["cpus"], 0.4);
+    assert_eq!(
+        found(&limited, "serial-work"),
+        None,
+        "5 ms of work are not what takes long: {:#}",
+        limited["findings"]
+    );
+    let free = report(false);
+    assert_eq!(found(&free, "cpu-limit"), None, "it has no limit");
 }
