@@ -6,8 +6,9 @@
 //! stopped (`nr_periods`, `nr_throttled` of cpu.stat); and the time in which threads on slow requests' critical paths could
 //! have run and had no CPU, the wake-up before a request was read included.
 //!
-//! **Cost.** For each request that such time dominates (half of its time, and [`slow_paths::MIN_NS`]), that time. With a higher limit it
-//! may still have to wait for a CPU: a bound.
+//! **Cost.** For each request that such time dominates (half of its time, and [`slow_paths::MIN_NS`]), all of its time but for what its
+//! path was on a CPU and waited for devices, peers and timers: threads that are stopped keep others waiting, for their locks,
+//! their answers and to be read. With a higher limit a part of that stays: a bound.
 //!
 //! **Guards.** The limit must have been reached in [`MIN_PERIODS`] periods, and in a [`SHARE`]th of all. Other programs that want the CPUs
 //! stop nobody by a limit; where both happen, which of the two a request waited for does not show: the confidence is medium
@@ -62,14 +63,31 @@ fn without_cpu_ns(slow: &SlowRequest<'_>) -> u64 {
         .min(slow.latency_ns)
 }
 
+/// What a request waited for that takes as long with more CPU time, and its work, nanoseconds.
+fn remains_ns(slow: &SlowRequest<'_>) -> u64 {
+    slow_paths::steps(&slow.path)
+        .filter(|(part, _)| {
+            matches!(
+                part,
+                Part::OnCpu | Part::Disk | Part::Network | Part::Timer | Part::PageFault
+            )
+        })
+        .map(|(_, step)| step.ns())
+        .fold(0, u64::saturating_add)
+}
+
 fn finding(model: &Model, limit: &Limit) -> Option<Finding> {
     let slow = SlowRequests::of(model);
-    let pairs = slow
-        .requests
-        .iter()
-        .map(|request| (without_cpu_ns(request), request.latency_ns))
-        .filter(|(ns, latency_ns)| dominates(*ns, *latency_ns));
-    let shares = Shares::new(pairs);
+    let stopped = || {
+        slow.requests
+            .iter()
+            .filter(|request| dominates(without_cpu_ns(request), request.latency_ns))
+    };
+    let shares =
+        Shares::new(stopped().map(|request| (without_cpu_ns(request), request.latency_ns)));
+    let saved: Vec<u64> = stopped()
+        .map(|request| request.latency_ns.saturating_sub(remains_ns(request)))
+        .collect();
     let severity = shares.severity(slow.total_ns)?;
     let cpus = limit.millicpus as f64 / 1000.0;
     let each = if shares.each_ns.len() == 1 {
@@ -99,7 +117,7 @@ fn finding(model: &Model, limit: &Limit) -> Option<Finding> {
             limit.periods
         ),
         subject,
-        saving: slow_paths::saving(&shares.each_ns),
+        saving: slow_paths::saving(&saved),
         evidence: vec![
             Evidence {
                 text: format!(
@@ -172,6 +190,26 @@ mod tests {
             (Severity::Warning, Confidence::High)
         );
         assert_eq!(finding.saving.each_at_most_ns, [70_000_000; 10]);
+    }
+
+    #[test]
+    fn those_who_wait_for_threads_that_are_stopped_gain_as_well() {
+        let mut script = server(11, 10);
+        script.thread(2, "other").thread(3, "peer");
+        let locking = script.stack(&["main", "app::work", "pthread_mutex_lock", "__lll_lock_wait"]);
+        // Not read for 10 ms, then without a CPU for 60, then at a lock for 20, then at a peer for 5.
+        script.preempted(2, 20, 80);
+        script
+            .wait(2, 202, 80, 100)
+            .stack(locking)
+            .word(0x1000)
+            .by(1)
+            .done();
+        script.wait(2, 45, 100, 105).by_softirq().done();
+        script.request(20).ready(10).read(20, 2).answered(107, 2);
+        let findings = detect(&script.model());
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        assert_eq!(findings[0].saving.each_at_most_ns[0], 90_000_000);
     }
 
     #[test]
