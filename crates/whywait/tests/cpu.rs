@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -319,21 +320,17 @@ impl Limited {
     fn new(percent: u32) -> Option<Self> {
         let name = format!("whywait-test-{}", std::process::id());
         let quota = percent * 1000;
-        let of_version_1 = || {
-            let dir = Path::new("/sys/fs/cgroup/cpu").join(&name);
+        let make = |hierarchy: &str, file: &str, limit: String| {
+            let dir = Path::new(hierarchy).join(&name);
             fs::create_dir(&dir).ok()?;
             let made = Self(dir);
-            fs::write(made.0.join("cpu.cfs_quota_us"), quota.to_string()).ok()?;
+            // Only the kernel's own file is a limit.
+            let limits = fs::OpenOptions::new().write(true).open(made.0.join(file));
+            limits.ok()?.write_all(limit.as_bytes()).ok()?;
             Some(made)
         };
-        let of_version_2 = || {
-            let dir = Path::new("/sys/fs/cgroup").join(&name);
-            fs::create_dir(&dir).ok()?;
-            let made = Self(dir);
-            fs::write(made.0.join("cpu.max"), format!("{quota} 100000")).ok()?;
-            Some(made)
-        };
-        of_version_1().or_else(of_version_2)
+        make("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", quota.to_string())
+            .or_else(|| make("/sys/fs/cgroup", "cpu.max", format!("{quota} 100000")))
     }
 
     fn take_in(&self, pid: u32) {
