@@ -370,15 +370,7 @@ fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
     let steps = script.model().path_of(0).steps;
-    let lock = steps
-        .iter()
-        .find(|step| step.part == Some(Part::Lock))
-        .expect("it waited for a lock");
-    let held: Vec<(&str, u32, u64)> = lock
-        .meanwhile
-        .iter()
-        .map(|step| (step.state, step.tid, step.ns() / MS))
-        .collect();
+    let held = meanwhile(&steps);
     assert_eq!(
         held,
         [("on-cpu", 3, 30), ("on-cpu", 2, 30)],
@@ -448,6 +440,18 @@ fn of_a_thread_without_a_cpu(preempted: impl IntoIterator<Item = (u64, u64)>) ->
     script.request(1).ready(10).read(10, 1).answered(110, 1);
     script.ends(120);
     script.model()
+}
+
+/// What those who held the lock did while it was waited for.
+fn meanwhile(steps: &[PathStep]) -> Vec<(&'static str, u32, u64)> {
+    steps
+        .iter()
+        .find(|step| step.part == Some(Part::Lock))
+        .expect("it waited for a lock")
+        .meanwhile
+        .iter()
+        .map(|step| (step.state, step.tid, step.ns() / MS))
+        .collect()
 }
 
 fn told(steps: &[PathStep]) -> Vec<(&str, u64)> {
@@ -540,15 +544,7 @@ fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
     let steps = script.model().path_of(0).steps;
-    let lock = steps
-        .iter()
-        .find(|step| step.part == Some(Part::Lock))
-        .expect("it waited for a lock");
-    let held: Vec<(&str, u32, u64)> = lock
-        .meanwhile
-        .iter()
-        .map(|step| (step.state, step.tid, step.ns() / MS))
-        .collect();
+    let held = meanwhile(&steps);
     // Whether the fourth one had it from 55 to 60, nothing tells.
     assert_eq!(
         held,
