@@ -1,5 +1,6 @@
 //! Scripts of events that must, or must not, be `lock-contention`.
 
+use whywait_events::StackId;
 use whywait_model::script::Script;
 
 use super::*;
@@ -7,15 +8,20 @@ use super::*;
 const FUTEX: u32 = 202;
 const FSYNC: u32 = 74;
 
-/// Four handlers write a log, each with the mutex in its hands while it syncs: 20 ms each, one after another.
-fn convoy(across: bool) -> Script {
-    let mut script = Script::new();
-    let locking = script.stack(&[
+/// Where a thread waits for a mutex.
+fn locking(script: &mut Script) -> StackId {
+    script.stack(&[
         "main",
         "app::handle",
         "pthread_mutex_lock",
         "__lll_lock_wait",
-    ]);
+    ])
+}
+
+/// Four handlers write a log, each with the mutex in its hands while it syncs: 20 ms each, one after another.
+fn convoy(across: bool) -> Script {
+    let mut script = Script::new();
+    let locking = locking(&mut script);
     let syncing = script.stack(&["main", "app::handle", "app::append_log", "fsync"]);
     for tid in 1..=4 {
         script.thread(tid, "handler");
@@ -72,12 +78,7 @@ fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
 #[test]
 fn who_takes_a_free_lock_had_not_got_it_while_others_had() {
     let mut script = Script::new();
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     let working = script.stack(&["main", "app::handle", "app::append_log"]);
     let receiving = script.stack(&["main", "app::converse", "recv"]);
     for tid in 1..=5 {
@@ -142,12 +143,7 @@ fn a_lock_that_is_held_while_computing_is_not_held_across_a_wait() {
 /// Six handlers take turns at a mutex for a millisecond each; 40 ms each time of which the holder has no CPU, or works.
 fn turns(preempted: bool) -> Script {
     let mut script = Script::new();
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     let working = script.stack(&["main", "app::handle", "app::update_table"]);
     for tid in 1..=6u32 {
         script.thread(tid, "handler");
@@ -241,12 +237,7 @@ fn threads_that_wait_for_a_result_do_not_contend() {
 #[test]
 fn a_short_wait_in_a_long_request_is_what_locks_are_for() {
     let mut script = Script::new();
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     script.thread(1, "handler").thread(2, "other");
     script
         .wait(1, FUTEX, 10, 12)
@@ -326,12 +317,7 @@ fn where_nothing_was_answered_a_little_waiting_is_nothing() {
 #[test]
 fn waiting_for_a_cpu_after_the_lock_is_not_waiting_for_the_lock() {
     let mut script = Script::new();
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     script.thread(1, "handler").thread(2, "other");
     script
         .wait(1, FUTEX, 10, 14)
@@ -359,12 +345,7 @@ fn waiting_for_a_cpu_after_the_lock_is_not_waiting_for_the_lock() {
 #[test]
 fn the_one_long_hold_of_another_kind_is_not_what_is_told() {
     let mut script = convoy(false);
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     let rotating = script.stack(&["main", "app::handle", "app::rotate"]);
     script.thread(5, "handler").thread(6, "handler");
     script

@@ -177,21 +177,13 @@ pub fn primitive(stack: &StackText) -> Option<Primitive> {
 /// the C library (its last 8 bytes, aligned to 8) and, behind that, the one of its mutex (`_gil_runtime_state` in
 /// Include/internal/pycore_gil.h; `g_signals` in sysdeps/nptl/bits/thread-shared-types.h).
 pub(crate) fn gil_address(stack: &StackText, word: u64) -> u64 {
-    let at_condvar = stack
-        .labels
-        .iter()
-        .take_while(|label| &*label.name != "take_gil")
-        .any(|label| label.name.contains("pthread_cond_") && !label.name.contains("mutex"));
     let at_mutex = stack
         .labels
         .iter()
         .take_while(|label| &*label.name != "take_gil")
         .any(|label| label.name.contains("mutex_") || label.name.contains("lll_lock_wait"));
-    if at_condvar && !at_mutex {
-        word & !7
-    } else {
-        word.wrapping_sub(8) & !7
-    }
+    let word = if at_mutex { word.wrapping_sub(8) } else { word };
+    word & !7
 }
 
 /// The functions in which a program waits for a lock of its own without a futex, in a poll for a signal or an event from the one

@@ -2,7 +2,7 @@
 //! from the request to its response, found by trying every one.
 
 use proptest::prelude::*;
-use whywait_events::{Ns, Part};
+use whywait_events::{Ns, Part, StackId};
 use whywait_model::script::{Script, ms};
 use whywait_model::{Model, PathStep};
 
@@ -189,6 +189,16 @@ proptest! {
     }
 }
 
+/// Where a thread waits for a mutex.
+fn locking(script: &mut Script) -> StackId {
+    script.stack(&[
+        "main",
+        "app::handle",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ])
+}
+
 #[test]
 fn of_two_ways_the_longer_is_taken() {
     // Thread 1 hands work to 2 and computes on; 2 takes longer.
@@ -253,12 +263,7 @@ fn a_thread_that_the_request_made_leads_back_to_its_maker() {
 fn a_lock_is_waited_for_and_its_holder_is_not_the_path() {
     let mut script = Script::new();
     script.thread(1, "handler").thread(2, "other");
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     let syncing = script.stack(&["main", "app::append_log", "fsync"]);
     script.wait(2, 74, 15, 95).stack(syncing).done();
     script
@@ -305,12 +310,7 @@ fn a_lock_that_went_from_hand_to_hand_shows_each_holder() {
     for (tid, name) in [(1, "last"), (2, "second"), (3, "first")] {
         script.thread(tid, name);
     }
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     script
         .wait(2, FUTEX, 15, 50)
         .stack(locking)
@@ -344,12 +344,7 @@ fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
     for (tid, name) in [(1, "last"), (2, "second"), (3, "first"), (4, "other")] {
         script.thread(tid, name);
     }
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     let receiving = script.stack(&["main", "app::converse", "recv"]);
     let mut waits = |tid: u32, from: u64, to: u64, by: u32| {
         script
@@ -382,12 +377,7 @@ fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
 fn who_waits_for_its_next_request_holds_no_lock() {
     let mut script = Script::new();
     script.thread(1, "conn-1").thread(2, "conn-2");
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     let reading = script.stack(&["main", "app::serve", "read"]);
     script
         .wait(1, FUTEX, 20, 100)
@@ -515,12 +505,7 @@ fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
     for (tid, name) in [(1, "last"), (2, "second"), (3, "first"), (4, "woken")] {
         script.thread(tid, name);
     }
-    let locking = script.stack(&[
-        "main",
-        "app::handle",
-        "pthread_mutex_lock",
-        "__lll_lock_wait",
-    ]);
+    let locking = locking(&mut script);
     let receiving = script.stack(&["main", "app::converse", "recv"]);
     script
         .wait(1, FUTEX, 20, 80)
