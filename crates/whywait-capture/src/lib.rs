@@ -25,6 +25,7 @@ mod session;
 mod skel;
 mod sockets;
 mod target;
+mod thread_table;
 mod urings;
 
 pub use check::rehearse;

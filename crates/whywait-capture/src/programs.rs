@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::skel::{WhywaitSkel, WhywaitSkelBuilder};
 use crate::{kernel, perf, urings};
 
-/// The sweep reads the stack of a thread that has slept for this long. Shorter sleeps end before a sweep would see them.
+/// Shorter sleeps end before a sweep would see them.
 const SWEEP_MIN_NS: u64 = 4_000_000;
 
 /// The loaded programs.
@@ -37,6 +37,11 @@ const SOCKET_PROGRAMS: [&str; 4] = [
     "sock_send_length",
 ];
 
+/// The sweep reads the stack of a thread that has slept for this long.
+pub(crate) fn sweep_min_ns(options: &Options) -> u64 {
+    options.threshold_ns.max(SWEEP_MIN_NS)
+}
+
 impl Programs {
     /// Loads the programs; nothing runs yet.
     pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
@@ -54,7 +59,7 @@ impl Programs {
             .map_err(|error| load_error(&error))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.threshold_ns = options.threshold_ns;
-            rodata.sweep_min_ns = options.threshold_ns.max(SWEEP_MIN_NS);
+            rodata.sweep_min_ns = sweep_min_ns(options);
             // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
             rodata.stack_bytes = options.stack_bytes;
             rodata.hooks_do_nothing = options.hooks_do_nothing;

@@ -151,6 +151,16 @@ impl Recorder {
         self.processes.keys().copied().collect()
     }
 
+    /// Those of them with a thread of which this is true.
+    pub(crate) fn processes_with(&self, is_so: impl Fn(u32) -> bool) -> Vec<u32> {
+        let with = |threads: &HashSet<u32>| threads.iter().any(|tid| is_so(*tid));
+        self.processes
+            .iter()
+            .filter(|(_, threads)| with(threads))
+            .map(|(tgid, _)| *tgid)
+            .collect()
+    }
+
     /// Forgets processes that are gone without having told: their last record was lost. Looks at some of them, the others
     /// are for the next call. `alive` costs a look into /proc.
     pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) {

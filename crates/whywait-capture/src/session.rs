@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -18,9 +19,10 @@ use crate::cpu_limit::CpuLimits;
 use crate::error::{CaptureError, one_line};
 use crate::iterate::{self, Scope};
 use crate::options::Options;
-use crate::programs::Programs;
+use crate::programs::{self, Programs};
 use crate::recorder::Recorder;
 use crate::records::{Record, decode};
+use crate::thread_table::ThreadTable;
 use crate::{cost, counters, kernel, sockets, target, urings};
 
 /// Between two looks at the rings. They are looked at by the clock: a consumer that lets the kernel wake it is woken by
@@ -30,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SWEEP_SHARE: u32 = 100;
 /// … but is not put off for longer than this.
 const LONGEST_BETWEEN_SWEEPS: Duration = Duration::from_millis(100);
+/// So often it is over all threads, whether one is known to have slept for long or not.
+const FULL_SWEEP: Duration = Duration::from_secs(1);
 /// Records that may wait in memory for being looked at.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 /// A sweep over 10,000 threads that just fell asleep brings some 80 MB; that is not kept for the next one.
@@ -46,6 +50,7 @@ pub struct Session {
     incoming: Incoming,
     bursts: Bursts,
     programs: Programs,
+    threads: ThreadTable,
     recorder: Recorder,
     options: Options,
     meta: Meta,
@@ -55,6 +60,7 @@ pub struct Session {
     /// Rings of io_uring that were closed when it was looked last.
     closed_urings: u32,
     next_sweep: Instant,
+    next_full_sweep: Instant,
     next_roll: Instant,
     buffer: Vec<u8>,
 }
@@ -116,6 +122,14 @@ impl Session {
         let incoming = Incoming::default();
         let rings = rings(&programs, &incoming)?;
         let bursts = Bursts::new(&programs, options.full)?;
+        let sweep_min = programs::sweep_min_ns(options);
+        let threads =
+            ThreadTable::new(&programs.skel.maps.threads, sweep_min).map_err(|source| {
+                CaptureError::Iterate {
+                    what: "threads",
+                    source,
+                }
+            })?;
         // Threads are followed before they are looked for, so that none slips through in between.
         programs.attach_threads()?;
         let mut session = Self {
@@ -125,6 +139,7 @@ impl Session {
             incoming,
             bursts,
             programs,
+            threads,
             recorder: Recorder::new(writer, unwinder),
             options: options.clone(),
             meta,
@@ -133,6 +148,7 @@ impl Session {
             pid,
             closed_urings: 0,
             next_sweep: Instant::now(),
+            next_full_sweep: Instant::now(),
             next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
             buffer: Vec::new(),
         };
@@ -220,7 +236,9 @@ impl Session {
         self.drain()?;
         let now = Instant::now();
         if now >= self.next_sweep {
-            let took = self.sweep()?;
+            let unread = self.processes_to_sweep(now);
+            let looked = now.elapsed();
+            let took = looked + self.sweep(&unread)?;
             self.next_sweep =
                 Instant::now() + (took * SWEEP_SHARE).clamp(PAUSE, LONGEST_BETWEEN_SWEEPS);
         }
@@ -240,6 +258,9 @@ impl Session {
             self.count();
             self.recorder.writer.roll()?;
             self.recorder.forget_ended(target::alive);
+            let processes = self.recorder.processes();
+            self.sweeps
+                .retain(|tgid, _| processes.binary_search(tgid).is_ok());
             self.next_roll = now + Duration::from_nanos(self.options.segment_ns);
         }
         Ok(())
@@ -306,19 +327,32 @@ impl Session {
         }
     }
 
-    /// Reads the stacks of the threads that have slept for long and were not read yet. Says how long the kernel took.
-    fn sweep(&mut self) -> Result<Duration, CaptureError> {
+    /// The processes with threads that have slept for long and were not read yet. Now and then all of them: a thread whose
+    /// beginning was lost is not known.
+    fn processes_to_sweep(&mut self, now: Instant) -> Vec<u32> {
+        if now >= self.next_full_sweep {
+            self.next_full_sweep = now + FULL_SWEEP;
+            return self.recorder.processes();
+        }
+        let now_ns = kernel::now_ns();
+        self.recorder
+            .processes_with(|tid| self.threads.may_be_unread(tid, now_ns))
+    }
+
+    /// Reads the stacks of the threads of these processes that have slept for long and were not read yet. Says how long the
+    /// kernel took.
+    fn sweep(&mut self, processes: &[u32]) -> Result<Duration, CaptureError> {
         let mut took = Duration::ZERO;
-        let processes = self.recorder.processes();
         let program = &self.programs.skel.progs.sweep;
         let scoped = processes.len() <= SCOPED_PROCESSES;
         if scoped {
-            self.sweeps
-                .retain(|tgid, _| processes.binary_search(tgid).is_ok());
+            if self.sweeps.len() > SCOPED_PROCESSES {
+                self.sweeps.clear();
+            }
             for tgid in processes {
-                if let std::collections::btree_map::Entry::Vacant(entry) = self.sweeps.entry(tgid) {
+                if let Entry::Vacant(entry) = self.sweeps.entry(*tgid) {
                     // It may have ended by now.
-                    if let Ok(link) = iterate::attach(program, Scope::Process(tgid)) {
+                    if let Ok(link) = iterate::attach(program, Scope::Process(*tgid)) {
                         entry.insert(link);
                     }
                 }
@@ -332,7 +366,10 @@ impl Session {
             self.sweep_of_all = Some(link);
         }
         let links: Vec<&Link> = if scoped {
-            self.sweeps.values().collect()
+            processes
+                .iter()
+                .filter_map(|tgid| self.sweeps.get(tgid))
+                .collect()
         } else {
             self.sweep_of_all.iter().collect()
         };
@@ -398,7 +435,7 @@ impl Session {
         self.programs.sweep_all();
         self.drain()?;
         self.recorder.last_look();
-        self.sweep()?;
+        self.sweep(&self.recorder.processes())?;
         self.account_cpu()?;
         let flush = self.programs.attach_flush()?;
         let flushed = iterate::read(&flush, &mut self.buffer);

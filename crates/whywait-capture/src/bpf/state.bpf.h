@@ -310,6 +310,7 @@ struct {
 } budgets SEC(".maps");
 
 /* These layouts reach user space through BTF; a type that nothing names would be left out. */
+const enum thread_state *unused_thread_state __attribute__((unused));
 const struct thread_record *unused_thread_record __attribute__((unused));
 const struct wait_record *unused_wait_record __attribute__((unused));
 const struct whole_wait_record *unused_whole_wait_record __attribute__((unused));
