@@ -12,8 +12,10 @@
 //! threads taken gains nothing.
 //!
 //! **Guards.** A pool of one thread is never stranded. A thread that sleeps in a request, or without a known stack, is not
-//! idle. A socket whose read interest is off is not waiting for anybody. Where the thread that polled last waited for a CPU
-//! for most of the time, the machine is short of CPUs, and an idle thread would have got none either. Where it was not seen
+//! idle. A socket whose read interest is off is not waiting for anybody. Where the thread that polled last did hardly anything but
+//! wait for a CPU ([`SHARE_OF_DOING`]), or another one had been woken and waited for one for half of the time, it was a CPU that
+//! lacked, and not a poller. (That a busy thread also waits for a CPU is no excuse: one that idles and is woken gets
+//! its share of a crowded machine, which is why the confidence is medium then, and not nothing said.) Where it was not seen
 //! busy or asleep elsewhere for most of the time, it is not known to have kept anybody from polling. Beside as many busy threads
 //! as Go runs at once its parked ones cannot serve (see [`Pool::at_once`]). Less than [`MIN_STRANDED_NS`] is a wake-up under load.
 
@@ -31,6 +33,8 @@ use crate::text::{count, duration, list};
 const MIN_STRANDED_NS: u64 = 10_000_000;
 /// A fix that saves a request less is none.
 const MIN_SAVING_NS: u64 = 10_000_000;
+/// The thread that polled last, if it mostly waited for a CPU, did something for at least this part of the time in which nobody polled.
+const SHARE_OF_DOING: u64 = 8;
 /// From this on a single request's saving is an error, whatever the rest.
 const ERROR_NS: u64 = 100_000_000;
 
@@ -264,7 +268,26 @@ fn last_poller<'a>(model: &'a Model, pool: &Pool, at: Ns) -> Option<&'a Thread> 
     })
 }
 
-/// Whether the thread that should have polled did something else for most of the stretch, other than waiting for a CPU.
+/// What the thread that should have polled did in a stretch, nanoseconds.
+#[derive(Default)]
+struct Elsewhere {
+    /// Neither idle nor polling.
+    ns: u64,
+    /// … of that without a CPU that it could have used.
+    without_cpu_ns: u64,
+}
+
+impl Elsewhere {
+    fn doing_ns(&self) -> u64 {
+        self.ns.saturating_sub(self.without_cpu_ns)
+    }
+
+    fn mostly_without_cpu(&self) -> bool {
+        self.without_cpu_ns.saturating_mul(2) > self.ns
+    }
+}
+
+/// Whether the thread that should have polled did something else for most of the stretch, and not just wait for a CPU.
 fn kept_busy(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
     let Some(stretch) = longest(episode) else {
         return false;
@@ -272,7 +295,16 @@ fn kept_busy(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
     let Some(thread) = last_poller(model, pool, stretch.from_ns) else {
         return true;
     };
-    let (mut elsewhere, mut runnable) = (0_u64, 0_u64);
+    let whole_ns = stretch.to_ns - stretch.from_ns;
+    let did = elsewhere(pool, thread, &stretch);
+    did.ns.saturating_mul(2) >= whole_ns
+        && (!did.mostly_without_cpu()
+            || did.doing_ns() >= MIN_STRANDED_NS.max(whole_ns / SHARE_OF_DOING))
+        && on_the_way_ns(model, pool, &stretch).saturating_mul(2) <= whole_ns
+}
+
+fn elsewhere(pool: &Pool, thread: &Thread, stretch: &Stranded) -> Elsewhere {
+    let mut did = Elsewhere::default();
     for busy in &thread.busy {
         // A stretch of its own that only touches this one counts for as much as it shares.
         let shared_ns = busy
@@ -283,19 +315,53 @@ fn kept_busy(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
         let share = |ns: u64| {
             (u128::from(ns.min(whole_ns)) * u128::from(shared_ns) / u128::from(whole_ns)) as u64
         };
-        elsewhere = elsewhere.saturating_add(shared_ns);
-        runnable = runnable.saturating_add(share(busy.runnable_ns));
+        did.ns = did.ns.saturating_add(shared_ns);
+        did.without_cpu_ns = did.without_cpu_ns.saturating_add(share(busy.runnable_ns));
     }
     for wait in thread.timeline.overlapping(stretch.from_ns, stretch.to_ns) {
-        let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
-        let back_ns = wait.in_ns.unwrap_or(stretch.to_ns).min(stretch.to_ns);
-        runnable = runnable.saturating_add(back_ns.saturating_sub(woken_ns));
         if !pool.idles(wait) && !pool.polls(wait) {
-            elsewhere = elsewhere.saturating_add(overlap(wait, stretch.from_ns, stretch.to_ns));
+            did.ns = did
+                .ns
+                .saturating_add(overlap(wait, stretch.from_ns, stretch.to_ns));
+            let (woken_ns, back_ns) = to_its_cpu(wait, stretch);
+            did.without_cpu_ns = did
+                .without_cpu_ns
+                .saturating_add(back_ns.saturating_sub(woken_ns));
         }
     }
-    let whole_ns = stretch.to_ns - stretch.from_ns;
-    runnable.saturating_mul(2) <= whole_ns && elsewhere.saturating_mul(2) >= whole_ns
+    did
+}
+
+/// For how long of the stretch some thread of the pool had been woken from idling or polling and was not on a CPU yet.
+fn on_the_way_ns(model: &Model, pool: &Pool, stretch: &Stranded) -> u64 {
+    let members = pool.members.keys().filter_map(|tid| model.threads.get(tid));
+    let waits = members.flat_map(|thread| {
+        thread
+            .timeline
+            .overlapping(stretch.from_ns, stretch.to_ns)
+            .iter()
+            .filter(|wait| pool.idles(wait) || pool.polls(wait))
+    });
+    union_ns(waits.map(|wait| to_its_cpu(wait, stretch)).collect())
+}
+
+/// From when to when within the stretch it waited for a CPU after a sleep.
+fn to_its_cpu(wait: &Wait, stretch: &Stranded) -> (Ns, Ns) {
+    let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
+    let back_ns = wait.in_ns.unwrap_or(stretch.to_ns).min(stretch.to_ns);
+    (woken_ns, back_ns)
+}
+
+/// How long at least one of the spans lasts.
+pub(crate) fn union_ns(mut spans: Vec<(Ns, Ns)>) -> u64 {
+    spans.sort_unstable();
+    let (mut sum, mut until) = (0u64, 0);
+    for (from, to) in spans {
+        let from = from.max(until);
+        sum = sum.saturating_add(to.saturating_sub(from));
+        until = until.max(to);
+    }
+    sum
 }
 
 /// What a thread did for most of a stretch, instead of polling.
@@ -341,6 +407,9 @@ fn finding(
         .unwrap_or(0);
     let holder = last_poller(model, pool, stretch.from_ns);
     let cause = holder.map(|thread| what_it_did(model, pool, thread, &stretch));
+    let did = holder.map_or_else(Elsewhere::default, |thread| {
+        elsewhere(pool, thread, &stretch)
+    });
     let runtime = runtime::of_process(model, pool.tgid);
 
     let mut evidence = vec![Evidence {
@@ -397,6 +466,15 @@ fn finding(
             ns: None,
         });
     }
+    if did.mostly_without_cpu() {
+        evidence.push(Evidence {
+            text: format!(
+                "for {} of that it could have run and had no CPU; a thread that took its place would have had to share the CPUs, too",
+                duration(did.without_cpu_ns)
+            ),
+            ns: Some(did.without_cpu_ns),
+        });
+    }
     let spared = victims - savings.len();
     if spared > 0 {
         evidence.push(Evidence {
@@ -424,8 +502,9 @@ fn finding(
         });
     }
 
-    let known =
-        runtime != Runtime::Unknown && cause.as_ref().is_some_and(|cause| !cause.stack.is_empty());
+    let known = runtime != Runtime::Unknown
+        && cause.as_ref().is_some_and(|cause| !cause.stack.is_empty())
+        && !did.mostly_without_cpu();
     let at_most_ns = savings.iter().copied().fold(0, u64::saturating_add);
     let severity = if savings.first().is_some_and(|ns| *ns >= ERROR_NS) {
         Severity::Error

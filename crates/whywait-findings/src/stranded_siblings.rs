@@ -22,6 +22,7 @@ use whywait_events::{Ns, Request, StackId};
 use whywait_model::{Model, Pool, call_name};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::stranded::union_ns;
 use crate::text::{count, duration, list};
 
 /// A request that was stranded for less is not reported.
@@ -136,18 +137,6 @@ fn siblings<'a>(model: &'a Model, port: u16, own: &Pool) -> Vec<&'a Pool> {
         .iter()
         .filter(|pool| are_siblings(model, port, own, pool))
         .collect()
-}
-
-/// How long at least one of the spans lasts.
-fn union_ns(mut spans: Vec<(Ns, Ns)>) -> u64 {
-    spans.sort_unstable();
-    let (mut sum, mut until) = (0u64, 0);
-    for (from, to) in spans {
-        let from = from.max(until);
-        sum = sum.saturating_add(to.saturating_sub(from));
-        until = until.max(to);
-    }
-    sum
 }
 
 /// Whether `other` could have served what came to `own` at the port.

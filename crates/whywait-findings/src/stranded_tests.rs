@@ -236,12 +236,61 @@ fn a_sleep_without_a_stack_is_not_idle() {
 }
 
 #[test]
-fn a_machine_short_of_cpus_is_another_problem() {
+fn a_poller_that_hardly_did_anything_but_wait_for_a_cpu_kept_nobody_from_polling() {
     let (mut script, stacks) = pool();
-    script.busy(1, 10, 2010, 400_000_000, 1_600_000_000);
+    script.busy(1, 10, 2010, 200_000_000, 1_800_000_000);
     for tid in 2..=4 {
         script.parks(tid, stacks.park, 0, 2010, 1);
     }
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2011, 2)
+        .answered(2012, 2);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_poller_that_worked_and_waited_for_a_cpu_besides_strands_them_too() {
+    let (mut script, stacks) = pool();
+    script.busy(1, 10, 2010, 550_000_000, 1_450_000_000);
+    for tid in 2..=4 {
+        script.parks(tid, stacks.park, 0, 2010, 1);
+    }
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(12)
+        .read(2011, 2)
+        .answered(2012, 2);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "three threads idled for two seconds");
+    assert_eq!(findings[0].confidence, Confidence::Medium);
+    let told = "for 1.45 s of that it could have run and had no CPU";
+    assert!(
+        findings[0]
+            .evidence
+            .iter()
+            .any(|e| e.text.starts_with(told)),
+        "{told}: {:?}",
+        findings[0].evidence
+    );
+}
+
+#[test]
+fn a_machine_short_of_cpus_is_another_problem() {
+    let (mut script, stacks) = pool();
+    script.busy(1, 10, 2010, 550_000_000, 1_450_000_000);
+    script.parks(3, stacks.park, 0, 2010, 1);
+    script.parks(4, stacks.park, 0, 2010, 1);
+    // Thread 2 was woken to poll in its place, and had no CPU for as long.
+    script
+        .wait(2, 202, 0, 30)
+        .stack(stacks.park)
+        .by(1)
+        .on_cpu_at(2005)
+        .done();
     script
         .request(2)
         .epoll(EPOLL)
