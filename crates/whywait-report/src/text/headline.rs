@@ -1,8 +1,10 @@
 //! The first line when nothing is wrong. (When something is, the first line is the finding's.)
 
 use whywait_findings::Code;
+use whywait_model::summary::Time;
 
 use super::page::{Page, Style};
+use super::requests::total_ns;
 use super::units::{count, counted, duration};
 use crate::Report;
 
@@ -62,9 +64,15 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         );
     } else if requests.slow > 0 {
         let (slow, threshold) = (count(requests.slow), duration(requests.slow_threshold_ns));
-        let text = format!(
-            "{slow} took {threshold} or longer without a fault that whywait knows: see where their time went"
-        );
+        let mut text =
+            format!("{slow} took {threshold} or longer without a fault that whywait knows: ");
+        match mostly_without_cpu(&requests.time) {
+            Some(percent) => text.push_str(&format!(
+                "for {percent} % of the requests' time threads could have run and had no CPU; see what else runs on this \
+                 machine, and how many threads are busy at once"
+            )),
+            None => text.push_str("see where their time went"),
+        }
         page.gutter();
         page.paragraph(
             "   = ",
@@ -72,6 +80,15 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             &[(Style::Strong, "note: "), (Style::Plain, &text)],
         );
     }
+}
+
+/// How many percent of the requests' time the threads that worked for them had no CPU, if that is most of it.
+fn mostly_without_cpu(time: &Time) -> Option<u64> {
+    let without = [time.runnable, time.ready_unserved.wakeup];
+    let without_ns = without.into_iter().flatten().fold(0, u64::saturating_add);
+    let total_ns = total_ns(time);
+    (total_ns > 0 && without_ns.saturating_mul(2) >= total_ns)
+        .then(|| (u128::from(without_ns) * 100 / u128::from(total_ns)) as u64)
 }
 
 /// `redis-server (pid 1234)`.

@@ -48,13 +48,15 @@ fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
     ]
 }
 
+pub(super) fn total_ns(time: &Time) -> u64 {
+    let known = parts(time).into_iter().filter_map(|(_, ns)| ns);
+    known.fold(0, u64::saturating_add)
+}
+
 /// The parts of a time with a bar each, under a title that says of how many requests (if of several).
 pub(super) fn time(page: &mut Page, time: &Time, title: &str, of: Option<&str>) {
     let parts = parts(time);
-    let total = parts
-        .iter()
-        .filter_map(|(_, ns)| *ns)
-        .fold(0_u64, u64::saturating_add);
+    let total = total_ns(time);
     let sum = duration(total);
     let of = of.map_or_else(String::new, |of| format!(" ({of}, {sum} in all)"));
     page.paragraph("", "  ", &[(Style::Strong, title), (Style::Plain, &of)]);

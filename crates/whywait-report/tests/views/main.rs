@@ -80,6 +80,14 @@ fn blocked_loop() {
 }
 
 #[test]
+fn requests_that_lacked_a_cpu_say_so() {
+    let wide = TextOptions { width: 400, ..WIDE };
+    let text = render(&reports::no_cpu(), wide);
+    let told = "310 took 1 ms or longer without a fault that whywait knows: for 80 % of the requests' time";
+    assert!(text.contains(told), "{told}: {text}");
+}
+
+#[test]
 fn nothing_wrong() {
     snapshot("nothing_wrong", &reports::nothing_wrong());
 }

@@ -227,6 +227,14 @@ pub(crate) fn nothing_wrong() -> Report {
     }
 }
 
+/// A server on a crowded machine.
+pub(crate) fn no_cpu() -> Report {
+    let mut report = nothing_wrong();
+    report.requests.slow = 310;
+    report.requests.time.runnable = Some(1_400 * MS);
+    report
+}
+
 /// A process that served nothing while it was watched.
 pub(crate) fn no_requests() -> Report {
     let mut report = nothing_wrong();
