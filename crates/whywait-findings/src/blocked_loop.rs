@@ -7,7 +7,8 @@
 //!
 //! **Cost.** For each request the time that it overlaps, from its first byte to its response, with absences of one cause,
 //! but for the one that was its own: of an absence the owner is the request that was read before it and answered first
-//! after it. A fix leaves a request its own work.
+//! after it. A fix leaves a request its own work. Of a request that was read and not answered, what came after it was read does not count:
+//! it may be its own.
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
 //! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
@@ -173,6 +174,16 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
     aways
 }
 
+/// Up to when a request can have waited for the loop. One that was read and not answered may be what the loop was away for then, or
+/// want no answer at all (a client's farewell).
+fn done_ns(model: &Model, request: &Request) -> Ns {
+    request
+        .first_send_ns
+        .or(request.recv_ns)
+        .unwrap_or(model.end_ns)
+        .max(request.ready_ns)
+}
+
 /// Finds whose work each absence was.
 fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
     let mut answered: Vec<(Ns, &Request)> = requests
@@ -229,10 +240,7 @@ fn finding(
     let mut savings: Vec<(u64, &Request)> = requests
         .iter()
         .map(|request| {
-            let done_ns = request
-                .first_send_ns
-                .unwrap_or(model.end_ns)
-                .max(request.ready_ns);
+            let done_ns = done_ns(model, request);
             // Absences are in order: those that matter are next to each other.
             let first = aways.partition_point(|away| away.to_ns <= request.ready_ns);
             let ns = aways[first..]
@@ -254,11 +262,8 @@ fn finding(
         .filter(|((ns, _), _)| *ns >= MIN_VICTIM_NS)
         // Work that is not there does not have to wait for a CPU either.
         .map(|((_, whole_ns), request)| {
-            let done_ns = request.first_send_ns.unwrap_or(model.end_ns);
-            (
-                whole_ns.min(done_ns.saturating_sub(request.ready_ns)),
-                request,
-            )
+            let latency_ns = done_ns(model, request).saturating_sub(request.ready_ns);
+            (whole_ns.min(latency_ns), request)
         })
         .collect();
     savings.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));

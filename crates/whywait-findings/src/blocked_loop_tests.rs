@@ -207,3 +207,30 @@ fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
         .counter("requests.total-ns", 60_000_000_000);
     assert_eq!(detect(&script.model()), []);
 }
+
+#[test]
+fn a_farewell_that_wants_no_answer_waits_for_nothing() {
+    let (mut script, handler, _) = server();
+    // A backend of a database: the client says goodbye, and what the thread does before it ends is that one's own.
+    script
+        .request(1)
+        .epoll(EPOLL)
+        .ready(30)
+        .read(31, 1)
+        .unanswered();
+    script.sleeps(1, handler, 40, 66);
+    script.sleeps(1, handler, 70, 98);
+    script.ends(100);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_request_that_is_not_read_when_the_recording_ends_waits_for_the_loop() {
+    let (mut script, handler, _) = server();
+    script.request(1).epoll(EPOLL).ready(30).unanswered();
+    script.sleeps(1, handler, 30, 130);
+    script.ends(130);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "nobody has read it for 100 ms");
+    assert_eq!(findings[0].saving.at_most_ns, 100_000_000);
+}
