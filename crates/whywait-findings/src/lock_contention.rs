@@ -10,7 +10,8 @@
 //! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix that nobody has to wait for
 //! the lock any more saves no more than that; that the work then competes for something else makes it less.
 //!
-//! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not count. A class other than "lock" is never contention, however large the sum of its waits. Waits below
+//! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not count, nor does that of a thread that it
+//! waited for. A class other than "lock" is never contention, however large the sum of its waits. Waits below
 //! [`MIN_NS`] a request that are less than a [`SHARE`]th of its time are what locks are for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +101,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             };
             let one = waited.entry(key.clone()).or_default();
             one.ns = one.ns.saturating_add(step.ns());
-            one.contended_ns = one.contended_ns.saturating_add(contended_ns(step));
+            one.contended_ns = one.contended_ns.saturating_add(contended_ns(model, step));
             one.saved_ns = one
                 .saved_ns
                 .saturating_add(step.ns())
@@ -162,14 +163,19 @@ fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
     ns.saturating_sub(waking(steps, 0))
 }
 
-/// How long a request waited for a lock, but for the time that those who held it waited for a CPU, which is no matter of the
-/// lock, and for that in which it is not known to have been held.
-fn contended_ns(step: &PathStep) -> u64 {
-    let no_cpu = step
+/// How long a request waited for a lock, but for the time that those who held it, or the threads that they waited for, waited for a
+/// CPU, which is no matter of the lock, and for that in which it is not known to have been held.
+fn contended_ns(model: &Model, step: &PathStep) -> u64 {
+    let no_cpu_ns = |step: &PathStep| match step.part {
+        Some(Part::Runnable | Part::Unknown) => step.ns(),
+        Some(Part::OnCpu) | None => 0,
+        Some(_) => model.without_cpu_along(step.woken_by, step.from_ns, step.to_ns),
+    };
+    let no_cpu_ns = step
         .meanwhile
         .iter()
-        .filter(|step| matches!(step.part, Some(Part::Runnable | Part::Unknown)));
-    let no_cpu_ns: u64 = no_cpu.map(PathStep::ns).fold(0, u64::saturating_add);
+        .map(no_cpu_ns)
+        .fold(0, u64::saturating_add);
     step.ns().saturating_sub(no_cpu_ns)
 }
 
@@ -482,8 +488,8 @@ fn evidence(
     if without_cpu_ns > 0 && without_cpu_ns.saturating_mul(NOTABLE) >= held_ns {
         evidence.push(Evidence {
             text: format!(
-                "of {} that they held it while others waited, they were without a CPU for {}: another thread had it, or the CPU \
-                 limit of their control group was reached; how bad it is, is judged without that",
+                "of {} that they held it while others waited, they, or the threads that they waited for, were without a CPU for {}: \
+                 another thread had it, or the CPU limit of their control group was reached; how bad it is, is judged without that",
                 duration(held_ns),
                 duration(without_cpu_ns)
             ),
@@ -544,7 +550,7 @@ fn fix(key: &Key, held_across: bool, holds: &[Hold]) -> String {
         return of_the_lock.to_owned();
     }
     format!(
-        "see first that the holders get a CPU, which they lacked for most of the time: look at what else runs, and at the control group's \
+        "see first that the holders, and what they wait for, get a CPU, which they lacked for most of the time: look at what else runs, and at the control group's \
          CPU limit (cpu.stat: nr_throttled); then: {of_the_lock}"
     )
 }

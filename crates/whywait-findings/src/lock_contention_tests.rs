@@ -183,6 +183,61 @@ fn a_lock_whose_holders_have_no_cpu_is_not_to_blame() {
     assert_eq!(findings, [], "a millisecond of 41 is what locks are for");
 }
 
+/// A handler takes a mutex and waits for a thread of its runtime, which does its part within a millisecond once it has a CPU: after
+/// `late_ms`, or it works until then.
+fn waits_for_a_helper(late_ms: u64, preempted: bool) -> Script {
+    let mut script = Script::new();
+    let locking = locking(&mut script);
+    let collecting = script.stack(&[
+        "main",
+        "vm::allocate",
+        "vm::wait_until_executed",
+        "futex_wait",
+    ]);
+    let pause = script.stack(&["vm::thread", "vm::collect"]);
+    script
+        .thread(1, "handler")
+        .thread(2, "handler")
+        .thread(3, "VM Thread");
+    script
+        .wait(1, FUTEX, 1, late_ms + 2)
+        .stack(collecting)
+        .word(0x2000)
+        .by(3)
+        .done();
+    if preempted {
+        script.preempted(3, 1, late_ms + 1);
+    } else {
+        script.burns(3, pause, 1, late_ms + 1);
+    }
+    script
+        .wait(2, FUTEX, 1, late_ms + 3)
+        .stack(locking)
+        .word(0x1000)
+        .by(1)
+        .done();
+    script
+        .request(2)
+        .ready(0)
+        .read(0, 2)
+        .answered(late_ms + 4, 2);
+    script.ends(400);
+    script
+}
+
+#[test]
+fn a_holder_that_waits_for_a_thread_without_a_cpu_is_not_to_blame_either() {
+    let worked = detect(&waits_for_a_helper(70, false).model());
+    assert_eq!(worked.len(), 1, "{worked:#?}");
+    assert_eq!(worked[0].severity, Severity::Warning);
+    let findings = detect(&waits_for_a_helper(70, true).model());
+    assert_eq!(
+        findings,
+        [],
+        "two milliseconds of 72 are what locks are for"
+    );
+}
+
 #[test]
 fn what_a_holder_lacked_a_cpu_for_is_told_and_not_held_against_the_lock() {
     let mut script = turns(false);

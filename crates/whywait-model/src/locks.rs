@@ -15,6 +15,8 @@ use crate::timeline::{Thread, end_of, woken_at};
 const ACROSS_SHARE: u64 = 10;
 /// A holder that let go of a lock more often than this while somebody waited is not followed any further back.
 const MOST_LOOKED_AT: usize = 256;
+/// Threads that wait for each other are followed so far for whether they had a CPU.
+const MAX_WAKERS: u32 = 4;
 
 /// A lock that was held while somebody waited for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub struct Hold {
     pub exact: bool,
     /// Where the holder was, for most of the time that is known. 0: not known.
     pub stack: StackId,
-    /// Thereof the holder could have run and had no CPU, nanoseconds: that is no matter of the lock.
+    /// Thereof the holder, or a thread that it waited for, could have run and had no CPU, nanoseconds: that is no matter of the lock.
     pub without_cpu_ns: u64,
     /// What the holder waited for with the lock in its hands, if that was a notable part of the time.
     pub across: Option<Across>,
@@ -127,9 +129,35 @@ impl Model {
             exact: !matches!(key.object, Object::Lock(_))
                 && own.is_some_and(|got_ns| got_ns >= from_ns),
             stack,
-            without_cpu_ns: thread.without_cpu_ns(from_ns, to_ns),
+            without_cpu_ns: self.without_cpu_along(holder, from_ns, to_ns),
             across,
         })
+    }
+
+    /// How long a thread could have run and had no CPU within `[from_ns, to_ns)`, or the threads that ended its sleeps meanwhile,
+    /// while it slept, nanoseconds.
+    pub fn without_cpu_along(&self, tid: u32, from_ns: Ns, to_ns: Ns) -> u64 {
+        self.without_cpu_to(tid, from_ns, to_ns, MAX_WAKERS)
+    }
+
+    fn without_cpu_to(&self, tid: u32, from_ns: Ns, to_ns: Ns, wakers: u32) -> u64 {
+        let Some(thread) = self.threads.get(&tid).filter(|_| from_ns < to_ns) else {
+            return 0;
+        };
+        let own_ns = thread.without_cpu_ns(from_ns, to_ns);
+        if wakers == 0 {
+            return own_ns;
+        }
+        thread
+            .timeline
+            .overlapping(from_ns, to_ns)
+            .iter()
+            .filter(|wait| wait.wake_context == WakeContext::Task && wait.waker_tid != tid)
+            .map(|wait| {
+                let (out_ns, woken_ns) = (wait.out_ns.max(from_ns), woken_at(wait).min(to_ns));
+                self.without_cpu_to(wait.waker_tid, out_ns, woken_ns, wakers - 1)
+            })
+            .fold(own_ns, u64::saturating_add)
     }
 
     /// The last sleep of a thread within a stretch in which it waited for its next request. It held no lock then, though nothing tells
