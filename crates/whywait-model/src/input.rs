@@ -255,6 +255,16 @@ pub(crate) fn latency_ns(request: &Request) -> Option<u64> {
     Some(request.last_send_ns?.saturating_sub(request.ready_ns))
 }
 
+/// Whether a row tells of a request that there cannot have been: nobody ever read it, and yet a later one of its connection was
+/// read. What is sent on a connection is read in order. (The kernel tells of what is ready on one CPU while the answer to the request
+/// before is noted on another.)
+fn was_none(former: &Request, row: &Request) -> bool {
+    former.recv_ns.is_none()
+        && former.last_send_ns.is_none()
+        && former.seq < row.seq
+        && row.recv_ns.is_some()
+}
+
 /// Keeps the slowest requests and sums up the rest.
 struct Slowest {
     limit: usize,
@@ -309,6 +319,7 @@ impl Slowest {
         }
         if let Some(former) = self.pending.insert(row.socket, row.clone())
             && former.seq != row.seq
+            && !was_none(&former, row)
         {
             self.settle(former);
         }
@@ -420,6 +431,26 @@ mod tests {
             [Some(500), Some(700)]
         );
         assert_eq!(sums.count, 0);
+    }
+
+    #[test]
+    fn a_request_that_nobody_read_before_later_ones_were_read_was_none() {
+        let unread = |seq, ready_ns| Request {
+            socket: 1,
+            seq,
+            ready_ns,
+            ..Request::default()
+        };
+        let mut slowest = Slowest::new(10);
+        slowest.add(&unread(1, 0));
+        slowest.add(&answered(1, 3, 600, 700));
+        slowest.add(&unread(4, 800));
+        let (kept, ..) = slowest.finish();
+        assert_eq!(
+            kept.iter().map(|row| row.seq).collect::<Vec<_>>(),
+            [3, 4],
+            "the last one may wait for its reader still"
+        );
     }
 
     #[test]

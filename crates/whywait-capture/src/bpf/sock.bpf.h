@@ -264,6 +264,9 @@ static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *
 	return ns > socket->last_send_ns && ns > socket->recv_ns ? ns : bpf_ktime_get_ns();
 }
 
+/* Loaded here and now: another CPU may be at it. */
+#define NOW(field) (*(const volatile typeof(field) *)&(field))
+
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
 {
@@ -281,11 +284,15 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 		return 0;
 	COUNT(events);
 	herd_ends();
+	/* A unix socket's reader does not wait for the writer to say so: what it was to be told of may be read, and answered, by now. */
+	if (socket->family == AF_UNIX && !UNTRUSTED(struct sock, sk)->sk_receive_queue.qlen)
+		return 0;
 	now = ready_at(sk, socket);
-	if (socket->ready_ns && !socket->last_send_ns) {
+	if (socket->ready_ns && (!NOW(socket->last_send_ns) || NOW(socket->busy))) {
 		/*
 		 * More of a request that is not answered yet; or the next request already: a fast peer has the response
-		 * and sends again before the send that is under way here has returned. The next read tells.
+		 * and sends again before the send that is under way here has returned, or while its hook, on the other
+		 * CPU, is adding that up: it must not find another request in its hands. The next read tells.
 		 */
 		if (socket->recv_ns && !socket->more_ns)
 			socket->more_ns = now;
@@ -294,6 +301,38 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	request_ends(socket, sk, now);
 	request_begins(socket, now, !UNTRUSTED(struct sock, sk)->sk_socket);
 	return 0;
+}
+
+/* A thread has read from the socket. */
+static __always_inline void reads_request(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, int flags,
+					  u64 now, u64 on_cpu_ns)
+{
+	if (socket->last_send_ns) {
+		/* What is read after a response is the next request. */
+		u64 ready_ns = socket->more_ns ? socket->more_ns : now;
+
+		request_ends(socket, sk, now);
+		request_begins(socket, ready_ns, false);
+	} else if (!socket->ready_ns) {
+		request_begins(socket, now, false); /* its readiness came before the socket was known */
+	}
+	socket->more_ns = 0;
+	socket->bytes_in += ret;
+	if (socket->recv_ns)
+		return;
+	thread->open.requests++;
+	socket->recv_ns = now;
+	socket->recv_tid = thread->tid;
+	socket->tgid = thread->tgid;
+	if (thread->back_ns > socket->ready_ns) {
+		u64 from = thread->wake_ns > socket->ready_ns ? thread->wake_ns : socket->ready_ns;
+
+		socket->unserved_wakeup_ns = thread->back_ns > from ? thread->back_ns - from : 0;
+	}
+	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
+	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
+	if (thread->uring)
+		uring_reads(socket, thread, flags);
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -340,32 +379,9 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		return 0;
 	}
 	cpu_serves(thread, socket->local_port, socket->id, ret, on_cpu_ns);
-	if (socket->last_send_ns) {
-		/* What is read after a response is the next request. */
-		u64 ready_ns = socket->more_ns ? socket->more_ns : now;
-
-		request_ends(socket, sk, now);
-		request_begins(socket, ready_ns, false);
-	} else if (!socket->ready_ns) {
-		request_begins(socket, now, false); /* its readiness came before the socket was known */
-	}
-	socket->more_ns = 0;
-	socket->bytes_in += ret;
-	if (socket->recv_ns)
-		return 0;
-	thread->open.requests++;
-	socket->recv_ns = now;
-	socket->recv_tid = thread->tid;
-	socket->tgid = thread->tgid;
-	if (thread->back_ns > socket->ready_ns) {
-		u64 from = thread->wake_ns > socket->ready_ns ? thread->wake_ns : socket->ready_ns;
-
-		socket->unserved_wakeup_ns = thread->back_ns > from ? thread->back_ns - from : 0;
-	}
-	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
-	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
-	if (thread->uring)
-		uring_reads(socket, thread, flags);
+	*(volatile u8 *)&socket->busy = 1;
+	reads_request(socket, sk, thread, ret, flags, now, on_cpu_ns);
+	*(volatile u8 *)&socket->busy = 0;
 	return 0;
 }
 
@@ -400,6 +416,23 @@ static __always_inline void account_service(struct socket_state *socket, const s
 	}
 }
 
+/* A thread has written to the socket, of which a request was read. */
+static __always_inline void writes_response(struct socket_state *socket, struct sock *sk, const struct thread *thread, int ret,
+					    u64 now, u64 on_cpu_ns)
+{
+	if (!socket->first_send_ns) {
+		socket->first_send_ns = now;
+		if (socket->uring)
+			socket->taken_ns = uring_taken(socket);
+	}
+	socket->last_send_ns = now;
+	socket->send_tid = thread->tid;
+	socket->bytes_out += ret;
+	account_service(socket, thread, now, on_cpu_ns);
+	if (!socket->emitted && now - socket->ready_ns >= threshold_ns)
+		socket->emitted = send_request(socket, sk, now);
+}
+
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
@@ -428,17 +461,9 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	}
 	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
 		return 0;
-	if (!socket->first_send_ns) {
-		socket->first_send_ns = now;
-		if (socket->uring)
-			socket->taken_ns = uring_taken(socket);
-	}
-	socket->last_send_ns = now;
-	socket->send_tid = thread->tid;
-	socket->bytes_out += ret;
-	account_service(socket, thread, now, on_cpu_ns);
-	if (!socket->emitted && now - socket->ready_ns >= threshold_ns)
-		socket->emitted = send_request(socket, sk, now);
+	*(volatile u8 *)&socket->busy = 1;
+	writes_response(socket, sk, thread, ret, now, on_cpu_ns);
+	*(volatile u8 *)&socket->busy = 0;
 	return 0;
 }
 

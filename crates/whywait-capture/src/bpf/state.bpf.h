@@ -206,7 +206,8 @@ struct socket_state {
 	u8 before_accept;
 	u8 only_on_cpu; /* of `service` all but that part is 0 */
 	u16 local_port;
-	u16 family;
+	u8 family;
+	u8 busy; /* a read or a write is being added: see sk_data_ready */
 	u32 tgid;
 	u32 recv_tid;
 	u32 send_tid;
