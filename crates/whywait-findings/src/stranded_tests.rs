@@ -235,10 +235,17 @@ fn a_sleep_without_a_stack_is_not_idle() {
     assert_eq!(detect(&script.model()), []);
 }
 
-#[test]
-fn a_poller_that_hardly_did_anything_but_wait_for_a_cpu_kept_nobody_from_polling() {
+/// Worker 1 polled last and is away for two seconds, so many milliseconds of them on a CPU and so many without one that it could have
+/// used; the others are parked, and a request comes.
+fn crowded(on_cpu_ms: u64, without_cpu_ms: u64) -> Script {
     let (mut script, stacks) = pool();
-    script.busy(1, 10, 2010, 200_000_000, 1_800_000_000);
+    script.busy(
+        1,
+        10,
+        2010,
+        on_cpu_ms * 1_000_000,
+        without_cpu_ms * 1_000_000,
+    );
     for tid in 2..=4 {
         script.parks(tid, stacks.park, 0, 2010, 1);
     }
@@ -248,23 +255,17 @@ fn a_poller_that_hardly_did_anything_but_wait_for_a_cpu_kept_nobody_from_polling
         .ready(12)
         .read(2011, 2)
         .answered(2012, 2);
-    assert_eq!(detect(&script.model()), []);
+    script
+}
+
+#[test]
+fn a_poller_that_hardly_did_anything_but_wait_for_a_cpu_kept_nobody_from_polling() {
+    assert_eq!(detect(&crowded(200, 1800).model()), []);
 }
 
 #[test]
 fn a_poller_that_worked_and_waited_for_a_cpu_besides_strands_them_too() {
-    let (mut script, stacks) = pool();
-    script.busy(1, 10, 2010, 550_000_000, 1_450_000_000);
-    for tid in 2..=4 {
-        script.parks(tid, stacks.park, 0, 2010, 1);
-    }
-    script
-        .request(2)
-        .epoll(EPOLL)
-        .ready(12)
-        .read(2011, 2)
-        .answered(2012, 2);
-    let findings = detect(&script.model());
+    let findings = detect(&crowded(550, 1450).model());
     assert_eq!(findings.len(), 1, "three threads idled for two seconds");
     assert_eq!(findings[0].confidence, Confidence::Medium);
     let told = "for 1.45 s of that it could have run and had no CPU";

@@ -264,8 +264,8 @@ static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *
 	return ns > socket->last_send_ns && ns > socket->recv_ns ? ns : bpf_ktime_get_ns();
 }
 
-/* Loaded here and now: another CPU may be at it. */
-#define NOW(field) (*(const volatile typeof(field) *)&(field))
+/* Loaded or stored here and now: another CPU may be at it. */
+#define NOW(field) (*(volatile typeof(field) *)&(field))
 
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
@@ -379,9 +379,9 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		return 0;
 	}
 	cpu_serves(thread, socket->local_port, socket->id, ret, on_cpu_ns);
-	*(volatile u8 *)&socket->busy = 1;
+	NOW(socket->busy) = 1;
 	reads_request(socket, sk, thread, ret, flags, now, on_cpu_ns);
-	*(volatile u8 *)&socket->busy = 0;
+	NOW(socket->busy) = 0;
 	return 0;
 }
 
@@ -461,9 +461,9 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	}
 	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
 		return 0;
-	*(volatile u8 *)&socket->busy = 1;
+	NOW(socket->busy) = 1;
 	writes_response(socket, sk, thread, ret, now, on_cpu_ns);
-	*(volatile u8 *)&socket->busy = 0;
+	NOW(socket->busy) = 0;
 	return 0;
 }
 
