@@ -29,7 +29,7 @@ use crate::text::duration;
 /// What `whywait explain serial-work` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/serial-work.md");
 
-/// With fewer samples of a request's work its functions are not known.
+/// With fewer samples of a request's work its functions are not known, but for what those of other such requests tell.
 const MIN_SAMPLES: u64 = 3;
 /// With fewer samples expected, their lack says nothing.
 const MIN_EXPECTED: u64 = 6;
@@ -157,6 +157,34 @@ fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, 
         .collect()
 }
 
+/// The work of several requests by function. Those with too few samples each are taken together: short requests are told by
+/// their number.
+fn by_function_of_all(
+    model: &Model,
+    members: &[&Episode<'_>],
+) -> BTreeMap<Option<String>, u64> {
+    let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    let mut add = |on_path: &OnPath<'_>| {
+        for (name, ns) in by_function(model, on_path) {
+            let sum = functions.entry(name).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    };
+    let mut few = OnPath::default();
+    for (_, on_path) in members {
+        if on_path.samples.len() as u64 >= MIN_SAMPLES {
+            add(on_path);
+        } else {
+            few.ns = few.ns.saturating_add(on_path.ns);
+            few.samples.extend(&on_path.samples);
+        }
+    }
+    if few.ns > 0 {
+        add(&few);
+    }
+    functions
+}
+
 /// A line through values one after the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Line {
@@ -276,14 +304,8 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         .collect();
     let growth = growth(model, &all).or_else(|| growth(model, &members));
 
-    let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
-    for (_, on_path) in &members {
-        for (name, ns) in by_function(model, on_path) {
-            let sum = functions.entry(name).or_default();
-            *sum = sum.saturating_add(ns);
-        }
-    }
-    let mut functions: Vec<(Option<String>, u64)> = functions.into_iter().collect();
+    let mut functions: Vec<(Option<String>, u64)> =
+        by_function_of_all(model, &members).into_iter().collect();
     functions.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     // Where it is not known, samples were too few, and say nothing about where most of it was.
     let largest = functions.iter().find_map(|(name, _)| name.clone());

@@ -113,6 +113,22 @@ fn a_worker_on_the_cpu_dominates_every_request() {
 }
 
 #[test]
+fn requests_with_too_few_samples_each_are_told_by_all_of_them() {
+    let mut server = server();
+    for n in 0..30 {
+        let (checksum_ms, compact_ms) = if n % 3 == 0 { (10, 0) } else { (0, 10) };
+        server.request(n + 1, 10 + n * 100, checksum_ms, compact_ms);
+    }
+    let finding = the_finding(&server.script);
+    assert!(
+        told(&finding).contains("by samples: compact_index 67 %, checksum_pages 33 %"),
+        "two samples of each of 30 requests say in which functions they were: {}",
+        told(&finding)
+    );
+    assert_eq!(finding.subject["function"], "compact_index");
+}
+
+#[test]
 fn work_that_grows_says_where_and_how_fast() {
     let mut server = server();
     let mut at = 10;
