@@ -35,7 +35,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	ring_stands = record->kernel_stack_len > 0 && call_family((s32)regs->orig_ax) == CALL_URING &&
 		      uring_stands(thread, task, regs, now);
 	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, ring_stands, now);
-	record->stack_len = copy_user_stack(record + 1, sp);
+	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);

@@ -22,16 +22,32 @@ enum stack_asked {
 	STACK_AFTER_READ,
 };
 
-static __always_inline void fill_user_stack(struct user_stack_record *record, const struct thread *thread, u64 ip, u64 sp,
-					    u64 bp, u64 key)
+/* Where a thread is in its program. */
+struct user_place {
+	u64 ip, sp, bp;
+	u64 top; /* see stack_top_of */
+};
+
+static __always_inline void place_of(struct user_place *place, struct task_struct *task)
+{
+	struct pt_regs *regs = user_registers(task);
+
+	place->ip = regs->ip;
+	place->sp = regs->sp;
+	place->bp = regs->bp;
+	place->top = stack_top_of(task, place->sp);
+}
+
+static __always_inline void fill_user_stack(struct user_stack_record *record, const struct thread *thread,
+					    const struct user_place *place, u64 key)
 {
 	record->type = RECORD_USER_STACK;
 	record->stack_len = 0;
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
-	record->ip = ip;
-	record->sp = sp;
-	record->bp = bp;
+	record->ip = place->ip;
+	record->sp = place->sp;
+	record->bp = place->bp;
 	record->stack_key = key;
 }
 
@@ -39,29 +55,29 @@ static __always_inline void fill_user_stack(struct user_stack_record *record, co
  * Tells a user stack of a thread that has the memory that is current here. Says its key, or 0 if it has none by which later
  * sleeps could refer to it. Not static, so that it is verified once and not on each way that leads to it.
  */
-__noinline u64 tell_user_stack(struct thread *thread, u64 ip, u64 sp, u64 bp, u64 now)
+__noinline u64 tell_user_stack(struct thread *thread, const struct user_place *place, u64 now)
 {
 	struct user_stack_record *record;
 	u64 key;
 
-	if (!thread)
+	if (!thread || !place)
 		return 0;
 	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
 		COUNT(lost_ring_full);
 		return 0;
 	}
-	fill_user_stack(record, thread, ip, sp, bp, 0);
+	fill_user_stack(record, thread, place, 0);
 	/*
 	 * Without faults, even where they would be allowed: the target would wait for its own memory map on our behalf, for
 	 * hundreds of milliseconds where others map and unmap. The live part of a stack is in memory.
 	 */
-	record->stack_len = copy_user_stack(record + 1, sp);
+	record->stack_len = copy_user_stack(record + 1, place->sp, place->top);
 	if (!record->stack_len)
 		COUNT(user_stack_unread);
 	key = 0;
 	if (record->stack_len >= STACK_TOP_BYTES)
-		key = learn_stack(thread, ip, sp, (const struct stack_top *)(record + 1), now);
+		key = learn_stack(thread, place->ip, place->sp, (const struct stack_top *)(record + 1), now);
 	record->stack_key = key;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return key;
@@ -70,12 +86,14 @@ __noinline u64 tell_user_stack(struct thread *thread, u64 ip, u64 sp, u64 bp, u6
 /* As tell_user_stack, but only its key if user space has had the stack, and not even that if too many have been told. */
 static __noinline int tell_or_refer(struct task_struct *task, struct thread *thread, u64 now)
 {
-	struct pt_regs *regs = user_registers(task);
-	u64 ip = regs->ip, sp = regs->sp, key = recognise_stack(thread, ip, sp, now);
 	struct user_stack_record *record;
+	struct user_place place;
+	u64 key;
 
+	place_of(&place, task);
+	key = recognise_stack(thread, place.ip, place.sp, now);
 	if (!key && within_budget(BUDGET_STACKS, stacks_per_second, now)) {
-		tell_user_stack(thread, ip, sp, regs->bp, now);
+		tell_user_stack(thread, &place, now);
 		return 0;
 	}
 	if (!key)
@@ -85,16 +103,17 @@ static __noinline int tell_or_refer(struct task_struct *task, struct thread *thr
 		COUNT(lost_ring_full);
 		return 0;
 	}
-	fill_user_stack(record, thread, ip, sp, regs->bp, key);
+	fill_user_stack(record, thread, &place, key);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
 static __always_inline u64 tell_stack_of(struct task_struct *task, struct thread *thread, u64 now)
 {
-	struct pt_regs *regs = user_registers(task);
+	struct user_place place;
 
-	return tell_user_stack(thread, regs->ip, regs->sp, regs->bp, now);
+	place_of(&place, task);
+	return tell_user_stack(thread, &place, now);
 }
 
 /* Runs in the thread itself, as it returns to its program. */
@@ -216,7 +235,7 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 	if (!record)
 		goto full;
 	fill_waker(record, thread, waker, regs, 0);
-	record->stack_len = copy_user_stack(record + 1, sp);
+	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (record->stack_len >= STACK_TOP_BYTES)
 		record->stack_key = learn_stack(waker, ip, sp, (const struct stack_top *)(record + 1), now);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);

@@ -132,10 +132,12 @@ struct signal_struct {
 
 struct thread_struct {
 	unsigned long sp;
+	unsigned long fsbase;
 };
 
 struct mm_struct {
 	unsigned long start_code, end_code;
+	unsigned long start_stack;
 };
 
 struct task_struct {
