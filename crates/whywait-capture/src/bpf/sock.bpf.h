@@ -12,6 +12,7 @@
 #define TCP_SYN_SENT 2
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
+#define RCV_SHUTDOWN 1 /* include/net/sock.h */
 
 static void uring_reads(struct socket_state *socket, struct thread *thread, int flags);
 static u64 uring_taken(struct socket_state *socket);
@@ -250,6 +251,11 @@ static __always_inline void request_begins(struct socket_state *socket, u64 now,
 	socket->service[PART_ON_CPU] = 0;
 }
 
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	return is_inet_stream(sk) && sk->sk_protocol == IPPROTO_TCP;
+}
+
 /*
  * When the packet came that makes a socket readable. TCP reads the clock as it begins with a packet (tcp_mstamp_refresh), and the
  * data is ready in the same breath: that is the time, and saves reading the clock again, which is a third of what this hook
@@ -259,9 +265,16 @@ static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *
 {
 	u64 ns = 0;
 
-	if (bpf_core_field_exists(struct tcp_sock, tcp_clock_cache) && is_inet_stream(sk) && sk->sk_protocol == IPPROTO_TCP)
+	if (bpf_core_field_exists(struct tcp_sock, tcp_clock_cache) && is_tcp(sk))
 		ns = KERNEL_READ(struct tcp_sock, sk, tcp_clock_cache);
 	return ns > socket->last_send_ns && ns > socket->recv_ns ? ns : bpf_ktime_get_ns();
+}
+
+/* The peer has said goodbye, and that is all there is to read: it takes one of TCP's numbers (as for SIOCINQ, net/ipv4/tcp.c). */
+static __always_inline bool only_goodbye(struct sock *sk)
+{
+	return sk->sk_shutdown & RCV_SHUTDOWN && is_tcp(sk) &&
+	       KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - KERNEL_READ(struct tcp_sock, sk, copied_seq) <= 1;
 }
 
 /* Loaded or stored here and now: another CPU may be at it. */
@@ -286,6 +299,8 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	herd_ends();
 	/* A unix socket's reader does not wait for the writer to say so: what it was to be told of may be read, and answered, by now. */
 	if (socket->family == AF_UNIX && !UNTRUSTED(struct sock, sk)->sk_receive_queue.qlen)
+		return 0;
+	if (only_goodbye(sk))
 		return 0;
 	now = ready_at(sk, socket);
 	if (socket->ready_ns && (!NOW(socket->last_send_ns) || NOW(socket->busy))) {

@@ -200,6 +200,7 @@ struct sk_buff_head {
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_receive_queue;
+	__u8 sk_shutdown;
 	__u16 sk_type;
 	__u16 sk_protocol;
 	struct socket *sk_socket;
@@ -207,9 +208,11 @@ struct sock {
 	struct pid *sk_peer_pid;
 };
 
-/* What a connection knows of when its last packet came. */
+/* What a connection knows of when its last packet came, and of how much is to be read. */
 struct tcp_sock {
 	__u64 tcp_clock_cache;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
 };
 
 struct unix_address;

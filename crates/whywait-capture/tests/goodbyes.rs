@@ -1,0 +1,82 @@
+//! The end of a connection is no request, even if nobody reads it; a byte that nobody reads is one.
+//!
+//! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use whywait_capture::{Options, Session};
+use whywait_events::recording::Recording;
+
+use common::Running;
+
+/// Takes two connections, answers one byte on each, and then looks at neither of them until it is told to end.
+const SERVER: &str = "
+import socket, sys
+listener = socket.socket()
+listener.bind(('127.0.0.1', 0))
+listener.listen(8)
+print(listener.getsockname()[1], flush=True)
+connections = [listener.accept()[0] for _ in range(2)]
+for connection in connections:
+    connection.send(connection.recv(1))
+print('answered', flush=True)
+sys.stdin.read()
+";
+
+fn line_of(output: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    output.read_line(&mut line).expect("the server speaks");
+    line.trim().to_owned()
+}
+
+#[test]
+fn the_end_of_a_connection_is_no_request() {
+    if common::skipped() {
+        return;
+    }
+    let child = Command::new("/usr/bin/python3")
+        .args(["-c", SERVER])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut server = Running(child.expect("Python is there"));
+    let mut output = BufReader::new(server.0.stdout.take().expect("it is piped"));
+    let port: u16 = line_of(&mut output).parse().expect("it says its port");
+    let temporary = tempfile::tempdir().expect("a temporary folder can be made");
+    let dir = temporary.path().join("recording");
+    let options = Options::default();
+    let mut session =
+        Session::start(server.0.id(), vec![], &dir, &options).expect("the privileges to record");
+
+    let connect = || TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let (leaves, mut asks_again) = (connect(), connect());
+    for mut connection in [&leaves, &asks_again] {
+        connection.write_all(b"?").expect("it is connected");
+    }
+    for mut connection in [&leaves, &asks_again] {
+        connection.read_exact(&mut [0]).expect("it answers");
+    }
+    assert_eq!(line_of(&mut output), "answered");
+    asks_again.write_all(b"?").expect("it is connected");
+    drop(leaves);
+    // Both wait for longer than what counts as slow.
+    let since = Instant::now();
+    let long = Duration::from_nanos(20 * options.threshold_ns);
+    common::record_until(&mut session, || (since.elapsed() > long).then_some(()));
+    session.finish(None).expect("the recording is finished");
+
+    let recording = Recording::open(&dir).expect("a recording");
+    let mut unread = 0;
+    recording
+        .requests(None, &mut |row| unread += usize::from(row.recv_ns.is_none()))
+        .expect("requests");
+    assert_eq!(
+        unread, 1,
+        "expected the byte that nobody read, and not the end of the other connection"
+    );
+}
