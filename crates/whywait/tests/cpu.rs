@@ -355,7 +355,7 @@ fn a_limit_that_stops_a_server_is_what_its_requests_wait_for() {
     if !bpf() {
         return;
     }
-    let Some(group) = Limited::new(40) else {
+    let Some(group) = Limited::new(20) else {
         eprintln!("not tested: no control group with a CPU limit can be made here");
         return;
     };
@@ -376,11 +376,11 @@ fn a_limit_that_stops_a_server_is_what_its_requests_wait_for() {
     let finding = found(&limited, "cpu-limit")
         .unwrap_or_else(|| panic!("expected cpu-limit, got {:#}", limited["findings"]));
     assert_eq!(finding["severity"], "warning", "{finding:#}");
-    assert_eq!(finding["subject"]["cpus"], 0.4);
+    assert_eq!(finding["subject"]["cpus"], 0.2);
     assert_eq!(
         found(&limited, "serial-work"),
         None,
-        "5 ms of work are not what takes long: {:#}",
+        "25 ms of work are not what takes long: {:#}",
         limited["findings"]
     );
     let free = report(false);
