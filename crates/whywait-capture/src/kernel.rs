@@ -5,25 +5,37 @@ use std::fs;
 use libbpf_rs::btf::{Btf, types};
 use whywait_events::recording::Host;
 
-/// The distance in bytes from a CPU's run queue to its preemption count, both per-CPU variables; `None` when the kernel's BTF
-/// does not tell. See `compat.bpf.h`.
-pub(crate) fn preempt_count_from_runqueue(btf: &Btf<'_>) -> Option<i64> {
+/// How far per-CPU variables are from a CPU's run queue, in bytes, as the kernel's BTF tells. See `compat.bpf.h`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct FromRunqueue {
+    /// The preemption count.
+    pub preempt_count: Option<i64>,
+    /// What KVM says of the time that this virtual CPU had to do without a real one (`arch/x86/kernel/kvm.c`).
+    pub steal: Option<i64>,
+}
+
+pub(crate) fn from_runqueue(btf: &Btf<'_>) -> FromRunqueue {
     let section = btf
         .type_by_kind::<types::DataSec<'_>>()
-        .find(|section| section.name().is_some_and(|name| name == ".data..percpu"))?;
+        .find(|section| section.name().is_some_and(|name| name == ".data..percpu"));
     let offset_of = |wanted: &str| {
-        section.iter().find_map(|entry| {
+        section.as_ref()?.iter().find_map(|entry| {
             let variable = btf.type_by_id::<types::Var<'_>>(entry.ty)?;
             (variable.name()? == wanted).then_some(i64::from(entry.offset))
         })
     };
-    let runqueue = offset_of("runqueues")?;
+    let Some(runqueue) = offset_of("runqueues") else {
+        return FromRunqueue::default();
+    };
     // Since 6.15 and before 6.2 a variable of its own; in between a field of `pcpu_hot`.
     let count = offset_of("__preempt_count").or_else(|| {
         let hot = btf.type_by_name::<types::Struct<'_>>("pcpu_hot")?;
         Some(offset_of("pcpu_hot")? + field_offset(btf, &hot, "preempt_count")?)
-    })?;
-    Some(count - runqueue)
+    });
+    FromRunqueue {
+        preempt_count: count.map(|count| count - runqueue),
+        steal: offset_of("steal_time").map(|steal| steal - runqueue),
+    }
 }
 
 /// The byte offset of a field, also within unnamed structs and unions.

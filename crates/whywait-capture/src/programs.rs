@@ -67,7 +67,12 @@ impl Programs {
             rodata.user_stacks_exact = !options.no_task_work && kernel::leaves_user_stacks(&btf);
             rodata.complete_passes_cqe = urings::complete_passes_cqe(&btf);
             rodata.switch_passes_state = kernel::switch_passes_state(&btf);
-            match kernel::preempt_count_from_runqueue(&btf) {
+            let from_runqueue = kernel::from_runqueue(&btf);
+            if let Some(distance) = from_runqueue.steal {
+                rodata.steal_known = true;
+                rodata.steal_from_runqueue = distance;
+            }
+            match from_runqueue.preempt_count {
                 Some(distance) => {
                     rodata.preempt_count_known = true;
                     rodata.preempt_count_from_runqueue = distance;

@@ -73,7 +73,9 @@ fn the_end_of_a_connection_is_no_request() {
     let recording = Recording::open(&dir).expect("a recording");
     let mut unread = 0;
     recording
-        .requests(None, &mut |row| unread += usize::from(row.recv_ns.is_none()))
+        .requests(None, &mut |row| {
+            unread += usize::from(row.recv_ns.is_none())
+        })
         .expect("requests");
     assert_eq!(
         unread, 1,

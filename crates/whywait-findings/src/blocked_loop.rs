@@ -13,7 +13,7 @@
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
 //! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
 //! read and write ends a stretch. A stretch in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood
-//! still as well: there the machine itself was stopped. A loop that spins polls all the time, though its polls do not sleep. Small absences that cost less than a hundredth of all requests' time are not worth a
+//! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A loop that spins polls all the time, though its polls do not sleep. Small absences that cost less than a hundredth of all requests' time are not worth a
 //! remark: every runtime collects garbage, and compiles as it starts. With several threads that poll the instance it is another finding's business.
 
 use serde_json::{Map, json};
@@ -154,6 +154,7 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
         let ns = busy.end_ns.saturating_sub(busy.start_ns);
         busy.on_cpu_ns.saturating_mul(RAN_SHARE) >= ns.saturating_sub(busy.runnable_ns)
             && model.clock_agrees(thread, busy.start_ns, busy.end_ns, busy.on_cpu_ns)
+            && !model.kept_by_interrupts(thread, busy.start_ns, busy.end_ns)
     };
     let busy = thread.busy.iter().filter(|_| !spins).filter(ran);
     let running = busy.map(|busy| Away {

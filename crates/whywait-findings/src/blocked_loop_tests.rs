@@ -135,6 +135,45 @@ fn is_told(to_ms: u64, ticking: &[(u64, u64)]) -> bool {
 }
 
 #[test]
+fn interrupts_that_keep_its_cpu_are_not_the_loops_doing() {
+    let found = |frames: &[&str]| {
+        let (mut script, ..) = server();
+        let kernel = script.stack(frames);
+        script.busy(1, 31, 71, 40_000_000, 0);
+        script.sampled_in_kernel(1, kernel, 31, 71);
+        script
+            .request(2)
+            .epoll(EPOLL)
+            .ready(32)
+            .read(72, 1)
+            .answered(73, 1);
+        detect(&script.model())
+            .iter()
+            .any(|finding| finding.title.contains("40 ms"))
+    };
+    let in_its_call = [
+        "do_syscall_64",
+        "tcp_sendmsg",
+        "do_softirq",
+        "handle_softirqs",
+    ];
+    assert!(
+        found(&in_its_call),
+        "what a send sets off is the sender's: a loop blocked for 40 ms was expected"
+    );
+    let in_an_interrupt = [
+        "do_syscall_64",
+        "do_epoll_wait",
+        "asm_sysvec_apic_timer_interrupt",
+        "handle_softirqs",
+    ];
+    assert!(
+        !found(&in_an_interrupt),
+        "no blocked loop was expected: the kernel worked for others"
+    );
+}
+
+#[test]
 fn a_machine_that_was_stopped_is_not_the_loops_doing() {
     let ticks_once_when_all_goes_on = is_told(64, &[(63, 64)]);
     assert!(!ticks_once_when_all_goes_on, "no blocked loop was expected");

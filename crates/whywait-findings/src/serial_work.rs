@@ -87,7 +87,7 @@ fn work_of<'a>(
         let Some(from_ns) = answers.own_from(slow.request, step) else {
             continue;
         };
-        let samples = samples(thread, from_ns, step.to_ns);
+        let samples = thread.samples_within(from_ns, step.to_ns);
         let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), samples.len() as u64);
         let key = (thread.tgid, slow_paths::role(model, step.tid));
         let on_path = roles.entry(key).or_default();
@@ -96,12 +96,6 @@ fn work_of<'a>(
         on_path.samples.extend(samples);
     }
     roles
-}
-
-fn samples(thread: &Thread, from_ns: Ns, to_ns: Ns) -> &[Sample] {
-    let at = |ns: Ns| thread.samples.partition_point(|sample| sample.at_ns < ns);
-    let (first, last) = (at(from_ns), at(to_ns));
-    &thread.samples[first..last.max(first)]
 }
 
 /// How much of a stretch between long sleeps a thread was on a CPU, as far as is known.
@@ -159,10 +153,7 @@ fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, 
 
 /// The work of several requests by function. Those with too few samples each are taken together: short requests are told by
 /// their number.
-fn by_function_of_all(
-    model: &Model,
-    members: &[&Episode<'_>],
-) -> BTreeMap<Option<String>, u64> {
+fn by_function_of_all(model: &Model, members: &[&Episode<'_>]) -> BTreeMap<Option<String>, u64> {
     let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
     let mut add = |on_path: &OnPath<'_>| {
         for (name, ns) in by_function(model, on_path) {

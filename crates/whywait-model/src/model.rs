@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use whywait_events::recording::Meta;
-use whywait_events::{Ns, Request, StackId, Wait, WakeContext};
+use whywait_events::{Ns, Request, Sample, StackId, Wait, WakeContext};
 
 use crate::accounting::{self, Account};
 use crate::cpu::{CpuSummary, CpuTime};
@@ -179,6 +179,24 @@ impl Model {
         let off_cpu_ns = to_ns.saturating_sub(from_ns).saturating_sub(on_cpu_ns);
         let still_ns = still_ns.saturating_sub(off_cpu_ns);
         (last - first) as u128 * 4 >= expected && still_ns.saturating_mul(2) <= on_cpu_ns
+    }
+
+    /// Whether a thread's CPU was kept by interrupts for most of a stretch, by samples: the kernel then works for whoever is due (packets
+    /// of others, timers), on the time of the thread that happens to be there. What a thread's own call sets off runs within that call,
+    /// and is its own.
+    pub fn kept_by_interrupts(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> bool {
+        let interrupted = |sample: &&Sample| {
+            let stack = self.stacks.get(sample.kernel_stack);
+            stack.is_some_and(|stack| {
+                // The entries of arch/x86/include/asm/idtentry.h; the sampling clock's own is not in its samples.
+                let entered = |name: &str| {
+                    name.starts_with("asm_sysvec_") || name.starts_with("asm_common_interrupt")
+                };
+                stack.labels.iter().any(|label| entered(&label.name))
+            })
+        };
+        let within = thread.samples_within(from_ns, to_ns);
+        within.iter().filter(interrupted).count() * 2 > within.len()
     }
 
     /// A thread's name, hostile; `?` when it was not seen.

@@ -616,15 +616,8 @@ fn best_stack(wait: &Wait) -> StackId {
 /// The stack in which a thread was seen most in a stretch: the sampled stack whose innermost function of the application is
 /// the most frequent one. 0: no samples.
 pub(crate) fn sampled_stack(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
-    let first = thread
-        .samples
-        .partition_point(|sample| sample.at_ns < from_ns);
-    let last = thread
-        .samples
-        .partition_point(|sample| sample.at_ns < to_ns);
-    let samples = &thread.samples[first..last.max(first)];
     let mut functions: Vec<(&str, u64, StackId)> = Vec::new();
-    for sample in samples {
+    for sample in thread.samples_within(from_ns, to_ns) {
         let Some(stack) = model.stacks.get(sample.user_stack) else {
             continue;
         };

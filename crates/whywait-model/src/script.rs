@@ -229,6 +229,22 @@ impl Script {
         self
     }
 
+    /// The clock finds its CPU in the kernel, every 5 ms.
+    pub fn sampled_in_kernel(
+        &mut self,
+        tid: u32,
+        kernel: StackId,
+        from_ms: u64,
+        to_ms: u64,
+    ) -> &mut Self {
+        let before = self.input.samples.len();
+        self.sampled(tid, 0, from_ms, to_ms);
+        for sample in &mut self.input.samples[before..] {
+            sample.kernel_stack = kernel;
+        }
+        self
+    }
+
     /// It does no I/O.
     pub fn busy(
         &mut self,

@@ -105,6 +105,13 @@ impl Thread {
         &self.preempted[first..last.max(first)]
     }
 
+    /// When the sampling clock found it on a CPU in `[from, to)`.
+    pub fn samples_within(&self, from: Ns, to: Ns) -> &[Sample] {
+        let at = |ns: Ns| self.samples.partition_point(|sample| sample.at_ns < ns);
+        let (first, last) = (at(from), at(to));
+        &self.samples[first..last.max(first)]
+    }
+
     /// How long it was preempted within `[from, to)`, as far as that is told: nanoseconds.
     pub fn preempted_ns(&self, from: Ns, to: Ns) -> u64 {
         self.preempted(from, to)

@@ -74,6 +74,21 @@ const volatile bool switch_passes_state = true;
 const volatile bool preempt_count_known = false;
 const volatile s64 preempt_count_from_runqueue = 0;
 
+/* … and so is what KVM says of the time that this virtual CPU had to do without a real one. */
+const volatile bool steal_known = false;
+const volatile s64 steal_from_runqueue = 0;
+
+static __always_inline u64 runqueue_of(struct task_struct *task)
+{
+	return (u64)UNTRUSTED(struct task_struct, task)->se.cfs_rq->rq;
+}
+
+/* How long this CPU stood still since the machine began, because its host had others run, in nanoseconds; `task` is the current one. */
+static __always_inline u64 stolen_so_far(struct task_struct *task)
+{
+	return steal_known ? KERNEL_READ(struct kvm_steal_time, runqueue_of(task) + steal_from_runqueue, steal) : 0;
+}
+
 static __always_inline u32 preempt_count(struct task_struct *task)
 {
 	u32 count = 0;
@@ -81,7 +96,7 @@ static __always_inline u32 preempt_count(struct task_struct *task)
 
 	if (!preempt_count_known)
 		return 0;
-	runqueue = (u64)UNTRUSTED(struct task_struct, task)->se.cfs_rq->rq;
+	runqueue = runqueue_of(task);
 	if (bpf_ksym_exists(bpf_rdonly_cast))
 		return AS_KERNEL(struct refcount_struct, runqueue + preempt_count_from_runqueue)->refs.counter;
 	if (bpf_probe_read_kernel(&count, sizeof(count), (void *)(runqueue + preempt_count_from_runqueue)))

@@ -234,7 +234,7 @@ static __always_inline void fill_cpu(struct cpu_record *record, const struct thr
 	u64 on_cpu_ns = thread->parts[PART_ON_CPU];
 	u64 dry_ns;
 
-	if (thread->state == THREAD_RUNNING)
+	if (is_running(thread))
 		on_cpu_ns = on_cpu_now(thread, now);
 	record->type = RECORD_CPU;
 	record->tid = thread->tid;

@@ -8,11 +8,14 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct thread *thread = thread_of(task);
 	struct sample_record *record;
 	struct pt_regs *regs;
+	u64 stolen_ns = stolen_since(task);
 	bool ring_stands;
 	u64 sp, now;
 
 	if (!thread)
 		return 0;
+	if (stolen_ns)
+		note_stolen(thread, stolen_ns, bpf_ktime_get_ns());
 	COUNT(events);
 	record = bpf_ringbuf_reserve(&stacks, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
@@ -31,7 +34,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
 	record->pad = 0;
 	now = record->at_ns;
-	must_run(task, thread, now);
+	/* A hook may be using the totals just now, of a thread that was seen getting its CPU. */
+	if (!is_running(thread))
+		must_run(task, thread, now);
 	ring_stands = record->kernel_stack_len > 0 && call_family((s32)regs->orig_ax) == CALL_URING &&
 		      uring_stands(thread, task, regs, now);
 	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, ring_stands, now);

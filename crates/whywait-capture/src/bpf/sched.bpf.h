@@ -249,7 +249,7 @@ static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
 /*
  * A thread that had not slept was without a CPU for the threshold or longer. Not static, so that it is verified once for a program.
  */
-__noinline int tell_preempted(struct thread *thread, u64 in_ns)
+__noinline int tell_preempted(struct thread *thread, u64 out_ns, u64 in_ns)
 {
 	struct preempted_record *record;
 
@@ -268,7 +268,7 @@ __noinline int tell_preempted(struct thread *thread, u64 in_ns)
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
 	record->pad = 0;
-	record->out_ns = thread->out_ns;
+	record->out_ns = out_ns;
 	record->in_ns = in_ns;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -280,7 +280,7 @@ static __always_inline void got_cpu(struct thread *thread, u64 in_ns)
 
 	thread->parts[PART_RUNNABLE] += ns;
 	if (ns >= threshold_ns)
-		tell_preempted(thread, in_ns);
+		tell_preempted(thread, thread->out_ns, in_ns);
 }
 
 static __always_inline void switch_in(struct task_struct *task, struct thread *thread, u64 now)
@@ -394,7 +394,9 @@ __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u6
 /* To be called before the totals of a thread are used that runs. */
 static __always_inline void must_run(struct task_struct *task, struct thread *thread, u64 now)
 {
-	if (thread->state != THREAD_RUNNING)
+	if (thread->state == THREAD_ROBBED)
+		account_stolen(thread, now);
+	else if (thread->state != THREAD_RUNNING)
 		unseen_switch_in(thread, task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime, process_ends(task), now);
 }
 
@@ -416,6 +418,7 @@ int sched_switch(u64 *ctx)
 
 		now = bpf_ktime_get_ns();
 		must_run(prev, thread, now);
+		stretch_may_end(prev, thread, now);
 		switch_out(prev, thread, !preempt && state, state, now);
 		events++;
 	}

@@ -363,6 +363,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	COUNT(events);
 	now = bpf_ktime_get_ns();
 	must_run(task, thread, now);
+	stretch_may_end(task, thread, now);
 	leave_stack_after_read(task, thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
@@ -461,6 +462,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	COUNT(events);
 	now = bpf_ktime_get_ns();
 	must_run(task, thread, now);
+	stretch_may_end(task, thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0)

@@ -38,7 +38,12 @@ volatile bool sockets_followed = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
 volatile u32 file_pass = 0;
 
-enum thread_state { THREAD_RUNNING, THREAD_RUNNABLE, THREAD_SLEEPING };
+enum thread_state {
+	THREAD_RUNNING,
+	THREAD_RUNNABLE,
+	THREAD_SLEEPING,
+	THREAD_ROBBED, /* it runs, and its CPU stood still: see stolen.bpf.h */
+};
 
 /* Sums of a thread's short sleeps on one futex word, or of a storm's on one descriptor, that are not in `futexes` yet. */
 struct recent_futex {
@@ -166,6 +171,9 @@ struct thread {
 	u64 uring_seen; /* how far its ring was when the clock found it in io_uring_enter last: see uring_progress */
 	u32 burst_told;
 	u32 known_next; /* the slot of `known` that is taken next */
+	/* When its CPU had stood still last, and for how long, while it ran: not in `parts` yet. */
+	u64 stolen_until_ns;
+	u64 stolen_ns;
 	u64 futile_ns;
 	u64 user_samples;
 	u64 system_samples;
@@ -361,6 +369,11 @@ static __always_inline void follow_process(u32 tgid)
 	bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY);
 }
 
+static __always_inline bool is_running(const struct thread *thread)
+{
+	return thread->state == THREAD_RUNNING || thread->state == THREAD_ROBBED;
+}
+
 /* On-CPU time up to now of a thread that runs. Of one that was not seen getting its CPU nothing is known. */
 static __always_inline u64 on_cpu_now(const struct thread *thread, u64 now)
 {
@@ -401,7 +414,7 @@ static __always_inline void thread_did_io_until(struct thread *thread, u64 end_n
 	record->end_ns = end_ns;
 	record->on_cpu_ns = thread->parts[PART_ON_CPU] - thread->io_on_cpu_ns;
 	/* While the thread runs, its totals lack the time since it last got a CPU. */
-	if (thread->state == THREAD_RUNNING && thread->in_ns && end_ns > thread->in_ns)
+	if (is_running(thread) && thread->in_ns && end_ns > thread->in_ns)
 		record->on_cpu_ns += end_ns - thread->in_ns;
 	record->runnable_ns = thread->parts[PART_RUNNABLE] - thread->io_runnable_ns;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);

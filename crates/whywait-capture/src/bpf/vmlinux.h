@@ -215,6 +215,11 @@ struct tcp_sock {
 	__u32 copied_seq;
 };
 
+/* What a hypervisor took from a CPU, in nanoseconds (arch/x86/include/uapi/asm/kvm_para.h). */
+struct kvm_steal_time {
+	__u64 steal;
+};
+
 struct unix_address;
 
 struct unix_sock {

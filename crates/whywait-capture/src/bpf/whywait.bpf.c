@@ -17,6 +17,7 @@
 #include "cpu.bpf.h"
 #include "known_stack.bpf.h"
 #include "user_stack.bpf.h"
+#include "stolen.bpf.h"
 #include "sched.bpf.h"
 #include "sockets.bpf.h"
 #include "sock.bpf.h"
