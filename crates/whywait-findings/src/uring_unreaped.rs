@@ -61,15 +61,23 @@ fn at_times(model: &Model, state: &RingState) -> bool {
         .iter()
         .filter(|longest| longest.lag.low_ns >= LONG_NS)
         .collect();
-    let sum = |of: fn(&LagWithWait) -> u64| {
+    let sum = |of: &dyn Fn(&LagWithWait) -> u64| {
         long.iter()
             .map(|longest| of(longest))
             .fold(0, u64::saturating_add)
     };
-    let lag_ns = sum(|longest| longest.lag.low_ns);
-    let slept_ns = sum(|longest| longest.slept_ns);
-    // While they lay there: a thread that was kept from its CPU for that long has none.
-    let computed_ns = sum(|longest| longest.samples).saturating_mul(rings::sample_ns(model));
+    let lag_ns = sum(&|longest| longest.lag.low_ns);
+    let slept_ns = sum(&|longest| longest.slept_ns);
+    // While they lay there: a thread that was kept from its CPU for that long has no samples. Where the host took the CPU in pieces, it has
+    // as many as ever, each for less of its own time.
+    let computed_ns = sum(&|longest| {
+        let lag = &longest.lag;
+        let end_ns = lag.from_ns.saturating_add(lag.low_ns);
+        let thread = model.threads.get(&lag.tid);
+        let kept_ns = thread.map_or(0, |thread| thread.preempted_ns(lag.from_ns, end_ns));
+        let sampled_ns = longest.samples.saturating_mul(rings::sample_ns(model));
+        sampled_ns.min(lag.low_ns.saturating_sub(kept_ns))
+    });
     long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
 }
 
