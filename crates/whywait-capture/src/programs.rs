@@ -198,6 +198,7 @@ impl Programs {
         if hz == 0 {
             return;
         }
+        let mut everywhere = true;
         for cpu in perf::online_cpus() {
             let clock = perf::cpu_clock(cpu, hz)
                 .map_err(|error| error.to_string())
@@ -215,11 +216,15 @@ impl Programs {
             match clock {
                 Ok(link) => self.attached.push(link),
                 Err(reason) => {
+                    everywhere = false;
                     self.notes.push(format!(
                         "no samples on CPU {cpu}: the kernel gives no cpu-clock event ({reason})"
                     ));
                 }
             }
+        }
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.clock_ticks = everywhere;
         }
     }
 

@@ -446,6 +446,7 @@ impl Model {
             truncated_paths: self.truncated_paths,
             bursts: self.counters.get("bursts.count").copied().unwrap_or(0),
             traced_ns: self.counters.get("bursts.traced-ns").copied().unwrap_or(0),
+            stolen_ns: self.counters.get("cpu.stolen-ns").copied().unwrap_or(0),
             tier: if self.meta.options.detail.is_empty() {
                 "waits".to_owned()
             } else {

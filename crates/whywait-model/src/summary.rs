@@ -157,6 +157,9 @@ pub struct Coverage {
     /// … and how long altogether, nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub traced_ns: u64,
+    /// How long threads of the target stood on a CPU that the virtual machine's host had taken away, nanoseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stolen_ns: u64,
     /// `waits` or `full`.
     pub tier: String,
     /// Whether the recording was finished (and not cut off, or damaged).

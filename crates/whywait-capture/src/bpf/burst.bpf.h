@@ -145,7 +145,7 @@ static __always_inline void tell_call(struct thread *thread, struct task_struct 
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
 	record->at_ns = now;
-	record->on_cpu_ns = on_cpu_now(thread, now);
+	record->on_cpu_ns = own_on_cpu_now(thread, now);
 	record->args[0] = regs->di;
 	record->args[1] = regs->si;
 	record->args[2] = regs->dx;

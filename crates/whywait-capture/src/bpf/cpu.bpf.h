@@ -235,7 +235,7 @@ static __always_inline void fill_cpu(struct cpu_record *record, const struct thr
 	u64 dry_ns;
 
 	if (is_running(thread))
-		on_cpu_ns = on_cpu_now(thread, now);
+		on_cpu_ns = own_on_cpu_now(thread, now);
 	record->type = RECORD_CPU;
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;

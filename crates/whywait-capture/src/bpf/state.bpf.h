@@ -35,6 +35,8 @@ const volatile bool user_stacks_exact = false;
 volatile bool sweep_all = false;
 /* Set when reads and writes are seen: before that a thread that moves bytes seems to move none. */
 volatile bool sockets_followed = false;
+/* Set when the clock of the samples ticks on every CPU: what the host takes is looked at often enough to know when it did. */
+volatile bool clock_ticks = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
 volatile u32 file_pass = 0;
 
@@ -378,6 +380,15 @@ static __always_inline bool is_running(const struct thread *thread)
 static __always_inline u64 on_cpu_now(const struct thread *thread, u64 now)
 {
 	return thread->parts[PART_ON_CPU] + (thread->in_ns && now > thread->in_ns ? now - thread->in_ns : 0);
+}
+
+/* The same, to be told: without what the host took of it so far. A thread that only spins comes by no hook that would put it right. */
+static __always_inline u64 own_on_cpu_now(const struct thread *thread, u64 now)
+{
+	u64 on_cpu_ns = on_cpu_now(thread, now);
+	u64 stolen_ns = thread->state == THREAD_ROBBED ? thread->stolen_ns : 0;
+
+	return on_cpu_ns > stolen_ns ? on_cpu_ns - stolen_ns : 0;
 }
 
 /* The kernel address of the epoll instance under `fd` of `task`: its identity. */

@@ -23,7 +23,7 @@ __noinline int tell_preempted(struct thread *thread, u64 out_ns, u64 in_ns);
 /* How long this CPU stood still since this was last asked on it, in nanoseconds. */
 static __always_inline u64 stolen_since(struct task_struct *task)
 {
-	u64 stolen_ns = stolen_so_far(task), before_ns;
+	u64 stolen_ns = clock_ticks ? stolen_so_far(task) : 0, before_ns;
 	u32 zero = 0;
 	u64 *seen = stolen_ns ? bpf_map_lookup_elem(&stolen_seen, &zero) : 0;
 

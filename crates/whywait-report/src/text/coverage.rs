@@ -4,6 +4,9 @@ use super::page::{Page, Style};
 use super::units::{count, counted, duration, ratio_percent};
 use crate::Report;
 
+/// A virtual machine's host takes so much at times without anybody being the worse for it.
+const STOLEN_NS: u64 = 10_000_000;
+
 pub(super) fn render(page: &mut Page, report: &Report) {
     let coverage = &report.coverage;
     let mut facts: Vec<(Style, String)> = Vec::new();
@@ -68,6 +71,15 @@ pub(super) fn render(page: &mut Page, report: &Report) {
                 "system calls traced for {} in {}",
                 duration(coverage.traced_ns),
                 counted(coverage.bursts, "burst")
+            ),
+        ));
+    }
+    if coverage.stolen_ns >= STOLEN_NS {
+        facts.push((
+            Style::Plain,
+            format!(
+                "the virtual machine's host took threads' CPUs away for {}",
+                duration(coverage.stolen_ns)
             ),
         ));
     }
