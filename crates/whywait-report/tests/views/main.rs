@@ -93,7 +93,8 @@ fn what_the_host_took_is_told_when_it_is_much() {
     let told = |stolen_ns: u64| {
         let mut report = reports::no_cpu();
         report.coverage.stolen_ns = stolen_ns;
-        render(&report, wide).contains("the virtual machine's host took threads' CPUs away for 885 ms")
+        render(&report, wide)
+            .contains("the virtual machine's host took threads' CPUs away for 885 ms")
     };
     assert!(told(885_000_000), "885 ms are a reason");
     assert!(!told(0) && !told(5_000_000), "5 ms are not");
