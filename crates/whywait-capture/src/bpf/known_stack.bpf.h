@@ -111,8 +111,8 @@ static __always_inline u64 stack_top_of(struct task_struct *task, u64 sp)
 /*
  * Copies a user stack from `sp` upwards and says how many bytes: `stack_bytes`, but not more than goes to its top, and enough to
  * recognise it by. A stack ends at a page's end, so pieces that end on multiples of their size are either wholly mapped or not at all.
- * The first piece is the shorter one. (What was not copied was cold, as a rule, and so was where it would have gone: to copy
- * 8 KiB took half of what a sample costs.)
+ * The first piece is the shorter one. (What is above the top is cold, as a rule, and so is where it would go: beside a server with a
+ * thread for each connection that was a quarter of what a sample cost.)
  */
 static __always_inline u32 copy_user_stack(void *to, u64 sp, u64 top)
 {

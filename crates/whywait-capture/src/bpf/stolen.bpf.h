@@ -37,8 +37,13 @@ static __always_inline u64 stolen_since(struct task_struct *task)
 /* The current thread was on a CPU that stood still for `ns` until now. */
 static __always_inline void note_stolen(struct thread *thread, u64 ns, u64 now)
 {
+	u64 since_ns = thread->io_ns > thread->in_ns ? thread->io_ns : thread->in_ns;
+
 	if (!is_running(thread))
 		return;
+	/* Told here, where it is known when it was: a thread that computes may come by no hook for long. */
+	if (ns >= threshold_ns && since_ns && since_ns <= now - threshold_ns)
+		tell_preempted(thread, since_ns > now - ns ? since_ns : now - ns, now);
 	if (thread->state == THREAD_RUNNING)
 		thread->stolen_ns = 0;
 	thread->stolen_ns += ns;
@@ -79,8 +84,6 @@ __noinline int account_stolen(struct thread *thread, u64 now)
 	thread->in_ns += ns;
 	thread->parts[PART_RUNNABLE] += ns;
 	COUNT_MORE(stolen_ns, ns);
-	if (ns >= threshold_ns)
-		tell_preempted(thread, thread->stolen_until_ns - ns, thread->stolen_until_ns);
 	return 0;
 }
 
