@@ -6,7 +6,6 @@
 
 #define MSG_PEEK 2
 #define EPOLLIN 1
-#define IPPROTO_TCP 6
 /* include/net/tcp_states.h */
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
@@ -226,13 +225,13 @@ out:
 	socket->last_send_ns = 0;
 }
 
-static __always_inline void request_begins(struct socket_state *socket, u64 now, bool before_accept)
+static __always_inline void request_begins(struct socket_state *socket, u64 ready_ns)
 {
+	socket->before_accept = !socket->seq && socket->arrivals.before_accept;
 	socket->seq++;
 	socket->before_in += socket->bytes_in;
 	socket->before_out += socket->bytes_out;
-	socket->ready_ns = now;
-	socket->more_ns = 0;
+	socket->ready_ns = ready_ns;
 	socket->recv_ns = 0;
 	socket->first_send_ns = 0;
 	socket->last_send_ns = 0;
@@ -244,30 +243,10 @@ static __always_inline void request_begins(struct socket_state *socket, u64 now,
 	socket->emitted = 0;
 	socket->uring = 0;
 	socket->taken_ns = 0;
-	socket->before_accept = before_accept;
 	if (!socket->only_on_cpu)
 		__builtin_memset(socket->service, 0, sizeof(socket->service));
 	socket->only_on_cpu = 1;
 	socket->service[PART_ON_CPU] = 0;
-}
-
-static __always_inline bool is_tcp(struct sock *sk)
-{
-	return is_inet_stream(sk) && sk->sk_protocol == IPPROTO_TCP;
-}
-
-/*
- * When the packet came that makes a socket readable. TCP reads the clock as it begins with a packet (tcp_mstamp_refresh), and the
- * data is ready in the same breath: that is the time, and saves reading the clock again, which is a third of what this hook
- * costs. A time from before the last answer was no packet's with a request in it.
- */
-static __always_inline u64 ready_at(struct sock *sk, const struct socket_state *socket)
-{
-	u64 ns = 0;
-
-	if (bpf_core_field_exists(struct tcp_sock, tcp_clock_cache) && is_tcp(sk))
-		ns = KERNEL_READ(struct tcp_sock, sk, tcp_clock_cache);
-	return ns > socket->last_send_ns && ns > socket->recv_ns ? ns : bpf_ktime_get_ns();
 }
 
 /* The peer has said goodbye, and that is all there is to read: it takes one of TCP's numbers (as for SIOCINQ, net/ipv4/tcp.c). */
@@ -277,14 +256,10 @@ static __always_inline bool only_goodbye(struct sock *sk)
 	       KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - KERNEL_READ(struct tcp_sock, sk, copied_seq) <= 1;
 }
 
-/* Loaded or stored here and now: another CPU may be at it. */
-#define NOW(field) (*(volatile typeof(field) *)&(field))
-
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
 {
 	struct socket_state *socket;
-	u64 now;
 
 	if (hooks_do_nothing)
 		return 0;
@@ -298,40 +273,38 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	COUNT(events);
 	herd_ends();
 	/* A unix socket's reader does not wait for the writer to say so: what it was to be told of may be read, and answered, by now. */
-	if (socket->family == AF_UNIX && !UNTRUSTED(struct sock, sk)->sk_receive_queue.qlen)
+	if (socket->family == AF_UNIX && !unix_packets(sk))
 		return 0;
 	if (only_goodbye(sk))
 		return 0;
-	now = ready_at(sk, socket);
-	if (socket->ready_ns && (!NOW(socket->last_send_ns) || NOW(socket->busy))) {
-		/*
-		 * More of a request that is not answered yet; or the next request already: a fast peer has the response
-		 * and sends again before the send that is under way here has returned, or while its hook, on the other
-		 * CPU, is adding that up: it must not find another request in its hands. The next read tells.
-		 */
-		if (socket->recv_ns && !socket->more_ns)
-			socket->more_ns = now;
-		return 0;
+	note_arrival(socket, sk);
+	return 0;
+}
+
+/* Nobody will read what has come: that is a request, too, unless it is more of one that was not answered either. */
+static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	u64 arrived_ns = unread_since(socket, sk);
+
+	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
+		request_ends(socket, sk, now);
+		request_begins(socket, arrived_ns);
 	}
 	request_ends(socket, sk, now);
-	request_begins(socket, now, !UNTRUSTED(struct sock, sk)->sk_socket);
-	return 0;
 }
 
 /* A thread has read from the socket. */
 static __always_inline void reads_request(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, int flags,
 					  u64 now, u64 on_cpu_ns)
 {
-	if (socket->last_send_ns) {
-		/* What is read after a response is the next request. */
-		u64 ready_ns = socket->more_ns ? socket->more_ns : now;
+	/* What is read after a response is the next request. */
+	if (!socket->ready_ns || socket->last_send_ns) {
+		u64 arrived_ns = arrival_of(socket, sk, ret, now);
 
 		request_ends(socket, sk, now);
-		request_begins(socket, ready_ns, false);
-	} else if (!socket->ready_ns) {
-		request_begins(socket, now, false); /* its readiness came before the socket was known */
+		request_begins(socket, arrived_ns);
 	}
-	socket->more_ns = 0;
+	was_read(socket, sk, now);
 	socket->bytes_in += ret;
 	if (socket->recv_ns)
 		return;
@@ -384,20 +357,17 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	if (socket->role != SOCKET_SERVER)
 		return 0;
 	if (ret == 0) {
-		/* End of file: what was ready was the peer's goodbye. */
-		if (socket->ready_ns && !socket->bytes_in)
-			socket->ready_ns = 0;
 		/* No tracepoint tells of a unix socket's end. */
 		if (socket->family == AF_UNIX) {
+			if (socket->last_send_ns)
+				request_ends(socket, sk, now);
 			socket_ends(socket, sk, now);
 			socket_leaves(sk);
 		}
 		return 0;
 	}
 	cpu_serves(thread, socket->local_port, socket->id, ret, on_cpu_ns);
-	NOW(socket->busy) = 1;
 	reads_request(socket, sk, thread, ret, flags, now, on_cpu_ns);
-	NOW(socket->busy) = 0;
 	return 0;
 }
 
@@ -478,9 +448,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	}
 	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
 		return 0;
-	NOW(socket->busy) = 1;
 	writes_response(socket, sk, thread, ret, now, on_cpu_ns);
-	NOW(socket->busy) = 0;
 	return 0;
 }
 
@@ -516,7 +484,7 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 			cpu_charge(thread, on_cpu_now(thread, now));
 		if (new_state != TCP_CLOSE)
 			return 0;
-		request_ends(socket, sk, now);
+		last_request_ends(socket, sk, now);
 		socket_ends(socket, sk, now);
 out:
 		if (new_state == TCP_CLOSE)
@@ -568,7 +536,7 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct sock *sk = ctx->sk;
 	struct socket_state *socket;
 	struct socket_cpu *cpu;
-	u64 now, more_ns;
+	u64 now;
 
 	if (!home || !sk || home->cookie != cookie_of(sk))
 		return 0;
@@ -576,12 +544,7 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	now = bpf_ktime_get_ns();
-	more_ns = socket->last_send_ns ? socket->more_ns : 0;
-	request_ends(socket, sk, now);
-	if (more_ns) {
-		request_begins(socket, more_ns, false);
-		request_ends(socket, sk, now);
-	}
+	last_request_ends(socket, sk, now);
 	cpu = socket_cpu_of(socket->id);
 	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_TOLD_NS)
 		return 0;

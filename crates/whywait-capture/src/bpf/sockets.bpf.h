@@ -26,6 +26,9 @@ struct socket_slot {
 	struct socket_state state;
 } __attribute__((aligned(64)));
 
+_Static_assert(__builtin_offsetof(struct socket_slot, state.arrivals) == 64, "arrivals have a line of the cache for themselves");
+_Static_assert(__builtin_offsetof(struct socket_slot, state.tgid) == 128, "and so have those who read");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE); /* for its alignment, as `threads` */

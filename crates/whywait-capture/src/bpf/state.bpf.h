@@ -209,21 +209,38 @@ struct {
 
 enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
 
+/* When data came. It is noted on one CPU and read on another, as a rule, and most reads need not know. */
+struct arrivals {
+	u64 ns; /* the first of which nothing had been read yet when it came last; 0: none has come */
+	u64 before_ns; /* the same, of the one before that */
+	u32 at; /* how far the socket had been read then: see read_up_to */
+	u32 before_at;
+	u8 before_accept; /* the very first came before the connection was accepted */
+};
+
+/* By line of the cache (of a state in a slot, which begins with 16 bytes of its own): what hardly changes, what is noted when data comes,
+ * and what is for those who read and write. */
 struct socket_state {
 	u64 id; /* 0: inherited from the listener and not seen yet */
-	u8 role;
-	u8 emitted;
-	u8 before_accept;
-	u8 only_on_cpu; /* of `service` all but that part is 0 */
 	u16 local_port;
+	u8 role;
 	u8 family;
-	u8 busy; /* a read or a write is being added: see sk_data_ready */
+	u8 ended; /* its end of file was read */
+	u8 pad[35];
+	/* The second line. */
+	struct arrivals arrivals;
+	u8 pad_2[32];
+	/* The third. */
 	u32 tgid;
 	u32 recv_tid;
 	u32 send_tid;
 	u32 seq;
 	u64 ready_ns; /* 0: no request is open */
-	u64 more_ns; /* when data came that was not read yet, after the request's first read; 0: none */
+	u64 read_ns; /* it was read last, and … */
+	u32 read_to; /* how far that was */
+	u8 emitted;
+	u8 before_accept;
+	u8 only_on_cpu; /* of `service` all but that part is 0 */
 	u64 recv_ns;
 	u64 first_send_ns;
 	u64 last_send_ns;
@@ -234,12 +251,10 @@ struct socket_state {
 	u64 service[PART_COUNT];
 	u64 before_in; /* bytes of earlier requests */
 	u64 before_out;
-	u64 ended; /* its end of file was read */
 	/* What was read through a ring of io_uring: see uring_sock.bpf.h. */
 	u32 uring; /* its index and 1; 0: none */
 	u32 uring_id;
 	u32 uring_number; /* of the completion, at least */
-	u32 pad;
 	u64 taken_ns;
 };
 

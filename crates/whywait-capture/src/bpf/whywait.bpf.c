@@ -20,6 +20,7 @@
 #include "stolen.bpf.h"
 #include "sched.bpf.h"
 #include "sockets.bpf.h"
+#include "arrivals.bpf.h"
 #include "sock.bpf.h"
 #include "uring.bpf.h"
 #include "uring_rings.bpf.h"

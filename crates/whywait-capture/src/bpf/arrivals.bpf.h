@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * When the data came that a thread reads. It comes on one CPU and is read on another, as a rule, and a line of the cache that both write to is
+ * what each of them would wait for longest. So its time is noted in a line that only those write to who bring data. The reader looks there if
+ * the request may have waited for long; whether what has come is a request, or more of one, only the reader decides.
+ */
+#ifndef WHYWAIT_ARRIVALS_H
+#define WHYWAIT_ARRIVALS_H
+
+#define IPPROTO_TCP 6
+
+/* Loaded or stored here and now: another CPU may be at it. */
+#define NOW(field) (*(volatile typeof(field) *)&(field))
+
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	return is_inet_stream(sk) && sk->sk_protocol == IPPROTO_TCP;
+}
+
+static __always_inline u32 unix_packets(struct sock *sk)
+{
+	return UNTRUSTED(struct sock, sk)->sk_receive_queue.qlen;
+}
+
+/* How far a socket was read: the number of TCP's next byte. Others do not tell; of them, how often they were read. */
+static __always_inline u32 read_up_to(const struct socket_state *socket, struct sock *sk)
+{
+	return is_tcp(sk) ? KERNEL_READ(struct tcp_sock, sk, copied_seq) : NOW(socket->read_to);
+}
+
+/*
+ * When the last packet came. TCP reads the clock as it begins with a packet (tcp_mstamp_refresh), and its data is ready in the same
+ * breath: that saves reading the clock again, which is a third of what the hook of an arrival costs. Others: now.
+ */
+static __always_inline u64 last_packet_ns(struct sock *sk)
+{
+	u64 ns = 0;
+
+	if (bpf_core_field_exists(struct tcp_sock, tcp_clock_cache) && is_tcp(sk))
+		ns = KERNEL_READ(struct tcp_sock, sk, tcp_clock_cache);
+	return ns ? ns : bpf_ktime_get_ns();
+}
+
+/*
+ * Data has come. Of all that comes until something is read the first counts. If something was read since, the hook of that read may be under
+ * way on another CPU and needs the note: it is kept beside the new one. (What splice moves to a pipe no hook tells of. A unix socket does not
+ * tell how far it was read, but that there was nothing left to be read.)
+ */
+static __always_inline void note_arrival(struct socket_state *socket, struct sock *sk)
+{
+	struct arrivals *arrivals = &socket->arrivals;
+	u32 at = read_up_to(socket, sk);
+	u64 ns = arrivals->ns;
+
+	if (!ns)
+		arrivals->before_accept = !UNTRUSTED(struct sock, sk)->sk_socket;
+	else if (at == arrivals->at && (socket->family != AF_UNIX || unix_packets(sk) > 1))
+		return;
+	/* In this order, so that a note is never taken for another one's time: see arrival_of. */
+	NOW(arrivals->before_at) = arrivals->at;
+	NOW(arrivals->before_ns) = ns;
+	NOW(arrivals->at) = at;
+	NOW(arrivals->ns) = last_packet_ns(sk);
+}
+
+/*
+ * When that came of which `bytes` have just been read: with the note that tells how far the socket had been read before. Where none does
+ * (TLS in the kernel takes more from TCP than it hands on), with the first since the last read that was seen. Or else it lay there
+ * already, behind other data: no later than the last packet.
+ */
+static __always_inline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 now)
+{
+	const struct arrivals *arrivals = &socket->arrivals;
+	u64 ns = NOW(arrivals->ns);
+	u32 at = NOW(arrivals->at);
+	u64 before_ns = NOW(arrivals->before_ns);
+	u32 before_at = NOW(arrivals->before_at);
+	u32 from = socket->read_to, to;
+
+	if (!is_tcp(sk)) {
+		if (before_ns && before_at == from && (at != from || unix_packets(sk)))
+			return before_ns;
+		return ns && at == from ? ns : now;
+	}
+	to = read_up_to(socket, sk);
+	if (ns && at == to - bytes)
+		return ns;
+	if (before_ns && before_at == to - bytes)
+		return before_ns;
+	if (socket->read_ns) {
+		if (before_ns && before_at - from < to - from)
+			return before_ns;
+		if (ns && at - from < to - from)
+			return ns;
+	}
+	return ns ? last_packet_ns(sk) : now;
+}
+
+/* The same; where it cannot have been long ago, without a look at the note: nothing will have come since the last packet but its own. */
+static __always_inline u64 arrival_of(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 now)
+{
+	if (is_tcp(sk) && socket->read_ns && now - socket->read_ns < threshold_ns)
+		return last_packet_ns(sk);
+	return noted_arrival(socket, sk, bytes, now);
+}
+
+static __always_inline void was_read(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	socket->read_ns = now;
+	NOW(socket->read_to) = is_tcp(sk) ? read_up_to(socket, sk) : socket->read_to + 1;
+}
+
+/* Since when there lies something of which nothing was read, 0: nothing that is known of. */
+static __always_inline u64 unread_since(const struct socket_state *socket, struct sock *sk)
+{
+	if (socket->family == AF_UNIX && !unix_packets(sk))
+		return 0;
+	return read_up_to(socket, sk) == NOW(socket->arrivals.at) ? NOW(socket->arrivals.ns) : 0;
+}
+
+#endif
