@@ -66,8 +66,10 @@ fn watch(session: &mut Session, hooked: bool, time: Duration) -> Result<(), Box<
     while let Some(left) = end.checked_duration_since(Instant::now()) {
         if hooked {
             session.turn()?;
+            session.sleep_at_most(left);
+        } else {
+            std::thread::sleep(left);
         }
-        std::thread::sleep(left.min(session.pause()));
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     eprintln!("attached after {:?}", begun.elapsed());
     while begun.elapsed().as_secs() < seconds && whywait_capture::alive(pid) {
         session.turn()?;
-        std::thread::sleep(session.pause());
+        session.sleep();
     }
     let ended = std::time::Instant::now();
     eprintln!("{:?} in {:?}", session.finish(None)?, ended.elapsed());

@@ -27,6 +27,7 @@ mod sockets;
 mod target;
 mod thread_table;
 mod urings;
+mod wakeups;
 
 pub use check::rehearse;
 pub use error::CaptureError;

@@ -25,6 +25,8 @@ pub(crate) struct Programs {
     pub(crate) bursts_possible: bool,
     /// The kernel has the tracepoints that requests are seen by.
     sockets_possible: bool,
+    /// A thread can leave its stack whatever it slept in.
+    pub(crate) user_stacks_exact: bool,
     /// What this kernel could not give, for the recording's notes.
     pub(crate) notes: Vec<String>,
 }
@@ -57,6 +59,7 @@ impl Programs {
         let mut open = WhywaitSkelBuilder::default()
             .open(storage)
             .map_err(|error| load_error(&error))?;
+        let user_stacks_exact = !options.no_task_work && kernel::leaves_user_stacks(&btf);
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.threshold_ns = options.threshold_ns;
             rodata.sweep_min_ns = sweep_min_ns(options);
@@ -64,7 +67,7 @@ impl Programs {
             rodata.stack_bytes = options.stack_bytes;
             rodata.hooks_do_nothing = options.hooks_do_nothing;
             rodata.untraced_process = options.untraced_process.unwrap_or(0);
-            rodata.user_stacks_exact = !options.no_task_work && kernel::leaves_user_stacks(&btf);
+            rodata.user_stacks_exact = user_stacks_exact;
             rodata.complete_passes_cqe = urings::complete_passes_cqe(&btf);
             rodata.switch_passes_state = kernel::switch_passes_state(&btf);
             let from_runqueue = kernel::from_runqueue(&btf);
@@ -125,6 +128,7 @@ impl Programs {
             attached: Vec::new(),
             sockets_possible,
             bursts_possible,
+            user_stacks_exact,
             notes,
         })
     }
@@ -269,6 +273,13 @@ impl Programs {
     pub(crate) fn set_pass(&mut self, file_pass: u32) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.file_pass = file_pass;
+        }
+    }
+
+    /// Whether user space sleeps, and is to be woken for what cannot wait.
+    pub(crate) fn wake_for_what_is_urgent(&mut self, sleeps: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.user_space_sleeps = sleeps;
         }
     }
 

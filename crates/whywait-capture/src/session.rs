@@ -23,11 +23,11 @@ use crate::programs::{self, Programs};
 use crate::recorder::Recorder;
 use crate::records::{Record, decode};
 use crate::thread_table::ThreadTable;
+use crate::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
 use crate::{cost, counters, kernel, sockets, target, urings};
 
-/// Between two looks at the rings. They are looked at by the clock: a consumer that lets the kernel wake it is woken by
-/// its own work on a busy machine.
-const PAUSE: Duration = Duration::from_millis(10);
+/// After a process began, others may, and end soon: what is to be read of one can be read while it lives.
+const YOUNG: Duration = Duration::from_millis(200);
 /// The sweep over sleeping threads takes the kernel at most one part in so many of the time…
 const SWEEP_SHARE: u32 = 100;
 /// … but is not put off for longer than this.
@@ -47,6 +47,7 @@ pub struct Session {
     sweeps: BTreeMap<u32, Link>,
     sweep_of_all: Option<Link>,
     rings: RingBuffer<'static>,
+    wakeups: Wakeups,
     incoming: Incoming,
     bursts: Bursts,
     programs: Programs,
@@ -62,6 +63,8 @@ pub struct Session {
     next_sweep: Instant,
     next_full_sweep: Instant,
     next_roll: Instant,
+    /// The target's processes are not that young any more.
+    settled: Instant,
     buffer: Vec<u8>,
 }
 
@@ -121,6 +124,13 @@ impl Session {
 
         let incoming = Incoming::default();
         let rings = rings(&programs, &incoming)?;
+        let maps = &programs.skel.maps;
+        let wakeups = Wakeups::of([&maps.records, &maps.stacks]).map_err(|source| {
+            CaptureError::Iterate {
+                what: "records",
+                source,
+            }
+        })?;
         let bursts = Bursts::new(&programs, options.full)?;
         let sweep_min = programs::sweep_min_ns(options);
         let threads =
@@ -136,6 +146,7 @@ impl Session {
             sweeps: BTreeMap::new(),
             sweep_of_all: None,
             rings,
+            wakeups,
             incoming,
             bursts,
             programs,
@@ -150,6 +161,7 @@ impl Session {
             next_sweep: Instant::now(),
             next_full_sweep: Instant::now(),
             next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
+            settled: Instant::now() + YOUNG,
             buffer: Vec::new(),
         };
         session.find_threads()?;
@@ -230,7 +242,7 @@ impl Session {
     }
 
     /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as each is due. Call it
-    /// again after [`Session::pause`].
+    /// again after [`Session::sleep`].
     pub fn turn(&mut self) -> Result<(), CaptureError> {
         urings::look(&mut self.programs);
         self.drain()?;
@@ -266,9 +278,23 @@ impl Session {
         Ok(())
     }
 
-    /// How long to sleep between two turns.
-    pub fn pause(&self) -> Duration {
-        PAUSE
+    /// Sleeps until the next turn is due.
+    pub fn sleep(&mut self) {
+        self.sleep_at_most(LONG_PAUSE);
+    }
+
+    /// As [`Session::sleep`], but not for longer than this.
+    pub fn sleep_at_most(&mut self, at_most: Duration) {
+        std::thread::sleep(PAUSE.min(at_most));
+        // Where a stack is there only for as long as its thread sleeps, it is to be read soon; and so are rings of io_uring looked at.
+        let may_wait = self.programs.user_stacks_exact
+            && !urings::used(&self.programs)
+            && Instant::now() >= self.settled;
+        if may_wait && at_most > PAUSE {
+            self.programs.wake_for_what_is_urgent(true);
+            self.wakeups.sleep(at_most.min(LONG_PAUSE) - PAUSE);
+            self.programs.wake_for_what_is_urgent(false);
+        }
     }
 
     fn drain(&mut self) -> Result<(), CaptureError> {
@@ -282,6 +308,9 @@ impl Session {
                 while let Some(sample) = samples.next_if(|sample| sample_ns(sample) <= thread.at_ns)
                 {
                     self.recorder.take(sample)?;
+                }
+                if thread.tid == thread.tgid {
+                    self.settled = Instant::now() + YOUNG;
                 }
             }
             self.recorder.take(record)?;

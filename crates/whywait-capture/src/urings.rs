@@ -111,11 +111,16 @@ fn own_ring() -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
-/// Has the kernel look at all rings, if there are any.
-pub(crate) fn look(programs: &mut Programs) {
+/// Whether the target has rings.
+pub(crate) fn used(programs: &Programs) -> bool {
     let used = |keys: &[u64]| keys.iter().any(|key| !matches!(*key, FREE | CLOSED));
     let bss = programs.skel.maps.bss_data.as_deref();
-    if !bss.is_some_and(|bss| used(&bss.uring_keys)) {
+    bss.is_some_and(|bss| used(&bss.uring_keys))
+}
+
+/// Has the kernel look at all rings, if there are any.
+pub(crate) fn look(programs: &mut Programs) {
+    if !used(programs) {
         return;
     }
     // It cannot fail but for a lack of memory; then there is one look fewer.

@@ -102,7 +102,7 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
     let begun = Instant::now();
     while begun.elapsed() < time {
         session.turn().expect("the recording goes on");
-        std::thread::sleep(session.pause());
+        session.sleep();
     }
     session.finish(None).expect("the recording is finished");
     burner.0.kill().expect("it burned until now");

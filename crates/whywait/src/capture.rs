@@ -74,7 +74,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let mut watch = || -> anyhow::Result<()> {
         while session.running()? {
             capture.turn()?;
-            std::thread::sleep(capture.pause());
+            capture.sleep();
         }
         Ok(())
     };

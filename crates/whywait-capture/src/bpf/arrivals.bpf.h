@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * When the data came that a thread reads. It comes on one CPU and is read on another, as a rule, and a line of the cache that both write to is
- * what each of them would wait for longest. So its time is noted in a line that only those write to who bring data. The reader looks there if
- * the request may have waited for long; whether what has come is a request, or more of one, only the reader decides.
+ * When the data came that a thread reads. It comes on one CPU and is read on another, as a rule, and to look at what the other has written is
+ * what each of them would wait for longest. So its time is noted in a line of the cache that only those write to who bring data, and the
+ * reader looks there
+ *  - if the request may be a slow one, which is known when it is answered: what comes on a connection that was read at a time cannot
+ *    have waited for longer than since then;
+ *  - if it is not, for each eighth request, which stands for eight in the sums. Where there are few, for all of them.
  */
 #ifndef WHYWAIT_ARRIVALS_H
 #define WHYWAIT_ARRIVALS_H
@@ -29,10 +32,10 @@ static __always_inline u32 read_up_to(const struct socket_state *socket, struct 
 }
 
 /*
- * When the last packet came. TCP reads the clock as it begins with a packet (tcp_mstamp_refresh), and its data is ready in the same
- * breath: that saves reading the clock again, which is a third of what the hook of an arrival costs. Others: now.
+ * When the packet came that is just being taken in. TCP reads the clock as it begins with a packet (tcp_mstamp_refresh), and its data is ready in the same
+ * breath: that saves reading the clock again, which is a third of what the hook of an arrival costs.
  */
-static __always_inline u64 last_packet_ns(struct sock *sk)
+static __always_inline u64 packet_ns(struct sock *sk)
 {
 	u64 ns = 0;
 
@@ -54,59 +57,84 @@ static __always_inline void note_arrival(struct socket_state *socket, struct soc
 
 	if (!ns)
 		arrivals->before_accept = !UNTRUSTED(struct sock, sk)->sk_socket;
-	else if (at == arrivals->at && (socket->family != AF_UNIX || unix_packets(sk) > 1))
+	else if (at == arrivals->at && (arrivals->family != AF_UNIX || unix_packets(sk) > 1))
 		return;
 	/* In this order, so that a note is never taken for another one's time: see arrival_of. */
 	NOW(arrivals->before_at) = arrivals->at;
 	NOW(arrivals->before_ns) = ns;
 	NOW(arrivals->at) = at;
-	NOW(arrivals->ns) = last_packet_ns(sk);
+	NOW(arrivals->ns) = packet_ns(sk);
 }
 
 /*
- * When that came of which `bytes` have just been read: with the note that tells how far the socket had been read before. Where none does
- * (TLS in the kernel takes more from TCP than it hands on), with the first since the last read that was seen. Or else it lay there
- * already, behind other data: no later than the last packet.
+ * When that came of which `bytes` were read last: with the note that tells how far the socket had been read before. Where none does
+ * (TLS in the kernel takes more from TCP than it hands on), with the first since the read before. Or else it lay there already, behind
+ * other data, and nobody knows: `otherwise`.
  */
-static __always_inline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 now)
+static __noinline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 otherwise)
 {
 	const struct arrivals *arrivals = &socket->arrivals;
 	u64 ns = NOW(arrivals->ns);
 	u32 at = NOW(arrivals->at);
 	u64 before_ns = NOW(arrivals->before_ns);
 	u32 before_at = NOW(arrivals->before_at);
-	u32 from = socket->read_to, to;
+	u32 from = socket->read_before, to = socket->read_to;
 
 	if (!is_tcp(sk)) {
 		if (before_ns && before_at == from && (at != from || unix_packets(sk)))
 			return before_ns;
-		return ns && at == from ? ns : now;
+		return ns && at == from ? ns : otherwise;
 	}
-	to = read_up_to(socket, sk);
 	if (ns && at == to - bytes)
 		return ns;
 	if (before_ns && before_at == to - bytes)
 		return before_ns;
-	if (socket->read_ns) {
-		if (before_ns && before_at - from < to - from)
-			return before_ns;
-		if (ns && at - from < to - from)
-			return ns;
-	}
-	return ns ? last_packet_ns(sk) : now;
+	if (before_ns && before_at - from < to - from)
+		return before_ns;
+	if (ns && at - from < to - from)
+		return ns;
+	return otherwise;
 }
 
-/* The same; where it cannot have been long ago, without a look at the note: nothing will have come since the last packet but its own. */
-static __always_inline u64 arrival_of(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 now)
+/* So many requests on a CPU are all timed. */
+#define FEW_REQUESTS 10000
+/* One in so many of the others is. */
+#define TIMED_SHARE 8
+
+/* A request has been read for the first time: when it came, as far as that has to be known. */
+static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *sk, u32 bytes, u64 read_before_ns, u64 now)
 {
-	if (is_tcp(sk) && socket->read_ns && now - socket->read_ns < threshold_ns)
-		return last_packet_ns(sk);
+	struct request_totals *sums;
+	u32 zero = 0;
+
+	socket->timing = TIMED;
+	if (!read_before_ns || now - read_before_ns >= threshold_ns || !is_tcp(sk))
+		return noted_arrival(socket, sk, bytes, now);
+	sums = bpf_map_lookup_elem(&totals, &zero);
+	if (!sums || sums->count < FEW_REQUESTS)
+		return noted_arrival(socket, sk, bytes, now);
+	socket->after_ns = read_before_ns;
+	/* Chosen by the clock's lowest digits, so that no pattern of the peer's is met. */
+	if (now / 16 % TIMED_SHARE) {
+		socket->timing = UNTIMED;
+		return now;
+	}
+	socket->timing = TIMED_FOR_MANY;
 	return noted_arrival(socket, sk, bytes, now);
+}
+
+/* The request may be a slow one, or more of it is about to be read: when it came is to be known. */
+static __always_inline void must_be_timed(struct socket_state *socket, struct sock *sk)
+{
+	if (socket->timing == UNTIMED)
+		socket->ready_ns = noted_arrival(socket, sk, socket->bytes_in, socket->ready_ns);
+	socket->timing = TIMED;
 }
 
 static __always_inline void was_read(struct socket_state *socket, struct sock *sk, u64 now)
 {
 	socket->read_ns = now;
+	socket->read_before = socket->read_to;
 	NOW(socket->read_to) = is_tcp(sk) ? read_up_to(socket, sk) : socket->read_to + 1;
 }
 

@@ -164,7 +164,7 @@ static __always_inline void cpu_suspect(struct thread *thread, u32 reason, u64 n
 	record->at_ns = now;
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 }
 
 static __always_inline void cpu_window(struct thread *thread, u64 now)
@@ -218,7 +218,7 @@ static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s
 		socket_sampled(thread, in_kernel);
 	}
 	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */ && !ring_stands) ||
-	    on_cpu_now(thread, now) - thread->progress_on_cpu_ns < DRY_NS)
+	    own_on_cpu_now(thread, now) < thread->progress_on_cpu_ns + DRY_NS)
 		return false;
 	thread->dry_samples++;
 	cpu_window(thread, now);
@@ -276,7 +276,7 @@ static __always_inline void cpu_exit(struct thread *thread, u64 now)
 		return;
 	}
 	fill_cpu(record, thread, now);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 }
 
 /* The totals of the threads that live. */

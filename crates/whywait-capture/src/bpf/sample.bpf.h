@@ -43,7 +43,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(record, wakeup_for(&stacks, false));
 	uring_sample(thread, now);
 	return 0;
 }

@@ -107,7 +107,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 		}
 		fill_wait(brief, thread, wake_ns, now, how);
 		brief->kernel_key = key;
-		bpf_ringbuf_submit(brief, BPF_RB_NO_WAKEUP);
+		submit(brief);
 		return;
 	}
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
@@ -123,7 +123,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 		known->key = key;
 		known->told_ns = now;
 	}
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 }
 
 /* A sleep of which only the end is known: what the thread slept in is over. Stacks that were told before serve it, too. */
@@ -137,7 +137,7 @@ static __always_inline void send_wait_unseen(struct thread *thread, bool ends, u
 	}
 	fill_wait(record, thread, wake_ns, in_ns, ends ? WAIT_PROCESS_ENDS : 0);
 	record->kernel_key = kernel_key(thread);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 }
 
 /* Whether sleeps like this one are told by the thousand in a server that is busy and sound: for a wake, or for its peers. */
@@ -270,7 +270,7 @@ __noinline int tell_preempted(struct thread *thread, u64 out_ns, u64 in_ns)
 	record->pad = 0;
 	record->out_ns = out_ns;
 	record->in_ns = in_ns;
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 	return 0;
 }
 
@@ -488,7 +488,8 @@ static __always_inline void send_thread(struct task_struct *task, u32 change, st
 	record->parent_tid = parent ? parent->pid : 0;
 	record->parent_tgid = parent ? parent->tgid : 0;
 	bpf_probe_read_kernel_str(record->comm, sizeof(record->comm), comm ? comm : task->comm);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	/* A process begins or ends: what is to be read of it is there while it lives. */
+	bpf_ringbuf_submit(record, wakeup_for(&records, task->pid == task->tgid));
 }
 
 SEC("tp_btf/sched_process_fork")

@@ -136,7 +136,7 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
 	fill_registration(record, sk);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 	return true;
 }
 
@@ -175,7 +175,7 @@ static __always_inline u32 latency_bucket(u64 ns)
 static __always_inline void request_ends(struct socket_state *socket, struct sock *sk, u64 now)
 {
 	struct request_totals *sums;
-	u64 latency_ns;
+	u64 latency_ns, many;
 	u32 zero = 0;
 	u32 bucket;
 
@@ -188,6 +188,7 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 		goto out;
 	}
 	if (!socket->last_send_ns) {
+		must_be_timed(socket, sk);
 		/* Never answered. Data that nobody read is told if it waited for long; an end of file is no request. */
 		if ((socket->recv_ns ? socket->bytes_in : 1) && now - socket->ready_ns >= threshold_ns)
 			send_request(socket, sk, now);
@@ -196,30 +197,33 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	sums = bpf_map_lookup_elem(&totals, &zero);
 	if (!sums)
 		goto out;
-	latency_ns = socket->last_send_ns - socket->ready_ns;
 	sums->count++;
+	if (socket->timing == UNTIMED)
+		goto out;
+	many = socket->timing == TIMED_FOR_MANY ? TIMED_SHARE : 1;
+	latency_ns = socket->last_send_ns - socket->ready_ns;
 	if (latency_ns >= threshold_ns)
 		sums->slow++;
-	sums->total_ns += latency_ns;
+	sums->total_ns += many * latency_ns;
 	if (latency_ns > sums->max_ns)
 		sums->max_ns = latency_ns;
-	sums->unserved_ns += socket->recv_ns - socket->ready_ns;
-	sums->unserved_wakeup_ns += socket->unserved_wakeup_ns;
+	sums->unserved_ns += many * (socket->recv_ns - socket->ready_ns);
+	sums->unserved_wakeup_ns += many * socket->unserved_wakeup_ns;
 	if (socket->only_on_cpu) {
 		u64 on_cpu_ns = socket->service[PART_ON_CPU];
 		u64 lay_ns = socket->taken_ns > socket->recv_ns ? socket->taken_ns - socket->recv_ns : 0;
 
 		if (lay_ns > on_cpu_ns)
 			lay_ns = on_cpu_ns;
-		sums->service[PART_URING] += lay_ns;
-		sums->service[PART_ON_CPU] += on_cpu_ns - lay_ns;
+		sums->service[PART_URING] += many * lay_ns;
+		sums->service[PART_ON_CPU] += many * (on_cpu_ns - lay_ns);
 	} else {
 		for (int i = 0; i < PART_COUNT; i++)
-			sums->service[i] += socket->service[i];
+			sums->service[i] += many * socket->service[i];
 	}
 	bucket = latency_bucket(latency_ns);
 	if (bucket < LATENCY_BUCKETS)
-		sums->latency[bucket]++;
+		sums->latency[bucket] += many;
 out:
 	socket->ready_ns = 0;
 	socket->last_send_ns = 0;
@@ -260,20 +264,24 @@ SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
 {
 	struct socket_state *socket;
+	struct arrivals *arrivals;
 
 	if (hooks_do_nothing)
 		return 0;
-	socket = socket_of(sk);
+	socket = socket_of_arrival(sk);
 	if (!socket)
 		socket = unix_discover(sk);
-	if (socket && socket->role == SOCKET_LISTENER)
-		herd_begins(socket->local_port, bpf_ktime_get_ns());
-	if (!socket || socket->role != SOCKET_SERVER)
+	if (!socket)
+		return 0;
+	arrivals = &socket->arrivals;
+	if (arrivals->role == SOCKET_LISTENER)
+		herd_begins(arrivals->local_port, bpf_ktime_get_ns());
+	if (arrivals->role != SOCKET_SERVER)
 		return 0;
 	COUNT(events);
 	herd_ends();
 	/* A unix socket's reader does not wait for the writer to say so: what it was to be told of may be read, and answered, by now. */
-	if (socket->family == AF_UNIX && !unix_packets(sk))
+	if (arrivals->family == AF_UNIX && !unix_packets(sk))
 		return 0;
 	if (only_goodbye(sk))
 		return 0;
@@ -288,6 +296,7 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
 
 	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
 		request_ends(socket, sk, now);
+		socket->timing = TIMED;
 		request_begins(socket, arrived_ns);
 	}
 	request_ends(socket, sk, now);
@@ -297,14 +306,17 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
 static __always_inline void reads_request(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, int flags,
 					  u64 now, u64 on_cpu_ns)
 {
+	u64 read_before_ns = socket->read_ns;
+
 	/* What is read after a response is the next request. */
 	if (!socket->ready_ns || socket->last_send_ns) {
-		u64 arrived_ns = arrival_of(socket, sk, ret, now);
-
 		request_ends(socket, sk, now);
-		request_begins(socket, arrived_ns);
+		was_read(socket, sk, now);
+		request_begins(socket, arrival_of(socket, sk, ret, read_before_ns, now));
+	} else {
+		must_be_timed(socket, sk);
+		was_read(socket, sk, now);
 	}
-	was_read(socket, sk, now);
 	socket->bytes_in += ret;
 	if (socket->recv_ns)
 		return;
@@ -411,6 +423,9 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		if (socket->uring)
 			socket->taken_ns = uring_taken(socket);
 	}
+	/* Until now it cannot have lasted for the threshold, whenever it came. */
+	if (socket->timing != TIMED && now - socket->after_ns >= threshold_ns)
+		must_be_timed(socket, sk);
 	socket->last_send_ns = now;
 	socket->send_tid = thread->tid;
 	socket->bytes_out += ret;

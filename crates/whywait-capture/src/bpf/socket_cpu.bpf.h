@@ -142,7 +142,7 @@ static __always_inline void socket_ends(struct socket_state *socket, struct sock
 		record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 		if (record) {
 			fill_socket(record, socket, sk, cpu, now);
-			bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+			submit(record);
 		} else {
 			COUNT(lost_ring_full);
 		}

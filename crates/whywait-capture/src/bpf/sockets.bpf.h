@@ -21,13 +21,12 @@
 u64 next_socket_id = 0;
 
 struct socket_slot {
-	u64 cookie; /* 0: nobody's, or not filled yet */
+	u64 cookie; /* 0: nobody's, or not filled yet; for those who bring data, as the state's is for the others */
 	u64 claimed; /* by the socket with this cookie */
 	struct socket_state state;
 } __attribute__((aligned(64)));
 
-_Static_assert(__builtin_offsetof(struct socket_slot, state.arrivals) == 64, "arrivals have a line of the cache for themselves");
-_Static_assert(__builtin_offsetof(struct socket_slot, state.tgid) == 128, "and so have those who read");
+_Static_assert(__builtin_offsetof(struct socket_slot, state.cookie) == 64, "those who bring data have a line of the cache for themselves");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -72,7 +71,7 @@ static __always_inline struct socket_state *socket_in_slot(u64 cookie)
 {
 	struct socket_slot *slot = socket_slot_of(cookie);
 
-	return slot && cookie && slot->cookie == cookie ? &slot->state : 0;
+	return slot && cookie && slot->state.cookie == cookie ? &slot->state : 0;
 }
 
 /* Not static, so that it is verified once for a program. */
@@ -87,10 +86,10 @@ static __always_inline void socket_begin(struct socket_state *socket, struct soc
 {
 	clear_socket(socket);
 	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
-	socket->role = role;
-	socket->family = sk->__sk_common.skc_family;
+	socket->arrivals.role = socket->role = role;
+	socket->arrivals.family = socket->family = sk->__sk_common.skc_family;
 	if (is_inet_stream(sk))
-		socket->local_port = sk->__sk_common.skc_num;
+		socket->arrivals.local_port = socket->local_port = sk->__sk_common.skc_num;
 	if (role == SOCKET_LISTENER && is_inet_stream(sk))
 		herd_listens(sk);
 }
@@ -118,6 +117,7 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 	*(volatile u64 *)&home->cookie = cookie;
 	socket_begin(&slot->state, sk, role);
 	barrier();
+	*(volatile u64 *)&slot->state.cookie = cookie;
 	*(volatile u64 *)&slot->cookie = cookie;
 	return &slot->state;
 }
@@ -137,15 +137,27 @@ static __noinline struct socket_state *socket_at_home(struct sock *sk)
 	return socket_settle(sk, home, SOCKET_SERVER);
 }
 
+/* The same, of one that may be nobody's. */
+static __always_inline struct socket_state *socket_elsewhere(struct sock *sk)
+{
+	return UNTRUSTED(struct sock, sk)->sk_bpf_storage ? socket_at_home(sk) : 0;
+}
+
 /* The state of a socket of the target, 0 for any other. A connection that inherited its listener's gets its own. */
 static __always_inline struct socket_state *socket_of(struct sock *sk)
 {
-	struct socket_state *socket;
+	struct socket_state *socket = socket_in_slot(cookie_of(sk));
 
-	if (!UNTRUSTED(struct sock, sk)->sk_bpf_storage)
-		return 0;
-	socket = socket_in_slot(cookie_of(sk));
-	return socket ? socket : socket_at_home(sk);
+	return socket ? socket : socket_elsewhere(sk);
+}
+
+/* The same, for those who bring data: of the state in a slot only the first line is touched. */
+static __always_inline struct socket_state *socket_of_arrival(struct sock *sk)
+{
+	u64 cookie = cookie_of(sk);
+	struct socket_slot *slot = socket_slot_of(cookie);
+
+	return slot && cookie && slot->cookie == cookie ? &slot->state : socket_elsewhere(sk);
 }
 
 /*
@@ -182,6 +194,7 @@ static __noinline int socket_leaves(struct sock *sk)
 		home->away = 0;
 	}
 	*(volatile u64 *)&slot->cookie = 0;
+	*(volatile u64 *)&slot->state.cookie = 0;
 	barrier();
 	*(volatile u64 *)&slot->claimed = 0;
 	return 0;

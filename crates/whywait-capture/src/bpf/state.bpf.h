@@ -37,6 +37,8 @@ volatile bool sweep_all = false;
 volatile bool sockets_followed = false;
 /* Set when the clock of the samples ticks on every CPU: what the host takes is looked at often enough to know when it did. */
 volatile bool clock_ticks = false;
+/* User space sleeps, and is to be woken for what cannot wait. */
+volatile bool user_space_sleeps = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
 volatile u32 file_pass = 0;
 
@@ -209,38 +211,49 @@ struct {
 
 enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
 
-/* When data came. It is noted on one CPU and read on another, as a rule, and most reads need not know. */
+/*
+ * When data came, and what those need to know who bring it: it is noted on one CPU and read on another, as a rule, and most reads need not
+ * look.
+ */
 struct arrivals {
 	u64 ns; /* the first of which nothing had been read yet when it came last; 0: none has come */
 	u64 before_ns; /* the same, of the one before that */
 	u32 at; /* how far the socket had been read then: see read_up_to */
 	u32 before_at;
+	u16 local_port;
+	u8 role;
+	u8 family;
 	u8 before_accept; /* the very first came before the connection was accepted */
 };
 
-/* By line of the cache (of a state in a slot, which begins with 16 bytes of its own): what hardly changes, what is noted when data comes,
- * and what is for those who read and write. */
+/* Whether it is known when a request came: see arrivals.bpf.h. */
+enum timing { TIMED, TIMED_FOR_MANY, UNTIMED };
+
+/* By line of the cache (of a state in a slot, which begins with 16 bytes of its own): what is for those who bring data, and for those who read
+ * and write. */
 struct socket_state {
+	struct arrivals arrivals;
+	u8 pad[16];
+	/* The second line. */
+	u64 cookie; /* of the socket whose slot this is */
 	u64 id; /* 0: inherited from the listener and not seen yet */
 	u16 local_port;
 	u8 role;
 	u8 family;
 	u8 ended; /* its end of file was read */
-	u8 pad[35];
-	/* The second line. */
-	struct arrivals arrivals;
-	u8 pad_2[32];
-	/* The third. */
+	u8 emitted;
+	u8 before_accept;
+	u8 only_on_cpu; /* of `service` all but that part is 0 */
 	u32 tgid;
 	u32 recv_tid;
 	u32 send_tid;
 	u32 seq;
 	u64 ready_ns; /* 0: no request is open */
 	u64 read_ns; /* it was read last, and … */
-	u32 read_to; /* how far that was */
-	u8 emitted;
-	u8 before_accept;
-	u8 only_on_cpu; /* of `service` all but that part is 0 */
+	u32 read_to; /* how far that was: see read_up_to */
+	u32 read_before; /* … and before */
+	u64 after_ns; /* it was read before the request came: kept of one that was read soon after */
+	u8 timing; /* TIMED… */
 	u64 recv_ns;
 	u64 first_send_ns;
 	u64 last_send_ns;
@@ -379,6 +392,24 @@ static __always_inline bool used_up(u32 kind, u32 per_second, u64 now)
 	return budget && now - budget->window_ns <= 100000000 && budget->used >= per_second / 10;
 }
 
+/* So many bytes cannot wait: a ring has room for 64 times as many. */
+#define MANY_BYTES (256 << 10)
+
+/* The flags to submit a record to `ring` with. `urgent`: it is of something that will not be there for long. */
+static __always_inline u64 wakeup_for(void *ring, bool urgent)
+{
+	if (!user_space_sleeps || (!urgent && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < MANY_BYTES))
+		return BPF_RB_NO_WAKEUP;
+	user_space_sleeps = false;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
+/* Of `records`, that can wait. */
+static __always_inline void submit(void *record)
+{
+	bpf_ringbuf_submit(record, wakeup_for(&records, false));
+}
+
 static __always_inline void follow_process(u32 tgid)
 {
 	u8 one = 1;
@@ -443,7 +474,7 @@ static __always_inline void thread_did_io_until(struct thread *thread, u64 end_n
 	if (is_running(thread) && thread->in_ns && end_ns > thread->in_ns)
 		record->on_cpu_ns += end_ns - thread->in_ns;
 	record->runnable_ns = thread->parts[PART_RUNNABLE] - thread->io_runnable_ns;
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 }
 
 /* The next stretch without I/O starts here. */

@@ -151,7 +151,7 @@ static __always_inline void uring_send_lag(const struct uring_state *ring, u32 w
 	record->opcode = what ? 0 : ring->mark_opcode;
 	record->tid = ring->user_tid;
 	record->count = count;
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 }
 
 enum uring_look { LOOK_ONLY, LOOK_SUBMIT, LOOK_COMPLETE, LOOK_ELSEWHERE };
@@ -495,7 +495,7 @@ static __noinline int uring_send_op(u32 index, struct uring_slot *slot, u64 now,
 	record->flags = slot->flags & ~URING_OP_COUNTED;
 	record->kind = 0;
 	record->tid = slot->tid;
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 	return 0;
 }
 
@@ -787,5 +787,5 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	record->in_flight = ring->submitted > ring->finished ? ring->submitted - ring->finished : 0;
 	record->on_cpu_ns = on_cpu_now(thread, now);
 	record->runnable_ns = thread->parts[PART_RUNNABLE];
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 }

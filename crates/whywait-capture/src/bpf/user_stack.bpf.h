@@ -79,7 +79,7 @@ __noinline u64 tell_user_stack(struct thread *thread, const struct user_place *p
 	if (record->stack_len >= STACK_TOP_BYTES)
 		key = learn_stack(thread, place->ip, place->sp, (const struct stack_top *)(record + 1), now);
 	record->stack_key = key;
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 	return key;
 }
 
@@ -104,7 +104,7 @@ static __noinline int tell_or_refer(struct task_struct *task, struct thread *thr
 		return 0;
 	}
 	fill_user_stack(record, thread, &place, key);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 	return 0;
 }
 
@@ -228,7 +228,7 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 		if (!record)
 			goto full;
 		fill_waker(record, thread, waker, regs, key);
-		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+		submit(record);
 		return;
 	}
 	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
@@ -238,7 +238,7 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (record->stack_len >= STACK_TOP_BYTES)
 		record->stack_key = learn_stack(waker, ip, sp, (const struct stack_top *)(record + 1), now);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	submit(record);
 	return;
 full:
 	COUNT(lost_ring_full);

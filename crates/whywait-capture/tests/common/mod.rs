@@ -37,6 +37,6 @@ pub(crate) fn record_until<T>(session: &mut Session, mut ended: impl FnMut() -> 
             "the program does not come to its end"
         );
         session.turn().expect("the recording goes on");
-        std::thread::sleep(session.pause());
+        session.sleep();
     }
 }

@@ -30,6 +30,10 @@ use crate::Ns;
 /// Rows of a row group: what the writer holds in memory and a reader skips at once.
 pub(crate) const GROUP_ROWS: usize = 32 * 1024;
 
+/// A file of fewer rows is as large on a disk with zstd as without, and a compressor for each of its columns takes longer to set up than
+/// all else that is done with them: beside a server that is busy and sound, a fifth of what whywait's own thread does.
+const FEW_ROWS: usize = 128;
+
 /// Text of a row group: names may be long, and each column is one page, which a reader bounds.
 const GROUP_TEXT_BYTES: usize = 2 << 20;
 
@@ -64,7 +68,9 @@ pub(crate) struct TableWriter<T: Table> {
     buffered_text: usize,
     file: Option<SerializedFileWriter<File>>,
     schema: TypePtr,
-    properties: Arc<WriterProperties>,
+    /// Of a file of few rows, and of any other.
+    plain: Arc<WriterProperties>,
+    compressed: Arc<WriterProperties>,
 }
 
 impl<T: Table> Default for TableWriter<T> {
@@ -76,7 +82,8 @@ impl<T: Table> Default for TableWriter<T> {
             buffered_text: 0,
             file: None,
             schema: schema(T::NAME, specs),
-            properties: Arc::new(properties(specs)),
+            plain: Arc::new(properties(specs, Compression::UNCOMPRESSED)),
+            compressed: Arc::new(properties(specs, zstd())),
         }
     }
 }
@@ -126,8 +133,14 @@ impl<T: Table> TableWriter<T> {
         if self.file.is_none() {
             let file =
                 create_private(&path, place.owner).map_err(|error| WriteError::io(&path, error))?;
+            // More row groups may follow one that is full.
+            let properties = if self.buffered < FEW_ROWS {
+                &self.plain
+            } else {
+                &self.compressed
+            };
             let writer =
-                SerializedFileWriter::new(file, self.schema.clone(), self.properties.clone());
+                SerializedFileWriter::new(file, self.schema.clone(), properties.clone());
             self.file = Some(writer.map_err(|error| WriteError::parquet(&path, error))?);
         }
         if let Some(file) = &mut self.file
@@ -179,11 +192,14 @@ fn schema(name: &str, specs: &[Spec]) -> TypePtr {
     Arc::new(group.build().expect("a table as declared is valid"))
 }
 
-fn properties(specs: &[Spec]) -> WriterProperties {
-    let level = ZstdLevel::try_new(1).expect("zstd has a level 1");
+fn zstd() -> Compression {
+    Compression::ZSTD(ZstdLevel::try_new(1).expect("zstd has a level 1"))
+}
+
+fn properties(specs: &[Spec], compression: Compression) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("whywait ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(level))
+        .set_compression(compression)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .set_data_page_row_count_limit(GROUP_ROWS)
