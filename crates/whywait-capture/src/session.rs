@@ -125,12 +125,11 @@ impl Session {
         let incoming = Incoming::default();
         let rings = rings(&programs, &incoming)?;
         let maps = &programs.skel.maps;
-        let wakeups = Wakeups::of([&maps.records, &maps.stacks]).map_err(|source| {
-            CaptureError::Iterate {
+        let wakeups =
+            Wakeups::of([&maps.records, &maps.stacks]).map_err(|source| CaptureError::Iterate {
                 what: "records",
                 source,
-            }
-        })?;
+            })?;
         let bursts = Bursts::new(&programs, options.full)?;
         let sweep_min = programs::sweep_min_ns(options);
         let threads =

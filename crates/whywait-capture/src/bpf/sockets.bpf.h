@@ -24,9 +24,9 @@ struct socket_slot {
 	u64 cookie; /* 0: nobody's, or not filled yet; for those who bring data, as the state's is for the others */
 	u64 claimed; /* by the socket with this cookie */
 	struct socket_state state;
-} __attribute__((aligned(64)));
+} __attribute__((aligned(128)));
 
-_Static_assert(__builtin_offsetof(struct socket_slot, state.cookie) == 64, "those who bring data have a line of the cache for themselves");
+_Static_assert(__builtin_offsetof(struct socket_slot, state.cookie) == 128, "those who bring data have lines of the cache for themselves");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -233,8 +233,8 @@ enum timing { TIMED, TIMED_FOR_MANY, UNTIMED };
  * and write. */
 struct socket_state {
 	struct arrivals arrivals;
-	u8 pad[16];
-	/* The second line. */
+	u8 pad[80];
+	/* The third line: processors fetch lines in pairs. */
 	u64 cookie; /* of the socket whose slot this is */
 	u64 id; /* 0: inherited from the listener and not seen yet */
 	u16 local_port;

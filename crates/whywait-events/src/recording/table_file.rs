@@ -139,8 +139,7 @@ impl<T: Table> TableWriter<T> {
             } else {
                 &self.compressed
             };
-            let writer =
-                SerializedFileWriter::new(file, self.schema.clone(), properties.clone());
+            let writer = SerializedFileWriter::new(file, self.schema.clone(), properties.clone());
             self.file = Some(writer.map_err(|error| WriteError::parquet(&path, error))?);
         }
         if let Some(file) = &mut self.file
