@@ -32,8 +32,8 @@ static __always_inline u32 read_up_to(const struct socket_state *socket, struct 
 }
 
 /*
- * When the packet came that is just being taken in. TCP reads the clock as it begins with a packet (tcp_mstamp_refresh), and its data is ready in the same
- * breath: that saves reading the clock again, which is a third of what the hook of an arrival costs.
+ * When the packet came that is just being taken in. TCP reads the clock as it begins with one (tcp_mstamp_refresh), and its data is
+ * ready in the same breath: that saves reading the clock again, which is a third of what the hook of an arrival costs.
  */
 static __always_inline u64 packet_ns(struct sock *sk)
 {
@@ -59,7 +59,7 @@ static __always_inline void note_arrival(struct socket_state *socket, struct soc
 		arrivals->before_accept = !UNTRUSTED(struct sock, sk)->sk_socket;
 	else if (at == arrivals->at && (arrivals->family != AF_UNIX || unix_packets(sk) > 1))
 		return;
-	/* In this order, so that a note is never taken for another one's time: see arrival_of. */
+	/* In this order, so that a note is never taken for another one's time: see noted_arrival. */
 	NOW(arrivals->before_at) = arrivals->at;
 	NOW(arrivals->before_ns) = ns;
 	NOW(arrivals->at) = at;
