@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use whywait_events::recording::{WriteError, Writer};
 use whywait_events::uring::RingEvent;
@@ -26,10 +27,10 @@ const MAX_FRAMES: usize = 1 << 20;
 const MAX_HELD: usize = 64;
 /// Futex words whose mapping is told.
 const MAX_WORDS: usize = 16_384;
-/// How many turns pass between two looks at what is mapped at new words.
-const WORDS_TURNS: u32 = 25;
-/// How many turns a wait is held back for its stack at most.
-const HELD_TURNS: u32 = 100;
+/// Between two looks at what is mapped at new words.
+const WORDS_EVERY: Duration = Duration::from_millis(250);
+/// How long a wait is held back for its stack at most.
+const HELD_FOR: Duration = Duration::from_secs(1);
 /// The most threads whose stacks are searched for the locks that they hold when the recording ends.
 const MAX_UNFINISHED: usize = 4096;
 /// How far after the address that a thread holds the futex word of a lock may lie: its data may come first.
@@ -55,7 +56,7 @@ struct Seen {
 struct Held {
     /// With the program's instruction and stack pointers during the wait.
     waits: Vec<(Wait, [u64; 2])>,
-    turns: u32,
+    since: Option<Instant>,
 }
 
 /// A sleep on a futex that has not ended when the recording does.
@@ -74,8 +75,8 @@ pub(crate) struct Recorder {
     known: KnownStacks,
     /// Futex words, by process, and what is mapped there.
     words: BTreeMap<(u32, u64), Option<String>>,
-    /// How many turns ago it was last looked up.
-    words_looked_up: u32,
+    /// When it was last looked up.
+    words_looked_up: Option<Instant>,
     /// By sleeping thread: which of its sleeps was ended by a thread in which stack.
     wakers: HashMap<u32, (u32, StackId)>,
     /// Sleeps on futexes that do not end.
@@ -116,7 +117,7 @@ impl Recorder {
             held: HashMap::new(),
             known: KnownStacks::default(),
             words: BTreeMap::new(),
-            words_looked_up: WORDS_TURNS,
+            words_looked_up: None,
             wakers: HashMap::new(),
             unfinished: Vec::new(),
             last_look: false,
@@ -196,12 +197,18 @@ impl Recorder {
         self.known.stacks_repeat()
     }
 
+    /// Whether stacks are to be taken soon after they were copied.
+    pub(crate) fn reads_memory(&self) -> bool {
+        self.unwinder.reads_memory()
+    }
+
     /// Lets go of waits whose stack does not come: their threads are still in the call, or its record was lost.
     pub(crate) fn turn(&mut self) -> Result<(), WriteError> {
+        let now = Instant::now();
         let mut late = Vec::new();
         for (tid, held) in &mut self.held {
-            held.turns += 1;
-            if held.turns > HELD_TURNS {
+            let since = *held.since.get_or_insert(now);
+            if now - since > HELD_FOR {
                 late.push(*tid);
             }
         }
@@ -209,8 +216,10 @@ impl Recorder {
         for tid in late {
             self.release(tid, None)?;
         }
-        self.words_looked_up += 1;
-        if self.words_looked_up >= WORDS_TURNS {
+        if self
+            .words_looked_up
+            .is_none_or(|before| now - before >= WORDS_EVERY)
+        {
             self.look_up_words();
         }
         Ok(())
@@ -227,7 +236,7 @@ impl Recorder {
         if new.is_empty() {
             return;
         }
-        self.words_looked_up = 0;
+        self.words_looked_up = Some(Instant::now());
         for (tgid, addresses) in new {
             let names = mapped_at(tgid, &addresses);
             for (address, name) in addresses.into_iter().zip(names) {

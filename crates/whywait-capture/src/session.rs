@@ -285,8 +285,10 @@ impl Session {
     /// As [`Session::sleep`], but not for longer than this.
     pub fn sleep_at_most(&mut self, at_most: Duration) {
         std::thread::sleep(PAUSE.min(at_most));
-        // Where a stack is there only for as long as its thread sleeps, it is to be read soon; and so are rings of io_uring looked at.
+        // Where a stack is there only for as long as its thread sleeps, or a part of it is in memory that changes, it is to be read
+        // soon; and so are rings of io_uring looked at.
         let may_wait = self.programs.user_stacks_exact
+            && !self.recorder.reads_memory()
             && !urings::used(&self.programs)
             && Instant::now() >= self.settled;
         if may_wait && at_most > PAUSE {

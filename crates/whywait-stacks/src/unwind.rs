@@ -207,6 +207,11 @@ impl Unwinder {
         self.python.forget(tgid);
     }
 
+    /// Whether frames are looked for in the memory of a process that goes on meanwhile, as Python's are: they are to be looked for soon.
+    pub fn reads_memory(&self) -> bool {
+        self.python.reads_any()
+    }
+
     /// Modules that frames named for the first time since the last call.
     pub fn take_new_modules(&mut self) -> Vec<Module> {
         self.modules.take_new()

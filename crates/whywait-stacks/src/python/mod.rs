@@ -42,6 +42,11 @@ impl Reader {
         self.processes.get(&tgid).is_some_and(Option::is_some)
     }
 
+    /// Whether there is any process of which that is so.
+    pub(crate) fn reads_any(&self) -> bool {
+        self.processes.values().any(Option::is_some)
+    }
+
     /// The native frames (and whether they reach the thread's start) with those of the interpreter's loop replaced by Python's; `None`: there are none, or there
     /// was a doubt.
     pub(crate) fn splice(
