@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
@@ -83,8 +84,12 @@ fn until_it_burns(pid: u32) {
     }
 }
 
+/// One at a time: each burns a CPU, and is to be read while it does.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Runs the program, records it for some time and reads the recording.
 fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/burner.py");
     let child = Command::new(interpreter)
         .arg(program)
