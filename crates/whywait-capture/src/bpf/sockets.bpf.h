@@ -84,7 +84,10 @@ __noinline int clear_socket(struct socket_state *socket)
 
 static __always_inline void socket_begin(struct socket_state *socket, struct sock *sk, u8 role)
 {
+	u64 cookie = socket->cookie;
+
 	clear_socket(socket);
+	socket->cookie = cookie; /* it may be in its slot already, and is to be found there */
 	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
 	socket->arrivals.role = socket->role = role;
 	socket->arrivals.family = socket->family = sk->__sk_common.skc_family;
