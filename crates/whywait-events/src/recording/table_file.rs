@@ -30,8 +30,8 @@ use crate::Ns;
 /// Rows of a row group: what the writer holds in memory and a reader skips at once.
 pub(crate) const GROUP_ROWS: usize = 32 * 1024;
 
-/// A file of fewer rows is as large on a disk with zstd as without, and a compressor for each of its columns takes longer to set up than
-/// all else that is done with them: beside a server that is busy and sound, a fifth of what whywait's own thread does.
+/// A file of fewer rows is small anyway, and is not compressed: zstd is set up anew for each column of each file, which beside a server
+/// that is busy and sound was a fifth of what whywait's own thread did.
 const FEW_ROWS: usize = 128;
 
 /// Text of a row group: names may be long, and each column is one page, which a reader bounds.
@@ -133,7 +133,7 @@ impl<T: Table> TableWriter<T> {
         if self.file.is_none() {
             let file =
                 create_private(&path, place.owner).map_err(|error| WriteError::io(&path, error))?;
-            // More row groups may follow one that is full.
+            // A file of many rows begins with a row group that is full.
             let properties = if self.buffered < FEW_ROWS {
                 &self.plain
             } else {
