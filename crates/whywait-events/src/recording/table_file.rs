@@ -133,7 +133,7 @@ impl<T: Table> TableWriter<T> {
         if self.file.is_none() {
             let file =
                 create_private(&path, place.owner).map_err(|error| WriteError::io(&path, error))?;
-            // A file of many rows begins with a row group that is full.
+            // Where more row groups follow, this one is full.
             let properties = if self.buffered < FEW_ROWS {
                 &self.plain
             } else {
