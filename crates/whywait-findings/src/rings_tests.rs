@@ -494,6 +494,37 @@ fn a_server_that_is_kept_from_its_cpu_with_completions_lying_there_at_other_time
 }
 
 #[test]
+fn a_server_that_is_held_up_while_it_submits_or_by_interrupts() {
+    let found_in = |kernel: &[&str]| {
+        let mut script = server();
+        lags(&mut script, LagKind::Unreaped, 5, 90);
+        let user_stack = script.stack(&["main", "serve"]);
+        let kernel_stack = script.stack(kernel);
+        for time in 0..5 {
+            let sample = RingSample {
+                ring: 1,
+                tid: TID,
+                unreaped: 4,
+                at_ns: ms(time * 100 + 40),
+                ..RingSample::default()
+            };
+            script.ring_samples((user_stack, kernel_stack), &sample, 12);
+        }
+        codes(&script)
+    };
+    let submits = [
+        "__x64_sys_io_uring_enter",
+        "io_submit_sqes",
+        "io_wq_enqueue",
+    ];
+    assert_eq!(found_in(&submits), []);
+    let interrupted = ["asm_sysvec_apic_timer_interrupt", "handle_softirqs"];
+    assert_eq!(found_in(&interrupted), []);
+    let elsewhere = ["__x64_sys_fsync", "ext4_sync_file"];
+    assert_eq!(found_in(&elsewhere), [Code::UringUnreaped]);
+}
+
+#[test]
 fn a_server_whose_loop_waits_for_a_cpu_or_for_more_completions() {
     let mut starved = server();
     lags(&mut starved, LagKind::Unreaped, 5, 90);

@@ -11,10 +11,11 @@
 //!
 //! **Guards.** Only where that is the longest part of the operations' life for certain, and a threshold long in the mean,
 //! by its lower bound. Or, where operations wait for a peer and most of them are quick, if several completions lay there for
-//! 10 ms and the thread is known to have slept elsewhere or computed: one that waits for a CPU, or in io_uring for more
-//! completions, leaves nothing lying. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
+//! 10 ms and the thread is known to have slept elsewhere or computed: one that waits for a CPU, or is in io_uring, submits or waits for
+//! more completions, leaves nothing lying. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
 //! that is full half of the time, and not where sends that wait for room in their socket's buffer hold more of its slots.
 
+use whywait_events::StackId;
 use whywait_events::uring::Sum;
 use whywait_model::Model;
 use whywait_model::rings::{LagWithWait, RingState, Stage};
@@ -75,10 +76,33 @@ fn at_times(model: &Model, state: &RingState) -> bool {
         let end_ns = lag.from_ns.saturating_add(lag.low_ns);
         let thread = model.threads.get(&lag.tid);
         let kept_ns = thread.map_or(0, |thread| thread.preempted_ns(lag.from_ns, end_ns));
-        let sampled_ns = longest.samples.saturating_mul(rings::sample_ns(model));
+        let samples = longest
+            .samples
+            .iter()
+            .filter(|(kernel_stack, _)| is_other_work(model, **kernel_stack));
+        let sampled_ns = samples
+            .map(|(_, samples)| *samples)
+            .fold(0, u64::saturating_add)
+            .saturating_mul(rings::sample_ns(model));
         sampled_ns.min(lag.low_ns.saturating_sub(kept_ns))
     });
     long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
+}
+
+/// Whether a sample with such a kernel stack shows the thread at something else than io_uring: not while it submits or looks for completions (the
+/// kernel's workers may hold it up there, and on a CPU of theirs that the host took away they do so for long), nor in an interrupt.
+fn is_other_work(model: &Model, kernel_stack: StackId) -> bool {
+    // In user mode.
+    if kernel_stack == 0 {
+        return true;
+    }
+    let Some(stack) = model.stacks.get(kernel_stack) else {
+        return false;
+    };
+    let in_ring = |name: &str| name.ends_with("_sys_io_uring_enter");
+    stack.labels.iter().any(|label| label.named)
+        && !stack.labels.iter().any(|label| in_ring(&label.name))
+        && !model.in_interrupt(kernel_stack)
 }
 
 /// Whether nearly all operations are such as nobody waits for.

@@ -185,18 +185,19 @@ impl Model {
     /// of others, timers), on the time of the thread that happens to be there. What a thread's own call sets off runs within that call,
     /// and is its own.
     pub fn kept_by_interrupts(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> bool {
-        let interrupted = |sample: &&Sample| {
-            let stack = self.stacks.get(sample.kernel_stack);
-            stack.is_some_and(|stack| {
-                // The entries of arch/x86/include/asm/idtentry.h; the sampling clock's own is not in its samples.
-                let entered = |name: &str| {
-                    name.starts_with("asm_sysvec_") || name.starts_with("asm_common_interrupt")
-                };
-                stack.labels.iter().any(|label| entered(&label.name))
-            })
-        };
+        let interrupted = |sample: &&Sample| self.in_interrupt(sample.kernel_stack);
         let within = thread.samples_within(from_ns, to_ns);
         within.iter().filter(interrupted).count() * 2 > within.len()
+    }
+
+    /// Whether a sample's kernel stack is that of an interrupt.
+    pub fn in_interrupt(&self, kernel_stack: StackId) -> bool {
+        // The entries of arch/x86/include/asm/idtentry.h; the sampling clock's own is not in its samples.
+        let entered = |name: &str| {
+            name.starts_with("asm_sysvec_") || name.starts_with("asm_common_interrupt")
+        };
+        let stack = self.stacks.get(kernel_stack);
+        stack.is_some_and(|stack| stack.labels.iter().any(|label| entered(&label.name)))
     }
 
     /// A thread's name, hostile; `?` when it was not seen.

@@ -32,8 +32,8 @@ pub struct LagWithWait {
     pub wait: Option<(Wait, u64)>,
     /// For how long of it the thread slept in other calls than `io_uring_enter`, nanoseconds.
     pub slept_ns: u64,
-    /// Samples of the thread on a CPU within it.
-    pub samples: u64,
+    /// Samples of the thread on a CPU within it, by kernel stack.
+    pub samples: BTreeMap<StackId, u64>,
 }
 
 /// The lags of a ring of one kind.
@@ -315,7 +315,7 @@ impl RingInput {
             lag: lag.clone(),
             wait: None,
             slept_ns: 0,
-            samples: 0,
+            samples: BTreeMap::new(),
         });
         if lags.longest.len() >= 4 * MAX_LAGS {
             lags.keep_longest();
@@ -355,7 +355,7 @@ impl RingInput {
             let lag = &longest.lag;
             let end_ns = lag.from_ns.saturating_add(lag.low_ns);
             if lag.tid == standing.tid && (lag.from_ns..=end_ns).contains(&standing.at_ns) {
-                longest.samples += 1;
+                *longest.samples.entry(sample.kernel_stack).or_default() += 1;
             }
         }
         state
