@@ -25,10 +25,30 @@ static __always_inline u32 unix_packets(struct sock *sk)
 	return UNTRUSTED(struct sock, sk)->sk_receive_queue.qlen;
 }
 
+static __always_inline u32 tcp_read_up_to(struct sock *sk)
+{
+	return KERNEL_READ(struct tcp_sock, sk, copied_seq);
+}
+
 /* How far a socket was read: the number of TCP's next byte. Others do not tell; of them, how often they were read. */
 static __always_inline u32 read_up_to(const struct socket_state *socket, struct sock *sk)
 {
-	return is_tcp(sk) ? KERNEL_READ(struct tcp_sock, sk, copied_seq) : NOW(socket->read_to);
+	return is_tcp(sk) ? tcp_read_up_to(sk) : NOW(socket->read_to);
+}
+
+/* As read_up_to, of one that is not TCP's, for those who bring data. */
+static __noinline u32 times_read(struct sock *sk)
+{
+	struct socket_state *socket = socket_of(sk);
+
+	return socket ? NOW(socket->read_to) : 0;
+}
+
+static __always_inline bool came_before_accept(const struct socket_state *socket, struct sock *sk)
+{
+	struct arrivals *arrivals = arrivals_of(socket, sk);
+
+	return arrivals && arrivals->before_accept;
 }
 
 /*
@@ -49,13 +69,12 @@ static __always_inline u64 packet_ns(struct sock *sk)
  * way on another CPU and needs the note: it is kept beside the new one. (What splice moves to a pipe no hook tells of. A unix socket does not
  * tell how far it was read, but that there was nothing left to be read.)
  */
-static __always_inline void note_arrival(struct socket_state *socket, struct sock *sk)
+static __always_inline void note_arrival(struct arrivals *arrivals, struct sock *sk)
 {
-	struct arrivals *arrivals = &socket->arrivals;
-	u32 at = read_up_to(socket, sk);
+	u32 at = is_tcp(sk) ? tcp_read_up_to(sk) : times_read(sk);
 	u64 ns = arrivals->ns;
 
-	if (!ns)
+	if (unlikely(!ns))
 		arrivals->before_accept = !UNTRUSTED(struct sock, sk)->sk_socket;
 	else if (at == arrivals->at && (arrivals->family != AF_UNIX || unix_packets(sk) > 1))
 		return;
@@ -73,13 +92,17 @@ static __always_inline void note_arrival(struct socket_state *socket, struct soc
  */
 static __noinline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 otherwise)
 {
-	const struct arrivals *arrivals = &socket->arrivals;
-	u64 ns = NOW(arrivals->ns);
-	u32 at = NOW(arrivals->at);
-	u64 before_ns = NOW(arrivals->before_ns);
-	u32 before_at = NOW(arrivals->before_at);
+	const struct arrivals *arrivals = arrivals_of(socket, sk);
 	u32 from = socket->read_before, to = socket->read_to;
+	u64 ns, before_ns;
+	u32 at, before_at;
 
+	if (!arrivals)
+		return otherwise;
+	ns = NOW(arrivals->ns);
+	at = NOW(arrivals->at);
+	before_ns = NOW(arrivals->before_ns);
+	before_at = NOW(arrivals->before_at);
 	if (!is_tcp(sk)) {
 		if (before_ns && before_at == from && (at != from || unix_packets(sk)))
 			return before_ns;
@@ -108,14 +131,14 @@ static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *
 	u32 zero = 0;
 
 	socket->timing = TIMED;
-	if (!read_before_ns || now - read_before_ns >= threshold_ns || !is_tcp(sk))
+	if (unlikely(!read_before_ns || now - read_before_ns >= threshold_ns || !is_tcp(sk)))
 		return noted_arrival(socket, sk, bytes, now);
 	sums = bpf_map_lookup_elem(&totals, &zero);
-	if (!sums || sums->count < FEW_REQUESTS)
+	if (unlikely(!sums || sums->count < FEW_REQUESTS))
 		return noted_arrival(socket, sk, bytes, now);
 	socket->after_ns = read_before_ns;
 	/* Chosen by the clock's lowest digits, so that no pattern of the peer's is met. */
-	if (now / 16 % TIMED_SHARE) {
+	if (likely(now / 16 % TIMED_SHARE)) {
 		socket->timing = UNTIMED;
 		return now;
 	}
@@ -126,7 +149,7 @@ static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *
 /* The request may be a slow one, or more of it is about to be read: when it came is to be known. */
 static __always_inline void must_be_timed(struct socket_state *socket, struct sock *sk)
 {
-	if (socket->timing == UNTIMED)
+	if (unlikely(socket->timing == UNTIMED))
 		socket->ready_ns = noted_arrival(socket, sk, socket->bytes_in, socket->ready_ns);
 	socket->timing = TIMED;
 }
@@ -141,9 +164,11 @@ static __always_inline void was_read(struct socket_state *socket, struct sock *s
 /* Since when there lies something of which nothing was read, 0: nothing that is known of. */
 static __always_inline u64 unread_since(const struct socket_state *socket, struct sock *sk)
 {
-	if (socket->family == AF_UNIX && !unix_packets(sk))
+	const struct arrivals *arrivals = arrivals_of(socket, sk);
+
+	if (!arrivals || (socket->family == AF_UNIX && !unix_packets(sk)))
 		return 0;
-	return read_up_to(socket, sk) == NOW(socket->arrivals.at) ? NOW(socket->arrivals.ns) : 0;
+	return read_up_to(socket, sk) == NOW(arrivals->at) ? NOW(arrivals->ns) : 0;
 }
 
 #endif

@@ -3,6 +3,15 @@
 #ifndef WHYWAIT_COMPAT_H
 #define WHYWAIT_COMPAT_H
 
+/*
+ * Which way the code goes that runs a million times a second. What is rare is then put behind it: each line of a hook's code is fetched anew, as
+ * what the kernel and the program do in between fills the processor's first cache for code several times over.
+ */
+#ifndef likely
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#endif
+
 /* include/linux/preempt.h */
 #define SERVING_SOFTIRQ_BIT 0x100u
 #define HARDIRQ_MASK 0xf0000u
@@ -56,7 +65,7 @@ static __always_inline struct pt_regs *user_registers(struct task_struct *task)
 	u32 at = registers_at;
 
 	if (bpf_ksym_exists(bpf_rdonly_cast)) {
-		if (at)
+		if (likely(at))
 			return AS_KERNEL(struct pt_regs, (u64)task->stack + at);
 		learn_registers(task);
 	}

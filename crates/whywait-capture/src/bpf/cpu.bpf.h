@@ -85,7 +85,7 @@ static __always_inline u64 cpu_stretch(const struct thread *thread, u64 on_cpu_n
 {
 	u64 ns = on_cpu_ns - thread->stretch_on_cpu_ns;
 
-	if (on_cpu_ns < thread->stretch_on_cpu_ns || ns < SHORT_NS)
+	if (likely(on_cpu_ns < thread->stretch_on_cpu_ns || ns < SHORT_NS))
 		return 0;
 	return thread->dry_samples || (thread->suspected && ns < MISSED_NS) ? ns : 0;
 }
@@ -94,7 +94,7 @@ static __always_inline void cpu_stretch_ends(struct thread *thread, u64 on_cpu_n
 {
 	u64 ns = cpu_stretch(thread, on_cpu_ns);
 
-	if (ns) {
+	if (unlikely(ns)) {
 		thread->futile_ns += ns;
 		if (thread->serves) {
 			thread->open.futile_ns += ns;
@@ -119,7 +119,7 @@ static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 sock
 	u64 ns = cpu_charge(thread, on_cpu_ns);
 	bool served = thread->serves;
 
-	if (thread->cpu_port != port) {
+	if (unlikely(thread->cpu_port != port)) {
 		cpu_flush(thread);
 		thread->cpu_port = port;
 	}
@@ -169,7 +169,7 @@ static __always_inline void cpu_suspect(struct thread *thread, u32 reason, u64 n
 
 static __always_inline void cpu_window(struct thread *thread, u64 now)
 {
-	if (now - thread->window_ns <= SUSPECT_WINDOW_NS)
+	if (likely(now - thread->window_ns <= SUSPECT_WINDOW_NS))
 		return;
 	thread->window_ns = now;
 	thread->window_samples = 0;
@@ -182,7 +182,7 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 {
 	bool for_connection;
 
-	if (!sockets_followed)
+	if (unlikely(!sockets_followed))
 		cpu_progress(thread, on_cpu_ns);
 	cpu_charge(thread, on_cpu_ns);
 	cpu_stretch_ends(thread, on_cpu_ns);
@@ -195,7 +195,7 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 	thread->poll_sleeps++;
 	thread->window_sleeps++;
 	/* `wake_context` is that of the wake before: a timeout is no wake for nothing. */
-	if (!thread->progressed && (thread->wake_context == WAKE_TASK || thread->wake_context == WAKE_SOFTIRQ)) {
+	if (unlikely(!thread->progressed) && (thread->wake_context == WAKE_TASK || thread->wake_context == WAKE_SOFTIRQ)) {
 		thread->dry_sleeps++;
 		if (!for_connection && ++thread->window_dry == SUSPECT_SLEEPS && thread->window_dry * 2 > thread->window_sleeps)
 			cpu_suspect(thread, SUSPECT_WOKEN_FOR_NOTHING, now);

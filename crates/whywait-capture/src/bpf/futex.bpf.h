@@ -165,7 +165,7 @@ static __always_inline bool tell_short_futex(struct thread *thread, u64 slept_ns
 #pragma unroll
 	for (u32 i = 0; i < RECENT_FUTEXES; i++)
 		place = thread->recent_futexes[i] == address ? i : place;
-	if (place >= RECENT_FUTEXES)
+	if (unlikely(place >= RECENT_FUTEXES))
 		return tell_other_futex(thread, slept_ns);
 	recent = &thread->futexes[place];
 	recent->count++;

@@ -82,7 +82,7 @@ static __always_inline void herd_wakes(struct thread *thread, struct task_struct
 	struct herd *herd = bpf_map_lookup_elem(&herd_now, &zero);
 	struct herd_sum *sum;
 
-	if (!herd || !herd->at_ns)
+	if (likely(!herd || !herd->at_ns))
 		return;
 	if (herd->pid != waker->pid || now - herd->at_ns > HERD_NS) {
 		herd->at_ns = 0;
@@ -108,7 +108,7 @@ static __always_inline void herd_sleeps(struct thread *thread, u64 on_cpu_ns)
 	struct herd_sum *sum;
 	u32 port = thread->herd_port;
 
-	if (!port)
+	if (likely(!port))
 		return;
 	thread->herd_port = 0;
 	if (thread->progressed)

@@ -156,7 +156,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	struct pt_regs *regs;
 
 	/* It may have been taken in asleep, just before it was seen to run. */
-	if (thread->in_ns)
+	if (likely(thread->in_ns))
 		thread->parts[PART_ON_CPU] += now - thread->in_ns;
 	thread->out_ns = now;
 	if (!sleeps) {
@@ -194,7 +194,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (family == CALL_POLL)
 			cpu_polls(thread, now, thread->parts[PART_ON_CPU]);
-		if (is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0]) {
+		if (unlikely(is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0])) {
 			thread->epfd = (s32)thread->args[0];
 			thread->epoll = epoll_of(task, thread->args[0]);
 			thread->tell_poll = 1;
@@ -279,7 +279,7 @@ static __always_inline void got_cpu(struct thread *thread, u64 in_ns)
 	u64 ns = in_ns - thread->out_ns;
 
 	thread->parts[PART_RUNNABLE] += ns;
-	if (ns >= threshold_ns)
+	if (unlikely(ns >= threshold_ns))
 		tell_preempted(thread, thread->out_ns, in_ns);
 }
 
@@ -297,18 +297,18 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		 * The wake may have been made between the decision to sleep and the switch, on another CPU: then it
 		 * was seen first. It is the right one if it came after the thread last got a CPU.
 		 */
-		if (wake_ns <= thread->in_ns) {
+		if (unlikely(wake_ns <= thread->in_ns)) {
 			wake_ns = 0;
 			thread->wake_context = WAKE_UNKNOWN;
 			COUNT(unmatched_wakes);
-		} else if (wake_ns < thread->out_ns) {
+		} else if (unlikely(wake_ns < thread->out_ns)) {
 			wake_ns = thread->out_ns;
 		}
 		family = thread->family;
 		part = part_of_sleep(family, thread->uninterruptible, thread->io_wait, thread->wake_context,
 				     thread->waker_in_target);
 		slept_ns = (wake_ns ? wake_ns : now) - thread->out_ns;
-		if (now - thread->out_ns >= threshold_ns) {
+		if (unlikely(now - thread->out_ns >= threshold_ns)) {
 			/* One that the sweep has told while it lasted is told to its end. */
 			bool told_before = thread->stack_seq == thread->seq + 1;
 			bool storm = thread->storm && now - thread->out_ns < STORM_THRESHOLDS * threshold_ns;
@@ -322,7 +322,7 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 			if (thread->short_sleeps < SHORT_SLEEPS)
 				thread->short_sleeps++;
 		}
-		if (told) {
+		if (unlikely(told)) {
 			thread->tell_poll = 0;
 			/* A long sleep has a record of its own; the totals up to it are the segment before it. */
 			if (family != CALL_POLL && family != CALL_SOCKET && thread->io_ns)
@@ -394,9 +394,11 @@ __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u6
 /* To be called before the totals of a thread are used that runs. */
 static __always_inline void must_run(struct task_struct *task, struct thread *thread, u64 now)
 {
+	if (likely(thread->state == THREAD_RUNNING))
+		return;
 	if (thread->state == THREAD_ROBBED)
 		account_stolen(thread, now);
-	else if (thread->state != THREAD_RUNNING)
+	else
 		unseen_switch_in(thread, task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime, process_ends(task), now);
 }
 
@@ -410,7 +412,7 @@ int sched_switch(u64 *ctx)
 	u32 events = 0;
 	u64 now = 0;
 
-	if (hooks_do_nothing || (untraced_process && prev->tgid == untraced_process))
+	if (unlikely(hooks_do_nothing || (untraced_process && prev->tgid == untraced_process)))
 		return 0;
 	thread = thread_of(prev);
 	if (thread) {
@@ -453,7 +455,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (thread->wake_context == WAKE_TASK)
 		by = thread_of(waker);
 	thread->waker_in_target = !!by;
-	if (by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX && now - thread->out_ns >= threshold_ns) {
+	if (unlikely(by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX && now - thread->out_ns >= threshold_ns)) {
 		thread->storm = is_storm(thread, now);
 		if (thread->storm)
 			goto out;

@@ -181,13 +181,13 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 
 	if (!socket->ready_ns)
 		return;
-	if (socket->emitted) {
+	if (unlikely(socket->emitted)) {
 		/* Sent when the first byte of the response was written: say how it ended if that was not all. */
 		if (socket->last_send_ns > socket->first_send_ns)
 			send_request(socket, sk, now);
 		goto out;
 	}
-	if (!socket->last_send_ns) {
+	if (unlikely(!socket->last_send_ns)) {
 		must_be_timed(socket, sk);
 		/* Never answered. Data that nobody read is told if it waited for long; an end of file is no request. */
 		if ((socket->recv_ns ? socket->bytes_in : 1) && now - socket->ready_ns >= threshold_ns)
@@ -198,7 +198,7 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	if (!sums)
 		goto out;
 	sums->count++;
-	if (socket->timing == UNTIMED)
+	if (likely(socket->timing == UNTIMED))
 		goto out;
 	many = socket->timing == TIMED_FOR_MANY ? TIMED_SHARE : 1;
 	latency_ns = socket->last_send_ns - socket->ready_ns;
@@ -229,9 +229,9 @@ out:
 	socket->last_send_ns = 0;
 }
 
-static __always_inline void request_begins(struct socket_state *socket, u64 ready_ns)
+static __always_inline void request_begins(struct socket_state *socket, struct sock *sk, u64 ready_ns)
 {
-	socket->before_accept = !socket->seq && socket->arrivals.before_accept;
+	socket->before_accept = !socket->seq && came_before_accept(socket, sk);
 	socket->seq++;
 	socket->before_in += socket->bytes_in;
 	socket->before_out += socket->bytes_out;
@@ -247,7 +247,7 @@ static __always_inline void request_begins(struct socket_state *socket, u64 read
 	socket->emitted = 0;
 	socket->uring = 0;
 	socket->taken_ns = 0;
-	if (!socket->only_on_cpu)
+	if (unlikely(!socket->only_on_cpu))
 		__builtin_memset(socket->service, 0, sizeof(socket->service));
 	socket->only_on_cpu = 1;
 	socket->service[PART_ON_CPU] = 0;
@@ -256,25 +256,29 @@ static __always_inline void request_begins(struct socket_state *socket, u64 read
 /* The peer has said goodbye, and that is all there is to read: it takes one of TCP's numbers (as for SIOCINQ, net/ipv4/tcp.c). */
 static __always_inline bool only_goodbye(struct sock *sk)
 {
-	return sk->sk_shutdown & RCV_SHUTDOWN && is_tcp(sk) &&
+	return unlikely(sk->sk_shutdown & RCV_SHUTDOWN) && is_tcp(sk) &&
 	       KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - KERNEL_READ(struct tcp_sock, sk, copied_seq) <= 1;
 }
 
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
 {
-	struct socket_state *socket;
 	struct arrivals *arrivals;
 
 	if (hooks_do_nothing)
 		return 0;
-	socket = socket_of_arrival(sk);
-	if (!socket)
-		socket = unix_discover(sk);
-	if (!socket)
+	arrivals = arrivals_in_slot(cookie_of(sk));
+	if (unlikely(!arrivals)) {
+		struct socket_state *socket = socket_elsewhere(sk);
+
+		if (!socket)
+			socket = unix_discover(sk);
+		if (socket)
+			arrivals = arrivals_of(socket, sk);
+	}
+	if (!arrivals)
 		return 0;
-	arrivals = &socket->arrivals;
-	if (arrivals->role == SOCKET_LISTENER)
+	if (unlikely(arrivals->role == SOCKET_LISTENER))
 		herd_begins(arrivals->local_port, bpf_ktime_get_ns());
 	if (arrivals->role != SOCKET_SERVER)
 		return 0;
@@ -285,7 +289,7 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 		return 0;
 	if (only_goodbye(sk))
 		return 0;
-	note_arrival(socket, sk);
+	note_arrival(arrivals, sk);
 	return 0;
 }
 
@@ -297,7 +301,7 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
 	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
 		request_ends(socket, sk, now);
 		socket->timing = TIMED;
-		request_begins(socket, arrived_ns);
+		request_begins(socket, sk, arrived_ns);
 	}
 	request_ends(socket, sk, now);
 }
@@ -309,10 +313,10 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 	u64 read_before_ns = socket->read_ns;
 
 	/* What is read after a response is the next request. */
-	if (!socket->ready_ns || socket->last_send_ns) {
+	if (likely(!socket->ready_ns || socket->last_send_ns)) {
 		request_ends(socket, sk, now);
 		was_read(socket, sk, now);
-		request_begins(socket, arrival_of(socket, sk, ret, read_before_ns, now));
+		request_begins(socket, sk, arrival_of(socket, sk, ret, read_before_ns, now));
 	} else {
 		must_be_timed(socket, sk);
 		was_read(socket, sk, now);
@@ -331,7 +335,7 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 	}
 	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
 	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
-	if (thread->uring)
+	if (unlikely(thread->uring))
 		uring_reads(socket, thread, flags);
 }
 
@@ -352,23 +356,23 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	leave_stack_after_read(task, thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
-	if (ret > 0 && !(flags & MSG_PEEK))
+	if (likely(ret > 0 && !(flags & MSG_PEEK)))
 		cpu_progress(thread, on_cpu_ns);
-	if (sk->sk_type != SOCK_STREAM)
+	if (unlikely(sk->sk_type != SOCK_STREAM))
 		return 0; /* datagrams are no requests */
 	socket = socket_of(sk);
-	if (!socket)
+	if (unlikely(!socket))
 		socket = socket_discover(sk);
-	if (!socket || ret < 0 || (flags & MSG_PEEK))
+	if (unlikely(!socket || ret < 0 || (flags & MSG_PEEK)))
 		return 0;
-	if (ret == 0 && !socket->ended) {
+	if (unlikely(ret == 0) && !socket->ended) {
 		/* To learn of the end is progress, once. */
 		socket->ended = 1;
 		cpu_progress(thread, on_cpu_ns);
 	}
 	if (socket->role != SOCKET_SERVER)
 		return 0;
-	if (ret == 0) {
+	if (unlikely(ret == 0)) {
 		/* No tracepoint tells of a unix socket's end. */
 		if (socket->family == AF_UNIX) {
 			if (socket->last_send_ns)
@@ -387,9 +391,9 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 static __always_inline void account_service(struct socket_state *socket, const struct thread *thread, u64 now,
 					    u64 on_cpu_ns)
 {
-	if (thread->tid == socket->recv_tid) {
+	if (likely(thread->tid == socket->recv_tid)) {
 		/* Most answers are written before the thread was switched even once. */
-		if (socket->only_on_cpu && thread->in_ns && thread->in_ns <= socket->recv_ns) {
+		if (likely(socket->only_on_cpu && thread->in_ns && thread->in_ns <= socket->recv_ns)) {
 			socket->service[PART_ON_CPU] = now - socket->recv_ns;
 			return;
 		}
@@ -418,19 +422,19 @@ static __always_inline void account_service(struct socket_state *socket, const s
 static __always_inline void writes_response(struct socket_state *socket, struct sock *sk, const struct thread *thread, int ret,
 					    u64 now, u64 on_cpu_ns)
 {
-	if (!socket->first_send_ns) {
+	if (likely(!socket->first_send_ns)) {
 		socket->first_send_ns = now;
-		if (socket->uring)
+		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
-	if (socket->timing != TIMED && now - socket->after_ns >= threshold_ns)
+	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
 		must_be_timed(socket, sk);
 	socket->last_send_ns = now;
 	socket->send_tid = thread->tid;
 	socket->bytes_out += ret;
 	account_service(socket, thread, now, on_cpu_ns);
-	if (!socket->emitted && now - socket->ready_ns >= threshold_ns)
+	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns))
 		socket->emitted = send_request(socket, sk, now);
 }
 
@@ -452,10 +456,10 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	thread_does_io(thread, now, on_cpu_ns);
 	if (ret > 0)
 		cpu_progress(thread, on_cpu_ns);
-	if (sk->sk_type != SOCK_STREAM)
+	if (unlikely(sk->sk_type != SOCK_STREAM))
 		return 0;
 	socket = socket_of(sk);
-	if (!socket)
+	if (unlikely(!socket))
 		socket = socket_discover(sk);
 	if (socket && socket->role == SOCKET_SERVER && ret > 0) {
 		thread->open.bytes_out += ret;
@@ -471,6 +475,7 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 {
 	struct socket_state *socket;
+	struct arrivals *arrivals;
 	struct thread *thread;
 	u64 now;
 
@@ -481,8 +486,9 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		u8 role = new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT;
 
 		socket = socket_of(sk);
-		if (socket)
-			socket_begin(socket, sk, role);
+		arrivals = socket ? arrivals_of(socket, sk) : 0;
+		if (arrivals)
+			socket_begin(socket, arrivals, sk, role);
 		else if (!socket_create(sk, role))
 			return 0;
 		COUNT(events);

@@ -88,7 +88,7 @@ static __always_inline void socket_serves(struct thread *thread, u64 id)
 		return;
 	thread->cpu_socket = id;
 	cpu = cpu_slot(id);
-	if (!cpu || cpu->id == id)
+	if (likely(!cpu || cpu->id == id))
 		return;
 	if (cpu->id && cpu->cpu_ns >= SOCKET_TOLD_NS) {
 		COUNT(lost_socket_cpu);

@@ -21,12 +21,9 @@
 u64 next_socket_id = 0;
 
 struct socket_slot {
-	u64 cookie; /* 0: nobody's, or not filled yet; for those who bring data, as the state's is for the others */
-	u64 claimed; /* by the socket with this cookie */
 	struct socket_state state;
+	u64 claimed; /* by the socket with this cookie */
 } __attribute__((aligned(128)));
-
-_Static_assert(__builtin_offsetof(struct socket_slot, state.cookie) == 128, "those who bring data have lines of the cache for themselves");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -36,9 +33,22 @@ struct {
 	__type(value, struct socket_slot);
 } socket_slots SEC(".maps");
 
+/*
+ * The arrivals of the state in the slot of the same number: in an array of their own, because a processor that goes through lines fetches those
+ * behind them as well, from whoever writes to them.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SOCKET_STATES);
+	__type(key, u32);
+	__type(value, struct arrivals);
+} arrival_slots SEC(".maps");
+
 struct socket_home {
 	u64 cookie; /* of the socket that it was made for; 0: just being made. Another one's: inherited, and not seen yet */
 	u64 away; /* the state is in its slot */
+	struct arrivals arrivals;
 	struct socket_state state;
 };
 
@@ -71,7 +81,34 @@ static __always_inline struct socket_state *socket_in_slot(u64 cookie)
 {
 	struct socket_slot *slot = socket_slot_of(cookie);
 
-	return slot && cookie && slot->state.cookie == cookie ? &slot->state : 0;
+	return likely(slot && cookie && slot->state.cookie == cookie) ? &slot->state : 0;
+}
+
+static __always_inline struct arrivals *arrivals_slot_of(u64 cookie)
+{
+	u32 index = cookie & (SOCKET_STATES - 1);
+
+	return bpf_map_lookup_elem(&arrival_slots, &index);
+}
+
+static __always_inline struct arrivals *arrivals_in_slot(u64 cookie)
+{
+	struct arrivals *arrivals = arrivals_slot_of(cookie);
+
+	return likely(arrivals && cookie && arrivals->cookie == cookie) ? arrivals : 0;
+}
+
+static __noinline struct arrivals *arrivals_at_home(struct sock *sk)
+{
+	struct socket_home *home = bpf_sk_storage_get(&sockets, sk, 0, 0);
+
+	return home ? &home->arrivals : 0;
+}
+
+/* The arrivals of the socket with this state. */
+static __always_inline struct arrivals *arrivals_of(const struct socket_state *socket, struct sock *sk)
+{
+	return likely(socket->cookie) ? arrivals_slot_of(socket->cookie) : arrivals_at_home(sk);
 }
 
 /* Not static, so that it is verified once for a program. */
@@ -82,17 +119,25 @@ __noinline int clear_socket(struct socket_state *socket)
 	return 0;
 }
 
-static __always_inline void socket_begin(struct socket_state *socket, struct sock *sk, u8 role)
+static __always_inline void socket_begin(struct socket_state *socket, struct arrivals *arrivals, struct sock *sk, u8 role)
 {
-	u64 cookie = socket->cookie;
+	u64 cookie = socket->cookie; /* it may be in its slot already, and is to be found there */
+	u16 family = sk->__sk_common.skc_family, port = is_inet_stream(sk) ? sk->__sk_common.skc_num : 0;
 
 	clear_socket(socket);
-	socket->cookie = cookie; /* it may be in its slot already, and is to be found there */
+	socket->cookie = cookie;
 	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
-	socket->arrivals.role = socket->role = role;
-	socket->arrivals.family = socket->family = sk->__sk_common.skc_family;
-	if (is_inet_stream(sk))
-		socket->arrivals.local_port = socket->local_port = sk->__sk_common.skc_num;
+	socket->role = role;
+	socket->family = family;
+	socket->local_port = port;
+	arrivals->ns = 0;
+	arrivals->before_ns = 0;
+	arrivals->at = 0;
+	arrivals->before_at = 0;
+	arrivals->before_accept = 0;
+	arrivals->role = role;
+	arrivals->family = family;
+	arrivals->local_port = port;
 	if (role == SOCKET_LISTENER && is_inet_stream(sk))
 		herd_listens(sk);
 }
@@ -102,14 +147,15 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 {
 	u64 cookie = bpf_get_socket_cookie(sk), owner;
 	struct socket_slot *slot = socket_slot_of(cookie);
+	struct arrivals *arrivals = arrivals_slot_of(cookie);
 
-	if (!slot)
+	if (!slot || !arrivals)
 		return 0;
 	owner = __sync_val_compare_and_swap(&slot->claimed, 0, cookie);
 	if (owner == cookie)
 		return 0;
 	if (owner) {
-		socket_begin(&home->state, sk, role);
+		socket_begin(&home->state, &home->arrivals, sk, role);
 		home->away = 0;
 		barrier();
 		*(volatile u64 *)&home->cookie = cookie;
@@ -118,10 +164,10 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 	home->away = 1;
 	barrier();
 	*(volatile u64 *)&home->cookie = cookie;
-	socket_begin(&slot->state, sk, role);
+	socket_begin(&slot->state, arrivals, sk, role);
 	barrier();
 	*(volatile u64 *)&slot->state.cookie = cookie;
-	*(volatile u64 *)&slot->cookie = cookie;
+	*(volatile u64 *)&arrivals->cookie = cookie;
 	return &slot->state;
 }
 
@@ -151,16 +197,7 @@ static __always_inline struct socket_state *socket_of(struct sock *sk)
 {
 	struct socket_state *socket = socket_in_slot(cookie_of(sk));
 
-	return socket ? socket : socket_elsewhere(sk);
-}
-
-/* The same, for those who bring data: of the state in a slot only the first line is touched. */
-static __always_inline struct socket_state *socket_of_arrival(struct sock *sk)
-{
-	u64 cookie = cookie_of(sk);
-	struct socket_slot *slot = socket_slot_of(cookie);
-
-	return slot && cookie && slot->cookie == cookie ? &slot->state : socket_elsewhere(sk);
+	return likely(socket) ? socket : socket_elsewhere(sk);
 }
 
 /*
@@ -186,17 +223,20 @@ static __noinline int socket_leaves(struct sock *sk)
 {
 	u64 cookie = cookie_of(sk);
 	struct socket_slot *slot = socket_slot_of(cookie);
+	struct arrivals *arrivals = arrivals_slot_of(cookie);
 	struct socket_home *home;
 
-	if (!slot || !cookie || slot->cookie != cookie)
+	if (!slot || !arrivals || !cookie || slot->state.cookie != cookie)
 		return 0;
 	home = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (home) {
 		home->state = slot->state;
+		home->state.cookie = 0;
+		home->arrivals = *arrivals;
 		barrier();
 		home->away = 0;
 	}
-	*(volatile u64 *)&slot->cookie = 0;
+	*(volatile u64 *)&arrivals->cookie = 0;
 	*(volatile u64 *)&slot->state.cookie = 0;
 	barrier();
 	*(volatile u64 *)&slot->claimed = 0;

@@ -213,9 +213,10 @@ enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT
 
 /*
  * When data came, and what those need to know who bring it: it is noted on one CPU and read on another, as a rule, and most reads need not
- * look.
+ * look. One line of the cache.
  */
 struct arrivals {
+	u64 cookie; /* of the socket; 0: nobody's, or not filled yet */
 	u64 ns; /* the first of which nothing had been read yet when it came last; 0: none has come */
 	u64 before_ns; /* the same, of the one before that */
 	u32 at; /* how far the socket had been read then: see read_up_to */
@@ -224,18 +225,14 @@ struct arrivals {
 	u8 role;
 	u8 family;
 	u8 before_accept; /* the very first came before the connection was accepted */
-};
+} __attribute__((aligned(64)));
 
 /* Whether it is known when a request came: see arrivals.bpf.h. */
 enum timing { TIMED, TIMED_FOR_MANY, UNTIMED };
 
-/* By line of the cache (of a state in a slot, which begins with 16 bytes of its own): what is for those who bring data, and for those who read
- * and write. */
+/* What those need to know who read and write. The first two lines of the cache are what most of them look at. */
 struct socket_state {
-	struct arrivals arrivals;
-	u8 pad[80];
-	/* The third line: processors fetch lines in pairs. */
-	u64 cookie; /* of the socket whose slot this is */
+	u64 cookie; /* of the socket whose slot this is; 0: it is at home */
 	u64 id; /* 0: inherited from the listener and not seen yet */
 	u16 local_port;
 	u8 role;
@@ -456,7 +453,7 @@ static __always_inline void thread_did_io_until(struct thread *thread, u64 end_n
 {
 	struct busy_record *record;
 
-	if (!thread->io_ns || end_ns < thread->io_ns || end_ns - thread->io_ns < threshold_ns)
+	if (likely(!thread->io_ns || end_ns < thread->io_ns || end_ns - thread->io_ns < threshold_ns))
 		return;
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {

@@ -101,7 +101,7 @@ static __noinline int look_for_stolen(struct task_struct *task, struct thread *t
 /* Has an end of a stretch without I/O looked at, before the totals of the thread are used. */
 static __always_inline void stretch_may_end(struct task_struct *task, struct thread *thread, u64 now)
 {
-	if (steal_known && thread->io_ns && now - thread->io_ns >= threshold_ns)
+	if (steal_known && unlikely(thread->io_ns && now - thread->io_ns >= threshold_ns))
 		look_for_stolen(task, thread, now);
 }
 

@@ -59,7 +59,7 @@ static __always_inline struct thread *thread_by_id(u32 tid)
 	/* Slots that are free have the id 0, which is that of every CPU's idle task. */
 	if (thread && thread->tid == tid)
 		return tid ? thread : 0;
-	if (more_threads_used)
+	if (unlikely(more_threads_used))
 		return thread_in_more(tid);
 	return 0;
 }

@@ -138,7 +138,7 @@ static __always_inline bool read_tells_stack(const struct thread *thread)
 /* The thread has read from a socket, or tried to. */
 static __always_inline void leave_stack_after_read(struct task_struct *task, struct thread *thread, u64 now)
 {
-	if (thread->stack_asked != STACK_AFTER_READ)
+	if (likely(thread->stack_asked != STACK_AFTER_READ))
 		return;
 	thread->stack_asked = STACK_NOT_ASKED;
 	tell_or_refer(task, thread, now);
