@@ -8,7 +8,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 WHYWAIT_BIN := $(abspath $(TARGET_DIR)/release/whywait)
 WORKSPACES := . labs bench
 
-.PHONY: build demo test bench accuracy fmt lint install setup help
+.PHONY: build demo test kernels bench accuracy fmt lint install setup help
 
 build: setup ## build target/release/whywait (default)
 	$(CARGO) build --release --locked -p whywait
@@ -21,6 +21,12 @@ demo: ## watch a server with a known fault and print the report (needs root)
 test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF is refused)
 	scripts/setup test
 	scripts/test
+
+kernels: build ## see that Debian's other kernels load whywait's programs, in emulated machines (see scripts/other-kernel)
+	@for series in '6[.]1[.]' '6[.]12[.]'; do \
+	  kernel=$$(apt-cache search --names-only "^linux-image-$$series.*[0-9]-amd64\$$" | \
+	    cut -d ' ' -f 1 | sort -V | tail -n 1); \
+	  scripts/other-kernel "$${kernel:?apt knows no kernel $$series}" "$(WHYWAIT_BIN)" check || exit 1; done
 
 bench: ## measure, and write docs/performance.md (needs root; BENCH_QUICK=1: rough; see bench/README.md)
 	scripts/setup bench

@@ -116,11 +116,13 @@ static __always_inline u64 stack_top_of(struct task_struct *task, u64 sp)
  */
 static __always_inline u32 copy_user_stack(void *to, u64 sp, u64 top)
 {
-	u32 done = 0;
+	u64 done = 0;
 
 	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
 		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
 
+		/* What is compared is what is used: the verifier of Linux 6.1 does not see that a copy of it has the same bounds. */
+		asm volatile("" : "+r"(done));
 		/* The first is for the verifier, which knows `i`. */
 		if (i > stack_bytes / STACK_PIECE || done >= stack_bytes - STACK_PIECE)
 			break;
