@@ -8,6 +8,9 @@ use super::requests::total_ns;
 use super::units::{count, counted, duration};
 use crate::Report;
 
+/// A virtual machine's host that took one such part of the time from threads is a reason to look there first: requests queue behind it.
+const MUCH_STOLEN: u64 = 20;
+
 pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     let requests = &report.requests;
     let incomplete = !report.coverage.complete
@@ -67,10 +70,17 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         let mut text =
             format!("{slow} took {threshold} or longer without a fault that whywait knows: ");
         match mostly_without_cpu(&requests.time) {
-            Some(percent) => text.push_str(&format!(
-                "for {percent} % of the requests' time threads could have run and had no CPU; see what else runs on this \
-                 machine, and how many threads are busy at once"
-            )),
+            Some(percent) => {
+                let host = if report.coverage.stolen_ns >= report.target.duration_ns / MUCH_STOLEN {
+                    "the virtual machine's host took CPUs away: see what else runs on it, "
+                } else {
+                    "see "
+                };
+                text.push_str(&format!(
+                    "for {percent} % of the requests' time threads could have run and had no CPU; {host}what else runs on this \
+                     machine, and how many threads are busy at once"
+                ));
+            }
             None => text.push_str("see where their time went"),
         }
         page.gutter();

@@ -85,6 +85,12 @@ fn requests_that_lacked_a_cpu_say_so() {
     let text = render(&reports::no_cpu(), wide);
     let told = "310 took 1 ms or longer without a fault that whywait knows: for 80 % of the requests' time";
     assert!(text.contains(told), "{told}: {text}");
+    assert!(!text.contains("host"), "nothing was stolen: {text}");
+    let mut stolen = reports::no_cpu();
+    stolen.coverage.stolen_ns = stolen.target.duration_ns / 10;
+    let text = render(&stolen, wide);
+    let told = "the virtual machine's host took CPUs away: see what else runs on it, what else runs on this machine, and";
+    assert!(text.contains(told), "{told}: {text}");
 }
 
 #[test]
