@@ -6,6 +6,9 @@
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,12 @@ const TICK: Duration = Duration::from_micros(300);
 /// Until pool and queue are as full as they will be.
 const WARM_UP: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a rate is tried before it is found too low to fill the pool, by how much the next one is higher, and how often that is tried.
+const TRIAL: Duration = Duration::from_millis(250);
+const STEP: f64 = 1.15;
+const TRIALS: u32 = 8;
+/// Of what the ingress receives, so much is to find no buffer.
+const OVERLOAD: f64 = 0.2;
 
 struct Options {
     relay: SocketAddr,
@@ -48,15 +57,19 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     ensure!(answer == "started", "the relay answered {answer:?}");
     let (relay, rate) = (options.relay, options.rate);
     let generator = UdpSocket::bind((options.host, 0))?;
-    let total = WARM_UP + options.measured;
-    let begun = Instant::now();
-    let generator = thread::spawn(move || generate(&generator, relay, rate, total));
+    let dial = Arc::new(Dial::at(rate));
+    let turned = dial.clone();
+    let generator = thread::spawn(move || generate(&generator, relay, &turned));
     thread::sleep(WARM_UP);
     let port = receiver.local_addr()?.port();
+    overload(&control, port, &dial)?;
+    let (sent, begun) = (dial.sent(), Instant::now());
     let before = snapshot(&control, port)?;
-    thread::sleep(total.saturating_sub(begun.elapsed()));
+    thread::sleep(options.measured);
     let after = snapshot(&control, port)?;
-    let offered = generator
+    let offered = (dial.sent() - sent) as f64 / begun.elapsed().as_secs_f64();
+    dial.stop();
+    generator
         .join()
         .map_err(|_| anyhow::anyhow!("the generator panicked"))??;
     let mut truth = truth(&before, &after, offered)?;
@@ -112,26 +125,79 @@ fn ask(control: &UdpSocket, order: &str) -> Result<String> {
     Ok(std::str::from_utf8(&answer[..length])?.to_owned())
 }
 
-/// Sends so many packets a second, in trains. Returns how many a second it were in the end.
-fn generate(socket: &UdpSocket, relay: SocketAddr, rate: f64, total: Duration) -> Result<f64> {
+/// How many packets a second are to be sent, and how many were sent so far.
+struct Dial {
+    /// 0: no more.
+    rate: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Dial {
+    fn at(rate: f64) -> Self {
+        Self {
+            rate: AtomicU64::new(rate as u64),
+            sent: AtomicU64::new(0),
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        self.rate.load(Relaxed) as f64
+    }
+
+    fn raise(&self) {
+        self.rate.store((self.rate() * STEP) as u64, Relaxed);
+    }
+
+    fn stop(&self) {
+        self.rate.store(0, Relaxed);
+    }
+
+    fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+}
+
+/// Raises the rate until more comes in than the relay can send: how much that is depends on the machine.
+fn overload(control: &UdpSocket, port: u16, dial: &Dial) -> Result<()> {
+    for _ in 0..TRIALS {
+        let before = snapshot(control, port)?;
+        thread::sleep(TRIAL);
+        let truth = truth(&before, &snapshot(control, port)?, dial.rate())?;
+        // What the ingress does not get to see, because its CPU is used up, a higher rate would not bring it either.
+        if number(&truth, "allocation_failures") >= OVERLOAD || number(&truth, "ingress_loss") >= OVERLOAD {
+            break;
+        }
+        dial.raise();
+    }
+    Ok(())
+}
+
+fn number(truth: &Json, name: &str) -> f64 {
+    truth[name].as_f64().unwrap_or(0.0)
+}
+
+/// Sends as many packets a second as the dial says, in trains, until it says none.
+fn generate(socket: &UdpSocket, relay: SocketAddr, dial: &Dial) -> Result<()> {
     share_first_cpu();
     socket.connect(relay)?;
     let train = if gso::split(socket, PACKET) { TRAIN } else { 1 };
     let packets = vec![0x5a; PACKET * train];
-    let begun = Instant::now();
-    let mut sent: f64 = 0.0;
-    while begun.elapsed() < total {
-        let due = begun.elapsed().as_secs_f64() * rate;
+    let mut looked = Instant::now();
+    let mut due: f64 = 0.0;
+    while dial.rate() > 0.0 {
+        due += looked.elapsed().as_secs_f64() * dial.rate();
+        looked = Instant::now();
         // After it had to wait for a CPU, a generator does not make up for all of it: that would be a flood.
         let mut left = 64;
-        while sent < due && left > 0 {
+        while due > 0.0 && left > 0 {
             socket.send(&packets)?;
-            sent += train as f64;
+            dial.sent.fetch_add(train as u64, Relaxed);
+            due -= train as f64;
             left -= 1;
         }
         thread::sleep(TICK);
     }
-    Ok(sent / begun.elapsed().as_secs_f64())
+    Ok(())
 }
 
 /// The relay's egress has the last CPU.
