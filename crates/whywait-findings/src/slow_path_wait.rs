@@ -6,8 +6,8 @@
 //! not for a lock or another thread, of which the path goes on elsewhere. Waits of threads with the same role are one when
 //! they are for the same: for the disk, whatever the calls; else in the same call and the same function of the application.
 //!
-//! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path. Without
-//! the wait a part of that would go elsewhere: a bound.
+//! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path, and for as long as the thread then waited for
+//! a CPU: one that had not slept would have kept its own. Without the wait a part of that would go elsewhere: a bound.
 //!
 //! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for something else, may have been a tick of
 //! a loop: what the request waited for does not show. What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
@@ -36,6 +36,8 @@ pub(crate) const EXPLAIN: &str = include_str!("explain/slow-path-wait.md");
 /// Functions of the kernel that are shown, and those that are kept for views that have room.
 const KERNEL_SHOWN: usize = 5;
 const KERNEL_KEPT: usize = 16;
+/// Time without a CPU behind a wait is told from so many percent of the wait on.
+const MIN_QUEUED: u64 = 2;
 /// Steps for which it is looked up who else used the disk then.
 const MAX_LOOKED_UP: usize = 200;
 
@@ -67,6 +69,8 @@ enum Target {
 #[derive(Debug, Default)]
 struct OnPath<'a> {
     ns: u64,
+    /// After the sleeps, for a CPU.
+    queued_ns: u64,
     steps: Vec<Step<'a>>,
 }
 
@@ -100,11 +104,15 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             }
             let on_path = of_request.entry(key).or_default();
             on_path.ns = on_path.ns.saturating_add(step.ns());
+            on_path.queued_ns = on_path
+                .queued_ns
+                .saturating_add(queued_ns(&request.path.steps[at..]));
             on_path.steps.push(Step { step, wait });
         }
         for (key, on_path) in with_ticks(of_request, request.latency_ns) {
             if on_path.ns >= slow_paths::MIN_NS {
-                each.entry(key.clone()).or_default().push(on_path.ns);
+                let ns = on_path.ns.saturating_add(on_path.queued_ns);
+                each.entry(key.clone()).or_default().push(ns);
             }
             if dominates(on_path.ns, request.latency_ns) {
                 groups.entry(key).or_default().push((request, on_path));
@@ -132,6 +140,16 @@ fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
     })
 }
 
+/// For how long the thread that slept in the first of these steps waited for a CPU when that was over.
+fn queued_ns(steps: &[PathStep]) -> u64 {
+    match steps {
+        [slept, then, ..] if then.part == Some(Part::Runnable) && then.tid == slept.tid => {
+            then.ns()
+        }
+        _ => 0,
+    }
+}
+
 /// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which the peer ended, is less than half of a
 /// request, all of them are a wait for one of both.
 fn with_ticks(
@@ -155,6 +173,7 @@ fn with_ticks(
             && let Some(on_path) = of_request.get_mut(&key)
         {
             on_path.ns = on_path.ns.saturating_add(pieces.ns);
+            on_path.queued_ns = on_path.queued_ns.saturating_add(pieces.queued_ns);
             on_path.steps.append(&mut pieces.steps);
         }
     }
@@ -359,6 +378,7 @@ fn finding(
             ns: None,
         });
     }
+    evidence.extend(queued(group, shares.ns));
     if key.target == Target::Disk {
         evidence.extend(others_on_disk(model, key, group));
     }
@@ -463,6 +483,21 @@ fn split(items: &[(String, u64)], of_ns: u64) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// What the bound has beside the wait itself, where that is worth a word.
+fn queued(group: &Group<'_>, ns: u64) -> Option<Evidence> {
+    let queued_ns = group
+        .iter()
+        .map(|(_, on_path)| on_path.queued_ns)
+        .fold(0, u64::saturating_add);
+    (percent(queued_ns, ns) >= MIN_QUEUED).then(|| Evidence {
+        text: format!(
+            "behind it another {} for a CPU, which a thread that does not sleep keeps; the bound has them, too",
+            duration(queued_ns)
+        ),
+        ns: Some(queued_ns),
+    })
 }
 
 /// The slowest request's chain of waits, in order.

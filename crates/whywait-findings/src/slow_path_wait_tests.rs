@@ -143,6 +143,43 @@ fn an_fsync_in_another_thread_dominates_every_request() {
 }
 
 #[test]
+fn a_thread_that_had_not_slept_would_not_have_waited_for_a_cpu_either() {
+    let mut server = server();
+    server.parks(WORKER, 5, 11, API);
+    server
+        .script
+        .wait(WORKER, FSYNC, 12, 112)
+        .stack(server.user)
+        .kernel(server.journal)
+        .for_io()
+        .on_cpu_at(132)
+        .done();
+    server.parks(API, 11, 133, WORKER);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(10, API)
+        .answered(134, API);
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        finding.title,
+        "1 slow request waited 81 % of its time for fsync in write_snapshot (thread worker)",
+        "the wait itself is 100 ms"
+    );
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [120_000_000],
+        "without it 20 ms for a CPU may be gone, too"
+    );
+    assert!(
+        told(&finding).contains("behind it another 20 ms for a CPU"),
+        "{}",
+        told(&finding)
+    );
+}
+
+#[test]
 fn the_fixed_twin_syncs_off_the_path() {
     let mut server = server();
     for n in 0..10 {
