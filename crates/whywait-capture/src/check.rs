@@ -11,7 +11,7 @@ use crate::programs::Programs;
 /// When whywait could not record at all.
 pub fn rehearse() -> Result<Vec<String>, CaptureError> {
     let mut missing = Programs::load(&Options::default())?.notes;
-    if let Err(error) = perf::cpu_clock(perf::online_cpus()[0], 199) {
+    if let Err(error) = perf::cpu_clock(perf::online_cpus()[0], 5_000_000) {
         missing.push(format!(
             "no cpu-clock perf events ({error}): no stacks of threads that run"
         ));

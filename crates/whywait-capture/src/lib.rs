@@ -8,6 +8,7 @@
 
 mod burst;
 mod check;
+mod clock;
 mod cost;
 mod counters;
 mod cpu;

@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK` of `linux/perf_event.h`: needs no hardware counter.
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_SW_CPU_CLOCK: u64 = 0;
-/// Bit `freq` of the attribute's flags: the period is a frequency.
-const FLAG_FREQ: u64 = 1 << 10;
+/// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_DISABLE`
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// `PERF_FLAG_FD_CLOEXEC`
 const FD_CLOEXEC: libc::c_ulong = 8;
 
@@ -19,7 +20,7 @@ struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    sample_freq: u64,
+    sample_period: u64,
     sample_type: u64,
     read_format: u64,
     flags: u64,
@@ -28,14 +29,13 @@ struct Attributes {
     bp_addr: u64,
 }
 
-/// A clock that ticks `hz` times a second while something runs on `cpu`.
-pub(crate) fn cpu_clock(cpu: u32, hz: u32) -> io::Result<OwnedFd> {
+/// A clock that ticks every `period_ns` on `cpu`.
+pub(crate) fn cpu_clock(cpu: u32, period_ns: u64) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
         size: size_of::<Attributes>() as u32,
         config: COUNT_SW_CPU_CLOCK,
-        sample_freq: u64::from(hz),
-        flags: FLAG_FREQ,
+        sample_period: period_ns,
         ..Attributes::default()
     };
     // SAFETY: the attributes outlive the call and say their size; the result is checked.
@@ -54,6 +54,13 @@ pub(crate) fn cpu_clock(cpu: u32, hz: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the call returned a descriptor that nobody else has.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
+/// Has a clock tick, or not.
+pub(crate) fn set_ticking(clock: BorrowedFd<'_>, ticks: bool) {
+    let request = if ticks { IOC_ENABLE } else { IOC_DISABLE };
+    // SAFETY: both requests take no pointer. They fail on nothing that is a clock.
+    unsafe { libc::ioctl(clock.as_raw_fd(), request, 0) };
 }
 
 /// The CPUs that are online, from the kernel's list such as `0-3,5`.

@@ -1,16 +1,17 @@
 //! The BPF programs: options set, loaded, attached, taken off.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::os::fd::AsFd;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Link, Object, ProgramMut};
 
+use crate::clock::Clock;
 use crate::error::{CaptureError, one_line};
 use crate::options::Options;
 use crate::skel::{WhywaitSkel, WhywaitSkelBuilder};
-use crate::{kernel, perf, urings};
+use crate::{kernel, urings};
 
 /// Shorter sleeps end before a sweep would see them.
 const SWEEP_MIN_NS: u64 = 4_000_000;
@@ -19,6 +20,7 @@ const SWEEP_MIN_NS: u64 = 4_000_000;
 pub(crate) struct Programs {
     pub(crate) skel: WhywaitSkel<'static>,
     attached: Vec<Link>,
+    clock: Clock,
     /// Tracepoints of io_uring that this kernel does not have.
     lacking: Vec<&'static str>,
     /// The kernel has the tracepoint that bursts need.
@@ -126,6 +128,7 @@ impl Programs {
                 .map(|(tracepoint, _)| tracepoint)
                 .collect(),
             attached: Vec::new(),
+            clock: Clock::default(),
             sockets_possible,
             bursts_possible,
             user_stacks_exact,
@@ -202,34 +205,25 @@ impl Programs {
         if hz == 0 {
             return;
         }
-        let mut everywhere = true;
-        for cpu in perf::online_cpus() {
-            let clock = perf::cpu_clock(cpu, hz)
-                .map_err(|error| error.to_string())
-                .and_then(|clock| {
-                    let link = self
-                        .skel
-                        .progs
-                        .sample
-                        .attach_perf_event(clock.as_raw_fd())
-                        .map_err(|error| one_line(&error))?;
-                    // libbpf closes the event with the link.
-                    let _ = clock.into_raw_fd();
-                    Ok(link)
-                });
-            match clock {
-                Ok(link) => self.attached.push(link),
-                Err(reason) => {
-                    everywhere = false;
-                    self.notes.push(format!(
-                        "no samples on CPU {cpu}: the kernel gives no cpu-clock event ({reason})"
-                    ));
-                }
-            }
-        }
+        let without = self.clock.start(&self.skel.progs.sample, hz);
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.clock_ticks = everywhere;
+            bss.clock_ticks = without.is_empty();
         }
+        self.notes.extend(without.into_iter().map(|(cpu, reason)| {
+            format!("no samples on CPU {cpu}: the kernel gives no cpu-clock event ({reason})")
+        }));
+    }
+
+    /// Has the sampling clock tick as often as is wanted; `dense`: as often as it can.
+    pub(crate) fn set_clock(&mut self, dense: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            self.clock.set(bss.slow_ns, dense, kernel::now_ns());
+            bss.clock_is_sparse = self.clock.is_sparse();
+        }
+    }
+
+    pub(crate) fn clock_is_sparse(&self) -> bool {
+        self.clock.is_sparse()
     }
 
     /// Traces system calls for as long as the link lives.
@@ -266,6 +260,7 @@ impl Programs {
 
     /// Takes everything off.
     pub(crate) fn detach(&mut self) {
+        self.clock.stop();
         self.attached.clear();
     }
 

@@ -747,6 +747,7 @@ impl Recorder {
             cpu: record.cpu,
             user_stack,
             kernel_stack,
+            periods: record.periods,
         }))
     }
 

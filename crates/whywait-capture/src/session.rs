@@ -186,6 +186,11 @@ impl Session {
         Ok(())
     }
 
+    /// For tests: whether the sampling clock ticks less often for now, because nothing is slow.
+    pub fn clock_is_sparse(&self) -> bool {
+        self.programs.clock_is_sparse()
+    }
+
     /// Takes the threads that are there already into the target.
     fn find_threads(&mut self) -> Result<(), CaptureError> {
         let threads = |source| CaptureError::Iterate {
@@ -244,6 +249,9 @@ impl Session {
     /// again after [`Session::sleep`].
     pub fn turn(&mut self) -> Result<(), CaptureError> {
         urings::look(&mut self.programs);
+        // What lies in a ring for long is told apart by what the thread did meanwhile, however short that was.
+        let dense = self.options.full || urings::used(&self.programs);
+        self.programs.set_clock(dense);
         self.drain()?;
         let now = Instant::now();
         if now >= self.next_sweep {

@@ -98,7 +98,7 @@ impl Conversation {
 
     fn pass(&mut self) {
         let since = Instant::now();
-        common::record_until(&mut self.session, || {
+        common::record_until(&mut self.session, |_| {
             (since.elapsed() >= LONG).then_some(())
         });
     }

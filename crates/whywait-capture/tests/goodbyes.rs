@@ -67,7 +67,7 @@ fn the_end_of_a_connection_is_no_request() {
     // Both wait for longer than what counts as slow.
     let since = Instant::now();
     let long = Duration::from_nanos(20 * options.threshold_ns);
-    common::record_until(&mut session, || (since.elapsed() > long).then_some(()));
+    common::record_until(&mut session, |_| (since.elapsed() > long).then_some(()));
     session.finish(None).expect("the recording is finished");
 
     let recording = Recording::open(&dir).expect("a recording");

@@ -75,7 +75,7 @@ fn connections_whose_slot_is_taken_are_followed_all_the_same() {
         .args(["-c", CLIENT, line.trim(), &CONNECTIONS.to_string()])
         .spawn();
     let mut client = Running(child.expect("Python is there"));
-    let asked = common::record_until(&mut session, || {
+    let asked = common::record_until(&mut session, |_| {
         client.0.try_wait().expect("it can be waited for")
     });
     assert!(asked.success(), "each byte is answered: {asked}");

@@ -51,7 +51,7 @@ fn sleeps_that_a_thread_or_a_read_ends_have_their_stack_on_any_kernel() {
     input.write_all(b"go").expect("it reads");
     let mut output = target.0.stdout.take().expect("it is piped");
     let done = std::thread::spawn(move || output.read(&mut [0]));
-    common::record_until(&mut session, || done.is_finished().then_some(()));
+    common::record_until(&mut session, |_| done.is_finished().then_some(()));
     session.finish(None).expect("the recording is finished");
 
     let recording = Recording::open(&dir).expect("a recording");

@@ -68,7 +68,7 @@ fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
         }
         String::from_utf8_lossy(&digits).parse::<u64>().ok()
     });
-    common::record_until(&mut session, || used.is_finished().then_some(()));
+    common::record_until(&mut session, |_| used.is_finished().then_some(()));
     session.finish(None).expect("the recording is finished");
     let used_ns = used.join().ok().flatten().expect("it says what it used");
 

@@ -292,6 +292,15 @@ pub struct Sample {
     pub user_stack: StackId,
     /// Kernel stack, 0 when it ran in user mode.
     pub kernel_stack: StackId,
+    /// For how many periods of the clock it stands: where nothing was slow the clock ticked less often. 0 is as good as 1.
+    pub periods: u32,
+}
+
+impl Sample {
+    /// For how many periods of the clock it stands, 1 at least: its weight beside others.
+    pub fn weight(&self) -> u64 {
+        u64::from(self.periods.max(1))
+    }
 }
 
 /// A stack, innermost frame first.

@@ -187,6 +187,31 @@ fn a_machine_that_was_stopped_is_not_the_loops_doing() {
 }
 
 #[test]
+fn a_clock_that_ticks_less_often_bears_out_as_much() {
+    // Each of its ticks stands for four.
+    let is_told = |ticks_until_ms: u64| {
+        let (mut script, handler, _) = server();
+        script.sampled_sparsely(1, handler, 0, ticks_until_ms);
+        script.busy(1, 31, 91, 60_000_000, 0);
+        script.burns(1, handler, 100, 120);
+        script
+            .request(2)
+            .epoll(EPOLL)
+            .ready(32)
+            .read(92, 1)
+            .answered(93, 1);
+        detect(&script.model())
+            .iter()
+            .any(|finding| finding.title.contains("60 ms"))
+    };
+    assert!(is_told(91), "a loop blocked for 60 ms was expected");
+    assert!(
+        !is_told(31),
+        "no blocked loop was expected: the clock stood still meanwhile"
+    );
+}
+
+#[test]
 fn serving_one_after_the_other_is_load() {
     let (mut script, _, _) = server();
     // Every read and write ends a stretch, so the loop has no long one, though requests wait.

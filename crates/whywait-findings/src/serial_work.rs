@@ -88,7 +88,8 @@ fn work_of<'a>(
             continue;
         };
         let samples = thread.samples_within(from_ns, step.to_ns);
-        let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), samples.len() as u64);
+        let sampled = samples.iter().map(Sample::weight).sum();
+        let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), sampled);
         let key = (thread.tgid, slow_paths::role(model, step.tid));
         let on_path = roles.entry(key).or_default();
         on_path.ns = on_path.ns.saturating_add(ns);
@@ -132,20 +133,20 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
 
 /// The work of one request by function, in proportion to the samples; `None`: not known in which.
 fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, u64> {
-    let samples = on_path.samples.len() as u64;
-    if samples < MIN_SAMPLES {
+    if (on_path.samples.len() as u64) < MIN_SAMPLES {
         return BTreeMap::from([(None, on_path.ns)]);
     }
-    let mut counts: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    let mut weights: BTreeMap<Option<String>, u64> = BTreeMap::new();
     for sample in &on_path.samples {
-        *counts
+        *weights
             .entry(slow_paths::function(model, sample.user_stack))
-            .or_default() += 1;
+            .or_default() += sample.weight();
     }
-    counts
+    let all: u64 = weights.values().sum();
+    weights
         .into_iter()
-        .map(|(name, count)| {
-            let ns = u128::from(on_path.ns) * u128::from(count) / u128::from(samples);
+        .map(|(name, weight)| {
+            let ns = u128::from(on_path.ns) * u128::from(weight) / u128::from(all);
             (name, ns as u64)
         })
         .collect()
@@ -408,7 +409,7 @@ fn most_sampled(
             if function.is_some()
                 && slow_paths::function(model, sample.user_stack).as_deref() == function
             {
-                *stacks.entry((sample.tid, sample.user_stack)).or_default() += 1;
+                *stacks.entry((sample.tid, sample.user_stack)).or_default() += sample.weight();
             }
         }
     }

@@ -113,6 +113,58 @@ fn a_worker_on_the_cpu_dominates_every_request() {
 }
 
 #[test]
+fn samples_of_a_clock_that_ticked_less_often_weigh_more() {
+    let mut server = server();
+    let (worker, parked) = (WORKER, server.parked);
+    server
+        .script
+        .parks(worker, parked, 0, 11, API)
+        .parks(API, parked, 11, 211, worker)
+        .busy(worker, 11, 211, 200_000_000, 0)
+        .sampled_sparsely(worker, server.compact, 11, 171)
+        .sampled(worker, server.checksum, 171, 211)
+        .parks(worker, parked, 211, 900, API);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(10, API)
+        .answered(212, API);
+    let finding = the_finding(&server.script);
+    assert!(
+        told(&finding).contains("by samples: compact_index 80 %, checksum_pages 20 %"),
+        "160 ms were sampled every 20 ms, and 40 ms every 5: {}",
+        told(&finding)
+    );
+}
+
+#[test]
+fn two_samples_of_four_periods_are_two() {
+    let mut server = server();
+    let (worker, parked) = (WORKER, server.parked);
+    server
+        .script
+        .parks(worker, parked, 0, 11, API)
+        .parks(API, parked, 11, 51, worker)
+        .busy(worker, 11, 51, 40_000_000, 0)
+        .sampled_sparsely(worker, server.compact, 11, 51)
+        .parks(worker, parked, 51, 900, API);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(10, API)
+        .answered(52, API);
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        finding.subject.get("function"),
+        None,
+        "two samples are too few to name a function: {}",
+        finding.title
+    );
+}
+
+#[test]
 fn requests_with_too_few_samples_each_are_told_by_all_of_them() {
     let mut server = server();
     for n in 0..30 {

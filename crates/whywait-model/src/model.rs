@@ -162,23 +162,33 @@ impl Model {
         let at = |ns: Ns| thread.samples.partition_point(|sample| sample.at_ns < ns);
         let (first, last) = (at(from_ns), at(to_ns).max(at(from_ns)));
         let period_ns = 1_000_000_000 / u64::from(self.meta.options.sample_hz).max(1);
+        let within = &thread.samples[first..last];
+        let ticks: u64 = within.iter().map(Sample::weight).sum();
+        // How often the clock ticked then: the slower of the rates on both sides of a gap.
+        let mut weight = match thread.samples[..first].last() {
+            Some(before) => before.weight(),
+            None => within.first().map_or(1, Sample::weight),
+        };
         let mut before_ns = from_ns;
         let mut still_ns = 0_u64;
-        let ticks = thread.samples[first..last]
+        for (tick_ns, next_weight) in within
             .iter()
-            .map(|sample| sample.at_ns);
-        for tick_ns in ticks.chain([to_ns]) {
+            .map(|sample| (sample.at_ns, sample.weight()))
+            .chain([(to_ns, 1)])
+        {
             let gap_ns = tick_ns.saturating_sub(before_ns);
+            let due_ns = period_ns.saturating_mul(weight.max(next_weight));
             // CPUs tick at different moments: a thread that goes from one to another may miss a tick.
-            if gap_ns > period_ns.saturating_mul(3) {
-                still_ns = still_ns.saturating_add(gap_ns - period_ns);
+            if gap_ns > due_ns.saturating_mul(3) {
+                still_ns = still_ns.saturating_add(gap_ns - due_ns);
             }
             before_ns = tick_ns;
+            weight = next_weight;
         }
         // While the thread was on no CPU there was nothing to tick for.
         let off_cpu_ns = to_ns.saturating_sub(from_ns).saturating_sub(on_cpu_ns);
         let still_ns = still_ns.saturating_sub(off_cpu_ns);
-        (last - first) as u128 * 4 >= expected && still_ns.saturating_mul(2) <= on_cpu_ns
+        u128::from(ticks) * 4 >= expected && still_ns.saturating_mul(2) <= on_cpu_ns
     }
 
     /// Whether a thread's CPU was kept by interrupts for most of a stretch, by samples: the kernel then works for whoever is due (packets
@@ -187,7 +197,9 @@ impl Model {
     pub fn kept_by_interrupts(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> bool {
         let interrupted = |sample: &&Sample| self.in_interrupt(sample.kernel_stack);
         let within = thread.samples_within(from_ns, to_ns);
-        within.iter().filter(interrupted).count() * 2 > within.len()
+        let all: u64 = within.iter().map(Sample::weight).sum();
+        let by_interrupts: u64 = within.iter().filter(interrupted).map(Sample::weight).sum();
+        by_interrupts * 2 > all
     }
 
     /// Whether a sample's kernel stack is that of an interrupt.

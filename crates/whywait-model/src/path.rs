@@ -633,8 +633,8 @@ pub(crate) fn sampled_stack(model: &Model, thread: &Thread, from_ns: Ns, to_ns: 
             .iter_mut()
             .find(|(name, _, _)| *name == &*label.name)
         {
-            Some((_, count, _)) => *count += 1,
-            None => functions.push((&label.name, 1, sample.user_stack)),
+            Some((_, count, _)) => *count += sample.weight(),
+            None => functions.push((&label.name, sample.weight(), sample.user_stack)),
         }
     }
     // The first of equals, to be the same from run to run.

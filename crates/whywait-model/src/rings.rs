@@ -32,7 +32,7 @@ pub struct LagWithWait {
     pub wait: Option<(Wait, u64)>,
     /// For how long of it the thread slept in other calls than `io_uring_enter`, nanoseconds.
     pub slept_ns: u64,
-    /// Samples of the thread on a CPU within it, by kernel stack.
+    /// Samples of the thread on a CPU within it, by kernel stack, each with its weight.
     pub samples: BTreeMap<StackId, u64>,
 }
 
@@ -54,7 +54,7 @@ pub struct Lags {
 /// Samples of a thread in a stack, and how it stood with its ring then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// How many.
+    /// How many, each with its weight (as in all that follows).
     pub samples: u64,
     /// While completions waited to be taken.
     pub unreaped: u64,
@@ -91,9 +91,9 @@ pub struct RingState {
     pub stacks: BTreeMap<(StackId, StackId), Standing>,
     /// Of each thread that was sampled: the first and the last sample.
     pub seen: BTreeMap<u32, (RingSample, RingSample)>,
-    /// Samples of the kernel's poller.
+    /// Samples of the kernel's poller, each with its weight.
     pub poller_samples: u64,
-    /// Samples of the process's io_uring workers.
+    /// Samples of the process's io_uring workers, each with its weight.
     pub worker_samples: u64,
     /// Operations that are told, the slowest first.
     pub ops: Vec<Op>,
@@ -272,13 +272,13 @@ impl RingInput {
             input.add_sample(sample, at.get(&(sample.tid, sample.at_ns)));
             for id in pollers.get(&sample.tid).into_iter().flatten() {
                 if let Some(state) = input.states.get_mut(id) {
-                    state.poller_samples += 1;
+                    state.poller_samples += sample.weight();
                 }
             }
             if workers.contains(&sample.tid) {
                 for state in input.states.values_mut() {
                     if state.ring.tgid == sample.tgid {
-                        state.worker_samples += 1;
+                        state.worker_samples += sample.weight();
                     }
                 }
             }
@@ -355,7 +355,7 @@ impl RingInput {
             let lag = &longest.lag;
             let end_ns = lag.from_ns.saturating_add(lag.low_ns);
             if lag.tid == standing.tid && (lag.from_ns..=end_ns).contains(&standing.at_ns) {
-                *longest.samples.entry(sample.kernel_stack).or_default() += 1;
+                *longest.samples.entry(sample.kernel_stack).or_default() += sample.weight();
             }
         }
         state
@@ -363,11 +363,11 @@ impl RingInput {
             .entry((sample.user_stack, sample.kernel_stack))
             .or_default()
             .add(&Standing {
-                samples: 1,
-                unreaped: u64::from(standing.unreaped > 0),
-                pending: u64::from(standing.pending > 0),
-                unreaped_sum: u64::from(standing.unreaped),
-                pending_sum: u64::from(standing.pending),
+                samples: sample.weight(),
+                unreaped: u64::from(standing.unreaped > 0) * sample.weight(),
+                pending: u64::from(standing.pending > 0) * sample.weight(),
+                unreaped_sum: u64::from(standing.unreaped) * sample.weight(),
+                pending_sum: u64::from(standing.pending) * sample.weight(),
             });
     }
 

@@ -224,7 +224,25 @@ impl Script {
                 cpu: 0,
                 user_stack: stack,
                 kernel_stack: 0,
+                periods: 1,
             });
+        }
+        self
+    }
+
+    /// The slower clock finds it on a CPU, every 20 ms.
+    pub fn sampled_sparsely(
+        &mut self,
+        tid: u32,
+        stack: StackId,
+        from_ms: u64,
+        to_ms: u64,
+    ) -> &mut Self {
+        for at in (from_ms..to_ms).step_by(20) {
+            self.sampled(tid, stack, at, at + 1);
+            if let Some(sample) = self.input.samples.last_mut() {
+                sample.periods = 4;
+            }
         }
         self
     }
@@ -328,6 +346,7 @@ impl Script {
             cpu: 0,
             user_stack,
             kernel_stack,
+            periods: 1,
         };
         for _ in 0..times {
             self.input.rings.add_sample(&sample, Some(standing));

@@ -312,6 +312,7 @@ impl MadeUp {
                 cpu: self.id(),
                 user_stack: self.id(),
                 kernel_stack: self.id(),
+                periods: self.id(),
             }),
             7..=9 => Event::Busy(Busy {
                 tid: self.tid(),

@@ -204,18 +204,19 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 }
 
 /* The clock ticked while it ran; `nr`: in the kernel, in this call; `ring_stands`: see uring_stands. */
-static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr, bool ring_stands, u64 now)
+static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr, bool ring_stands, u32 periods,
+					u64 now)
 {
 	if (in_kernel)
-		thread->system_samples++;
+		thread->system_samples += periods;
 	else
-		thread->user_samples++;
+		thread->user_samples += periods;
 	if (thread->serves) {
 		if (in_kernel)
-			thread->open.system_samples++;
+			thread->open.system_samples += periods;
 		else
-			thread->open.user_samples++;
-		socket_sampled(thread, in_kernel);
+			thread->open.user_samples += periods;
+		socket_sampled(thread, in_kernel, periods);
 	}
 	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */ && !ring_stands) ||
 	    own_on_cpu_now(thread, now) < thread->progress_on_cpu_ns + DRY_NS)

@@ -135,6 +135,8 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->pad = 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
+	was_slow(socket->recv_ns, socket->last_send_ns,
+		 socket->last_send_ns - socket->recv_ns - socket->service[PART_RUNNABLE]);
 	fill_registration(record, sk);
 	submit(record);
 	return true;

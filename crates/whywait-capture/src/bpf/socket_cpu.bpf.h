@@ -64,16 +64,16 @@ static __always_inline void socket_charge_futile(const struct thread *thread, u6
 		cpu->futile_ns += ns;
 }
 
-static __always_inline void socket_sampled(const struct thread *thread, bool in_kernel)
+static __always_inline void socket_sampled(const struct thread *thread, bool in_kernel, u32 periods)
 {
 	struct socket_cpu *cpu = socket_cpu_of(thread->cpu_socket);
 
 	if (!cpu)
 		return;
 	if (in_kernel)
-		cpu->system_samples++;
+		cpu->system_samples += periods;
 	else
-		cpu->user_samples++;
+		cpu->user_samples += periods;
 }
 
 /*

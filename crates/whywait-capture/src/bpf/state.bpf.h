@@ -37,6 +37,11 @@ volatile bool sweep_all = false;
 volatile bool sockets_followed = false;
 /* Set when the clock of the samples ticks on every CPU: what the host takes is looked at often enough to know when it did. */
 volatile bool clock_ticks = false;
+/* It ticks at its slower rate. */
+volatile bool clock_is_sparse = false;
+/* For how long anything was slow so far, and until when: see was_slow. */
+volatile u64 slow_ns = 0;
+volatile u64 slow_until_ns = 0;
 /* User space sleeps, and is to be woken for what cannot wait. */
 volatile bool user_space_sleeps = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
@@ -448,6 +453,28 @@ static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
 	return (u64)BPF_CORE_READ(file, private_data);
 }
 
+/* A request, or a stretch without I/O, that took less is none that samples are asked about. */
+#define SLOW_NS 1000000
+/* So much that is slow has the clock tick at its faster rate: clock.rs has the same. */
+#define DENSE_CLOCK_NS 5000000
+
+/*
+ * Something took `ns` of the time from `from_ns` to `to_ns`, and where in the program it did is for samples to tell. What was slow at
+ * the same time, as the requests are that wait for one another, counts once. (CPUs that add to this at once may lose what one of them
+ * adds; what is slow comes again.)
+ */
+static __always_inline void was_slow(u64 from_ns, u64 to_ns, u64 ns)
+{
+	u64 until_ns = slow_until_ns;
+
+	if (to_ns <= until_ns || ns < SLOW_NS)
+		return;
+	if (from_ns > until_ns)
+		until_ns = from_ns;
+	slow_ns += to_ns - until_ns < ns ? to_ns - until_ns : ns;
+	slow_until_ns = to_ns;
+}
+
 /* If the thread has done no I/O for the threshold, that stretch is told: whatever became ready in it had to wait. */
 static __always_inline void thread_did_io_until(struct thread *thread, u64 end_ns)
 {
@@ -471,6 +498,7 @@ static __always_inline void thread_did_io_until(struct thread *thread, u64 end_n
 	if (is_running(thread) && thread->in_ns && end_ns > thread->in_ns)
 		record->on_cpu_ns += end_ns - thread->in_ns;
 	record->runnable_ns = thread->parts[PART_RUNNABLE] - thread->io_runnable_ns;
+	was_slow(thread->io_ns, end_ns, record->on_cpu_ns);
 	submit(record);
 }
 

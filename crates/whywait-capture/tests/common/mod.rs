@@ -26,10 +26,13 @@ impl Drop for Running {
 }
 
 /// Records until `ended` has something to say, which must be within a minute.
-pub(crate) fn record_until<T>(session: &mut Session, mut ended: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn record_until<T>(
+    session: &mut Session,
+    mut ended: impl FnMut(&Session) -> Option<T>,
+) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(said) = ended() {
+        if let Some(said) = ended(session) {
             return said;
         }
         assert!(

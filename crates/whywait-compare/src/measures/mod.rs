@@ -184,7 +184,7 @@ pub(crate) struct Source<'a> {
     pub(crate) requests: u64,
     /// What was found.
     pub(crate) findings: &'a [Finding],
-    /// The samples of the whole recording: by user stack and thread.
+    /// The samples of the whole recording: by user stack and thread, in periods of the clock.
     pub(crate) samples: &'a BTreeMap<(u32, u32), u64>,
 }
 
@@ -205,13 +205,14 @@ impl Run {
         recording.samples(None, &mut |sample| {
             let place = (sample.user_stack, sample.tid);
             if samples.len() < MAX_PLACES || samples.contains_key(&place) {
-                *samples.entry(place).or_default() += 1;
+                let weight = samples.entry(place).or_default();
+                *weight = u64::saturating_add(*weight, sample.weight());
             }
         })?;
         Ok(Self::of(&model, &samples, dir.display().to_string()))
     }
 
-    /// What an analysis gives. `samples`: how often each thread was seen on a CPU in each user stack, by (stack, thread).
+    /// What an analysis gives. `samples`: for how many periods of the clock each thread was seen on a CPU in each user stack, by (stack, thread).
     pub fn of(model: &Model, samples: &BTreeMap<(u32, u32), u64>, name: String) -> Self {
         let findings = whywait_findings::find(model);
         let summary = model.target();

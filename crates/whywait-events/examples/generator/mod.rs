@@ -215,6 +215,7 @@ impl Server {
             cpu: self.below(2) as u32,
             user_stack: 1 + self.below(u64::from(STACKS)) as u32,
             kernel_stack: if self.below(3) == 0 { 190 } else { 0 },
+            periods: 1,
         }
     }
 

@@ -562,6 +562,7 @@ columns!(SampleColumns {
     cpu: Int Dictionary,
     user_stack: Int Dictionary,
     kernel_stack: Int Dictionary,
+    periods: IntOrNull Dictionary,
 });
 
 pub(crate) struct Samples;
@@ -579,6 +580,7 @@ impl Table for Samples {
         columns.cpu.put(row.cpu as i32);
         columns.user_stack.put(row.user_stack as i32);
         columns.kernel_stack.put(row.kernel_stack as i32);
+        columns.periods.put(Some(row.periods as i32));
     }
 
     fn take(columns: &mut SampleColumns) -> Option<Sample> {
@@ -589,6 +591,8 @@ impl Table for Samples {
             cpu: columns.cpu.take() as u32,
             user_stack: columns.user_stack.take() as u32,
             kernel_stack: columns.kernel_stack.take() as u32,
+            // Recordings from before there were two rates have none.
+            periods: columns.periods.take().map_or(1, |periods| periods as u32),
         })
     }
 

@@ -386,14 +386,15 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    (time(), id(), id(), id(), id(), id()).prop_map(
-        |(at_ns, tid, tgid, cpu, user_stack, kernel_stack)| Sample {
+    (time(), id(), id(), id(), id(), id(), id()).prop_map(
+        |(at_ns, tid, tgid, cpu, user_stack, kernel_stack, periods)| Sample {
             at_ns,
             tid,
             tgid,
             cpu,
             user_stack,
             kernel_stack,
+            periods,
         },
     )
 }
