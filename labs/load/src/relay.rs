@@ -35,7 +35,7 @@ const TRIAL: Duration = Duration::from_millis(250);
 const STEP: f64 = 1.15;
 const TRIALS: u32 = 8;
 /// Of what the ingress receives, so much is to find no buffer.
-const OVERLOAD: f64 = 0.2;
+const OVERLOAD: f64 = 0.12;
 
 struct Options {
     relay: SocketAddr,
@@ -62,10 +62,16 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     let generator = thread::spawn(move || generate(&generator, relay, &turned));
     thread::sleep(WARM_UP);
     let port = receiver.local_addr()?.port();
-    overload(&control, port, &dial)?;
+    for _ in 0..TRIALS {
+        if is_overloaded(&control, port, &dial)? {
+            break;
+        }
+    }
     let (sent, begun) = (dial.sent(), Instant::now());
     let before = snapshot(&control, port)?;
-    thread::sleep(options.measured);
+    while begun.elapsed() < options.measured {
+        is_overloaded(&control, port, &dial)?;
+    }
     let after = snapshot(&control, port)?;
     let offered = (dial.sent() - sent) as f64 / begun.elapsed().as_secs_f64();
     dial.stop();
@@ -157,19 +163,19 @@ impl Dial {
     }
 }
 
-/// Raises the rate until more comes in than the relay can send: how much that is depends on the machine.
-fn overload(control: &UdpSocket, port: u16, dial: &Dial) -> Result<()> {
-    for _ in 0..TRIALS {
-        let before = snapshot(control, port)?;
-        thread::sleep(TRIAL);
-        let truth = truth(&before, &snapshot(control, port)?, dial.rate())?;
-        // What the ingress does not get to see, because its CPU is used up, a higher rate would not bring it either.
-        if number(&truth, "allocation_failures") >= OVERLOAD || number(&truth, "ingress_loss") >= OVERLOAD {
-            break;
-        }
+/// Looks for a while whether more comes in than the relay can send, and raises the rate if not: how much that is depends on the machine,
+/// and on what else it does.
+fn is_overloaded(control: &UdpSocket, port: u16, dial: &Dial) -> Result<bool> {
+    let before = snapshot(control, port)?;
+    thread::sleep(TRIAL);
+    let truth = truth(&before, &snapshot(control, port)?, dial.rate())?;
+    // What the ingress does not get to see, because its CPU is used up, a higher rate would not bring it either.
+    let overloaded = number(&truth, "allocation_failures") >= OVERLOAD
+        || number(&truth, "ingress_loss") >= OVERLOAD;
+    if !overloaded {
         dial.raise();
     }
-    Ok(())
+    Ok(overloaded)
 }
 
 fn number(truth: &Json, name: &str) -> f64 {
