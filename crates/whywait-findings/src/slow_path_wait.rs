@@ -7,7 +7,8 @@
 //! they are for the same: for the disk, whatever the calls; else in the same call and the same function of the application.
 //!
 //! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path, and for as long as the thread then waited for
-//! a CPU: one that had not slept would have kept its own. Without the wait a part of that would go elsewhere: a bound.
+//! a CPU: one that had not slept would have kept its own. Of a wait for the disk, for as long as the thread waited for a CPU at all (the
+//! kernel's writers and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to be told. Without the wait a part of that would go elsewhere: a bound.
 //!
 //! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for something else, may have been a tick of
 //! a loop: what the request waited for does not show. What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
@@ -36,8 +37,8 @@ pub(crate) const EXPLAIN: &str = include_str!("explain/slow-path-wait.md");
 /// Functions of the kernel that are shown, and those that are kept for views that have room.
 const KERNEL_SHOWN: usize = 5;
 const KERNEL_KEPT: usize = 16;
-/// Time without a CPU behind a wait is told from so many percent of the wait on.
-const MIN_QUEUED: u64 = 2;
+/// What the bound has beside a wait is told from so many percent of the wait on.
+const MIN_BESIDE: u64 = 2;
 /// Steps for which it is looked up who else used the disk then.
 const MAX_LOOKED_UP: usize = 200;
 
@@ -69,8 +70,8 @@ enum Target {
 #[derive(Debug, Default)]
 struct OnPath<'a> {
     ns: u64,
-    /// After the sleeps, for a CPU.
-    queued_ns: u64,
+    /// Because of it, for a CPU and in sleeps that are no steps.
+    beside_ns: u64,
     steps: Vec<Step<'a>>,
 }
 
@@ -104,14 +105,19 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             }
             let on_path = of_request.entry(key).or_default();
             on_path.ns = on_path.ns.saturating_add(step.ns());
-            on_path.queued_ns = on_path
-                .queued_ns
+            on_path.beside_ns = on_path
+                .beside_ns
                 .saturating_add(queued_ns(&request.path.steps[at..]));
             on_path.steps.push(Step { step, wait });
         }
+        for (key, on_path) in &mut of_request {
+            if key.target == Target::Disk {
+                on_path.beside_ns = beside_ns(model, key, request);
+            }
+        }
         for (key, on_path) in with_ticks(of_request, request.latency_ns) {
             if on_path.ns >= slow_paths::MIN_NS {
-                let ns = on_path.ns.saturating_add(on_path.queued_ns);
+                let ns = on_path.ns.saturating_add(on_path.beside_ns);
                 each.entry(key.clone()).or_default().push(ns);
             }
             if dominates(on_path.ns, request.latency_ns) {
@@ -150,6 +156,30 @@ fn queued_ns(steps: &[PathStep]) -> u64 {
     }
 }
 
+/// For how long threads of the wait's role waited for a CPU on a request's path, or for the disk in sleeps that are too short to be steps:
+/// what they did between longer sleeps is one step, of which the kernel counted the parts.
+fn beside_ns(model: &Model, key: &Key, request: &SlowRequest<'_>) -> u64 {
+    slow_paths::steps(&request.path)
+        .filter_map(|(part, step)| {
+            let thread = model.threads.get(&step.tid)?;
+            if thread.tgid != key.tgid || slow_paths::role(model, step.tid) != key.role {
+                return None;
+            }
+            match part {
+                Part::Runnable => Some(step.ns()),
+                Part::OnCpu => {
+                    let parts = thread.segment_before(step.to_ns)?;
+                    let short_ns = parts[Part::Disk].saturating_add(parts[Part::Runnable]);
+                    let whole_ns = parts.total_ns().max(1);
+                    let share = u128::from(step.ns()) * u128::from(short_ns.min(whole_ns));
+                    Some((share / u128::from(whole_ns)) as u64)
+                }
+                _ => None,
+            }
+        })
+        .fold(0, u64::saturating_add)
+}
+
 /// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which the peer ended, is less than half of a
 /// request, all of them are a wait for one of both.
 fn with_ticks(
@@ -173,7 +203,7 @@ fn with_ticks(
             && let Some(on_path) = of_request.get_mut(&key)
         {
             on_path.ns = on_path.ns.saturating_add(pieces.ns);
-            on_path.queued_ns = on_path.queued_ns.saturating_add(pieces.queued_ns);
+            on_path.beside_ns = on_path.beside_ns.saturating_add(pieces.beside_ns);
             on_path.steps.append(&mut pieces.steps);
         }
     }
@@ -378,7 +408,7 @@ fn finding(
             ns: None,
         });
     }
-    evidence.extend(queued(group, shares.ns));
+    evidence.extend(beside(key.target, group, shares.ns));
     if key.target == Target::Disk {
         evidence.extend(others_on_disk(model, key, group));
     }
@@ -486,17 +516,22 @@ fn split(items: &[(String, u64)], of_ns: u64) -> String {
 }
 
 /// What the bound has beside the wait itself, where that is worth a word.
-fn queued(group: &Group<'_>, ns: u64) -> Option<Evidence> {
-    let queued_ns = group
+fn beside(target: Target, group: &Group<'_>, ns: u64) -> Option<Evidence> {
+    let beside_ns = group
         .iter()
-        .map(|(_, on_path)| on_path.queued_ns)
+        .map(|(_, on_path)| on_path.beside_ns)
         .fold(0, u64::saturating_add);
-    (percent(queued_ns, ns) >= MIN_QUEUED).then(|| Evidence {
+    (percent(beside_ns, ns) >= MIN_BESIDE).then(|| Evidence {
         text: format!(
-            "behind it another {} for a CPU, which a thread that does not sleep keeps; the bound has them, too",
-            duration(queued_ns)
+            "beside it another {} {}; the bound has them, too",
+            duration(beside_ns),
+            if target == Target::Disk {
+                "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that were short"
+            } else {
+                "for a CPU, which a thread that does not sleep keeps"
+            }
         ),
-        ns: Some(queued_ns),
+        ns: Some(beside_ns),
     })
 }
 

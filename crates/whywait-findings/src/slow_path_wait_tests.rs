@@ -173,9 +173,43 @@ fn a_thread_that_had_not_slept_would_not_have_waited_for_a_cpu_either() {
         "without it 20 ms for a CPU may be gone, too"
     );
     assert!(
-        told(&finding).contains("behind it another 20 ms for a CPU"),
+        told(&finding).contains("beside it another 20 ms for a CPU"),
         "{}",
         told(&finding)
+    );
+}
+
+#[test]
+fn short_sleeps_for_the_disk_are_in_the_bound() {
+    let mut server = server();
+    server.parks(WORKER, 5, 11, API);
+    server
+        .script
+        .wait(WORKER, FSYNC, 12, 112)
+        .stack(server.user)
+        .kernel(server.journal)
+        .for_io()
+        .done();
+    server
+        .script
+        .wait(WORKER, FUTEX, 132, 133)
+        .stack(server.parked)
+        .after(Part::OnCpu, 15)
+        .after(Part::Disk, 5)
+        .by(API)
+        .done();
+    server.parks(API, 11, 132, WORKER);
+    server
+        .script
+        .request(1)
+        .ready(10)
+        .read(10, API)
+        .answered(133, API);
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [105_000_000],
+        "a quarter of the 20 ms after the sync were sleeps that were too short to be told"
     );
 }
 

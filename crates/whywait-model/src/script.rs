@@ -477,6 +477,12 @@ impl<'a> WaitLine<'a> {
         self
     }
 
+    /// Before it the thread spent so much on this, since its last row.
+    pub fn after(mut self, part: Part, ms: u64) -> Self {
+        self.wait.segment[part] += ms * 1_000_000;
+        self
+    }
+
     /// It was back on a CPU only then.
     pub fn on_cpu_at(mut self, at_ms: u64) -> Self {
         self.wait.in_ns = Some(ms(at_ms));
