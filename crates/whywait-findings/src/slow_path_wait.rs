@@ -8,7 +8,8 @@
 //!
 //! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path, and for as long as the thread then waited for
 //! a CPU: one that had not slept would have kept its own. Of a wait for the disk, for as long as the thread waited for a CPU at all (the
-//! kernel's writers and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to be told. Without the wait a part of that would go elsewhere: a bound.
+//! kernel's writers and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to be told. Without the
+//! wait a part of that would go elsewhere: a bound.
 //!
 //! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for something else, may have been a tick of
 //! a loop: what the request waited for does not show. What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
