@@ -112,25 +112,33 @@ fn a_worker_on_the_cpu_dominates_every_request() {
     assert_eq!(cause.stack[0], "compact_index");
 }
 
-#[test]
-fn samples_of_a_clock_that_ticked_less_often_weigh_more() {
+/// A request at 10 ms for which the worker is on a CPU from 11 ms to `done`, sampled as `sampled` has it.
+fn computed_until(done: u64, sampled: impl Fn(&mut Server)) -> Finding {
     let mut server = server();
-    let (worker, parked) = (WORKER, server.parked);
+    server.parks(WORKER, 0, 11, API);
+    server.parks(API, 11, done, WORKER);
     server
         .script
-        .parks(worker, parked, 0, 11, API)
-        .parks(API, parked, 11, 211, worker)
-        .busy(worker, 11, 211, 200_000_000, 0)
-        .sampled_sparsely(worker, server.compact, 11, 171)
-        .sampled(worker, server.checksum, 171, 211)
-        .parks(worker, parked, 211, 900, API);
+        .busy(WORKER, 11, done, (done - 11) * 1_000_000, 0);
+    sampled(&mut server);
+    server.parks(WORKER, done, 900, API);
     server
         .script
         .request(1)
         .ready(10)
         .read(10, API)
-        .answered(212, API);
-    let finding = the_finding(&server.script);
+        .answered(done + 1, API);
+    the_finding(&server.script)
+}
+
+#[test]
+fn samples_of_a_clock_that_ticked_less_often_weigh_more() {
+    let finding = computed_until(211, |server| {
+        server
+            .script
+            .sampled_sparsely(WORKER, server.compact, 11, 171)
+            .sampled(WORKER, server.checksum, 171, 211);
+    });
     assert!(
         told(&finding).contains("by samples: compact_index 80 %, checksum_pages 20 %"),
         "160 ms were sampled every 20 ms, and 40 ms every 5: {}",
@@ -140,22 +148,11 @@ fn samples_of_a_clock_that_ticked_less_often_weigh_more() {
 
 #[test]
 fn two_samples_of_four_periods_are_two() {
-    let mut server = server();
-    let (worker, parked) = (WORKER, server.parked);
-    server
-        .script
-        .parks(worker, parked, 0, 11, API)
-        .parks(API, parked, 11, 51, worker)
-        .busy(worker, 11, 51, 40_000_000, 0)
-        .sampled_sparsely(worker, server.compact, 11, 51)
-        .parks(worker, parked, 51, 900, API);
-    server
-        .script
-        .request(1)
-        .ready(10)
-        .read(10, API)
-        .answered(52, API);
-    let finding = the_finding(&server.script);
+    let finding = computed_until(51, |server| {
+        server
+            .script
+            .sampled_sparsely(WORKER, server.compact, 11, 51);
+    });
     assert_eq!(
         finding.subject.get("function"),
         None,

@@ -65,6 +65,17 @@ impl Server {
             .done();
     }
 
+    /// The worker sleeps in a sync, and has a CPU again only at `on_cpu_at`.
+    fn syncs(&mut self, from: u64, to: u64, on_cpu_at: u64) {
+        self.script
+            .wait(WORKER, FSYNC, from, to)
+            .stack(self.user)
+            .kernel(self.journal)
+            .for_io()
+            .on_cpu_at(on_cpu_at)
+            .done();
+    }
+
     /// The API reads a request, the worker sleeps in these calls from `at + 2` on, one after the other, and wakes it.
     fn request(&mut self, socket: u64, at: u64, sleeps: &[(u32, u64)]) {
         let mut now = at + 2;
@@ -146,14 +157,7 @@ fn an_fsync_in_another_thread_dominates_every_request() {
 fn a_thread_that_had_not_slept_would_not_have_waited_for_a_cpu_either() {
     let mut server = server();
     server.parks(WORKER, 5, 11, API);
-    server
-        .script
-        .wait(WORKER, FSYNC, 12, 112)
-        .stack(server.user)
-        .kernel(server.journal)
-        .for_io()
-        .on_cpu_at(132)
-        .done();
+    server.syncs(12, 112, 132);
     server.parks(API, 11, 133, WORKER);
     server
         .script
@@ -183,13 +187,7 @@ fn a_thread_that_had_not_slept_would_not_have_waited_for_a_cpu_either() {
 fn short_sleeps_for_the_disk_are_in_the_bound() {
     let mut server = server();
     server.parks(WORKER, 5, 11, API);
-    server
-        .script
-        .wait(WORKER, FSYNC, 12, 112)
-        .stack(server.user)
-        .kernel(server.journal)
-        .for_io()
-        .done();
+    server.syncs(12, 112, 112);
     server
         .script
         .wait(WORKER, FUTEX, 132, 133)
