@@ -15,8 +15,8 @@ use crate::perf;
 
 /// For so long the dense clock goes on when nothing wants it any more: what is slow comes again, as a rule.
 const DENSE_FOR_NS: u64 = 5_000_000_000;
-/// It is wanted when so much was slow within so long: state.bpf.h has the same.
-const DENSE_CLOCK_NS: u64 = 5_000_000;
+/// It is wanted when so much was slow within so long.
+pub(crate) const DENSE_CLOCK_NS: u64 = 5_000_000;
 const WITHIN_NS: u64 = 1_000_000_000;
 /// Periods of the dense clock to one of the sparse one.
 const PERIODS: u64 = 4;

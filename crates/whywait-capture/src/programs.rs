@@ -7,7 +7,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Link, Object, ProgramMut};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, DENSE_CLOCK_NS};
 use crate::error::{CaptureError, one_line};
 use crate::options::Options;
 use crate::skel::{WhywaitSkel, WhywaitSkelBuilder};
@@ -67,6 +67,7 @@ impl Programs {
             rodata.sweep_min_ns = sweep_min_ns(options);
             // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
             rodata.stack_bytes = options.stack_bytes;
+            rodata.dense_clock_ns = DENSE_CLOCK_NS;
             rodata.hooks_do_nothing = options.hooks_do_nothing;
             rodata.untraced_process = options.untraced_process.unwrap_or(0);
             rodata.user_stacks_exact = user_stacks_exact;

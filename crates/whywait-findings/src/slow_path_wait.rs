@@ -71,8 +71,6 @@ enum Target {
 #[derive(Debug, Default)]
 struct OnPath<'a> {
     ns: u64,
-    /// Because of it, for a CPU and in sleeps that are no steps.
-    beside_ns: u64,
     steps: Vec<Step<'a>>,
 }
 
@@ -80,6 +78,8 @@ struct OnPath<'a> {
 struct Step<'a> {
     step: &'a PathStep,
     wait: &'a Wait,
+    /// For how long the thread then waited for a CPU.
+    queued_ns: u64,
 }
 
 /// The requests that a wait dominates.
@@ -106,19 +106,17 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             }
             let on_path = of_request.entry(key).or_default();
             on_path.ns = on_path.ns.saturating_add(step.ns());
-            on_path.beside_ns = on_path
-                .beside_ns
-                .saturating_add(queued_ns(&request.path.steps[at..]));
-            on_path.steps.push(Step { step, wait });
-        }
-        for (key, on_path) in &mut of_request {
-            if key.target == Target::Disk {
-                on_path.beside_ns = beside_ns(model, key, request);
-            }
+            on_path.steps.push(Step {
+                step,
+                wait,
+                queued_ns: queued_ns(&request.path.steps[at..]),
+            });
         }
         for (key, on_path) in with_ticks(of_request, request.latency_ns) {
             if on_path.ns >= slow_paths::MIN_NS {
-                let ns = on_path.ns.saturating_add(on_path.beside_ns);
+                let ns = on_path
+                    .ns
+                    .saturating_add(beside_ns(model, &key, request, &on_path));
                 each.entry(key.clone()).or_default().push(ns);
             }
             if dominates(on_path.ns, request.latency_ns) {
@@ -157,9 +155,14 @@ fn queued_ns(steps: &[PathStep]) -> u64 {
     }
 }
 
-/// For how long threads of the wait's role waited for a CPU on a request's path, or for the disk in sleeps that are too short to be steps:
-/// what they did between longer sleeps is one step, of which the kernel counted the parts.
-fn beside_ns(model: &Model, key: &Key, request: &SlowRequest<'_>) -> u64 {
+/// What a request may be spared beside the wait itself: the waits for a CPU behind it. Of the disk all waits for a CPU that threads of its
+/// role had on the path, and their sleeps for the disk that are too short to be steps: what they did between longer sleeps is one step, of
+/// which the kernel counted the parts.
+fn beside_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnPath<'_>) -> u64 {
+    if key.target != Target::Disk {
+        let queued = on_path.steps.iter().map(|step| step.queued_ns);
+        return queued.fold(0, u64::saturating_add);
+    }
     slow_paths::steps(&request.path)
         .filter_map(|(part, step)| {
             let thread = model.threads.get(&step.tid)?;
@@ -204,7 +207,6 @@ fn with_ticks(
             && let Some(on_path) = of_request.get_mut(&key)
         {
             on_path.ns = on_path.ns.saturating_add(pieces.ns);
-            on_path.beside_ns = on_path.beside_ns.saturating_add(pieces.beside_ns);
             on_path.steps.append(&mut pieces.steps);
         }
     }
@@ -409,7 +411,7 @@ fn finding(
             ns: None,
         });
     }
-    evidence.extend(beside(key.target, group, shares.ns));
+    evidence.extend(beside(model, key, group, shares.ns));
     if key.target == Target::Disk {
         evidence.extend(others_on_disk(model, key, group));
     }
@@ -517,16 +519,16 @@ fn split(items: &[(String, u64)], of_ns: u64) -> String {
 }
 
 /// What the bound has beside the wait itself, where that is worth a word.
-fn beside(target: Target, group: &Group<'_>, ns: u64) -> Option<Evidence> {
+fn beside(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
     let beside_ns = group
         .iter()
-        .map(|(_, on_path)| on_path.beside_ns)
+        .map(|(request, on_path)| beside_ns(model, key, request, on_path))
         .fold(0, u64::saturating_add);
     (percent(beside_ns, ns) >= MIN_BESIDE).then(|| Evidence {
         text: format!(
             "beside it another {} {}; the bound has them, too",
             duration(beside_ns),
-            if target == Target::Disk {
+            if key.target == Target::Disk {
                 "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that were short"
             } else {
                 "for a CPU, which a thread that does not sleep keeps"

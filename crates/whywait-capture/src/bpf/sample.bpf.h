@@ -56,14 +56,14 @@ int sample(struct bpf_perf_event_data *ctx)
 		      uring_stands(thread, task, regs, now);
 	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, ring_stands, periods, now);
 	/* It would be told as slow when it is over; more samples would tell where it is while it lasts. */
-	if (record->futile || computes_ns(thread, now) >= DENSE_CLOCK_NS)
-		slow_seen_ns = DENSE_CLOCK_NS;
+	if (record->futile || computes_ns(thread, now) >= dense_clock_ns)
+		slow_seen_ns = dense_clock_ns;
 	if (slow_seen_ns)
 		slow_ns += slow_seen_ns;
 	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
-	bpf_ringbuf_submit(record, wakeup_for(&stacks, clock_is_sparse && slow_seen_ns >= DENSE_CLOCK_NS));
+	bpf_ringbuf_submit(record, wakeup_for(&stacks, clock_is_sparse && slow_seen_ns >= dense_clock_ns));
 	uring_sample(thread, now);
 	return 0;
 }

@@ -8,6 +8,8 @@ const volatile u64 threshold_ns = 1000000;
 /* A sleeping thread's stack is read once it has slept for this long. */
 const volatile u64 sweep_min_ns = 4000000;
 const volatile u32 stack_bytes = 8192;
+/* So much that is slow has the sampling clock tick at its faster rate: see clock.rs. */
+const volatile u64 dense_clock_ns = 5000000;
 /* At most this many records a second and CPU. */
 const volatile u32 waits_per_second = 20000;
 /*
@@ -455,8 +457,6 @@ static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
 
 /* A request, or a stretch without I/O, that took less is none that samples are asked about. */
 #define SLOW_NS 1000000
-/* So much that is slow has the clock tick at its faster rate: clock.rs has the same. */
-#define DENSE_CLOCK_NS 5000000
 
 /*
  * Something took `ns` of the time from `from_ns` to `to_ns`, and where in the program it did is for samples to tell. What was slow at
