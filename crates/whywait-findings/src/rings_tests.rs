@@ -11,6 +11,8 @@ const MS: u64 = 1_000_000;
 const READ: u32 = 22;
 const SEND: u32 = 26;
 const FSYNC: u32 = 3;
+/// The system call.
+const FSYNC_CALL: u32 = 74;
 const PPOLL: u32 = 271;
 
 /// Ten seconds of a ring whose operations take the kernel a millisecond, and whose thread sees to them at once.
@@ -115,6 +117,53 @@ fn completions_that_lie_there_while_the_thread_computes() {
     assert_eq!(findings[0].saving.at_most_ns, 250 * S);
     let cause = findings[0].cause.as_ref().expect("where it computes");
     assert_eq!(cause.stack[0], "compress");
+}
+
+/// A disk whose requests take the kernel as long to start as the disk takes to do them: completions lie there while the thread submits.
+#[test]
+fn completions_that_lie_there_while_the_thread_submits() {
+    let found_with = |submitting: u64, computing: u64| {
+        let slow = Ring {
+            unreaped_low_ns: 30 * S,
+            unreaped_high_ns: 30 * S,
+            ..ring()
+        };
+        let mut script = script(slow, sum(READ));
+        lags(&mut script, LagKind::Unreaped, 50, 3);
+        let user_stack = script.stack(&["main", "serve"]);
+        let submits = script.stack(&[
+            "__x64_sys_io_uring_enter",
+            "io_submit_sqes",
+            "virtqueue_notify",
+        ]);
+        let standing = RingSample {
+            ring: 1,
+            tid: TID,
+            unreaped: 4,
+            ..RingSample::default()
+        };
+        script.ring_samples((user_stack, submits), &standing, submitting);
+        script.ring_samples((user_stack, 0), &standing, computing);
+        codes(&script)
+    };
+    // 3 ms each: what is left of it must be the threshold of 1 ms at least.
+    assert_eq!(found_with(100, 0), []);
+    assert_eq!(found_with(70, 30), []);
+    assert_eq!(found_with(60, 40), [Code::UringUnreaped]);
+}
+
+#[test]
+fn completions_that_lie_there_while_the_thread_waits_for_more() {
+    let found_in = |call: u32| {
+        let mut script = script(unreaped(), sum(READ));
+        for time in 0..50 {
+            script.wait(TID, call, time * 100, time * 100 + 20).done();
+        }
+        lags(&mut script, LagKind::Unreaped, 50, 20);
+        codes(&script)
+    };
+    assert_eq!(found_in(426), []);
+    assert_eq!(found_in(FSYNC_CALL), [Code::UringUnreaped]);
 }
 
 #[test]

@@ -10,18 +10,19 @@
 //! as it does something else: where the library does not show since when, that is for as long as the thread was away, for each entry.
 //!
 //! **Guards.** Only where that is the longest part of the operations' life for certain, and a threshold long in the mean,
-//! by its lower bound. Or, where operations wait for a peer and most of them are quick, if several completions lay there for
-//! 10 ms and the thread is known to have slept elsewhere or computed: one that waits for a CPU, or is in io_uring, submits or waits for
-//! more completions, leaves nothing lying. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
+//! by its lower bound, without the share of it in which the thread was in io_uring, submitted or waited for more completions: there it
+//! leaves nothing lying, as little as while it waits for a CPU. Or, where operations wait for a peer and most of them are quick, if several
+//! completions lay there for 10 ms and the thread is known to have slept elsewhere or computed. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
 //! that is full half of the time, and not where sends that wait for room in their socket's buffer hold more of its slots.
 
 use whywait_events::StackId;
 use whywait_events::uring::Sum;
-use whywait_model::Model;
 use whywait_model::rings::{LagWithWait, RingState, Stage};
+use whywait_model::{Label, Model, StackText};
 
 use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::rings::{self, MIN_OPERATIONS};
+use crate::spinning::IO_URING_ENTER;
 use crate::text::duration;
 
 /// What `whywait explain uring-unreaped` says.
@@ -46,12 +47,45 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
     let Some((low_ns, _)) = state.unreaped_ns() else {
         return false;
     };
-    let mostly = low_ns >= model.threshold_ns() && state.dominant() == Some(Stage::Unreaped);
+    let mostly = state.dominant() == Some(Stage::Unreaped) && {
+        let (elsewhere, all) = elsewhere(model, state);
+        let left_lying_ns = (u128::from(low_ns) * u128::from(elsewhere) / u128::from(all)) as u64;
+        left_lying_ns >= model.threshold_ns().max(state.kernel_ns().unwrap_or(0))
+    };
     state.ring.completed >= MIN_OPERATIONS
         && state.unreaped.count >= MIN_LAGS
         && (mostly || at_times(model, state))
         && (!nobody_waits(state)
             || (state.ring.at_depth_ns > state.ring.observed_ns / 2 && !state.held_by_sockets()))
+}
+
+/// How much of the time that completions lay there the thread was elsewhere, a part and the whole of what is known of it (not 0): by its
+/// sleeps if they cover most of the longest lags, or else by the samples that saw completions lying there. All of it if there are none.
+fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
+    let longest = &state.unreaped.longest;
+    let lag_ns = longest.iter().map(|longest| longest.lag.low_ns);
+    let slept_ns = longest.iter().map(|longest| longest.slept_ns);
+    let waited_ns = longest.iter().filter_map(|longest| {
+        let (wait, ns) = longest.wait.as_ref()?;
+        (wait.syscall == Some(IO_URING_ENTER)).then_some(*ns)
+    });
+    let slept_ns = slept_ns.fold(0, u64::saturating_add);
+    let waited_ns = waited_ns.fold(0, u64::saturating_add);
+    if slept_ns.saturating_add(waited_ns) > lag_ns.fold(0, u64::saturating_add) / 2 {
+        return (slept_ns, slept_ns.saturating_add(waited_ns));
+    }
+    let (mut other, mut held_up) = (0u64, 0u64);
+    for ((_, kernel_stack), standing) in &state.stacks {
+        if is_other_work(model, *kernel_stack) {
+            other = other.saturating_add(standing.unreaped);
+        } else if is_held_up(model, *kernel_stack) {
+            held_up = held_up.saturating_add(standing.unreaped);
+        }
+    }
+    match other.saturating_add(held_up) {
+        0 => (1, 1),
+        all => (other, all),
+    }
 }
 
 /// Whether several completions lay there for long while the thread slept elsewhere or computed.
@@ -89,20 +123,22 @@ fn at_times(model: &Model, state: &RingState) -> bool {
     long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
 }
 
-/// Whether a sample with such a kernel stack shows the thread at something else than io_uring: not while it submits or looks for completions (the
-/// kernel's workers may hold it up there, and on a CPU of theirs that the host took away they do so for long), nor in an interrupt.
+/// Whether a sample with such a kernel stack, 0: in user mode, shows the thread at something else than io_uring. (Of a stack without names nothing
+/// is known.)
 fn is_other_work(model: &Model, kernel_stack: StackId) -> bool {
-    // In user mode.
-    if kernel_stack == 0 {
-        return true;
-    }
-    let Some(stack) = model.stacks.get(kernel_stack) else {
-        return false;
+    let named = |stack: &StackText| stack.labels.iter().any(|label| label.named);
+    kernel_stack == 0
+        || (model.stacks.get(kernel_stack).is_some_and(named) && !is_held_up(model, kernel_stack))
+}
+
+/// … or held up while it submits or looks for completions (by the kernel's workers, for long if the host took a CPU of theirs away; by a device
+/// whose requests take the kernel as long to start as to do), or by an interrupt.
+fn is_held_up(model: &Model, kernel_stack: StackId) -> bool {
+    let in_ring = |stack: &StackText| {
+        let enters = |label: &Label| label.name.ends_with("_sys_io_uring_enter");
+        stack.labels.iter().any(enters)
     };
-    let in_ring = |name: &str| name.ends_with("_sys_io_uring_enter");
-    stack.labels.iter().any(|label| label.named)
-        && !stack.labels.iter().any(|label| in_ring(&label.name))
-        && !model.in_interrupt(kernel_stack)
+    model.stacks.get(kernel_stack).is_some_and(in_ring) || model.in_interrupt(kernel_stack)
 }
 
 /// Whether nearly all operations are such as nobody waits for.

@@ -5,6 +5,10 @@
 //! through the sleep. Of the ways that come from the reading of this very request, the one on which most was done is the
 //! critical one: nothing on it can take less time without the response coming earlier, or another way taking over.
 //!
+//! A sleep that the clock ended counts half. A helper that looks after things every second and then has the request's thread wait for a
+//! moment (a virtual machine that stops its threads, say) was not what that thread, at work all the time, waited for; one that was given
+//! work, and sleeps as a part of it, was.
+//!
 //! A waker from which no way leads back to the request was not working for it: it was at something older, or held a lock. Then
 //! the path stays with the sleeper, and what the waker did while it slept stands for the sleep.
 //!
@@ -393,7 +397,8 @@ impl Walk<'_> {
     }
 
     /// How much was done, at most, on a way from the reading of the request to thread `tid` at `at`: threads' own time, and
-    /// time that devices and the network took. A sleep that a thread ended counts nothing. `None`: no way leads there.
+    /// time that devices and the network took. A sleep that a thread ended counts nothing, and one that the clock ended half. `None`: no way
+    /// leads there.
     ///
     /// The longest way to a point is the longer one of two: within the thread, and through the wake that ended its last sleep.
     fn done_until(&mut self, tid: u32, at: Ns) -> Option<u64> {
@@ -480,10 +485,10 @@ impl Walk<'_> {
         let waker = waker(self.model, wait);
         let explained =
             is_lock(self.model, wait) || (waker != 0 && waker != tid && waits_for_threads(wait));
-        let asleep = if explained {
-            0
-        } else {
-            woken.saturating_sub(began)
+        let asleep = match woken.saturating_sub(began) {
+            _ if explained => 0,
+            ns if part_of(self.model, wait) == Part::Timer => ns / 2,
+            ns => ns,
         };
         let stayed = stayed.map(|done| done.saturating_add(asleep));
         let best = stayed.max(done(through))?;
@@ -570,18 +575,20 @@ fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep 
 
 /// A sleep, or a piece of one.
 fn sleep(model: &Model, wait: &Wait, tid: u32, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
-    let waker = waker(model, wait);
-    let kind = model.kind_of(wait);
-    let part = kind
-        .and_then(|kind| kind.part)
-        .unwrap_or_else(|| call::part(wait, waker != 0));
     PathStep {
         stack: best_stack(wait),
         kernel_stack: wait.kernel_stack,
-        kind,
-        woken_by: waker,
-        ..step(part, tid, from_ns, to_ns, waiting)
+        kind: model.kind_of(wait),
+        woken_by: waker(model, wait),
+        ..step(part_of(model, wait), tid, from_ns, to_ns, waiting)
     }
+}
+
+/// What a sleep is accounted as.
+fn part_of(model: &Model, wait: &Wait) -> Part {
+    let kind = model.kind_of(wait);
+    kind.and_then(|kind| kind.part)
+        .unwrap_or_else(|| call::part(wait, waker(model, wait) != 0))
 }
 
 /// Whether a sleep was one for a lock.

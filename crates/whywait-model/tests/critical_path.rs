@@ -115,8 +115,8 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
     (slept, clock[1] + 1)
 }
 
-/// The most that is done on any way from thread 1 at time 0 to `tid` at `at`: tries every way. A sleep that a thread ended
-/// counts nothing, one that the clock ended counts whole.
+/// The most that is done on any way from thread 1 at time 0 to `tid` at `at`, in half milliseconds: tries every way. A sleep that a thread
+/// ended counts nothing, one that the clock ended half.
 fn longest(slept: &[Slept], tid: u32, at: u64) -> Option<u64> {
     let last = slept
         .iter()
@@ -124,9 +124,9 @@ fn longest(slept: &[Slept], tid: u32, at: u64) -> Option<u64> {
         .max_by_key(|one| one.to);
     let Some(last) = last else {
         // Helpers wait from the start, so a thread without a sleep behind it is the one that read the request.
-        return (tid == 1).then_some(at);
+        return (tid == 1).then_some(2 * at);
     };
-    let ran = at - last.to;
+    let ran = 2 * (at - last.to);
     let through_sleep = if last.by == 0 { last.to - last.from } else { 0 };
     let stay = if last.from == 0 && tid != 1 {
         None
@@ -160,13 +160,15 @@ fn model(slept: &[Slept], end: u64) -> Model {
     script.model()
 }
 
-/// What a path's own steps did: what stands for sleeps of its threads does not count.
+/// What a path's own steps did, in half milliseconds: what stands for sleeps of its threads does not count.
 fn done_on(steps: &[PathStep]) -> u64 {
-    steps
-        .iter()
-        .filter(|step| step.waiting == 0 && step.part != Some(Part::Thread))
-        .map(PathStep::ns)
-        .sum()
+    let done_ns = |step: &PathStep| match step.part {
+        Some(Part::Thread) => 0,
+        Some(Part::Timer) => step.ns(),
+        _ => 2 * step.ns(),
+    };
+    let own = steps.iter().filter(|step| step.waiting == 0);
+    own.map(done_ns).sum::<u64>() / MS
 }
 
 proptest! {
@@ -185,7 +187,7 @@ proptest! {
         }
         prop_assert_eq!(now, ms(end));
         let reference = longest(&slept, 1, end).expect("thread 1 is the one that read it");
-        prop_assert_eq!(done_on(&path.steps) / MS, reference, "{:?}\n{:#?}", slept, path.steps);
+        prop_assert_eq!(done_on(&path.steps), reference, "{:?}\n{:#?}", slept, path.steps);
     }
 }
 
@@ -224,6 +226,64 @@ fn of_two_ways_the_longer_is_taken() {
         .map(|step| (step.tid, step.ns() / MS))
         .collect();
     assert_eq!(told, [(1, 10), (2, 90), (1, 10)]);
+}
+
+/// The steps of a request of thread 1's, which gives thread 2 work at 10 ms and waits for it for 10 ms in the end. Thread 2 sleeps, for a time to
+/// come, until just before it wakes thread 1.
+fn with_a_helper_that_sleeps(asleep_ms: u64) -> Vec<(u32, &'static str, u64)> {
+    let end = 12 + asleep_ms;
+    let slept = [
+        Slept {
+            tid: 2,
+            from: 0,
+            to: 10,
+            by: 1,
+        },
+        Slept {
+            tid: 2,
+            from: 11,
+            to: end - 1,
+            by: 0,
+        },
+        Slept {
+            tid: 1,
+            from: end - 10,
+            to: end,
+            by: 2,
+        },
+    ];
+    let steps = model(&slept, end + 1).path_of(0).steps;
+    steps
+        .iter()
+        .map(|step| (step.tid, step.state, step.ns() / MS))
+        .collect()
+}
+
+#[test]
+fn work_of_its_own_says_more_than_a_helpers_timer() {
+    // 91 ms of work, while the helper slept for 100 ms: the helper would have had it wait at another time.
+    let told = with_a_helper_that_sleeps(100);
+    assert_eq!(
+        told,
+        [
+            (1, "on-cpu", 102),
+            (2, "timer", 9),
+            (2, "on-cpu", 1),
+            (1, "on-cpu", 1)
+        ]
+    );
+    // Next to no work: the helper's sleep is what it waited for.
+    let told = with_a_helper_that_sleeps(14);
+    assert_eq!(
+        told,
+        [
+            (1, "on-cpu", 10),
+            (2, "on-cpu", 1),
+            (2, "timer", 14),
+            (2, "on-cpu", 1),
+            (1, "on-cpu", 1)
+        ]
+    );
 }
 
 #[test]
