@@ -7,7 +7,8 @@
 //! moved anything. The calls repeat.
 //!
 //! **Cost.** The CPU time of the stretches in which the thread was seen polling and no byte moved, times the share of turns
-//! without progress. Rates leave out what tracing adds to each call, as measured on whywait's own calls.
+//! without progress. What a virtual machine's own threads used, its collector and its compiler, is part of the bound: they work for the
+//! loop, too. Rates leave out what tracing adds to each call, as measured on whywait's own calls.
 //!
 //! **Rings.** io_uring_enter is a poll too: one that returned without sleeping, submitted nothing, and after which the program took no
 //! completion before it entered again. Where it was asked to wait (`min_complete`), completions lie in the queue that nobody
@@ -19,19 +20,20 @@
 //! that slept was woken by somebody for something. An edge-triggered descriptor tells of a new event each time, unless the
 //! program asks anew. A turn of more than a millisecond of CPU time computes. Below [`MIN_PERMILLE`] of a CPU nothing is said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, json};
 use whywait_events::BurstCall;
-use whywait_model::Model;
 use whywait_model::spin::Spinner;
+use whywait_model::{Model, Thread};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::runtime;
 use crate::spinning::{
     self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IO_URING_ENTER, IOCTL,
     SIOCOUTQ, descriptor, is_accept, is_read, rate,
 };
-use crate::text::{count, duration};
+use crate::text::{count, duration, list};
 
 /// In thousandths of one CPU over the part of the recording in which the thread did not have to wait for one: below this it is not worth a word, and from this on it is an error.
 const MIN_PERMILLE: u64 = 50;
@@ -339,7 +341,27 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
             ns: Some(requests.on_cpu_ns),
         });
     }
-    let each_ns = total_ns.checked_div(requests.requests);
+    // A virtual machine works for a loop on other threads, too: each turn may leave garbage behind.
+    let (helpers, helpers_ns) = runtime::helpers(model, tgid);
+    if helpers_ns > 0 {
+        // Where there are many of a kind they are numbered.
+        let kind = |thread: &&Thread| {
+            let name = model.thread_name(thread.tid);
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '#')
+                .to_owned()
+        };
+        let kinds: BTreeSet<String> = helpers.iter().map(kind).collect();
+        evidence.push(Evidence {
+            text: format!(
+                "{}, which also work for the loop, used {}: part of the bound",
+                list(&kinds.into_iter().collect::<Vec<_>>()),
+                duration(helpers_ns)
+            ),
+            ns: Some(helpers_ns),
+        });
+    }
+    let at_most_ns = total_ns.saturating_add(helpers_ns);
+    let each_ns = at_most_ns.checked_div(requests.requests);
     Some(Finding {
         code: Code::FutileWakeups,
         severity: if wanted >= ERROR_PERMILLE && why != Why::NeverWaits {
@@ -366,7 +388,7 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
         subject,
         saving: Saving {
             kind: SavingKind::Cpu,
-            at_most_ns: total_ns,
+            at_most_ns,
             requests: requests.requests,
             each_at_most_ns: each_ns
                 .map(|ns| vec![ns; requests.requests.min(100) as usize])

@@ -35,6 +35,10 @@ fn other(syscall: u32, fd: i32, ret: i64) -> BurstCall {
 
 /// A thread that spins for `futile_ms` of a second.
 fn model(futile_ms: u64, spins: u64, progress: u64, cycle: &[BurstCall]) -> Model {
+    script(futile_ms, spins, progress, cycle).model()
+}
+
+fn script(futile_ms: u64, spins: u64, progress: u64, cycle: &[BurstCall]) -> Script {
     let mut script = Script::new();
     script.thread(1, "loop");
     script.cpu(&Cpu {
@@ -72,7 +76,7 @@ fn model(futile_ms: u64, spins: u64, progress: u64, cycle: &[BurstCall]) -> Mode
         cycle,
     );
     script.ends(1000);
-    script.model()
+    script
 }
 
 #[test]
@@ -222,4 +226,30 @@ fn a_ring_that_is_asked_without_waiting_is_a_warning_if_it_is_idle() {
     assert_eq!(found[0].confidence, Confidence::Medium);
     let busy_poller = detect(&ring_model(&[enter(0, 0)], 100));
     assert_eq!(busy_poller, [], "it polls on purpose");
+}
+
+#[test]
+fn what_a_virtual_machine_does_for_the_loop_is_in_the_bound() {
+    let cycle = [poll(7, EPOLLOUT, "connection")];
+    let saving_with = |module: &str| {
+        let mut script = script(500, 900, 0, &cycle);
+        let collects = script.stack_in(module, &["thread_native_entry", "VMThread::run"]);
+        script.thread(2, "VM Thread").burns(2, collects, 100, 200);
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid: 2,
+            port: -1,
+            on_cpu_ns: 100_000_000,
+            ..Cpu::default()
+        });
+        let findings = detect(&script.model());
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        findings[0].saving.at_most_ns
+    };
+    assert_eq!(saving_with("/usr/lib/jvm/server/libjvm.so"), 600_000_000);
+    assert_eq!(
+        saving_with("/srv/app"),
+        500_000_000,
+        "whatever it is called"
+    );
 }

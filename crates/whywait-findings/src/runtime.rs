@@ -32,6 +32,39 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
     found
 }
 
+/// What a virtual machine's own threads are called, which collect the garbage and translate the code that others of the process make
+/// (`Thread::set_native_thread_name` in HotSpot; the kernel keeps 15 characters).
+const HELPERS: [&str; 5] = [
+    "VM Thread",
+    "C1 CompilerThre",
+    "C2 CompilerThre",
+    "GC Thread#",
+    "G1 ",
+];
+
+/// The threads of a process that work for others of it, and the CPU time that they used, nanoseconds.
+pub(crate) fn helpers(model: &Model, tgid: u32) -> (Vec<&Thread>, u64) {
+    let in_vm = |thread: &Thread| {
+        labels(model, thread).any(|label| label.module.ends_with("/libjvm.so"))
+            && HELPERS
+                .iter()
+                .any(|name| model.thread_name(thread.tid).starts_with(name))
+    };
+    let used_ns = |thread: &&Thread| {
+        model
+            .cpu
+            .threads
+            .get(&(tgid, thread.tid))
+            .map_or(0, |used| used.on_cpu_ns)
+    };
+    let threads = model.threads.values().filter(|thread| thread.tgid == tgid);
+    let helpers: Vec<&Thread> = threads
+        .filter(|thread| used_ns(thread) > 0 && in_vm(thread))
+        .collect();
+    let ns = helpers.iter().map(used_ns).fold(0, u64::saturating_add);
+    (helpers, ns)
+}
+
 fn labels<'a>(model: &'a Model, thread: &'a Thread) -> impl Iterator<Item = &'a Label> {
     let of_waits = thread.timeline.waits().iter().map(|wait| wait.user_stack);
     let of_samples = thread.samples.iter().map(|sample| sample.user_stack);

@@ -11,7 +11,8 @@
 //!
 //! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps too, so that stretch is
 //! taken as what the kernel counted of it, and as what was sampled of it when that is far less. A loop that
-//! answers others on the way works for this request only since then. What waits to be read is not this finding's.
+//! answers others on the way works for this request only since then. What waits to be read is not this finding's, nor is the time of
+//! a thread that mostly goes round in its poll (futile-wakeups).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,7 @@ use crate::runtime::{self, Runtime};
 use crate::slow_paths::{
     self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
 };
+use crate::spinning;
 use crate::text::duration;
 
 /// What `whywait explain serial-work` says.
@@ -81,7 +83,10 @@ fn work_of<'a>(
 ) -> BTreeMap<Key, OnPath<'a>> {
     let mut roles: BTreeMap<Key, OnPath<'a>> = BTreeMap::new();
     for (part, step) in slow_paths::steps(&slow.path) {
-        let Some(thread) = model.threads.get(&step.tid).filter(|_| part == Part::OnCpu) else {
+        let thread = model.threads.get(&step.tid);
+        let works =
+            |thread: &&Thread| part == Part::OnCpu && !spinning::mostly_spins(model, thread);
+        let Some(thread) = thread.filter(works) else {
             continue;
         };
         let Some(from_ns) = answers.own_from(slow.request, step) else {

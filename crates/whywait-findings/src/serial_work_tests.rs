@@ -1,6 +1,7 @@
 //! Scripts of events that must, or must not, be `serial-work`.
 
-use whywait_model::script::Script;
+use whywait_events::{Burst, BurstCall, Cpu};
+use whywait_model::script::{Script, TGID};
 
 use super::*;
 use crate::finding::Severity;
@@ -445,4 +446,45 @@ fn time_without_a_cpu_is_counted_once() {
             "110 ms on a CPU, not {ns} ns, when these are told: {preempted:?}"
         );
     }
+}
+
+#[test]
+fn going_round_in_a_poll_is_no_work() {
+    let found_with = |futile_ns: u64| {
+        let mut script = of_a_loop(&[]);
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid: API,
+            port: -1,
+            on_cpu_ns: 110_000_000,
+            futile_ns,
+            ..Cpu::default()
+        });
+        let futile = Burst {
+            burst: 1,
+            tid: API,
+            tgid: TGID,
+            turns: 1000,
+            spins: 1000,
+            cycle_turns: 1000,
+            cycle_length: 1,
+            ..Burst::default()
+        };
+        let poll = BurstCall {
+            burst: 1,
+            tid: API,
+            syscall: 232,
+            fd: 5,
+            ret: 1,
+            ..BurstCall::default()
+        };
+        script.burst(&futile, &[poll]);
+        detect(&script.model()).len()
+    };
+    assert_eq!(found_with(100_000_000), 0, "it spun nearly all the time");
+    assert_eq!(
+        found_with(20_000_000),
+        1,
+        "it spun at times, and worked for the request"
+    );
 }

@@ -1,9 +1,9 @@
 //! What `futile-wakeups` and `thundering-herd` share: how a cycle of system calls reads, and what CPU time it burnt.
 
 use whywait_events::BurstCall;
-use whywait_model::Model;
 use whywait_model::cpu::Use;
 use whywait_model::spin::Spinner;
+use whywait_model::{Model, Thread};
 
 pub(crate) const EPOLL_CTL: u32 = 233;
 pub(crate) const IOCTL: u32 = 16;
@@ -27,6 +27,20 @@ pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
         .get(&(spinner.tgid, spinner.tid))
         .cloned()
         .unwrap_or_default()
+}
+
+/// Whether most of a thread's CPU time went by as it went round in its poll, with nothing to do: that is no work for a request.
+pub(crate) fn mostly_spins(model: &Model, thread: &Thread) -> bool {
+    let used = model.cpu.threads.get(&(thread.tgid, thread.tid));
+    let most = |futile_ns: u64, used: &Use| futile_ns.saturating_mul(2) >= used.on_cpu_ns;
+    let Some(used) = used.filter(|used| most(used.futile_ns, used)) else {
+        return false;
+    };
+    let threads = model.bursts.threads();
+    let mut own = threads
+        .iter()
+        .filter(|spinner| spinner.tid == thread.tid && spinner.goes_round());
+    own.any(|spinner| most(model.cpu.futile_ns(spinner), used))
 }
 
 pub(crate) fn is_poll(call: &BurstCall) -> bool {

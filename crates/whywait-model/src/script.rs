@@ -102,6 +102,11 @@ impl Script {
 
     /// A stack, outermost function first, as one reads a call.
     pub fn stack(&mut self, calls: &[&str]) -> StackId {
+        self.stack_in("/srv/app", calls)
+    }
+
+    /// The same, of functions in this module.
+    pub fn stack_in(&mut self, module: &str, calls: &[&str]) -> StackId {
         let id = self.next_stack;
         self.next_stack += 1;
         let label = |name: &&str| Label {
@@ -109,7 +114,7 @@ impl Script {
             named: true,
             file: "".into(),
             line: 0,
-            module: "/srv/app".into(),
+            module: module.into(),
             kind: ModuleKind::Elf,
         };
         self.input.stacks.insert(
