@@ -7,7 +7,7 @@
 //! not the function's.
 //!
 //! **Cost.** Throughput: without the function the loop does as many operations in the rest of its CPU time. The function's share is
-//! known from samples, so twice their standard error is added.
+//! known from samples, so twice their standard error is added; and a tenth of the rest ([`REST_FASTER`]).
 //!
 //! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it. A function that is named only by the
 //! runtime or a library is not the application's. Where completions lie for long while the loop computes, that is
@@ -34,6 +34,9 @@ const MIN_SHARE: u64 = 20;
 const LARGE_SHARE: u64 = 30;
 /// With fewer samples shares are not known well enough.
 const MIN_SAMPLES: u64 = 30;
+/// Without the function the rest takes less time, too, by one in so many at most: the function empties the caches for it. Measured on the lab
+/// relay: 5 to 10 % (`logged` against `all-fixed`, docs/accuracy.md).
+const REST_FASTER: u64 = 10;
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let mut by_thread: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
@@ -113,10 +116,12 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     if share < MIN_SHARE {
         return None;
     }
-    let at_most = at_most(work.samples, all);
-    let function_ns = (u128::from(cpu_ns) * u128::from(at_most) / u128::from(all.max(1))) as u64;
-    let rest = all.saturating_sub(at_most).max(1);
-    let faster = u128::from(at_most) * 100 / u128::from(rest);
+    let function = at_most(work.samples, all);
+    let saved = function.saturating_add(all.saturating_sub(function) / REST_FASTER);
+    let ns_of =
+        |samples: u64| (u128::from(cpu_ns) * u128::from(samples) / u128::from(all.max(1))) as u64;
+    let rest = all.saturating_sub(saved).max(1);
+    let faster = u128::from(saved) * 100 / u128::from(rest);
     let mut shown: Vec<String> = functions
         .iter()
         .take(4)
@@ -151,7 +156,7 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
         subject,
         saving: Saving {
             kind: SavingKind::Throughput,
-            at_most_ns: function_ns,
+            at_most_ns: ns_of(saved),
             requests: operations,
             each_at_most_ns: Vec::new(),
         },
@@ -163,11 +168,12 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
                     percent(cpu_ns, seen_ns).min(100),
                     percent(runnable_ns, seen_ns).min(100),
                 ),
-                ns: Some(function_ns),
+                ns: Some(ns_of(work.samples)),
             },
             Evidence {
                 text: format!(
-                    "by {all} samples: {}; the bound allows for twice their standard error",
+                    "by {all} samples: {}; the bound allows for twice their standard error, and for the rest to take a tenth less \
+                     with the caches to itself",
                     shown.join(", ")
                 ),
                 ns: None,

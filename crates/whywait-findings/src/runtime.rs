@@ -34,12 +34,15 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
 
 /// What a virtual machine's own threads are called, which collect the garbage and translate the code that others of the process make
 /// (`Thread::set_native_thread_name` in HotSpot; the kernel keeps 15 characters).
-const HELPERS: [&str; 5] = [
+const HELPERS: [&str; 8] = [
     "VM Thread",
     "C1 CompilerThre",
     "C2 CompilerThre",
     "GC Thread#",
+    "GC task thread#",
     "G1 ",
+    "ZWorker",
+    "Shenandoah GC",
 ];
 
 /// The threads of a process that work for others of it, and the CPU time that they used, nanoseconds.
