@@ -223,6 +223,11 @@ impl Programs {
         }
     }
 
+    /// Ends the sampling, once and for all.
+    pub(crate) fn stop_clock(&mut self) {
+        self.clock.stop();
+    }
+
     pub(crate) fn clock_is_sparse(&self) -> bool {
         self.clock.is_sparse()
     }
@@ -261,7 +266,7 @@ impl Programs {
 
     /// Takes everything off.
     pub(crate) fn detach(&mut self) {
-        self.clock.stop();
+        self.stop_clock();
         self.attached.clear();
     }
 

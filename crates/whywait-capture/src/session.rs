@@ -474,6 +474,8 @@ impl Session {
         self.drain()?;
         self.recorder.last_look();
         self.sweep(&self.recorder.processes())?;
+        // A sample after the last look at the totals would be told and not counted.
+        self.programs.stop_clock();
         self.account_cpu()?;
         let flush = self.programs.attach_flush()?;
         let flushed = iterate::read(&flush, &mut self.buffer);
