@@ -47,6 +47,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("lost.calls", sum(|c| c.lost_calls)),
         ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
         ("sockets.without-slot", sum(|c| c.lost_socket_cpu)),
+        ("requests.farewells", sum(|c| c.farewells)),
         ("cpu.stolen-ns", sum(|c| c.stolen_ns)),
     ]
     .into_iter()

@@ -7,8 +7,8 @@
 //! moved anything. The calls repeat.
 //!
 //! **Cost.** The CPU time of the stretches in which the thread was seen polling and no byte moved, times the share of turns
-//! without progress. What a virtual machine's own threads used, its collector and its compiler, is part of the bound: they work for the
-//! loop, too. Rates leave out what tracing adds to each call, as measured on whywait's own calls.
+//! without progress. What a virtual machine's own threads used, its collector and its compiler, is part of the bound, up to twice the
+//! loop's share of all else that the process used: they work for the loop, too. Rates leave out what tracing adds to each call, as measured on whywait's own calls.
 //!
 //! **Rings.** io_uring_enter is a poll too: one that returned without sleeping, submitted nothing, and after which the program took no
 //! completion before it entered again. Where it was asked to wait (`min_complete`), completions lie in the queue that nobody
@@ -343,6 +343,7 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
     }
     // A virtual machine works for a loop on other threads, too: each turn may leave garbage behind.
     let (helpers, helpers_ns) = runtime::helpers(model, tgid);
+    let helped_ns = helped_ns(model, tgid, helpers_ns, total_ns);
     if helpers_ns > 0 {
         // Where there are many of a kind they are numbered.
         let kind = |thread: &&Thread| {
@@ -353,14 +354,15 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
         let kinds: BTreeSet<String> = helpers.iter().map(kind).collect();
         evidence.push(Evidence {
             text: format!(
-                "{}, which also work for the loop, used {}: part of the bound",
+                "{} used {}, for this loop as well as for others: {} of it at most is part of the bound",
                 list(&kinds.into_iter().collect::<Vec<_>>()),
-                duration(helpers_ns)
+                duration(helpers_ns),
+                duration(helped_ns)
             ),
-            ns: Some(helpers_ns),
+            ns: Some(helped_ns),
         });
     }
-    let at_most_ns = total_ns.saturating_add(helpers_ns);
+    let at_most_ns = total_ns.saturating_add(helped_ns);
     let each_ns = at_most_ns.checked_div(requests.requests);
     Some(Finding {
         code: Code::FutileWakeups,
@@ -403,6 +405,18 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
         )),
         fix: why.fix().to_owned(),
     })
+}
+
+/// What of a virtual machine's own CPU time was for loops that burnt `futile_ns`, at most: a turn of theirs may leave twice as much to do
+/// as what else the process does.
+fn helped_ns(model: &Model, tgid: u32, helpers_ns: u64, futile_ns: u64) -> u64 {
+    let threads = model.cpu.threads.range((tgid, 0)..=(tgid, u32::MAX));
+    let process_ns = threads
+        .map(|(_, used)| used.on_cpu_ns)
+        .fold(0, u64::saturating_add);
+    let others_ns = process_ns.saturating_sub(helpers_ns).max(1);
+    let of_loops = u128::from(helpers_ns) * 2 * u128::from(futile_ns) / u128::from(others_ns);
+    of_loops.min(u128::from(helpers_ns)) as u64
 }
 
 fn thread(model: &Model, spinner: &Spinner) -> String {

@@ -11,16 +11,17 @@
 //! the lock any more saves no more than that; that the work then competes for something else makes it less.
 //!
 //! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not count, nor does that of a thread that it
-//! waited for. A class other than "lock" is never contention, however large the sum of its waits. Waits below
+//! waited for. Of several threads that read at once under a read-write lock only the last one to let go shows: who waits to write is not
+//! told who held it, unless that one let go of it as a writer. A class other than "lock" is never contention, however large the sum of its waits. Waits below
 //! [`MIN_NS`] a request that are less than a [`SHARE`]th of its time are what locks are for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, json};
-use whywait_events::{Part, Wait};
+use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::futex::Primitive;
 use whywait_model::objects::{Key, Object, Sums};
-use whywait_model::{Hold, Model, PathStep};
+use whywait_model::{Hold, Label, Model, PathStep};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::text::{count, duration, list};
@@ -200,8 +201,12 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     if small && (serves || !of_the_run(ended_ns)) {
         return None;
     }
-    let holds: Vec<Hold> = lock
+    let (behind_readers, behind_one): (Vec<&Wait>, Vec<&Wait>) = lock
         .waits
+        .iter()
+        .copied()
+        .partition(|wait| may_wait_for_readers(model, key, wait));
+    let holds: Vec<Hold> = behind_one
         .iter()
         .filter_map(|wait| model.hold(wait))
         .collect();
@@ -219,7 +224,8 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     };
     let name = what(key);
     let holders = by_holder(&holds);
-    let evidence = evidence(model, key, lock, sums, &holds, longest, &holders, &each);
+    let mut evidence = evidence(model, key, lock, sums, &holds, longest, &holders, &each);
+    evidence.extend(readers(model, &behind_readers));
     let cause = longest.map(|hold| {
         let doing = match &hold.across {
             Some(across) => format!(
@@ -283,7 +289,65 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         },
         evidence,
         cause,
-        fix: fix(key, held_across, &holds),
+        fix: if behind_readers.len() > behind_one.len() {
+            FIX_OF_READERS.to_owned()
+        } else {
+            fix(key, held_across, &holds)
+        },
+    })
+}
+
+/// Functions of glibc, Rust's std and parking_lot in which a thread waits for a read-write lock to write, and …
+const TO_WRITE: [&str; 5] = [
+    "_rwlock_wrlock",
+    "_rwlock_clockwrlock",
+    "_rwlock_timedwrlock",
+    "write_contended",
+    "RawRwLock::lock_exclusive_slow",
+];
+/// … where one that had written lets go of it.
+const WRITTEN: [&str; 3] = [
+    "RawRwLock::unlock_exclusive",
+    "RwLock::write_unlock",
+    "RwLockWriteGuard",
+];
+const FIX_OF_READERS: &str = "writers wait for all who read: read under the lock for less, or have readers take a snapshot that a writer replaces as a whole";
+
+/// Whether several threads may have held what this one waited for, of which the last one ended its wait.
+fn may_wait_for_readers(model: &Model, key: &Key, wait: &Wait) -> bool {
+    let is_in = |stack: StackId, functions: &[&str]| {
+        let is_one = |label: &Label| functions.iter().any(|name| label.name.contains(name));
+        let stack = model.stacks.get(stack);
+        stack.is_some_and(|stack| stack.labels.iter().any(is_one))
+    };
+    key.object.primitive() == Some(Primitive::RwLock)
+        && is_in(wait.user_stack, &TO_WRITE)
+        && !is_in(wait.waker_stack, &WRITTEN)
+}
+
+/// Who let go last, of waits that may have been for several.
+fn readers(model: &Model, waits: &[&Wait]) -> Option<Evidence> {
+    let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+    for wait in waits {
+        if wait.wake_context == WakeContext::Task {
+            *last.entry(wait.waker_tid).or_default() += 1;
+        }
+    }
+    let mut last: Vec<(u32, usize)> = last.into_iter().collect();
+    last.sort_by_key(|(tid, times)| (std::cmp::Reverse(*times), *tid));
+    let who: Vec<String> = last
+        .iter()
+        .map(|(tid, times)| {
+            let name = model.thread_name(*tid);
+            format!("{tid} ({name}) {}", count(*times, "time", "times"))
+        })
+        .collect();
+    (!who.is_empty()).then(|| Evidence {
+        text: format!(
+            "waits to write end when the last of all who read lets go: {}; how long it, or others, had held the lock does not show",
+            list(&who)
+        ),
+        ns: None,
     })
 }
 

@@ -14,7 +14,7 @@ use crate::text::{count, duration};
 /// With fewer operations nothing is said of a ring.
 pub(crate) const MIN_OPERATIONS: u64 = 50;
 /// With fewer samples it is not said what a thread did.
-const MIN_SAMPLES: u64 = 5;
+pub(crate) const MIN_SAMPLES: u64 = 5;
 
 /// What a finding about a ring is about.
 pub(crate) fn subject(state: &RingState) -> Map<String, Value> {

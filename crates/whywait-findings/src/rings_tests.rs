@@ -3,6 +3,7 @@
 use whywait_events::uring::{Lag, LagKind, Ring, RingSample, SETUP_SQPOLL, Sum};
 use whywait_model::script::{Script, TGID, ms};
 
+use crate::spinning::IO_URING_ENTER;
 use crate::{Code, Finding, SavingKind, find};
 
 const TID: u32 = 7;
@@ -154,16 +155,31 @@ fn completions_that_lie_there_while_the_thread_submits() {
 
 #[test]
 fn completions_that_lie_there_while_the_thread_waits_for_more() {
-    let found_in = |call: u32| {
+    // It sleeps for so long of each 20 ms, and computes then: a sample each 5 ms.
+    let found_in = |call: u32, asleep_ms: u64| {
         let mut script = script(unreaped(), sum(READ));
+        let stack = script.stack(&["main", "compress"]);
         for time in 0..50 {
-            script.wait(TID, call, time * 100, time * 100 + 20).done();
+            let from = time * 100;
+            script.wait(TID, call, from, from + asleep_ms).done();
         }
         lags(&mut script, LagKind::Unreaped, 50, 20);
+        for time in 0..50 {
+            let computes = RingSample {
+                ring: 1,
+                tid: TID,
+                at_ns: ms(time * 100 + asleep_ms),
+                unreaped: 1,
+                ..RingSample::default()
+            };
+            script.ring_samples((stack, 0), &computes, (20 - asleep_ms) / 5);
+        }
         codes(&script)
     };
-    assert_eq!(found_in(426), []);
-    assert_eq!(found_in(FSYNC_CALL), [Code::UringUnreaped]);
+    assert_eq!(found_in(IO_URING_ENTER, 20), []);
+    assert_eq!(found_in(FSYNC_CALL, 20), [Code::UringUnreaped]);
+    // Half of the time it does something else.
+    assert_eq!(found_in(IO_URING_ENTER, 10), [Code::UringUnreaped]);
 }
 
 #[test]

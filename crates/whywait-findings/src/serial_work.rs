@@ -11,8 +11,8 @@
 //!
 //! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps too, so that stretch is
 //! taken as what the kernel counted of it, and as what was sampled of it when that is far less. A loop that
-//! answers others on the way works for this request only since then. What waits to be read is not this finding's, nor is the time of
-//! a thread that mostly goes round in its poll (futile-wakeups).
+//! answers others on the way works for this request only since then. What waits to be read is not this finding's, nor is the time in
+//! which a thread went round in its poll (futile-wakeups).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use crate::runtime::{self, Runtime};
 use crate::slow_paths::{
     self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
 };
-use crate::spinning;
+use crate::spinning::Rounds;
 use crate::text::duration;
 
 /// What `whywait explain serial-work` says.
@@ -58,10 +58,10 @@ type Key = (u32, String);
 
 pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     let slow = SlowRequests::of(model);
-    let answers = Answers::of(model);
+    let (answers, rounds) = (Answers::of(model), Rounds::of(model));
     let mut roles: BTreeMap<Key, Vec<Episode<'_>>> = BTreeMap::new();
     for request in &slow.requests {
-        for (key, on_path) in work_of(model, &answers, request) {
+        for (key, on_path) in work_of(model, &answers, &rounds, request) {
             roles.entry(key).or_default().push((request, on_path));
         }
     }
@@ -79,20 +79,21 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
 fn work_of<'a>(
     model: &'a Model,
     answers: &Answers<'_>,
+    rounds: &Rounds,
     slow: &'a SlowRequest<'a>,
 ) -> BTreeMap<Key, OnPath<'a>> {
     let mut roles: BTreeMap<Key, OnPath<'a>> = BTreeMap::new();
     for (part, step) in slow_paths::steps(&slow.path) {
-        let thread = model.threads.get(&step.tid);
-        let works =
-            |thread: &&Thread| part == Part::OnCpu && !spinning::mostly_spins(model, thread);
-        let Some(thread) = thread.filter(works) else {
+        let Some(thread) = model.threads.get(&step.tid).filter(|_| part == Part::OnCpu) else {
             continue;
         };
         let Some(from_ns) = answers.own_from(slow.request, step) else {
             continue;
         };
         let samples = thread.samples_within(from_ns, step.to_ns);
+        if rounds.goes_round(model, thread, samples) {
+            continue;
+        }
         let sampled = samples.iter().map(Sample::weight).sum();
         let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), sampled);
         let key = (thread.tgid, slow_paths::role(model, step.tid));
@@ -526,7 +527,8 @@ fn fix(runtime: Runtime, grows: bool, function: Option<&str>) -> String {
     if grows {
         return format!(
             "look in {function} for something that is gone through as a whole and grows with every request: a list, log or map \
-             that is never cleaned up; index it, bound it, or do the work as it arises"
+             that is never cleaned up; index it, bound it, or do the work as it arises. (Unless each request asked for more than the one \
+             before: then it is they that grow.)"
         );
     }
     match runtime {

@@ -450,8 +450,11 @@ fn time_without_a_cpu_is_counted_once() {
 
 #[test]
 fn going_round_in_a_poll_is_no_work() {
-    let found_with = |futile_ns: u64| {
+    // Of a request, 40 samples are its work's.
+    let found_with = |futile_ns: u64, polls: u64| {
         let mut script = of_a_loop(&[]);
+        let in_poll = script.stack(&["do_syscall_64", "__x64_sys_epoll_wait", "ep_poll"]);
+        script.sampled_in_kernel(API, in_poll, 10, 10 + 5 * polls);
         script.cpu(&Cpu {
             tgid: TGID,
             tid: API,
@@ -481,10 +484,17 @@ fn going_round_in_a_poll_is_no_work() {
         script.burst(&futile, &[poll]);
         detect(&script.model()).len()
     };
-    assert_eq!(found_with(100_000_000), 0, "it spun nearly all the time");
+    let (most, little) = (100_000_000, 20_000_000);
+    assert_eq!(found_with(most, 20), 0, "it spun nearly all the time");
     assert_eq!(
-        found_with(20_000_000),
+        found_with(most, 10),
         1,
-        "it spun at times, and worked for the request"
+        "it spun nearly all the time, but worked for this request"
+    );
+    assert_eq!(found_with(little, 20), 1, "it spun at times, and worked");
+    assert_eq!(
+        found_with(little, 40),
+        0,
+        "it spun at times, and for this request"
     );
 }

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Map, json};
 use whywait_events::{Part, Request, StackId, Wait, WakeContext};
 use whywait_model::{
-    Call, FrameOrigin, Label, Model, PathStep, app_frame, call, call_name, origin,
+    Call, FrameOrigin, Label, Model, PathStep, app_frame, call, call_name, descriptor, origin,
 };
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Severity};
@@ -275,21 +275,22 @@ fn key<'a>(
     let thread = model.threads.get(&step.tid)?;
     let wait = wait_of(model, step)?;
     let call = call(wait);
+    let own_socket = wait.tgid == request.tgid && descriptor(wait) == Some(request.fd);
+    // Once it answers, whether its own loop waits for the client to take more of that, or for somebody else for the rest of it, does not show.
+    let answers = request
+        .first_send_ns
+        .is_some_and(|first_ns| first_ns <= step.from_ns);
+    let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
     let target = match part {
         Part::Disk => Target::Disk,
         Part::PageFault => Target::Memory,
         // Its completions are of whatever kind, and of any request.
         Part::Uring => Target::Anything,
+        _ if own_socket && call != Call::File => Target::Client,
         _ if call == Call::Poll && loops.shared(request, wait, step) => Target::Anything,
+        Part::Network if own_loop && answers => Target::Anything,
         Part::Timer if matches!(call, Call::Poll | Call::Futex) && tick() => Target::Anything,
         Part::Timer => Target::Timer,
-        _ if matches!(call, Call::Socket | Call::Stream)
-            && request.fd >= 0
-            && wait.tgid == request.tgid
-            && wait.args[0] == request.fd as u64 =>
-        {
-            Target::Client
-        }
         _ => Target::Peer,
     };
     let single = (!matches!(target, Target::Disk | Target::Memory))
@@ -432,7 +433,7 @@ fn finding(
     if let (Some(port @ 1..), 1) = (ports.first(), ports.len()) {
         subject.insert("port".to_owned(), json!(port));
     }
-    if let Some(fd) = descriptor(steps().map(|step| step.wait)) {
+    if let Some(fd) = same_descriptor(steps().map(|step| step.wait)) {
         subject.insert("fd".to_owned(), json!(fd));
     }
     subject.insert(
@@ -610,12 +611,10 @@ fn kernel_functions(model: &Model, stack: StackId) -> Vec<String> {
 }
 
 /// The descriptor of all these waits, if they have the same.
-fn descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<u64> {
+fn same_descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<i32> {
     let mut found = None;
     for wait in waits {
-        let fd = matches!(call(wait), Call::Socket | Call::Stream | Call::File)
-            .then_some(wait.args[0])
-            .filter(|fd| *fd <= i32::MAX as u64)?;
+        let fd = descriptor(wait)?;
         if *found.get_or_insert(fd) != fd {
             return None;
         }

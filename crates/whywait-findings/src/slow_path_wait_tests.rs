@@ -7,6 +7,7 @@ use super::*;
 const READ: u32 = 0;
 const FSYNC: u32 = 74;
 const WRITE: u32 = 1;
+const POLL: u32 = 7;
 const FUTEX: u32 = 202;
 const RECVFROM: u32 = 45;
 const EPOLL_WAIT: u32 = 232;
@@ -392,16 +393,15 @@ fn a_peer_outside_is_medium_confidence() {
     );
 }
 
-#[test]
-fn its_own_client_is_a_remark() {
+/// What is found where a thread sleeps in a call for 100 ms before it answers.
+fn found_of_a_sleep(call: u32, args: [u64; 2]) -> Finding {
     let mut server = server();
     let stack = server.script.stack(&["serve", "read_body", "read"]);
-    // Descriptor 10 is that of the request, in scripts.
     server
         .script
-        .wait(API, READ, 11, 111)
+        .wait(API, call, 11, 111)
         .stack(stack)
-        .word(10)
+        .args(args)
         .by_softirq()
         .done();
     server
@@ -410,13 +410,47 @@ fn its_own_client_is_a_remark() {
         .ready(10)
         .read(11, API)
         .answered(112, API);
-    let finding = the_finding(&server.script);
-    assert_eq!(finding.severity, Severity::Note);
-    assert!(
-        finding.title.contains("the client that asked"),
-        "{}",
-        finding.title
-    );
+    the_finding(&server.script)
+}
+
+#[test]
+fn its_own_client_is_a_remark() {
+    // Descriptor 10 is that of the request, in scripts.
+    for (call, args) in [(READ, [10, 0]), (POLL, [10, 1])] {
+        let finding = found_of_a_sleep(call, args);
+        assert_eq!(finding.severity, Severity::Note);
+        assert!(
+            finding.title.contains("the client that asked"),
+            "{}",
+            finding.title
+        );
+    }
+    // Another descriptor; several, said at an address.
+    for (call, args) in [(READ, [11, 0]), (POLL, [11, 1]), (POLL, [0x7ffc_0000, 2])] {
+        let finding = found_of_a_sleep(call, args);
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.title.contains("a peer"), "{}", finding.title);
+    }
+}
+
+#[test]
+fn a_loop_that_answers_already_may_wait_for_its_client() {
+    let found_with = |first_ms: u64| {
+        let mut server = server();
+        server.script.polls(API, EPOLL, 12, 112);
+        server
+            .script
+            .request(1)
+            .epoll(EPOLL)
+            .ready(10)
+            .read(11, API)
+            .begins_to_answer(first_ms)
+            .answered(113, API);
+        let finding = the_finding(&server.script);
+        (finding.severity, finding.confidence)
+    };
+    assert_eq!(found_with(12), (Severity::Note, Confidence::Low));
+    assert_eq!(found_with(112), (Severity::Warning, Confidence::Medium));
 }
 
 #[test]

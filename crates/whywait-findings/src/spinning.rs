@@ -1,9 +1,11 @@
 //! What `futile-wakeups` and `thundering-herd` share: how a cycle of system calls reads, and what CPU time it burnt.
 
-use whywait_events::BurstCall;
+use std::collections::{BTreeMap, BTreeSet};
+
+use whywait_events::{BurstCall, Sample};
 use whywait_model::cpu::Use;
 use whywait_model::spin::Spinner;
-use whywait_model::{Model, Thread};
+use whywait_model::{Label, Model, Thread};
 
 pub(crate) const EPOLL_CTL: u32 = 233;
 pub(crate) const IOCTL: u32 = 16;
@@ -19,6 +21,9 @@ pub(crate) const EAGAIN: i64 = -11;
 pub(crate) const ENFILE: i64 = -23;
 pub(crate) const EMFILE: i64 = -24;
 
+/// Fewer samples do not tell what a thread did.
+const MIN_SAMPLES: usize = 3;
+
 /// What a thread used of the CPUs.
 pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
     model
@@ -29,18 +34,59 @@ pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
         .unwrap_or_default()
 }
 
-/// Whether most of a thread's CPU time went by as it went round in its poll, with nothing to do: that is no work for a request.
-pub(crate) fn mostly_spins(model: &Model, thread: &Thread) -> bool {
-    let used = model.cpu.threads.get(&(thread.tgid, thread.tid));
-    let most = |futile_ns: u64, used: &Use| futile_ns.saturating_mul(2) >= used.on_cpu_ns;
-    let Some(used) = used.filter(|used| most(used.futile_ns, used)) else {
-        return false;
-    };
-    let threads = model.bursts.threads();
-    let mut own = threads
-        .iter()
-        .filter(|spinner| spinner.tid == thread.tid && spinner.goes_round());
-    own.any(|spinner| most(model.cpu.futile_ns(spinner), used))
+/// The threads that were seen going round in their poll, with nothing to do.
+pub(crate) struct Rounds(BTreeMap<(u32, u32), Round>);
+
+struct Round {
+    /// Whether most of the thread's CPU time went by like that.
+    mostly: bool,
+    /// What it calls as it goes round, as kernel stacks have it.
+    calls: BTreeSet<String>,
+}
+
+impl Rounds {
+    pub(crate) fn of(model: &Model) -> Self {
+        let round = |spinner: &Spinner| {
+            let used_ns = use_of(model, spinner).on_cpu_ns;
+            let calls = spinner.cycle.iter();
+            Round {
+                mostly: used_ns > 0 && model.cpu.futile_ns(spinner) >= used_ns.div_ceil(2),
+                calls: calls
+                    .map(|call| format!("_sys_{}", name(call.syscall)))
+                    .collect(),
+            }
+        };
+        let spinners = model.bursts.threads();
+        let spinners = spinners.iter().filter(|spinner| spinner.goes_round());
+        Rounds(
+            spinners
+                .map(|spinner| ((spinner.tgid, spinner.tid), round(spinner)))
+                .collect(),
+        )
+    }
+
+    /// Whether what a thread did when it was sampled like this was going round, and no work for a request: half of it in the calls of its
+    /// round; of a thread that does little else a quarter, for what it does between them is its round as well.
+    pub(crate) fn goes_round(&self, model: &Model, thread: &Thread, samples: &[Sample]) -> bool {
+        let Some(round) = self.0.get(&(thread.tgid, thread.tid)) else {
+            return false;
+        };
+        if samples.len() < MIN_SAMPLES {
+            return round.mostly;
+        }
+        let calls = |sample: &&Sample| {
+            let stack = model.stacks.get(sample.kernel_stack);
+            let of_round = |label: &Label| {
+                let call = label.name.find("_sys_").map(|at| &label.name[at..]);
+                call.is_some_and(|call| round.calls.contains(call))
+            };
+            stack.is_some_and(|stack| stack.labels.iter().any(of_round))
+        };
+        let weight = |sum: u64, sample: &Sample| sum.saturating_add(sample.weight());
+        let all = samples.iter().fold(0, weight);
+        let in_calls = samples.iter().filter(calls).fold(0, weight);
+        in_calls.saturating_mul(if round.mostly { 4 } else { 2 }) >= all
+    }
 }
 
 pub(crate) fn is_poll(call: &BurstCall) -> bool {

@@ -60,19 +60,34 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
 }
 
 /// How much of the time that completions lay there the thread was elsewhere, a part and the whole of what is known of it (not 0): by its
-/// sleeps if they cover most of the longest lags, or else by the samples that saw completions lying there. All of it if there are none.
+/// sleeps and samples within the longest lags, if most of those is known, or else by all samples that saw completions lying there. All of it if
+/// they are few.
 fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
-    let longest = &state.unreaped.longest;
-    let lag_ns = longest.iter().map(|longest| longest.lag.low_ns);
-    let slept_ns = longest.iter().map(|longest| longest.slept_ns);
-    let waited_ns = longest.iter().filter_map(|longest| {
-        let (wait, ns) = longest.wait.as_ref()?;
-        (wait.syscall == Some(IO_URING_ENTER)).then_some(*ns)
+    let sum = |of: &dyn Fn(&LagWithWait) -> u64| {
+        let longest = state.unreaped.longest.iter();
+        longest.map(of).fold(0, u64::saturating_add)
+    };
+    let lag_ns = sum(&|longest| longest.lag.low_ns);
+    let waited_ns = sum(&|longest| match &longest.wait {
+        Some((wait, ns)) if wait.syscall == Some(IO_URING_ENTER) => *ns,
+        _ => 0,
     });
-    let slept_ns = slept_ns.fold(0, u64::saturating_add);
-    let waited_ns = waited_ns.fold(0, u64::saturating_add);
-    if slept_ns.saturating_add(waited_ns) > lag_ns.fold(0, u64::saturating_add) / 2 {
-        return (slept_ns, slept_ns.saturating_add(waited_ns));
+    let sampled_ns = |of: fn(&Model, StackId) -> bool| {
+        sum(&|longest| {
+            let samples = longest.samples.iter();
+            let of = samples.filter(|(kernel_stack, _)| of(model, **kernel_stack));
+            of.map(|(_, samples)| *samples)
+                .fold(0, u64::saturating_add)
+                .saturating_mul(rings::sample_ns(model))
+                .min(longest.lag.low_ns)
+        })
+    };
+    let away_ns = sum(&|longest| longest.slept_ns).saturating_add(sampled_ns(is_other_work));
+    let known_ns = away_ns
+        .saturating_add(waited_ns)
+        .saturating_add(sampled_ns(is_held_up));
+    if known_ns > lag_ns / 2 {
+        return (away_ns, known_ns);
     }
     let (mut other, mut held_up) = (0u64, 0u64);
     for ((_, kernel_stack), standing) in &state.stacks {
@@ -83,7 +98,7 @@ fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
         }
     }
     match other.saturating_add(held_up) {
-        0 => (1, 1),
+        0..rings::MIN_SAMPLES => (1, 1),
         all => (other, all),
     }
 }

@@ -98,6 +98,17 @@ pub fn call_name(wait: &Wait) -> String {
     }
 }
 
+/// The descriptor that a sleep was for, where it was for one. Of a poll, it stands in place of an address, which is larger ("waits" in
+/// docs/recording.md).
+pub fn descriptor(wait: &Wait) -> Option<i32> {
+    let polls_one = matches!(wait.syscall, Some(7 | 271)) && wait.args[1] == 1;
+    match call(wait) {
+        Call::Socket | Call::Stream | Call::File => i32::try_from(wait.args[0] as u32).ok(),
+        Call::Poll if polls_one => u16::try_from(wait.args[0]).ok().map(i32::from),
+        _ => None,
+    }
+}
+
 /// The name of a system call, for reports.
 pub(crate) fn name_of(number: u32) -> String {
     entry(number).map_or_else(

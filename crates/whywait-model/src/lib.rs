@@ -33,7 +33,7 @@ mod timeline;
 pub mod waits;
 
 pub use accounting::Account;
-pub use call::{Call, call, call_name};
+pub use call::{Call, call, call_name, descriptor};
 pub use futex::Class;
 pub use input::{Input, Polls, RequestSums};
 pub use kind::{Kind, kind};

@@ -448,6 +448,11 @@ impl Model {
                 .fold(0, u64::saturating_add),
             lost_by_reason,
             unmatched_wakes: self.counters.get("unmatched-wakes").copied().unwrap_or(0),
+            farewells: self
+                .counters
+                .get("requests.farewells")
+                .copied()
+                .unwrap_or(0),
             frames_symbolised: self.stacks.named_share(),
             truncated_stacks: self.stacks.truncated(),
             waits: self.counters.get("waits.ended").copied().unwrap_or(0),

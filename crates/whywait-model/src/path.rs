@@ -5,9 +5,10 @@
 //! through the sleep. Of the ways that come from the reading of this very request, the one on which most was done is the
 //! critical one: nothing on it can take less time without the response coming earlier, or another way taking over.
 //!
-//! A sleep that the clock ended counts half. A helper that looks after things every second and then has the request's thread wait for a
-//! moment (a virtual machine that stops its threads, say) was not what that thread, at work all the time, waited for; one that was given
-//! work, and sleeps as a part of it, was.
+//! A wait of another thread's that ran into its timeout counts half. A helper that looks after things every second and then has the request's
+//! thread wait for a moment (a virtual machine that stops its threads, say) was not what that thread, at work all the time, waited for. One
+//! that was given work and waits as a part of it was; nothing tells the two apart, but that who has to pause for its work sleeps, as a rule,
+//! and does not wait in vain: sleeps count whole.
 //!
 //! A waker from which no way leads back to the request was not working for it: it was at something older, or held a lock. Then
 //! the path stays with the sleeper, and what the waker did while it slept stands for the sleep.
@@ -397,8 +398,8 @@ impl Walk<'_> {
     }
 
     /// How much was done, at most, on a way from the reading of the request to thread `tid` at `at`: threads' own time, and
-    /// time that devices and the network took. A sleep that a thread ended counts nothing, and one that the clock ended half. `None`: no way
-    /// leads there.
+    /// time that devices and the network took. A sleep that a thread ended counts nothing, and another thread's wait that timed out half.
+    /// `None`: no way leads there.
     ///
     /// The longest way to a point is the longer one of two: within the thread, and through the wake that ended its last sleep.
     fn done_until(&mut self, tid: u32, at: Ns) -> Option<u64> {
@@ -487,7 +488,7 @@ impl Walk<'_> {
             is_lock(self.model, wait) || (waker != 0 && waker != tid && waits_for_threads(wait));
         let asleep = match woken.saturating_sub(began) {
             _ if explained => 0,
-            ns if part_of(self.model, wait) == Part::Timer => ns / 2,
+            ns if tid != self.reader && timed_out(self.model, wait) => ns / 2,
             ns => ns,
         };
         let stayed = stayed.map(|done| done.saturating_add(asleep));
@@ -589,6 +590,11 @@ fn part_of(model: &Model, wait: &Wait) -> Part {
     let kind = model.kind_of(wait);
     kind.and_then(|kind| kind.part)
         .unwrap_or_else(|| call::part(wait, waker(model, wait) != 0))
+}
+
+/// Whether the clock ended a wait for something else.
+fn timed_out(model: &Model, wait: &Wait) -> bool {
+    call::call(wait) != Call::Sleep && part_of(model, wait) == Part::Timer
 }
 
 /// Whether a sleep was one for a lock.

@@ -444,6 +444,12 @@ impl<'a> WaitLine<'a> {
         self
     }
 
+    /// The call's first two arguments.
+    pub fn args(mut self, args: [u64; 2]) -> Self {
+        self.wait.args[..2].copy_from_slice(&args);
+        self
+    }
+
     /// Beside the word stands that this thread has the lock.
     pub fn owner(mut self, tid: u32) -> Self {
         self.wait.owner_tid = tid;
@@ -566,9 +572,15 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// The first part of the response is written.
+    pub fn begins_to_answer(mut self, at_ms: u64) -> Self {
+        self.request.first_send_ns = Some(ms(at_ms));
+        self
+    }
+
     /// A thread writes the response.
     pub fn answered(mut self, at_ms: u64, tid: u32) -> &'a mut Script {
-        self.request.first_send_ns = Some(ms(at_ms));
+        self.request.first_send_ns.get_or_insert(ms(at_ms));
         self.request.last_send_ns = Some(ms(at_ms));
         self.request.send_tid = tid;
         self.script.input.take_request(&self.request);

@@ -141,6 +141,9 @@ pub struct Coverage {
     pub lost_by_reason: BTreeMap<String, u64>,
     /// Sleeps, short ones too, whose wake was not seen.
     pub unmatched_wakes: u64,
+    /// Small writes long after a response, which are not counted as part of it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub farewells: u64,
     /// Share of the distinct frames that have a name; `None` without frames.
     pub frames_symbolised: Option<f64>,
     /// Stacks whose unwinding ended before the thread's start.

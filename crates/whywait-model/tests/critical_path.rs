@@ -17,6 +17,8 @@ enum Act {
     Compute(u32, u64),
     /// It sleeps until a time comes.
     Sleep(u32, u64),
+    /// It waits for something until its time runs out.
+    TimeOut(u32, u64),
     /// It wakes another thread, if that waits.
     Wake(u32, u32),
     /// It waits until somebody wakes it.
@@ -28,6 +30,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (tid.clone(), 1u64..30).prop_map(|(tid, ms)| Act::Compute(tid, ms)),
         1 => (tid.clone(), 2u64..30).prop_map(|(tid, ms)| Act::Sleep(tid, ms)),
+        1 => (tid.clone(), 2u64..30).prop_map(|(tid, ms)| Act::TimeOut(tid, ms)),
         3 => (tid.clone(), 1u32..5).prop_map(|(from, to)| Act::Wake(from, to)),
         2 => tid.prop_map(Act::Wait),
     ]
@@ -40,6 +43,8 @@ struct Slept {
     from: u64,
     to: u64,
     by: u32,
+    /// It waited for something else, and the clock ended that.
+    timed_out: bool,
 }
 
 /// Plays what the threads do: each at its own clock, where a wake carries the waker's time to the sleeper.
@@ -56,7 +61,7 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
             Act::Compute(tid, ms) if waits_since[tid as usize].is_none() => {
                 clock[tid as usize] += ms
             }
-            Act::Sleep(tid, ms) if waits_since[tid as usize].is_none() => {
+            Act::Sleep(tid, ms) | Act::TimeOut(tid, ms) if waits_since[tid as usize].is_none() => {
                 let from = clock[tid as usize];
                 clock[tid as usize] += ms;
                 slept.push(Slept {
@@ -64,6 +69,7 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
                     from,
                     to: from + ms,
                     by: 0,
+                    timed_out: matches!(act, Act::TimeOut(..)),
                 });
                 clock[tid as usize] += 1;
             }
@@ -77,6 +83,7 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
                         from: since,
                         to: at,
                         by: from,
+                        timed_out: false,
                     });
                     waits_since[to as usize] = None;
                     // It runs for a moment at least, and so does the waker.
@@ -106,6 +113,7 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
                 from: since,
                 to: at,
                 by,
+                timed_out: false,
             });
             clock[1] = at + 1;
         } else {
@@ -115,8 +123,21 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
     (slept, clock[1] + 1)
 }
 
+/// What a millisecond of a sleep counts, in half milliseconds.
+fn halves(slept: &Slept) -> u64 {
+    match slept {
+        Slept { by: 1.., .. } => 0,
+        Slept {
+            timed_out: true,
+            tid: 2..,
+            ..
+        } => 1,
+        _ => 2,
+    }
+}
+
 /// The most that is done on any way from thread 1 at time 0 to `tid` at `at`, in half milliseconds: tries every way. A sleep that a thread
-/// ended counts nothing, one that the clock ended half.
+/// ended counts nothing, and another thread's wait that timed out half.
 fn longest(slept: &[Slept], tid: u32, at: u64) -> Option<u64> {
     let last = slept
         .iter()
@@ -127,7 +148,7 @@ fn longest(slept: &[Slept], tid: u32, at: u64) -> Option<u64> {
         return (tid == 1).then_some(2 * at);
     };
     let ran = 2 * (at - last.to);
-    let through_sleep = if last.by == 0 { last.to - last.from } else { 0 };
+    let through_sleep = (last.to - last.from) * halves(last);
     let stay = if last.from == 0 && tid != 1 {
         None
     } else {
@@ -145,7 +166,8 @@ fn model(slept: &[Slept], end: u64) -> Model {
         script.thread(tid, "t");
     }
     for one in slept {
-        let call = if one.by == 0 { NANOSLEEP } else { FUTEX };
+        let sleeps = one.by == 0 && !one.timed_out;
+        let call = if sleeps { NANOSLEEP } else { FUTEX };
         let line = script
             .wait(one.tid, call, one.from, one.to)
             .word(u64::from(one.tid) * 64);
@@ -161,10 +183,16 @@ fn model(slept: &[Slept], end: u64) -> Model {
 }
 
 /// What a path's own steps did, in half milliseconds: what stands for sleeps of its threads does not count.
-fn done_on(steps: &[PathStep]) -> u64 {
+fn done_on(slept: &[Slept], steps: &[PathStep]) -> u64 {
+    let halves_of = |step: &PathStep| {
+        let within = |one: &&Slept| {
+            one.tid == step.tid && ms(one.from) <= step.from_ns && step.to_ns <= ms(one.to)
+        };
+        slept.iter().find(within).map_or(2, halves)
+    };
     let done_ns = |step: &PathStep| match step.part {
         Some(Part::Thread) => 0,
-        Some(Part::Timer) => step.ns(),
+        Some(Part::Timer) => halves_of(step) * step.ns(),
         _ => 2 * step.ns(),
     };
     let own = steps.iter().filter(|step| step.waiting == 0);
@@ -187,7 +215,7 @@ proptest! {
         }
         prop_assert_eq!(now, ms(end));
         let reference = longest(&slept, 1, end).expect("thread 1 is the one that read it");
-        prop_assert_eq!(done_on(&path.steps), reference, "{:?}\n{:#?}", slept, path.steps);
+        prop_assert_eq!(done_on(&slept, &path.steps), reference, "{:?}\n{:#?}", slept, path.steps);
     }
 }
 
@@ -210,12 +238,14 @@ fn of_two_ways_the_longer_is_taken() {
             from: 0,
             to: 10,
             by: 1,
+            timed_out: false,
         },
         Slept {
             tid: 1,
             from: 40,
             to: 100,
             by: 2,
+            timed_out: false,
         },
     ];
     let model = model(&slept, 110);
@@ -230,7 +260,7 @@ fn of_two_ways_the_longer_is_taken() {
 
 /// The steps of a request of thread 1's, which gives thread 2 work at 10 ms and waits for it for 10 ms in the end. Thread 2 sleeps, for a time to
 /// come, until just before it wakes thread 1.
-fn with_a_helper_that_sleeps(asleep_ms: u64) -> Vec<(u32, &'static str, u64)> {
+fn with_a_helper_that_sleeps(asleep_ms: u64, timed_out: bool) -> Vec<(u32, &'static str, u64)> {
     let end = 12 + asleep_ms;
     let slept = [
         Slept {
@@ -238,18 +268,21 @@ fn with_a_helper_that_sleeps(asleep_ms: u64) -> Vec<(u32, &'static str, u64)> {
             from: 0,
             to: 10,
             by: 1,
+            timed_out: false,
         },
         Slept {
             tid: 2,
             from: 11,
             to: end - 1,
             by: 0,
+            timed_out,
         },
         Slept {
             tid: 1,
             from: end - 10,
             to: end,
             by: 2,
+            timed_out: false,
         },
     ];
     let steps = model(&slept, end + 1).path_of(0).steps;
@@ -262,7 +295,7 @@ fn with_a_helper_that_sleeps(asleep_ms: u64) -> Vec<(u32, &'static str, u64)> {
 #[test]
 fn work_of_its_own_says_more_than_a_helpers_timer() {
     // 91 ms of work, while the helper slept for 100 ms: the helper would have had it wait at another time.
-    let told = with_a_helper_that_sleeps(100);
+    let told = with_a_helper_that_sleeps(100, true);
     assert_eq!(
         told,
         [
@@ -272,18 +305,19 @@ fn work_of_its_own_says_more_than_a_helpers_timer() {
             (1, "on-cpu", 1)
         ]
     );
-    // Next to no work: the helper's sleep is what it waited for.
-    let told = with_a_helper_that_sleeps(14);
-    assert_eq!(
-        told,
+    // Next to no work: the helper's wait is what it waited for.
+    let through_helper = |asleep_ms| {
         [
             (1, "on-cpu", 10),
             (2, "on-cpu", 1),
-            (2, "timer", 14),
+            (2, "timer", asleep_ms),
             (2, "on-cpu", 1),
-            (1, "on-cpu", 1)
+            (1, "on-cpu", 1),
         ]
-    );
+    };
+    assert_eq!(with_a_helper_that_sleeps(14, true), through_helper(14));
+    // A pause that it makes in its work.
+    assert_eq!(with_a_helper_that_sleeps(100, false), through_helper(100));
 }
 
 #[test]
@@ -294,6 +328,7 @@ fn who_was_at_something_older_stands_for_the_sleep_only() {
         from: 40,
         to: 100,
         by: 2,
+        timed_out: false,
     }];
     let model = model(&slept, 110);
     let steps = model.path_of(0).steps;

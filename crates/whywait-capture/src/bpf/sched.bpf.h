@@ -149,6 +149,18 @@ static __always_inline bool may_storm(const struct thread *thread)
 	       (thread->nr == NR_READ || thread->nr == NR_RECVFROM || thread->nr == NR_RECVMSG);
 }
 
+/*
+ * A poll of one descriptor: the descriptor instead of the place where it is said, which is of no use to anybody. Below 64 KiB there are no
+ * such places (vm.mmap_min_addr), so the two can be told apart.
+ */
+static __always_inline void name_polled(struct thread *thread)
+{
+	u32 fd;
+
+	if (!bpf_probe_read_user(&fd, sizeof(fd), (void *)thread->args[0]) && fd < 1 << 16)
+		thread->args[0] = fd;
+}
+
 static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps, u32 task_state,
 				       u64 now)
 {
@@ -192,8 +204,11 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	}
 	if (family == CALL_POLL || family == CALL_SOCKET) {
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
-		if (family == CALL_POLL)
+		if (family == CALL_POLL) {
 			cpu_polls(thread, now, thread->parts[PART_ON_CPU]);
+			if ((thread->nr == NR_POLL || thread->nr == NR_PPOLL) && thread->args[1] == 1)
+				name_polled(thread);
+		}
 		if (unlikely(is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0])) {
 			thread->epfd = (s32)thread->args[0];
 			thread->epoll = epoll_of(task, thread->args[0]);

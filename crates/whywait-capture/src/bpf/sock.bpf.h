@@ -83,15 +83,32 @@ static __always_inline struct socket_state *unix_discover(struct sock *sk)
 	return socket_discover(sk);
 }
 
-/* The first epoll registration of the socket's file. */
-static __always_inline void fill_registration(struct request_record *record, struct sock *sk)
+/* The descriptor that a task is just writing to, and 1; 0: none. */
+static __always_inline u32 writes_to(struct task_struct *task)
+{
+	struct pt_regs *regs = user_registers(task);
+
+	switch ((s32)regs->orig_ax) {
+	case 1: /* write */
+	case 20: /* writev */
+	case 40: /* sendfile */
+	case 44: /* sendto */
+	case 46: /* sendmsg */
+	case 307: /* sendmmsg */
+		return (u32)regs->di + 1;
+	}
+	return 0;
+}
+
+/* The first epoll registration of the socket's file; where there is none, `fd` is its descriptor, -1: not known. */
+static __always_inline void fill_registration(struct request_record *record, struct sock *sk, s32 fd)
 {
 	struct hlist_head *head = BPF_CORE_READ(sk, sk_socket, file, f_ep);
 	struct hlist_node *first = 0;
 	struct epitem *item;
 
 	record->epoll = 0;
-	record->fd = -1;
+	record->fd = fd;
 	record->read_armed = 2;
 	if (!head)
 		return;
@@ -137,7 +154,7 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->taken_ns = socket->taken_ns;
 	was_slow(socket->recv_ns, socket->last_send_ns,
 		 socket->last_send_ns - socket->recv_ns - socket->service[PART_RUNNABLE]);
-	fill_registration(record, sk);
+	fill_registration(record, sk, (s32)(socket->fd - 1));
 	submit(record);
 	return true;
 }
@@ -247,6 +264,8 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->recv_tid = 0;
 	socket->send_tid = 0;
 	socket->emitted = 0;
+	socket->asked_for_more = 0;
+	socket->farewell_bytes = 0;
 	socket->uring = 0;
 	socket->taken_ns = 0;
 	if (unlikely(!socket->only_on_cpu))
@@ -365,8 +384,12 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	socket = socket_of(sk);
 	if (unlikely(!socket))
 		socket = socket_discover(sk);
-	if (unlikely(!socket || ret < 0 || (flags & MSG_PEEK)))
+	if (unlikely(!socket || (flags & MSG_PEEK)))
 		return 0;
+	if (unlikely(ret < 0)) {
+		socket->asked_for_more = socket->last_send_ns != 0;
+		return 0;
+	}
 	if (unlikely(ret == 0) && !socket->ended) {
 		/* To learn of the end is progress, once. */
 		socket->ended = 1;
@@ -420,14 +443,34 @@ static __always_inline void account_service(struct socket_state *socket, const s
 	}
 }
 
+#define FAREWELL_NS 1000000000
+#define FAREWELL_BYTES 128
+
+/*
+ * Whether these bytes are no part of the response, which was answered before: few, long after it, and there was nothing to read in between
+ * when the thread asked for the next request. A server says goodbye so when a connection is idle (close_notify of TLS, GOAWAY of HTTP/2), or
+ * asks whether the peer is still there. What follows many of them is: somebody sends a stream, bit by bit.
+ */
+static __always_inline bool is_farewell(struct socket_state *socket, int ret, u64 now)
+{
+	if (likely(!socket->asked_for_more) || now - socket->last_send_ns < FAREWELL_NS ||
+	    socket->farewell_bytes + ret > FAREWELL_BYTES)
+		return false;
+	socket->farewell_bytes += ret;
+	COUNT(farewells);
+	return true;
+}
+
 /* A thread has written to the socket, of which a request was read. */
-static __always_inline void writes_response(struct socket_state *socket, struct sock *sk, const struct thread *thread, int ret,
-					    u64 now, u64 on_cpu_ns)
+static __always_inline void writes_response(struct socket_state *socket, struct sock *sk, struct task_struct *task,
+					    const struct thread *thread, int ret, u64 now, u64 on_cpu_ns)
 {
 	if (likely(!socket->first_send_ns)) {
 		socket->first_send_ns = now;
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
+	} else if (unlikely(is_farewell(socket, ret, now))) {
+		return;
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
@@ -436,8 +479,10 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 	socket->send_tid = thread->tid;
 	socket->bytes_out += ret;
 	account_service(socket, thread, now, on_cpu_ns);
-	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns))
+	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns)) {
+		socket->fd = writes_to(task);
 		socket->emitted = send_request(socket, sk, now);
+	}
 }
 
 SEC("tp_btf/sock_send_length")
@@ -469,7 +514,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	}
 	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
 		return 0;
-	writes_response(socket, sk, thread, ret, now, on_cpu_ns);
+	writes_response(socket, sk, task, thread, ret, now, on_cpu_ns);
 	return 0;
 }
 

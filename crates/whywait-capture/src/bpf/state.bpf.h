@@ -258,6 +258,9 @@ struct socket_state {
 	u32 read_before; /* … and before */
 	u64 after_ns; /* it was read before the request came: kept of one that was read soon after */
 	u8 timing; /* TIMED… */
+	u8 asked_for_more; /* there was nothing to read after the response: see is_farewell */
+	u8 farewell_bytes;
+	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
 	u64 first_send_ns;
 	u64 last_send_ns;

@@ -36,6 +36,15 @@ pub(super) fn render(page: &mut Page, report: &Report) {
             ),
         ));
     }
+    if coverage.farewells > 0 {
+        facts.push((
+            Style::Plain,
+            format!(
+                "{} long after a response not counted as part of it",
+                counted(coverage.farewells, "small write")
+            ),
+        ));
+    }
     if let Some(share) = coverage.frames_symbolised {
         facts.push((
             Style::Plain,
