@@ -29,6 +29,7 @@ void slots(const struct lab *lab);
 void spin(const struct lab *lab);
 void stuck(const struct lab *lab);
 void poll_rings(const struct lab *lab);
+void look_at_rings(const struct lab *lab);
 void send_pressure(const struct lab *lab);
 void reopen(const struct lab *lab);
 

@@ -10,7 +10,7 @@ static const struct {
     {"one-an-enter", one_an_enter}, {"sqpoll-idle", sqpoll_idle},     {"sqpoll-asleep", sqpoll_asleep},
     {"cross-thread", cross_thread}, {"slots-exhausted", slots},       {"send-pressure", send_pressure},
     {"reopen", reopen},             {"spin", spin},                   {"stuck", stuck},
-    {"poll", poll_rings},
+    {"poll", poll_rings},           {"look", look_at_rings},
 };
 
 int main(int count, char **words) {

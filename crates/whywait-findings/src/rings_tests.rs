@@ -464,6 +464,11 @@ fn reads_that_are_punted_and_syncs_that_must_be() {
 
 /// A loop that is on the CPU for so many of 100 samples in `prepare_batch`, and for the rest in the kernel.
 fn busy_loop(in_function: u64, of_samples: u64) -> Script {
+    busy_loop_with(0, in_function, of_samples)
+}
+
+/// … while so many operations are with the kernel.
+fn busy_loop_with(in_flight: u32, in_function: u64, of_samples: u64) -> Script {
     let mut script = script(ring(), sum(SEND));
     let prepare = script.stack(&["main", "prepare_batch", "memmove"]);
     let submit = script.stack(&["main", "submit_batch", "syscall"]);
@@ -471,6 +476,7 @@ fn busy_loop(in_function: u64, of_samples: u64) -> Script {
         ring: 1,
         tid: TID,
         at_ns: ms(0),
+        in_flight,
         ..RingSample::default()
     };
     // A sample is 5 ms of a CPU.
@@ -502,6 +508,21 @@ fn a_loop_whose_cpu_time_is_one_functions() {
 fn a_loop_that_waits_or_works_in_the_kernel_has_no_serial_work() {
     assert_eq!(codes(&busy_loop(200, 2_000)), [], "the kernel's work");
     assert_eq!(codes(&busy_loop(500, 800)), [], "not bound by its CPU");
+}
+
+#[test]
+fn a_loop_that_only_looks_into_its_queue_has_no_serial_work() {
+    assert_eq!(codes(&busy_loop_with(1, 1_990, 2_000)), []);
+    assert_eq!(
+        codes(&busy_loop_with(1, 1_800, 1_900)),
+        [Code::SerialWork],
+        "it sleeps at times"
+    );
+    assert_eq!(
+        codes(&busy_loop_with(0, 1_990, 2_000)),
+        [Code::SerialWork],
+        "it works on what it has taken"
+    );
 }
 
 /// A server: its operations wait for peers, and a few completions lie there for 100 ms.

@@ -60,6 +60,8 @@ pub struct Standing {
     pub unreaped: u64,
     /// While entries waited to be submitted.
     pub pending: u64,
+    /// While operations were with the kernel, and nothing waited for the program.
+    pub with_kernel: u64,
     /// The completions that waited, added up.
     pub unreaped_sum: u64,
     /// The entries that waited, added up.
@@ -71,6 +73,7 @@ impl Standing {
         self.samples = self.samples.saturating_add(other.samples);
         self.unreaped = self.unreaped.saturating_add(other.unreaped);
         self.pending = self.pending.saturating_add(other.pending);
+        self.with_kernel = self.with_kernel.saturating_add(other.with_kernel);
         self.unreaped_sum = self.unreaped_sum.saturating_add(other.unreaped_sum);
         self.pending_sum = self.pending_sum.saturating_add(other.pending_sum);
     }
@@ -366,6 +369,9 @@ impl RingInput {
                 samples: sample.weight(),
                 unreaped: u64::from(standing.unreaped > 0) * sample.weight(),
                 pending: u64::from(standing.pending > 0) * sample.weight(),
+                with_kernel: u64::from(
+                    standing.unreaped == 0 && standing.pending == 0 && standing.in_flight > 0,
+                ) * sample.weight(),
                 unreaped_sum: u64::from(standing.unreaped) * sample.weight(),
                 pending_sum: u64::from(standing.pending) * sample.weight(),
             });

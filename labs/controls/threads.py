@@ -1,0 +1,76 @@
+"""A blocking server with a thread for each connection, on a port of the system's choice.
+
+    threads.py [--timeout SECONDS] [--tls FOLDER]
+
+--timeout   sockets have it: Python then waits for them in poll. A connection that is idle for so long is closed.
+--tls       over TLS, with a certificate that is made in this folder.
+"""
+
+import argparse
+import os
+import re
+import socket
+import ssl
+import subprocess
+import threading
+
+
+def serve(connection, tls):
+    try:
+        if tls:
+            connection = tls.wrap_socket(connection, server_side=True)
+        with connection:
+            while request(connection):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            if tls:
+                # Says goodbye, and waits a moment for the same from the client.
+                connection.settimeout(0.1)
+                connection.unwrap().close()
+    except OSError:
+        # A client that goes away is no news.
+        pass
+
+
+def request(connection):
+    """Reads a request with its body; False: no more came."""
+    received = b""
+    while True:
+        head, end, body = received.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        if end and len(body) >= int(length[1] if length else 0):
+            return True
+        try:
+            piece = connection.recv(65536)
+        except TimeoutError:
+            return False
+        if not piece:
+            return False
+        received += piece
+
+
+def context(folder):
+    key, certificate = os.path.join(folder, "key.pem"), os.path.join(folder, "certificate.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout", key,
+                    "-out", certificate], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    return tls
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--tls")
+    args = parser.parse_args()
+    tls = context(args.tls) if args.tls else None
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    with open(os.environ["READY_FILE"], "w") as ready:
+        ready.write(f"{os.getpid()} 127.0.0.1:{listener.getsockname()[1]}\n")
+    while True:
+        connection, _ = listener.accept()
+        connection.settimeout(args.timeout)
+        threading.Thread(target=serve, args=(connection, tls), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()
