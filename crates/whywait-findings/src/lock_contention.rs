@@ -214,7 +214,8 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     if small && !of_the_run(ended_ns.saturating_sub(without_cpu_ns)) {
         return None;
     }
-    let longest = telling(model, &holds);
+    let of_readers = behind_readers.len() > behind_one.len();
+    let longest = telling(model, &holds).filter(|_| !of_readers);
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
     let held_across = across * 2 > holds.len();
     let severity = match worst_ns {
@@ -289,7 +290,7 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         },
         evidence,
         cause,
-        fix: if behind_readers.len() > behind_one.len() {
+        fix: if of_readers {
             FIX_OF_READERS.to_owned()
         } else {
             fix(key, held_across, &holds)

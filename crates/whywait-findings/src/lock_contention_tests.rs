@@ -20,6 +20,11 @@ fn locking(script: &mut Script) -> StackId {
 
 /// Four handlers write a log, each with the mutex in its hands while it syncs: 20 ms each, one after another.
 fn convoy(across: bool) -> Script {
+    convoy_at(across, locking)
+}
+
+/// … or with the lock that is waited for in this stack.
+fn convoy_at(across: bool, locking: fn(&mut Script) -> StackId) -> Script {
     let mut script = Script::new();
     let locking = locking(&mut script);
     let syncing = script.stack(&["main", "app::handle", "app::append_log", "fsync"]);
@@ -73,6 +78,29 @@ fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
         "{cause:?}"
     );
     assert!(cause.doing.contains("fsync"), "{}", cause.doing);
+}
+
+#[test]
+fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
+    let to_read = |script: &mut Script| script.stack(&["main", "pthread_rwlock_rdlock"]);
+    let to_write = |script: &mut Script| script.stack(&["main", "pthread_rwlock_wrlock"]);
+    let of_convoy = |locking: fn(&mut Script) -> StackId| {
+        let findings = detect(&convoy_at(true, locking).model());
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        (findings[0].title.clone(), findings[0].cause.is_some())
+    };
+    let (title, caused) = of_convoy(to_read);
+    assert!(
+        title.contains("held for up to") && caused,
+        "who waits to read waits for one that writes: {title}"
+    );
+    assert_eq!(
+        of_convoy(to_write),
+        (
+            "3 requests waited up to 60 ms for a read-write lock".to_owned(),
+            false
+        )
+    );
 }
 
 #[test]
