@@ -208,11 +208,14 @@ fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
     aways
 }
 
-/// What keeps the loop: the innermost function of the application, or else the innermost function.
+/// What keeps the loop: its runtime, on its own account, or the innermost function of the application, or else the innermost function.
 fn function(model: &Model, away: &Away) -> String {
     let Some(stack) = model.stacks.get(away.stack) else {
         return away.doing.clone();
     };
+    if let Some(what) = runtime::own_account(stack) {
+        return what.to_owned();
+    }
     if let Some(label) = app_frame(stack) {
         return label.name.to_string();
     }
@@ -348,11 +351,12 @@ fn finding(
             longest.doing.clone(),
             longest.stack,
         )),
-        fix: match (runtime, function) {
-            (Runtime::Node, COMPILED) => {
+        fix: match runtime::fix_of_own_account(function) {
+            Some(fix) => fix.to_owned(),
+            None if runtime == Runtime::Node && function == COMPILED => {
                 format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name")
             }
-            _ => fix(runtime, longest.doing == "on CPU").to_owned(),
+            None => fix(runtime, longest.doing == "on CPU").to_owned(),
         },
     })
 }

@@ -87,6 +87,41 @@ fn a_long_computation_blocks_them_too() {
 }
 
 #[test]
+fn what_a_runtime_does_on_its_own_account_is_not_the_functions_in_which_it_does() {
+    let found_in = |calls: &[&str]| {
+        let (mut script, _, _) = server();
+        let stack = script.stack(calls);
+        script.burns(1, stack, 31, 331);
+        script
+            .request(2)
+            .epoll(EPOLL)
+            .ready(40)
+            .read(332, 1)
+            .answered(333, 1);
+        let findings = detect(&script.model());
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        (
+            findings[0].subject["function"].clone(),
+            findings[0].fix.contains("allocate less"),
+        )
+    };
+    let allocates = ["main", "app_render_thumbnail", "allocate"];
+    let in_runtime = |call| [&allocates[..], &[call, "mark"]].concat();
+    assert_eq!(found_in(&allocates), (json!("app_render_thumbnail"), false));
+    for (call, what) in [
+        (
+            "v8::internal::Heap::CollectGarbage(int)",
+            runtime::COLLECTOR,
+        ),
+        ("gc_collect_main", runtime::COLLECTOR),
+        ("VMThread::execute(VM_Operation*)", runtime::PAUSE),
+        ("SafepointSynchronize::block(JavaThread*)", runtime::PAUSE),
+    ] {
+        assert_eq!(found_in(&in_runtime(call)), (json!(what), true), "{call}");
+    }
+}
+
+#[test]
 fn a_block_that_nobody_waited_for_is_not_reported() {
     let (mut script, handler, _) = server();
     script.sleeps(1, handler, 31, 331);

@@ -1,7 +1,7 @@
 //! Which runtime a program uses, from the functions in its stacks: a fix has a name only within a runtime.
 
 use whywait_events::ModuleKind;
-use whywait_model::{Label, Model, Thread};
+use whywait_model::{Label, Model, StackText, Thread};
 
 /// A runtime whose fixes are known by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,51 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
         }
     }
     found
+}
+
+/// Stand for the application's function where a runtime did something on its own account, on a thread that was in whatever function then.
+pub(crate) const COLLECTOR: &str = "the garbage collector";
+pub(crate) const PAUSE: &str = "a pause of the Java virtual machine";
+
+/// What a runtime does on its own account in this stack, if it does.
+pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
+    let is_in = |functions: &[&str]| {
+        let begins = |label: &Label| functions.iter().any(|name| label.name.starts_with(name));
+        stack.labels.iter().any(begins)
+    };
+    // V8 (src/heap/heap.h); CPython (Modules/gcmodule.c, later Python/gc.c).
+    if is_in(&[
+        "v8::internal::Heap::CollectGarbage",
+        "v8::internal::Heap::PerformGarbageCollection",
+        "gc_collect_",
+    ]) {
+        Some(COLLECTOR)
+    // HotSpot (share/runtime/vmThread.hpp, safepoint.hpp): a thread has it stop all others, or is stopped.
+    } else if is_in(&[
+        "VMThread::execute(",
+        "SafepointSynchronize::block(",
+        "SafepointMechanism::process(",
+    ]) {
+        Some(PAUSE)
+    } else {
+        None
+    }
+}
+
+/// What helps against that.
+pub(crate) fn fix_of_own_account(function: &str) -> Option<&'static str> {
+    match function {
+        COLLECTOR => Some(
+            "whatever the thread computes, memory is what it pays for: a collection goes through all that lives. Keep less alive, allocate \
+             less, collect at another time (Python: gc.freeze, gc.set_threshold), or give the young more room (node: \
+             --max-semi-space-size; --trace-gc tells what is collected when)",
+        ),
+        PAUSE => Some(
+            "it stops all its threads, to collect garbage as a rule (-Xlog:safepoint,gc tells): keep less alive, allocate less, give it \
+             more memory, or take a collector with shorter pauses (-XX:+UseZGC, -XX:+UseShenandoahGC)",
+        ),
+        _ => None,
+    }
 }
 
 /// What a virtual machine's own threads are called, which collect the garbage and translate the code that others of the process make

@@ -523,6 +523,9 @@ fn remains(growth: &Growth, shares: &Shares) -> Evidence {
 }
 
 fn fix(runtime: Runtime, grows: bool, function: Option<&str>) -> String {
+    if let Some(fix) = function.and_then(runtime::fix_of_own_account) {
+        return fix.to_owned();
+    }
     let function = function.unwrap_or("it");
     if grows {
         return format!(

@@ -7,6 +7,7 @@ use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Model, Path, PathStep, app_frame};
 
 use crate::finding::{Saving, SavingKind, Severity};
+use crate::runtime;
 use crate::text::{count, duration};
 
 /// What takes a request less than this is not looked for.
@@ -239,9 +240,13 @@ pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
     }
 }
 
-/// What a stack is in, for titles: the innermost function of the application, or else the innermost one.
+/// What a stack is in, for titles: what its runtime does on its own account, the innermost function of the application, or else the innermost
+/// one.
 pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
     let stack = model.stacks.get(stack)?;
+    if let Some(what) = runtime::own_account(stack) {
+        return Some(what.to_owned());
+    }
     if let Some(label) = app_frame(stack) {
         return Some(label.name.to_string());
     }
