@@ -137,6 +137,13 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
             ns: None,
         });
     }
+    if class != Class::Lock {
+        evidence.push(Evidence {
+            text: "a request that is meant to wait until something happens (a long poll, a job that a worker asks for) looks the same"
+                .to_owned(),
+            ns: None,
+        });
+    }
     let mut subject = Map::new();
     subject.insert("pid".to_owned(), json!(wait.tgid));
     subject.insert("tid".to_owned(), json!(wait.tid));
