@@ -2,6 +2,7 @@
 
     clients.py ADDRESS upload         sends a body of 400 kB within a second, on each of four connections
     clients.py ADDRESS idle [--tls]   has a few answers on each of eight connections, and keeps them until the server says goodbye
+    clients.py ADDRESS ask            has two answers on each of four connections
 """
 
 import argparse
@@ -19,7 +20,10 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 def answer(connection):
     received = b""
     while len(received) < len(ANSWER):
-        received += connection.recv(4096) or sys.exit(f"clients: cut short after {received!r}")
+        piece = connection.recv(4096)
+        if not piece:
+            raise RuntimeError(f"cut short after {received!r}")
+        received += piece
 
 
 def upload(connection):
@@ -36,7 +40,13 @@ def idle(connection):
         answer(connection)
         time.sleep(0.02)
     if connection.recv(4096):
-        sys.exit("clients: more than was asked for")
+        raise RuntimeError("more than was asked for")
+
+
+def ask(connection):
+    for _ in range(2):
+        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        answer(connection)
 
 
 def client(args, took):
@@ -48,17 +58,17 @@ def client(args, took):
         connection = tls.wrap_socket(connection)
     begun = time.monotonic()
     with connection:
-        (upload if args.what == "upload" else idle)(connection)
+        {"upload": upload, "idle": idle, "ask": ask}[args.what](connection)
     took.append(time.monotonic() - begun)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
-    parser.add_argument("what", choices=["upload", "idle"])
+    parser.add_argument("what", choices=["upload", "idle", "ask"])
     parser.add_argument("--tls", action="store_true")
     args = parser.parse_args()
-    took, count = [], 4 if args.what == "upload" else 8
+    took, count = [], 8 if args.what == "idle" else 4
     threads = [threading.Thread(target=client, args=(args, took)) for _ in range(count)]
     for thread in threads:
         thread.start()

@@ -1,9 +1,10 @@
 """A blocking server with a thread for each connection, on a port of the system's choice.
 
-    threads.py [--timeout SECONDS] [--tls FOLDER]
+    threads.py [--timeout SECONDS] [--tls FOLDER] [--late SECONDS]
 
 --timeout   sockets have it: Python then waits for them in poll. A connection that is idle for so long is closed.
 --tls       over TLS, with a certificate that is made in this folder.
+--late      the last bytes of each answer come so much later, after a look for what the client sends meanwhile.
 """
 
 import argparse
@@ -13,15 +14,21 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def serve(connection, tls):
+def serve(connection, tls, late):
     try:
         if tls:
             connection = tls.wrap_socket(connection, server_side=True)
         with connection:
             while request(connection):
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                if late:
+                    answer_late(connection, late)
+                else:
+                    connection.sendall(ANSWER)
             if tls:
                 # Says goodbye, and waits a moment for the same from the client.
                 connection.settimeout(0.1)
@@ -29,6 +36,19 @@ def serve(connection, tls):
     except OSError:
         # A client that goes away is no news.
         pass
+
+
+def answer_late(connection, late):
+    connection.sendall(ANSWER[:-2])
+    timeout = connection.gettimeout()
+    connection.setblocking(False)
+    try:
+        connection.recv(1)
+    except BlockingIOError:
+        pass
+    connection.settimeout(timeout)
+    time.sleep(late)
+    connection.sendall(ANSWER[-2:])
 
 
 def request(connection):
@@ -61,6 +81,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--tls")
+    parser.add_argument("--late", type=float)
     args = parser.parse_args()
     tls = context(args.tls) if args.tls else None
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -69,7 +90,7 @@ def main():
     while True:
         connection, _ = listener.accept()
         connection.settimeout(args.timeout)
-        threading.Thread(target=serve, args=(connection, tls), daemon=True).start()
+        threading.Thread(target=serve, args=(connection, tls, args.late), daemon=True).start()
 
 
 if __name__ == "__main__":

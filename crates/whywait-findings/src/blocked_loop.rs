@@ -17,11 +17,12 @@
 //! remark: every runtime collects garbage, and compiles as it starts. With several threads that poll the instance it is another finding's business.
 
 use serde_json::{Map, json};
-use whywait_events::{Busy, ModuleKind, Ns, Request, StackId};
-use whywait_model::{Model, Pool, Thread, app_frame, call_name};
+use whywait_events::{Busy, Ns, Request, StackId};
+use whywait_model::{Model, Pool, Thread, call_name};
 
 use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::runtime::{self, Runtime};
+use crate::slow_paths::{self, COMPILED};
 use crate::text::{count, duration};
 
 /// A loop that is away for less is not blocked.
@@ -36,8 +37,6 @@ const WARNING_NS: u64 = 30_000_000;
 const SLACK_NS: u64 = 50_000;
 /// A remark must be about at least one part in so many of all requests' time.
 const WORTH_A_NOTE: u64 = 100;
-/// Stands for functions that a just-in-time compiler made and that nothing names.
-const COMPILED: &str = "code compiled at run time";
 /// A stretch without a poll in which the loop was not on a CPU for at least one part in so many is not known to be work.
 const RAN_SHARE: u64 = 10;
 /// Causes that are told for one loop.
@@ -208,29 +207,9 @@ fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
     aways
 }
 
-/// What keeps the loop: its runtime, on its own account, or the innermost function of the application, or else the innermost function.
+/// What keeps the loop.
 fn function(model: &Model, away: &Away) -> String {
-    let Some(stack) = model.stacks.get(away.stack) else {
-        return away.doing.clone();
-    };
-    if let Some(what) = runtime::own_account(stack) {
-        return what.to_owned();
-    }
-    if let Some(label) = app_frame(stack) {
-        return label.name.to_string();
-    }
-    // Its functions have names only where the runtime writes them down for profilers.
-    if stack
-        .labels
-        .iter()
-        .any(|label| label.kind == ModuleKind::Jit)
-    {
-        return COMPILED.to_owned();
-    }
-    stack
-        .labels
-        .first()
-        .map_or_else(|| away.doing.clone(), |label| label.name.to_string())
+    slow_paths::function(model, away.stack).unwrap_or_else(|| away.doing.clone())
 }
 
 fn finding(

@@ -88,9 +88,11 @@ fn a_long_computation_blocks_them_too() {
 
 #[test]
 fn what_a_runtime_does_on_its_own_account_is_not_the_functions_in_which_it_does() {
-    let found_in = |calls: &[&str]| {
+    // In `module` the application calls the runtime, and that calls this.
+    let found_in = |module: &str, runtime: &str, calls: &[&str]| {
         let (mut script, _, _) = server();
-        let stack = script.stack(calls);
+        let calls = [&["main", "app_render_thumbnail", runtime][..], calls].concat();
+        let stack = script.stack_in(module, &calls);
         script.burns(1, stack, 31, 331);
         script
             .request(2)
@@ -105,20 +107,32 @@ fn what_a_runtime_does_on_its_own_account_is_not_the_functions_in_which_it_does(
             findings[0].fix.contains("allocate less"),
         )
     };
-    let allocates = ["main", "app_render_thumbnail"];
-    let in_runtime = |call| [&allocates[..], &[call, "mark"]].concat();
-    assert_eq!(found_in(&allocates), (json!("app_render_thumbnail"), false));
-    for (call, what) in [
+    for (module, call, what) in [
         (
+            "/usr/bin/node",
             "v8::internal::Heap::CollectGarbage(int)",
             runtime::COLLECTOR,
         ),
-        ("gc_collect_main", runtime::COLLECTOR),
-        ("VMThread::execute(VM_Operation*)", runtime::PAUSE),
-        ("SafepointSynchronize::block(JavaThread*)", runtime::PAUSE),
+        (
+            "/usr/lib/libpython3.so",
+            "gc_collect_main",
+            runtime::COLLECTOR,
+        ),
+        (
+            "/usr/lib/jvm/libjvm.so",
+            "VMThread::execute(VM_Operation*)",
+            runtime::PAUSE,
+        ),
+        (
+            "/usr/lib/jvm/libjvm.so",
+            "SafepointSynchronize::block(JavaThread*)",
+            runtime::PAUSE,
+        ),
     ] {
-        assert_eq!(found_in(&in_runtime(call)), (json!(what), true), "{call}");
+        assert_eq!(found_in(module, call, &[]), (json!(what), true), "{call}");
     }
+    let of_application = found_in("/srv/app", "gc_collect_main", &[]);
+    assert_eq!(of_application, (json!("gc_collect_main"), false));
 }
 
 #[test]

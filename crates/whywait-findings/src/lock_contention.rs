@@ -12,7 +12,7 @@
 //!
 //! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not count, nor does that of a thread that it
 //! waited for. Of several threads that read at once under a read-write lock only the last one to let go shows: who waits to write is not
-//! told who held it, unless that one let go of it as a writer. A class other than "lock" is never contention, however large the sum of its waits. Waits below
+//! told who held it, unless that one is known to have written. A class other than "lock" is never contention, however large the sum of its waits. Waits below
 //! [`MIN_NS`] a request that are less than a [`SHARE`]th of its time are what locks are for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,20 +201,21 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     if small && (serves || !of_the_run(ended_ns)) {
         return None;
     }
+    let held = |waits: &[&Wait]| -> Vec<Hold> {
+        let holds = waits.iter().map(|wait| model.hold(wait));
+        holds.flatten().collect()
+    };
+    let without_cpu_ns = sum(&mut held(&lock.waits).iter().map(|hold| hold.without_cpu_ns));
+    if small && !of_the_run(ended_ns.saturating_sub(without_cpu_ns)) {
+        return None;
+    }
     let (behind_readers, behind_one): (Vec<&Wait>, Vec<&Wait>) = lock
         .waits
         .iter()
         .copied()
         .partition(|wait| may_wait_for_readers(model, key, wait));
-    let holds: Vec<Hold> = behind_one
-        .iter()
-        .filter_map(|wait| model.hold(wait))
-        .collect();
-    let without_cpu_ns = sum(&mut holds.iter().map(|hold| hold.without_cpu_ns));
-    if small && !of_the_run(ended_ns.saturating_sub(without_cpu_ns)) {
-        return None;
-    }
     let of_readers = behind_readers.len() > behind_one.len();
+    let holds = held(&behind_one);
     let longest = telling(model, &holds).filter(|_| !of_readers);
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
     let held_across = across * 2 > holds.len();
@@ -314,16 +315,28 @@ const WRITTEN: [&str; 3] = [
 ];
 const FIX_OF_READERS: &str = "writers wait for all who read: read under the lock for less, or have readers take a snapshot that a writer replaces as a whole";
 
-/// Whether several threads may have held what this one waited for, of which the last one ended its wait.
+/// Whether several threads may have held what this one waited for, of which the last one ended its wait. Not if that one is known to have
+/// written: it lets go as writers do, or had itself waited to write when it got the lock.
 fn may_wait_for_readers(model: &Model, key: &Key, wait: &Wait) -> bool {
     let is_in = |stack: StackId, functions: &[&str]| {
         let is_one = |label: &Label| functions.iter().any(|name| label.name.contains(name));
         let stack = model.stacks.get(stack);
         stack.is_some_and(|stack| stack.labels.iter().any(is_one))
     };
+    let got_it_to_write = || {
+        let waker = model.threads.get(&wait.waker_tid)?;
+        let woken_ns = wait.wake_ns.or(wait.in_ns)?;
+        let waits = waker.timeline.overlapping(wait.out_ns, woken_ns).iter();
+        let own = waits.rev().find(|own| model.key_of(own) == *key)?;
+        Some(
+            own.in_ns.is_some_and(|got_ns| got_ns > wait.out_ns)
+                && is_in(own.user_stack, &TO_WRITE),
+        )
+    };
     key.object.primitive() == Some(Primitive::RwLock)
         && is_in(wait.user_stack, &TO_WRITE)
         && !is_in(wait.waker_stack, &WRITTEN)
+        && !got_it_to_write().unwrap_or(false)
 }
 
 /// Who let go last, of waits that may have been for several.
@@ -345,7 +358,8 @@ fn readers(model: &Model, waits: &[&Wait]) -> Option<Evidence> {
         .collect();
     (!who.is_empty()).then(|| Evidence {
         text: format!(
-            "waits to write end when the last of all who read lets go: {}; how long it, or others, had held the lock does not show",
+            "these waits to write may have been for several who read, of whom the last one to let go ended them: {}; how long it, or others, had \
+             held the lock does not show",
             list(&who)
         ),
         ns: None,

@@ -9,7 +9,7 @@
 //! **Cost.** Throughput: without the function the loop does as many operations in the rest of its CPU time. The function's share is
 //! known from samples, so twice their standard error is added; and a tenth of the rest ([`REST_FASTER`]).
 //!
-//! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it; and not one that never sleeps, and has
+//! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it; and not one that never waits in the kernel, and has
 //! nothing to do: all that there is, is with the kernel, and it looks into the queue until that changes. A function that is named only by the
 //! runtime or a library is not the application's. Where completions lie for long while the loop computes, that is
 //! `uring-unreaped`'s.
@@ -36,9 +36,10 @@ const MIN_SHARE: u64 = 20;
 const LARGE_SHARE: u64 = 30;
 /// With fewer samples shares are not known well enough.
 const MIN_SAMPLES: u64 = 30;
-/// Of the time, and of the samples: a thread that has so much of a CPU, and so seldom anything to do, goes round in its queue.
-const NEVER_SLEEPS: u64 = 98;
+/// Of the samples: a thread that never waits and has so seldom anything to do goes round in its queue.
 const NOTHING_TO_DO: u64 = 95;
+/// It waits for less than one operation in so many.
+const NEVER_WAITS: u64 = 20;
 /// Without the function the rest takes less time, too, by one in so many at most: the function empties the caches for it. Measured on the lab
 /// relay: 5 to 10 % (`logged` against `all-fixed`, docs/accuracy.md).
 const REST_FASTER: u64 = 10;
@@ -119,7 +120,12 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     let shows = states
         .iter()
         .all(|state| state.ring.flags & SETUP_DEFER_TASKRUN == 0);
-    if shows && bound >= NEVER_SLEEPS && percent(with_kernel, all) >= NOTHING_TO_DO {
+    let waits = states
+        .iter()
+        .map(|state| state.ring.waits)
+        .fold(0, u64::saturating_add);
+    let never_waits = waits.saturating_mul(NEVER_WAITS) < operations;
+    if shows && never_waits && percent(with_kernel, all) >= NOTHING_TO_DO {
         return None;
     }
     let mut functions: Vec<(String, Work)> = functions.into_iter().collect();

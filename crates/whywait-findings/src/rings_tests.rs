@@ -464,12 +464,13 @@ fn reads_that_are_punted_and_syncs_that_must_be() {
 
 /// A loop that is on the CPU for so many of 100 samples in `prepare_batch`, and for the rest in the kernel.
 fn busy_loop(in_function: u64, of_samples: u64) -> Script {
-    busy_loop_with(0, in_function, of_samples)
+    busy_loop_with(0, 0, in_function, of_samples)
 }
 
-/// … while so many operations are with the kernel.
-fn busy_loop_with(in_flight: u32, in_function: u64, of_samples: u64) -> Script {
-    let mut script = script(ring(), sum(SEND));
+/// … while so many operations are with the kernel. It waited so often.
+fn busy_loop_with(in_flight: u32, waits: u64, in_function: u64, of_samples: u64) -> Script {
+    let ring = Ring { waits, ..ring() };
+    let mut script = script(ring, sum(SEND));
     let prepare = script.stack(&["main", "prepare_batch", "memmove"]);
     let submit = script.stack(&["main", "submit_batch", "syscall"]);
     let first = RingSample {
@@ -512,14 +513,15 @@ fn a_loop_that_waits_or_works_in_the_kernel_has_no_serial_work() {
 
 #[test]
 fn a_loop_that_only_looks_into_its_queue_has_no_serial_work() {
-    assert_eq!(codes(&busy_loop_with(1, 1_990, 2_000)), []);
+    let found = |in_flight: u32, waits: u64| codes(&busy_loop_with(in_flight, waits, 1_990, 2_000));
+    assert_eq!(found(1, 0), []);
     assert_eq!(
-        codes(&busy_loop_with(1, 1_800, 1_900)),
+        found(1, 5_000),
         [Code::SerialWork],
-        "it sleeps at times"
+        "it waits for what there is to do"
     );
     assert_eq!(
-        codes(&busy_loop_with(0, 1_990, 2_000)),
+        found(0, 0),
         [Code::SerialWork],
         "it works on what it has taken"
     );

@@ -1,7 +1,7 @@
 //! Which runtime a program uses, from the functions in its stacks: a fix has a name only within a runtime.
 
 use whywait_events::ModuleKind;
-use whywait_model::{Label, Model, StackText, Thread};
+use whywait_model::{Label, Model, StackText, Thread, app_frame};
 
 /// A runtime whose fixes are known by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,29 +36,37 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
 pub(crate) const COLLECTOR: &str = "the garbage collector";
 pub(crate) const PAUSE: &str = "a pause of the Java virtual machine";
 
-/// What a runtime does on its own account in this stack, if it does.
+/// What a runtime does on its own account in this stack, if it does. (A collector may call the application: that is the application's.)
 pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
-    let is_in = |functions: &[&str]| {
-        let begins = |label: &Label| functions.iter().any(|name| label.name.starts_with(name));
-        stack.labels.iter().any(begins)
+    let of_runtime = |label: &Label| {
+        let name = label.name.as_ref();
+        let begins = |names: &[&str]| names.iter().any(|begins| name.starts_with(begins));
+        // V8 (src/heap/heap.h); CPython (Modules/gcmodule.c, later Python/gc.c).
+        if begins(&[
+            "v8::internal::Heap::CollectGarbage",
+            "v8::internal::Heap::PerformGarbageCollection",
+        ]) || (name.starts_with("gc_collect_") && of_label(label) == Some(Runtime::Python))
+        {
+            Some(COLLECTOR)
+        // HotSpot (share/runtime/vmThread.hpp, safepoint.hpp): a thread has it stop all others, or is stopped.
+        } else if label.module.ends_with("/libjvm.so")
+            && begins(&[
+                "VMThread::execute(",
+                "SafepointSynchronize::block(",
+                "SafepointMechanism::process(",
+            ])
+        {
+            Some(PAUSE)
+        } else {
+            None
+        }
     };
-    // V8 (src/heap/heap.h); CPython (Modules/gcmodule.c, later Python/gc.c).
-    if is_in(&[
-        "v8::internal::Heap::CollectGarbage",
-        "v8::internal::Heap::PerformGarbageCollection",
-        "gc_collect_",
-    ]) {
-        Some(COLLECTOR)
-    // HotSpot (share/runtime/vmThread.hpp, safepoint.hpp): a thread has it stop all others, or is stopped.
-    } else if is_in(&[
-        "VMThread::execute(",
-        "SafepointSynchronize::block(",
-        "SafepointMechanism::process(",
-    ]) {
-        Some(PAUSE)
-    } else {
-        None
-    }
+    let inner_most = app_frame(stack);
+    stack
+        .labels
+        .iter()
+        .take_while(|label| inner_most.is_none_or(|app| !std::ptr::eq(*label, app)))
+        .find_map(of_runtime)
 }
 
 /// What helps against that.

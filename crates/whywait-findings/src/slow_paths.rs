@@ -25,7 +25,7 @@ pub(crate) const NEARLY_ALL: u64 = 95;
 /// Findings of one kind that are told.
 pub(crate) const MAX_FINDINGS: usize = 3;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
-const COMPILED: &str = "code compiled at run time";
+pub(crate) const COMPILED: &str = "code compiled at run time";
 
 /// An answered request that took long enough to be looked at, with its path.
 #[derive(Debug)]

@@ -72,16 +72,7 @@ fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
         Some((wait, ns)) if wait.syscall == Some(IO_URING_ENTER) => *ns,
         _ => 0,
     });
-    let sampled_ns = |of: fn(&Model, StackId) -> bool| {
-        sum(&|longest| {
-            let samples = longest.samples.iter();
-            let of = samples.filter(|(kernel_stack, _)| of(model, **kernel_stack));
-            of.map(|(_, samples)| *samples)
-                .fold(0, u64::saturating_add)
-                .saturating_mul(rings::sample_ns(model))
-                .min(longest.lag.low_ns)
-        })
-    };
+    let sampled_ns = |is: Is| sum(&|longest| sampled_ns(model, longest, is));
     let away_ns = sum(&|longest| longest.slept_ns).saturating_add(sampled_ns(is_other_work));
     let known_ns = away_ns
         .saturating_add(waited_ns)
@@ -118,24 +109,29 @@ fn at_times(model: &Model, state: &RingState) -> bool {
     };
     let lag_ns = sum(&|longest| longest.lag.low_ns);
     let slept_ns = sum(&|longest| longest.slept_ns);
-    // While they lay there: a thread that was kept from its CPU for that long has no samples. Where the host took the CPU in pieces, it has
-    // as many as ever, each for less of its own time.
-    let computed_ns = sum(&|longest| {
-        let lag = &longest.lag;
-        let end_ns = lag.from_ns.saturating_add(lag.low_ns);
-        let thread = model.threads.get(&lag.tid);
-        let kept_ns = thread.map_or(0, |thread| thread.preempted_ns(lag.from_ns, end_ns));
-        let samples = longest
-            .samples
-            .iter()
-            .filter(|(kernel_stack, _)| is_other_work(model, **kernel_stack));
-        let sampled_ns = samples
-            .map(|(_, samples)| *samples)
-            .fold(0, u64::saturating_add)
-            .saturating_mul(rings::sample_ns(model));
-        sampled_ns.min(lag.low_ns.saturating_sub(kept_ns))
-    });
+    let computed_ns = sum(&|longest| sampled_ns(model, longest, is_other_work));
     long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
+}
+
+/// What a sample's kernel stack shows.
+type Is = fn(&Model, StackId) -> bool;
+
+/// For how long of a lag samples show the thread at that. One that was kept from its CPU for that long has no samples, but where the host took the
+/// CPU in pieces, it has as many as ever, each for less of its own time.
+fn sampled_ns(model: &Model, longest: &LagWithWait, is: Is) -> u64 {
+    let lag = &longest.lag;
+    let end_ns = lag.from_ns.saturating_add(lag.low_ns);
+    let thread = model.threads.get(&lag.tid);
+    let kept_ns = thread.map_or(0, |thread| thread.preempted_ns(lag.from_ns, end_ns));
+    let samples = longest
+        .samples
+        .iter()
+        .filter(|(kernel_stack, _)| is(model, **kernel_stack));
+    let sampled_ns = samples
+        .map(|(_, samples)| *samples)
+        .fold(0, u64::saturating_add)
+        .saturating_mul(rings::sample_ns(model));
+    sampled_ns.min(lag.low_ns.saturating_sub(kept_ns))
 }
 
 /// Whether a sample with such a kernel stack, 0: in user mode, shows the thread at something else than io_uring. (Of a stack without names nothing

@@ -141,7 +141,7 @@ pub struct Coverage {
     pub lost_by_reason: BTreeMap<String, u64>,
     /// Sleeps, short ones too, whose wake was not seen.
     pub unmatched_wakes: u64,
-    /// Small writes long after a response, which are not counted as part of it.
+    /// Connections on which something was written long after the last response, just before they ended: not counted as part of it.
     #[serde(skip_serializing_if = "is_zero")]
     pub farewells: u64,
     /// Share of the distinct frames that have a name; `None` without frames.

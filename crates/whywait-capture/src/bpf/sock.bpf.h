@@ -83,23 +83,6 @@ static __always_inline struct socket_state *unix_discover(struct sock *sk)
 	return socket_discover(sk);
 }
 
-/* The descriptor that a task is just writing to, and 1; 0: none. */
-static __always_inline u32 writes_to(struct task_struct *task)
-{
-	struct pt_regs *regs = user_registers(task);
-
-	switch ((s32)regs->orig_ax) {
-	case 1: /* write */
-	case 20: /* writev */
-	case 40: /* sendfile */
-	case 44: /* sendto */
-	case 46: /* sendmsg */
-	case 307: /* sendmmsg */
-		return (u32)regs->di + 1;
-	}
-	return 0;
-}
-
 /* The first epoll registration of the socket's file; where there is none, `fd` is its descriptor, -1: not known. */
 static __always_inline void fill_registration(struct request_record *record, struct sock *sk, s32 fd)
 {
@@ -266,6 +249,7 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->emitted = 0;
 	socket->asked_for_more = 0;
 	socket->farewell_bytes = 0;
+	socket->fd = 0;
 	socket->uring = 0;
 	socket->taken_ns = 0;
 	if (unlikely(!socket->only_on_cpu))
@@ -314,11 +298,29 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	return 0;
 }
 
+/* What was written last was a farewell if `ends`: the response ended before. If not it was an answer, and as slow as that. */
+static __noinline void settle_farewell(struct socket_state *socket, struct sock *sk, bool ends, u64 now)
+{
+	if (!socket->farewell_bytes)
+		return;
+	socket->farewell_bytes = 0;
+	if (!ends) {
+		if (!socket->emitted)
+			socket->emitted = send_request(socket, sk, now);
+		return;
+	}
+	COUNT(farewells);
+	socket->last_send_ns = socket->answered_ns;
+	socket->send_tid = socket->answered_tid;
+	__builtin_memcpy(socket->service, socket->answered, sizeof(socket->service));
+}
+
 /* Nobody will read what has come: that is a request, too, unless it is more of one that was not answered either. */
 static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk, u64 now)
 {
 	u64 arrived_ns = unread_since(socket, sk);
 
+	settle_farewell(socket, sk, sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
 	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
 		request_ends(socket, sk, now);
 		socket->timing = TIMED;
@@ -335,6 +337,9 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
+		/* The peer's own farewell may be what is read. */
+		if (unlikely(socket->farewell_bytes))
+			settle_farewell(socket, sk, sk->sk_shutdown & RCV_SHUTDOWN, now);
 		request_ends(socket, sk, now);
 		was_read(socket, sk, now);
 		request_begins(socket, sk, arrival_of(socket, sk, ret, read_before_ns, now));
@@ -400,6 +405,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	if (unlikely(ret == 0)) {
 		/* No tracepoint tells of a unix socket's end. */
 		if (socket->family == AF_UNIX) {
+			settle_farewell(socket, sk, true, now);
 			if (socket->last_send_ns)
 				request_ends(socket, sk, now);
 			socket_ends(socket, sk, now);
@@ -447,30 +453,60 @@ static __always_inline void account_service(struct socket_state *socket, const s
 #define FAREWELL_BYTES 128
 
 /*
- * Whether these bytes are no part of the response, which was answered before: few, long after it, and there was nothing to read in between
- * when the thread asked for the next request. A server says goodbye so when a connection is idle (close_notify of TLS, GOAWAY of HTTP/2), or
- * asks whether the peer is still there. What follows many of them is: somebody sends a stream, bit by bit.
+ * Whether these bytes may be no part of the response: few, long after it, and there was nothing to read in between when a thread asked for the
+ * next request. A server says goodbye so when a connection is idle (close_notify of TLS, GOAWAY of HTTP/2). It is one if the connection then
+ * ends; if not, or if more than so many bytes follow, it was an answer (of a request beside others on the same connection, say).
  */
-static __always_inline bool is_farewell(struct socket_state *socket, int ret, u64 now)
+static __always_inline bool may_be_farewell(struct socket_state *socket, int ret, u64 now)
 {
-	if (likely(!socket->asked_for_more) || now - socket->last_send_ns < FAREWELL_NS ||
-	    socket->farewell_bytes + ret > FAREWELL_BYTES)
+	if (likely(!socket->asked_for_more) || socket->farewell_bytes + ret > FAREWELL_BYTES)
 		return false;
+	if (!socket->farewell_bytes) {
+		if (now - socket->last_send_ns < FAREWELL_NS)
+			return false;
+		socket->answered_ns = socket->last_send_ns;
+		socket->answered_tid = socket->send_tid;
+		__builtin_memcpy(socket->answered, socket->service, sizeof(socket->answered));
+	}
 	socket->farewell_bytes += ret;
-	COUNT(farewells);
 	return true;
+}
+
+/* The descriptor that a thread is just writing to, and 1; 0: not known. What a ring of io_uring writes, it writes whatever the call is. */
+static __always_inline u32 writes_to(struct task_struct *task, const struct thread *thread)
+{
+	struct pt_regs *regs = user_registers(task);
+
+	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
+		return 0;
+	switch ((s32)regs->orig_ax) {
+	case 1: /* write */
+	case 20: /* writev */
+	case 40: /* sendfile */
+	case 44: /* sendto */
+	case 46: /* sendmsg */
+	case 307: /* sendmmsg */
+		return (u32)regs->di + 1;
+	}
+	return 0;
 }
 
 /* A thread has written to the socket, of which a request was read. */
 static __always_inline void writes_response(struct socket_state *socket, struct sock *sk, struct task_struct *task,
 					    const struct thread *thread, int ret, u64 now, u64 on_cpu_ns)
 {
+	bool farewell = false;
+
 	if (likely(!socket->first_send_ns)) {
 		socket->first_send_ns = now;
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
-	} else if (unlikely(is_farewell(socket, ret, now))) {
-		return;
+	} else {
+		farewell = may_be_farewell(socket, ret, now);
+		if (!farewell) {
+			socket->asked_for_more = 0;
+			socket->farewell_bytes = 0;
+		}
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
@@ -480,8 +516,10 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 	socket->bytes_out += ret;
 	account_service(socket, thread, now, on_cpu_ns);
 	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns)) {
-		socket->fd = writes_to(task);
-		socket->emitted = send_request(socket, sk, now);
+		/* Of the one who reads it is told who reads and waits for it. */
+		socket->fd = thread->tgid == socket->tgid ? writes_to(task, thread) : 0;
+		/* Whether it was slow shows at its end. */
+		socket->emitted = !farewell && send_request(socket, sk, now);
 	}
 }
 

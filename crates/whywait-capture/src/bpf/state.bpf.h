@@ -258,8 +258,8 @@ struct socket_state {
 	u32 read_before; /* … and before */
 	u64 after_ns; /* it was read before the request came: kept of one that was read soon after */
 	u8 timing; /* TIMED… */
-	u8 asked_for_more; /* there was nothing to read after the response: see is_farewell */
-	u8 farewell_bytes;
+	u8 asked_for_more; /* there was nothing to read since it was written to: see may_be_farewell */
+	u8 farewell_bytes; /* that were written last, and may be none of the response's */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
 	u64 first_send_ns;
@@ -276,6 +276,10 @@ struct socket_state {
 	u32 uring_id;
 	u32 uring_number; /* of the completion, at least */
 	u64 taken_ns;
+	/* As it was before the farewell: see may_be_farewell. */
+	u64 answered_ns;
+	u32 answered_tid;
+	u64 answered[PART_COUNT];
 };
 
 /* Ports on which the target listened when it was attached to: tells its server sockets from its client sockets. */

@@ -40,8 +40,8 @@ pub(super) fn render(page: &mut Page, report: &Report) {
         facts.push((
             Style::Plain,
             format!(
-                "{} long after a response not counted as part of it",
-                counted(coverage.farewells, "small write")
+                "{} to idle connections not counted as part of a response",
+                counted(coverage.farewells, "farewell")
             ),
         ));
     }
