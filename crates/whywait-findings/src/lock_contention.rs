@@ -316,27 +316,29 @@ const WRITTEN: [&str; 3] = [
 const FIX_OF_READERS: &str = "writers wait for all who read: read under the lock for less, or have readers take a snapshot that a writer replaces as a whole";
 
 /// Whether several threads may have held what this one waited for, of which the last one ended its wait. Not if that one is known to have
-/// written: it lets go as writers do, or had itself waited to write when it got the lock.
+/// written: it lets go as writers do, or had itself waited to write when it got the lock. (glibc's writers wait twice, first for each other;
+/// who is first then waits for those who read, which is no hold.)
 fn may_wait_for_readers(model: &Model, key: &Key, wait: &Wait) -> bool {
     let is_in = |stack: StackId, functions: &[&str]| {
         let is_one = |label: &Label| functions.iter().any(|name| label.name.contains(name));
         let stack = model.stacks.get(stack);
         stack.is_some_and(|stack| stack.labels.iter().any(is_one))
     };
-    let got_it_to_write = || {
-        let waker = model.threads.get(&wait.waker_tid)?;
-        let woken_ns = wait.wake_ns.or(wait.in_ns)?;
-        let waits = waker.timeline.overlapping(wait.out_ns, woken_ns).iter();
-        let own = waits.rev().find(|own| model.key_of(own) == *key)?;
-        Some(
-            own.in_ns.is_some_and(|got_ns| got_ns > wait.out_ns)
-                && is_in(own.user_stack, &TO_WRITE),
-        )
+    let held_to_write = || {
+        let hold = model.hold(wait).filter(|hold| hold.exact)?;
+        let waits = model.threads.get(&hold.holder)?.timeline.waits();
+        let got = waits
+            .iter()
+            .find(|own| own.in_ns == Some(hold.from_ns) && model.key_of(own) == *key)?;
+        let waited_on = hold
+            .across
+            .is_some_and(|across| is_in(across.stack, &TO_WRITE));
+        Some(is_in(got.user_stack, &TO_WRITE) && !waited_on)
     };
     key.object.primitive() == Some(Primitive::RwLock)
         && is_in(wait.user_stack, &TO_WRITE)
         && !is_in(wait.waker_stack, &WRITTEN)
-        && !got_it_to_write().unwrap_or(false)
+        && !held_to_write().unwrap_or(false)
 }
 
 /// Who let go last, of waits that may have been for several.
