@@ -14,7 +14,7 @@ import threading
 import time
 
 BODY, PIECES, SECONDS = 400_000, 20, 1.0
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\nabcdefghijklmnopqrstuvwx"
 
 
 def answer(connection):

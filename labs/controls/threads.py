@@ -16,7 +16,9 @@ import subprocess
 import threading
 import time
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+# As many bytes as TLS needs to say goodbye.
+BODY = b"abcdefghijklmnopqrstuvwx"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
 
 def serve(connection, tls, late):
@@ -39,7 +41,7 @@ def serve(connection, tls, late):
 
 
 def answer_late(connection, late):
-    connection.sendall(ANSWER[:-2])
+    connection.sendall(ANSWER[:-len(BODY)])
     timeout = connection.gettimeout()
     connection.setblocking(False)
     try:
@@ -48,7 +50,7 @@ def answer_late(connection, late):
         pass
     connection.settimeout(timeout)
     time.sleep(late)
-    connection.sendall(ANSWER[-2:])
+    connection.sendall(BODY)
 
 
 def request(connection):

@@ -248,7 +248,7 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->send_tid = 0;
 	socket->emitted = 0;
 	socket->asked_for_more = 0;
-	socket->farewell_bytes = 0;
+	socket->farewell = 0;
 	socket->fd = 0;
 	socket->uring = 0;
 	socket->taken_ns = 0;
@@ -301,9 +301,9 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 /* What was written last was a farewell if `ends`: the response ended before. If not it was an answer, and as slow as that. */
 static __noinline void settle_farewell(struct socket_state *socket, struct sock *sk, bool ends, u64 now)
 {
-	if (!socket->farewell_bytes)
+	if (!socket->farewell)
 		return;
-	socket->farewell_bytes = 0;
+	socket->farewell = 0;
 	if (!ends) {
 		if (!socket->emitted)
 			socket->emitted = send_request(socket, sk, now);
@@ -338,7 +338,7 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
 		/* The peer's own farewell may be what is read. */
-		if (unlikely(socket->farewell_bytes))
+		if (unlikely(socket->farewell))
 			settle_farewell(socket, sk, sk->sk_shutdown & RCV_SHUTDOWN, now);
 		request_ends(socket, sk, now);
 		was_read(socket, sk, now);
@@ -450,25 +450,45 @@ static __always_inline void account_service(struct socket_state *socket, const s
 }
 
 #define FAREWELL_NS 1000000000
-#define FAREWELL_BYTES 128
 
 /*
- * Whether these bytes may be no part of the response: few, long after it, and there was nothing to read in between when a thread asked for the
- * next request. A server says goodbye so when a connection is idle (close_notify of TLS, GOAWAY of HTTP/2). It is one if the connection then
- * ends; if not, or if more than so many bytes follow, it was an answer (of a request beside others on the same connection, say).
+ * Whether somebody who writes so many bytes may say goodbye: the records of TLS that have an alert of 2 bytes (close_notify), or a GOAWAY of
+ * HTTP/2, 17 bytes, with what the cipher adds to that. (RFC 8446, 5.2: 22 bytes; RFC 5288: 29; RFC 7905: 21; CBC: its blocks.)
+ */
+static __always_inline bool is_farewell_size(int bytes)
+{
+	switch (bytes) {
+	case 24:
+	case 39: /* TLS 1.3 */
+	case 31:
+	case 46: /* 1.2 with AES-GCM */
+	case 23:
+	case 38: /* … with ChaCha20-Poly1305 */
+	case 53:
+	case 69:
+	case 85: /* … with AES-CBC */
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Whether these bytes may be no part of the response: a goodbye, long after it, and there was nothing to read in between when a thread asked
+ * for the next request. A server says so when a connection is idle. It was one if the connection then ends; if not, an answer (of a request
+ * beside others on the same connection, say).
  */
 static __always_inline bool may_be_farewell(struct socket_state *socket, int ret, u64 now)
 {
-	if (likely(!socket->asked_for_more) || socket->farewell_bytes + ret > FAREWELL_BYTES)
+	if (likely(!socket->asked_for_more) || !is_farewell_size(ret))
 		return false;
-	if (!socket->farewell_bytes) {
+	if (!socket->farewell) {
 		if (now - socket->last_send_ns < FAREWELL_NS)
 			return false;
+		socket->farewell = 1;
 		socket->answered_ns = socket->last_send_ns;
 		socket->answered_tid = socket->send_tid;
 		__builtin_memcpy(socket->answered, socket->service, sizeof(socket->answered));
 	}
-	socket->farewell_bytes += ret;
 	return true;
 }
 
@@ -505,7 +525,7 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		farewell = may_be_farewell(socket, ret, now);
 		if (!farewell) {
 			socket->asked_for_more = 0;
-			socket->farewell_bytes = 0;
+			socket->farewell = 0;
 		}
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
