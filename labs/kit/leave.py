@@ -46,6 +46,11 @@ def complete(answer):
     return bool(end) and (length is None or len(body) >= int(length[1]))
 
 
+def since(before, server, field):
+    """How much the server has counted since it was asked before."""
+    return server[field] - before[field]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
@@ -56,6 +61,8 @@ def main():
     connections = [connect(host, int(port)) for _ in range(CONNECTIONS)]
     for connection in connections:
         ask(connection, "/")
+    # What the server needed to begin is none of the loop's: a JVM loads and interprets what it runs for the first time.
+    before = json.loads(ask(connections[0], "/about"))
     leaver = connect(host, int(port))
     send(leaver, "/job")
     time.sleep(0.05)
@@ -75,11 +82,11 @@ def main():
     server = json.loads(ask(connections[0], "/about"))
     truth = {"total_s": total, "requests": requests, "p50_ms": sorted(latency)[requests // 2], "server": server}
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
-    if args.expect == "spins" and (server["cpu_s"] < 0.05 * total or server["futile_per_s"] < 10_000):
+    if args.expect == "spins" and (since(before, server, "cpu_s") < 0.05 * total or server["futile_per_s"] < 10_000):
         print(f"leave: not reproduced: {server['futile']} futile turns", file=sys.stderr)
         return NOT_REPRODUCED
     # A JVM that has just begun compiles, in threads of its own.
-    loop_cpu_s = server.get("loop_cpu_s", server["cpu_s"])
+    loop_cpu_s = since(before, server, "loop_cpu_s" if "loop_cpu_s" in server else "cpu_s")
     if args.expect == "quiet" and (loop_cpu_s > 0.1 * total or server["futile"] > 500):
         sys.exit(f"leave: {server['futile']} futile turns, {loop_cpu_s} s of CPU in the loop")
     return 0
