@@ -7,9 +7,7 @@ use whywait_events::{FutexSum, Part};
 
 use crate::records::{Plain, view};
 use crate::skel::types;
-
-/// How many states of threads are read in one go, some 500 bytes each.
-const THREADS_AT_ONCE: u32 = 512;
+use crate::thread_table::ThreadTable;
 
 fn per_cpu<T: Plain>(map: &Map<'_>) -> Vec<T> {
     match map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY) {
@@ -58,7 +56,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
 /// The short sleeps on each futex word: what is summed up in `futexes`, and what threads have summed up by themselves since.
 pub(crate) fn futexes(
     futexes: &Map<'_>,
-    threads: &Map<'_>,
+    threads: &ThreadTable,
     more_threads: &Map<'_>,
 ) -> Vec<FutexSum> {
     let mut sums: BTreeMap<(u32, u64), types::futex_sum> = futexes
@@ -69,10 +67,7 @@ pub(crate) fn futexes(
             Some(((key.tgid, key.address), view(&value)?))
         })
         .collect();
-    let mut add = |thread: &[u8]| {
-        let Some(thread) = view::<types::thread>(thread) else {
-            return;
-        };
+    let mut add = |thread: &types::thread| {
         let recent = thread.recent_futexes.iter().zip(&thread.futexes);
         for (address, recent) in recent.filter(|(_, recent)| recent.count > 0) {
             let sum = sums.entry((thread.tgid, *address)).or_default();
@@ -81,12 +76,12 @@ pub(crate) fn futexes(
             sum.longest_ns = sum.longest_ns.max(recent.longest_ns);
         }
     };
-    // A slot that is free, or of a thread that has ended, has nothing.
-    if let Ok(threads) = threads.lookup_batch(THREADS_AT_ONCE, MapFlags::ANY, MapFlags::ANY) {
-        threads.for_each(|(_, thread)| add(&thread));
-    }
+    // A thread that has ended has nothing.
+    threads.states().for_each(|thread| add(&thread));
     for tid in more_threads.keys() {
-        if let Ok(Some(thread)) = more_threads.lookup(&tid, MapFlags::ANY) {
+        if let Ok(Some(thread)) = more_threads.lookup(&tid, MapFlags::ANY)
+            && let Some(thread) = view(&thread)
+        {
             add(&thread);
         }
     }

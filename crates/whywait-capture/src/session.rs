@@ -133,7 +133,7 @@ impl Session {
         let bursts = Bursts::new(&programs, options.full)?;
         let sweep_min = programs::sweep_min_ns(options);
         let threads =
-            ThreadTable::new(&programs.skel.maps.threads, sweep_min).map_err(|source| {
+            ThreadTable::new(&programs.skel.maps.bss_threads, sweep_min).map_err(|source| {
                 CaptureError::Iterate {
                     what: "threads",
                     source,
@@ -496,7 +496,7 @@ impl Session {
         self.recorder.writer.counter("sockets.not-told", more);
         self.recorder.settle()?;
         let maps = &self.programs.skel.maps;
-        let short = counters::futexes(&maps.futexes, &maps.threads, &maps.more_threads);
+        let short = counters::futexes(&maps.futexes, &self.threads, &maps.more_threads);
         self.recorder.futexes(short)?;
         self.take_closed_urings()?;
         self.recorder.rings(urings::read(&self.programs))?;

@@ -1,4 +1,4 @@
-//! The table in which BPF keeps the states of the target's threads, read as it is: to look into it takes no call of the kernel's.
+//! The array in which BPF keeps the states of the target's threads, read as it is: to look into it takes no call of the kernel's.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -24,12 +24,11 @@ struct Sleep {
 }
 
 impl ThreadTable {
-    /// Of the map `threads`. Sleeps of `sweep_min_ns` are to be read.
+    /// Of the map with the variable `thread_slots`. Sleeps of `sweep_min_ns` are to be read.
     pub(crate) fn new(threads: &impl MapCore, sweep_min_ns: u64) -> io::Result<Self> {
-        let count = threads.max_entries();
         let size = size_of::<types::thread>();
-        // The map's values lie one after the other, each at a multiple of eight bytes: a state's size is one of 64.
-        if threads.value_size() as usize != size || !count.is_power_of_two() {
+        let count = threads.value_size() / size as u32;
+        if !count.is_power_of_two() || threads.value_size() as usize != size * count as usize {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let slots = MmapOptions::new()
@@ -45,12 +44,7 @@ impl ThreadTable {
     /// Whether this thread may have a stack for a sweep to read. Of one whose state lies elsewhere, because another thread has its
     /// slot, or which has ended, nothing is known: it may.
     pub(crate) fn may_be_unread(&self, tid: u32, now_ns: u64) -> bool {
-        let slot = (tid & (self.count - 1)) as usize;
-        let thread = self
-            .slots
-            .as_ptr()
-            .cast::<types::thread>()
-            .wrapping_add(slot);
+        let thread = self.slot(tid & (self.count - 1));
         // SAFETY: the mapping has so many states, and lives as long as `self`. BPF writes to them meanwhile: each field
         // is read once, as a volatile whole, and a stale one makes a sweep too many, or one a turn later.
         let (owner, sleep) = unsafe {
@@ -66,6 +60,21 @@ impl ThreadTable {
             )
         };
         owner != tid || sleep.is_unread(now_ns, self.sweep_min_ns)
+    }
+
+    /// The states of all threads that are followed there, when no hook writes to them any more.
+    pub(crate) fn states(&self) -> impl Iterator<Item = types::thread> {
+        // SAFETY: the mapping has so many states, and lives as long as `self`.
+        (0..self.count)
+            .filter(|slot| unsafe { (&raw const (*self.slot(*slot)).tid).read_volatile() } != 0)
+            .map(|slot| unsafe { self.slot(slot).read_volatile() })
+    }
+
+    fn slot(&self, number: u32) -> *const types::thread {
+        self.slots
+            .as_ptr()
+            .cast::<types::thread>()
+            .wrapping_add(number as usize)
     }
 }
 

@@ -120,15 +120,19 @@ static __always_inline u32 copy_user_stack(void *to, u64 sp, u64 top)
 
 	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
 		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
+		u64 at = done, last = stack_bytes - STACK_PIECE;
 
-		/* What is compared is what is used: the verifier of Linux 6.1 does not see that a copy of it has the same bounds. */
-		asm volatile("" : "+r"(done));
 		/* The first is for the verifier, which knows `i`. */
-		if (i > stack_bytes / STACK_PIECE || done >= stack_bytes - STACK_PIECE)
+		if (i > stack_bytes / STACK_PIECE || done >= last)
 			break;
 		if (sp + done >= top && done >= STACK_TOP_BYTES)
 			break;
-		if (bpf_probe_read_user(to + done, piece, (void *)(sp + done)))
+		/*
+		 * Never true, as was just seen. But the compiler may have compared another copy than it uses, and the verifier of Linux 6.1 does
+		 * not see that both have the same bounds.
+		 */
+		asm volatile("if %[at] < %[last] goto +1\n\t%[at] = 0" : [at] "+r"(at) : [last] "r"(last));
+		if (bpf_probe_read_user(to + at, piece, (void *)(sp + done)))
 			break;
 		done += piece;
 	}

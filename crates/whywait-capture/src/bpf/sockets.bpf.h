@@ -25,25 +25,14 @@ struct socket_slot {
 	u64 claimed; /* by the socket with this cookie */
 } __attribute__((aligned(128)));
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE); /* for its alignment, as `threads` */
-	__uint(max_entries, SOCKET_STATES);
-	__type(key, u32);
-	__type(value, struct socket_slot);
-} socket_slots SEC(".maps");
+/* A variable, as `thread_slots` is. */
+struct socket_slot socket_slots[SOCKET_STATES] SEC(".bss.sockets");
 
 /*
  * The arrivals of the state in the slot of the same number: in an array of their own, because a processor that goes through lines fetches those
  * behind them as well, from whoever writes to them.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, SOCKET_STATES);
-	__type(key, u32);
-	__type(value, struct arrivals);
-} arrival_slots SEC(".maps");
+struct arrivals arrival_slots[SOCKET_STATES] SEC(".bss.arrivals");
 
 struct socket_home {
 	u64 cookie; /* of the socket that it was made for; 0: just being made. Another one's: inherited, and not seen yet */
@@ -72,30 +61,26 @@ static __always_inline u64 cookie_of(struct sock *sk)
 
 static __always_inline struct socket_slot *socket_slot_of(u64 cookie)
 {
-	u32 index = cookie & (SOCKET_STATES - 1);
-
-	return bpf_map_lookup_elem(&socket_slots, &index);
+	return &socket_slots[cookie & (SOCKET_STATES - 1)];
 }
 
 static __always_inline struct socket_state *socket_in_slot(u64 cookie)
 {
 	struct socket_slot *slot = socket_slot_of(cookie);
 
-	return likely(slot && cookie && slot->state.cookie == cookie) ? &slot->state : 0;
+	return likely(cookie && slot->state.cookie == cookie) ? &slot->state : 0;
 }
 
 static __always_inline struct arrivals *arrivals_slot_of(u64 cookie)
 {
-	u32 index = cookie & (SOCKET_STATES - 1);
-
-	return bpf_map_lookup_elem(&arrival_slots, &index);
+	return &arrival_slots[cookie & (SOCKET_STATES - 1)];
 }
 
 static __always_inline struct arrivals *arrivals_in_slot(u64 cookie)
 {
 	struct arrivals *arrivals = arrivals_slot_of(cookie);
 
-	return likely(arrivals && cookie && arrivals->cookie == cookie) ? arrivals : 0;
+	return likely(cookie && arrivals->cookie == cookie) ? arrivals : 0;
 }
 
 static __noinline struct arrivals *arrivals_at_home(struct sock *sk)
@@ -149,8 +134,6 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 	struct socket_slot *slot = socket_slot_of(cookie);
 	struct arrivals *arrivals = arrivals_slot_of(cookie);
 
-	if (!slot || !arrivals)
-		return 0;
 	owner = __sync_val_compare_and_swap(&slot->claimed, 0, cookie);
 	if (owner == cookie)
 		return 0;
@@ -226,7 +209,7 @@ static __noinline int socket_leaves(struct sock *sk)
 	struct arrivals *arrivals = arrivals_slot_of(cookie);
 	struct socket_home *home;
 
-	if (!slot || !arrivals || !cookie || slot->state.cookie != cookie)
+	if (!cookie || slot->state.cookie != cookie)
 		return 0;
 	home = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (home) {
