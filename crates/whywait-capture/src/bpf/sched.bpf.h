@@ -423,31 +423,29 @@ int sched_switch(u64 *ctx)
 	bool preempt = ctx[0];
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
-	struct thread *thread;
-	u32 events = 0;
-	u64 now = 0;
+	struct thread *from, *to;
+	u64 now;
 
 	if (unlikely(hooks_do_nothing || (untraced_process && prev->tgid == untraced_process)))
 		return 0;
-	thread = thread_of(prev);
-	if (thread) {
+	from = thread_of(prev);
+	to = thread_of(next);
+	if (!from) {
+		barrier_var(to); /* or the compiler makes one comparison of both, which the verifier forbids */
+		if (!to)
+			return 0;
+	}
+	now = bpf_ktime_get_ns();
+	COUNT(events);
+	if (from) {
 		u32 state = switch_passes_state ? (u32)ctx[3] : prev->__state;
 
-		now = bpf_ktime_get_ns();
-		must_run(prev, thread, now);
-		stretch_may_end(prev, thread, now);
-		switch_out(prev, thread, !preempt && state, state, now);
-		events++;
+		must_run(prev, from, now);
+		stretch_may_end(prev, from, now);
+		switch_out(prev, from, !preempt && state, state, now);
 	}
-	thread = thread_of(next);
-	if (thread) {
-		if (!now)
-			now = bpf_ktime_get_ns();
-		switch_in(next, thread, now);
-		events++;
-	}
-	if (events)
-		COUNT_MORE(events, events);
+	if (to)
+		switch_in(next, to, now);
 	return 0;
 }
 
