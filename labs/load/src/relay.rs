@@ -294,6 +294,8 @@ fn truth(before: &Json, after: &Json, offered: f64) -> Result<Json> {
         "ingress_loss": share(drops, received + drops),
         // Of what was received, what found no buffer.
         "allocation_failures": share(more("allocation_failures")?, received),
+        // Of what reached the ingress socket, what is lost because it is too much: for the ingress or for the egress.
+        "overload": share(drops + more("allocation_failures")?, received + drops),
         "send_failures": more("send_failures")?,
         // Of what was sent, what did not arrive.
         "egress_loss": share((sent - more("arrived")?).max(0.0), sent),
@@ -326,6 +328,7 @@ mod tests {
         assert_eq!(truth["packets_per_s"], 100.0);
         assert_eq!(truth["ingress_loss"], 0.2);
         assert_eq!(truth["allocation_failures"], 0.75);
+        assert_eq!(truth["overload"], 0.8);
         assert_eq!(truth["spent"]["prepare_batch"], 0.5);
         assert_eq!(truth["unreaped_us"], 20.0);
         assert_eq!(truth["packets_per_round"], 10.0);
