@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -48,37 +49,53 @@ class Redis:
         end(self.process)
 
 
+def pinned(cpu, command):
+    """The command, to run on the first (0) or the last (-1) CPU that there is for us; None: wherever the scheduler likes."""
+    return command if cpu is None else ["taskset", "-c", sorted(os.sched_getaffinity(0))[cpu], *command]
+
+
 class Echo:
     """A tokio server with two workers that sends 64 bytes back, and a load of one thread."""
 
     name = "tokio echo"
     about = f"bench/echo: 2 workers, 64 bytes there and back, {CONNECTIONS} connections, closed loop"
     program = "echo-server"
+    server_cpu = load_cpu = None
 
     def __init__(self, tmp, programs):
         self.programs = programs
         self.log = Path(tmp, f"{self.program}.log")
-        self.process = start([programs / self.program], self.log)
+        self.process = start(pinned(self.server_cpu, [programs / self.program]), self.log)
         self.pid = self.process.pid
         self.address = wait_for(self.program, lambda: self.log.read_text().partition("\n")[0])
 
     def endless_load(self):
-        return start([self.programs / "echo-load", self.address, CONNECTIONS, 3600], self.log.with_name("load.log"))
+        return start(self.load_for(3600), self.log.with_name("load.log"))
 
     def load(self, seconds, _rate):
-        return json.loads(run([self.programs / "echo-load", self.address, CONNECTIONS, seconds]))
+        return json.loads(run(self.load_for(seconds)))
+
+    def load_for(self, seconds):
+        return pinned(self.load_cpu, [self.programs / "echo-load", self.address, CONNECTIONS, seconds])
 
     def end(self):
         end(self.process)
 
 
 class Threads(Echo):
-    """A thread for each connection. Each request takes a shared lock, is done by one of four workers, and sleeps meanwhile."""
+    """
+    A thread for each connection. Each request takes a shared lock, is done by one of four workers, and sleeps meanwhile.
+
+    Server and load have a CPU each. Where they have not, the scheduler puts them now on one and now on all, for seconds at a time, and the
+    server is half as fast in one case as in the other, watched or not.
+    """
 
     name = "threads"
     about = ("bench/threads: a thread for each connection; each request takes a lock that all share, hands a job to one of 4 workers\n"
-             f"and sleeps until it is done: switches and futex calls. 64 bytes there and back, {CONNECTIONS} connections, closed loop")
+             f"and sleeps until it is done: switches and futex calls. 64 bytes there and back, {CONNECTIONS} connections, closed loop. The server\n"
+             "has the first CPU, the load the last one")
     program = "bench-threads"
+    server_cpu, load_cpu = 0, -1
 
 
 SERVERS = [Redis, Echo, Threads]
