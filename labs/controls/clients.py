@@ -1,12 +1,16 @@
-"""Clients of threads.py that take their time.
+"""Clients that take their time.
 
     clients.py ADDRESS upload         sends a body of 400 kB within a second, on each of four connections
-    clients.py ADDRESS idle [--tls]   has a few answers on each of eight connections, and keeps them until the server says goodbye
+    clients.py ADDRESS idle [--tls]   has a few answers on each of nine connections, and keeps them until the server says goodbye. Over TLS a
+                                      third of them says nothing then, a third says the same before it closes, and a third closes
+                                      without having read it, which resets the connection
     clients.py ADDRESS ask            has two answers on each of four connections
 """
 
 import argparse
 import json
+import re
+import select
 import socket
 import ssl
 import sys
@@ -14,19 +18,24 @@ import threading
 import time
 
 BODY, PIECES, SECONDS = 400_000, 20, 1.0
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\nabcdefghijklmnopqrstuvwx"
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def answer(connection):
     received = b""
-    while len(received) < len(ANSWER):
+    while not complete(received):
         piece = connection.recv(4096)
         if not piece:
             raise RuntimeError(f"cut short after {received!r}")
         received += piece
 
 
-def upload(connection):
+def complete(received):
+    head, end, body = received.partition(b"\r\n\r\n")
+    return bool(end) and len(body) >= int(re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)[1])
+
+
+def upload(connection, _):
     connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % BODY)
     for _ in range(PIECES):
         time.sleep(SECONDS / PIECES)
@@ -34,22 +43,34 @@ def upload(connection):
     answer(connection)
 
 
-def idle(connection):
+def idle(connection, number):
     for _ in range(5):
-        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        connection.sendall(GET)
         answer(connection)
         time.sleep(0.02)
+    secure = isinstance(connection, ssl.SSLSocket)
+    if secure and number % 3 == 2:
+        select.select([connection], [], [])
+        return
     if connection.recv(4096):
         raise RuntimeError("more than was asked for")
+    if secure and number % 3 == 1:
+        try:
+            # The server closes when it has read this.
+            while connection.unwrap().recv(4096):
+                pass
+        except OSError:
+            # It has not waited for it.
+            pass
 
 
-def ask(connection):
+def ask(connection, _):
     for _ in range(2):
-        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        connection.sendall(GET)
         answer(connection)
 
 
-def client(args, took):
+def client(args, number, took):
     host, _, port = args.address.partition(":")
     connection = socket.create_connection((host, int(port)), timeout=20)
     if args.tls:
@@ -58,7 +79,7 @@ def client(args, took):
         connection = tls.wrap_socket(connection)
     begun = time.monotonic()
     with connection:
-        {"upload": upload, "idle": idle, "ask": ask}[args.what](connection)
+        {"upload": upload, "idle": idle, "ask": ask}[args.what](connection, number)
     took.append(time.monotonic() - begun)
 
 
@@ -68,8 +89,8 @@ def main():
     parser.add_argument("what", choices=["upload", "idle", "ask"])
     parser.add_argument("--tls", action="store_true")
     args = parser.parse_args()
-    took, count = [], 8 if args.what == "idle" else 4
-    threads = [threading.Thread(target=client, args=(args, took)) for _ in range(count)]
+    took, count = [], 9 if args.what == "idle" else 4
+    threads = [threading.Thread(target=client, args=(args, number, took)) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:

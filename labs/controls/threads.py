@@ -71,11 +71,9 @@ def request(connection):
 
 
 def context(folder):
-    key, certificate = os.path.join(folder, "key.pem"), os.path.join(folder, "certificate.pem")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout", key,
-                    "-out", certificate], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([os.path.join(os.path.dirname(__file__), "certificate.sh"), folder], check=True)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
+    tls.load_cert_chain(os.path.join(folder, "certificate.pem"), os.path.join(folder, "key.pem"))
     return tls
 
 

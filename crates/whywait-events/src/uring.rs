@@ -8,6 +8,8 @@ use crate::Ns;
 pub const SETUP_IOPOLL: u32 = 1;
 /// `IORING_SETUP_SQPOLL`.
 pub const SETUP_SQPOLL: u32 = 2;
+/// `IORING_SETUP_COOP_TASKRUN`.
+pub const SETUP_COOP_TASKRUN: u32 = 1 << 8;
 /// `IORING_SETUP_SINGLE_ISSUER`.
 pub const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 /// `IORING_SETUP_DEFER_TASKRUN`.

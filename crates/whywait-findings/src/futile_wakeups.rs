@@ -415,7 +415,8 @@ fn helped_ns(model: &Model, tgid: u32, helpers_ns: u64, futile_ns: u64) -> u64 {
         .map(|(_, used)| used.on_cpu_ns)
         .fold(0, u64::saturating_add);
     let others_ns = process_ns.saturating_sub(helpers_ns).max(1);
-    let of_loops = u128::from(helpers_ns) * 2 * u128::from(futile_ns) / u128::from(others_ns);
+    let of_loops =
+        u128::from(helpers_ns).saturating_mul(2 * u128::from(futile_ns)) / u128::from(others_ns);
     of_loops.min(u128::from(helpers_ns)) as u64
 }
 

@@ -299,28 +299,32 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     })
 }
 
-/// Functions of glibc, Rust's std and parking_lot in which a thread waits for a read-write lock to write, and …
-const TO_WRITE: [&str; 5] = [
-    "_rwlock_wrlock",
-    "_rwlock_clockwrlock",
-    "_rwlock_timedwrlock",
-    "write_contended",
-    "RawRwLock::lock_exclusive_slow",
+/// Functions of glibc, Rust's std and parking_lot in which a thread waits for a read-write lock to write, each by parts that its name has
+/// (Rust's old way to mangle names writes `RawRwLock::f`, the new one `<…::RawRwLock>::f`), and …
+const TO_WRITE: [&[&str]; 5] = [
+    &["_rwlock_wrlock"],
+    &["_rwlock_clockwrlock"],
+    &["_rwlock_timedwrlock"],
+    &["RwLock", "::write_contended"],
+    &["RawRwLock", "::lock_exclusive_slow"],
 ];
 /// … where one that had written lets go of it.
-const WRITTEN: [&str; 3] = [
-    "RawRwLock::unlock_exclusive",
-    "RwLock::write_unlock",
-    "RwLockWriteGuard",
+const WRITTEN: [&[&str]; 3] = [
+    &["RawRwLock", "::unlock_exclusive"],
+    &["RwLock", "::write_unlock"],
+    &["RwLockWriteGuard"],
 ];
-const FIX_OF_READERS: &str = "writers wait for all who read: read under the lock for less, or have readers take a snapshot that a writer replaces as a whole";
+const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: read under the lock for less, or have readers take a \
+                              snapshot that a writer replaces as a whole. If they had written: hold the lock for less, and across no wait";
 
 /// Whether several threads may have held what this one waited for, of which the last one ended its wait. Not if that one is known to have
 /// written: it lets go as writers do, or had itself waited to write when it got the lock. (glibc's writers wait twice, first for each other;
 /// who is first then waits for those who read, which is no hold.)
 fn may_wait_for_readers(model: &Model, key: &Key, wait: &Wait) -> bool {
-    let is_in = |stack: StackId, functions: &[&str]| {
-        let is_one = |label: &Label| functions.iter().any(|name| label.name.contains(name));
+    let is_in = |stack: StackId, functions: &[&[&str]]| {
+        let has =
+            |label: &Label, parts: &[&str]| parts.iter().all(|part| label.name.contains(part));
+        let is_one = |label: &Label| functions.iter().any(|parts| has(label, parts));
         let stack = model.stacks.get(stack);
         stack.is_some_and(|stack| stack.labels.iter().any(is_one))
     };

@@ -82,10 +82,11 @@ fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
 
 #[test]
 fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
-    // A handler waits in this function of a lock that two other threads have, at times.
-    let found_in = |function: &str| {
+    // A handler waits in this function of a lock that two other threads have, at times; the last one lets go of it in another one.
+    let found_at = |function: &str, letting_go: &str| {
         let mut script = Script::new();
         let locking = script.stack(&["main", "app::handle", function]);
+        let unlocking = script.stack(&["main", "app::stats", letting_go]);
         script.thread(1, "handler").thread(2, "stats");
         let sleeping = script.stack(&["main", "app::stats", "sleep"]);
         for n in 0..3 {
@@ -95,6 +96,7 @@ fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
                 .stack(locking)
                 .word(0x1000)
                 .by(2)
+                .in_its(unlocking)
                 .done();
             script.sleeps(2, sleeping, from + 2, from + 59);
             script
@@ -108,16 +110,46 @@ fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
         assert_eq!(findings.len(), 1, "{findings:#?}");
         (findings[0].title.clone(), findings[0].cause.is_some())
     };
-    let (title, caused) = found_in("pthread_rwlock_rdlock");
+    let (title, caused) = found_at("pthread_rwlock_rdlock", "pthread_rwlock_unlock");
     assert!(
         title.contains("stats (2) held for up to") && caused,
         "who waits to read waits for one that writes: {title}"
     );
-    let (title, caused) = found_in("pthread_rwlock_wrlock");
-    assert!(
-        title.ends_with("for a read-write lock") && !caused,
-        "{title}"
-    );
+    let exclusive = "parking_lot::raw_rwlock::RawRwLock";
+    let of_std = "std::sys::sync::rwlock::futex::RwLock";
+    // As Rust mangled names, and as it does now.
+    let ways =
+        |of: &str, function: &str| [format!("{of}::{function}"), format!("<{of}>::{function}")];
+    let to_write = [
+        [
+            "pthread_rwlock_wrlock".to_owned(),
+            "pthread_rwlock_clockwrlock".to_owned(),
+        ],
+        ways(exclusive, "lock_exclusive_slow"),
+        ways(of_std, "write_contended"),
+    ];
+    for function in to_write.concat() {
+        let (title, caused) = found_at(&function, "app::unlock");
+        assert!(
+            title.ends_with("for a read-write lock") && !caused,
+            "several may have read while it waited in {function}: {title}"
+        );
+    }
+    let written = [
+        ways(exclusive, "unlock_exclusive_slow"),
+        ways(of_std, "write_unlock"),
+        [
+            "drop_in_place<std::sync::RwLockWriteGuard<T>>".to_owned(),
+            "<std::sync::RwLockWriteGuard<T>>::drop".to_owned(),
+        ],
+    ];
+    for function in written.concat() {
+        let (title, caused) = found_at("pthread_rwlock_wrlock", &function);
+        assert!(
+            title.contains("stats (2) held for up to") && caused,
+            "who lets go in {function} has written: {title}"
+        );
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use whywait_events::StackId;
-use whywait_events::uring::SETUP_DEFER_TASKRUN;
+use whywait_events::uring::{SETUP_COOP_TASKRUN, SETUP_DEFER_TASKRUN};
 use whywait_model::rings::{RingState, Standing};
 use whywait_model::{Model, app_frame};
 
@@ -38,8 +38,9 @@ const LARGE_SHARE: u64 = 30;
 const MIN_SAMPLES: u64 = 30;
 /// Of the samples: a thread that never waits and has so seldom anything to do goes round in its queue.
 const NOTHING_TO_DO: u64 = 95;
-/// It waits for less than one operation in so many.
-const NEVER_WAITS: u64 = 20;
+/// It goes on for longer than this on average before it waits in the kernel. (One that takes completions by the hundred and works for a second on
+/// them has nothing but its work, too, and everything that it asked for is with the kernel meanwhile. Then it waits.)
+const NEVER_WAITS_NS: u64 = 1_000_000_000;
 /// Without the function the rest takes less time, too, by one in so many at most: the function empties the caches for it. Measured on the lab
 /// relay: 5 to 10 % (`logged` against `all-fixed`, docs/accuracy.md).
 const REST_FASTER: u64 = 10;
@@ -116,15 +117,15 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     {
         return None;
     }
-    // Where completions come only when the program asks the kernel for them, it does not show whether there is something to do.
+    // Where completions come only when the program enters the kernel, it does not show whether there is something to do.
     let shows = states
         .iter()
-        .all(|state| state.ring.flags & SETUP_DEFER_TASKRUN == 0);
+        .all(|state| state.ring.flags & (SETUP_DEFER_TASKRUN | SETUP_COOP_TASKRUN) == 0);
     let waits = states
         .iter()
         .map(|state| state.ring.waits)
         .fold(0, u64::saturating_add);
-    let never_waits = waits.saturating_mul(NEVER_WAITS) < operations;
+    let never_waits = waits.saturating_mul(NEVER_WAITS_NS) < observed_ns;
     if shows && never_waits && percent(with_kernel, all) >= NOTHING_TO_DO {
         return None;
     }

@@ -521,6 +521,11 @@ fn a_loop_that_only_looks_into_its_queue_has_no_serial_work() {
         "it waits for what there is to do"
     );
     assert_eq!(
+        found(64, 300),
+        [Code::SerialWork],
+        "it takes what there is by the hundred, works on it, and waits for more"
+    );
+    assert_eq!(
         found(0, 0),
         [Code::SerialWork],
         "it works on what it has taken"

@@ -480,11 +480,17 @@ impl<'a> WaitLine<'a> {
         self
     }
 
-    /// This thread ended it.
+    /// This thread ended it …
     pub fn by(mut self, tid: u32) -> Self {
         self.wait.wake_context = WakeContext::Task;
         self.wait.waker_tid = tid;
         self.wait.waker_tgid = TGID;
+        self
+    }
+
+    /// … where it was.
+    pub fn in_its(mut self, stack: StackId) -> Self {
+        self.wait.waker_stack = stack;
         self
     }
 

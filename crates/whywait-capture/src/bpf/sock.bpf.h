@@ -247,7 +247,6 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->recv_tid = 0;
 	socket->send_tid = 0;
 	socket->emitted = 0;
-	socket->asked_for_more = 0;
 	socket->farewell = 0;
 	socket->fd = 0;
 	socket->uring = 0;
@@ -258,11 +257,16 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->service[PART_ON_CPU] = 0;
 }
 
-/* The peer has said goodbye, and that is all there is to read: it takes one of TCP's numbers (as for SIOCINQ, net/ipv4/tcp.c). */
+/* How many bytes have come and were not read; the end of all takes one of TCP's numbers, too (as for SIOCINQ, net/ipv4/tcp.c). */
+static __always_inline u32 tcp_unread(struct sock *sk)
+{
+	return KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - tcp_read_up_to(sk);
+}
+
+/* The peer has said goodbye, and that is all there is to read. */
 static __always_inline bool only_goodbye(struct sock *sk)
 {
-	return unlikely(sk->sk_shutdown & RCV_SHUTDOWN) && is_tcp(sk) &&
-	       KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - KERNEL_READ(struct tcp_sock, sk, copied_seq) <= 1;
+	return unlikely(sk->sk_shutdown & RCV_SHUTDOWN) && is_tcp(sk) && tcp_unread(sk) <= 1;
 }
 
 SEC("tp_btf/sk_data_ready")
@@ -298,6 +302,41 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	return 0;
 }
 
+#define FAREWELL_NS 1000000000
+
+/*
+ * Whether somebody who writes so many bytes may say goodbye: the records of TLS that have an alert of 2 bytes (close_notify), or a GOAWAY of
+ * HTTP/2, 17 bytes, with what the cipher adds to that. (RFC 8446, 5.2: 22 bytes; RFC 5288: 29; RFC 7905: 21; CBC: its blocks.)
+ */
+static __always_inline bool is_farewell_size(int bytes)
+{
+	switch (bytes) {
+	case 17: /* without TLS */
+	case 24:
+	case 39: /* TLS 1.3 */
+	case 31:
+	case 46: /* 1.2 with AES-GCM */
+	case 23:
+	case 38: /* … with ChaCha20-Poly1305 */
+	case 53:
+	case 69:
+	case 85: /* … with AES-CBC */
+		return true;
+	}
+	return false;
+}
+
+/*
+ * What was just read, `bytes` and what lies there behind them, is the peer's own farewell, or its end has come behind it. (A library may read
+ * the head of a record before the rest.)
+ */
+static __noinline bool peer_leaves(struct sock *sk, int bytes)
+{
+	if (sk->sk_shutdown & RCV_SHUTDOWN)
+		return true;
+	return is_farewell_size(is_tcp(sk) ? bytes + tcp_unread(sk) : bytes);
+}
+
 /* What was written last was a farewell if `ends`: the response ended before. If not it was an answer, and as slow as that. */
 static __noinline void settle_farewell(struct socket_state *socket, struct sock *sk, bool ends, u64 now)
 {
@@ -316,11 +355,11 @@ static __noinline void settle_farewell(struct socket_state *socket, struct sock 
 }
 
 /* Nobody will read what has come: that is a request, too, unless it is more of one that was not answered either. */
-static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk, u64 now)
+static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk, bool closed, u64 now)
 {
 	u64 arrived_ns = unread_since(socket, sk);
 
-	settle_farewell(socket, sk, sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
+	settle_farewell(socket, sk, closed, now);
 	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
 		request_ends(socket, sk, now);
 		socket->timing = TIMED;
@@ -337,9 +376,8 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
-		/* The peer's own farewell may be what is read. */
 		if (unlikely(socket->farewell))
-			settle_farewell(socket, sk, sk->sk_shutdown & RCV_SHUTDOWN, now);
+			settle_farewell(socket, sk, peer_leaves(sk, ret), now);
 		request_ends(socket, sk, now);
 		was_read(socket, sk, now);
 		request_begins(socket, sk, arrival_of(socket, sk, ret, read_before_ns, now));
@@ -391,10 +429,8 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		socket = socket_discover(sk);
 	if (unlikely(!socket || (flags & MSG_PEEK)))
 		return 0;
-	if (unlikely(ret < 0)) {
-		socket->asked_for_more = socket->last_send_ns != 0;
+	if (unlikely(ret < 0))
 		return 0;
-	}
 	if (unlikely(ret == 0) && !socket->ended) {
 		/* To learn of the end is progress, once. */
 		socket->ended = 1;
@@ -449,37 +485,15 @@ static __always_inline void account_service(struct socket_state *socket, const s
 	}
 }
 
-#define FAREWELL_NS 1000000000
-
 /*
- * Whether somebody who writes so many bytes may say goodbye: the records of TLS that have an alert of 2 bytes (close_notify), or a GOAWAY of
- * HTTP/2, 17 bytes, with what the cipher adds to that. (RFC 8446, 5.2: 22 bytes; RFC 5288: 29; RFC 7905: 21; CBC: its blocks.)
- */
-static __always_inline bool is_farewell_size(int bytes)
-{
-	switch (bytes) {
-	case 24:
-	case 39: /* TLS 1.3 */
-	case 31:
-	case 46: /* 1.2 with AES-GCM */
-	case 23:
-	case 38: /* … with ChaCha20-Poly1305 */
-	case 53:
-	case 69:
-	case 85: /* … with AES-CBC */
-		return true;
-	}
-	return false;
-}
-
-/*
- * Whether these bytes may be no part of the response: a goodbye, long after it, and there was nothing to read in between when a thread asked
- * for the next request. A server says so when a connection is idle. It was one if the connection then ends; if not, an answer (of a request
- * beside others on the same connection, say).
+ * Whether these bytes may be no part of the response: a goodbye, long after it. A server says so when a connection is idle. It was one if the
+ * connection then ends, or the peer says the same; if not, an answer (of a request beside others on the same connection, say). That a thread
+ * asked for the next request meanwhile tells nothing: some loops wait in a poll and read only what is there, others read before they answer
+ * until there is nothing left.
  */
 static __always_inline bool may_be_farewell(struct socket_state *socket, int ret, u64 now)
 {
-	if (likely(!socket->asked_for_more) || !is_farewell_size(ret))
+	if (!is_farewell_size(ret))
 		return false;
 	if (!socket->farewell) {
 		if (now - socket->last_send_ns < FAREWELL_NS)
@@ -523,10 +537,8 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 			socket->taken_ns = uring_taken(socket);
 	} else {
 		farewell = may_be_farewell(socket, ret, now);
-		if (!farewell) {
-			socket->asked_for_more = 0;
+		if (!farewell)
 			socket->farewell = 0;
-		}
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
@@ -610,7 +622,8 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 			cpu_charge(thread, on_cpu_now(thread, now));
 		if (new_state != TCP_CLOSE)
 			return 0;
-		last_request_ends(socket, sk, now);
+		/* The socket itself does not know yet. */
+		last_request_ends(socket, sk, true, now);
 		socket_ends(socket, sk, now);
 out:
 		if (new_state == TCP_CLOSE)
@@ -670,7 +683,7 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	now = bpf_ktime_get_ns();
-	last_request_ends(socket, sk, now);
+	last_request_ends(socket, sk, sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
 	cpu = socket_cpu_of(socket->id);
 	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_TOLD_NS)
 		return 0;

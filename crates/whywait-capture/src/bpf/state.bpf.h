@@ -258,7 +258,6 @@ struct socket_state {
 	u32 read_before; /* … and before */
 	u64 after_ns; /* it was read before the request came: kept of one that was read soon after */
 	u8 timing; /* TIMED… */
-	u8 asked_for_more; /* there was nothing to read since it was written to: see may_be_farewell */
 	u8 farewell; /* what was written last may be none of the response's */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
