@@ -46,6 +46,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
         ("sockets.without-slot", sum(|c| c.lost_socket_cpu)),
         ("requests.farewells", sum(|c| c.farewells)),
+        ("requests.began-later", sum(|c| c.began_later)),
         ("cpu.stolen-ns", sum(|c| c.stolen_ns)),
     ]
     .into_iter()

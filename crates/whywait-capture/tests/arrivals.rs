@@ -41,6 +41,8 @@ for line in sys.stdin:
 
 /// Long enough to be told from what a machine that is busy adds.
 const LONG: Duration = Duration::from_millis(300);
+/// Long enough for a request to be told.
+const SHORT: Duration = Duration::from_millis(2);
 
 struct Conversation {
     /// It is large, and a test's stack is not.
@@ -97,14 +99,36 @@ impl Conversation {
     }
 
     fn pass(&mut self) {
+        self.pass_time(LONG);
+    }
+
+    fn pass_time(&mut self, time: Duration) {
         let since = Instant::now();
         common::record_until(&mut self.session, |_| {
-            (since.elapsed() >= LONG).then_some(())
+            (since.elapsed() >= time).then_some(())
         });
     }
 
     /// How long each request waited to be read, in the order in which they were read.
     fn waits(self) -> Vec<Duration> {
+        let wait = |request: &Request| {
+            let recv_ns = request.recv_ns.expect("all are read");
+            Duration::from_nanos(recv_ns - request.ready_ns)
+        };
+        self.requests().iter().map(wait).collect()
+    }
+
+    /// How long each request that was answered took, from its first byte to its answer.
+    fn took(self) -> Vec<Duration> {
+        let took = |request: &Request| {
+            let answered_ns = request.last_send_ns?;
+            Some(Duration::from_nanos(answered_ns - request.ready_ns))
+        };
+        self.requests().iter().filter_map(took).collect()
+    }
+
+    /// All that took long enough to be told.
+    fn requests(self) -> Vec<Request> {
         self.session.finish(None).expect("the recording ends");
         let mut requests: Vec<Request> = Vec::new();
         Recording::open(&self.dir)
@@ -113,11 +137,7 @@ impl Conversation {
             .expect("requests");
         requests.sort_by_key(|request| request.seq);
         requests.dedup_by_key(|request| request.seq);
-        let wait = |request: &Request| {
-            let recv_ns = request.recv_ns.expect("all are read");
-            Duration::from_nanos(recv_ns - request.ready_ns)
-        };
-        requests.iter().map(wait).collect()
+        requests
     }
 }
 
@@ -178,4 +198,46 @@ fn what_splice_has_taken_does_not_wait_any_more() {
     let waits = it.waits();
     let second = waits.last().expect("a request that took long");
     assert!(*second < LONG / 2, "it was read at once: {waits:?}");
+}
+
+#[test]
+fn what_wants_no_answer_is_no_part_of_what_is_asked_later() {
+    if common::skipped() {
+        return;
+    }
+    let mut it = Conversation::begin();
+    it.send(b"1");
+    it.server("read");
+    it.server("answer");
+    it.send(b"."); // so much for that
+    it.server("read");
+    it.pass_time(4 * LONG);
+    it.send(b"2");
+    it.pass_time(SHORT);
+    it.server("read");
+    it.server("answer");
+    let took = it.took();
+    let last = took.last().expect("a request that took a moment");
+    assert!(*last < LONG, "nobody asked for it before: {took:?}");
+}
+
+#[test]
+fn what_is_answered_late_began_with_what_came_first() {
+    if common::skipped() {
+        return;
+    }
+    let mut it = Conversation::begin();
+    it.send(b"1");
+    it.server("read");
+    it.server("answer");
+    it.send(b"2");
+    it.server("read");
+    it.pass();
+    it.send(b"3"); // beside it
+    it.server("read");
+    it.pass();
+    it.server("answer");
+    let took = it.took();
+    let last = took.last().expect("a request that took long");
+    assert!(*last >= 2 * LONG, "asked for before the pause: {took:?}");
 }

@@ -235,6 +235,7 @@ struct counters {
 	u64 calls_counted_only; /* bursts: calls beyond those that are told */
 	u64 lost_socket_cpu; /* a connection found no slot for its CPU time */
 	u64 farewells; /* responses that were followed by one: see may_be_farewell */
+	u64 began_later; /* requests that came behind something that wanted no answer: see may_begin_later */
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */
 };
 

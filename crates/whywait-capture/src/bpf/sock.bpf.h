@@ -237,6 +237,7 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->seq++;
 	socket->before_in += socket->bytes_in;
 	socket->before_out += socket->bytes_out;
+	socket->recent_out = socket->recent_out / 2 + socket->bytes_out;
 	socket->ready_ns = ready_ns;
 	socket->recv_ns = 0;
 	socket->first_send_ns = 0;
@@ -248,6 +249,7 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->send_tid = 0;
 	socket->emitted = 0;
 	socket->farewell = 0;
+	socket->later.ready_ns = 0;
 	socket->fd = 0;
 	socket->uring = 0;
 	socket->taken_ns = 0;
@@ -349,9 +351,9 @@ static __noinline void settle_farewell(struct socket_state *socket, struct sock 
 		return;
 	}
 	COUNT(farewells);
-	socket->last_send_ns = socket->answered_ns;
-	socket->send_tid = socket->answered_tid;
-	__builtin_memcpy(socket->service, socket->answered, sizeof(socket->service));
+	socket->last_send_ns = socket->answered.last_send_ns;
+	socket->send_tid = socket->answered.send_tid;
+	__builtin_memcpy(socket->service, socket->answered.service, sizeof(socket->service));
 }
 
 /* Nobody will read what has come: that is a request, too, unless it is more of one that was not answered either. */
@@ -366,6 +368,71 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
 		request_begins(socket, sk, arrived_ns);
 	}
 	request_ends(socket, sk, now);
+}
+
+/* How long a thread that now works for what came at `ready_ns` was on its way to it. */
+static __always_inline u64 on_the_way_ns(const struct thread *thread, u64 ready_ns)
+{
+	u64 from = thread->wake_ns > ready_ns ? thread->wake_ns : ready_ns;
+
+	return thread->back_ns > from ? thread->back_ns - from : 0;
+}
+
+/*
+ * What wants no answer is no longer than this, and a byte more for so many of the answers before: HTTP/2's clients say for each piece of one
+ * that they have room for more (Go's, of 200 kB: 1,200 bytes). Some of that is read while the answer is written, which then looks like several.
+ */
+#define UNANSWERED_BYTES 1024
+#define ANSWER_FOR_ONE 64
+
+/*
+ * More was read of a request that was not answered yet. What had come before may have wanted no answer (HTTP/2's acknowledgements and
+ * WINDOW_UPDATE, MySQL's COM_STMT_CLOSE): little, all of it was read, and then nothing came for long. Whether it was so shows the answer; if
+ * it was, the request begins here, and what the client did before it asked is none of the server's time.
+ */
+static __noinline int may_begin_later(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, u64 read_before_ns)
+{
+	u64 now = socket->read_ns, came_ns;
+
+	if (socket->bytes_in > UNANSWERED_BYTES + socket->recent_out / ANSWER_FOR_ONE || thread->uring)
+		return 0;
+	came_ns = noted_arrival(socket, sk, ret, 0);
+	if (came_ns < read_before_ns + threshold_ns)
+		return 0;
+	socket->later.ready_ns = came_ns;
+	socket->later.recv_ns = now;
+	socket->later.paused_ns = came_ns - read_before_ns;
+	socket->later.bytes_in = socket->bytes_in;
+	socket->later.recv_tid = thread->tid;
+	socket->later.unserved_wakeup_ns = on_the_way_ns(thread, came_ns);
+	__builtin_memcpy(socket->later.at_recv, thread->parts, sizeof(socket->later.at_recv));
+	socket->later.at_recv[PART_ON_CPU] = on_cpu_now(thread, now);
+	return 0;
+}
+
+/*
+ * It is answered, and it may begin later than it seemed to. It does if the answer comes soon after what came last, measured by the pause
+ * before; or if the thread that answers read that, and did not sleep since. (Of requests that overlap on one connection, as HTTP/2's may, one
+ * that takes long is answered at any time after the next one came: one in ten within so short a time.)
+ */
+static __noinline int begin_later(struct socket_state *socket, const struct thread *thread, u64 now)
+{
+	bool soon = (now - socket->later.ready_ns) * 10 <= socket->later.paused_ns;
+	bool at_once = thread->tid == socket->later.recv_tid && thread->back_ns <= socket->later.recv_ns;
+
+	if (soon || at_once) {
+		COUNT(began_later);
+		socket->ready_ns = socket->later.ready_ns;
+		socket->recv_ns = socket->later.recv_ns;
+		socket->recv_tid = socket->later.recv_tid;
+		socket->before_accept = 0;
+		socket->before_in += socket->later.bytes_in;
+		socket->bytes_in -= socket->later.bytes_in;
+		socket->unserved_wakeup_ns = socket->later.unserved_wakeup_ns;
+		__builtin_memcpy(socket->at_recv, socket->later.at_recv, sizeof(socket->at_recv));
+	}
+	socket->later.ready_ns = 0;
+	return 0;
 }
 
 /* A thread has read from the socket. */
@@ -384,6 +451,8 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 	} else {
 		must_be_timed(socket, sk);
 		was_read(socket, sk, now);
+		if (unlikely(now - read_before_ns >= threshold_ns))
+			may_begin_later(socket, sk, thread, ret, read_before_ns);
 	}
 	socket->bytes_in += ret;
 	if (socket->recv_ns)
@@ -392,11 +461,8 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 	socket->recv_ns = now;
 	socket->recv_tid = thread->tid;
 	socket->tgid = thread->tgid;
-	if (thread->back_ns > socket->ready_ns) {
-		u64 from = thread->wake_ns > socket->ready_ns ? thread->wake_ns : socket->ready_ns;
-
-		socket->unserved_wakeup_ns = thread->back_ns > from ? thread->back_ns - from : 0;
-	}
+	if (thread->back_ns > socket->ready_ns)
+		socket->unserved_wakeup_ns = on_the_way_ns(thread, socket->ready_ns);
 	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
 	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
 	if (unlikely(thread->uring))
@@ -499,9 +565,9 @@ static __always_inline bool may_be_farewell(struct socket_state *socket, int ret
 		if (now - socket->last_send_ns < FAREWELL_NS)
 			return false;
 		socket->farewell = 1;
-		socket->answered_ns = socket->last_send_ns;
-		socket->answered_tid = socket->send_tid;
-		__builtin_memcpy(socket->answered, socket->service, sizeof(socket->answered));
+		socket->answered.last_send_ns = socket->last_send_ns;
+		socket->answered.send_tid = socket->send_tid;
+		__builtin_memcpy(socket->answered.service, socket->service, sizeof(socket->service));
 	}
 	return true;
 }
@@ -532,6 +598,8 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 	bool farewell = false;
 
 	if (likely(!socket->first_send_ns)) {
+		if (unlikely(socket->later.ready_ns))
+			begin_later(socket, thread, now);
 		socket->first_send_ns = now;
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);

@@ -237,6 +237,24 @@ struct arrivals {
 /* Whether it is known when a request came: see arrivals.bpf.h. */
 enum timing { TIMED, TIMED_FOR_MANY, UNTIMED };
 
+/* Where a request may begin that seemed to begin before: see may_begin_later. */
+struct later {
+	u64 ready_ns; /* 0: nowhere */
+	u64 recv_ns;
+	u64 paused_ns; /* so long nothing came before it */
+	u64 bytes_in; /* … and so much had come until then */
+	u64 unserved_wakeup_ns;
+	u32 recv_tid;
+	u64 at_recv[PART_COUNT];
+};
+
+/* A response as it was before what may be a farewell: see may_be_farewell. */
+struct answered {
+	u64 last_send_ns;
+	u32 send_tid;
+	u64 service[PART_COUNT];
+};
+
 /* What those need to know who read and write. The first two lines of the cache are what most of them look at. */
 struct socket_state {
 	u64 cookie; /* of the socket whose slot this is; 0: it is at home */
@@ -270,15 +288,16 @@ struct socket_state {
 	u64 service[PART_COUNT];
 	u64 before_in; /* bytes of earlier requests */
 	u64 before_out;
+	u64 recent_out; /* … and of the last answers, each one before another counting half */
 	/* What was read through a ring of io_uring: see uring_sock.bpf.h. */
 	u32 uring; /* its index and 1; 0: none */
 	u32 uring_id;
 	u32 uring_number; /* of the completion, at least */
 	u64 taken_ns;
-	/* As it was before the farewell: see may_be_farewell. */
-	u64 answered_ns;
-	u32 answered_tid;
-	u64 answered[PART_COUNT];
+	union {
+		struct later later; /* until it is answered */
+		struct answered answered; /* of one with a farewell */
+	};
 };
 
 /* Ports on which the target listened when it was attached to: tells its server sockets from its client sockets. */

@@ -1,0 +1,3 @@
+module go-http2
+
+go 1.19
