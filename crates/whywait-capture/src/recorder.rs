@@ -1,46 +1,42 @@
 //! Turns the records of the BPF programs into events, stacks unwound and numbered, and writes them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use whywait_events::recording::{WriteError, Writer};
-use whywait_events::uring::RingEvent;
+use whywait_events::uring::{Ring, RingEvent, Sum};
 use whywait_events::{
-    Busy, Event, Frame, FutexSum, Module, Parts, Preempted, Request, Sample, Stack, StackId,
-    ThreadChange, ThreadEvent, Wait, WakeContext,
+    Busy, Event, Frame, FutexSum, Module, Parts, Preempted, Request, Sample, StackId, ThreadChange,
+    ThreadEvent, Wait, WakeContext,
 };
-use whywait_stacks::{Registers, Unwinder, mapped_at};
+use whywait_stacks::{Registers, Unwinder};
 
 use crate::cpu::CpuTotals;
 use crate::known_stacks::KnownStacks;
 use crate::records::{Record, kernel_addresses};
 use crate::skel::types;
 use crate::{sockets, urings};
+use processes::Processes;
+use ring_counts::{Counts, RingCounts};
+use stack_numbers::StackNumbers;
+use unfinished::{MAX_UNFINISHED, Unfinished, awaited};
+use words::Words;
 
-/// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to ever new depths has a new
-/// one at each look, and a recording may go on for weeks.
-const MAX_STACKS: usize = 1 << 16;
-/// The most distinct frames that are named: those of the largest programs are fewer.
-const MAX_FRAMES: usize = 1 << 20;
+mod processes;
+mod ring_counts;
+mod stack_numbers;
+mod unfinished;
+mod words;
+
 /// The most waits of one thread that are held back for the stack that is to come: a call that sleeps more often goes without.
 const MAX_HELD: usize = 64;
-/// Futex words whose mapping is told.
-const MAX_WORDS: usize = 16_384;
-/// Between two looks at what is mapped at new words.
-const WORDS_EVERY: Duration = Duration::from_millis(250);
 /// How long a wait is held back for its stack at most.
 const HELD_FOR: Duration = Duration::from_secs(1);
-/// The most threads whose stacks are searched for the locks that they hold when the recording ends.
-const MAX_UNFINISHED: usize = 4096;
-/// How far after the address that a thread holds the futex word of a lock may lie: its data may come first.
-const LOCK_BYTES: u64 = 256;
 /// Where a program's memory is (x86-64).
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
 /// Distinct stacks in which a thread polls for nothing that are counted.
 const MAX_FUTILE_STACKS: usize = 64;
-/// How many processes are looked at in one go for whether they still live: some 20 us each.
-const ENDED_AT_ONCE: usize = 64;
 
 /// The stacks of a sleep that the sweep saw, until the sleep ends.
 struct Seen {
@@ -59,12 +55,6 @@ struct Held {
     since: Option<Instant>,
 }
 
-/// A sleep on a futex that has not ended when the recording does.
-struct Unfinished {
-    wait: Wait,
-    stack: Vec<u8>,
-}
-
 /// Writes events in the order in which the records come.
 pub(crate) struct Recorder {
     pub(crate) writer: Writer,
@@ -73,34 +63,21 @@ pub(crate) struct Recorder {
     held: HashMap<u32, Held>,
     /// The stacks to which records may refer.
     known: KnownStacks,
-    /// Futex words, by process, and what is mapped there.
-    words: BTreeMap<(u32, u64), Option<String>>,
-    /// When it was last looked up.
-    words_looked_up: Option<Instant>,
+    words: Words,
     /// By sleeping thread: which of its sleeps was ended by a thread in which stack.
     wakers: HashMap<u32, (u32, StackId)>,
-    /// Sleeps on futexes that do not end.
-    unfinished: Vec<Unfinished>,
+    unfinished: Unfinished,
     /// The recording ends: what sleeps now, sleeps on.
     last_look: bool,
-    stacks: HashMap<(Vec<Frame>, bool), StackId>,
-    last_stack: StackId,
-    /// What is to be named in the end.
-    frames: HashSet<Frame>,
+    stacks: StackNumbers,
     /// Kernel addresses of epoll instances, numbered: the addresses themselves stay out of the recording.
     epolls: HashMap<u64, u32>,
-    /// The threads of each process of the target, as far as is known.
-    processes: BTreeMap<u32, HashSet<u32>>,
-    /// Up to which process was looked for ones whose end was not told.
-    looked_up_to: u32,
+    processes: Processes,
     modules: Vec<Module>,
     undecodable: u64,
     waits: u64,
     waits_without_stack: u64,
-    /// Of each ring: what was submitted, completed and lost when it was looked at last.
-    rings: BTreeMap<u32, (u64, u64, u64)>,
-    /// Of those that are forgotten: submitted and completed, and lost.
-    gone_rings: (u64, u64),
+    ring_counts: RingCounts,
     pub(crate) cpu: CpuTotals,
     /// Threads that seem to poll for nothing, to be looked at in a burst.
     pub(crate) suspects: BTreeSet<u32>,
@@ -116,23 +93,18 @@ impl Recorder {
             sleepers: HashMap::new(),
             held: HashMap::new(),
             known: KnownStacks::default(),
-            words: BTreeMap::new(),
-            words_looked_up: None,
+            words: Words::default(),
             wakers: HashMap::new(),
-            unfinished: Vec::new(),
+            unfinished: Unfinished::default(),
             last_look: false,
-            stacks: HashMap::new(),
-            last_stack: 0,
-            frames: HashSet::new(),
+            stacks: StackNumbers::default(),
             epolls: HashMap::new(),
-            processes: BTreeMap::new(),
-            looked_up_to: 0,
+            processes: Processes::default(),
             modules: Vec::new(),
             undecodable: 0,
             waits: 0,
             waits_without_stack: 0,
-            rings: BTreeMap::new(),
-            gone_rings: (0, 0),
+            ring_counts: RingCounts::default(),
             cpu: CpuTotals::default(),
             suspects: BTreeSet::new(),
             futile_stacks: HashMap::new(),
@@ -149,35 +121,19 @@ impl Recorder {
 
     /// The processes of the target that have threads, as far as is known.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        self.processes.keys().copied().collect()
+        self.processes.all()
     }
 
     /// Those of them with a thread of which this is true.
     pub(crate) fn processes_with(&self, is_so: impl Fn(u32) -> bool) -> Vec<u32> {
-        let with = |threads: &HashSet<u32>| threads.iter().any(|tid| is_so(*tid));
-        self.processes
-            .iter()
-            .filter(|(_, threads)| with(threads))
-            .map(|(tgid, _)| *tgid)
-            .collect()
+        self.processes.with(is_so)
     }
 
     /// Forgets processes that are gone without having told: their last record was lost. Looks at some of them, the others
     /// are for the next call. `alive` costs a look into /proc.
     pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) {
-        let some: Vec<u32> = self
-            .processes
-            .range(self.looked_up_to..)
-            .map(|(tgid, _)| *tgid)
-            .take(ENDED_AT_ONCE)
-            .collect();
-        self.looked_up_to = if some.len() == ENDED_AT_ONCE {
-            some[ENDED_AT_ONCE - 1].saturating_add(1)
-        } else {
-            0
-        };
-        for tgid in some.into_iter().filter(|tgid| !alive(*tgid)) {
-            for tid in self.processes.remove(&tgid).into_iter().flatten() {
+        for (tgid, threads) in self.processes.forget_ended(alive) {
+            for tid in threads {
                 self.forget_thread(tid);
             }
             self.unwinder.forget(tgid);
@@ -216,52 +172,13 @@ impl Recorder {
         for tid in late {
             self.release(tid, None)?;
         }
-        if self
-            .words_looked_up
-            .is_none_or(|before| now - before >= WORDS_EVERY)
-        {
-            self.look_up_words();
-        }
+        self.words.look_up(now);
         Ok(())
-    }
-
-    /// Finds out what is mapped at words that were not looked up yet.
-    fn look_up_words(&mut self) {
-        let mut new: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for ((tgid, address), mapping) in &self.words {
-            if mapping.is_none() {
-                new.entry(*tgid).or_default().push(*address);
-            }
-        }
-        if new.is_empty() {
-            return;
-        }
-        self.words_looked_up = Some(Instant::now());
-        for (tgid, addresses) in new {
-            let names = mapped_at(tgid, &addresses);
-            for (address, name) in addresses.into_iter().zip(names) {
-                // What is not mapped any more is not looked for again.
-                self.words
-                    .insert((tgid, address), Some(name.unwrap_or_default()));
-            }
-        }
     }
 
     /// The futex words that were seen, with what is known of the short sleeps on them.
     pub(crate) fn futexes(&mut self, short: Vec<FutexSum>) -> Result<(), WriteError> {
-        let mut sums: BTreeMap<(u32, u64), FutexSum> = short
-            .into_iter()
-            .map(|sum| ((sum.tgid, sum.address), sum))
-            .collect();
-        for ((tgid, address), mapping) in std::mem::take(&mut self.words) {
-            let sum = sums.entry((tgid, address)).or_insert_with(|| FutexSum {
-                tgid,
-                address,
-                ..FutexSum::default()
-            });
-            sum.mapping = mapping.unwrap_or_default();
-        }
-        for sum in sums.into_values() {
+        for sum in self.words.take(short) {
             self.writer.write(&Event::Futex(sum))?;
         }
         Ok(())
@@ -279,14 +196,7 @@ impl Recorder {
         for tid in tids {
             self.release(tid, None)?;
         }
-        let unfinished = std::mem::take(&mut self.unfinished);
-        let awaited: Vec<(u32, u64)> = unfinished
-            .iter()
-            .map(|one| (one.wait.tgid, awaited(&one.wait)))
-            .collect();
-        for Unfinished { mut wait, stack } in unfinished {
-            let own = awaited_by(&awaited, wait.tgid);
-            wait.holds = holds(&stack, &own, self::awaited(&wait));
+        for wait in self.unfinished.take() {
             self.writer.write(&Event::Wait(wait))?;
         }
         Ok(())
@@ -348,52 +258,43 @@ impl Recorder {
 
     /// Writes the rings as they are now, but for those that have not changed.
     pub(crate) fn rings(&mut self, known: urings::Known) -> Result<(), WriteError> {
-        let mut counted = BTreeMap::new();
+        let mut all = BTreeMap::new();
         for (ring, lost) in known.rings {
-            let now = (ring.submitted, ring.completed, lost);
+            let counts = Counts {
+                submitted: ring.submitted,
+                completed: ring.completed,
+                lost,
+            };
+            let unchanged = self.ring_counts.unchanged(ring.id, counts);
+            all.insert(ring.id, counts);
             // One that nobody uses goes on being idle: told in the end only.
-            let unchanged = self.rings.remove(&ring.id) == Some(now);
-            counted.insert(ring.id, now);
-            if unchanged && !self.last_look {
-                continue;
+            if !unchanged || self.last_look {
+                self.ring_with_sums(ring, &known.sums)?;
             }
-            for sum in known.sums.iter().filter(|sum| sum.ring == ring.id) {
-                self.ring(RingEvent::Sum(Box::new(sum.clone())))?;
-            }
-            self.ring(RingEvent::Ring(ring))?;
         }
-        // What is left has gone: its counts stay.
-        for (submitted, completed, lost) in
-            std::mem::replace(&mut self.rings, counted).into_values()
-        {
-            self.gone_rings.0 += submitted + completed;
-            self.gone_rings.1 += lost;
-        }
+        self.ring_counts.replace(all);
         Ok(())
     }
 
     /// Writes rings that are no more.
     pub(crate) fn closed_rings(&mut self, known: urings::Known) -> Result<(), WriteError> {
         for (ring, lost) in known.rings {
-            self.rings.remove(&ring.id);
-            self.gone_rings.0 += ring.submitted + ring.completed;
-            self.gone_rings.1 += lost;
-            for sum in known.sums.iter().filter(|sum| sum.ring == ring.id) {
-                self.ring(RingEvent::Sum(Box::new(sum.clone())))?;
-            }
-            self.ring(RingEvent::Ring(ring))?;
+            let counts = Counts {
+                submitted: ring.submitted,
+                completed: ring.completed,
+                lost,
+            };
+            self.ring_counts.closed(ring.id, counts);
+            self.ring_with_sums(ring, &known.sums)?;
         }
         Ok(())
     }
 
-    /// Operations and completions that were handled, and operations whose submission was not seen.
-    fn ring_counts(&self) -> (u64, u64) {
-        self.rings.values().fold(
-            self.gone_rings,
-            |(events, all_lost), (submitted, completed, lost)| {
-                (events + submitted + completed, all_lost + lost)
-            },
-        )
+    fn ring_with_sums(&mut self, ring: Ring, sums: &[Sum]) -> Result<(), WriteError> {
+        for sum in sums.iter().filter(|sum| sum.ring == ring.id) {
+            self.ring(RingEvent::Sum(Box::new(sum.clone())))?;
+        }
+        self.ring(RingEvent::Ring(ring))
     }
 
     fn thread(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
@@ -408,27 +309,15 @@ impl Recorder {
             ThreadChange::Exit => {
                 self.release(record.tid, None)?;
                 self.forget_thread(record.tid);
-                if let Some(threads) = self.processes.get_mut(&record.tgid) {
-                    threads.remove(&record.tid);
-                    if threads.is_empty() {
-                        self.processes.remove(&record.tgid);
-                        self.unwinder.forget(record.tgid);
-                    }
+                if self.processes.thread_ended(record.tgid, record.tid) {
+                    self.unwinder.forget(record.tgid);
                 }
             }
             ThreadChange::Exec => {
                 self.unwinder.forget(record.tgid);
                 // Of a process that becomes another program one thread is left, under the process's number. If it had
                 // another number before, that one ends here, and no exit tells of it.
-                let before = self
-                    .processes
-                    .insert(record.tgid, HashSet::from([record.tid]))
-                    .unwrap_or_default();
-                let mut gone: Vec<u32> = before
-                    .into_iter()
-                    .filter(|tid| *tid != record.tid)
-                    .collect();
-                gone.sort_unstable();
+                let gone = self.processes.becomes_another(record.tgid, record.tid);
                 for tid in gone {
                     self.release(tid, None)?;
                     self.forget_thread(tid);
@@ -445,13 +334,10 @@ impl Recorder {
             _ => {
                 // The number was another process's whose end was lost.
                 let anew = change == ThreadChange::Fork && record.tid == record.tgid;
-                if anew && self.processes.remove(&record.tgid).is_some() {
+                if anew && self.processes.forget(record.tgid) {
                     self.unwinder.forget(record.tgid);
                 }
-                self.processes
-                    .entry(record.tgid)
-                    .or_default()
-                    .insert(record.tid);
+                self.processes.thread_began(record.tgid, record.tid);
             }
         }
         self.writer.write(&Event::Thread(ThreadEvent {
@@ -482,7 +368,7 @@ impl Recorder {
             self.known.tell_kernel(&wait, record.kernel_key, stack);
             stack
         };
-        self.note_word(&wait);
+        self.words.note(&wait);
         wait.wake_ns = (record.wake_ns != 0).then_some(record.wake_ns);
         wait.in_ns = Some(record.in_ns);
         wait.wake_context = match record.wake_context {
@@ -510,10 +396,10 @@ impl Recorder {
         }
         if wait.wake_context == WakeContext::Exit
             && awaited(&wait) != 0
-            && self.unfinished.len() < MAX_UNFINISHED
+            && self.unfinished.has_room()
         {
             let stack = seen.map_or_else(Vec::new, |seen| seen.bytes);
-            self.unfinished.push(Unfinished { wait, stack });
+            self.unfinished.push(wait, stack);
             return Ok(());
         }
         if record.stack_follows != 0 && wait.user_stack == 0 {
@@ -524,15 +410,6 @@ impl Recorder {
             }
         }
         self.finished(wait)
-    }
-
-    fn note_word(&mut self, wait: &Wait) {
-        let address = awaited(wait);
-        if address != 0 && self.words.len() < MAX_WORDS {
-            // Where a lock has the waiters' words, its own address says more than theirs.
-            self.words.entry((wait.tgid, wait.args[0])).or_default();
-            self.words.entry((wait.tgid, address)).or_default();
-        }
     }
 
     fn finished(&mut self, wait: Wait) -> Result<(), WriteError> {
@@ -565,11 +442,8 @@ impl Recorder {
             let told = self.known.user(record.tid, record.stack_key);
             return self.release(record.tid, Some(([record.ip, record.sp], told)));
         }
-        let cut_short = self
-            .unfinished
-            .iter()
-            .position(|one| one.wait.tid == record.tid && one.wait.user_stack == 0);
-        if cut_short.is_none() && record.stack_key == 0 && !self.held.contains_key(&record.tid) {
+        let cut_short = self.unfinished.wants_stack(record.tid);
+        if !cut_short && record.stack_key == 0 && !self.held.contains_key(&record.tid) {
             return Ok(());
         }
         let registers = Registers {
@@ -584,9 +458,8 @@ impl Recorder {
         let user_stack = self.stack(unwound.frames, unwound.truncated)?;
         self.known
             .tell_user(record.tid, registers, record.stack_key, user_stack, repeats);
-        if let Some(one) = cut_short.and_then(|at| self.unfinished.get_mut(at)) {
-            one.wait.user_stack = user_stack;
-            one.stack = stack.to_vec();
+        if cut_short {
+            self.unfinished.stack_came(record.tid, user_stack, stack);
         }
         self.release(record.tid, Some(([record.ip, record.sp], user_stack)))
     }
@@ -637,11 +510,11 @@ impl Recorder {
             record.kernel_stack_len,
         ))?;
         let mut wait = self.sleep(&record.sleep);
-        self.note_word(&wait);
+        self.words.note(&wait);
         wait.user_stack = user_stack;
         wait.kernel_stack = kernel_stack;
-        if self.last_look && awaited(&wait) != 0 && self.unfinished.len() < MAX_UNFINISHED {
-            self.unfinished.push(Unfinished { wait, stack });
+        if self.last_look && awaited(&wait) != 0 && self.unfinished.has_room() {
+            self.unfinished.push(wait, stack);
             return Ok(());
         }
         let bytes = if awaited(&wait) != 0 && self.sleepers.len() < MAX_UNFINISHED {
@@ -661,11 +534,11 @@ impl Recorder {
 
     fn sleep(&mut self, sleep: &types::sleep) -> Wait {
         // Whatever lies beside the word is in no recording, unless it is what it is taken for.
-        let owner_tid = self
-            .processes
-            .get(&sleep.tgid)
-            .filter(|threads| threads.contains(&sleep.owner))
-            .map_or(0, |_| sleep.owner);
+        let owner_tid = if self.processes.has(sleep.tgid, sleep.owner) {
+            sleep.owner
+        } else {
+            0
+        };
         Wait {
             tid: sleep.tid,
             tgid: sleep.tgid,
@@ -768,27 +641,10 @@ impl Recorder {
         for symbol in self.unwinder.take_new_symbols() {
             self.writer.write(&Event::Symbol(symbol))?;
         }
-        let key = (frames, truncated);
-        if let Some(id) = self.stacks.get(&key) {
-            return Ok(*id);
+        let (id, new) = self.stacks.number(frames, truncated);
+        if let Some(stack) = new {
+            self.writer.write(&Event::Stack(stack))?;
         }
-        let Some(id) = self.last_stack.checked_add(1) else {
-            return Ok(0);
-        };
-        self.last_stack = id;
-        self.writer.write(&Event::Stack(Stack {
-            id,
-            truncated,
-            frames: key.0.clone(),
-        }))?;
-        if self.stacks.len() >= MAX_STACKS {
-            // Those that come again are written again, under another number.
-            self.stacks.clear();
-        }
-        if self.frames.len() < MAX_FRAMES {
-            self.frames.extend(&key.0);
-        }
-        self.stacks.insert(key, id);
         Ok(id)
     }
 
@@ -802,13 +658,17 @@ impl Recorder {
 
     /// Passes on the counters of the kernel side and adds those of this side.
     pub(crate) fn count(&mut self, kernel: impl IntoIterator<Item = (String, u64)>) {
-        let (ring_events, lost_ops) = self.ring_counts();
+        let of_rings = self.ring_counts.total();
         for (name, value) in kernel {
             // The programs for io_uring count in the rings.
-            let of_rings = if name == "events" { ring_events } else { 0 };
-            self.writer.counter(&name, value.saturating_add(of_rings));
+            let more = if name == "events" {
+                of_rings.events()
+            } else {
+                0
+            };
+            self.writer.counter(&name, value.saturating_add(more));
         }
-        self.writer.counter("lost.ring-ops", lost_ops);
+        self.writer.counter("lost.ring-ops", of_rings.lost);
         self.writer.counter("lost.undecodable", self.undecodable);
         self.writer
             .counter("waits.without-stack", self.waits_without_stack);
@@ -826,49 +686,8 @@ impl Recorder {
 
     /// The distinct frames that were written.
     pub(crate) fn frames(&self) -> Vec<Frame> {
-        let mut frames: Vec<Frame> = self.frames.iter().copied().collect();
-        frames.sort_unstable();
-        frames
+        self.stacks.frames()
     }
-}
-
-/// What a thread that sleeps on a futex waits for: the lock where it is known, or else the word. 0: it is no futex.
-fn awaited(wait: &Wait) -> u64 {
-    const FUTEX: u32 = 202;
-    match wait.syscall {
-        Some(FUTEX) if wait.lock != 0 => wait.lock,
-        Some(FUTEX) => wait.args[0],
-        _ => 0,
-    }
-}
-
-/// What threads of a process wait for.
-fn awaited_by(awaited: &[(u32, u64)], tgid: u32) -> Vec<u64> {
-    awaited
-        .iter()
-        .filter(|(of, _)| *of == tgid)
-        .map(|(_, address)| *address)
-        .collect()
-}
-
-/// Of these addresses, the one to or shortly before which the words of a stack point first, from its top on, but for `own`. 0:
-/// none.
-fn holds(stack: &[u8], awaited: &[u64], own: u64) -> u64 {
-    let words = stack
-        .chunks_exact(8)
-        .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
-    for word in words {
-        let nearest = awaited
-            .iter()
-            .filter(|address| **address >= word && **address - word < LOCK_BYTES)
-            .min();
-        if let Some(address) = nearest
-            && *address != own
-        {
-            return *address;
-        }
-    }
-    0
 }
 
 fn name(comm: &[i8]) -> String {
@@ -884,6 +703,7 @@ fn name(comm: &[i8]) -> String {
 mod tests {
     use whywait_events::recording::{Meta, Recording};
 
+    use super::processes::ENDED_AT_ONCE;
     use super::*;
 
     const FOUND: u32 = 0;
@@ -967,26 +787,6 @@ mod tests {
             recorder.processes().len(),
             75 - ENDED_AT_ONCE,
             "it begins again"
-        );
-    }
-
-    #[test]
-    fn as_many_stacks_as_come_and_no_more_in_memory() {
-        let (_dir, mut recorder) = recorder();
-        let frames = |address| vec![Frame { module: 1, address }];
-        let first = recorder.stack(frames(0), false).expect("writable");
-        assert_eq!(recorder.stack(frames(0), false).expect("writable"), first);
-        assert_ne!(recorder.stack(frames(0), true).expect("writable"), first);
-        for address in 1..=MAX_STACKS as u64 {
-            recorder.stack(frames(address), false).expect("writable");
-        }
-        assert!(recorder.stacks.len() <= MAX_STACKS);
-        let again = recorder.stack(frames(0), false).expect("writable");
-        assert!(again > MAX_STACKS as StackId, "under another number");
-        assert_eq!(
-            recorder.frames().len(),
-            MAX_STACKS + 1,
-            "every frame is to be named"
         );
     }
 }

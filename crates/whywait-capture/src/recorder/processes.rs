@@ -1,0 +1,84 @@
+//! The target's processes and their threads, as far as records told.
+
+use std::collections::{BTreeMap, HashSet};
+
+/// How many processes are looked at in one go for whether they still live: some 20 us each.
+pub(super) const ENDED_AT_ONCE: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Processes {
+    threads: BTreeMap<u32, HashSet<u32>>,
+    /// Up to which process was looked for ones whose end was not told.
+    looked_up_to: u32,
+}
+
+impl Processes {
+    pub(super) fn all(&self) -> Vec<u32> {
+        self.threads.keys().copied().collect()
+    }
+
+    /// Those with a thread of which this is true.
+    pub(super) fn with(&self, is_so: impl Fn(u32) -> bool) -> Vec<u32> {
+        self.threads
+            .iter()
+            .filter(|(_, threads)| threads.iter().any(|tid| is_so(*tid)))
+            .map(|(tgid, _)| *tgid)
+            .collect()
+    }
+
+    pub(super) fn has(&self, tgid: u32, tid: u32) -> bool {
+        self.threads
+            .get(&tgid)
+            .is_some_and(|threads| threads.contains(&tid))
+    }
+
+    pub(super) fn thread_began(&mut self, tgid: u32, tid: u32) {
+        self.threads.entry(tgid).or_default().insert(tid);
+    }
+
+    /// Whether it was the process's last one.
+    pub(super) fn thread_ended(&mut self, tgid: u32, tid: u32) -> bool {
+        let Some(threads) = self.threads.get_mut(&tgid) else {
+            return false;
+        };
+        threads.remove(&tid);
+        let last = threads.is_empty();
+        if last {
+            self.threads.remove(&tgid);
+        }
+        last
+    }
+
+    /// A process becomes another program: of its threads this one is left. Returns the others, in order.
+    pub(super) fn becomes_another(&mut self, tgid: u32, tid: u32) -> Vec<u32> {
+        let before = self.threads.insert(tgid, HashSet::from([tid]));
+        let mut others: Vec<u32> = before.into_iter().flatten().collect();
+        others.retain(|other| *other != tid);
+        others.sort_unstable();
+        others
+    }
+
+    /// Whether it was known.
+    pub(super) fn forget(&mut self, tgid: u32) -> bool {
+        self.threads.remove(&tgid).is_some()
+    }
+
+    /// Forgets processes that are not alive any more, and returns them with their threads. Looks at some of them, the others
+    /// are for the next call.
+    pub(super) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) -> Vec<(u32, HashSet<u32>)> {
+        let some: Vec<u32> = self
+            .threads
+            .range(self.looked_up_to..)
+            .map(|(tgid, _)| *tgid)
+            .take(ENDED_AT_ONCE)
+            .collect();
+        self.looked_up_to = match some.last() {
+            Some(last) if some.len() == ENDED_AT_ONCE => last.saturating_add(1),
+            _ => 0,
+        };
+        some.into_iter()
+            .filter(|tgid| !alive(*tgid))
+            .filter_map(|tgid| self.threads.remove_entry(&tgid))
+            .collect()
+    }
+}
