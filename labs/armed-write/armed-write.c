@@ -2,8 +2,8 @@
  *
  *   armed-write [--flavour epoll-lt|epoll-et|poll|select] [--fixed]
  *
- * The fault: an idle connection is writable, and wakes a level-triggered loop at once, again and again. Edge-triggered
- * it is told once for each change, and the fault is none. */
+ * The fault: an idle connection is writable, and wakes a level-triggered loop at once, again and
+ * again. Edge-triggered it is told once for each change, and the fault is none. */
 #define _GNU_SOURCE
 #include "../kit/loop.h"
 

@@ -2,8 +2,8 @@
  *
  *   emfile [--flavour epoll-lt|epoll-et|poll|select] [--fixed]
  *
- * The fault: when accept fails for want of a descriptor, the connection stays in the queue, the listener stays readable,
- * and the loop turns as fast as it can until somebody hangs up. */
+ * The fault: when accept fails for want of a descriptor, the connection stays in the queue, the
+ * listener stays readable, and the loop turns as fast as it can until somebody hangs up. */
 #define _GNU_SOURCE
 #include "../kit/loop.h"
 

@@ -2,8 +2,8 @@
  *
  *   herd [--flavour epoll-lt|epoll-et|poll|select] [--workers N] [--threads] [--fixed|--accept]
  *
- * The fault: a connection wakes all of them, one takes it, and the others find nothing. Fixed by EPOLLEXCLUSIVE, or
- * by workers that block in accept (--accept), of which the kernel wakes one. */
+ * The fault: a connection wakes all of them, one takes it, and the others find nothing. Fixed by
+ * EPOLLEXCLUSIVE, or by workers that block in accept (--accept), of which the kernel wakes one. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -15,7 +15,8 @@
 
 struct worker {
     /* Connections taken; times that accept found none; sleeps that ended, as the kernel counts them; those of them that
-     * ended for nothing: most of these never leave the kernel, which looks before it lets the worker go. */
+     * ended for nothing: most of these never leave the kernel, which looks before it lets the
+     * worker go. */
     unsigned long taken, empty, wakes, wasted;
 };
 

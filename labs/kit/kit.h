@@ -1,5 +1,6 @@
 /* What the labs' servers in C have in common: as much of a blocking HTTP/1.1 server as they need, with a thread for
- * each connection, and saying that they are ready. The crate beside it is the same for those in Rust. */
+ * each connection, and saying that they are ready. The crate beside it is the same for those in
+ * Rust. */
 #ifndef KIT_H
 #define KIT_H
 

@@ -1,6 +1,7 @@
 /* An event loop over epoll (level- or edge-triggered), poll or select, for labs whose fault lies in what a loop asks the
- * kernel for. The four need the same program, so that a fault can be had in each; a loop counts its turns, which is the
- * ground truth of a loop that spins. One thread each; connections are answered by HTTP/1.1 as far as the labs need it. */
+ * kernel for. The four need the same program, so that a fault can be had in each; a loop counts its
+ * turns, which is the ground truth of a loop that spins. One thread each; connections are answered
+ * by HTTP/1.1 as far as the labs need it. */
 #ifndef KIT_LOOP_H
 #define KIT_LOOP_H
 

@@ -2,9 +2,10 @@
  *
  *   reuseport [--workers N] [--threads] [--fixed] [--burn]
  *
- * The fault: each worker has a listener of its own on the same port (SO_REUSEPORT). The kernel gives a connection to one
- * of them by its addresses, and it waits there, however busy that worker is and however idle its siblings are.
- * Fixed: one listener for all. --burn: /work takes CPU time instead of waiting. */
+ * The fault: each worker has a listener of its own on the same port (SO_REUSEPORT). The kernel
+ * gives a connection to one of them by its addresses, and it waits there, however busy that worker
+ * is and however idle its siblings are. Fixed: one listener for all. --burn: /work takes CPU time
+ * instead of waiting. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/prctl.h>

@@ -2,12 +2,14 @@
  *
  *   unread-hup [--flavour epoll-lt|epoll-et|poll|select] [--end hup|eof|error] [--again] [--fixed]
  *
- * A request for /job is answered three seconds later; until then the connection is of no interest. The faults:
+ * A request for /job is answered three seconds later; until then the connection is of no interest.
+ * The faults:
  *   hup    interest in nothing is still interest in HUP and ERR: a client that resets the connection wakes the loop until
  *          the job is done
  *   eof    interest in reading is left on, and the end of the client's data is readable until somebody reads it
  *   error  a UDP socket whose peer is gone has an error pending, which only who reads it takes away
- * With --again the loop asks anew for a connection that it was told of, as many do: an edge is none any more. */
+ * With --again the loop asks anew for a connection that it was told of, as many do: an edge is none
+ * any more. */
 #define _GNU_SOURCE
 #include "../kit/loop.h"
 

@@ -1,11 +1,13 @@
 /* A server with a timer in its loop.
  *
- *   unread-timer [--flavour epoll-lt|epoll-et|poll|select] [--eventfd | --timeout] [--work US] [--again] [--fixed]
+ *   unread-timer [--flavour epoll-lt|epoll-et|poll|select] [--eventfd | --timeout] [--work US]
+ *   [--again] [--fixed]
  *
- * The fault: a timerfd that has expired, or an eventfd that was written, stays readable until somebody reads it, and wakes
- * the loop again at once. Fixed, it is a loop that is woken each millisecond and works for --work microseconds then;
- * --timeout does the same by the time-out of its wait. With --again its handler asks anew for what it asked for, as many do:
- * so that an edge is none any more. */
+ * The fault: a timerfd that has expired, or an eventfd that was written, stays readable until
+ * somebody reads it, and wakes the loop again at once. Fixed, it is a loop that is woken each
+ * millisecond and works for --work microseconds then; --timeout does the same by the time-out of
+ * its wait. With --again its handler asks anew for what it asked for, as many do: so that an edge
+ * is none any more. */
 #define _GNU_SOURCE
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>

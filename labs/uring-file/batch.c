@@ -1,7 +1,8 @@
 /* Reads of a file in memory, 32 at a time, as fast as they go.
  *
- * Punt storm, broken: each is forced to a worker thread of the kernel's, where none would have to wait; fixed: none is.
- * One an enter, broken: each is submitted by a call of its own; fixed: all by one. */
+ * Punt storm, broken: each is forced to a worker thread of the kernel's, where none would have to
+ * wait; fixed: none is. One an enter, broken: each is submitted by a call of its own; fixed: all by
+ * one. */
 #include "lab.h"
 
 #define BATCH 32

@@ -1,7 +1,7 @@
 /* One thread queues entries, another submits them.
  *
- * The producer queues a read of a file in memory every 20 ms, and makes it visible. The submitter sleeps in ppoll for up
- * to 499 ms before it looks. Fixed: the producer kicks it by an eventfd. */
+ * The producer queues a read of a file in memory every 20 ms, and makes it visible. The submitter
+ * sleeps in ppoll for up to 499 ms before it looks. Fixed: the producer kicks it by an eventfd. */
 #include "lab.h"
 
 #include <poll.h>

@@ -1,7 +1,8 @@
 /* A completion queue that is smaller than what is written to it.
  *
- * Every 5 ms come 128 reads of a file in memory, which complete at once, and are reaped when all are submitted. Broken:
- * the queue holds 16, and the kernel keeps the others in a list of its own. Fixed: it holds 256. */
+ * Every 5 ms come 128 reads of a file in memory, which complete at once, and are reaped when all
+ * are submitted. Broken: the queue holds 16, and the kernel keeps the others in a list of its own.
+ * Fixed: it holds 256. */
 #include "lab.h"
 
 #define ENTRIES 16

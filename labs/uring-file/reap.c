@@ -1,7 +1,7 @@
 /* Completions sit in the queue while the loop computes.
  *
- * Eight requests at a time are with a device that answers each in 2 ms. Broken: between two looks at the completion
- * queue the loop compresses for 20 ms. Fixed: another thread compresses. */
+ * Eight requests at a time are with a device that answers each in 2 ms. Broken: between two looks
+ * at the completion queue the loop compresses for 20 ms. Fixed: another thread compresses. */
 #include "lab.h"
 
 #define LANES 8

@@ -1,8 +1,9 @@
 /* Sends to a peer that reads slowly.
  *
- * Three messages come every millisecond, all for one peer, through a ring of 8 entries. Slow: the peer reads one message a
- * millisecond, its socket's buffers are full, and each send waits for room: the slots are the socket's, whatever the loop
- * does, and a deeper ring would have more of them wait. Otherwise the peer reads as fast as it can, and nothing waits. */
+ * Three messages come every millisecond, all for one peer, through a ring of 8 entries. Slow: the
+ * peer reads one message a millisecond, its socket's buffers are full, and each send waits for
+ * room: the slots are the socket's, whatever the loop does, and a deeper ring would have more of
+ * them wait. Otherwise the peer reads as fast as it can, and nothing waits. */
 #include "lab.h"
 
 #include <sys/socket.h>

@@ -1,8 +1,8 @@
 /* A ring that is too small for its device.
  *
- * Three jobs come every millisecond, whatever happens to those before, and each is 4 ms with a device that takes as many
- * at a time as it gets. Broken: the ring has 4 entries, so that 1000 jobs a second can be done. Fixed: it has 64, of which
- * some 12 are needed. */
+ * Three jobs come every millisecond, whatever happens to those before, and each is 4 ms with a
+ * device that takes as many at a time as it gets. Broken: the ring has 4 entries, so that 1000 jobs
+ * a second can be done. Fixed: it has 64, of which some 12 are needed. */
 #include "lab.h"
 
 #define JOBS_PER_MS 3

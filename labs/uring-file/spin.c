@@ -1,10 +1,12 @@
 /* A loop that enters the kernel for its ring again and again, and nothing has come.
  *
- * Requests are with a device. `spin`, broken: the loop asks for completions without waiting for one, where the device takes
- * 400 ms. `stuck`, broken: it waits for one, but the first in the queue is that of a cancellation, which it does not know and
- * leaves there, so that the wait is over at once; nobody takes the device's answers behind it. Fixed, both: it waits for
- * one, and takes whatever comes. `poll`: the loop of `spin` on purpose, with answers every few milliseconds: it buys latency. `look`: the
- * same without entering the kernel, which it does to submit only: the completion queue is in memory. */
+ * Requests are with a device. `spin`, broken: the loop asks for completions without waiting for
+ * one, where the device takes 400 ms. `stuck`, broken: it waits for one, but the first in the queue
+ * is that of a cancellation, which it does not know and leaves there, so that the wait is over at
+ * once; nobody takes the device's answers behind it. Fixed, both: it waits for one, and takes
+ * whatever comes. `poll`: the loop of `spin` on purpose, with answers every few milliseconds: it
+ * buys latency. `look`: the same without entering the kernel, which it does to submit only: the
+ * completion queue is in memory. */
 #include "lab.h"
 
 #include <sys/resource.h>

@@ -1,9 +1,10 @@
 /* The kernel's poller of a submission queue, burning a core for little, or asleep when it is needed.
  *
- * Reads of a file in memory, now and then. Idle, broken: the poller looks for entries without a pause for as long as the
- * program runs, and finds one every 10 ms; fixed: there is no poller, each read is submitted by a call. Asleep, broken:
- * the poller sleeps when there was nothing for a tick, a read comes every 60 ms, and the program wakes the poller with
- * every eighth; fixed: with each, as io_uring_submit does. */
+ * Reads of a file in memory, now and then. Idle, broken: the poller looks for entries without a
+ * pause for as long as the program runs, and finds one every 10 ms; fixed: there is no poller, each
+ * read is submitted by a call. Asleep, broken: the poller sleeps when there was nothing for a tick,
+ * a read comes every 60 ms, and the program wakes the poller with every eighth; fixed: with each,
+ * as io_uring_submit does. */
 #include "lab.h"
 
 #include <sys/resource.h>

@@ -1,7 +1,8 @@
 /* A server of one loop on an io_uring: connections are accepted, read and written through the ring.
  *
- * `/quick` is answered at once, `/report` takes 100 ms. Blocked: the loop makes the report itself, by sleeping or by
- * computing, and whatever completes meanwhile waits in the completion queue. Healthy: other threads make them. */
+ * `/quick` is answered at once, `/report` takes 100 ms. Blocked: the loop makes the report itself,
+ * by sleeping or by computing, and whatever completes meanwhile waits in the completion queue.
+ * Healthy: other threads make them. */
 #define _GNU_SOURCE
 #include <liburing.h>
 #include <sys/eventfd.h>

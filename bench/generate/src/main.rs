@@ -1,5 +1,6 @@
-//! Writes a recording of made-up events with many rows: `bench-generate ROWS DIR`. The same mix of tables as the example
-//! `make_recording` has, as long as wanted; prints the rows of each table as a line of JSON.
+//! Writes a recording of made-up events with many rows: `bench-generate ROWS DIR`. The same mix of
+//! tables as the example `make_recording` has, as long as wanted; prints the rows of each table as
+//! a line of JSON.
 
 #[path = "../../../crates/whywait-events/examples/generator/mod.rs"]
 mod generator;
@@ -11,7 +12,8 @@ use generator::Server;
 use whywait_events::recording::{Host, Meta, Options, Writer};
 use whywait_events::{Event, WakeContext};
 
-/// A real recording closes a segment every two seconds; at the rate that a row budget allows, that is about this much.
+/// A real recording closes a segment every two seconds; at the rate that a row budget allows, that
+/// is about this much.
 const ROWS_A_SEGMENT: u64 = 250_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -59,7 +61,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let mut wait = server.wait();
         if wait.wake_context == WakeContext::Task {
-            // The acceptor hands out all the work. It never sleeps here, as who wakes another cannot.
+            // The acceptor hands out all the work. It never sleeps here, as who wakes another
+            // cannot.
             wait.waker_tid = wait.tgid;
         }
         writer.write(&Event::Wait(wait))?;

@@ -1,5 +1,6 @@
-//! How many of a recording's waits have a user stack, and a complete one: `bench-stacks DIR` prints a line of JSON.
-//! Waits that had not ended are left out: theirs are taken in another way, by looking at who still sleeps.
+//! How many of a recording's waits have a user stack, and a complete one: `bench-stacks DIR` prints
+//! a line of JSON. Waits that had not ended are left out: theirs are taken in another way, by
+//! looking at who still sleeps.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,11 +1,13 @@
-//! What watching costs a server that is under load: `bench-toggle PID ROUNDS WINDOW_MS DIR WHAT` takes whywait's hooks off and puts them on
-//! again, and prints for each window how many packets of TCP the machine moved in it, a line of JSON each.
+//! What watching costs a server that is under load: `bench-toggle PID ROUNDS WINDOW_MS DIR WHAT`
+//! takes whywait's hooks off and puts them on again, and prints for each window how many packets of
+//! TCP the machine moved in it, a line of JSON each.
 //!
-//! WHAT is `whywait`; or `empty`, hooks that do nothing, with which the kernel's part is measured; or `control`: the hooks stay off all
-//! the time, and what is found then is chance.
+//! WHAT is `whywait`; or `empty`, hooks that do nothing, with which the kernel's part is measured;
+//! or `control`: the hooks stay off all the time, and what is found then is chance.
 //!
-//! Machines change their speed, virtual ones by half within seconds. Windows of a fraction of a second, in the order
-//! off-on-on-off and on-off-off-on, see the same machine on average, which whole runs with and without whywait do not.
+//! Machines change their speed, virtual ones by half within seconds. Windows of a fraction of a
+//! second, in the order off-on-on-off and on-off-off-on, see the same machine on average, which
+//! whole runs with and without whywait do not.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
 
-/// After the hooks were changed: caches, and waits that seem long because their beginning was not seen.
+/// After the hooks were changed: caches, and waits that seem long because their beginning was not
+/// seen.
 const SETTLE: Duration = Duration::from_millis(40);
 
 const ORDERS: [[bool; 4]; 2] = [[false, true, true, false], [true, false, false, true]];

@@ -5,7 +5,8 @@ use crate::options::Options;
 use crate::perf;
 use crate::programs::Programs;
 
-/// Loads the BPF programs without attaching them, and tries the sampling clock. Says what would be missing.
+/// Loads the BPF programs without attaching them, and tries the sampling clock. Says what would be
+/// missing.
 ///
 /// # Errors
 /// When whywait could not record at all.

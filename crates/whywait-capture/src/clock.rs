@@ -1,9 +1,11 @@
 //! The sampling clock, and how often it ticks.
 //!
-//! Each tick is an interrupt, which in a virtual machine costs 20 us and more, and most targets are sound most of the time. So there are two
-//! clocks on each CPU, of which one ticks: the dense one at first, while requests are slow or threads compute for long, and for a while after;
-//! else the sparse one, for there is nothing then that more samples would explain. BPF adds up what is slow (`was_slow` in state.bpf.h); a
-//! sample says for how many periods of the dense clock it stands, so that shares and sums of samples mean the same at either rate.
+//! Each tick is an interrupt, which in a virtual machine costs 20 us and more, and most targets are
+//! sound most of the time. So there are two clocks on each CPU, of which one ticks: the dense one
+//! at first, while requests are slow or threads compute for long, and for a while after; else the
+//! sparse one, for there is nothing then that more samples would explain. BPF adds up what is slow
+//! (`was_slow` in state.bpf.h); a sample says for how many periods of the dense clock it stands, so
+//! that shares and sums of samples mean the same at either rate.
 
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 
@@ -13,7 +15,8 @@ use whywait_events::Ns;
 use crate::error::one_line;
 use crate::perf;
 
-/// For so long the dense clock goes on when nothing wants it any more: what is slow comes again, as a rule.
+/// For so long the dense clock goes on when nothing wants it any more: what is slow comes again, as
+/// a rule.
 const DENSE_FOR_NS: u64 = 5_000_000_000;
 /// It is wanted when so much was slow within so long.
 pub(crate) const DENSE_CLOCK_NS: u64 = 5_000_000;
@@ -32,8 +35,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Has `program` run with each tick, `hz` times a second and CPU or as seldom as is wanted. The CPUs on which it cannot are told, with
-    /// why.
+    /// Has `program` run with each tick, `hz` times a second and CPU or as seldom as is wanted. The
+    /// CPUs on which it cannot are told, with why.
     pub(crate) fn start(&mut self, program: &ProgramMut<'_>, hz: u32) -> Vec<(u32, String)> {
         let mut without = Vec::new();
         let period_ns = 1_000_000_000 / u64::from(hz.max(1));
@@ -66,8 +69,9 @@ impl Clock {
         self.is_sparse
     }
 
-    /// Has the dense clock tick if `slow_ns`, the time for which anything was slow so far, has grown enough within a second not long before
-    /// `now_ns`, or if `dense`; and the sparse one otherwise.
+    /// Has the dense clock tick if `slow_ns`, the time for which anything was slow so far, has
+    /// grown enough within a second not long before `now_ns`, or if `dense`; and the sparse one
+    /// otherwise.
     pub(crate) fn set(&mut self, slow_ns: u64, dense: bool, now_ns: Ns) {
         if self.rates.wants_sparse(slow_ns, dense, now_ns) != self.is_sparse {
             self.is_sparse = !self.is_sparse;
@@ -105,7 +109,8 @@ impl Rates {
     }
 }
 
-/// A clock that ticks, and `program` on it, which finds in its cookie for how many periods of the dense clock a tick stands.
+/// A clock that ticks, and `program` on it, which finds in its cookie for how many periods of the
+/// dense clock a tick stands.
 fn attach(
     program: &ProgramMut<'_>,
     cpu: u32,
@@ -132,7 +137,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Whether the clock ticks less often at each of these times (milliseconds) if so much (milliseconds) had been slow by then.
+    /// Whether the clock ticks less often at each of these times (milliseconds) if so much
+    /// (milliseconds) had been slow by then.
     fn sparse_at(looks: &[(u64, u64)]) -> Vec<bool> {
         let mut rates = Rates::default();
         let wants = |(at, slow): &(u64, u64)| rates.wants_sparse(slow * MS, false, at * MS);

@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use libbpf_rs::ProgramMut;
 use whywait_events::recording::ProgramCost;
 
-/// Turns the run-time statistics on for as long as the result lives; the machine's own setting stays as it is.
+/// Turns the run-time statistics on for as long as the result lives; the machine's own setting
+/// stays as it is.
 pub(crate) fn enable() -> io::Result<OwnedFd> {
     // SAFETY: the call takes a number and returns a descriptor that nobody else has, or an error.
     unsafe {

@@ -1,4 +1,5 @@
-//! The sums and the loss counters that the BPF programs keep for each CPU, added up under the recording's names.
+//! The sums and the loss counters that the BPF programs keep for each CPU, added up under the
+//! recording's names.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +55,8 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
     .collect()
 }
 
-/// The short sleeps on each futex word: what is summed up in `futexes`, and what threads have summed up by themselves since.
+/// The short sleeps on each futex word: what is summed up in `futexes`, and what threads have
+/// summed up by themselves since.
 pub(crate) fn futexes(
     futexes: &Map<'_>,
     threads: &ThreadTable,

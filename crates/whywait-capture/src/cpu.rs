@@ -1,4 +1,5 @@
-//! What the CPU time of the target was for: the totals of the BPF programs, as rows of what was added since the last look.
+//! What the CPU time of the target was for: the totals of the BPF programs, as rows of what was
+//! added since the last look.
 
 use std::collections::{BTreeMap, HashMap};
 

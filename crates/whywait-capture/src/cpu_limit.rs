@@ -1,6 +1,8 @@
-//! The CPU limits of the target's control group and of those above it, and how often they were reached while it was watched.
+//! The CPU limits of the target's control group and of those above it, and how often they were
+//! reached while it was watched.
 //!
-//! Files and their meaning: Documentation/admin-guide/cgroup-v2.rst (cpu.max, cpu.stat), Documentation/scheduler/sched-bwc.rst for version 1.
+//! Files and their meaning: Documentation/admin-guide/cgroup-v2.rst (cpu.max, cpu.stat),
+//! Documentation/scheduler/sched-bwc.rst for version 1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +58,8 @@ impl CpuLimits {
     /// The recording's counters, of the group whose limit was reached most often so far.
     pub(crate) fn look(&mut self) -> Vec<(String, u64)> {
         for group in &mut self.0 {
-            // A group may be gone before its last process is waited for: then what was counted last is all.
+            // A group may be gone before its last process is waited for: then what was counted last
+            // is all.
             if let Some(stat) = stat(&group.dir) {
                 group.last = stat;
             }
@@ -81,8 +84,8 @@ impl CpuLimits {
     }
 }
 
-/// The folders of a process's group in the hierarchy that distributes CPU time, and of those above it: from /proc/PID/cgroup, and the
-/// mounts of whoever reads them.
+/// The folders of a process's group in the hierarchy that distributes CPU time, and of those above
+/// it: from /proc/PID/cgroup, and the mounts of whoever reads them.
 fn folders(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let path_of = |wanted: &dyn Fn(&str) -> bool| {
         groups.lines().find_map(|line| {

@@ -56,7 +56,8 @@ pub(crate) fn read(link: &Link, output: &mut Vec<u8>) -> io::Result<()> {
     // SAFETY: nobody else has it.
     let walk = unsafe { OwnedFd::from_raw_fd(fd) };
     loop {
-        // What is not read into is not written to either: a sweep that finds nothing is made a hundred times a second.
+        // What is not read into is not written to either: a sweep that finds nothing is made a
+        // hundred times a second.
         output.reserve(READ_BYTES);
         let room = output.spare_capacity_mut();
         // SAFETY: there is as much room as is said.

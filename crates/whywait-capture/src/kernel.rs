@@ -5,12 +5,14 @@ use std::fs;
 use libbpf_rs::btf::{Btf, types};
 use whywait_events::recording::Host;
 
-/// How far per-CPU variables are from a CPU's run queue, in bytes, as the kernel's BTF tells. See `compat.bpf.h`.
+/// How far per-CPU variables are from a CPU's run queue, in bytes, as the kernel's BTF tells. See
+/// `compat.bpf.h`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FromRunqueue {
     /// The preemption count.
     pub preempt_count: Option<i64>,
-    /// What KVM says of the time that this virtual CPU had to do without a real one (`arch/x86/kernel/kvm.c`).
+    /// What KVM says of the time that this virtual CPU had to do without a real one
+    /// (`arch/x86/kernel/kvm.c`).
     pub steal: Option<i64>,
 }
 

@@ -1,15 +1,16 @@
 //! Stacks that were told once, and to which later records of the same thread refer by a key.
 //!
-//! `known_stack.bpf.h` and `sched.bpf.h` remember a few of each thread, and forget them in their own way. Here the last ones
-//! are kept that a thread told, of more places than they remember: so a key that is not found means that a record was lost,
-//! and is no stack.
+//! `known_stack.bpf.h` and `sched.bpf.h` remember a few of each thread, and forget them in their
+//! own way. Here the last ones are kept that a thread told, of more places than they remember: so a
+//! key that is not found means that a record was lost, and is no stack.
 
 use std::collections::{HashMap, VecDeque};
 
 use whywait_events::{StackId, Wait};
 use whywait_stacks::Registers;
 
-/// Places of a thread whose last stacks are kept: more than `KNOWN_STACKS` and `KNOWN_KERNEL_STACKS` of `state.bpf.h`.
+/// Places of a thread whose last stacks are kept: more than `KNOWN_STACKS` and
+/// `KNOWN_KERNEL_STACKS` of `state.bpf.h`.
 const PLACES: usize = 16;
 
 /// The last stacks that a thread told: where it was, the key, and the stack that it stands for.
@@ -18,7 +19,8 @@ type Told<P> = VecDeque<(P, u64, StackId)>;
 #[derive(Default)]
 struct OfThread {
     user: Told<[u64; 2]>,
-    /// The last stack that return addresses do not tell: it serves the sleep that it was read of, whose record follows.
+    /// The last stack that return addresses do not tell: it serves the sleep that it was read of,
+    /// whose record follows.
     once: Option<(u64, StackId)>,
     kernel: Told<()>,
 }
@@ -41,8 +43,8 @@ impl KnownStacks {
         !self.some_do_not_repeat
     }
 
-    /// A user stack that `tid` may refer to by `key` from now on, and no more to the one that it told at the same place before;
-    /// `repeats` as in `Unwound`.
+    /// A user stack that `tid` may refer to by `key` from now on, and no more to the one that it
+    /// told at the same place before; `repeats` as in `Unwound`.
     pub(crate) fn tell_user(
         &mut self,
         tid: u32,

@@ -1,8 +1,9 @@
 //! Watches a process with BPF and writes what it waited for into a recording.
 //!
-//! The only crate that needs a kernel. The BPF programs are in `src/bpf`, one file for each subsystem; they keep sums for
-//! everything and send records only for what is slow, rare or new. [`Session`] loads and attaches them, turns their records
-//! into the vocabulary of `whywait-events`, unwinds stacks on arrival and writes the recording.
+//! The only crate that needs a kernel. The BPF programs are in `src/bpf`, one file for each
+//! subsystem; they keep sums for everything and send records only for what is slow, rare or new.
+//! [`Session`] loads and attaches them, turns their records into the vocabulary of
+//! `whywait-events`, unwinds stacks on arrival and writes the recording.
 //!
 //! Nothing is pinned: when whywait goes, however it goes, the kernel takes the programs off.
 

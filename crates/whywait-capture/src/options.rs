@@ -9,17 +9,22 @@ pub struct Options {
     pub stack_bytes: u32,
     /// Samples a second and CPU; 0: none.
     pub sample_hz: u32,
-    /// Close a segment of the recording after this long, nanoseconds. What is not closed is lost if whywait is killed.
+    /// Close a segment of the recording after this long, nanoseconds. What is not closed is lost if
+    /// whywait is killed.
     pub segment_ns: u64,
     /// Trace system calls for a moment now and then, also where nothing suggests a look.
     pub full: bool,
-    /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost something themselves).
+    /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost
+    /// something themselves).
     pub measure_cost: bool,
-    /// For benchmarks: the hooks that run for each event do nothing, so that what they cost is the kernel's.
+    /// For benchmarks: the hooks that run for each event do nothing, so that what they cost is the
+    /// kernel's.
     pub hooks_do_nothing: bool,
-    /// For tests: a process from which no switch is seen, as on kernels that do not trace what some processes do.
+    /// For tests: a process from which no switch is seen, as on kernels that do not trace what some
+    /// processes do.
     pub untraced_process: Option<u32>,
-    /// For tests: threads do not leave their stacks on their way out of the kernel, as before Linux 6.18.
+    /// For tests: threads do not leave their stacks on their way out of the kernel, as before Linux
+    /// 6.18.
     pub no_task_work: bool,
     /// The user to whom the recording belongs.
     pub owner: Option<(u32, u32)>,

@@ -4,7 +4,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK` of `linux/perf_event.h`: needs no hardware counter.
+/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK` of `linux/perf_event.h`: needs no hardware
+/// counter.
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_SW_CPU_CLOCK: u64 = 0;
 /// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_DISABLE`
@@ -13,7 +14,8 @@ const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// `PERF_FLAG_FD_CLOEXEC`
 const FD_CLOEXEC: libc::c_ulong = 8;
 
-/// The front of `struct perf_event_attr` (its first published size, 64 bytes, which every kernel takes).
+/// The front of `struct perf_event_attr` (its first published size, 64 bytes, which every kernel
+/// takes).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {

@@ -49,7 +49,8 @@ pub(crate) fn sweep_min_ns(options: &Options) -> u64 {
 impl Programs {
     /// Loads the programs; nothing runs yet.
     pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
-        // libbpf's own messages are long and meant for its developers; what went wrong comes back as an error.
+        // libbpf's own messages are long and meant for its developers; what went wrong comes back
+        // as an error.
         libbpf_rs::set_print(None);
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
@@ -65,7 +66,8 @@ impl Programs {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.threshold_ns = options.threshold_ns;
             rodata.sweep_min_ns = sweep_min_ns(options);
-            // One piece more than asked for, as the last piece of a copy is given up when it would not fit.
+            // One piece more than asked for, as the last piece of a copy is given up when it would
+            // not fit.
             rodata.stack_bytes = options.stack_bytes;
             rodata.dense_clock_ns = DENSE_CLOCK_NS;
             rodata.hooks_do_nothing = options.hooks_do_nothing;
@@ -208,7 +210,8 @@ impl Programs {
         }
     }
 
-    /// Starts the sampling clock. Without it there are no stacks of threads that run: that is noted, not an error.
+    /// Starts the sampling clock. Without it there are no stacks of threads that run: that is
+    /// noted, not an error.
     pub(crate) fn sample(&mut self, hz: u32) {
         if hz == 0 {
             return;
@@ -336,8 +339,8 @@ fn attach(programs: &[(&'static str, &ProgramMut<'_>)]) -> Result<Vec<Link>, Cap
         .collect()
 }
 
-/// Makes the map of a section of variables that begin as zero, as it comes from the kernel: libbpf would fill it with zeros once more,
-/// which takes 40 ms for the states of threads and sockets.
+/// Makes the map of a section of variables that begin as zero, as it comes from the kernel: libbpf
+/// would fill it with zeros once more, which takes 40 ms for the states of threads and sockets.
 fn make_zeroed(map: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,

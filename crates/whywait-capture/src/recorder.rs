@@ -29,7 +29,8 @@ mod stack_numbers;
 mod unfinished;
 mod words;
 
-/// The most waits of one thread that are held back for the stack that is to come: a call that sleeps more often goes without.
+/// The most waits of one thread that are held back for the stack that is to come: a call that
+/// sleeps more often goes without.
 const MAX_HELD: usize = 64;
 /// How long a wait is held back for its stack at most.
 const HELD_FOR: Duration = Duration::from_secs(1);
@@ -70,7 +71,8 @@ pub(crate) struct Recorder {
     /// The recording ends: what sleeps now, sleeps on.
     last_look: bool,
     stacks: StackNumbers,
-    /// Kernel addresses of epoll instances, numbered: the addresses themselves stay out of the recording.
+    /// Kernel addresses of epoll instances, numbered: the addresses themselves stay out of the
+    /// recording.
     epolls: HashMap<u64, u32>,
     processes: Processes,
     modules: Vec<Module>,
@@ -129,8 +131,8 @@ impl Recorder {
         self.processes.with(is_so)
     }
 
-    /// Forgets processes that are gone without having told: their last record was lost. Looks at some of them, the others
-    /// are for the next call. `alive` costs a look into /proc.
+    /// Forgets processes that are gone without having told: their last record was lost. Looks at
+    /// some of them, the others are for the next call. `alive` costs a look into /proc.
     pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) {
         for (tgid, threads) in self.processes.forget_ended(alive) {
             for tid in threads {
@@ -158,7 +160,8 @@ impl Recorder {
         self.unwinder.reads_memory()
     }
 
-    /// Lets go of waits whose stack does not come: their threads are still in the call, or its record was lost.
+    /// Lets go of waits whose stack does not come: their threads are still in the call, or its
+    /// record was lost.
     pub(crate) fn turn(&mut self) -> Result<(), WriteError> {
         let now = Instant::now();
         let mut late = Vec::new();
@@ -315,8 +318,9 @@ impl Recorder {
             }
             ThreadChange::Exec => {
                 self.unwinder.forget(record.tgid);
-                // Of a process that becomes another program one thread is left, under the process's number. If it had
-                // another number before, that one ends here, and no exit tells of it.
+                // Of a process that becomes another program one thread is left, under the process's
+                // number. If it had another number before, that one ends here, and no exit tells of
+                // it.
                 let gone = self.processes.becomes_another(record.tgid, record.tid);
                 for tid in gone {
                     self.release(tid, None)?;
@@ -355,7 +359,8 @@ impl Recorder {
         record: &types::wait_record,
         kernel_stack: &[u64],
     ) -> Result<(), WriteError> {
-        // A sweep may already have seen the thread's next sleep: records wait in the ring, sweeps do not.
+        // A sweep may already have seen the thread's next sleep: records wait in the ring, sweeps
+        // do not.
         let seen = match self.sleepers.entry(record.sleep.tid) {
             Entry::Occupied(seen) if seen.get().seq == record.sleep.seq => Some(seen.remove()),
             _ => None,
@@ -420,8 +425,9 @@ impl Recorder {
         self.writer.write(&Event::Wait(wait))
     }
 
-    /// Writes the waits of a thread that were held back for this stack. A thread that was back in its program before it was
-    /// asked leaves the stack of its next call: those whose pointers are not the stack's have none.
+    /// Writes the waits of a thread that were held back for this stack. A thread that was back in
+    /// its program before it was asked leaves the stack of its next call: those whose pointers are
+    /// not the stack's have none.
     fn release(&mut self, tid: u32, stack: Option<([u64; 2], StackId)>) -> Result<(), WriteError> {
         for (mut wait, pointers) in self.held.remove(&tid).unwrap_or_default().waits {
             wait.user_stack = stack
@@ -489,8 +495,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// A thread that sleeps now: its stack is kept for when the sleep ends, and the sleep so far is written already, so
-    /// that it is not lost if it never ends.
+    /// A thread that sleeps now: its stack is kept for when the sleep ends, and the sleep so far is
+    /// written already, so that it is not lost if it never ends.
     fn sleeper(
         &mut self,
         record: &types::sleeper_record,

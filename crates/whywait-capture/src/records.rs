@@ -122,7 +122,8 @@ pub(crate) fn view<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {
         return None;
     }
-    // SAFETY: there are enough bytes, any bytes are a value of T (Plain), and the read needs no alignment.
+    // SAFETY: there are enough bytes, any bytes are a value of T (Plain), and the read needs no
+    // alignment.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 

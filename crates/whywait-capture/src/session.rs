@@ -26,7 +26,8 @@ use crate::thread_table::ThreadTable;
 use crate::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
 use crate::{cost, counters, kernel, sockets, target, urings};
 
-/// After a process began, others may, and end soon: what is to be read of one can be read while it lives.
+/// After a process began, others may, and end soon: what is to be read of one can be read while it
+/// lives.
 const YOUNG: Duration = Duration::from_millis(200);
 /// The sweep over sleeping threads takes the kernel at most one part in so many of the time…
 const SWEEP_SHARE: u32 = 100;
@@ -36,7 +37,8 @@ const LONGEST_BETWEEN_SWEEPS: Duration = Duration::from_millis(100);
 const FULL_SWEEP: Duration = Duration::from_secs(1);
 /// Records that may wait in memory for being looked at.
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// A sweep over 10,000 threads that just fell asleep brings some 80 MB; that is not kept for the next one.
+/// A sweep over 10,000 threads that just fell asleep brings some 80 MB; that is not kept for the
+/// next one.
 const MAX_IDLE_BUFFER: usize = 1 << 20;
 /// With more processes than this, one sweep over all tasks costs less than one each.
 const SCOPED_PROCESSES: usize = 32;
@@ -76,8 +78,8 @@ pub struct Outcome {
 }
 
 impl Session {
-    /// Loads, attaches to `pid` with its threads and descendants, and begins to record into `dir`. The recording and the
-    /// privileges are checked before anything is attached.
+    /// Loads, attaches to `pid` with its threads and descendants, and begins to record into `dir`.
+    /// The recording and the privileges are checked before anything is attached.
     pub fn start(
         pid: u32,
         command: Vec<String>,
@@ -164,7 +166,8 @@ impl Session {
             buffer: Vec::new(),
         };
         session.find_threads()?;
-        // The other way round: which end of a connection is the target's is known only once its listeners are.
+        // The other way round: which end of a connection is the target's is known only once its
+        // listeners are.
         session.find_sockets()?;
         session.programs.attach_sockets()?;
         session.programs.attach_urings()?;
@@ -174,7 +177,8 @@ impl Session {
         Ok(session)
     }
 
-    /// For benchmarks: takes the hooks off, or puts them on again. What happens in between is in no recording.
+    /// For benchmarks: takes the hooks off, or puts them on again. What happens in between is in no
+    /// recording.
     pub fn set_hooks(&mut self, on: bool) -> Result<(), CaptureError> {
         self.programs.detach();
         if on {
@@ -197,7 +201,8 @@ impl Session {
             what: "threads",
             source,
         };
-        // A process made between two looks descends from one that is followed by then, so two looks suffice.
+        // A process made between two looks descends from one that is followed by then, so two looks
+        // suffice.
         for _ in 0..2 {
             for tgid in target::with_descendants(self.pid) {
                 match iterate::attach(&self.programs.skel.progs.find_threads, Scope::Process(tgid))
@@ -216,7 +221,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the sockets that are there already into the target: first its listeners, then its connections.
+    /// Takes the sockets that are there already into the target: first its listeners, then its
+    /// connections.
     fn find_sockets(&mut self) -> Result<(), CaptureError> {
         let files = |source| CaptureError::Iterate {
             what: "files",
@@ -245,11 +251,12 @@ impl Session {
         })
     }
 
-    /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as each is due. Call it
-    /// again after [`Session::sleep`].
+    /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as
+    /// each is due. Call it again after [`Session::sleep`].
     pub fn turn(&mut self) -> Result<(), CaptureError> {
         urings::look(&mut self.programs);
-        // What lies in a ring for long is told apart by what the thread did meanwhile, however short that was.
+        // What lies in a ring for long is told apart by what the thread did meanwhile, however
+        // short that was.
         let dense = self.options.full || urings::used(&self.programs);
         self.programs.set_clock(dense);
         self.drain()?;
@@ -293,8 +300,8 @@ impl Session {
     /// As [`Session::sleep`], but not for longer than this.
     pub fn sleep_at_most(&mut self, at_most: Duration) {
         std::thread::sleep(PAUSE.min(at_most));
-        // Where a stack is there only for as long as its thread sleeps, or a part of it is in memory that changes, it is to be read
-        // soon; and so are rings of io_uring looked at.
+        // Where a stack is there only for as long as its thread sleeps, or a part of it is in
+        // memory that changes, it is to be read soon; and so are rings of io_uring looked at.
         let may_wait = self.programs.user_stacks_exact
             && !self.recorder.reads_memory()
             && !urings::used(&self.programs)
@@ -312,7 +319,8 @@ impl Session {
         let mut samples = arrived.samples.into_iter().peekable();
         let mut consumed = Instant::now();
         for record in arrived.records {
-            // A sample is read with the mappings that its process had then: before those of another program, or none.
+            // A sample is read with the mappings that its process had then: before those of another
+            // program, or none.
             if let Record::Thread(thread) = &record {
                 while let Some(sample) = samples.next_if(|sample| sample_ns(sample) <= thread.at_ns)
                 {
@@ -356,8 +364,9 @@ impl Session {
         let _ = self.rings.consume();
     }
 
-    /// Unwinding thousands of stacks takes longer than the rings last: empties them in between, for [`Session::drain`] to
-    /// see to later. Memory is bounded: beyond that the rings fill, and count what they lose.
+    /// Unwinding thousands of stacks takes longer than the rings last: empties them in between, for
+    /// [`Session::drain`] to see to later. Memory is bounded: beyond that the rings fill, and count
+    /// what they lose.
     fn keep_up(&self, consumed: &mut Instant) {
         if consumed.elapsed() >= PAUSE && self.incoming.borrow().bytes < MAX_WAITING_BYTES {
             self.consume();
@@ -365,8 +374,8 @@ impl Session {
         }
     }
 
-    /// The processes with threads that have slept for long and were not read yet. Now and then all of them: a thread whose
-    /// beginning was lost is not known.
+    /// The processes with threads that have slept for long and were not read yet. Now and then all
+    /// of them: a thread whose beginning was lost is not known.
     fn processes_to_sweep(&mut self, now: Instant) -> Vec<u32> {
         if now >= self.next_full_sweep {
             self.next_full_sweep = now + FULL_SWEEP;
@@ -377,8 +386,8 @@ impl Session {
             .processes_with(|tid| self.threads.may_be_unread(tid, now_ns))
     }
 
-    /// Reads the stacks of the threads of these processes that have slept for long and were not read yet. Says how long the
-    /// kernel took.
+    /// Reads the stacks of the threads of these processes that have slept for long and were not
+    /// read yet. Says how long the kernel took.
     fn sweep(&mut self, processes: &[u32]) -> Result<Duration, CaptureError> {
         let mut took = Duration::ZERO;
         let program = &self.programs.skel.progs.sweep;
@@ -466,8 +475,8 @@ impl Session {
         self.recorder.count(self.cpu_limits.look());
     }
 
-    /// Tells who still sleeps, closes the books on every socket, takes everything off, names the frames and finishes
-    /// the recording.
+    /// Tells who still sleeps, closes the books on every socket, takes everything off, names the
+    /// frames and finishes the recording.
     pub fn finish(mut self, exit_status: Option<i32>) -> Result<Outcome, CaptureError> {
         urings::look(&mut self.programs);
         self.programs.sweep_all();
@@ -524,7 +533,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a capture that failed: takes everything off and leaves a recording of what came before, with a note.
+    /// Ends a capture that failed: takes everything off and leaves a recording of what came before,
+    /// with a note.
     pub fn abandon(mut self, why: &str) {
         self.programs.detach();
         self.sweeps.clear();

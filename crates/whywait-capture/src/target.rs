@@ -10,8 +10,8 @@ pub fn alive(pid: u32) -> bool {
         .is_ok_and(|stat| alive_in_stat(&String::from_utf8_lossy(&stat)))
 }
 
-/// The state is the first field after the name, the number of threads the 18th. A zombie may be the first thread only, which
-/// ended before the others.
+/// The state is the first field after the name, the number of threads the 18th. A zombie may be the
+/// first thread only, which ended before the others.
 fn alive_in_stat(stat: &str) -> bool {
     let Some((_, fields)) = stat.rsplit_once(") ") else {
         return false;
@@ -67,7 +67,8 @@ pub(crate) fn with_descendants(pid: u32) -> BTreeSet<u32> {
     found
 }
 
-/// The parent's pid: the second field after the name, which is in parentheses and may itself hold any of them.
+/// The parent's pid: the second field after the name, which is in parentheses and may itself hold
+/// any of them.
 fn parent_in_stat(stat: &str) -> Option<u32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }

@@ -1,4 +1,5 @@
-//! The array in which BPF keeps the states of the target's threads, read as it is: to look into it takes no call of the kernel's.
+//! The array in which BPF keeps the states of the target's threads, read as it is: to look into it
+//! takes no call of the kernel's.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -41,12 +42,13 @@ impl ThreadTable {
         })
     }
 
-    /// Whether this thread may have a stack for a sweep to read. Of one whose state lies elsewhere, because another thread has its
-    /// slot, or which has ended, nothing is known: it may.
+    /// Whether this thread may have a stack for a sweep to read. Of one whose state lies elsewhere,
+    /// because another thread has its slot, or which has ended, nothing is known: it may.
     pub(crate) fn may_be_unread(&self, tid: u32, now_ns: u64) -> bool {
         let thread = self.slot(tid & (self.count - 1));
-        // SAFETY: the mapping has so many states, and lives as long as `self`. BPF writes to them meanwhile: each field
-        // is read once, as a volatile whole, and a stale one makes a sweep too many, or one a turn later.
+        // SAFETY: the mapping has so many states, and lives as long as `self`. BPF writes to them
+        // meanwhile: each field is read once, as a volatile whole, and a stale one makes a sweep
+        // too many, or one a turn later.
         let (owner, sleep) = unsafe {
             (
                 (&raw const (*thread).tid).read_volatile(),

@@ -1,4 +1,5 @@
-//! io_uring: what this kernel can tell of it, the rings that are there already, and what the BPF programs have summed up.
+//! io_uring: what this kernel can tell of it, the rings that are there already, and what the BPF
+//! programs have summed up.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;

@@ -1,9 +1,10 @@
 //! The sleep between two looks at what has come.
 //!
-//! The rings are looked at by the clock: a consumer that lets the kernel wake it for each record is woken by its own work on a busy
-//! machine. But to wake up costs, too, even if there is nothing to see: a switch on a CPU that a saturated server needs, and in a virtual
-//! machine what its host takes for a timer. So where nothing has to be looked at soon the sleep is longer, and BPF ends it for what cannot
-//! wait (`wakeup_for` in state.bpf.h).
+//! The rings are looked at by the clock: a consumer that lets the kernel wake it for each record is
+//! woken by its own work on a busy machine. But to wake up costs, too, even if there is nothing to
+//! see: a switch on a CPU that a saturated server needs, and in a virtual machine what its host
+//! takes for a timer. So where nothing has to be looked at soon the sleep is longer, and BPF ends
+//! it for what cannot wait (`wakeup_for` in state.bpf.h).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! Since when a request waits: since its first byte came, whatever came, was read or was answered before and after.
+//! Since when a request waits: since its first byte came, whatever came, was read or was answered
+//! before and after.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 

@@ -1,4 +1,5 @@
-//! The sampling clock ticks less often while nothing is slow, and what its samples say stays the same.
+//! The sampling clock ticks less often while nothing is slow, and what its samples say stays the
+//! same.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
@@ -14,7 +15,8 @@ use whywait_events::recording::Recording;
 
 use common::Running;
 
-/// Works for 0.6 ms of CPU time and sleeps for 1.4 ms, again and again, until it is told to compute: then for a second without a pause.
+/// Works for 0.6 ms of CPU time and sleeps for 1.4 ms, again and again, until it is told to
+/// compute: then for a second without a pause.
 const PROGRAM: &str = "
 import select, sys, time
 def work(ns):
@@ -31,8 +33,8 @@ sys.stdin.readline()
 sys.stdin.readline()
 ";
 
-/// How long the host of this machine has kept CPUs from it so far, milliseconds: `steal` of the first line of /proc/stat, in hundredths of
-/// a second.
+/// How long the host of this machine has kept CPUs from it so far, milliseconds: `steal` of the
+/// first line of /proc/stat, in hundredths of a second.
 fn stolen_ms() -> u128 {
     let stat = std::fs::read_to_string("/proc/stat").expect("there is /proc/stat");
     let steal = stat.split_whitespace().nth(8);
@@ -65,7 +67,8 @@ fn the_clock_ticks_less_often_while_nothing_is_slow() {
     let sparse = common::record_until(&mut session, |session| {
         if !session.clock_is_sparse() {
             since = None;
-            // A host that takes 5 ms of the CPUs within each 5 seconds has it tick often all the time, and is to.
+            // A host that takes 5 ms of the CPUs within each 5 seconds has it tick often all the
+            // time, and is to.
             let long = begun.elapsed() >= Duration::from_secs(30);
             let stolen = (stolen_ms() - stolen_before_ms) * 1000 >= begun.elapsed().as_millis();
             return (long && stolen).then_some(false);

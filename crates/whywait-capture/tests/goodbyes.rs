@@ -14,7 +14,8 @@ use whywait_events::recording::Recording;
 
 use common::Running;
 
-/// Takes two connections, answers one byte on each, and then looks at neither of them until it is told to end.
+/// Takes two connections, answers one byte on each, and then looks at neither of them until it is
+/// told to end.
 const SERVER: &str = "
 import socket, sys
 listener = socket.socket()

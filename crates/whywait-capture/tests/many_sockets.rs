@@ -1,4 +1,5 @@
-//! More connections than there are slots for their states: those whose slot is taken are followed all the same.
+//! More connections than there are slots for their states: those whose slot is taken are followed
+//! all the same.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 

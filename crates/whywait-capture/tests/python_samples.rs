@@ -65,7 +65,8 @@ fn until_it_burns(pid: u32) {
     let begun = Instant::now();
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-        // After the name, which may hold anything: fields 14 and 15 of the whole line, in ticks of 10 ms.
+        // After the name, which may hold anything: fields 14 and 15 of the whole line, in ticks of
+        // 10 ms.
         let rest = stat.rsplit(')').next().unwrap_or_default();
         let fields: Vec<u64> = rest
             .split_whitespace()

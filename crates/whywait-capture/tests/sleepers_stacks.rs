@@ -1,5 +1,5 @@
-//! Stacks of long sleeps where a thread cannot leave its own on its way out of the kernel, as before Linux 6.18: who wakes it, and
-//! what it reads next, tell them all the same.
+//! Stacks of long sleeps where a thread cannot leave its own on its way out of the kernel, as
+//! before Linux 6.18: who wakes it, and what it reads next, tell them all the same.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 

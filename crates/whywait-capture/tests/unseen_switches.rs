@@ -1,4 +1,5 @@
-//! Switches that the kernel does not trace: the thread that was switched to is put right as soon as it is seen to run.
+//! Switches that the kernel does not trace: the thread that was switched to is put right as soon as
+//! it is seen to run.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
@@ -16,7 +17,8 @@ const MS: u64 = 1_000_000;
 const SLEEP_MS: u64 = 30;
 const ROUNDS: usize = 40;
 
-/// Sleeps for 30 ms and computes for 5 ms of CPU time, 40 times; then says what it used in all of it.
+/// Sleeps for 30 ms and computes for 5 ms of CPU time, 40 times; then says what it used in all of
+/// it.
 const PROGRAM: &str = "
 import sys, time
 sys.stdin.readline()
@@ -92,7 +94,8 @@ fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
         .iter()
         .filter(|ms| (SLEEP_MS..SLEEP_MS * 2).contains(ms))
         .count();
-    // A thread that loses its CPU to the other program just as it begins to sleep does so for less, or not at all.
+    // A thread that loses its CPU to the other program just as it begins to sleep does so for less,
+    // or not at all.
     assert!(
         whole >= ROUNDS - 2,
         "expected a row with an end for each of {ROUNDS} sleeps of {SLEEP_MS} ms, but for two at most, got {slept:?} ms"

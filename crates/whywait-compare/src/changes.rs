@@ -1,11 +1,13 @@
 //! What differs between two sides, measure by measure: by how much, and how sure that is.
 //!
-//! All measures that matter make one family (see `permutation`). Which ones matter is decided without looking at which run is
-//! on which side: headlines, findings, and of the details those that are at least a fiftieth of the requests' time (functions:
-//! of the CPU time) in some run. A difference is called when its adjusted p-value is at most `alpha` and its size is at least
-//! `min_effect`, and not by its estimate alone: also by the near end of its interval. That hardly costs anything where a change is
-//! twice as large, and keeps accidents of a few per cent, which a twentieth of all comparisons has, from failing anybody's
-//! build. Findings are there or not: for them the p-value is all. Everything else is shown as what it is: not told apart.
+//! All measures that matter make one family (see `permutation`). Which ones matter is decided
+//! without looking at which run is on which side: headlines, findings, and of the details those
+//! that are at least a fiftieth of the requests' time (functions: of the CPU time) in some run. A
+//! difference is called when its adjusted p-value is at most `alpha` and its size is at least
+//! `min_effect`, and not by its estimate alone: also by the near end of its interval. That hardly
+//! costs anything where a change is twice as large, and keeps accidents of a few per cent, which a
+//! twentieth of all comparisons has, from failing anybody's build. Findings are there or not: for
+//! them the p-value is all. Everything else is shown as what it is: not told apart.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,8 @@ const LEAST_SHARE: f64 = 0.02;
 /// How differences are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Options {
-    /// The family-wise error: the chance that anything at all is called a difference between two sides that are the same.
+    /// The family-wise error: the chance that anything at all is called a difference between two
+    /// sides that are the same.
     pub alpha: f64,
     /// Differences below this share are no regressions, however sure they are.
     pub min_effect: f64,
@@ -82,8 +85,8 @@ pub struct Change {
     pub shift: Effect,
     /// The head as a multiple of the base; `None` when a value is 0.
     pub ratio: Option<Effect>,
-    /// The difference as a share: of the base for headlines, of the requests' time for its parts, of the CPU time for
-    /// functions. What is held against `min_effect`.
+    /// The difference as a share: of the base for headlines, of the requests' time for its parts,
+    /// of the CPU time for functions. What is held against `min_effect`.
     pub relative: f64,
     /// How large it is at least, by its interval: a share as `relative` is, without its sign.
     pub at_least: f64,
@@ -107,7 +110,8 @@ impl Change {
         )
     }
 
-    /// Whether chance is ruled out, whatever the size: of what explains a change, each piece may be small.
+    /// Whether chance is ruled out, whatever the size: of what explains a change, each piece may be
+    /// small.
     pub fn is_told_apart(&self) -> bool {
         self.is_called() || matches!(self.verdict, Verdict::Small | Verdict::Unclear)
     }
@@ -117,7 +121,8 @@ impl Change {
         self.verdict == Verdict::Worse && self.counts()
     }
 
-    /// Whether it matters by itself, and does not only say why something else changed: not details, nor findings that are notes.
+    /// Whether it matters by itself, and does not only say why something else changed: not details,
+    /// nor findings that are notes.
     pub fn counts(&self) -> bool {
         match self.group {
             Group::Headline | Group::Section => true,
@@ -153,7 +158,8 @@ struct Candidate {
     tested: bool,
 }
 
-/// Compares two sides. Measures that runs of either side lack, and that are not nought there, are left out.
+/// Compares two sides. Measures that runs of either side lack, and that are not nought there, are
+/// left out.
 pub fn compare(base: &Side, head: &Side, options: Options) -> Changes {
     let candidates = candidates(base, head);
     let rows: Vec<Vec<f64>> = candidates
@@ -270,8 +276,8 @@ fn candidates(base: &Side, head: &Side) -> BTreeMap<String, Candidate> {
     candidates
 }
 
-/// A measure's value in each run. What a run does not mention took no time there, if it measured that kind of thing at all; what
-/// it did not measure is not known.
+/// A measure's value in each run. What a run does not mention took no time there, if it measured
+/// that kind of thing at all; what it did not measure is not known.
 fn values(runs: &[Run], name: &str, group: Group) -> Option<Vec<f64>> {
     runs.iter()
         .map(|run| run.value(name).or_else(|| nought(run, name, group)))

@@ -113,7 +113,8 @@ pub struct FindingChange {
     pub head_severity: Option<String>,
     /// The title in a run that has it, of the head if one does. Hostile.
     pub title: String,
-    /// What a fix saves at most, nanoseconds per request of all requests, median of the base's runs that have it.
+    /// What a fix saves at most, nanoseconds per request of all requests, median of the base's runs
+    /// that have it.
     pub base_at_most_ns: Option<f64>,
     /// The same of the head.
     pub head_at_most_ns: Option<f64>,

@@ -1,7 +1,8 @@
-//! How large a difference is: the Hodges-Lehmann estimate, and its interval from the same ranks as the Mann-Whitney test.
+//! How large a difference is: the Hodges-Lehmann estimate, and its interval from the same ranks as
+//! the Mann-Whitney test.
 //!
-//! The estimate is the median of the differences (or ratios) between each run of one side and each of the other. One run that
-//! went wrong does not move it much, and it assumes no distribution.
+//! The estimate is the median of the differences (or ratios) between each run of one side and each
+//! of the other. One run that went wrong does not move it much, and it assumes no distribution.
 
 use crate::permutation::choose;
 
@@ -17,7 +18,8 @@ pub struct Effect {
     pub estimate: f64,
     /// The interval's ends; `None` with too few runs for one of 95 %.
     pub interval: Option<(f64, f64)>,
-    /// What the interval's confidence really is, at least 0.95; ranks come in steps. `None` without one.
+    /// What the interval's confidence really is, at least 0.95; ranks come in steps. `None` without
+    /// one.
     pub confidence: Option<f64>,
 }
 
@@ -68,8 +70,8 @@ fn of_pairs(base: &[f64], head: &[f64], pair: impl Fn(f64, f64) -> f64) -> Optio
     })
 }
 
-/// How many of the ordered pairs to leave out at each end, and the confidence that gives; `None` when even all of them do not
-/// give 95 %.
+/// How many of the ordered pairs to leave out at each end, and the confidence that gives; `None`
+/// when even all of them do not give 95 %.
 fn left_out(n: usize, m: usize) -> Option<(usize, f64)> {
     let pairs = n * m;
     if pairs > EXACT_PAIRS {
@@ -93,7 +95,8 @@ fn left_out(n: usize, m: usize) -> Option<(usize, f64)> {
     best
 }
 
-/// In how many ways the Mann-Whitney statistic of `n` and `m` values is 0, 1, 2, …: coefficients of the Gaussian binomial.
+/// In how many ways the Mann-Whitney statistic of `n` and `m` values is 0, 1, 2, …: coefficients of
+/// the Gaussian binomial.
 fn rank_sums(n: usize, m: usize) -> Vec<f64> {
     let mut counts = vec![0.0; n * m + 1];
     counts[0] = 1.0;

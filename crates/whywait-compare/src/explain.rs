@@ -1,5 +1,6 @@
-//! Why the requests' time changed: which part of it grew, on which thread, in which function. Figures are medians of each side's
-//! runs, of the mean over a run's requests, so that parts add up to the whole but for rounding between runs.
+//! Why the requests' time changed: which part of it grew, on which thread, in which function.
+//! Figures are medians of each side's runs, of the mean over a run's requests, so that parts add up
+//! to the whole but for rounding between runs.
 
 use serde::Serialize;
 
@@ -20,8 +21,8 @@ pub struct Explanation {
     pub head_ns: Option<f64>,
     /// The parts that changed most, the largest change first.
     pub parts: Vec<Shift>,
-    /// The functions whose CPU time changed most, the largest change first; per request, or without requests
-    /// per operation of io_uring or per second.
+    /// The functions whose CPU time changed most, the largest change first; per request, or without
+    /// requests per operation of io_uring or per second.
     pub functions: Vec<Shift>,
 }
 
@@ -86,7 +87,8 @@ pub fn explain(changes: &Changes) -> Option<Explanation> {
         let places = of_group(changes, Group::Path);
         let same_way: Vec<Shift> = places
             .into_iter()
-            // What no sample fell on, or no stack was taken of, says nothing that the part does not.
+            // What no sample fell on, or no stack was taken of, says nothing that the part does
+            // not.
             .filter(|place| !place.function.is_empty() || !place.what.is_empty())
             .filter(|place| place.part == part.part && (place.ns() > 0.0) == (part.ns() > 0.0))
             .collect();

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// Anything of this crate's as indented JSON with a newline at its end. Figures have as many digits as say something.
+/// Anything of this crate's as indented JSON with a newline at its end. Figures have as many digits
+/// as say something.
 ///
 /// # Errors
 /// Fails only if a value cannot be written as JSON, which none of this crate's is.
@@ -14,7 +15,8 @@ pub fn to_json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(text)
 }
 
-/// Sums that were made in another order differ in their last digits: six are enough for any figure here.
+/// Sums that were made in another order differ in their last digits: six are enough for any figure
+/// here.
 fn round(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Number(number) => {

@@ -1,18 +1,21 @@
 //! An exact permutation test of many measures at once, with the family-wise error under control.
 //!
-//! Under the hypothesis that both sides are the same, each way of dealing the runs out to two sides is as likely as the one
-//! that was seen. So each measure's statistic is held against what it would have been for the other ways: no distribution is
-//! assumed. All measures of a run move together in each way, so that what they have in common is taken into account.
+//! Under the hypothesis that both sides are the same, each way of dealing the runs out to two sides
+//! is as likely as the one that was seen. So each measure's statistic is held against what it would
+//! have been for the other ways: no distribution is assumed. All measures of a run move together in
+//! each way, so that what they have in common is taken into account.
 //!
-//! With many measures some differ by chance. The adjusted p-value of a measure is the share of the ways in which the *largest*
-//! statistic of all measures is at least this measure's own (Westfall and Young, max-T); measures whose difference is larger
-//! still are left out of that maximum (step-down). Whoever believes all differences with an adjusted p-value of at most 0.05
-//! believes a wrong one in at most 5 of 100 comparisons, however many measures there are.
+//! With many measures some differ by chance. The adjusted p-value of a measure is the share of the
+//! ways in which the *largest* statistic of all measures is at least this measure's own (Westfall
+//! and Young, max-T); measures whose difference is larger still are left out of that maximum
+//! (step-down). Whoever believes all differences with an adjusted p-value of at most 0.05 believes
+//! a wrong one in at most 5 of 100 comparisons, however many measures there are.
 
 /// Ways are enumerated up to this many; beyond, so many are drawn by chance (always the same ones).
 const MAX_WAYS: u64 = 20_000;
-/// Added to a difference's standard error, in the measures' own unit (a relative change, as a rule), so that two runs that
-/// agree to many digits do not make a difference of nothing the most significant of all.
+/// Added to a difference's standard error, in the measures' own unit (a relative change, as a
+/// rule), so that two runs that agree to many digits do not make a difference of nothing the most
+/// significant of all.
 const LEAST_ERROR: f64 = 0.002;
 /// Statistics closer than this are equal: the same sums may be added up in another order.
 const SAME: f64 = 1e-9;
@@ -39,8 +42,8 @@ pub struct Outcome {
     pub exact: bool,
 }
 
-/// The smallest p-value that so many runs a side can give. With five a side it is 2/252 = 0.008; below four a side no difference
-/// can be told at 0.05, however large.
+/// The smallest p-value that so many runs a side can give. With five a side it is 2/252 = 0.008;
+/// below four a side no difference can be told at 0.05, however large.
 pub fn least_p(base: usize, head: usize) -> f64 {
     if base == 0 || head == 0 {
         return 1.0;
@@ -56,8 +59,9 @@ pub(crate) fn choose(n: usize, k: usize) -> f64 {
     (0..k).fold(1.0, |ways, i| ways * (n - i) as f64 / (i + 1) as f64)
 }
 
-/// Tests a family of measures. Each row has a value for each run, those of the base (the first `base`) before those of the head,
-/// all finite. Rows with another number of values than the first are not compared.
+/// Tests a family of measures. Each row has a value for each run, those of the base (the first
+/// `base`) before those of the head, all finite. Rows with another number of values than the first
+/// are not compared.
 pub fn test(rows: &[Vec<f64>], base: usize) -> Outcome {
     let runs = rows.first().map_or(0, Vec::len);
     let none = Tested {
@@ -141,8 +145,9 @@ impl Measure {
     }
 }
 
-/// Calls `visit` with each way to choose `base` of `runs`, or with as many random ones as are feasible, the one that was seen
-/// (the first ones) among them. Gives how many, and whether these were all.
+/// Calls `visit` with each way to choose `base` of `runs`, or with as many random ones as are
+/// feasible, the one that was seen (the first ones) among them. Gives how many, and whether these
+/// were all.
 fn each_way(runs: usize, base: usize, visit: &mut dyn FnMut(&[usize])) -> (u64, bool) {
     let mut way: Vec<usize> = (0..base).collect();
     if choose(runs, base) > MAX_WAYS as f64 {
@@ -173,7 +178,8 @@ fn each_way(runs: usize, base: usize, visit: &mut dyn FnMut(&[usize])) -> (u64, 
     }
 }
 
-/// Random enough to deal out runs, and the same every time: a comparison that is made twice says the same (splitmix64).
+/// Random enough to deal out runs, and the same every time: a comparison that is made twice says
+/// the same (splitmix64).
 struct Random(u64);
 
 impl Random {

@@ -39,8 +39,9 @@ pub enum SideError {
 }
 
 impl Side {
-    /// Reads and analyses recordings. Each path is a recording, a folder of recordings, or a file that `whywait gate
-    /// --save-baseline` wrote. `progress` is told of each recording before it is read.
+    /// Reads and analyses recordings. Each path is a recording, a folder of recordings, or a file
+    /// that `whywait gate --save-baseline` wrote. `progress` is told of each recording before it is
+    /// read.
     ///
     /// # Errors
     /// When a path is none of these.

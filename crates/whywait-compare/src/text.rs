@@ -1,4 +1,5 @@
-//! The view of a diff for people: the answer in its first line, then the figures it rests on, then why.
+//! The view of a diff for people: the answer in its first line, then the figures it rests on, then
+//! why.
 
 use whywait_report::text::{self, Page, Style, TextOptions};
 

@@ -112,7 +112,8 @@ fn a_change_of_a_tenth_is_found_among_many_measures_that_did_not_change() {
 
 #[test]
 fn one_large_change_does_not_hide_another() {
-    // Without step-down the second would be held against what the first is like when runs are swapped.
+    // Without step-down the second would be held against what the first is like when runs are
+    // swapped.
     let mut random = Random(17);
     let row = |random: &mut Random, by: f64| -> Vec<f64> {
         (0..10)

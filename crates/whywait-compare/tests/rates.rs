@@ -8,7 +8,8 @@ use whywait_events::{Event, Sample};
 
 const MS: u64 = 1_000_000;
 
-/// A recording of a second in which a thread was on a CPU for 400 ms, sampled once in so many periods of 5 ms.
+/// A recording of a second in which a thread was on a CPU for 400 ms, sampled once in so many
+/// periods of 5 ms.
 fn recorded(dir: &Path, periods: u32) -> Run {
     let meta = Meta {
         ended_ns: Some(1_000 * MS),

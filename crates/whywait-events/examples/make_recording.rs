@@ -1,4 +1,5 @@
-//! Writes a small recording of made-up events, always the same: what `docs/recording.md` is tested with.
+//! Writes a small recording of made-up events, always the same: what `docs/recording.md` is tested
+//! with.
 //!
 //! ```text
 //! cargo run -p whywait-events --example make_recording DIR

@@ -1,9 +1,11 @@
-//! The vocabulary of whywait: what the capture says, what a recording holds and what the model replays.
+//! The vocabulary of whywait: what the capture says, what a recording holds and what the model
+//! replays.
 //!
-//! Everything here is plain data. This crate knows nothing of BPF, needs no kernel and has no `unsafe` code, so that a
-//! recording can be read on any machine.
+//! Everything here is plain data. This crate knows nothing of BPF, needs no kernel and has no
+//! `unsafe` code, so that a recording can be read on any machine.
 //!
-//! All times are nanoseconds of `CLOCK_MONOTONIC` (what `bpf_ktime_get_ns` returns), all durations nanoseconds.
+//! All times are nanoseconds of `CLOCK_MONOTONIC` (what `bpf_ktime_get_ns` returns), all durations
+//! nanoseconds.
 
 mod names;
 mod part;
@@ -86,7 +88,8 @@ pub struct ThreadEvent {
     pub parent_tid: u32,
     /// What happened.
     pub change: ThreadChange,
-    /// The thread's name after the change, as the kernel has it. Hostile: may hold any byte but NUL, here decoded lossily.
+    /// The thread's name after the change, as the kernel has it. Hostile: may hold any byte but
+    /// NUL, here decoded lossily.
     pub comm: String,
 }
 
@@ -107,21 +110,22 @@ pub enum WakeContext {
     Exit = 4,
 }
 
-/// A thread slept for at least the threshold (or still sleeps), or slept in an epoll instance for the first time: who polls
-/// what is to be known also of threads that never poll for long.
+/// A thread slept for at least the threshold (or still sleeps), or slept in an epoll instance for
+/// the first time: who polls what is to be known also of threads that never poll for long.
 ///
-/// The row also says how the thread spent the stretch between its previous row and this one (`segment`): on a CPU, runnable,
-/// and in sleeps below the threshold, by kind.
+/// The row also says how the thread spent the stretch between its previous row and this one
+/// (`segment`): on a CPU, runnable, and in sleeps below the threshold, by kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wait {
     /// Thread id.
     pub tid: u32,
     /// Process id.
     pub tgid: u32,
-    /// Counts the thread's sleeps, also the short ones. With `tid` it identifies the sleep: a row with `in_ns` replaces
-    /// an earlier one without.
+    /// Counts the thread's sleeps, also the short ones. With `tid` it identifies the sleep: a row
+    /// with `in_ns` replaces an earlier one without.
     pub seq: u32,
-    /// When it left the CPU to sleep. For a thread that slept already when the recording began: when the recording began.
+    /// When it left the CPU to sleep. For a thread that slept already when the recording began:
+    /// when the recording began.
     pub out_ns: Ns,
     /// When it was woken; `None` when no wake was seen (yet).
     pub wake_ns: Option<Ns>,
@@ -129,21 +133,24 @@ pub struct Wait {
     pub in_ns: Option<Ns>,
     /// It slept already when the recording began: the true start is unknown.
     pub since_before: bool,
-    /// The blocked system call's number (x86-64 numbering); `None` when it was in none (page fault).
+    /// The blocked system call's number (x86-64 numbering); `None` when it was in none (page
+    /// fault).
     pub syscall: Option<u32>,
     /// The first three arguments of the system call.
     pub args: [u64; 3],
     /// For a futex wait: it had a timeout.
     pub timeout: bool,
-    /// For a futex wait: the thread that the word's surroundings named as the lock's owner when the sleep began. A mutex of
-    /// the GNU C library has it 8 bytes after the word. Only threads of the same process are written. 0: none.
+    /// For a futex wait: the thread that the word's surroundings named as the lock's owner when the
+    /// sleep began. A mutex of the GNU C library has it 8 bytes after the word. Only threads of the
+    /// same process are written. 0: none.
     pub owner_tid: u32,
-    /// For a futex wait: the address that the word's surroundings named as what the thread queues for. `parking_lot` has one
-    /// word for each thread, and the address of the lock 32 bytes before it. A guess until the stack says that it is
-    /// `parking_lot`. 0: none.
+    /// For a futex wait: the address that the word's surroundings named as what the thread queues
+    /// for. `parking_lot` has one word for each thread, and the address of the lock 32 bytes before
+    /// it. A guess until the stack says that it is `parking_lot`. 0: none.
     pub lock: u64,
-    /// For a futex wait that had not ended when the recording did: the word nearest to the top of the thread's stack, of those
-    /// for which other threads wait without end. A thread has a lock's address there while it holds the lock. 0: none.
+    /// For a futex wait that had not ended when the recording did: the word nearest to the top of
+    /// the thread's stack, of those for which other threads wait without end. A thread has a lock's
+    /// address there while it holds the lock. 0: none.
     pub holds: u64,
     /// Uninterruptible sleep (state D).
     pub uninterruptible: bool,
@@ -155,20 +162,24 @@ pub struct Wait {
     pub waker_tid: u32,
     /// The process that woke it, 0 unless `wake_context` is `Task`.
     pub waker_tgid: u32,
-    /// For a wait in epoll: identifies the epoll instance within the recording. 0: none, or unknown.
+    /// For a wait in epoll: identifies the epoll instance within the recording. 0: none, or
+    /// unknown.
     pub epoll: u32,
     /// User stack of this very sleep.
     pub user_stack: StackId,
     /// Kernel stack of this very sleep.
     pub kernel_stack: StackId,
-    /// For a futex wait that a thread of the target ended: the user stack of that thread when it did.
+    /// For a futex wait that a thread of the target ended: the user stack of that thread when it
+    /// did.
     pub waker_stack: StackId,
-    /// How the thread spent the stretch between its previous row (or its start) and `out_ns`, short sleeps and all.
+    /// How the thread spent the stretch between its previous row (or its start) and `out_ns`, short
+    /// sleeps and all.
     pub segment: Parts,
 }
 
-/// A thread that does I/O (polls, reads or writes sockets) did neither for at least the threshold, and had no long sleep in
-/// that stretch: a long sleep is a [`Wait`], and ends one stretch and begins the next.
+/// A thread that does I/O (polls, reads or writes sockets) did neither for at least the threshold,
+/// and had no long sleep in that stretch: a long sleep is a [`Wait`], and ends one stretch and
+/// begins the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Busy {
     /// Thread id.
@@ -185,8 +196,9 @@ pub struct Busy {
     pub runnable_ns: u64,
 }
 
-/// A thread could have run for at least the threshold and had no CPU, though it had not slept: another one had it, or the CPU time of
-/// its control group was used up. (Without a CPU after a sleep is part of that [`Wait`].)
+/// A thread could have run for at least the threshold and had no CPU, though it had not slept:
+/// another one had it, or the CPU time of its control group was used up. (Without a CPU after a
+/// sleep is part of that [`Wait`].)
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Preempted {
     /// Thread id.
@@ -199,8 +211,9 @@ pub struct Preempted {
     pub in_ns: Ns,
 }
 
-/// A futex word or a descriptor, and the sleeps on it that have no [`Wait`] of their own: on futexes because each was shorter
-/// than the threshold, on either because there were too many to tell one by one.
+/// A futex word or a descriptor, and the sleeps on it that have no [`Wait`] of their own: on
+/// futexes because each was shorter than the threshold, on either because there were too many to
+/// tell one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FutexSum {
     /// Process id.
@@ -213,7 +226,8 @@ pub struct FutexSum {
     pub total_ns: u64,
     /// The longest of them, nanoseconds.
     pub longest_ns: u64,
-    /// What is mapped at the word: a path, `[heap]`, `[stack]`, `[anonymous]`; empty when not known. Hostile.
+    /// What is mapped at the word: a path, `[heap]`, `[stack]`, `[anonymous]`; empty when not
+    /// known. Hostile.
     pub mapping: String,
 }
 
@@ -228,11 +242,11 @@ impl FutexSum {
     }
 }
 
-/// A request that took at least the threshold: on a stream socket, from the kernel having its first byte to the last
-/// byte of the response before the next request.
+/// A request that took at least the threshold: on a stream socket, from the kernel having its first
+/// byte to the last byte of the response before the next request.
 ///
-/// A row may come twice for the same (`socket`, `seq`), when more of the response was sent after the first row: the
-/// later row replaces the earlier.
+/// A row may come twice for the same (`socket`, `seq`), when more of the response was sent after
+/// the first row: the later row replaces the earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
     /// Identifies the socket within the recording.
@@ -257,9 +271,11 @@ pub struct Request {
     pub bytes_in: u64,
     /// Bytes written.
     pub bytes_out: u64,
-    /// File descriptor under which the socket is registered with epoll, -1: not registered or unknown.
+    /// File descriptor under which the socket is registered with epoll, -1: not registered or
+    /// unknown.
     pub fd: i32,
-    /// The epoll instance with which the socket is registered (before it was accepted: the listener's). 0: none or unknown.
+    /// The epoll instance with which the socket is registered (before it was accepted: the
+    /// listener's). 0: none or unknown.
     pub epoll: u32,
     /// Whether epoll read interest was armed for the socket when the row was made; `None`: unknown.
     pub read_armed: Option<bool>,
@@ -269,11 +285,13 @@ pub struct Request {
     pub accept_tid: u32,
     /// Local port, 0 for unix sockets.
     pub local_port: u16,
-    /// Part of `recv_ns - ready_ns`: the reader was waking up (wake to on-CPU, and the wake itself).
+    /// Part of `recv_ns - ready_ns`: the reader was waking up (wake to on-CPU, and the wake
+    /// itself).
     pub unserved_wakeup_ns: u64,
     /// How the reader-then-writer spent `last_send_ns - recv_ns`, as counted in the kernel.
     pub service: Parts,
-    /// Until then what was read lay in a ring of io_uring, done and not taken, for certain; `None`: not known, or not so.
+    /// Until then what was read lay in a ring of io_uring, done and not taken, for certain; `None`:
+    /// not known, or not so.
     pub taken_ns: Option<Ns>,
 }
 
@@ -292,7 +310,8 @@ pub struct Sample {
     pub user_stack: StackId,
     /// Kernel stack, 0 when it ran in user mode.
     pub kernel_stack: StackId,
-    /// For how many periods of the clock it stands: where nothing was slow the clock ticked less often. 0 is as good as 1.
+    /// For how many periods of the clock it stands: where nothing was slow the clock ticked less
+    /// often. 0 is as good as 1.
     pub periods: u32,
 }
 
@@ -319,8 +338,9 @@ pub struct Stack {
 pub struct Frame {
     /// Which [`Module`].
     pub module: u32,
-    /// For an ELF file: the address as its symbol table has it (not a file offset, not a process address), of the call
-    /// instruction rather than of the return address. For other kinds: a number that [`Symbol`] names.
+    /// For an ELF file: the address as its symbol table has it (not a file offset, not a process
+    /// address), of the call instruction rather than of the return address. For other kinds: a
+    /// number that [`Symbol`] names.
     pub address: u64,
 }
 
@@ -340,7 +360,8 @@ pub enum ModuleKind {
     Unknown = 4,
 }
 
-/// What all code of a just-in-time compiler is called that has no name of its own. It may be any function.
+/// What all code of a just-in-time compiler is called that has no name of its own. It may be any
+/// function.
 pub const UNNAMED_JIT: &str = "[jit]";
 
 /// A mapped file, or another source of frames.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of time, as counted in the kernel for each thread. The order is that of `enum part` in the BPF program's
-/// `events.h`.
+/// A kind of time, as counted in the kernel for each thread. The order is that of `enum part` in
+/// the BPF program's `events.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]

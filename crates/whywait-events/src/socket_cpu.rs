@@ -2,8 +2,8 @@
 
 use crate::Ns;
 
-/// What was used for the requests of a connection. Told when one that was expensive ends, and of those that are open when the
-/// recording ends; rows of the same connection add up.
+/// What was used for the requests of a connection. Told when one that was expensive ends, and of
+/// those that are open when the recording ends; rows of the same connection add up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SocketCpu {
     /// When it was told.

@@ -2,8 +2,8 @@
 
 use crate::{Ns, StackId};
 
-/// What a thread used, or what was used for the requests that came in at a port, within a stretch of the recording. Rows of
-/// the same subject add up.
+/// What a thread used, or what was used for the requests that came in at a port, within a stretch
+/// of the recording. Rows of the same subject add up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cpu {
     /// When the stretch ended.
@@ -12,7 +12,8 @@ pub struct Cpu {
     pub tgid: u32,
     /// The thread; 0: the row is about a port.
     pub tid: u32,
-    /// The local port on which the requests came in, 0 for unix sockets; -1: the row is about a thread.
+    /// The local port on which the requests came in, 0 for unix sockets; -1: the row is about a
+    /// thread.
     pub port: i32,
     /// Nanoseconds on a CPU.
     pub on_cpu_ns: u64,
@@ -32,7 +33,8 @@ pub struct Cpu {
     pub system_samples: u64,
     /// How often the thread slept in a poll. 0 for ports.
     pub poll_sleeps: u64,
-    /// Of these: ended by a task or the network, and nothing was read or written before the next one. 0 for ports.
+    /// Of these: ended by a task or the network, and nothing was read or written before the next
+    /// one. 0 for ports.
     pub dry_sleeps: u64,
 }
 
@@ -86,20 +88,24 @@ pub struct BurstCall {
     pub step: u32,
     /// System call number (x86-64 numbering).
     pub syscall: u32,
-    /// What it is about: the descriptor that was ready (polls; -1: not known), that is changed (`epoll_ctl`), or that is the
-    /// first argument; -1: none.
+    /// What it is about: the descriptor that was ready (polls; -1: not known), that is changed
+    /// (`epoll_ctl`), or that is the first argument; -1: none.
     pub fd: i32,
     /// `epoll_ctl`: the operation. `ioctl`: the command. `io_uring_enter`: its flags. Else 0.
     pub op: u32,
-    /// Polls: what was ready, in epoll's bits (EPOLLIN 1, EPOLLOUT 4, EPOLLERR 8, EPOLLHUP 16…). `epoll_ctl`: what is asked for.
+    /// Polls: what was ready, in epoll's bits (EPOLLIN 1, EPOLLOUT 4, EPOLLERR 8, EPOLLHUP 16…).
+    /// `epoll_ctl`: what is asked for.
     pub events: u32,
-    /// Polls: what the descriptor is registered for, in epoll's bits; 0: not known. `io_uring_enter`: for how many completions it waits.
+    /// Polls: what the descriptor is registered for, in epoll's bits; 0: not known.
+    /// `io_uring_enter`: for how many completions it waits.
     pub armed: u32,
-    /// `ioctl` with `SIOCOUTQ` or `FIONREAD`: how much is in the queue. `io_uring_enter`: completions that nobody has taken. Else 0.
+    /// `ioctl` with `SIOCOUTQ` or `FIONREAD`: how much is in the queue. `io_uring_enter`:
+    /// completions that nobody has taken. Else 0.
     pub value: u64,
     /// What the call returned, or the negative error number.
     pub ret: i64,
-    /// What the descriptor is: `listener`, `tcp`, `socket`, `eventfd`, `timerfd`, `pipe`, …; empty: not known. Hostile.
+    /// What the descriptor is: `listener`, `tcp`, `socket`, `eventfd`, `timerfd`, `pipe`, …; empty:
+    /// not known. Hostile.
     pub kind: String,
     /// For sockets: the local port, 0: none.
     pub local_port: u16,

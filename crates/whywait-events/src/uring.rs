@@ -30,8 +30,9 @@ pub enum RingOrigin {
 
 /// A ring, and what it came to until now. Rows replace earlier ones of the same `id`.
 ///
-/// The program takes completions and prepares entries without the kernel: both show when the queues' counters are looked
-/// at. Sums called `low` count what is certain, those called `high` what is possible.
+/// The program takes completions and prepares entries without the kernel: both show when the
+/// queues' counters are looked at. Sums called `low` count what is certain, those called `high`
+/// what is possible.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ring {
     /// Identifies it within the recording, from 1.
@@ -82,7 +83,8 @@ pub struct Ring {
     pub overflows: u64,
     /// Times that a thread waited for completions.
     pub waits: u64,
-    /// The most slots that were taken at once: operations with the kernel, and completions that were not taken.
+    /// The most slots that were taken at once: operations with the kernel, and completions that
+    /// were not taken.
     pub max_slots: u32,
     /// The most completions that waited at once.
     pub max_unreaped: u32,
@@ -108,17 +110,21 @@ pub struct Ring {
     pub unreaped_high_ns: u64,
     /// For how long entries waited while the kernel's poller slept, nanoseconds.
     pub asleep_ns: u64,
-    /// Waits for completions with as many slots taken as the submission queue has entries, before which nothing was
-    /// submitted or taken since the wait before: the thread had come back for something else.
+    /// Waits for completions with as many slots taken as the submission queue has entries, before
+    /// which nothing was submitted or taken since the wait before: the thread had come back for
+    /// something else.
     pub stalled_waits: u64,
-    /// Sends of its thread that met a limit of the memory for sockets: the protocol's, or the control group's.
+    /// Sends of its thread that met a limit of the memory for sockets: the protocol's, or the
+    /// control group's.
     pub memory_limits: u64,
-    /// For how long entries may have been prepared without being published, times entries, nanoseconds: at most, and only of those
-    /// that were submitted a threshold or longer after the program last submitted some, or was woken for a completion.
+    /// For how long entries may have been prepared without being published, times entries,
+    /// nanoseconds: at most, and only of those that were submitted a threshold or longer after the
+    /// program last submitted some, or was woken for a completion.
     pub held_back_ns: u64,
 }
 
-/// What the operations of an opcode came to on a ring until now. Rows replace earlier ones of the same (`ring`, `opcode`).
+/// What the operations of an opcode came to on a ring until now. Rows replace earlier ones of the
+/// same (`ring`, `opcode`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sum {
     /// Which [`Ring`].
@@ -153,19 +159,22 @@ pub struct Sum {
     pub polled_timed: u64,
     /// Of `kernel_ns`: theirs.
     pub polled_ns: u64,
-    /// Completions that were followed until the program took them: one at a time, the first after the last one was taken.
+    /// Completions that were followed until the program took them: one at a time, the first after
+    /// the last one was taken.
     pub marks: u64,
     /// For how long they waited at least, nanoseconds.
     pub mark_low_ns: u64,
     /// For how long at most.
     pub mark_high_ns: u64,
-    /// How many took `2^key` nanoseconds or more, and less than twice that, from submission to completion.
+    /// How many took `2^key` nanoseconds or more, and less than twice that, from submission to
+    /// completion.
     pub kernel: BTreeMap<u16, u64>,
     /// The same of how long followed completions waited at least.
     pub unreaped: BTreeMap<u16, u64>,
 }
 
-/// An operation that was slow or failed, or whose turn it was to be told (one in 1024 of each ring and opcode).
+/// An operation that was slow or failed, or whose turn it was to be told (one in 1024 of each ring
+/// and opcode).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Op {
     /// Which [`Ring`].
@@ -190,7 +199,8 @@ pub struct Op {
     pub sampled: bool,
 }
 
-/// How it stood with a ring when a thread that uses it was sampled: goes with the [`crate::Sample`] of the same time and thread.
+/// How it stood with a ring when a thread that uses it was sampled: goes with the [`crate::Sample`]
+/// of the same time and thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RingSample {
     /// Which [`Ring`].

@@ -1,4 +1,5 @@
-//! Whatever bytes are in the folder: an error or a recording, never a panic, and no memory to speak of.
+//! Whatever bytes are in the folder: an error or a recording, never a panic, and no memory to speak
+//! of.
 
 mod common;
 
@@ -113,7 +114,8 @@ fn parquet_with_footer(footer: &[u8]) -> Vec<u8> {
     [b"PAR1", footer, &length, b"PAR1"].concat()
 }
 
-/// `FileMetaData` in Thrift's compact protocol: version 1, the schema elements as given, no rows, no row groups.
+/// `FileMetaData` in Thrift's compact protocol: version 1, the schema elements as given, no rows,
+/// no row groups.
 fn footer_with_schema(elements: &[Vec<u8>]) -> Vec<u8> {
     let mut footer = vec![0x15, 0x02, 0x19, 0xfc];
     footer.extend(varint(elements.len() as u64));
@@ -185,7 +187,8 @@ fn files_of_the_wrong_kind() {
     let (_folder, dir) = scratch();
     lay_out(&dir, usize::MAX, &[]);
     let segment = dir.join("seg-000001");
-    // A link out of the folder, a folder, a pipe on which opening would wait for ever, another table's file.
+    // A link out of the folder, a folder, a pipe on which opening would wait for ever, another
+    // table's file.
     for name in ["waits", "busy", "samples", "requests"] {
         fs::remove_file(segment.join(format!("{name}.parquet"))).unwrap();
     }
@@ -254,7 +257,8 @@ fn a_recording_that_goes_away_while_it_is_read() {
         .expect_err("nothing is there any more");
 }
 
-/// Runs this file's tests again with little memory to take: an allocation of what a header claims would then abort.
+/// Runs this file's tests again with little memory to take: an allocation of what a header claims
+/// would then abort.
 #[test]
 fn all_of_it_with_little_memory() {
     if std::env::var_os("HOSTILE_INNER").is_some() {

@@ -82,7 +82,8 @@ proptest! {
 #[test]
 fn row_groups_outside_of_a_range_are_skipped_and_none_inside_is() {
     let (_folder, dir) = scratch();
-    // Several row groups in one segment, each of one stretch of time; the very first wait never ends.
+    // Several row groups in one segment, each of one stretch of time; the very first wait never
+    // ends.
     let mut events = vec![wait_at(5, None)];
     events.extend((1..200_000).map(|n| wait_at(n * 100, Some(n * 100 + 50))));
     record(&dir, &events);

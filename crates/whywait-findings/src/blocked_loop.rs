@@ -2,19 +2,25 @@
 //!
 //! **Invariant.** A single-threaded loop returns to its poll, or to its sockets, in time.
 //!
-//! **Evidence.** One thread alone polls an epoll instance, and alone reads what is registered there. It was away: it slept in
-//! another system call, or ran, without polling, reading or writing. Requests were under way meanwhile.
+//! **Evidence.** One thread alone polls an epoll instance, and alone reads what is registered
+//! there. It was away: it slept in another system call, or ran, without polling, reading or
+//! writing. Requests were under way meanwhile.
 //!
-//! **Cost.** For each request the time that it overlaps, from its first byte to its response, with absences of one cause,
-//! but for the one that was its own: of an absence the owner is the request that was read before it and answered first
-//! after it. A fix leaves a request its own work. Of a request that was read and not answered, what came after it was read does not count:
-//! it may be its own.
+//! **Cost.** For each request the time that it overlaps, from its first byte to its response, with
+//! absences of one cause, but for the one that was its own: of an absence the owner is the request
+//! that was read before it and answered first after it. A fix leaves a request its own work. Of a
+//! request that was read and not answered, what came after it was read does not count: it may be
+//! its own.
 //!
-//! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than [`MIN_AWAY_NS`], or one in
-//! which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving request after request is load, not an absence: each
-//! read and write ends a stretch. A stretch in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood
-//! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A loop that spins polls all the time, though its polls do not sleep. Small absences that cost less than a hundredth of all requests' time are not worth a
-//! remark: every runtime collects garbage, and compiles as it starts. With several threads that poll the instance it is another finding's business.
+//! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
+//! [`MIN_AWAY_NS`], or one in which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving
+//! request after request is load, not an absence: each read and write ends a stretch. A stretch in
+//! which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood still
+//! as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A loop
+//! that spins polls all the time, though its polls do not sleep. Small absences that cost less than
+//! a hundredth of all requests' time are not worth a remark: every runtime collects garbage, and
+//! compiles as it starts. With several threads that poll the instance it is another finding's
+//! business.
 
 use serde_json::{Map, json};
 use whywait_events::{Busy, Ns, Request, StackId};
@@ -37,7 +43,8 @@ const WARNING_NS: u64 = 30_000_000;
 const SLACK_NS: u64 = 50_000;
 /// A remark must be about at least one part in so many of all requests' time.
 const WORTH_A_NOTE: u64 = 100;
-/// A stretch without a poll in which the loop was not on a CPU for at least one part in so many is not known to be work.
+/// A stretch without a poll in which the loop was not on a CPU for at least one part in so many is
+/// not known to be work.
 const RAN_SHARE: u64 = 10;
 /// Causes that are told for one loop.
 const MAX_CAUSES: usize = 3;
@@ -59,7 +66,8 @@ struct Away {
 }
 
 impl Away {
-    /// How much of `[from_ns, to_ns)` the loop was away. What it waited for a CPU is taken off in proportion.
+    /// How much of `[from_ns, to_ns)` the loop was away. What it waited for a CPU is taken off in
+    /// proportion.
     fn overlap_ns(&self, from_ns: Ns, to_ns: Ns) -> u64 {
         let overlap_ns = self
             .to_ns
@@ -90,7 +98,8 @@ fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
     let of_pool = |request: &&Request| {
         request.epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0)
     };
-    // A thread that never slept in the poll may serve all the same: then this is no single-threaded loop.
+    // A thread that never slept in the poll may serve all the same: then this is no single-threaded
+    // loop.
     if model
         .requests
         .iter()
@@ -174,8 +183,8 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
     aways
 }
 
-/// Up to when a request can have waited for the loop. One that was read and not answered may be what the loop was away for then, or
-/// want no answer at all (a client's farewell).
+/// Up to when a request can have waited for the loop. One that was read and not answered may be
+/// what the loop was away for then, or want no answer at all (a client's farewell).
 fn done_ns(model: &Model, request: &Request) -> Ns {
     request
         .first_send_ns

@@ -161,8 +161,8 @@ fn a_loop_that_waits_for_a_cpu_is_not_blocked() {
     assert_eq!(detect(&script.model()), []);
 }
 
-/// A server that is on its CPU from 31 ms to `to_ms` while a request waits. The CPU's clock ticks then only in `ticking`, and later.
-/// Whether a loop blocked for that long is told.
+/// A server that is on its CPU from 31 ms to `to_ms` while a request waits. The CPU's clock ticks
+/// then only in `ticking`, and later. Whether a loop blocked for that long is told.
 fn is_told(to_ms: u64, ticking: &[(u64, u64)]) -> bool {
     let (mut script, handler, _) = server();
     script.busy(1, 31, to_ms, (to_ms - 31) * 1_000_000, 0);
@@ -324,7 +324,8 @@ fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
 #[test]
 fn a_farewell_that_wants_no_answer_waits_for_nothing() {
     let (mut script, handler, _) = server();
-    // A backend of a database: the client says goodbye, and what the thread does before it ends is that one's own.
+    // A backend of a database: the client says goodbye, and what the thread does before it ends is
+    // that one's own.
     script
         .request(1)
         .epoll(EPOLL)

@@ -1,18 +1,22 @@
-//! `cpu-limit`: the target's control group used up the CPU time that it is allowed, and requests waited until it got more.
+//! `cpu-limit`: the target's control group used up the CPU time that it is allowed, and requests
+//! waited until it got more.
 //!
 //! **Invariant.** No slow request waits for a CPU because a limit says so.
 //!
-//! **Evidence.** The kernel's count of the control group's periods, and of those in which it had used up its time and its threads were
-//! stopped (`nr_periods`, `nr_throttled` of cpu.stat); and the time in which threads on slow requests' critical paths could
-//! have run and had no CPU, the wake-up before a request was read included.
+//! **Evidence.** The kernel's count of the control group's periods, and of those in which it had
+//! used up its time and its threads were stopped (`nr_periods`, `nr_throttled` of cpu.stat); and
+//! the time in which threads on slow requests' critical paths could have run and had no CPU, the
+//! wake-up before a request was read included.
 //!
-//! **Cost.** For each request that such time dominates (half of its time, and [`slow_paths::MIN_NS`]), all of its time but for what its
-//! path was on a CPU and waited for devices, peers and timers: threads that are stopped keep others waiting, for their locks,
-//! their answers and to be read. With a higher limit a part of that stays: a bound.
+//! **Cost.** For each request that such time dominates (half of its time, and
+//! [`slow_paths::MIN_NS`]), all of its time but for what its path was on a CPU and waited for
+//! devices, peers and timers: threads that are stopped keep others waiting, for their locks, their
+//! answers and to be read. With a higher limit a part of that stays: a bound.
 //!
-//! **Guards.** The limit must have been reached in [`MIN_PERIODS`] periods, and in a [`SHARE`]th of all. Other programs that want the CPUs
-//! stop nobody by a limit; where both happen, which of the two a request waited for does not show: the confidence is medium
-//! unless the limit was reached in half of the periods.
+//! **Guards.** The limit must have been reached in [`MIN_PERIODS`] periods, and in a [`SHARE`]th of
+//! all. Other programs that want the CPUs stop nobody by a limit; where both happen, which of the
+//! two a request waited for does not show: the confidence is medium unless the limit was reached in
+//! half of the periods.
 
 use serde_json::{Map, json};
 use whywait_events::Part;
@@ -197,7 +201,8 @@ mod tests {
         let mut script = server(11, 10);
         script.thread(2, "other").thread(3, "peer");
         let locking = script.stack(&["main", "app::work", "pthread_mutex_lock", "__lll_lock_wait"]);
-        // Not read for 10 ms, then without a CPU for 60, then at a lock for 20, then at a peer for 5.
+        // Not read for 10 ms, then without a CPU for 60, then at a lock for 20, then at a peer for
+        // 5.
         script.preempted(2, 20, 80);
         script
             .wait(2, 202, 80, 100)

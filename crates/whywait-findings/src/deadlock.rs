@@ -2,16 +2,18 @@
 //!
 //! **Invariant.** A thread that holds a lock does not wait for one whose holder waits for it.
 //!
-//! **Evidence.** Waits for locks that had not ended when the recording did (or when the process was ended), each for
-//! [`MIN_NS`] at least. Who holds the lock that a thread waits for: the owner that stands beside the word, where there is one
-//! (mutexes of the GNU C library); otherwise the thread to whose stack's top the lock's address is nearest, of those that wait
-//! for another lock without end: a guard lies there while a lock is held. A circle of such threads is a deadlock.
+//! **Evidence.** Waits for locks that had not ended when the recording did (or when the process was
+//! ended), each for [`MIN_NS`] at least. Who holds the lock that a thread waits for: the owner that
+//! stands beside the word, where there is one (mutexes of the GNU C library); otherwise the thread
+//! to whose stack's top the lock's address is nearest, of those that wait for another lock without
+//! end: a guard lies there while a lock is held. A circle of such threads is a deadlock.
 //!
-//! **Cost.** The requests that the threads had read and not answered wait for ever; what a fix saves each is at least as long
-//! as was recorded.
+//! **Cost.** The requests that the threads had read and not answered wait for ever; what a fix
+//! saves each is at least as long as was recorded.
 //!
-//! **Guards.** Only waits that are classed as waits for a lock. A lock that anybody let go while the others waited for it is no
-//! part of a circle, nor is a wait with a timeout. A circle known from stacks alone is of medium confidence: an address on a stack may be a leftover.
+//! **Guards.** Only waits that are classed as waits for a lock. A lock that anybody let go while
+//! the others waited for it is no part of a circle, nor is a wait with a timeout. A circle known
+//! from stacks alone is of medium confidence: an address on a stack may be a leftover.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -134,7 +134,8 @@ pub struct Finding {
     pub severity: Severity,
     /// How sure.
     pub confidence: Confidence,
-    /// One line that says what happened, in the reader's words, with the figures that matter. May contain hostile names.
+    /// One line that says what happened, in the reader's words, with the figures that matter. May
+    /// contain hostile names.
     pub title: String,
     /// What it is about: machine-readable keys (`pid`, `epoll`, `port`, `threads`, …).
     pub subject: Map<String, Value>,
@@ -191,7 +192,8 @@ pub struct Cause {
     pub doing: String,
     /// Its stack while it did, function names innermost first. Hostile.
     pub stack: Vec<String>,
-    /// For each function of `stack`, whether it is the application's own; empty: not known. For views.
+    /// For each function of `stack`, whether it is the application's own; empty: not known. For
+    /// views.
     #[serde(skip)]
     pub own: Vec<bool>,
 }
@@ -220,7 +222,8 @@ impl Cause {
 }
 
 impl Code {
-    /// What the finding means, how it is measured and how to fix it: markdown with short paragraphs.
+    /// What the finding means, how it is measured and how to fix it: markdown with short
+    /// paragraphs.
     pub const fn explain(self) -> &'static str {
         match self {
             Code::StrandedReadiness => crate::stranded::EXPLAIN,

@@ -1,24 +1,30 @@
 //! `futile-wakeups`: a thread goes round in its poll, and nothing moves.
 //!
-//! **Invariant.** A thread that is woken makes progress: it reads, writes, accepts, or otherwise moves something on.
+//! **Invariant.** A thread that is woken makes progress: it reads, writes, accepts, or otherwise
+//! moves something on.
 //!
-//! **Evidence.** Samples found the thread in polls while it had read and written nothing for a millisecond of its CPU time; in
-//! bursts of system-call tracing its polls returned at once because of a descriptor, and until the next poll no call
-//! moved anything. The calls repeat.
+//! **Evidence.** Samples found the thread in polls while it had read and written nothing for a
+//! millisecond of its CPU time; in bursts of system-call tracing its polls returned at once because
+//! of a descriptor, and until the next poll no call moved anything. The calls repeat.
 //!
-//! **Cost.** The CPU time of the stretches in which the thread was seen polling and no byte moved, times the share of turns
-//! without progress. What a virtual machine's own threads used, its collector and its compiler, is part of the bound, up to twice the
-//! loop's share of all else that the process used: they work for the loop, too. Rates leave out what tracing adds to each call, as measured on whywait's own calls.
+//! **Cost.** The CPU time of the stretches in which the thread was seen polling and no byte moved,
+//! times the share of turns without progress. What a virtual machine's own threads used, its
+//! collector and its compiler, is part of the bound, up to twice the loop's share of all else that
+//! the process used: they work for the loop, too. Rates leave out what tracing adds to each call,
+//! as measured on whywait's own calls.
 //!
-//! **Rings.** io_uring_enter is a poll too: one that returned without sleeping, submitted nothing, and after which the program took no
-//! completion before it entered again. Where it was asked to wait (`min_complete`), completions lie in the queue that nobody
-//! takes. Where it was not, the program may poll on purpose: that is told only if its rings completed less than
+//! **Rings.** io_uring_enter is a poll too: one that returned without sleeping, submitted nothing,
+//! and after which the program took no completion before it entered again. Where it was asked to
+//! wait (`min_complete`), completions lie in the queue that nobody takes. Where it was not, the
+//! program may poll on purpose: that is told only if its rings completed less than
 //! [`SPARSE_PER_SECOND`] operations a second, as a warning.
 //!
-//! **Guards.** Any call that moves something makes a turn one with progress, and so does any that is not known. A poll that
-//! was asked not to wait is the program's own decision; one that ran into its timeout did what it was asked to. A thread
-//! that slept was woken by somebody for something. An edge-triggered descriptor tells of a new event each time, unless the
-//! program asks anew. A turn of more than a millisecond of CPU time computes. Below [`MIN_PERMILLE`] of a CPU nothing is said.
+//! **Guards.** Any call that moves something makes a turn one with progress, and so does any that
+//! is not known. A poll that was asked not to wait is the program's own decision; one that ran into
+//! its timeout did what it was asked to. A thread that slept was woken by somebody for something.
+//! An edge-triggered descriptor tells of a new event each time, unless the program asks anew. A
+//! turn of more than a millisecond of CPU time computes. Below [`MIN_PERMILLE`] of a CPU nothing is
+//! said.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,10 +41,12 @@ use crate::spinning::{
 };
 use crate::text::{count, duration, list};
 
-/// In thousandths of one CPU over the part of the recording in which the thread did not have to wait for one: below this it is not worth a word, and from this on it is an error.
+/// In thousandths of one CPU over the part of the recording in which the thread did not have to
+/// wait for one: below this it is not worth a word, and from this on it is an error.
 const MIN_PERMILLE: u64 = 50;
 const ERROR_PERMILLE: u64 = 250;
-/// A program that asks its rings without waiting does so on purpose if they complete so many operations a second.
+/// A program that asks its rings without waiting does so on purpose if they complete so many
+/// operations a second.
 const SPARSE_PER_SECOND: u64 = 10;
 
 /// What `whywait explain futile-wakeups` says.
@@ -245,7 +253,8 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
             as u64
     };
     let permille = permille_of(duration_ns);
-    // What it would burn if it got the CPU whenever it wants one: on a busy machine it is no smaller a fault.
+    // What it would burn if it got the CPU whenever it wants one: on a busy machine it is no
+    // smaller a fault.
     let queued_ns = spinners
         .iter()
         .map(|spinner| spinning::use_of(model, spinner).runnable_ns)
@@ -407,8 +416,8 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
     })
 }
 
-/// What of a virtual machine's own CPU time was for loops that burnt `futile_ns`, at most: a turn of theirs may leave twice as much to do
-/// as what else the process does.
+/// What of a virtual machine's own CPU time was for loops that burnt `futile_ns`, at most: a turn
+/// of theirs may leave twice as much to do as what else the process does.
 fn helped_ns(model: &Model, tgid: u32, helpers_ns: u64, futile_ns: u64) -> u64 {
     let threads = model.cpu.threads.range((tgid, 0)..=(tgid, u32::MAX));
     let process_ns = threads

@@ -1,15 +1,18 @@
-//! `idle-waiters`: large waits that cost nothing: the threads wait for work, or for a result that is being made.
+//! `idle-waiters`: large waits that cost nothing: the threads wait for work, or for a result that
+//! is being made.
 //!
-//! **Invariant.** None broke: it says which large waits are harmless, and why. A table of wait sums cannot tell them from
-//! contention, and the largest sums are as a rule the most harmless.
+//! **Invariant.** None broke: it says which large waits are harmless, and why. A table of wait sums
+//! cannot tell them from contention, and the largest sums are as a rule the most harmless.
 //!
-//! **Evidence.** Sleeps on futexes that are not classed as waits for a lock or for a time, and that cover at least half of the
-//! time in which slow requests were under way. What such a thread would do if it did not wait is nothing: it has no work, or
-//! the work that it needs is being done elsewhere, and that is what the critical path shows.
+//! **Evidence.** Sleeps on futexes that are not classed as waits for a lock or for a time, and that
+//! cover at least half of the time in which slow requests were under way. What such a thread would
+//! do if it did not wait is nothing: it has no work, or the work that it needs is being done
+//! elsewhere, and that is what the critical path shows.
 //!
 //! **Cost.** None: saving 0.
 //!
-//! **Guards.** Only where there are slow requests to explain ([`MIN_NS`]): idle threads are no news.
+//! **Guards.** Only where there are slow requests to explain ([`MIN_NS`]): idle threads are no
+//! news.
 
 use std::collections::BTreeSet;
 

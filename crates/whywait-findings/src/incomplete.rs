@@ -1,8 +1,10 @@
 //! `recording-incomplete`: something that a finding may rest on was lost.
 //!
-//! **Invariant.** Nothing was lost that a finding rests on. It is about the tool, and never fails a gate.
+//! **Invariant.** Nothing was lost that a finding rests on. It is about the tool, and never fails a
+//! gate.
 //!
-//! **Evidence.** The recording's loss counters, by reason; damage; a recording that was not finished.
+//! **Evidence.** The recording's loss counters, by reason; damage; a recording that was not
+//! finished.
 
 use serde_json::Map;
 use whywait_model::Model;

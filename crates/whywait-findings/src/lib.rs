@@ -1,5 +1,5 @@
-//! whywait's detectors. Each is one file with its invariant, its evidence, its cost formula and its guards against
-//! false alarms. No detector reads BPF or prints.
+//! whywait's detectors. Each is one file with its invariant, its evidence, its cost formula and its
+//! guards against false alarms. No detector reads BPF or prints.
 
 mod blocked_loop;
 mod cpu_limit;
@@ -33,7 +33,8 @@ use whywait_model::Model;
 
 pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 
-/// Runs all detectors. Findings are ranked: the most severe first, among those the one with the largest saving.
+/// Runs all detectors. Findings are ranked: the most severe first, among those the one with the
+/// largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
     let detectors: [fn(&Model) -> Vec<Finding>; 20] = [
         stranded::detect,

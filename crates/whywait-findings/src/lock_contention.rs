@@ -1,19 +1,23 @@
-//! `lock-contention`: threads waited for a lock that another thread held for long, or held across a wait of its own.
+//! `lock-contention`: threads waited for a lock that another thread held for long, or held across a
+//! wait of its own.
 //!
 //! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
 //!
-//! **Evidence.** Sleeps on a futex, or in a poll where a database's processes wait for rows, that are classed as waits for a lock (see
-//! `whywait_model::futex`), on the critical paths of
-//! slow requests or, in a program that serves none, for a notable part of the run. Who ended them held the lock; since when,
-//! where and across what shows in that thread's own waits and samples.
+//! **Evidence.** Sleeps on a futex, or in a poll where a database's processes wait for rows, that
+//! are classed as waits for a lock (see `whywait_model::futex`), on the critical paths of slow
+//! requests or, in a program that serves none, for a notable part of the run. Who ended them held
+//! the lock; since when, where and across what shows in that thread's own waits and samples.
 //!
-//! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix that nobody has to wait for
-//! the lock any more saves no more than that; that the work then competes for something else makes it less.
+//! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix
+//! that nobody has to wait for the lock any more saves no more than that; that the work then
+//! competes for something else makes it less.
 //!
-//! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not count, nor does that of a thread that it
-//! waited for. Of several threads that read at once under a read-write lock only the last one to let go shows: who waits to write is not
-//! told who held it, unless that one is known to have written. A class other than "lock" is never contention, however large the sum of its waits. Waits below
-//! [`MIN_NS`] a request that are less than a [`SHARE`]th of its time are what locks are for.
+//! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not
+//! count, nor does that of a thread that it waited for. Of several threads that read at once under
+//! a read-write lock only the last one to let go shows: who waits to write is not told who held it,
+//! unless that one is known to have written. A class other than "lock" is never contention, however
+//! large the sum of its waits. Waits below [`MIN_NS`] a request that are less than a [`SHARE`]th of
+//! its time are what locks are for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,8 +146,9 @@ fn waking(steps: &[PathStep], at: usize) -> u64 {
     }
 }
 
-/// What a request did between a wait for a lock, the first of the steps, and the next one for the same, if that was nothing but
-/// to find that another one was faster. A database wakes all who wait for a transaction when that ends.
+/// What a request did between a wait for a lock, the first of the steps, and the next one for the
+/// same, if that was nothing but to find that another one was faster. A database wakes all who wait
+/// for a transaction when that ends.
 fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
     let [wait, between @ ..] = steps else {
         return 0;
@@ -164,8 +169,9 @@ fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
     ns.saturating_sub(waking(steps, 0))
 }
 
-/// How long a request waited for a lock, but for the time that those who held it, or the threads that they waited for, waited for a
-/// CPU, which is no matter of the lock, and for that in which it is not known to have been held.
+/// How long a request waited for a lock, but for the time that those who held it, or the threads
+/// that they waited for, waited for a CPU, which is no matter of the lock, and for that in which it
+/// is not known to have been held.
 fn contended_ns(model: &Model, step: &PathStep) -> u64 {
     let no_cpu_ns = |step: &PathStep| match step.part {
         Some(Part::Runnable | Part::Unknown) => step.ns(),
@@ -190,7 +196,8 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
     // A lock that nobody lets go is another matter.
     let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
-    // In a server only what requests wait for counts: some threads idle by waiting for a lock that another one holds for them.
+    // In a server only what requests wait for counts: some threads idle by waiting for a lock that
+    // another one holds for them.
     let serves = model.requests_summary().count > 0;
     let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
     let of_the_run = |ns: u64| ns >= ERROR_NS && ns.saturating_mul(RUN_SHARE) >= threads_ns;
@@ -299,8 +306,9 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     })
 }
 
-/// Functions of glibc, Rust's std and parking_lot in which a thread waits for a read-write lock to write, each by parts that its name has
-/// (Rust's old way to mangle names writes `RawRwLock::f`, the new one `<…::RawRwLock>::f`), and …
+/// Functions of glibc, Rust's std and parking_lot in which a thread waits for a read-write lock to
+/// write, each by parts that its name has (Rust's old way to mangle names writes `RawRwLock::f`,
+/// the new one `<…::RawRwLock>::f`), and …
 const TO_WRITE: [&[&str]; 5] = [
     &["_rwlock_wrlock"],
     &["_rwlock_clockwrlock"],
@@ -317,9 +325,10 @@ const WRITTEN: [&[&str]; 3] = [
 const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: read under the lock for less, or have readers take a \
                               snapshot that a writer replaces as a whole. If they had written: hold the lock for less, and across no wait";
 
-/// Whether several threads may have held what this one waited for, of which the last one ended its wait. Not if that one is known to have
-/// written: it lets go as writers do, or had itself waited to write when it got the lock. (glibc's writers wait twice, first for each other;
-/// who is first then waits for those who read, which is no hold.)
+/// Whether several threads may have held what this one waited for, of which the last one ended its
+/// wait. Not if that one is known to have written: it lets go as writers do, or had itself waited
+/// to write when it got the lock. (glibc's writers wait twice, first for each other; who is first
+/// then waits for those who read, which is no hold.)
 fn may_wait_for_readers(model: &Model, key: &Key, wait: &Wait) -> bool {
     let is_in = |stack: StackId, functions: &[&[&str]]| {
         let has =
@@ -405,8 +414,10 @@ fn waiters(lock: &Contention<'_>) -> Vec<u32> {
 /// Where a lock was held: the function, and what the holder waited for there.
 type Place<'a> = (Option<String>, Option<&'a str>);
 
-/// The hold to talk about, of what the holders did themselves: the longest one where the lock was held for most of the time, by function and by what the holder waited for.
-/// The longest of all may be the only one of its kind. Holds whose place has a name come first, if they are a tenth of the time.
+/// The hold to talk about, of what the holders did themselves: the longest one where the lock was
+/// held for most of the time, by function and by what the holder waited for. The longest of all may
+/// be the only one of its kind. Holds whose place has a name come first, if they are a tenth of the
+/// time.
 fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
     let mut places: BTreeMap<Place<'a>, (u64, &'a Hold)> = BTreeMap::new();
     let mut all_ns = 0u64;

@@ -18,7 +18,8 @@ fn locking(script: &mut Script) -> StackId {
     ])
 }
 
-/// Four handlers write a log, each with the mutex in its hands while it syncs: 20 ms each, one after another.
+/// Four handlers write a log, each with the mutex in its hands while it syncs: 20 ms each, one
+/// after another.
 fn convoy(across: bool) -> Script {
     convoy_at(across, locking)
 }
@@ -82,7 +83,8 @@ fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
 
 #[test]
 fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
-    // A handler waits in this function of a lock that two other threads have, at times; the last one lets go of it in another one.
+    // A handler waits in this function of a lock that two other threads have, at times; the last
+    // one lets go of it in another one.
     let found_at = |function: &str, letting_go: &str| {
         let mut script = Script::new();
         let locking = script.stack(&["main", "app::handle", function]);
@@ -183,7 +185,8 @@ fn who_takes_a_free_lock_had_not_got_it_while_others_had() {
     };
     waits(2, 1, 21, 1);
     waits(5, 1, 41, 2);
-    // The third one comes from its socket when the lock happens to be free: the fifth one was too late, and waits again.
+    // The third one comes from its socket when the lock happens to be free: the fifth one was too
+    // late, and waits again.
     waits(5, 42, 81, 4);
     waits(4, 1, 61, 3);
     script
@@ -229,7 +232,8 @@ fn a_lock_that_is_held_while_computing_is_not_held_across_a_wait() {
     );
 }
 
-/// Six handlers take turns at a mutex for a millisecond each; 40 ms each time of which the holder has no CPU, or works.
+/// Six handlers take turns at a mutex for a millisecond each; 40 ms each time of which the holder
+/// has no CPU, or works.
 fn turns(preempted: bool) -> Script {
     let mut script = Script::new();
     let locking = locking(&mut script);
@@ -272,8 +276,8 @@ fn a_lock_whose_holders_have_no_cpu_is_not_to_blame() {
     assert_eq!(findings, [], "a millisecond of 41 is what locks are for");
 }
 
-/// A handler takes a mutex and waits for a thread of its runtime, which does its part within a millisecond once it has a CPU: after
-/// `late_ms`, or it works until then.
+/// A handler takes a mutex and waits for a thread of its runtime, which does its part within a
+/// millisecond once it has a CPU: after `late_ms`, or it works until then.
 fn waits_for_a_helper(late_ms: u64, preempted: bool) -> Script {
     let mut script = Script::new();
     let locking = locking(&mut script);
@@ -510,8 +514,9 @@ fn the_one_long_hold_of_another_kind_is_not_what_is_told() {
 
 const EPOLL_WAIT: u32 = 232;
 
-/// Processes of a database that update one row, 20 ms each, one after another; who waits sleeps in epoll_wait, in these functions.
-/// The last one is woken when the first one is done, finds the second one faster and waits again.
+/// Processes of a database that update one row, 20 ms each, one after another; who waits sleeps in
+/// epoll_wait, in these functions. The last one is woken when the first one is done, finds the
+/// second one faster and waits again.
 fn one_row(waiting: &[&str]) -> Script {
     let mut script = Script::new();
     let waiting = script.stack(waiting);

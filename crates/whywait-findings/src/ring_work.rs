@@ -1,18 +1,22 @@
-//! `serial-work` of a loop over io_uring: one function takes most of the CPU time of the thread that drives a ring.
+//! `serial-work` of a loop over io_uring: one function takes most of the CPU time of the thread
+//! that drives a ring.
 //!
-//! **Invariant.** A loop that has all of a CPU spends it on its operations: no single function of its own dominates.
+//! **Invariant.** A loop that has all of a CPU spends it on its operations: no single function of
+//! its own dominates.
 //!
-//! **Evidence.** Samples of the thread that enters the kernel for the ring, all over the recording, against its operations:
-//! the CPU time of an operation, and the share of the function, in user mode only. What the kernel does for the operations is
-//! not the function's.
+//! **Evidence.** Samples of the thread that enters the kernel for the ring, all over the recording,
+//! against its operations: the CPU time of an operation, and the share of the function, in user
+//! mode only. What the kernel does for the operations is not the function's.
 //!
-//! **Cost.** Throughput: without the function the loop does as many operations in the rest of its CPU time. The function's share is
-//! known from samples, so twice their standard error is added; and a fifth of the rest ([`REST_FASTER`]).
+//! **Cost.** Throughput: without the function the loop does as many operations in the rest of its
+//! CPU time. The function's share is known from samples, so twice their standard error is added;
+//! and a fifth of the rest ([`REST_FASTER`]).
 //!
-//! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it; and not one that never waits in the kernel, and has
-//! nothing to do: all that there is, is with the kernel, and it looks into the queue until that changes. A function that is named only by the
-//! runtime or a library is not the application's. Where completions lie for long while the loop computes, that is
-//! `uring-unreaped`'s.
+//! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it; and
+//! not one that never waits in the kernel, and has nothing to do: all that there is, is with the
+//! kernel, and it looks into the queue until that changes. A function that is named only by the
+//! runtime or a library is not the application's. Where completions lie for long while the loop
+//! computes, that is `uring-unreaped`'s.
 
 use std::collections::BTreeMap;
 
@@ -36,13 +40,16 @@ const MIN_SHARE: u64 = 20;
 const LARGE_SHARE: u64 = 30;
 /// With fewer samples shares are not known well enough.
 const MIN_SAMPLES: u64 = 30;
-/// Of the samples: a thread that never waits and has so seldom anything to do goes round in its queue.
+/// Of the samples: a thread that never waits and has so seldom anything to do goes round in its
+/// queue.
 const NOTHING_TO_DO: u64 = 95;
-/// It goes on for longer than this on average before it waits in the kernel. (One that takes completions by the hundred and works for a second on
-/// them has nothing but its work, too, and everything that it asked for is with the kernel meanwhile. Then it waits.)
+/// It goes on for longer than this on average before it waits in the kernel. (One that takes
+/// completions by the hundred and works for a second on them has nothing but its work, too, and
+/// everything that it asked for is with the kernel meanwhile. Then it waits.)
 const NEVER_WAITS_NS: u64 = 1_000_000_000;
-/// Without the function the rest takes less time, too, by one in so many at most: the function empties the caches for it. Measured on the lab
-/// relay by its own clocks: 5 to 10 % where lines are formatted (`logged` against `all-fixed`), 16 % where a vector of 1,000 packets is moved
+/// Without the function the rest takes less time, too, by one in so many at most: the function
+/// empties the caches for it. Measured on the lab relay by its own clocks: 5 to 10 % where lines
+/// are formatted (`logged` against `all-fixed`), 16 % where a vector of 1,000 packets is moved
 /// (`published` against `deque`; 1.28 us of a packet's 8.66 became 1.08).
 const REST_FASTER: u64 = 5;
 
@@ -118,7 +125,8 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     {
         return None;
     }
-    // Where completions come only when the program enters the kernel, it does not show whether there is something to do.
+    // Where completions come only when the program enters the kernel, it does not show whether
+    // there is something to do.
     let shows = states
         .iter()
         .all(|state| state.ring.flags & (SETUP_DEFER_TASKRUN | SETUP_COOP_TASKRUN) == 0);
@@ -214,8 +222,8 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     })
 }
 
-/// How many of `all` samples a function has at most that was seen in `samples`, give or take the error of sampling: two standard
-/// errors of a binomial share, which one time in forty is too few.
+/// How many of `all` samples a function has at most that was seen in `samples`, give or take the
+/// error of sampling: two standard errors of a binomial share, which one time in forty is too few.
 fn at_most(samples: u64, all: u64) -> u64 {
     let rest = all.saturating_sub(samples);
     let error = (samples as f64 * rest as f64 / all.max(1) as f64).sqrt();
@@ -224,7 +232,8 @@ fn at_most(samples: u64, all: u64) -> u64 {
         .min(all)
 }
 
-/// What the CPU time would do without the function. Beyond some point something else becomes the limit.
+/// What the CPU time would do without the function. Beyond some point something else becomes the
+/// limit.
 fn gain(faster_percent: u128) -> String {
     match faster_percent {
         0..=900 => format!("up to {faster_percent} % more operations a second"),

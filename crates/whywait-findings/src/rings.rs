@@ -62,8 +62,8 @@ pub(crate) fn life(state: &RingState) -> Evidence {
     }
 }
 
-/// Sends that waited for room, and those that met a limit of the memory for sockets: their slots are the socket's, not the
-/// loop's. Nothing where there were none.
+/// Sends that waited for room, and those that met a limit of the memory for sockets: their slots
+/// are the socket's, not the loop's. Nothing where there were none.
 pub(crate) fn sockets(state: &RingState) -> Vec<Evidence> {
     let mut evidence = Vec::new();
     let blocked = state.blocked_sends();
@@ -97,8 +97,8 @@ pub(crate) struct Instead {
     pub(crate) evidence: Vec<Evidence>,
 }
 
-/// What the thread did: where it slept, if a sleep covers most of the longest lags; otherwise where it was on a CPU,
-/// by those samples for which `of` counts some.
+/// What the thread did: where it slept, if a sleep covers most of the longest lags; otherwise where
+/// it was on a CPU, by those samples for which `of` counts some.
 pub(crate) fn instead(
     model: &Model,
     state: &RingState,

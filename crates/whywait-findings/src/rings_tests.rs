@@ -16,7 +16,8 @@ const FSYNC: u32 = 3;
 const FSYNC_CALL: u32 = 74;
 const PPOLL: u32 = 271;
 
-/// Ten seconds of a ring whose operations take the kernel a millisecond, and whose thread sees to them at once.
+/// Ten seconds of a ring whose operations take the kernel a millisecond, and whose thread sees to
+/// them at once.
 fn ring() -> Ring {
     Ring {
         id: 1,
@@ -120,7 +121,8 @@ fn completions_that_lie_there_while_the_thread_computes() {
     assert_eq!(cause.stack[0], "compress");
 }
 
-/// A disk whose requests take the kernel as long to start as the disk takes to do them: completions lie there while the thread submits.
+/// A disk whose requests take the kernel as long to start as the disk takes to do them: completions
+/// lie there while the thread submits.
 #[test]
 fn completions_that_lie_there_while_the_thread_submits() {
     let found_with = |submitting: u64, computing: u64| {
@@ -452,7 +454,8 @@ fn reads_that_are_punted_and_syncs_that_must_be() {
     };
     assert_eq!(codes(&script(ring(), punted(READ))), [Code::UringPunted]);
     assert_eq!(codes(&script(ring(), punted(FSYNC))), []);
-    // Workers take the CPU from the program that is to take the completions: how long those lay is in the bound.
+    // Workers take the CPU from the program that is to take the completions: how long those lay is
+    // in the bound.
     let lay = Sum {
         marks: 1_000,
         mark_high_ns: S,
@@ -462,7 +465,8 @@ fn reads_that_are_punted_and_syncs_that_must_be() {
     assert_eq!(findings[0].saving.at_most_ns, 18 * S);
 }
 
-/// A loop that is on the CPU for so many of 100 samples in `prepare_batch`, and for the rest in the kernel.
+/// A loop that is on the CPU for so many of 100 samples in `prepare_batch`, and for the rest in the
+/// kernel.
 fn busy_loop(in_function: u64, of_samples: u64) -> Script {
     busy_loop_with(0, 0, in_function, of_samples)
 }
@@ -500,7 +504,8 @@ fn a_loop_whose_cpu_time_is_one_functions() {
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].code, Code::SerialWork);
     assert_eq!(findings[0].saving.kind, SavingKind::Throughput);
-    // 1,200 samples, twice their standard error of 22, and a fifth of the 756 that are left, against the rest of 605.
+    // 1,200 samples, twice their standard error of 22, and a fifth of the 756 that are left,
+    // against the rest of 605.
     assert_eq!(findings[0].subject["throughput_at_most_percent"], 230);
     assert!(findings[0].title.contains("60 % of its CPU time"));
 }

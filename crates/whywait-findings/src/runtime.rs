@@ -1,4 +1,5 @@
-//! Which runtime a program uses, from the functions in its stacks: a fix has a name only within a runtime.
+//! Which runtime a program uses, from the functions in its stacks: a fix has a name only within a
+//! runtime.
 
 use whywait_events::ModuleKind;
 use whywait_model::{Label, Model, StackText, Thread, app_frame};
@@ -21,7 +22,8 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
     let mut found = Runtime::Unknown;
     for label in threads.flat_map(|thread| labels(model, thread)) {
         match of_label(label) {
-            // A program may embed a loop that another runtime is built on: the outer one is the one to talk about.
+            // A program may embed a loop that another runtime is built on: the outer one is the one
+            // to talk about.
             Some(runtime @ (Runtime::Tokio | Runtime::Go | Runtime::Node | Runtime::Python)) => {
                 return runtime;
             }
@@ -32,11 +34,13 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
     found
 }
 
-/// Stand for the application's function where a runtime did something on its own account, on a thread that was in whatever function then.
+/// Stand for the application's function where a runtime did something on its own account, on a
+/// thread that was in whatever function then.
 pub(crate) const COLLECTOR: &str = "the garbage collector";
 pub(crate) const PAUSE: &str = "a pause of the Java virtual machine";
 
-/// What a runtime does on its own account in this stack, if it does. (A collector may call the application: that is the application's.)
+/// What a runtime does on its own account in this stack, if it does. (A collector may call the
+/// application: that is the application's.)
 pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
     let of_runtime = |label: &Label| {
         let name = label.name.as_ref();
@@ -48,7 +52,8 @@ pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
         ]) || (name.starts_with("gc_collect_") && of_label(label) == Some(Runtime::Python))
         {
             Some(COLLECTOR)
-        // HotSpot (share/runtime/vmThread.hpp, safepoint.hpp): a thread has it stop all others, or is stopped.
+        // HotSpot (share/runtime/vmThread.hpp, safepoint.hpp): a thread has it stop all others, or
+        // is stopped.
         } else if label.module.ends_with("/libjvm.so")
             && begins(&[
                 "VMThread::execute(",
@@ -85,8 +90,9 @@ pub(crate) fn fix_of_own_account(function: &str) -> Option<&'static str> {
     }
 }
 
-/// What a virtual machine's own threads are called, which collect the garbage and translate the code that others of the process make
-/// (`Thread::set_native_thread_name` in HotSpot; the kernel keeps 15 characters).
+/// What a virtual machine's own threads are called, which collect the garbage and translate the
+/// code that others of the process make (`Thread::set_native_thread_name` in HotSpot; the kernel
+/// keeps 15 characters).
 const HELPERS: [&str; 8] = [
     "VM Thread",
     "C1 CompilerThre",
@@ -98,7 +104,8 @@ const HELPERS: [&str; 8] = [
     "Shenandoah GC",
 ];
 
-/// The threads of a process that work for others of it, and the CPU time that they used, nanoseconds.
+/// The threads of a process that work for others of it, and the CPU time that they used,
+/// nanoseconds.
 pub(crate) fn helpers(model: &Model, tgid: u32) -> (Vec<&Thread>, u64) {
     let in_vm = |thread: &Thread| {
         labels(model, thread).any(|label| label.module.ends_with("/libjvm.so"))

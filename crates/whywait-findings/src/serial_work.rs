@@ -2,17 +2,20 @@
 //!
 //! **Invariant.** No single thread's CPU time dominates the slow requests' critical path.
 //!
-//! **Evidence.** The steps of slow requests' paths in which a thread was on a CPU, threads with the same role together; its
-//! functions by the samples taken within them. Whether it grows: a line through the CPU time of those requests in order of
-//! arrival; and the function whose own line is the steepest.
+//! **Evidence.** The steps of slow requests' paths in which a thread was on a CPU, threads with the
+//! same role together; its functions by the samples taken within them. Whether it grows: a line
+//! through the CPU time of those requests in order of arrival; and the function whose own line is
+//! the steepest.
 //!
-//! **Cost.** For each request that it dominates (half of its time, and [`slow_paths::MIN_NS`]) the CPU time on its path: work
-//! takes some time wherever it is done, so a bound. Of work that grows, what is more than the least is said as well.
+//! **Cost.** For each request that it dominates (half of its time, and [`slow_paths::MIN_NS`]) the
+//! CPU time on its path: work takes some time wherever it is done, so a bound. Of work that grows,
+//! what is more than the least is said as well.
 //!
-//! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps too, so that stretch is
-//! taken as what the kernel counted of it, and as what was sampled of it when that is far less. A loop that
-//! answers others on the way works for this request only since then. What waits to be read is not this finding's, nor is the time in
-//! which a thread went round in its poll (futile-wakeups).
+//! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps
+//! too, so that stretch is taken as what the kernel counted of it, and as what was sampled of it
+//! when that is far less. A loop that answers others on the way works for this request only since
+//! then. What waits to be read is not this finding's, nor is the time in which a thread went round
+//! in its poll (futile-wakeups).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +34,8 @@ use crate::text::duration;
 /// What `whywait explain serial-work` says.
 pub(crate) const EXPLAIN: &str = include_str!("explain/serial-work.md");
 
-/// With fewer samples of a request's work its functions are not known, but for what those of other such requests tell.
+/// With fewer samples of a request's work its functions are not known, but for what those of other
+/// such requests tell.
 const MIN_SAMPLES: u64 = 3;
 /// With fewer samples expected, their lack says nothing.
 const MIN_EXPECTED: u64 = 6;
@@ -108,11 +112,13 @@ fn work_of<'a>(
 /// How much of a stretch between long sleeps a thread was on a CPU, as far as is known.
 fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled: u64) -> u64 {
     let ns = to_ns.saturating_sub(from_ns);
-    // Parts of the time that it was not preempted for long, for which the path has steps of their own.
+    // Parts of the time that it was not preempted for long, for which the path has steps of their
+    // own.
     let of = |part_ns: u64, whole_ns: u64| {
         (u128::from(ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
     };
-    // A stretch that the kernel counted and that is as good as this one, or the row of the sleep that ended it.
+    // A stretch that the kernel counted and that is as good as this one, or the row of the sleep
+    // that ended it.
     let busy = thread.busy.iter().find(|busy| {
         let common_ns = busy
             .end_ns
@@ -158,8 +164,8 @@ fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, 
         .collect()
 }
 
-/// The work of several requests by function. Those with too few samples each are taken together: short requests are told by
-/// their number.
+/// The work of several requests by function. Those with too few samples each are taken together:
+/// short requests are told by their number.
 fn by_function_of_all(model: &Model, members: &[&Episode<'_>]) -> BTreeMap<Option<String>, u64> {
     let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
     let mut add = |on_path: &OnPath<'_>| {
@@ -293,7 +299,8 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         .iter()
         .map(|(request, _)| request.request.local_port)
         .collect();
-    // Work that grows begins small: the requests that it does not dominate yet are episodes as well.
+    // Work that grows begins small: the requests that it does not dominate yet are episodes as
+    // well.
     let all: Vec<&Episode<'_>> = episodes
         .iter()
         .filter(|(request, on_path)| {

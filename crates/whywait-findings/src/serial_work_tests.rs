@@ -113,7 +113,8 @@ fn a_worker_on_the_cpu_dominates_every_request() {
     assert_eq!(cause.stack[0], "compact_index");
 }
 
-/// A request at 10 ms for which the worker is on a CPU from 11 ms to `done`, sampled as `sampled` has it.
+/// A request at 10 ms for which the worker is on a CPU from 11 ms to `done`, sampled as `sampled`
+/// has it.
 fn computed_until(done: u64, sampled: impl Fn(&mut Server)) -> Finding {
     let mut server = server();
     server.parks(WORKER, 0, 11, API);
@@ -347,7 +348,8 @@ fn a_busy_loop_with_small_requests_is_load() {
 
 #[test]
 fn a_loop_between_sleeps_works_for_the_one_that_it_answers_next() {
-    // Three requests are read; for each the loop computes 60 ms, then writes to its log, which takes 2 ms.
+    // Three requests are read; for each the loop computes 60 ms, then writes to its log, which
+    // takes 2 ms.
     let mut server = server();
     let compact = server.compact;
     for n in 0..3 {

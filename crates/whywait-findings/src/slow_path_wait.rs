@@ -1,21 +1,25 @@
 //! `slow-path-wait`: one wait is where slow requests spent most of their time.
 //!
-//! **Invariant.** No single wait (device, writeback, sleep, peer) dominates the slow requests' critical path.
+//! **Invariant.** No single wait (device, writeback, sleep, peer) dominates the slow requests'
+//! critical path.
 //!
-//! **Evidence.** The steps of slow requests' paths in which a thread slept for a device, for memory, for a time or for a peer;
-//! not for a lock or another thread, of which the path goes on elsewhere. Waits of threads with the same role are one when
-//! they are for the same: for the disk, whatever the calls; else in the same call and the same function of the application.
+//! **Evidence.** The steps of slow requests' paths in which a thread slept for a device, for
+//! memory, for a time or for a peer; not for a lock or another thread, of which the path goes on
+//! elsewhere. Waits of threads with the same role are one when they are for the same: for the disk,
+//! whatever the calls; else in the same call and the same function of the application.
 //!
-//! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path, and for as long as the thread then waited for
-//! a CPU: one that had not slept would have kept its own. Of a wait for the disk, for as long as the thread waited for a CPU at all (the
-//! kernel's writers and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to be told. Without the
-//! wait a part of that would go elsewhere: a bound.
+//! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path, and
+//! for as long as the thread then waited for a CPU: one that had not slept would have kept its own.
+//! Of a wait for the disk, for as long as the thread waited for a CPU at all (the kernel's writers
+//! and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to
+//! be told. Without the wait a part of that would go elsewhere: a bound.
 //!
-//! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for something else, may have been a tick of
-//! a loop: what the request waited for does not show. What nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll while it
-//! serves others too, is a remark of low confidence: what the request waited for does not show. So is a wait for
-//! the request's own client. What takes less than a tenth of slow requests' time is told only if it made one of them
-//! take 100 ms, and as a remark.
+//! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for
+//! something else, may have been a tick of a loop: what the request waited for does not show. What
+//! nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll
+//! while it serves others too, is a remark of low confidence: what the request waited for does not
+//! show. So is a wait for the request's own client. What takes less than a tenth of slow requests'
+//! time is told only if it made one of them take 100 ms, and as a remark.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -49,8 +53,8 @@ struct Key {
     tgid: u32,
     role: String,
     target: Target,
-    /// For waits that are not for the disk or for memory: in what, and in which function. Those two are one wait whatever
-    /// the call.
+    /// For waits that are not for the disk or for memory: in what, and in which function. Those two
+    /// are one wait whatever the call.
     single: Option<(String, Option<String>)>,
 }
 
@@ -99,7 +103,8 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
             let Some((key, wait)) = key(model, &loops, request.request, step, &tick) else {
                 continue;
             };
-            // What a thread slept in before it answered another was for that one; a poll is for all.
+            // What a thread slept in before it answered another was for that one; a poll is for
+            // all.
             let polls = key.target == Target::Anything || call(wait) == Call::Poll;
             if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
                 continue;
@@ -134,9 +139,9 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     findings
 }
 
-/// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a loop, or of a scheduler: the path goes on
-/// with a wait for something else, in the same thread or in one that woke it. What the program did between the two, and for whom, is
-/// not known.
+/// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a
+/// loop, or of a scheduler: the path goes on with a wait for something else, in the same thread or
+/// in one that woke it. What the program did between the two, and for whom, is not known.
 fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
     steps.iter().skip(1).any(|step| {
         matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
@@ -145,7 +150,8 @@ fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
     })
 }
 
-/// For how long the thread that slept in the first of these steps waited for a CPU when that was over.
+/// For how long the thread that slept in the first of these steps waited for a CPU when that was
+/// over.
 fn queued_ns(steps: &[PathStep]) -> u64 {
     match steps {
         [slept, then, ..] if then.part == Some(Part::Runnable) && then.tid == slept.tid => {
@@ -155,9 +161,10 @@ fn queued_ns(steps: &[PathStep]) -> u64 {
     }
 }
 
-/// What a request may be spared beside the wait itself: the waits for a CPU behind it. Of the disk all waits for a CPU that threads of its
-/// role had on the path, and their sleeps for the disk that are too short to be steps: what they did between longer sleeps is one step, of
-/// which the kernel counted the parts.
+/// What a request may be spared beside the wait itself: the waits for a CPU behind it. Of the disk
+/// all waits for a CPU that threads of its role had on the path, and their sleeps for the disk that
+/// are too short to be steps: what they did between longer sleeps is one step, of which the kernel
+/// counted the parts.
 fn beside_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnPath<'_>) -> u64 {
     if key.target != Target::Disk {
         let queued = on_path.steps.iter().map(|step| step.queued_ns);
@@ -184,8 +191,8 @@ fn beside_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnPa
         .fold(0, u64::saturating_add)
 }
 
-/// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which the peer ended, is less than half of a
-/// request, all of them are a wait for one of both.
+/// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which
+/// the peer ended, is less than half of a request, all of them are a wait for one of both.
 fn with_ticks(
     mut of_request: BTreeMap<Key, OnPath<'_>>,
     latency_ns: u64,
@@ -276,7 +283,8 @@ fn key<'a>(
     let wait = wait_of(model, step)?;
     let call = call(wait);
     let own_socket = wait.tgid == request.tgid && descriptor(wait) == Some(request.fd);
-    // Once it answers, whether its own loop waits for the client to take more of that, or for somebody else for the rest of it, does not show.
+    // Once it answers, whether its own loop waits for the client to take more of that, or for
+    // somebody else for the rest of it, does not show.
     let answers = request
         .first_send_ns
         .is_some_and(|first_ns| first_ns <= step.from_ns);
@@ -574,7 +582,8 @@ fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidenc
     }
 }
 
-/// The kernel's functions that say what a sleep was for: without those of every sleep and every call.
+/// The kernel's functions that say what a sleep was for: without those of every sleep and every
+/// call.
 fn kernel_functions(model: &Model, stack: StackId) -> Vec<String> {
     const SAY_NOTHING: &[&str] = &[
         "schedule",
@@ -760,7 +769,8 @@ fn fix_disk(
              wait for it",
         );
     }
-    // A file that becomes longer, or is made anew, has blocks and metadata to be written besides its data.
+    // A file that becomes longer, or is made anew, has blocks and metadata to be written besides
+    // its data.
     if (allocates && much(&["sync", "write", "throttling", "writeback"]))
         || much(&["journal", "metadata", "discard"])
     {

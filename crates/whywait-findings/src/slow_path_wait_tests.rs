@@ -77,7 +77,8 @@ impl Server {
             .done();
     }
 
-    /// The API reads a request, the worker sleeps in these calls from `at + 2` on, one after the other, and wakes it.
+    /// The API reads a request, the worker sleeps in these calls from `at + 2` on, one after the
+    /// other, and wakes it.
     fn request(&mut self, socket: u64, at: u64, sleeps: &[(u32, u64)]) {
         let mut now = at + 2;
         self.parks(WORKER, at.saturating_sub(5), at + 1, API);
@@ -476,7 +477,8 @@ fn a_loop_that_serves_others_meanwhile_may_wait_for_anything() {
     );
 }
 
-/// A loop that polls until a time, again and again, for one request; then, if so, until a packet comes.
+/// A loop that polls until a time, again and again, for one request; then, if so, until a packet
+/// comes.
 fn ticking(ticks_ms: u64, packet_ms: u64) -> Script {
     let mut server = server();
     let stack = server.script.stack(&["main", "aeMain", "epoll_wait"]);
@@ -546,7 +548,8 @@ fn the_ticks_of_a_loop_are_no_sleep_of_the_program() {
 #[test]
 fn requests_that_are_not_read_wait_for_something_else() {
     let mut server = server();
-    // The thread sleeps in its file until the request is read: stranded, or queued, but not on the request's way.
+    // The thread sleeps in its file until the request is read: stranded, or queued, but not on the
+    // request's way.
     server
         .script
         .wait(API, FSYNC, 0, 300)
@@ -581,7 +584,8 @@ fn a_wait_for_a_lock_is_another_findings() {
 
 #[test]
 fn what_a_loop_slept_in_for_others_is_theirs() {
-    // One thread reads three requests, and sleeps 100 ms for each in turn: the second and third wait for their turn.
+    // One thread reads three requests, and sleeps 100 ms for each in turn: the second and third
+    // wait for their turn.
     let mut server = server();
     let stack = server.script.stack(&["serve", "render", "clock_nanosleep"]);
     for n in 0..3 {

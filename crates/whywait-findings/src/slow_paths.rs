@@ -1,5 +1,5 @@
-//! What the detectors that look at slow requests' critical paths have in common: which requests are slow enough, what it is
-//! to dominate them, and how a path is told.
+//! What the detectors that look at slow requests' critical paths have in common: which requests are
+//! slow enough, what it is to dominate them, and how a path is told.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -68,7 +68,8 @@ impl<'a> SlowRequests<'a> {
     }
 }
 
-/// From the first byte in the kernel to the last byte of the response; `None` when it was not answered.
+/// From the first byte in the kernel to the last byte of the response; `None` when it was not
+/// answered.
 pub(crate) fn latency_ns(request: &Request) -> Option<u64> {
     Some(request.last_send_ns?.saturating_sub(request.ready_ns))
 }
@@ -78,9 +79,10 @@ pub(crate) fn dominates(ns: u64, latency_ns: u64) -> bool {
     ns >= MIN_NS && ns.saturating_mul(2) >= latency_ns
 }
 
-/// Whether something that dominates `members` is what makes requests of their kind slow: of all requests of which it takes
-/// [`MIN_NS`], `all`, it takes two fifths of the time; or those that it dominates are outliers among them. Pairs of what it takes of
-/// a request and what the request took. Where two things take turns at being half of it, neither is the one.
+/// Whether something that dominates `members` is what makes requests of their kind slow: of all
+/// requests of which it takes [`MIN_NS`], `all`, it takes two fifths of the time; or those that it
+/// dominates are outliers among them. Pairs of what it takes of a request and what the request
+/// took. Where two things take turns at being half of it, neither is the one.
 pub(crate) fn is_typical(all: &[(u64, u64)], members: &[u64]) -> bool {
     let sum = |of: fn(&(u64, u64)) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
     let (ns, latency_ns) = (sum(|pair| pair.0), sum(|pair| pair.1));
@@ -155,7 +157,8 @@ impl Shares {
         count(self.each_ns.len(), "slow request", "slow requests")
     }
 
-    /// How the time spreads: `92 % of these requests' time: 3.1 s of 3.4 s; from 210 to 388 ms each, median 300 ms`.
+    /// How the time spreads: `92 % of these requests' time: 3.1 s of 3.4 s; from 210 to 388 ms
+    /// each, median 300 ms`.
     pub(crate) fn told(&self, slow_ns: u64) -> String {
         // Nothing new where these are all the slow requests that there are.
         let all = if percent(self.latency_ns, slow_ns) >= 99 {
@@ -209,7 +212,8 @@ pub(crate) fn percent(ns: u64, of_ns: u64) -> u64 {
     (share as u64).min(99)
 }
 
-/// Where something was, for titles: ` in write_snapshot`, when that is all of it, or ` most of it in …`; empty when it is less.
+/// Where something was, for titles: ` in write_snapshot`, when that is all of it, or ` most of it
+/// in …`; empty when it is less.
 pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
     match (function, percent(ns, of_ns)) {
         (Some(function), NEARLY_ALL..) => format!(" in {function}"),
@@ -218,7 +222,8 @@ pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
     }
 }
 
-/// Threads that do the same: those of a process whose names differ in their number only. A nameless one is alone.
+/// Threads that do the same: those of a process whose names differ in their number only. A nameless
+/// one is alone.
 pub(crate) fn role(model: &Model, tid: u32) -> String {
     let name = model.thread_name(tid);
     let role =
@@ -240,8 +245,8 @@ pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
     }
 }
 
-/// What a stack is in, for titles: what its runtime does on its own account, the innermost function of the application, or else the innermost
-/// one.
+/// What a stack is in, for titles: what its runtime does on its own account, the innermost function
+/// of the application, or else the innermost one.
 pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
     let stack = model.stacks.get(stack)?;
     if let Some(what) = runtime::own_account(stack) {
@@ -261,7 +266,8 @@ pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
     stack.labels.first().map(|label| label.name.to_string())
 }
 
-/// `the slowest of them, 388 ms: api (12) waits for worker (15)`, to be continued with what thread `tid` does.
+/// `the slowest of them, 388 ms: api (12) waits for worker (15)`, to be continued with what thread
+/// `tid` does.
 pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
     let mut tids: Vec<u32> = Vec::new();
     for step in slow.path.steps.iter().filter(|step| step.part.is_some()) {
@@ -288,7 +294,8 @@ pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
     text
 }
 
-/// Steps of a path that are time of a thread of the target or of what it waited for, with the part that they are.
+/// Steps of a path that are time of a thread of the target or of what it waited for, with the part
+/// that they are.
 pub(crate) fn steps(path: &Path) -> impl Iterator<Item = (Part, &PathStep)> {
     path.steps
         .iter()
@@ -317,8 +324,8 @@ impl<'a> Answers<'a> {
         Self(answers)
     }
 
-    /// From when on a step of a request's path was that request's own; `None`: never. What a thread did before it answered
-    /// another was for that one, if it had been read by then.
+    /// From when on a step of a request's path was that request's own; `None`: never. What a thread
+    /// did before it answered another was for that one, if it had been read by then.
     pub(crate) fn own_from(&self, request: &Request, step: &PathStep) -> Option<Ns> {
         let Some(answers) = self.0.get(&step.tid) else {
             return Some(step.from_ns);

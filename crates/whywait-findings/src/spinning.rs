@@ -1,4 +1,5 @@
-//! What `futile-wakeups` and `thundering-herd` share: how a cycle of system calls reads, and what CPU time it burnt.
+//! What `futile-wakeups` and `thundering-herd` share: how a cycle of system calls reads, and what
+//! CPU time it burnt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,8 +66,9 @@ impl Rounds {
         )
     }
 
-    /// Whether what a thread did when it was sampled like this was going round, and no work for a request: half of it in the calls of its
-    /// round; of a thread that does little else a quarter, for what it does between them is its round as well.
+    /// Whether what a thread did when it was sampled like this was going round, and no work for a
+    /// request: half of it in the calls of its round; of a thread that does little else a quarter,
+    /// for what it does between them is its round as well.
     pub(crate) fn goes_round(&self, model: &Model, thread: &Thread, samples: &[Sample]) -> bool {
         let Some(round) = self.0.get(&(thread.tgid, thread.tid)) else {
             return false;

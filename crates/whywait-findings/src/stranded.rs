@@ -1,23 +1,30 @@
-//! `stranded-readiness`: requests were ready, threads that could have served them idle, and nobody polled.
+//! `stranded-readiness`: requests were ready, threads that could have served them idle, and nobody
+//! polled.
 //!
-//! **Invariant.** Of the threads that can serve an epoll instance, either all are busy, or one of them waits for I/O.
+//! **Invariant.** Of the threads that can serve an epoll instance, either all are busy, or one of
+//! them waits for I/O.
 //!
-//! **Evidence.** The threads are a pool by evidence (see `whywait_model::Pool`): each polled the instance, or parks where its
-//! pollers park. Over a stretch nobody of the pool slept in `epoll_wait` on it, some of the pool slept idle, and requests on
-//! its sockets had their first byte in the kernel, unread.
+//! **Evidence.** The threads are a pool by evidence (see `whywait_model::Pool`): each polled the
+//! instance, or parks where its pollers park. Over a stretch nobody of the pool slept in
+//! `epoll_wait` on it, some of the pool slept idle, and requests on its sockets had their first
+//! byte in the kernel, unread.
 //!
-//! **Cost.** The requests of an episode are replayed, in the order in which they came, onto the pool as it was: a thread that
-//! idled takes one at once and keeps it for as long as the request really kept its thread; a thread that was busy takes one
-//! when it really came free. What a request gains by that is what a fix saves it at most. So one that would have found all
-//! threads taken gains nothing.
+//! **Cost.** The requests of an episode are replayed, in the order in which they came, onto the
+//! pool as it was: a thread that idled takes one at once and keeps it for as long as the request
+//! really kept its thread; a thread that was busy takes one when it really came free. What a
+//! request gains by that is what a fix saves it at most. So one that would have found all threads
+//! taken gains nothing.
 //!
-//! **Guards.** A pool of one thread is never stranded. A thread that sleeps in a request, or without a known stack, is not
-//! idle. A socket whose read interest is off is not waiting for anybody. Where the thread that polled last did hardly anything but
-//! wait for a CPU ([`SHARE_OF_DOING`]), or another one had been woken and waited for one for half of the time, it was a CPU that
-//! lacked, and not a poller. (That a busy thread also waits for a CPU is no excuse: one that idles and is woken gets
-//! its share of a crowded machine, which is why the confidence is medium then, and not nothing said.) Where it was not seen
-//! busy or asleep elsewhere for most of the time, it is not known to have kept anybody from polling. Beside as many busy threads
-//! as Go runs at once its parked ones cannot serve (see [`Pool::at_once`]). Less than [`MIN_STRANDED_NS`] is a wake-up under load.
+//! **Guards.** A pool of one thread is never stranded. A thread that sleeps in a request, or
+//! without a known stack, is not idle. A socket whose read interest is off is not waiting for
+//! anybody. Where the thread that polled last did hardly anything but wait for a CPU
+//! ([`SHARE_OF_DOING`]), or another one had been woken and waited for one for half of the time, it
+//! was a CPU that lacked, and not a poller. (That a busy thread also waits for a CPU is no excuse:
+//! one that idles and is woken gets its share of a crowded machine, which is why the confidence is
+//! medium then, and not nothing said.) Where it was not seen busy or asleep elsewhere for most of
+//! the time, it is not known to have kept anybody from polling. Beside as many busy threads as Go
+//! runs at once its parked ones cannot serve (see [`Pool::at_once`]). Less than [`MIN_STRANDED_NS`]
+//! is a wake-up under load.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +40,8 @@ use crate::text::{count, duration, list};
 const MIN_STRANDED_NS: u64 = 10_000_000;
 /// A fix that saves a request less is none.
 const MIN_SAVING_NS: u64 = 10_000_000;
-/// The thread that polled last, if it mostly waited for a CPU, did something for at least this part of the time in which nobody polled.
+/// The thread that polled last, if it mostly waited for a CPU, did something for at least this part
+/// of the time in which nobody polled.
 const SHARE_OF_DOING: u64 = 8;
 /// From this on a single request's saving is an error, whatever the rest.
 const ERROR_NS: u64 = 100_000_000;
@@ -170,7 +178,8 @@ fn savings(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> Vec<u64> {
         .collect()
 }
 
-/// When a member could take a request, from `from_ns` on: when it idles or polls, or takes one of these.
+/// When a member could take a request, from `from_ns` on: when it idles or polls, or takes one of
+/// these.
 fn free_from(pool: &Pool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) -> Ns {
     let rests = thread
         .timeline
@@ -187,8 +196,8 @@ fn free_from(pool: &Pool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) 
     rests.min(takes)
 }
 
-/// For how long a request kept the thread that read it from serving others: its service without what that thread spent
-/// polling or idle meanwhile.
+/// For how long a request kept the thread that read it from serving others: its service without
+/// what that thread spent polling or idle meanwhile.
 fn held_ns(model: &Model, pool: &Pool, request: &Request) -> u64 {
     let (Some(from_ns), Some(to_ns)) = (request.recv_ns, request.last_send_ns) else {
         return u64::MAX;
@@ -215,7 +224,8 @@ fn overlap(wait: &Wait, from_ns: Ns, to_ns: Ns) -> u64 {
 
 /// The longest stretch in which nobody polled while members idled, and who idled in it.
 fn longest(episode: &[Victim<'_>]) -> Option<Stranded> {
-    // The pieces of each victim are cut at the edges of its own wait; across victims they are put together again.
+    // The pieces of each victim are cut at the edges of its own wait; across victims they are put
+    // together again.
     let mut pieces: Vec<&Stranded> = episode.iter().flat_map(|victim| &victim.pieces).collect();
     pieces.sort_by_key(|piece| piece.from_ns);
     let mut best: Option<Stranded> = None;
@@ -242,7 +252,8 @@ fn longest(episode: &[Victim<'_>]) -> Option<Stranded> {
     best
 }
 
-/// The member that was in `epoll_wait` last before `at`; else the one that is neither idle nor polling then.
+/// The member that was in `epoll_wait` last before `at`; else the one that is neither idle nor
+/// polling then.
 fn last_poller<'a>(model: &'a Model, pool: &Pool, at: Ns) -> Option<&'a Thread> {
     let members = || pool.members.keys().filter_map(|tid| model.threads.get(tid));
     let polled = members()
@@ -287,7 +298,8 @@ impl Elsewhere {
     }
 }
 
-/// Whether the thread that should have polled did something else for most of the stretch, and not just wait for a CPU.
+/// Whether the thread that should have polled did something else for most of the stretch, and not
+/// just wait for a CPU.
 fn kept_busy(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
     let Some(stretch) = longest(episode) else {
         return false;
@@ -332,7 +344,8 @@ fn elsewhere(pool: &Pool, thread: &Thread, stretch: &Stranded) -> Elsewhere {
     did
 }
 
-/// For how long of the stretch some thread of the pool had been woken from idling or polling and was not on a CPU yet.
+/// For how long of the stretch some thread of the pool had been woken from idling or polling and
+/// was not on a CPU yet.
 fn on_the_way_ns(model: &Model, pool: &Pool, stretch: &Stranded) -> u64 {
     let members = pool.members.keys().filter_map(|tid| model.threads.get(tid));
     let waits = members.flat_map(|thread| {

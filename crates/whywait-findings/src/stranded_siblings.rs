@@ -1,19 +1,23 @@
-//! `stranded-readiness` between siblings: connections wait in the queue of a busy worker while others, each with a listener of
-//! its own at the same port (`SO_REUSEPORT`), idle.
+//! `stranded-readiness` between siblings: connections wait in the queue of a busy worker while
+//! others, each with a listener of its own at the same port (`SO_REUSEPORT`), idle.
 //!
-//! **Invariant.** Of the workers that can serve a port, either all are busy, or one of them takes what comes.
+//! **Invariant.** Of the workers that can serve a port, either all are busy, or one of them takes
+//! what comes.
 //!
-//! **Evidence.** The target has several listening sockets with `SO_REUSEPORT` at the port: the kernel gives a connection to one
-//! of them by its addresses, and there it stays. A request on a new connection was ready and unread, while pollers of sibling
-//! instances slept in their polls. Siblings are other processes that served requests at that very port, or instances of the
-//! same process, whose pollers poll in the same functions.
+//! **Evidence.** The target has several listening sockets with `SO_REUSEPORT` at the port: the
+//! kernel gives a connection to one of them by its addresses, and there it stays. A request on a
+//! new connection was ready and unread, while pollers of sibling instances slept in their polls.
+//! Siblings are other processes that served requests at that very port, or instances of the same
+//! process, whose pollers poll in the same functions.
 //!
 //! **Cost.** For each such request the time in which a sibling slept in its poll while it waited.
 //!
-//! **Guards.** Requests on connections that were accepted before belong to their worker, whoever idles. Without the option, or
-//! with fewer such listeners than siblings, they share a listener, and who is idle takes connections from it. A program of
-//! another kind at the same port is no sibling. A worker that waited for a CPU for most of the time was not busy: the machine was. Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`],
-//! nothing is told.
+//! **Guards.** Requests on connections that were accepted before belong to their worker, whoever
+//! idles. Without the option, or with fewer such listeners than siblings, they share a listener,
+//! and who is idle takes connections from it. A program of another kind at the same port is no
+//! sibling. A worker that waited for a CPU for most of the time was not busy: the machine was.
+//! Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`], nothing is
+//! told.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,8 @@ use whywait_model::script::{Script, TGID};
 
 use super::*;
 
-/// Two workers with a listener each, the first busy from 100 to 400 ms, and a connection that comes at 150 ms.
+/// Two workers with a listener each, the first busy from 100 to 400 ms, and a connection that comes
+/// at 150 ms.
 fn model(listeners: u64, second_idles: bool, second_polls_in: &str) -> Model {
     script(listeners, second_idles, second_polls_in, true).model()
 }

@@ -49,7 +49,8 @@ fn pool() -> (Script, Stacks) {
     (script, stacks)
 }
 
-/// The burst of case 1: worker 1 takes the first request and sleeps in it; four more come and find nobody polling.
+/// The burst of case 1: worker 1 takes the first request and sleeps in it; four more come and find
+/// nobody polling.
 fn burst(script: &mut Script, stacks: &Stacks) {
     script.sleeps(1, stacks.handler, 10, 2010);
     script
@@ -215,7 +216,8 @@ fn a_sleep_without_a_stack_is_not_idle() {
         .ready(12)
         .read(2012, 1)
         .answered(2500, 1);
-    // The word of the first sleep is 0 as well, so the second counts as idle by its word; another word does not.
+    // The word of the first sleep is 0 as well, so the second counts as idle by its word; another
+    // word does not.
     assert_eq!(detect(&script.model()).len(), 1);
     let (mut script, stacks) = pool();
     script.sleeps(1, stacks.handler, 10, 2010);
@@ -235,8 +237,8 @@ fn a_sleep_without_a_stack_is_not_idle() {
     assert_eq!(detect(&script.model()), []);
 }
 
-/// Worker 1 polled last and is away for two seconds, so many milliseconds of them on a CPU and so many without one that it could have
-/// used; the others are parked, and a request comes.
+/// Worker 1 polled last and is away for two seconds, so many milliseconds of them on a CPU and so
+/// many without one that it could have used; the others are parked, and a request comes.
 fn crowded(on_cpu_ms: u64, without_cpu_ms: u64) -> Script {
     let (mut script, stacks) = pool();
     script.busy(
@@ -316,7 +318,8 @@ fn a_socket_whose_read_interest_is_off_waits_for_nobody() {
 fn what_the_poller_waited_for_a_cpu_later_does_not_excuse_it() {
     let (mut script, stacks) = pool();
     script.burns(1, stacks.handler, 10, 2010);
-    // Once all four burn on two CPUs they wait for them; the last poller's own next stretch overlaps a little.
+    // Once all four burn on two CPUs they wait for them; the last poller's own next stretch
+    // overlaps a little.
     script.busy(1, 2010, 4010, 1_000_000_000, 1_000_000_000);
     for tid in 2..=4 {
         script.parks(tid, stacks.park, 0, 2012, 1);
@@ -332,7 +335,8 @@ fn what_the_poller_waited_for_a_cpu_later_does_not_excuse_it() {
 
 const GO: &[&str] = &["runtime.mstart", "runtime.schedule", "runtime.findRunnable"];
 
-/// Go's threads 1 to 6 on four CPUs: 1 and 2 take requests, burn and poll in turn, the others are parked.
+/// Go's threads 1 to 6 on four CPUs: 1 and 2 take requests, burn and poll in turn, the others are
+/// parked.
 fn go() -> (Script, u32, u32) {
     let mut script = Script::new();
     for tid in 1..=6 {

@@ -2,15 +2,17 @@
 //!
 //! **Invariant.** One event wakes one thread.
 //!
-//! **Evidence.** Counted in the kernel for each listener: the connections that woke threads out of their polls, how many
-//! threads each of them woke, and how many of these went back to sleep in a poll without having read or written a byte.
+//! **Evidence.** Counted in the kernel for each listener: the connections that woke threads out of
+//! their polls, how many threads each of them woke, and how many of these went back to sleep in a
+//! poll without having read or written a byte.
 //!
-//! **Cost.** The CPU time from such a wake to the next sleep, of all that found nothing; or of as many of them as were wasted: a thread
-//! that accepts and hands over reads and writes nothing either.
+//! **Cost.** The CPU time from such a wake to the next sleep, of all that found nothing; or of as
+//! many of them as were wasted: a thread that accepts and hands over reads and writes nothing
+//! either.
 //!
-//! **Guards.** A wake is wasted only if it was one beyond the first that its connection made, and if the thread went back to
-//! sleep with nothing: the smaller of both counts. Less than [`MIN_WASTED`] a second, or less than half a wake for each
-//! connection, is not told.
+//! **Guards.** A wake is wasted only if it was one beyond the first that its connection made, and
+//! if the thread went back to sleep with nothing: the smaller of both counts. Less than
+//! [`MIN_WASTED`] a second, or less than half a wake for each connection, is not told.
 
 use std::collections::BTreeMap;
 
@@ -177,7 +179,8 @@ mod tests {
 
     #[test]
     fn who_accepts_and_hands_over_is_no_loser() {
-        // As many went back to sleep without a byte as were woken at all: the one that accepted reads nothing either.
+        // As many went back to sleep without a byte as were woken at all: the one that accepted
+        // reads nothing either.
         let found = &findings(5000, 10_000, 15_000)[0];
         assert_eq!(found.subject["wasted"], json!(10_000));
         assert_eq!(found.saving.at_most_ns, 100_000_000, "of 150 ms in all");

@@ -1,19 +1,22 @@
-//! `unfinished-wait`: a request was read, the thread that read it waits, and nothing was seen that would end the wait.
+//! `unfinished-wait`: a request was read, the thread that read it waits, and nothing was seen that
+//! would end the wait.
 //!
 //! **Invariant.** A wait that requests depend on ends.
 //!
-//! **Evidence.** A request that was read and not answered; the thread that read it sleeps on a futex, since the reading and until
-//! the recording (or the process) ended; for [`MIN_NS`] at least, and for [`TIMES`] times as long as any request that was
-//! answered took. Lost wake-ups, locks that nobody owns and threads that died with the answer look like this.
+//! **Evidence.** A request that was read and not answered; the thread that read it sleeps on a
+//! futex, since the reading and until the recording (or the process) ended; for [`MIN_NS`] at
+//! least, and for [`TIMES`] times as long as any request that was answered took. Lost wake-ups,
+//! locks that nobody owns and threads that died with the answer look like this.
 //!
-//! **Cost.** What each such request waited until the recording ended: a fix saves at least that, were it not that nobody knows
-//! how long the work takes. Hence "at most what was recorded".
+//! **Cost.** What each such request waited until the recording ended: a fix saves at least that,
+//! were it not that nobody knows how long the work takes. Hence "at most what was recorded".
 //!
-//! **Guards.** A wait with a timeout ends by itself. A thread that sleeps where it idles waits for work, as when a client has not sent the
-//! rest of its request. A thread that polls may have put the request aside on purpose. A request that
-//! is answered late in general (a long poll) is told from one that hangs only by others of its kind: with none answered at all
-//! the confidence is low. A wait for a thread that runs, or waits for a device, is not reported: it is being worked on. Circles
-//! of locks are `deadlock`.
+//! **Guards.** A wait with a timeout ends by itself. A thread that sleeps where it idles waits for
+//! work, as when a client has not sent the rest of its request. A thread that polls may have put
+//! the request aside on purpose. A request that is answered late in general (a long poll) is told
+//! from one that hangs only by others of its kind: with none answered at all the confidence is low.
+//! A wait for a thread that runs, or waits for a device, is not reported: it is being worked on.
+//! Circles of locks are `deadlock`.
 
 use std::collections::BTreeSet;
 
@@ -195,8 +198,8 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
     })
 }
 
-/// Whether the thread sleeps where it idles: then it waits for work, as when the rest of the request has not come, and has no part in
-/// what the request waits for.
+/// Whether the thread sleeps where it idles: then it waits for work, as when the rest of the
+/// request has not come, and has no part in what the request waits for.
 fn idles_there(model: &Model, wait: &Wait) -> bool {
     if model.class_of(wait) == Some(Class::Idle)
         || model
@@ -206,8 +209,9 @@ fn idles_there(model: &Model, wait: &Wait) -> bool {
     {
         return true;
     }
-    // It has slept there before, from the same calls, when it had no request in hand. Of requests that were over sooner than the threshold
-    // there are only sums, so that of sleeps that were as short nothing is known.
+    // It has slept there before, from the same calls, when it had no request in hand. Of requests
+    // that were over sooner than the threshold there are only sums, so that of sleeps that were as
+    // short nothing is known.
     let Some(thread) = model.threads.get(&wait.tid) else {
         return false;
     };

@@ -76,7 +76,8 @@ fn a_thread_that_sleeps_where_it_idles_waits_for_work() {
     let mut script = Script::new();
     let idling = script.stack(&["main", "app::run_worker", "pthread_cond_wait"]);
     script.thread(1, "exec-1").thread(2, "poller");
-    // It idles between two requests, and again when a client has sent only the half of the next one.
+    // It idles between two requests, and again when a client has sent only the half of the next
+    // one.
     script.request(1).ready(0).read(0, 1).answered(2, 1);
     script
         .wait(1, FUTEX, 3, 8)

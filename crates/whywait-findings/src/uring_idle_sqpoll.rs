@@ -1,15 +1,17 @@
-//! `uring-idle-sqpoll`: the kernel's poller of a submission queue burns a core for little, or sleeps when it is needed.
+//! `uring-idle-sqpoll`: the kernel's poller of a submission queue burns a core for little, or
+//! sleeps when it is needed.
 //!
-//! **Invariant.** A poller is worth its core, and what is published is submitted while it runs; when it has gone to sleep
-//! (it sets a flag), the program wakes it.
+//! **Invariant.** A poller is worth its core, and what is published is submitted while it runs;
+//! when it has gone to sleep (it sets a flag), the program wakes it.
 //!
-//! **Evidence.** Samples of the poller's thread, against the operations that it submitted. And the time in which entries
-//! were published while the flag was set.
+//! **Evidence.** Samples of the poller's thread, against the operations that it submitted. And the
+//! time in which entries were published while the flag was set.
 //!
 //! **Cost.** The poller's CPU time (burning); the time that entries lay there at most (asleep).
 //!
-//! **Guards.** Burning: a fifth of a core or more, and more than 20 us of it for each operation, which is what calls to submit
-//! them would cost many times over. Asleep: for a threshold or longer, several times.
+//! **Guards.** Burning: a fifth of a core or more, and more than 20 us of it for each operation,
+//! which is what calls to submit them would cost many times over. Asleep: for a threshold or
+//! longer, several times.
 
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;

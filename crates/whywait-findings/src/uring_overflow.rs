@@ -2,11 +2,11 @@
 //!
 //! **Invariant.** The completion queue has room for what is under way.
 //!
-//! **Evidence.** The kernel's own account of each completion that found none, against the queue's size and the most
-//! operations under way.
+//! **Evidence.** The kernel's own account of each completion that found none, against the queue's
+//! size and the most operations under way.
 //!
-//! **Cost.** Not known as a time: each such completion costs the kernel an allocation, and the program another call to get
-//! it. Saving 0.
+//! **Cost.** Not known as a time: each such completion costs the kernel an allocation, and the
+//! program another call to get it. Saving 0.
 //!
 //! **Guards.** None is needed: a healthy program has none. Fewer than one in a thousand is a note.
 

@@ -1,16 +1,17 @@
 //! `uring-punted`: operations that could have been done at once are handed to worker threads.
 //!
-//! **Invariant.** Reads, writes, sends and receives are done at once or when their file is ready, not by a worker thread of
-//! the kernel's that blocks for them.
+//! **Invariant.** Reads, writes, sends and receives are done at once or when their file is ready,
+//! not by a worker thread of the kernel's that blocks for them.
 //!
-//! **Evidence.** The kernel's own account of each operation that it handed over, by opcode; the time that those took; the
-//! workers' CPU time by samples.
+//! **Evidence.** The kernel's own account of each operation that it handed over, by opcode; the
+//! time that those took; the workers' CPU time by samples.
 //!
-//! **Cost.** The time that the punted operations were with the kernel, and that they lay there completed, as far as it could have
-//! been: workers take the CPU from the program that is to take completions. Some of it is the operation itself, hence a bound.
+//! **Cost.** The time that the punted operations were with the kernel, and that they lay there
+//! completed, as far as it could have been: workers take the CPU from the program that is to take
+//! completions. Some of it is the operation itself, hence a bound.
 //!
-//! **Guards.** Operations that always block, such as `fsync`, `openat` or `statx`, are handed over by nature and not
-//! counted. Only where it is most of an opcode's operations.
+//! **Guards.** Operations that always block, such as `fsync`, `openat` or `statx`, are handed over
+//! by nature and not counted. Only where it is most of an opcode's operations.
 
 use whywait_events::uring::{Sum, opcode_name};
 use whywait_model::Model;

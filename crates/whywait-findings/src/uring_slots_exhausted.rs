@@ -1,23 +1,29 @@
-//! `uring-slots-exhausted`: all slots of a ring are taken, and its thread comes back with nothing that it can submit.
+//! `uring-slots-exhausted`: all slots of a ring are taken, and its thread comes back with nothing
+//! that it can submit.
 //!
 //! **Invariant.** A program that has something to submit has a slot for it.
 //!
-//! **Evidence.** How many slots were taken over time, against the entries of the submission queue, beyond which the ring was
-//! never seen to go; waits for completions that the thread left and came back to with all slots taken, with nothing submitted
-//! and nothing completed in between: it had been woken for something else. The parts of the operations' life say what holds
-//! the slots: the kernel or the device; or sockets, where most of the time is that of sends that wait for room in a buffer.
+//! **Evidence.** How many slots were taken over time, against the entries of the submission queue,
+//! beyond which the ring was never seen to go; waits for completions that the thread left and came
+//! back to with all slots taken, with nothing submitted and nothing completed in between: it had
+//! been woken for something else. The parts of the operations' life say what holds the slots: the
+//! kernel or the device; or sockets, where most of the time is that of sends that wait for room in
+//! a buffer.
 //!
-//! **Cost.** Time of the loop. In the part of the time in which a slot was free something else limited it, and still would
-//! with more slots; so the same operations take at least that part, and what the ring was full for is the most that is saved.
-//! And it cannot do more than its CPU time allows: with all of a CPU, so many times more. The smaller gain of these two is
-//! the bound of the rate. Where sockets hold the slots more of them change nothing: the peer takes what it takes, and the bound holds
-//! for a peer that does not have to be waited for.
+//! **Cost.** Time of the loop. In the part of the time in which a slot was free something else
+//! limited it, and still would with more slots; so the same operations take at least that part, and
+//! what the ring was full for is the most that is saved. And it cannot do more than its CPU time
+//! allows: with all of a CPU, so many times more. The smaller gain of these two is the bound of the
+//! rate. Where sockets hold the slots more of them change nothing: the peer takes what it takes,
+//! and the bound holds for a peer that does not have to be waited for.
 //!
-//! **Guards.** A program that keeps so many operations under way and no more, such as a benchmark or a scan, has all slots
-//! taken all of the time, and nothing else to do: it does not come back before something has completed. One operation at
-//! a time is how a synchronous program works. A program that had more under way than the submission queue has entries does not stop
-//! there, so that this is not what limits it; what the completion queue has no room for is `uring-overflow`'s. Where the kernel's or the
-//! device's part is not the longest, it is another finding's.
+//! **Guards.** A program that keeps so many operations under way and no more, such as a benchmark
+//! or a scan, has all slots taken all of the time, and nothing else to do: it does not come back
+//! before something has completed. One operation at a time is how a synchronous program works. A
+//! program that had more under way than the submission queue has entries does not stop there, so
+//! that this is not what limits it; what the completion queue has no room for is
+//! `uring-overflow`'s. Where the kernel's or the device's part is not the longest, it is another
+//! finding's.
 
 use serde_json::json;
 use whywait_events::uring::Ring;
@@ -43,14 +49,14 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether it never had (many) more under way than the submission queue has entries. An operation that is just being completed on
-/// another CPU may have been counted twice, for an instant.
+/// Whether it never had (many) more under way than the submission queue has entries. An operation
+/// that is just being completed on another CPU may have been counted twice, for an instant.
 fn stops_at_depth(ring: &Ring) -> bool {
     ring.max_slots <= ring.sq_entries.saturating_add(ring.sq_entries / 8 + 1)
 }
 
-/// By how much the rate rises at most, in percent: as if all the time in which the ring was full were gone, but for what the thread needs
-/// of its CPU.
+/// By how much the rate rises at most, in percent: as if all the time in which the ring was full
+/// were gone, but for what the thread needs of its CPU.
 fn gain(state: &RingState) -> u64 {
     let ring = &state.ring;
     let free_ns = ring.observed_ns.saturating_sub(ring.at_depth_ns).max(1);

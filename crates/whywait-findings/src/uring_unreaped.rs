@@ -2,18 +2,23 @@
 //!
 //! **Invariant.** A completion is taken within the threshold.
 //!
-//! **Evidence.** The completion queue's head, which the program moves when it takes a completion, looked at with each batch
-//! of operations, each sample and every few milliseconds: how long completions lay there at least and at most. What the
-//! thread did instead, by its sleeps and its samples while some lay there.
+//! **Evidence.** The completion queue's head, which the program moves when it takes a completion,
+//! looked at with each batch of operations, each sample and every few milliseconds: how long
+//! completions lay there at least and at most. What the thread did instead, by its sleeps and its
+//! samples while some lay there.
 //!
-//! **Cost.** The time that completions lay there at most, summed over them. What the thread has prepared and not submitted waits as long
-//! as it does something else: where the library does not show since when, that is for as long as the thread was away, for each entry.
+//! **Cost.** The time that completions lay there at most, summed over them. What the thread has
+//! prepared and not submitted waits as long as it does something else: where the library does not
+//! show since when, that is for as long as the thread was away, for each entry.
 //!
-//! **Guards.** Only where that is the longest part of the operations' life for certain, and a threshold long in the mean,
-//! by its lower bound, without the share of it in which the thread was in io_uring, submitted or waited for more completions: there it
-//! leaves nothing lying, as little as while it waits for a CPU. Or, where operations wait for a peer and most of them are quick, if several
-//! completions lay there for 10 ms and the thread is known to have slept elsewhere or computed. Nobody waits for the completion of a send, as long as there are slots: sends count only on a ring
-//! that is full half of the time, and not where sends that wait for room in their socket's buffer hold more of its slots.
+//! **Guards.** Only where that is the longest part of the operations' life for certain, and a
+//! threshold long in the mean, by its lower bound, without the share of it in which the thread was
+//! in io_uring, submitted or waited for more completions: there it leaves nothing lying, as little
+//! as while it waits for a CPU. Or, where operations wait for a peer and most of them are quick, if
+//! several completions lay there for 10 ms and the thread is known to have slept elsewhere or
+//! computed. Nobody waits for the completion of a send, as long as there are slots: sends count
+//! only on a ring that is full half of the time, and not where sends that wait for room in their
+//! socket's buffer hold more of its slots.
 
 use whywait_events::StackId;
 use whywait_events::uring::Sum;
@@ -59,9 +64,10 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
             || (state.ring.at_depth_ns > state.ring.observed_ns / 2 && !state.held_by_sockets()))
 }
 
-/// How much of the time that completions lay there the thread was elsewhere, a part and the whole of what is known of it (not 0): by its
-/// sleeps and samples within the longest lags, if most of those is known, or else by all samples that saw completions lying there. All of it if
-/// they are few.
+/// How much of the time that completions lay there the thread was elsewhere, a part and the whole
+/// of what is known of it (not 0): by its sleeps and samples within the longest lags, if most of
+/// those is known, or else by all samples that saw completions lying there. All of it if they are
+/// few.
 fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
     let sum = |of: &dyn Fn(&LagWithWait) -> u64| {
         let longest = state.unreaped.longest.iter();
@@ -116,8 +122,9 @@ fn at_times(model: &Model, state: &RingState) -> bool {
 /// What a sample's kernel stack shows.
 type Is = fn(&Model, StackId) -> bool;
 
-/// For how long of a lag samples show the thread at that. One that was kept from its CPU for that long has no samples, but where the host took the
-/// CPU in pieces, it has as many as ever, each for less of its own time.
+/// For how long of a lag samples show the thread at that. One that was kept from its CPU for that
+/// long has no samples, but where the host took the CPU in pieces, it has as many as ever, each for
+/// less of its own time.
 fn sampled_ns(model: &Model, longest: &LagWithWait, is: Is) -> u64 {
     let lag = &longest.lag;
     let end_ns = lag.from_ns.saturating_add(lag.low_ns);
@@ -134,16 +141,17 @@ fn sampled_ns(model: &Model, longest: &LagWithWait, is: Is) -> u64 {
     sampled_ns.min(lag.low_ns.saturating_sub(kept_ns))
 }
 
-/// Whether a sample with such a kernel stack, 0: in user mode, shows the thread at something else than io_uring. (Of a stack without names nothing
-/// is known.)
+/// Whether a sample with such a kernel stack, 0: in user mode, shows the thread at something else
+/// than io_uring. (Of a stack without names nothing is known.)
 fn is_other_work(model: &Model, kernel_stack: StackId) -> bool {
     let named = |stack: &StackText| stack.labels.iter().any(|label| label.named);
     kernel_stack == 0
         || (model.stacks.get(kernel_stack).is_some_and(named) && !is_held_up(model, kernel_stack))
 }
 
-/// … or held up while it submits or looks for completions (by the kernel's workers, for long if the host took a CPU of theirs away; by a device
-/// whose requests take the kernel as long to start as to do), or by an interrupt.
+/// … or held up while it submits or looks for completions (by the kernel's workers, for long if the
+/// host took a CPU of theirs away; by a device whose requests take the kernel as long to start as
+/// to do), or by an interrupt.
 fn is_held_up(model: &Model, kernel_stack: StackId) -> bool {
     let in_ring = |stack: &StackText| {
         let enters = |label: &Label| label.name.ends_with("_sys_io_uring_enter");

@@ -2,14 +2,15 @@
 //!
 //! **Invariant.** What is published in a submission queue is submitted within the threshold.
 //!
-//! **Evidence.** The submission queue's tail, which the program moves when it publishes an entry, against what the kernel has
-//! taken, looked at as for `uring-unreaped`; what the thread that submits did instead. Entries that a library publishes
-//! only in its call that submits (liburing's do without more) are never seen here: then nothing is said.
+//! **Evidence.** The submission queue's tail, which the program moves when it publishes an entry,
+//! against what the kernel has taken, looked at as for `uring-unreaped`; what the thread that
+//! submits did instead. Entries that a library publishes only in its call that submits (liburing's
+//! do without more) are never seen here: then nothing is said.
 //!
 //! **Cost.** The time that entries lay there at most, summed over them.
 //!
-//! **Guards.** A threshold long in the mean by its lower bound. Rings with a poller of the kernel's are
-//! `uring-idle-sqpoll`'s.
+//! **Guards.** A threshold long in the mean by its lower bound. Rings with a poller of the kernel's
+//! are `uring-idle-sqpoll`'s.
 
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;

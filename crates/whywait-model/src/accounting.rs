@@ -16,7 +16,8 @@ use crate::timeline::{end_of, woken_at};
 pub struct Account {
     /// Ready and not read, while a capable thread idled and nobody polled.
     pub stranded_ns: u64,
-    /// Ready and not read, while every capable thread was busy, or one polled and had not got to it.
+    /// Ready and not read, while every capable thread was busy, or one polled and had not got to
+    /// it.
     pub pool_busy_ns: u64,
     /// Ready and not read, while a thread that had been woken was on its way.
     pub wakeup_ns: u64,
@@ -38,8 +39,8 @@ impl Account {
         self.total_ns().saturating_sub(self.service[Part::Unknown])
     }
 
-    /// Of requests that were only summed up: none of them was looked at one by one, so what is not a wake-up is taken as a
-    /// busy pool, which is what short waits of ready requests are.
+    /// Of requests that were only summed up: none of them was looked at one by one, so what is not
+    /// a wake-up is taken as a busy pool, which is what short waits of ready requests are.
     pub(crate) fn of_sums(sums: &RequestSums) -> Self {
         let wakeup_ns = sums.unserved_wakeup_ns.min(sums.unserved_ns);
         let served_ns = sums.total_ns.saturating_sub(sums.unserved_ns);
@@ -83,8 +84,8 @@ impl AddAssign for Account {
     }
 }
 
-/// Makes parts sum to `total_ns`: what is missing is unknown; what is too much (clocks of two CPUs may be read a moment apart)
-/// is taken from the largest part first.
+/// Makes parts sum to `total_ns`: what is missing is unknown; what is too much (clocks of two CPUs
+/// may be read a moment apart) is taken from the largest part first.
 fn fit(mut parts: Parts, total_ns: u64) -> Parts {
     let sum = parts.total_ns();
     if sum <= total_ns {
@@ -135,9 +136,9 @@ pub(crate) fn account(model: &Model, request: &Request, path: &Path) -> Account 
     }
 }
 
-/// The critical path tells which waits the response waited for; in a loop that serves many requests those are not all that
-/// its thread had. What lies between long waits the path only knows as "active": there the kernel's sums, short waits and
-/// all, say how the time was spent.
+/// The critical path tells which waits the response waited for; in a loop that serves many requests
+/// those are not all that its thread had. What lies between long waits the path only knows as
+/// "active": there the kernel's sums, short waits and all, say how the time was spent.
 fn service(
     model: &Model,
     request: &Request,
@@ -171,8 +172,8 @@ fn service(
     fit(parts, total_ns)
 }
 
-/// What the kernel counted for the thread that read and answered, without its long waits and the preemptions that are told; `None` when
-/// that leaves nothing.
+/// What the kernel counted for the thread that read and answered, without its long waits and the
+/// preemptions that are told; `None` when that leaves nothing.
 fn between_long_waits(
     model: &Model,
     request: &Request,

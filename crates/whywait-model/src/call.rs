@@ -27,8 +27,8 @@ pub enum Call {
     Other,
 }
 
-/// The name and kind of each system call in which long waits are common. The kinds are those of `syscalls.bpf.h`, which
-/// sums up the short waits.
+/// The name and kind of each system call in which long waits are common. The kinds are those of
+/// `syscalls.bpf.h`, which sums up the short waits.
 const CALLS: &[(u32, &str, Call)] = &[
     (0, "read", Call::Stream),
     (1, "write", Call::Stream),
@@ -98,8 +98,8 @@ pub fn call_name(wait: &Wait) -> String {
     }
 }
 
-/// The descriptor that a sleep was for, where it was for one. Of a poll, it stands in place of an address, which is larger ("waits" in
-/// docs/recording.md).
+/// The descriptor that a sleep was for, where it was for one. Of a poll, it stands in place of an
+/// address, which is larger ("waits" in docs/recording.md).
 pub fn descriptor(wait: &Wait) -> Option<i32> {
     let polls_one = matches!(wait.syscall, Some(7 | 271)) && wait.args[1] == 1;
     match call(wait) {
@@ -124,8 +124,8 @@ fn entry(number: u32) -> Option<&'static (u32, &'static str, Call)> {
         .map(|at| &CALLS[at])
 }
 
-/// Which part of a request's time a sleep is, from the call and from who ended it. `woken_by_target`: the waker is a thread
-/// of the target.
+/// Which part of a request's time a sleep is, from the call and from who ended it.
+/// `woken_by_target`: the waker is a thread of the target.
 pub(crate) fn part(wait: &Wait, woken_by_target: bool) -> Part {
     let by_task = if woken_by_target {
         Part::Thread

@@ -100,7 +100,8 @@ impl CpuTime {
             .unwrap_or(0) as u64
     }
 
-    /// The report's section, given the threads that bursts saw going round; `None` when the recording has no such rows.
+    /// The report's section, given the threads that bursts saw going round; `None` when the
+    /// recording has no such rows.
     pub(crate) fn summary(
         &self,
         name: impl Fn(u32) -> String,
@@ -228,11 +229,13 @@ pub struct CpuSummary {
     pub system_ns: Option<u64>,
     /// What no thread used while it worked for a request.
     pub not_for_requests_ns: u64,
-    /// In stretches of polling in which no byte moved, of processes in which bursts saw a thread go round.
+    /// In stretches of polling in which no byte moved, of processes in which bursts saw a thread go
+    /// round.
     pub futile_ns: u64,
     /// By listener, the most expensive first.
     pub listeners: Vec<ListenerCpu>,
-    /// By connection, the most expensive first: those that used 10 ms, or 1 ms and were open in the end.
+    /// By connection, the most expensive first: those that used 10 ms, or 1 ms and were open in the
+    /// end.
     pub sockets: Vec<SocketUse>,
     /// Connections beyond those.
     pub more_sockets: u64,

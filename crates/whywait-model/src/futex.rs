@@ -1,10 +1,12 @@
 //! What a sleep on a futex was for, by scored evidence.
 //!
-//! The word alone says little: a mutex, a condition variable and a parked thread are all a 32-bit number that somebody
-//! changes. What tells them apart, from strong to weak: the functions that the sleeper called; whether timeouts ended the
-//! sleeps; whether the word's surroundings name an owner, and that owner ended the sleep; whether those who end sleeps on
-//! the word sleep on it themselves; whether the sleeper had a request open; the value it expected. Each adds to the score of
-//! a class. A class needs [`ENOUGH`] and has to lead by [`CLEAR`]; otherwise the answer is [`Class::Unknown`].
+//! The word alone says little: a mutex, a condition variable and a parked thread are all a 32-bit
+//! number that somebody changes. What tells them apart, from strong to weak: the functions that the
+//! sleeper called; whether timeouts ended the sleeps; whether the word's surroundings name an
+//! owner, and that owner ended the sleep; whether those who end sleeps on the word sleep on it
+//! themselves; whether the sleeper had a request open; the value it expected. Each adds to the
+//! score of a class. A class needs [`ENOUGH`] and has to lead by [`CLEAR`]; otherwise the answer is
+//! [`Class::Unknown`].
 
 use std::collections::BTreeMap;
 
@@ -54,7 +56,8 @@ pub enum Primitive {
     Join,
     Barrier,
     Once,
-    /// A lock of a database, on a row or a table, that a process for each connection waits for (PostgreSQL).
+    /// A lock of a database, on a row or a table, that a process for each connection waits for
+    /// (PostgreSQL).
     Database,
     /// The lock that a thread of CPython needs to run Python code.
     Gil,
@@ -93,8 +96,9 @@ impl Primitive {
     }
 }
 
-/// Parts of function names, all of which a name must have, and what a thread in such a function waits at. The first match
-/// from the innermost frame outwards counts, so that a mutex that is taken again within a condition variable is a mutex.
+/// Parts of function names, all of which a name must have, and what a thread in such a function
+/// waits at. The first match from the innermost frame outwards counts, so that a mutex that is
+/// taken again within a condition variable is a mutex.
 const PRIMITIVES: &[(&[&str], Primitive)] = &[
     // Rust's standard library
     (&["mutex::futex::Mutex", "lock"], Primitive::Mutex),
@@ -150,14 +154,15 @@ const PRIMITIVES: &[(&[&str], Primitive)] = &[
     (&["uv_sem_wait"], Primitive::Semaphore),
 ];
 
-/// What a thread waits at, as its stack tells: a function of the library that has it, between the system call and the
-/// application.
+/// What a thread waits at, as its stack tells: a function of the library that has it, between the
+/// system call and the application.
 pub fn primitive(stack: &StackText) -> Option<Primitive> {
     for label in &stack.labels {
         let found = PRIMITIVES
             .iter()
             .find(|(parts, _)| parts.iter().all(|part| label.name.contains(part)));
-        // CPython waits for its lock in a loop of timed waits at a condition variable, and for the mutex of that.
+        // CPython waits for its lock in a loop of timed waits at a condition variable, and for the
+        // mutex of that.
         if let Some((_, Primitive::Condvar | Primitive::Mutex)) = found
             && stack.labels.iter().any(|label| &*label.name == "take_gil")
         {
@@ -173,9 +178,10 @@ pub fn primitive(stack: &StackText) -> Option<Primitive> {
     None
 }
 
-/// An address that stands for CPython's lock, from one of the three words at which threads wait for it: two of a condition variable of
-/// the C library (its last 8 bytes, aligned to 8) and, behind that, the one of its mutex (`_gil_runtime_state` in
-/// Include/internal/pycore_gil.h; `g_signals` in sysdeps/nptl/bits/thread-shared-types.h).
+/// An address that stands for CPython's lock, from one of the three words at which threads wait for
+/// it: two of a condition variable of the C library (its last 8 bytes, aligned to 8) and, behind
+/// that, the one of its mutex (`_gil_runtime_state` in Include/internal/pycore_gil.h; `g_signals`
+/// in sysdeps/nptl/bits/thread-shared-types.h).
 pub(crate) fn gil_address(stack: &StackText, word: u64) -> u64 {
     let at_mutex = stack
         .labels
@@ -186,10 +192,11 @@ pub(crate) fn gil_address(stack: &StackText, word: u64) -> u64 {
     word & !7
 }
 
-/// The functions in which a program waits for a lock of its own without a futex, in a poll for a signal or an event from the one
-/// that has it; what the lock is.
+/// The functions in which a program waits for a lock of its own without a futex, in a poll for a
+/// signal or an event from the one that has it; what the lock is.
 const POLLED_LOCKS: &[(&str, Primitive)] = &[
-    // PostgreSQL's queue for its locks on rows, tables and transactions (src/backend/storage/lmgr/proc.c)
+    // PostgreSQL's queue for its locks on rows, tables and transactions
+    // (src/backend/storage/lmgr/proc.c)
     ("ProcSleep", Primitive::Database),
 ];
 /// Such a function lies no more than so many calls above the system call.
@@ -208,7 +215,8 @@ pub(crate) fn polled_lock(stack: &StackText) -> Option<Primitive> {
         .next()
 }
 
-/// A name in a stack that only `parking_lot` has: then the address beside the word is what the thread queues for.
+/// A name in a stack that only `parking_lot` has: then the address beside the word is what the
+/// thread queues for.
 pub(crate) fn of_parking_lot(stack: &StackText) -> bool {
     stack
         .labels
@@ -227,7 +235,8 @@ pub struct Seen {
     pub timed: u64,
     /// Thereof while the thread had a request open.
     pub serving: u64,
-    /// Thereof such that the owner beside the word ended the sleep; and those that had an owner at all.
+    /// Thereof such that the owner beside the word ended the sleep; and those that had an owner at
+    /// all.
     pub by_owner: u64,
     /// Thereof such that the owner beside the word was another thread.
     pub owned: u64,
@@ -237,7 +246,8 @@ pub struct Seen {
     pub waiters: BTreeMap<u32, (u64, u64)>,
     /// Who ended sleeps, how often; threads of the target.
     pub wakers: BTreeMap<u32, u64>,
-    /// Sleeps that a thread ended after which the sleeper ended one of a thread that was serving, or answered itself.
+    /// Sleeps that a thread ended after which the sleeper ended one of a thread that was serving,
+    /// or answered itself.
     pub led_to_answers: u64,
     /// What ended them when it was no thread of the target.
     pub others: BTreeMap<&'static str, u64>,

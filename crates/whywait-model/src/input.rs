@@ -1,7 +1,9 @@
-//! What the model needs of a recording: the slowest requests, and what threads did while they were under way.
+//! What the model needs of a recording: the slowest requests, and what threads did while they were
+//! under way.
 //!
-//! Two passes, so that memory depends on what is reported, not on the recording's length: first the requests, of which the
-//! slowest are kept and the others summed up; then the rows that overlap the kept ones.
+//! Two passes, so that memory depends on what is reported, not on the recording's length: first the
+//! requests, of which the slowest are kept and the others summed up; then the rows that overlap the
+//! kept ones.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
@@ -30,9 +32,11 @@ const MAX_PENDING: usize = 65_536;
 const MAX_POLL_STACKS: usize = 64;
 /// Distinct sleeps on futexes, by stack, thread and word, kept for each process.
 const MAX_PARKS: usize = 16_384;
-/// Waits that are kept where no request was seen: what threads wait for is all that there is to look at.
+/// Waits that are kept where no request was seen: what threads wait for is all that there is to
+/// look at.
 const MAX_WAITS_ALONE: usize = 200_000;
-/// Rows from this long before a request matter to it too: they show what its server was doing when it came.
+/// Rows from this long before a request matter to it too: they show what its server was doing when
+/// it came.
 const LOOK_BACK_NS: Ns = 5_000_000;
 
 /// Requests that are not looked at one by one, summed up.
@@ -84,7 +88,8 @@ pub struct Input {
     pub samples: Vec<Sample>,
     /// Who polled what, over the whole recording: by process and epoll instance.
     pub polls: BTreeMap<(u32, u32), Polls>,
-    /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with the words.
+    /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with
+    /// the words.
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     /// What was waited for, over the whole recording.
     pub objects: Objects,
@@ -108,7 +113,8 @@ impl Input {
     /// Reads a recording.
     ///
     /// # Errors
-    /// When the recording went away while it was read. What is damaged is left out and said in `damaged`.
+    /// When the recording went away while it was read. What is damaged is left out and said in
+    /// `damaged`.
     pub fn read(recording: &Recording) -> Result<Self, ReadError> {
         let mut input = Input {
             meta: recording.meta().clone(),
@@ -141,7 +147,8 @@ impl Input {
             if alone && input.waits.len() >= MAX_WAITS_ALONE {
                 left_out += 1;
             } else if alone || windows.overlap(wait.out_ns, until_ns) {
-                // The sleep that shows when one without an end was over at the latest may lie outside of the windows.
+                // The sleep that shows when one without an end was over at the latest may lie
+                // outside of the windows.
                 let in_ns = (until_ns < Ns::MAX).then_some(until_ns);
                 let known = Wait {
                     in_ns,
@@ -176,7 +183,8 @@ impl Input {
         recording.bursts(&mut |row| input.bursts.add(row))?;
         recording.calls(&mut |row| input.bursts.add_call(row))?;
         recording.futexes(&mut |sum| input.objects.add_short(sum))?;
-        // The open segment of a recording that was cut off is what "cut off" means, and not damage on top of it.
+        // The open segment of a recording that was cut off is what "cut off" means, and not damage
+        // on top of it.
         let cut_off = !input.meta.complete;
         input.damaged = recording
             .damaged()
@@ -250,14 +258,15 @@ fn push<T: Clone>(rows: &mut Vec<T>, row: &T, left_out: &mut u64) {
     }
 }
 
-/// From the first byte in the kernel to the last byte of the response; `None` when it was not answered.
+/// From the first byte in the kernel to the last byte of the response; `None` when it was not
+/// answered.
 pub(crate) fn latency_ns(request: &Request) -> Option<u64> {
     Some(request.last_send_ns?.saturating_sub(request.ready_ns))
 }
 
-/// Whether a row tells of a request that there cannot have been: nobody ever read it, and yet a later one of its connection was
-/// read. What is sent on a connection is read in order. (The kernel tells of what is ready on one CPU while the answer to the request
-/// before is noted on another.)
+/// Whether a row tells of a request that there cannot have been: nobody ever read it, and yet a
+/// later one of its connection was read. What is sent on a connection is read in order. (The kernel
+/// tells of what is ready on one CPU while the answer to the request before is noted on another.)
 fn was_none(former: &Request, row: &Request) -> bool {
     former.recv_ns.is_none()
         && former.last_send_ns.is_none()

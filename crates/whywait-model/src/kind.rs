@@ -1,13 +1,16 @@
 //! What a sleep was for where the system call alone does not say: from the kernel's stack.
 //!
-//! The kernel leaves its scheduler's own functions out of the stack of a sleeping thread: all of the section
-//! `.sched.text`, and with it `io_schedule`, `__mutex_lock`, `rwsem_down_write_slowpath`, `wait_for_completion` and
-//! `do_nanosleep`. What they wait for is to be told from the function that called them, which is then the innermost one, and
-//! from the thread's state: uninterruptible and not waiting for I/O, in a function that takes a lock, is a wait for the lock.
+//! The kernel leaves its scheduler's own functions out of the stack of a sleeping thread: all of
+//! the section `.sched.text`, and with it `io_schedule`, `__mutex_lock`,
+//! `rwsem_down_write_slowpath`, `wait_for_completion` and `do_nanosleep`. What they wait for is to
+//! be told from the function that called them, which is then the innermost one, and from the
+//! thread's state: uninterruptible and not waiting for I/O, in a function that takes a lock, is a
+//! wait for the lock.
 //!
-//! Several functions of a stack may tell: an fsync that waits for the journal waits for a block device in the end. The
-//! order of [`RULES`] decides, so that the answer is the one which leads to the cause. Names are those of Linux 5.15 to
-//! 6.18; those that a kernel has inlined into their callers have their callers next to them.
+//! Several functions of a stack may tell: an fsync that waits for the journal waits for a block
+//! device in the end. The order of [`RULES`] decides, so that the answer is the one which leads to
+//! the cause. Names are those of Linux 5.15 to 6.18; those that a kernel has inlined into their
+//! callers have their callers next to them.
 
 use whywait_events::{Part, Wait};
 
@@ -49,7 +52,8 @@ pub fn kind(wait: &Wait, kernel: &StackText) -> Option<Kind> {
         })
 }
 
-/// The name in the source: compilers add `.isra.0`, `.constprop.0`, `.part.0`, `.cold`, `.llvm.123`.
+/// The name in the source: compilers add `.isra.0`, `.constprop.0`, `.part.0`, `.cold`,
+/// `.llvm.123`.
 fn function(name: &str) -> &str {
     name.split_once('.').map_or(name, |(function, _)| function)
 }
@@ -68,7 +72,8 @@ struct Rule {
 #[derive(PartialEq, Eq)]
 enum State {
     Any,
-    /// A signal would wake it. In the same function it may also wait for a lock, and then none does.
+    /// A signal would wake it. In the same function it may also wait for a lock, and then none
+    /// does.
     Interruptible,
     /// It waits for a lock that the innermost function takes.
     Lock,

@@ -1,4 +1,5 @@
-//! Latencies in buckets that grow with the value: 8 to the power of two, as the BPF programs count them.
+//! Latencies in buckets that grow with the value: 8 to the power of two, as the BPF programs count
+//! them.
 
 use crate::summary::Latency;
 
@@ -43,7 +44,8 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Adds `count` values of a bucket that was counted elsewhere. Buckets beyond 64-bit values do not exist.
+    /// Adds `count` values of a bucket that was counted elsewhere. Buckets beyond 64-bit values do
+    /// not exist.
     pub(crate) fn add_bucket(&mut self, bucket: usize, count: u64) {
         if bucket >= (64 << SHIFT) {
             return;
@@ -60,8 +62,8 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Percentiles; `None` when empty. `slowest` are the highest values, ascending: percentiles among them are exact, the
-    /// others to 6 % (half a bucket).
+    /// Percentiles; `None` when empty. `slowest` are the highest values, ascending: percentiles
+    /// among them are exact, the others to 6 % (half a bucket).
     pub(crate) fn latency(&self, slowest: &[u64]) -> Option<Latency> {
         let at = |percent: u64| {
             // The smallest value that at least so many per cent do not exceed.
@@ -89,8 +91,9 @@ impl Histogram {
         })
     }
 
-    /// The value that this share (0 to 1) does not exceed; `None` when empty. Exact among `slowest`, the highest values,
-    /// ascending; otherwise within the bucket as if its values were evenly spread.
+    /// The value that this share (0 to 1) does not exceed; `None` when empty. Exact among
+    /// `slowest`, the highest values, ascending; otherwise within the bucket as if its values were
+    /// evenly spread.
     pub(crate) fn quantile(&self, share: f64, slowest: &[u64]) -> Option<f64> {
         if self.count == 0 {
             return None;

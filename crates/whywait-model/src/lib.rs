@@ -1,4 +1,5 @@
-//! Replays a recording into threads, waits, pools and requests, and accounts for each request's time.
+//! Replays a recording into threads, waits, pools and requests, and accounts for each request's
+//! time.
 //!
 //! A pure function of a recording: no kernel, no clock, no printing. The way of the data:
 //!

@@ -1,4 +1,5 @@
-//! Who held a lock while another thread waited for it, for how long, and what the holder did meanwhile.
+//! Who held a lock while another thread waited for it, for how long, and what the holder did
+//! meanwhile.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,8 @@ use crate::timeline::{Thread, end_of, woken_at};
 
 /// Less than this part of a hold that the holder slept is no wait that it held the lock across.
 const ACROSS_SHARE: u64 = 10;
-/// A holder that let go of a lock more often than this while somebody waited is not followed any further back.
+/// A holder that let go of a lock more often than this while somebody waited is not followed any
+/// further back.
 const MOST_LOOKED_AT: usize = 256;
 /// Threads that wait for each other are followed so far for whether they had a CPU.
 const MAX_WAKERS: u32 = 4;
@@ -23,7 +25,8 @@ const MAX_WAKERS: u32 = 4;
 pub struct Hold {
     /// The thread.
     pub holder: u32,
-    /// From this time on at the latest: an earlier start leaves no trace when nobody had to wait for it.
+    /// From this time on at the latest: an earlier start leaves no trace when nobody had to wait
+    /// for it.
     pub from_ns: Ns,
     /// Until.
     pub to_ns: Ns,
@@ -31,9 +34,11 @@ pub struct Hold {
     pub exact: bool,
     /// Where the holder was, for most of the time that is known. 0: not known.
     pub stack: StackId,
-    /// Thereof the holder, or a thread that it waited for, could have run and had no CPU, nanoseconds: that is no matter of the lock.
+    /// Thereof the holder, or a thread that it waited for, could have run and had no CPU,
+    /// nanoseconds: that is no matter of the lock.
     pub without_cpu_ns: u64,
-    /// What the holder waited for with the lock in its hands, if that was a notable part of the time.
+    /// What the holder waited for with the lock in its hands, if that was a notable part of the
+    /// time.
     pub across: Option<Across>,
 }
 
@@ -76,7 +81,8 @@ impl Model {
         matches!(call(wait), Call::Futex | Call::Poll) && self.class_of(wait) == Some(Class::Lock)
     }
 
-    /// Who held the lock that a thread waited for; `None` when nobody of the target let it go, or it is not known who.
+    /// Who held the lock that a thread waited for; `None` when nobody of the target let it go, or
+    /// it is not known who.
     pub fn hold(&self, wait: &Wait) -> Option<Hold> {
         let holder = if wait.wake_context == WakeContext::Task
             && self.threads.contains_key(&wait.waker_tid)
@@ -88,7 +94,8 @@ impl Model {
         let key = self.key_of(wait);
         let to_ns = woken_at(wait);
         let thread = self.threads.get(&holder)?;
-        // Its own last wait for the lock, if that ended while the other one waited: so it got it then.
+        // Its own last wait for the lock, if that ended while the other one waited: so it got it
+        // then.
         let own = thread
             .timeline
             .overlapping(wait.out_ns, to_ns)
@@ -97,7 +104,8 @@ impl Model {
             .find(|own| self.key_of(own) == key)
             .and_then(|own| own.in_ns)
             .filter(|got_ns| *got_ns > wait.out_ns && *got_ns <= to_ns);
-        // Before another thread let go of it, this one had not got it: who takes a free lock leaves no trace.
+        // Before another thread let go of it, this one had not got it: who takes a free lock leaves
+        // no trace.
         let others_ns = self
             .others_let_go(&key, holder, wait.out_ns, to_ns)
             .map_or(wait.out_ns, |let_go| {
@@ -125,7 +133,8 @@ impl Model {
             holder,
             from_ns,
             to_ns,
-            // Where locks are not told apart, what the holder waited for itself may have been another one.
+            // Where locks are not told apart, what the holder waited for itself may have been
+            // another one.
             exact: !matches!(key.object, Object::Lock(_))
                 && own.is_some_and(|got_ns| got_ns >= from_ns),
             stack,
@@ -134,8 +143,8 @@ impl Model {
         })
     }
 
-    /// How long a thread could have run and had no CPU within `[from_ns, to_ns)`, or the threads that ended its sleeps meanwhile,
-    /// while it slept, nanoseconds.
+    /// How long a thread could have run and had no CPU within `[from_ns, to_ns)`, or the threads
+    /// that ended its sleeps meanwhile, while it slept, nanoseconds.
     pub fn without_cpu_along(&self, tid: u32, from_ns: Ns, to_ns: Ns) -> u64 {
         self.without_cpu_to(tid, from_ns, to_ns, MAX_WAKERS)
     }
@@ -160,8 +169,9 @@ impl Model {
             .fold(own_ns, u64::saturating_add)
     }
 
-    /// The last sleep of a thread within a stretch in which it waited for its next request. It held no lock then, though nothing tells
-    /// when it let go of it, or took it again. (A database's connection may: a transaction is open for several requests.)
+    /// The last sleep of a thread within a stretch in which it waited for its next request. It held
+    /// no lock then, though nothing tells when it let go of it, or took it again. (A database's
+    /// connection may: a transaction is open for several requests.)
     pub(crate) fn last_between_requests<'a>(
         &self,
         key: &Key,
@@ -180,7 +190,8 @@ impl Model {
             .find(|wait| self.objects.between_requests(wait))
     }
 
-    /// When a thread other than the holder let go of a lock last within a stretch, and which, as far as that woke somebody.
+    /// When a thread other than the holder let go of a lock last within a stretch, and which, as
+    /// far as that woke somebody.
     pub(crate) fn others_let_go(
         &self,
         key: &Key,

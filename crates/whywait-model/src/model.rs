@@ -125,7 +125,8 @@ impl Model {
                 pool.epoll == request.epoll && (request.tgid == 0 || pool.tgid == request.tgid)
             });
         }
-        // Not registered with an epoll instance (any more): the pool of the thread that read it, if it is in one only.
+        // Not registered with an epoll instance (any more): the pool of the thread that read it, if
+        // it is in one only.
         let mut of_reader = self
             .pools
             .iter()
@@ -146,12 +147,13 @@ impl Model {
         path::sampled_stack(self, thread, from_ns, to_ns)
     }
 
-    /// Whether the clock that ticks on each CPU bears out that a thread ran for `on_cpu_ns` in a stretch. A virtual machine may
-    /// lose its CPU to others for tens of milliseconds, and its kernel knows nothing of it: the thread is then on a CPU that
-    /// stands still, as the clock does. Of two ticks and more that were to be expected a quarter must have come, and the clock
-    /// must not have stood still for half of that time: it ticks once for all that it missed, so such a stretch may have its
-    /// ticks before and after. True where the clock tells nothing: there is none, the thread had no tick in all of the recording,
-    /// or ticks were lost.
+    /// Whether the clock that ticks on each CPU bears out that a thread ran for `on_cpu_ns` in a
+    /// stretch. A virtual machine may lose its CPU to others for tens of milliseconds, and its
+    /// kernel knows nothing of it: the thread is then on a CPU that stands still, as the clock
+    /// does. Of two ticks and more that were to be expected a quarter must have come, and the clock
+    /// must not have stood still for half of that time: it ticks once for all that it missed, so
+    /// such a stretch may have its ticks before and after. True where the clock tells nothing:
+    /// there is none, the thread had no tick in all of the recording, or ticks were lost.
     pub fn clock_agrees(&self, thread: &Thread, from_ns: Ns, to_ns: Ns, on_cpu_ns: u64) -> bool {
         let hz = u128::from(self.meta.options.sample_hz);
         let expected = u128::from(on_cpu_ns) * hz / 1_000_000_000;
@@ -178,7 +180,8 @@ impl Model {
         {
             let gap_ns = tick_ns.saturating_sub(before_ns);
             let due_ns = period_ns.saturating_mul(weight.max(next_weight));
-            // CPUs tick at different moments: a thread that goes from one to another may miss a tick.
+            // CPUs tick at different moments: a thread that goes from one to another may miss a
+            // tick.
             if gap_ns > due_ns.saturating_mul(3) {
                 still_ns = still_ns.saturating_add(gap_ns - due_ns);
             }
@@ -191,9 +194,10 @@ impl Model {
         u128::from(ticks) * 4 >= expected && still_ns.saturating_mul(2) <= on_cpu_ns
     }
 
-    /// Whether a thread's CPU was kept by interrupts for most of a stretch, by samples: the kernel then works for whoever is due (packets
-    /// of others, timers), on the time of the thread that happens to be there. What a thread's own call sets off runs within that call,
-    /// and is its own.
+    /// Whether a thread's CPU was kept by interrupts for most of a stretch, by samples: the kernel
+    /// then works for whoever is due (packets of others, timers), on the time of the thread that
+    /// happens to be there. What a thread's own call sets off runs within that call, and is its
+    /// own.
     pub fn kept_by_interrupts(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> bool {
         let interrupted = |sample: &&Sample| self.in_interrupt(sample.kernel_stack);
         let within = thread.samples_within(from_ns, to_ns);
@@ -204,7 +208,8 @@ impl Model {
 
     /// Whether a sample's kernel stack is that of an interrupt.
     pub fn in_interrupt(&self, kernel_stack: StackId) -> bool {
-        // The entries of arch/x86/include/asm/idtentry.h; the sampling clock's own is not in its samples.
+        // The entries of arch/x86/include/asm/idtentry.h; the sampling clock's own is not in its
+        // samples.
         let entered = |name: &str| {
             name.starts_with("asm_sysvec_") || name.starts_with("asm_common_interrupt")
         };
@@ -235,8 +240,9 @@ impl Model {
         self.input.sums.count.saturating_add(answered)
     }
 
-    /// The latency that this share of the requests does not exceed, nanoseconds; `None` without requests. Within a bucket of
-    /// the kernel's histogram latencies are taken as evenly spread: so two recordings compare better than with middles.
+    /// The latency that this share of the requests does not exceed, nanoseconds; `None` without
+    /// requests. Within a bucket of the kernel's histogram latencies are taken as evenly spread: so
+    /// two recordings compare better than with middles.
     pub fn latency_quantile_ns(&self, share: f64) -> Option<f64> {
         let mut slowest_ns: Vec<u64> = Vec::new();
         // Slow requests that have no row may be anywhere among those that have.
@@ -360,7 +366,8 @@ impl Model {
         }
     }
 
-    /// A request by its name, `SOCKET:SEQ`, with its critical path; `None` when it is not one that is looked at one by one.
+    /// A request by its name, `SOCKET:SEQ`, with its critical path; `None` when it is not one that
+    /// is looked at one by one.
     pub fn slow_request(&self, id: &str) -> Option<Slow> {
         let index = self
             .requests
@@ -406,7 +413,8 @@ impl Model {
         self.objects.key(wait, &self.stacks)
     }
 
-    /// What a sleep on a futex, or for a lock, was for, as far as the evidence goes; `None` for other sleeps.
+    /// What a sleep on a futex, or for a lock, was for, as far as the evidence goes; `None` for
+    /// other sleeps.
     pub fn class_of(&self, wait: &Wait) -> Option<Class> {
         let key = self.key_of(wait);
         // CPython asks for its lock every 5 ms until it has it.

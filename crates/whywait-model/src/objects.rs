@@ -1,5 +1,6 @@
-//! What threads waited for, over the whole recording: sums for each futex word or lock, descriptor, epoll instance and kind of
-//! wait. Collected while the waits stream by, so that memory depends on how many things were waited for, not on how often.
+//! What threads waited for, over the whole recording: sums for each futex word or lock, descriptor,
+//! epoll instance and kind of wait. Collected while the waits stream by, so that memory depends on
+//! how many things were waited for, not on how often.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -45,7 +46,8 @@ pub enum Object {
     },
     /// An epoll instance.
     Epoll(u32),
-    /// Locks that are waited for in a poll. Which of them it is, nothing tells: all of a kind are one.
+    /// Locks that are waited for in a poll. Which of them it is, nothing tells: all of a kind are
+    /// one.
     Lock(Primitive),
     /// A kind of wait.
     Other(String),
@@ -102,7 +104,8 @@ pub struct Objects {
     open: BTreeMap<u32, Wait>,
     /// By thread: when it had a request open.
     serving: HashMap<u32, Vec<(Ns, Ns)>>,
-    /// By thread: what it slept for last, until when, and whether that was found to lead to an answer.
+    /// By thread: what it slept for last, until when, and whether that was found to lead to an
+    /// answer.
     last: HashMap<u32, (Key, Ns, bool)>,
     short: Vec<FutexSum>,
     /// What is mapped at futex words and locks, by process.

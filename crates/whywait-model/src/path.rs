@@ -1,17 +1,21 @@
-//! A request's critical path: backwards from the last byte of its response, over the wakes, to its arrival.
+//! A request's critical path: backwards from the last byte of its response, over the wakes, to its
+//! arrival.
 //!
-//! The thread that wrote the response is followed back in time. Where it slept and an interrupt or a stranger ended that, the
-//! sleep itself is a step. Where a thread of the target did, there are two ways on: through the thread that woke it, or
-//! through the sleep. Of the ways that come from the reading of this very request, the one on which most was done is the
-//! critical one: nothing on it can take less time without the response coming earlier, or another way taking over.
+//! The thread that wrote the response is followed back in time. Where it slept and an interrupt or
+//! a stranger ended that, the sleep itself is a step. Where a thread of the target did, there are
+//! two ways on: through the thread that woke it, or through the sleep. Of the ways that come from
+//! the reading of this very request, the one on which most was done is the critical one: nothing on
+//! it can take less time without the response coming earlier, or another way taking over.
 //!
-//! A wait of another thread's that ran into its timeout counts half. A helper that looks after things every second and then has the request's
-//! thread wait for a moment (a virtual machine that stops its threads, say) was not what that thread, at work all the time, waited for. One
-//! that was given work and waits as a part of it was; nothing tells the two apart, but that who has to pause for its work sleeps, as a rule,
-//! and does not wait in vain: sleeps count whole.
+//! A wait of another thread's that ran into its timeout counts half. A helper that looks after
+//! things every second and then has the request's thread wait for a moment (a virtual machine that
+//! stops its threads, say) was not what that thread, at work all the time, waited for. One that was
+//! given work and waits as a part of it was; nothing tells the two apart, but that who has to pause
+//! for its work sleeps, as a rule, and does not wait in vain: sleeps count whole.
 //!
-//! A waker from which no way leads back to the request was not working for it: it was at something older, or held a lock. Then
-//! the path stays with the sleeper, and what the waker did while it slept stands for the sleep.
+//! A waker from which no way leads back to the request was not working for it: it was at something
+//! older, or held a lock. Then the path stays with the sleeper, and what the waker did while it
+//! slept stands for the sleep.
 //!
 //! The steps never overlap and sum to the request's wall time.
 
@@ -37,7 +41,8 @@ const MAX_STEPS: usize = 256;
 const MAX_DEPTH: usize = 32;
 /// Holders of a lock that had it one after another while a thread waited for it.
 const MAX_HOLDERS: usize = 64;
-/// A stretch in which a thread was preempted more often is told in two steps: all that it had no CPU, and the rest.
+/// A stretch in which a thread was preempted more often is told in two steps: all that it had no
+/// CPU, and the rest.
 const MAX_PREEMPTIONS: usize = 8;
 /// Points that are looked at for whether a way leads there from the request; beyond that none does.
 const MAX_LOOKED_AT: usize = 4096;
@@ -64,18 +69,21 @@ pub struct PathStep {
     pub from_ns: Ns,
     /// To.
     pub to_ns: Ns,
-    /// User stack: of the sleep, or the one seen most while it ran. A kernel stack when there is no other.
+    /// User stack: of the sleep, or the one seen most while it ran. A kernel stack when there is no
+    /// other.
     pub stack: StackId,
     /// Kernel stack of a sleep, 0: none.
     pub kernel_stack: StackId,
     /// What the sleep was for, as the kernel's stack tells.
     pub kind: Option<Kind>,
-    /// The thread that ended the wait, or for a lock the one that held it for longest. 0: none, or none of the target.
+    /// The thread that ended the wait, or for a lock the one that held it for longest. 0: none, or
+    /// none of the target.
     pub woken_by: u32,
-    /// When the path is in this thread only because another one slept meanwhile, and this one ended that: the other one. 0:
-    /// the step is on the way of the request itself.
+    /// When the path is in this thread only because another one slept meanwhile, and this one ended
+    /// that: the other one. 0: the step is on the way of the request itself.
     pub waiting: u32,
-    /// For a wait for a lock: what the threads that held it did meanwhile, in order. For other steps empty.
+    /// For a wait for a lock: what the threads that held it did meanwhile, in order. For other
+    /// steps empty.
     pub meanwhile: Vec<PathStep>,
 }
 
@@ -92,7 +100,8 @@ pub(crate) fn path(model: &Model, request: &Request) -> Path {
         return Path::default();
     };
     let read_ns = recv_ns.max(request.ready_ns);
-    // Through io_uring the kernel reads for the program, which knows of it only when it takes the completion.
+    // Through io_uring the kernel reads for the program, which knows of it only when it takes the
+    // completion.
     let from_ns = request
         .taken_ns
         .or_else(|| rings::reaped_ns(&model.rings, request.recv_tid, recv_ns))
@@ -143,8 +152,8 @@ struct Walk<'a> {
     from_ns: Ns,
     /// … and by whom.
     reader: u32,
-    /// By thread and the end of a sleep of it: how much was done on the way from the request to there; `None`: no way leads
-    /// there. Absent while it is being found out.
+    /// By thread and the end of a sleep of it: how much was done on the way from the request to
+    /// there; `None`: no way leads there. Absent while it is being found out.
     reached: HashMap<(u32, Ns), Option<u64>>,
     looked_at: usize,
     hops: usize,
@@ -160,7 +169,8 @@ struct Inside {
 }
 
 impl Walk<'_> {
-    /// What a thread did from `from_ns` to `to_ns`, and others on whom it waited; latest step first.
+    /// What a thread did from `from_ns` to `to_ns`, and others on whom it waited; latest step
+    /// first.
     fn back(
         &mut self,
         tid: u32,
@@ -197,7 +207,8 @@ impl Walk<'_> {
                 );
                 continue;
             };
-            // It may still be under way at `now`, when the path comes from a thread that it woke by a timer's signal, say.
+            // It may still be under way at `now`, when the path comes from a thread that it woke by
+            // a timer's signal, say.
             let back_on_cpu = end_of(wait).min(now);
             if back_on_cpu < now {
                 active(model, thread, back_on_cpu, now, waiting, steps);
@@ -234,7 +245,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A thread did not sleep for long between `from_ns` and `to_ns`, or was not there before. Gives how far back that led.
+    /// A thread did not sleep for long between `from_ns` and `to_ns`, or was not there before.
+    /// Gives how far back that led.
     #[allow(
         clippy::too_many_arguments,
         reason = "one step of the walk, of which it takes all"
@@ -264,8 +276,8 @@ impl Walk<'_> {
         from_ns
     }
 
-    /// A wait for a lock, with what those who held it did meanwhile. The path stays with the thread that waited: the holders
-    /// did not work for this request.
+    /// A wait for a lock, with what those who held it did meanwhile. The path stays with the thread
+    /// that waited: the holders did not work for this request.
     fn lock(&mut self, tid: u32, wait: &Wait, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
         let model = self.model;
         let key = model.key_of(wait);
@@ -280,8 +292,8 @@ impl Walk<'_> {
         };
         let mut holder = who_let_go(wait);
         let mut now = to_ns;
-        // Back from holder to holder: each had the lock from the one that ended its own wait for it, or found it free after another
-        // one had let it go.
+        // Back from holder to holder: each had the lock from the one that ended its own wait for
+        // it, or found it free after another one had let it go.
         for _ in 0..MAX_HOLDERS {
             let thread = model.threads.get(&holder);
             let Some(thread) = thread.filter(|_| holder != tid && now > from_ns) else {
@@ -315,7 +327,8 @@ impl Walk<'_> {
                 got_ns = got_ns.max(thread.on_cpu_from(let_go.at_ns)).min(now);
             }
             self.back(holder, got_ns, now, Some(inside), &mut meanwhile);
-            // Until the one that was woken had one, nobody took it; what was afterwards is not known.
+            // Until the one that was woken had one, nobody took it; what was afterwards is not
+            // known.
             let free_ns = given
                 .and_then(|let_go| model.threads.get(&let_go.woken))
                 .map_or(known_ns, |woken| woken.on_cpu_from(known_ns).min(got_ns));
@@ -353,8 +366,9 @@ impl Walk<'_> {
         }
     }
 
-    /// No way leads from the request through the waker, as when the waker was at something older, or was woken from a sleep
-    /// too short to be known: what it did while this thread slept stands for the sleep.
+    /// No way leads from the request through the waker, as when the waker was at something older,
+    /// or was woken from a sleep too short to be known: what it did while this thread slept stands
+    /// for the sleep.
     fn meanwhile(
         &mut self,
         tid: u32,
@@ -385,23 +399,26 @@ impl Walk<'_> {
         self.back(waker, from_ns, to_ns, Some(inside), steps);
     }
 
-    /// Whether the way from the request to the end of this sleep on which most was done leads through the waker, rather than
-    /// through the sleep itself.
+    /// Whether the way from the request to the end of this sleep on which most was done leads
+    /// through the waker, rather than through the sleep itself.
     fn comes_through(&mut self, tid: u32, waker: u32, wait: &Wait, woken: Ns) -> bool {
         let asleep = self.done_until(tid, wait.out_ns);
         match self.done_until(waker, woken) {
             Some(through_waker) => asleep.is_none_or(|asleep| through_waker >= asleep),
-            // A loop polls for all its requests. What ended its earlier polls was for others as likely as not, so that what is
-            // known to have answered this one, its waker, says more than they do.
+            // A loop polls for all its requests. What ended its earlier polls was for others as
+            // likely as not, so that what is known to have answered this one, its waker, says more
+            // than they do.
             None => call::call(wait) == Call::Poll,
         }
     }
 
-    /// How much was done, at most, on a way from the reading of the request to thread `tid` at `at`: threads' own time, and
-    /// time that devices and the network took. A sleep that a thread ended counts nothing, and another thread's wait that timed out half.
-    /// `None`: no way leads there.
+    /// How much was done, at most, on a way from the reading of the request to thread `tid` at
+    /// `at`: threads' own time, and time that devices and the network took. A sleep that a thread
+    /// ended counts nothing, and another thread's wait that timed out half. `None`: no way leads
+    /// there.
     ///
-    /// The longest way to a point is the longer one of two: within the thread, and through the wake that ended its last sleep.
+    /// The longest way to a point is the longer one of two: within the thread, and through the wake
+    /// that ended its last sleep.
     fn done_until(&mut self, tid: u32, at: Ns) -> Option<u64> {
         enum Task {
             Find(u32, Ns),
@@ -419,7 +436,8 @@ impl Walk<'_> {
                     self.truncated = true;
                     return None;
                 }
-                // Until it is settled no way leads here: threads that woke each other at one instant lead nowhere.
+                // Until it is settled no way leads here: threads that woke each other at one
+                // instant lead nowhere.
                 self.reached.insert((tid, at), None);
                 tasks.push(Task::Settle(tid, at));
                 for (tid, at) in self.before(tid, at).into_iter().flatten() {
@@ -443,8 +461,8 @@ impl Walk<'_> {
             .filter(|wait| end_of(wait) > self.from_ns)
     }
 
-    /// The points from which ways lead to a thread's state at `at`: it before its last sleep, and who ended that; or who made
-    /// the thread.
+    /// The points from which ways lead to a thread's state at `at`: it before its last sleep, and
+    /// who ended that; or who made the thread.
     fn before(&self, tid: u32, at: Ns) -> [Option<(u32, Ns)>; 2] {
         let Some(wait) = self.last_sleep(tid, at) else {
             return [self.maker(tid, at), None];
@@ -497,8 +515,8 @@ impl Walk<'_> {
     }
 }
 
-/// A stretch between long waits: on the CPU, as far as is known, and where the samples say so with a stack; but for the times when
-/// it was preempted for long.
+/// A stretch between long waits: on the CPU, as far as is known, and where the samples say so with
+/// a stack; but for the times when it was preempted for long.
 fn active(
     model: &Model,
     thread: &Thread,
@@ -537,13 +555,15 @@ fn active(
         steps.push(runnable(out_ns, in_ns));
         until_ns = out_ns;
     }
-    // A stretch without preemptions is told even when it is empty: who looks at a path looks for its threads.
+    // A stretch without preemptions is told even when it is empty: who looks at a path looks for
+    // its threads.
     if until_ns > from_ns || preempted.is_empty() {
         steps.push(on_cpu(from_ns, until_ns));
     }
 }
 
-/// What was read lay in the ring, while the thread that was to take it did something else: with the stack of that.
+/// What was read lay in the ring, while the thread that was to take it did something else: with the
+/// stack of that.
 fn unreaped(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> PathStep {
     let stack = model.threads.get(&tid).map_or(0, |thread| {
         let waits = thread.timeline.overlapping(from_ns, to_ns);
@@ -609,7 +629,8 @@ fn waker(model: &Model, wait: &Wait) -> u32 {
     if by_target { wait.waker_tid } else { 0 }
 }
 
-/// Whether what ended the wait is what it waited for: not so for a sleep or a device, which a signal may cut short.
+/// Whether what ended the wait is what it waited for: not so for a sleep or a device, which a
+/// signal may cut short.
 fn waits_for_threads(wait: &Wait) -> bool {
     matches!(
         call::call(wait),
@@ -626,8 +647,8 @@ fn best_stack(wait: &Wait) -> StackId {
     }
 }
 
-/// The stack in which a thread was seen most in a stretch: the sampled stack whose innermost function of the application is
-/// the most frequent one. 0: no samples.
+/// The stack in which a thread was seen most in a stretch: the sampled stack whose innermost
+/// function of the application is the most frequent one. 0: no samples.
 pub(crate) fn sampled_stack(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
     let mut functions: Vec<(&str, u64, StackId)> = Vec::new();
     for sample in thread.samples_within(from_ns, to_ns) {

@@ -1,12 +1,14 @@
 //! Pools: threads that can stand in for each other at an epoll instance, by evidence.
 //!
-//! A thread is a member when it was seen polling the instance itself, or when it parks where the pool's pollers do: its
-//! stack in a futex wait is that of a poller up to the runtime's own decision whether to poll or to park. A shared name is no
-//! evidence: tokio's blocking threads carry the workers' name, and cannot serve I/O.
+//! A thread is a member when it was seen polling the instance itself, or when it parks where the
+//! pool's pollers do: its stack in a futex wait is that of a poller up to the runtime's own
+//! decision whether to poll or to park. A shared name is no evidence: tokio's blocking threads
+//! carry the workers' name, and cannot serve I/O.
 //!
-//! Go has more threads than may run its goroutines at once (GOMAXPROCS): those that are parked beside that many busy ones have
-//! nothing to run on. The number is not known from outside. So a Go pool is taken to have room for as many as were ever seen
-//! busy at once, and for no more than there are CPUs.
+//! Go has more threads than may run its goroutines at once (GOMAXPROCS): those that are parked
+//! beside that many busy ones have nothing to run on. The number is not known from outside. So a Go
+//! pool is taken to have room for as many as were ever seen busy at once, and for no more than
+//! there are CPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +53,8 @@ pub struct Pool {
     pub poll_stacks: BTreeSet<StackId>,
     /// How many members can be busy at once, where that may be fewer than there are.
     pub at_once: Option<usize>,
-    /// Futex words on which a thread was seen to idle: its sleeps there are idle also when no stack was taken.
+    /// Futex words on which a thread was seen to idle: its sleeps there are idle also when no stack
+    /// was taken.
     park_words: BTreeSet<(u32, u64)>,
 }
 
@@ -168,7 +171,8 @@ fn busy_at_once<'a>(threads: impl Iterator<Item = &'a Thread>) -> usize {
     most
 }
 
-/// Parts of the names of functions that only wait: what a runtime calls between deciding to idle and the kernel.
+/// Parts of the names of functions that only wait: what a runtime calls between deciding to idle
+/// and the kernel.
 const WAITING: &[&str] = &[
     "park",
     "wait",
@@ -185,12 +189,14 @@ const WAITING: &[&str] = &[
 /// The most frames that a runtime puts between deciding to idle and the system call.
 const MAX_WAITING_FRAMES: usize = 8;
 
-/// Whether a thread that sleeps in `park` could as well be polling in `poll`: from the thread's start, both stacks go through
-/// the same functions to where the runtime decides; from there `park` has nothing but waiting in it, and `poll` is not far
-/// from its system call either. Innermost first, as stacks are.
+/// Whether a thread that sleeps in `park` could as well be polling in `poll`: from the thread's
+/// start, both stacks go through the same functions to where the runtime decides; from there `park`
+/// has nothing but waiting in it, and `poll` is not far from its system call either. Innermost
+/// first, as stacks are.
 ///
-/// An idle thread of another kind (a helper, a blocking pool) parts from the pollers early, so that what is left of `poll`
-/// is long. A worker that waits for a lock inside a request has functions between that do more than wait.
+/// An idle thread of another kind (a helper, a blocking pool) parts from the pollers early, so that
+/// what is left of `poll` is long. A worker that waits for a lock inside a request has functions
+/// between that do more than wait.
 fn parks_beside(park: &[Label], poll: &[Label]) -> bool {
     let common = park
         .iter()
@@ -210,8 +216,9 @@ fn parks_beside(park: &[Label], poll: &[Label]) -> bool {
             .all(|label| label.named && only_waits(&label.name))
 }
 
-/// Whether a frame says which function it is. Just-in-time compiled code without a name is any function: all threads of a JVM
-/// go through the same few such frames, its helpers as well as its pollers.
+/// Whether a frame says which function it is. Just-in-time compiled code without a name is any
+/// function: all threads of a JVM go through the same few such frames, its helpers as well as its
+/// pollers.
 fn tells(label: &Label) -> bool {
     label.named || !matches!(label.kind, ModuleKind::Jit | ModuleKind::Unknown)
 }
@@ -247,7 +254,8 @@ impl Pool {
         }
     }
 
-    /// The stretches of `[from_ns, to_ns)` in which nobody polled while members idled that could have run.
+    /// The stretches of `[from_ns, to_ns)` in which nobody polled while members idled that could
+    /// have run.
     pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<Stranded> {
         let members: Vec<&Thread> = self
             .members

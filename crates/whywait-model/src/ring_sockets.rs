@@ -1,8 +1,9 @@
 //! io_uring: slots that a socket holds, not the loop.
 //!
-//! A send for which the socket's buffer has no room waits, with the kernel, until the peer (or the network) has taken some of
-//! what is in it. The kernel tells which operations waited for readiness, and how long those took, so that part of an
-//! operation's life is known. Memory for sockets may be short, too: that is counted where it meets a send.
+//! A send for which the socket's buffer has no room waits, with the kernel, until the peer (or the
+//! network) has taken some of what is in it. The kernel tells which operations waited for
+//! readiness, and how long those took, so that part of an operation's life is known. Memory for
+//! sockets may be short, too: that is counted where it meets a send.
 
 use whywait_events::uring::Sum;
 
@@ -29,9 +30,10 @@ pub struct Blocked {
 }
 
 impl RingState {
-    /// For how long entries may have been held back before they were published, at most, times entries, nanoseconds. 0 where a
-    /// good part of it was seen in the queue: there the library publishes each entry as it is made, and it shows how long it lay there. (Those
-    /// that publish as they submit are seen doing it now and then, too, but not for long.)
+    /// For how long entries may have been held back before they were published, at most, times
+    /// entries, nanoseconds. 0 where a good part of it was seen in the queue: there the library
+    /// publishes each entry as it is made, and it shows how long it lay there. (Those that publish
+    /// as they submit are seen doing it now and then, too, but not for long.)
     pub fn held_back_ns(&self) -> u64 {
         if self.ring.queued_low_ns > self.ring.held_back_ns / 10 {
             return 0;
@@ -50,8 +52,9 @@ impl RingState {
         all
     }
 
-    /// Whether sockets held the ring's slots for longer than completions did that nobody took, at most, and for most of the
-    /// time that operations were with the kernel: then taking completions sooner frees few of them.
+    /// Whether sockets held the ring's slots for longer than completions did that nobody took, at
+    /// most, and for most of the time that operations were with the kernel: then taking completions
+    /// sooner frees few of them.
     pub fn held_by_sockets(&self) -> bool {
         let kernel_ns = self
             .sums

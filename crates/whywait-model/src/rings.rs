@@ -1,9 +1,10 @@
 //! io_uring: what each ring's operations went through, and what its threads did meanwhile.
 //!
-//! An operation's life has three parts: queued (the program has published its entry, and it is not submitted), with the
-//! kernel (submitted, not completed), and unreaped (completed, and the program has not taken the completion). The second is
-//! measured; the others lie between two bounds each, because the program needs no kernel for either. Entries that a library
-//! publishes only as it submits them (as liburing does) are never seen queued.
+//! An operation's life has three parts: queued (the program has published its entry, and it is not
+//! submitted), with the kernel (submitted, not completed), and unreaped (completed, and the program
+//! has not taken the completion). The second is measured; the others lie between two bounds each,
+//! because the program needs no kernel for either. Entries that a library publishes only as it
+//! submits them (as liburing does) are never seen queued.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -103,8 +104,8 @@ pub struct RingState {
 }
 
 impl RingState {
-    /// Between the first and the last sample of a thread: how long it was on a CPU, how long it waited for one, and how much
-    /// time passed, nanoseconds.
+    /// Between the first and the last sample of a thread: how long it was on a CPU, how long it
+    /// waited for one, and how much time passed, nanoseconds.
     pub fn cpu_of(&self, tid: u32) -> Option<(u64, u64, u64)> {
         let (first, last) = self.seen.get(&tid)?;
         Some((
@@ -123,8 +124,9 @@ impl RingState {
         all
     }
 
-    /// Mean time that the kernel took for an operation, nanoseconds; `None` without any. A server's standing order for its
-    /// next connection, say, takes as long as nobody comes: such are left out.
+    /// Mean time that the kernel took for an operation, nanoseconds; `None` without any. A server's
+    /// standing order for its next connection, say, takes as long as nobody comes: such are left
+    /// out.
     pub fn kernel_ns(&self) -> Option<u64> {
         let asked_for = self.sums.iter().filter(|sum| !is_standing_order(sum));
         let (ns, count) = asked_for.fold((0u64, 0u64), |(ns, count), sum| {
@@ -145,7 +147,8 @@ impl RingState {
         ))
     }
 
-    /// Mean time that an entry waited to be submitted: at least, at most; `None` when none was ever seen waiting.
+    /// Mean time that an entry waited to be submitted: at least, at most; `None` when none was ever
+    /// seen waiting.
     pub fn queued_ns(&self) -> Option<(u64, u64)> {
         let ring = &self.ring;
         if ring.queued_low_ns == 0 && self.standing().pending == 0 {
@@ -182,8 +185,8 @@ impl RingState {
     }
 }
 
-/// When a completion that the thread was given at `at` was taken from its ring at the earliest, if that took long: what it
-/// brought waited until then, whoever else was served meanwhile.
+/// When a completion that the thread was given at `at` was taken from its ring at the earliest, if
+/// that took long: what it brought waited until then, whoever else was served meanwhile.
 pub(crate) fn reaped_ns(rings: &BTreeMap<u32, RingState>, tid: u32, at: Ns) -> Option<Ns> {
     rings
         .values()
@@ -198,8 +201,8 @@ pub(crate) fn reaped_ns(rings: &BTreeMap<u32, RingState>, tid: u32, at: Ns) -> O
         .max()
 }
 
-/// Whether operations wait for an event by nature, for however long it does not come: accepting, polling, timers, and
-/// reading from nothing but eventfds and their kin.
+/// Whether operations wait for an event by nature, for however long it does not come: accepting,
+/// polling, timers, and reading from nothing but eventfds and their kin.
 pub(crate) fn is_standing_order(sum: &Sum) -> bool {
     const READ: u32 = 22;
     const ANONYMOUS: u32 = 1;
@@ -379,7 +382,8 @@ impl RingInput {
 
     /// Notes a sleep of a ring's thread while something waited for it; for scripts of events.
     pub(crate) fn add_wait(&mut self, wait: &Wait) {
-        // The row of a sleep that has not ended is followed by one that tells its end, but for the last.
+        // The row of a sleep that has not ended is followed by one that tells its end, but for the
+        // last.
         let Some(end_ns) = wait.wake_ns.or(wait.in_ns) else {
             return;
         };
@@ -478,8 +482,8 @@ pub struct RingRow {
     pub failed: u64,
     /// Completions that found no room.
     pub overflows: u64,
-    /// Mean life of an operation in the queue: published, not submitted. `None`: never seen, as with libraries that publish
-    /// an entry only as they submit it.
+    /// Mean life of an operation in the queue: published, not submitted. `None`: never seen, as
+    /// with libraries that publish an entry only as they submit it.
     pub queued_ns: Option<Bounds>,
     /// Mean life with the kernel.
     pub kernel_ns: Option<u64>,
@@ -501,7 +505,8 @@ pub struct RingRow {
     pub at_max: f64,
     /// Share of the time with as many slots taken as the submission queue has entries.
     pub at_depth: f64,
-    /// Operations a second that as many slots as the submission queue has entries allow at this life: at least, at most.
+    /// Operations a second that as many slots as the submission queue has entries allow at this
+    /// life: at least, at most.
     pub allowed_rate: Option<[f64; 2]>,
     /// By opcode, the most frequent first.
     pub opcodes: Vec<OpcodeRow>,

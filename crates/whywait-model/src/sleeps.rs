@@ -1,8 +1,9 @@
 //! One row for each sleep.
 //!
-//! A sleep that is still under way when the kernel side looks for the blocked is told then, without an end, and told again
-//! when it is over. A look that falls into the moment of the wake may come second. Whoever asks what a thread did, or only
-//! for what happened around a request, must not see the first row without the other: to it the sleep would never end.
+//! A sleep that is still under way when the kernel side looks for the blocked is told then, without
+//! an end, and told again when it is over. A look that falls into the moment of the wake may come
+//! second. Whoever asks what a thread did, or only for what happened around a request, must not see
+//! the first row without the other: to it the sleep would never end.
 
 use std::collections::HashMap;
 
@@ -27,8 +28,9 @@ struct Last {
 }
 
 impl Sleeps {
-    /// Adds a row. `settled` gets each sleep once, and until when it lasted at most: those that are over in the order of
-    /// their rows, one that lost its end as soon as the thread is known to have slept again.
+    /// Adds a row. `settled` gets each sleep once, and until when it lasted at most: those that are
+    /// over in the order of their rows, one that lost its end as soon as the thread is known to
+    /// have slept again.
     pub(crate) fn add(&mut self, row: &Wait, mut settled: impl FnMut(&Wait, Ns)) {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&row.tid) {
             settled(row, row.in_ns.unwrap_or(Ns::MAX));
@@ -69,8 +71,8 @@ fn same(a: &Wait, b: &Wait) -> bool {
     (a.seq, a.out_ns) == (b.seq, b.out_ns)
 }
 
-/// What a later row lacks, an earlier one of the same sleep may have: a stack; or who had the lock, of the threads of a
-/// process that has ended meanwhile.
+/// What a later row lacks, an earlier one of the same sleep may have: a stack; or who had the lock,
+/// of the threads of a process that has ended meanwhile.
 fn fill(wait: &mut Wait, earlier: &Wait) {
     for (mine, its) in [
         (&mut wait.user_stack, earlier.user_stack),
@@ -101,7 +103,8 @@ mod tests {
         }
     }
 
-    /// Of each sleep that comes out: its sequence number, its end as far as seen, and until when it lasted at most.
+    /// Of each sleep that comes out: its sequence number, its end as far as seen, and until when it
+    /// lasted at most.
     fn put_together(rows: &[Wait]) -> Vec<(u32, Option<Ns>, Ns)> {
         let mut sleeps = Sleeps::default();
         let mut out = Vec::new();

@@ -11,7 +11,8 @@ use crate::spin::Spinner;
 const MAX_SOCKETS: usize = 100_000;
 /// Fewer samples do not tell user from system time.
 const MIN_SAMPLES: u64 = 10;
-/// A single burst says which connection keeps a loop awake if all others had less than one part in so many of what it burnt.
+/// A single burst says which connection keeps a loop awake if all others had less than one part in
+/// so many of what it burnt.
 const OTHERS: u64 = 10;
 /// Connections that are told.
 const MAX_TOLD: usize = 50;
@@ -40,8 +41,8 @@ impl Sockets {
         }
     }
 
-    /// The most expensive ones, and how many more there are. `spinners`: threads that bursts saw going round, with what that cost
-    /// them in nanoseconds.
+    /// The most expensive ones, and how many more there are. `spinners`: threads that bursts saw
+    /// going round, with what that cost them in nanoseconds.
     pub(crate) fn summary(&self, spinners: &[(Spinner, u64)]) -> (Vec<SocketUse>, u64) {
         let spins = |pid: u32| spinners.iter().any(|(spinner, _)| spinner.tgid == pid);
         let mut rows: Vec<SocketUse> = self
@@ -119,9 +120,11 @@ pub struct SocketUse {
     pub user_ns: Option<u64>,
     /// Of that in the kernel, by samples.
     pub system_ns: Option<u64>,
-    /// Of `cpu_ns`: in stretches of polling in which no byte moved, of processes in which bursts saw a thread go round.
+    /// Of `cpu_ns`: in stretches of polling in which no byte moved, of processes in which bursts
+    /// saw a thread go round.
     pub futile_ns: u64,
-    /// What loops burnt that it kept awake, as each burst saw; they may have served another connection last.
+    /// What loops burnt that it kept awake, as each burst saw; they may have served another
+    /// connection last.
     pub kept_awake_ns: u64,
     /// CPU time a request.
     pub per_request_ns: Option<u64>,

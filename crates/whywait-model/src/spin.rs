@@ -95,7 +95,8 @@ pub struct Spinner {
     pub cycle_turns: u64,
     /// See `cycle_turns`.
     pub cycle_of: u64,
-    /// The connection (local and peer port) that woke it in each burst that saw it go round; `(0, 0)`: not the same one, or none.
+    /// The connection (local and peer port) that woke it in each burst that saw it go round; `(0,
+    /// 0)`: not the same one, or none.
     pub connection: Option<(u16, u16)>,
     /// Where it polls.
     pub user_stack: StackId,
@@ -157,8 +158,8 @@ impl Spinner {
         own_ns.checked_div(self.polls).filter(|ns| *ns > 0)
     }
 
-    /// Turns a second of wall time while it was looked at, as they would be without tracing: a loop that spins has as many as
-    /// its CPU time allows, one that sleeps as many as it is woken.
+    /// Turns a second of wall time while it was looked at, as they would be without tracing: a loop
+    /// that spins has as many as its CPU time allows, one that sleeps as many as it is woken.
     pub fn turns_per_second(&self) -> Option<f64> {
         if self.counted_ns == 0 {
             return None;

@@ -33,8 +33,9 @@ pub struct StackText {
 }
 
 impl StackText {
-    /// For reports: function names, Python functions with their line, and whose code each is. From the innermost Python
-    /// function outwards the interpreter's own frames say nothing more, and are left out.
+    /// For reports: function names, Python functions with their line, and whose code each is. From
+    /// the innermost Python function outwards the interpreter's own frames say nothing more, and
+    /// are left out.
     pub fn names(&self) -> Vec<(String, FrameOrigin)> {
         let python = self
             .labels
@@ -172,7 +173,8 @@ impl StackNames {
     }
 }
 
-/// Whether a frame's name says which function it is. Compiled code that has no name of its own has one for all of it.
+/// Whether a frame's name says which function it is. Compiled code that has no name of its own has
+/// one for all of it.
 fn tells_function(kind: ModuleKind, name: &str) -> bool {
     kind != ModuleKind::Jit || name != UNNAMED_JIT
 }
@@ -371,7 +373,8 @@ pub fn origin(label: &Label) -> FrameOrigin {
         .or_else(|| path.strip_prefix("dyn "))
         .unwrap_or(path);
     if let Some((krate, _)) = path.split_once("::") {
-        // `<F as axum::handler::Handler>::call`: a type parameter belongs to nobody, the trait tells.
+        // `<F as axum::handler::Handler>::call`: a type parameter belongs to nobody, the trait
+        // tells.
         let krate = krate.rsplit(" as ").next().unwrap_or(krate);
         return if RUST_RUNTIME.contains(&krate) {
             FrameOrigin::Runtime
@@ -379,8 +382,8 @@ pub fn origin(label: &Label) -> FrameOrigin {
             FrameOrigin::App
         };
     }
-    // Generic shims such as `__rustc::rust_begin_short_backtrace` are covered above; Go names are `package.Func`, with the
-    // package's path before the first dot after the last slash.
+    // Generic shims such as `__rustc::rust_begin_short_backtrace` are covered above; Go names are
+    // `package.Func`, with the package's path before the first dot after the last slash.
     let after_slash = name.rfind('/').map_or(0, |at| at + 1);
     if let Some(dot) = name[after_slash..].find('.') {
         let package = &name[..after_slash + dot];

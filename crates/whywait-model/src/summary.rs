@@ -1,6 +1,8 @@
-//! What the accounting says of a recording as a whole: the figures of a report, apart from its findings.
+//! What the accounting says of a recording as a whole: the figures of a report, apart from its
+//! findings.
 //!
-//! The field names are those of the JSON report (schema 1). What is not known is `None`, never a made-up zero.
+//! The field names are those of the JSON report (schema 1). What is not known is `None`, never a
+//! made-up zero.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +109,8 @@ pub struct Slow {
 /// One step of a critical path.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Step {
-    /// What the time was: `ready-unserved` (before a thread read it) or the name of a part (`on-cpu`, `timer`, …).
+    /// What the time was: `ready-unserved` (before a thread read it) or the name of a part
+    /// (`on-cpu`, `timer`, …).
     pub state: String,
     /// The thread it is about, 0 when none.
     pub tid: u32,
@@ -115,7 +118,8 @@ pub struct Step {
     pub thread: String,
     /// How long.
     pub ns: u64,
-    /// What it was in: the innermost function of the application, or else the innermost one. Hostile.
+    /// What it was in: the innermost function of the application, or else the innermost one.
+    /// Hostile.
     pub function: Option<String>,
     /// Function names, innermost first; empty when no stack was taken. Hostile.
     pub stack: Vec<String>,
@@ -141,7 +145,8 @@ pub struct Coverage {
     pub lost_by_reason: BTreeMap<String, u64>,
     /// Sleeps, short ones too, whose wake was not seen.
     pub unmatched_wakes: u64,
-    /// Connections on which something was written long after the last response, just before they ended: not counted as part of it.
+    /// Connections on which something was written long after the last response, just before they
+    /// ended: not counted as part of it.
     #[serde(skip_serializing_if = "is_zero")]
     pub farewells: u64,
     /// Share of the distinct frames that have a name; `None` without frames.
@@ -160,7 +165,8 @@ pub struct Coverage {
     /// … and how long altogether, nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub traced_ns: u64,
-    /// How long threads of the target stood on a CPU that the virtual machine's host had taken away, nanoseconds.
+    /// How long threads of the target stood on a CPU that the virtual machine's host had taken
+    /// away, nanoseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub stolen_ns: u64,
     /// `waits` or `full`.

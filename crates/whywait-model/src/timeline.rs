@@ -22,7 +22,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// From sleeps in any order. What overlaps is cut off: one that lost its end, or rows of a damaged or forged recording.
+    /// From sleeps in any order. What overlaps is cut off: one that lost its end, or rows of a
+    /// damaged or forged recording.
     pub(crate) fn new(mut rows: Vec<Wait>) -> Self {
         rows.sort_by_key(|wait| (wait.out_ns, wait.seq));
         let mut waits: Vec<Wait> = Vec::with_capacity(rows.len());
@@ -120,7 +121,8 @@ impl Thread {
             .fold(0, u64::saturating_add)
     }
 
-    /// How long it could have run and had no CPU within `[from, to)`, after a long sleep or preempted: nanoseconds.
+    /// How long it could have run and had no CPU within `[from, to)`, after a long sleep or
+    /// preempted: nanoseconds.
     pub fn without_cpu_ns(&self, from: Ns, to: Ns) -> u64 {
         self.timeline
             .overlapping(from, to)
@@ -133,7 +135,8 @@ impl Thread {
             .fold(self.preempted_ns(from, to), u64::saturating_add)
     }
 
-    /// When it was on a CPU at the earliest, from `at` on, as far as its long waits and preemptions tell.
+    /// When it was on a CPU at the earliest, from `at` on, as far as its long waits and preemptions
+    /// tell.
     pub(crate) fn on_cpu_from(&self, at: Ns) -> Ns {
         if let Activity::Sleeping(wait) | Activity::Runnable(wait) = self.timeline.at(at) {
             return end_of(wait);
@@ -142,8 +145,9 @@ impl Thread {
         preempted.map_or(at, |row| row.in_ns)
     }
 
-    /// How it spent the stretch before the long wait that follows `to_ns`, as that wait's row tells, but for the preemptions that
-    /// are told one by one. `None`: there is no such wait, or its row tells nothing.
+    /// How it spent the stretch before the long wait that follows `to_ns`, as that wait's row
+    /// tells, but for the preemptions that are told one by one. `None`: there is no such wait, or
+    /// its row tells nothing.
     pub fn segment_before(&self, to_ns: Ns) -> Option<Parts> {
         let waits = self.timeline.waits();
         let wait = waits.get(waits.partition_point(|wait| wait.out_ns < to_ns))?;
@@ -155,7 +159,8 @@ impl Thread {
     }
 }
 
-/// Preemptions in order. What ends before it begins, or overlaps the one before, comes from no kernel.
+/// Preemptions in order. What ends before it begins, or overlaps the one before, comes from no
+/// kernel.
 fn in_order(mut rows: Vec<Preempted>) -> Vec<Preempted> {
     rows.sort_by_key(|row| (row.out_ns, row.in_ns));
     let mut until_ns = 0;

@@ -1,8 +1,9 @@
-//! The table of waits: per object that threads wait for (a futex word, a file, a socket, a device), who waited, for how long,
-//! for what, who ended it, and how much of it slow requests really waited for.
+//! The table of waits: per object that threads wait for (a futex word, a file, a socket, a device),
+//! who waited, for how long, for what, who ended it, and how much of it slow requests really waited
+//! for.
 //!
-//! A large sum of waiting proves nothing by itself: a thread that idles all day has the largest. The columns that tell are
-//! the class and the share on critical paths.
+//! A large sum of waiting proves nothing by itself: a thread that idles all day has the largest.
+//! The columns that tell are the class and the share on critical paths.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,8 @@ use crate::objects::{Key, Object, Sums};
 pub struct WaitRow {
     /// Process id.
     pub tgid: u32,
-    /// What kind of wait it is, in a word or two: `lock`, `condition variable`, `fsync`, `epoll`, `socket`, …
+    /// What kind of wait it is, in a word or two: `lock`, `condition variable`, `fsync`, `epoll`,
+    /// `socket`, …
     pub what: String,
     /// For futexes: what the waits are for, by scored evidence. `None` for other waits.
     pub class: Option<Class>,
@@ -33,7 +35,8 @@ pub struct WaitRow {
     pub fd: Option<i32>,
     /// How many waits, short ones too where they are known.
     pub count: u64,
-    /// Thereof shorter than the recording's threshold, or too many to be told one by one: only the sums of them are known.
+    /// Thereof shorter than the recording's threshold, or too many to be told one by one: only the
+    /// sums of them are known.
     pub short: u64,
     /// Asleep, altogether, nanoseconds.
     pub total_ns: u64,
@@ -49,7 +52,8 @@ pub struct WaitRow {
     pub critical_ns: u64,
     /// The same as a share of `total_ns`; `None` when nothing was waited.
     pub critical_share: Option<f64>,
-    /// What the waiting was in: the innermost function of the application, or else the innermost one. Hostile.
+    /// What the waiting was in: the innermost function of the application, or else the innermost
+    /// one. Hostile.
     pub function: Option<String>,
     /// The stack in which most of the waiting was, innermost first. Hostile.
     pub stack: Vec<String>,

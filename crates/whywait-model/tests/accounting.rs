@@ -14,7 +14,8 @@ fn work_that_was_handed_to_a_helper_is_what_the_helper_waited_for() {
     script.thread(1, "worker").thread(2, "helper").ends(3000);
     let idle = script.stack(&["start_thread", "pool::run", "Condvar::wait"]);
     let work = script.stack(&["start_thread", "pool::run", "app::render", "nanosleep"]);
-    // The worker reads, wakes the helper and polls; the helper sleeps for two seconds and wakes the worker, which answers.
+    // The worker reads, wakes the helper and polls; the helper sleeps for two seconds and wakes the
+    // worker, which answers.
     script.parks(2, idle, 0, 11, 1);
     script.sleeps(2, work, 12, 2012);
     script.wait(1, 232, 11, 2013).epoll(EPOLL).by(2).done();
@@ -171,7 +172,8 @@ fn without_requests_nothing_is_made_up() {
     assert_eq!(requests.time.on_cpu, None);
 }
 
-/// A sleep in a random schedule: thread, call, gap before it, length, who ended it (0: an interrupt).
+/// A sleep in a random schedule: thread, call, gap before it, length, who ended it (0: an
+/// interrupt).
 type Sleep = (u32, u32, u64, u64, u32);
 
 fn sleep() -> impl Strategy<Value = Sleep> {
@@ -180,8 +182,8 @@ fn sleep() -> impl Strategy<Value = Sleep> {
 }
 
 proptest! {
-    /// Whatever threads did: the steps of a path neither overlap nor leave gaps, and both they and the account sum to the
-    /// request's wall time.
+    /// Whatever threads did: the steps of a path neither overlap nor leave gaps, and both they and
+    /// the account sum to the request's wall time.
     #[test]
     fn it_closes(
         sleeps in prop::collection::vec(sleep(), 0..60),

@@ -1,5 +1,5 @@
-//! The critical path against an independent reference: on schedules that programs can have, it is the longest of all ways
-//! from the request to its response, found by trying every one.
+//! The critical path against an independent reference: on schedules that programs can have, it is
+//! the longest of all ways from the request to its response, found by trying every one.
 
 use proptest::prelude::*;
 use whywait_events::{Ns, Part, StackId};
@@ -10,7 +10,8 @@ const FUTEX: u32 = 202;
 const NANOSLEEP: u32 = 230;
 const MS: u64 = 1_000_000;
 
-/// What a program does next. Threads are numbered from 1; thread 1 reads the request and answers it.
+/// What a program does next. Threads are numbered from 1; thread 1 reads the request and answers
+/// it.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     /// The thread computes, for so many milliseconds.
@@ -47,7 +48,8 @@ struct Slept {
     timed_out: bool,
 }
 
-/// Plays what the threads do: each at its own clock, where a wake carries the waker's time to the sleeper.
+/// Plays what the threads do: each at its own clock, where a wake carries the waker's time to the
+/// sleeper.
 fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
     let mut clock = [0u64; 5];
     let mut waits_since: [Option<u64>; 5] = [None; 5];
@@ -91,7 +93,8 @@ fn play(acts: &[Act]) -> (Vec<Slept>, u64) {
                     clock[from as usize] += 1;
                 }
             }
-            // The first thread waits only where somebody is there to wake it; who is left waiting waits on.
+            // The first thread waits only where somebody is there to wake it; who is left waiting
+            // waits on.
             Act::Wait(tid) if waits_since[tid as usize].is_none() => {
                 let others =
                     (1..5).filter(|other| *other != tid && waits_since[*other as usize].is_none());
@@ -136,15 +139,17 @@ fn halves(slept: &Slept) -> u64 {
     }
 }
 
-/// The most that is done on any way from thread 1 at time 0 to `tid` at `at`, in half milliseconds: tries every way. A sleep that a thread
-/// ended counts nothing, and another thread's wait that timed out half.
+/// The most that is done on any way from thread 1 at time 0 to `tid` at `at`, in half milliseconds:
+/// tries every way. A sleep that a thread ended counts nothing, and another thread's wait that
+/// timed out half.
 fn longest(slept: &[Slept], tid: u32, at: u64) -> Option<u64> {
     let last = slept
         .iter()
         .filter(|one| one.tid == tid && one.to <= at)
         .max_by_key(|one| one.to);
     let Some(last) = last else {
-        // Helpers wait from the start, so a thread without a sleep behind it is the one that read the request.
+        // Helpers wait from the start, so a thread without a sleep behind it is the one that read
+        // the request.
         return (tid == 1).then_some(2 * at);
     };
     let ran = 2 * (at - last.to);
@@ -182,7 +187,8 @@ fn model(slept: &[Slept], end: u64) -> Model {
     script.model()
 }
 
-/// What a path's own steps did, in half milliseconds: what stands for sleeps of its threads does not count.
+/// What a path's own steps did, in half milliseconds: what stands for sleeps of its threads does
+/// not count.
 fn done_on(slept: &[Slept], steps: &[PathStep]) -> u64 {
     let halves_of = |step: &PathStep| {
         let within = |one: &&Slept| {
@@ -258,8 +264,8 @@ fn of_two_ways_the_longer_is_taken() {
     assert_eq!(told, [(1, 10), (2, 90), (1, 10)]);
 }
 
-/// The steps of a request of thread 1's, which gives thread 2 work at 10 ms and waits for it for 10 ms in the end. Thread 2 sleeps, for a time to
-/// come, until just before it wakes thread 1.
+/// The steps of a request of thread 1's, which gives thread 2 work at 10 ms and waits for it for 10
+/// ms in the end. Thread 2 sleeps, for a time to come, until just before it wakes thread 1.
 fn with_a_helper_that_sleeps(asleep_ms: u64, timed_out: bool) -> Vec<(u32, &'static str, u64)> {
     let end = 12 + asleep_ms;
     let slept = [
@@ -294,7 +300,8 @@ fn with_a_helper_that_sleeps(asleep_ms: u64, timed_out: bool) -> Vec<(u32, &'sta
 
 #[test]
 fn work_of_its_own_says_more_than_a_helpers_timer() {
-    // 91 ms of work, while the helper slept for 100 ms: the helper would have had it wait at another time.
+    // 91 ms of work, while the helper slept for 100 ms: the helper would have had it wait at
+    // another time.
     let told = with_a_helper_that_sleeps(100, true);
     assert_eq!(
         told,
@@ -449,7 +456,8 @@ fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
             .by(by)
             .done();
     };
-    // The third lets it go and wakes the fourth, which is too late: the second comes from its socket and takes it.
+    // The third lets it go and wakes the fourth, which is too late: the second comes from its
+    // socket and takes it.
     waits(1, 20, 80, 2);
     waits(4, 25, 50, 3);
     script
@@ -608,7 +616,8 @@ fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
         .word(0x1000)
         .by(2)
         .done();
-    // Woken at 40, it has a CPU at 55. The second is still in its socket when the lock becomes free, and comes at 60.
+    // Woken at 40, it has a CPU at 55. The second is still in its socket when the lock becomes
+    // free, and comes at 60.
     script
         .wait(4, FUTEX, 25, 40)
         .on_cpu_at(55)

@@ -4,10 +4,11 @@ use whywait_findings::{Code, Severity};
 
 use crate::Report;
 
-/// The worst severity that counts against the target; `None` when there is nothing to hold against it.
+/// The worst severity that counts against the target; `None` when there is nothing to hold against
+/// it.
 ///
-/// [`Code::RecordingIncomplete`] never counts: it is about whywait's own fidelity, and a build must not break because
-/// the machine that watched it was busy.
+/// [`Code::RecordingIncomplete`] never counts: it is about whywait's own fidelity, and a build must
+/// not break because the machine that watched it was busy.
 pub fn worst(report: &Report) -> Option<Severity> {
     let counted = report
         .findings

@@ -1,7 +1,9 @@
-//! The views of a finished analysis: text for people, JSON for machines, and the decision whether a run fails.
+//! The views of a finished analysis: text for people, JSON for machines, and the decision whether a
+//! run fails.
 //!
-//! Nothing here measures, ranks or judges: a [`Report`] is complete when it gets here. Nothing here prints either: the
-//! views return strings. That keeps every view testable by comparing it with a file.
+//! Nothing here measures, ranks or judges: a [`Report`] is complete when it gets here. Nothing here
+//! prints either: the views return strings. That keeps every view testable by comparing it with a
+//! file.
 
 mod gate;
 mod json;
@@ -16,7 +18,8 @@ use whywait_model::summary;
 pub use gate::{fails, worst};
 pub use json::{cpu_to_json, request_to_json, rings_to_json, to_json, waits_to_json};
 
-/// Everything that whywait has to say of one recording. The order of the fields is the order of the keys in JSON.
+/// Everything that whywait has to say of one recording. The order of the fields is the order of the
+/// keys in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// The version of the JSON's shape: [`Report::SCHEMA`].
@@ -35,16 +38,17 @@ pub struct Report {
     pub uring: Vec<RingRow>,
     /// What all this rests on.
     pub coverage: summary::Coverage,
-    /// Remarks that are not findings: approximations that were made, features that this kernel lacks.
+    /// Remarks that are not findings: approximations that were made, features that this kernel
+    /// lacks.
     pub notes: Vec<String>,
-    /// What was looked at, in words ("readiness of 2 epoll instances"). It is what makes "nothing wrong found" mean
-    /// something.
+    /// What was looked at, in words ("readiness of 2 epoll instances"). It is what makes "nothing
+    /// wrong found" mean something.
     pub looked_at: Vec<String>,
 }
 
 impl Report {
-    /// The schema that this version writes. Keys may be added within a schema; a change of meaning or a removal makes a
-    /// new one.
+    /// The schema that this version writes. Keys may be added within a schema; a change of meaning
+    /// or a removal makes a new one.
     pub const SCHEMA: u32 = 1;
 
     /// A report without remarks.

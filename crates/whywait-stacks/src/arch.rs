@@ -18,8 +18,9 @@ pub struct Registers {
 /// User addresses are below this (47 bits; 56 with five-level page tables).
 pub(crate) const USER_END: u64 = 1 << 56;
 
-/// Registers of the interrupted code, from a signal frame. In the trampoline `sp` points to `struct ucontext`
-/// (`arch/x86/include/uapi/asm/sigcontext.h`: `r8` is at 40, then in the order of `REG_*`).
+/// Registers of the interrupted code, from a signal frame. In the trampoline `sp` points to `struct
+/// ucontext` (`arch/x86/include/uapi/asm/sigcontext.h`: `r8` is at 40, then in the order of
+/// `REG_*`).
 pub(crate) fn interrupted(sp: u64, read: impl Fn(u64) -> Option<u64>) -> Option<Registers> {
     let at = |offset: u64| read(sp.checked_add(offset)?);
     Some(Registers {
@@ -29,7 +30,8 @@ pub(crate) fn interrupted(sp: u64, read: impl Fn(u64) -> Option<u64>) -> Option<
     })
 }
 
-/// Registers of the caller of a function that keeps its frame pointer, from the bytes at that pointer.
+/// Registers of the caller of a function that keeps its frame pointer, from the bytes at that
+/// pointer.
 pub(crate) fn caller(frame_pointer: u64, bytes: &[u8]) -> Option<Registers> {
     let word = |at| crate::elf::u64_at(bytes, at);
     Some(Registers {

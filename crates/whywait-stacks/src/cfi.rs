@@ -1,9 +1,10 @@
 //! A file's unwind tables, and a look at them before framehop runs them.
 //!
-//! framehop evaluates DWARF expressions without a bound on their steps, and computes with offsets from the search table
-//! unchecked. The tables come from the observed program's file, so this module checks the search table once, and each
-//! row before its first use: a row whose expressions could loop is refused. It also recognises signal frames, whose
-//! expressions read the stack, which framehop does not do.
+//! framehop evaluates DWARF expressions without a bound on their steps, and computes with offsets
+//! from the search table unchecked. The tables come from the observed program's file, so this
+//! module checks the search table once, and each row before its first use: a row whose expressions
+//! could loop is refused. It also recognises signal frames, whose expressions read the stack, which
+//! framehop does not do.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -118,8 +119,8 @@ impl Tables {
         Some(header)
     }
 
-    /// A header made from a walk over `.eh_frame`, for files that have none (or a bad one), so that lookups stay fast
-    /// and the file need not be walked again for each process.
+    /// A header made from a walk over `.eh_frame`, for files that have none (or a bad one), so that
+    /// lookups stay fast and the file need not be walked again for each process.
     fn build_header(&self) -> Option<Vec<u8>> {
         let section = self.section();
         let bases = self.bases();
@@ -143,7 +144,8 @@ impl Tables {
             return None;
         }
         rows.sort_unstable();
-        // The table's "data" base is the header's address, here that of `.eh_frame` itself: offsets serve as they are.
+        // The table's "data" base is the header's address, here that of `.eh_frame` itself: offsets
+        // serve as they are.
         let mut header = vec![1, 0x3b, 0x03, 0x3b, 0, 0, 0, 0];
         header.extend((rows.len() as u32).to_le_bytes());
         for (pc, offset) in rows {
@@ -271,7 +273,8 @@ impl Tables {
             loop {
                 match operations.next() {
                     Ok(None) => return true,
-                    // Without branches every operation runs once. No compiler uses them in unwind tables.
+                    // Without branches every operation runs once. No compiler uses them in unwind
+                    // tables.
                     Ok(Some(
                         Operation::Skip { .. } | Operation::Bra { .. } | Operation::Call { .. },
                     ))
@@ -290,7 +293,8 @@ impl Tables {
     }
 }
 
-/// Where the header says that `.eh_frame` is. Encodings: absolute, pc-relative or header-relative, 4 bytes signed.
+/// Where the header says that `.eh_frame` is. Encodings: absolute, pc-relative or header-relative,
+/// 4 bytes signed.
 fn eh_frame_pointer(address: u64, header: &[u8]) -> Option<u64> {
     let value = i64::from(u32_at(header, 4)? as i32);
     match header[1] {

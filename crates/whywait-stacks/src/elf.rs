@@ -1,8 +1,8 @@
 //! The few parts of a 64-bit little-endian ELF file that unwinding needs, read piece by piece.
 //!
-//! The file belongs to the observed program and is not trusted: every size is checked against the file's length and
-//! against a bound before memory is reserved, and the file is read rather than mapped, so that one which shrinks under
-//! us gives an error and not a signal.
+//! The file belongs to the observed program and is not trusted: every size is checked against the
+//! file's length and against a bound before memory is reserved, and the file is read rather than
+//! mapped, so that one which shrinks under us gives an error and not a signal.
 
 use std::fs::File;
 use std::io;
@@ -122,7 +122,8 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
-    /// Reads the headers. `None`: not an ELF file for a 64-bit little-endian machine, or a broken one.
+    /// Reads the headers. `None`: not an ELF file for a 64-bit little-endian machine, or a broken
+    /// one.
     pub(crate) fn read(file: &'f R) -> Option<Self> {
         let length = file.len();
         let mut elf = Self {
@@ -138,7 +139,8 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
             return None;
         }
         elf.read_segments(&header)?;
-        // A file without sections (or with a broken table of them) still has a build-id and an unwind table.
+        // A file without sections (or with a broken table of them) still has a build-id and an
+        // unwind table.
         let _ = elf.read_sections(&header);
         Some(elf)
     }
@@ -202,7 +204,8 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         self.sections.iter().find(|s| s.name == name.as_bytes())
     }
 
-    /// A section's bytes; `None` when it is empty, lies outside of the file, is compressed or larger than `at_most`.
+    /// A section's bytes; `None` when it is empty, lies outside of the file, is compressed or
+    /// larger than `at_most`.
     pub(crate) fn data(&self, section: &Section, at_most: u64) -> Option<Vec<u8>> {
         if section.kind == SHT_NOBITS || section.size == 0 || section.compressed {
             return None;
@@ -219,7 +222,8 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         Some(bytes)
     }
 
-    /// `.eh_frame_hdr` by its program header, for files whose sections were stripped: address and bytes.
+    /// `.eh_frame_hdr` by its program header, for files whose sections were stripped: address and
+    /// bytes.
     pub(crate) fn eh_frame_header(&self) -> Option<(u64, Vec<u8>)> {
         let segment = self.eh_frame_header?;
         Some((
@@ -242,11 +246,12 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         )
     }
 
-    /// The difference between addresses in a process and as the file states them, for an executable mapping of file
-    /// offset `offset` at address `start`.
+    /// The difference between addresses in a process and as the file states them, for an executable
+    /// mapping of file offset `offset` at address `start`.
     pub(crate) fn bias(segments: &[Segment], start: u64, offset: u64) -> Option<u64> {
-        // The kernel maps whole pages: a segment's mapping begins at its offset rounded down. lld packs segments in the
-        // file, so that the page may hold the end of another segment, mapped elsewhere.
+        // The kernel maps whole pages: a segment's mapping begins at its offset rounded down. lld
+        // packs segments in the file, so that the page may hold the end of another segment, mapped
+        // elsewhere.
         const PAGE: u64 = 4096;
         let segment = segments.iter().find(|s| {
             let first = s.offset & !(PAGE - 1);
@@ -274,8 +279,8 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
             .unwrap_or_default()
     }
 
-    /// Calls `visit` with name, address and size of every defined symbol, `.symtab` first, then `.dynsym`.
-    /// Tables larger than `at_most` bytes are skipped.
+    /// Calls `visit` with name, address and size of every defined symbol, `.symtab` first, then
+    /// `.dynsym`. Tables larger than `at_most` bytes are skipped.
     pub(crate) fn symbols(&self, at_most: u64, mut visit: impl FnMut(&[u8], u64, u64)) {
         for kind in [SHT_SYMTAB, SHT_DYNSYM] {
             let Some(table) = self.sections.iter().find(|s| s.kind == kind) else {
@@ -311,7 +316,8 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
 /// The bytes up to the next NUL.
 pub(crate) fn c_string(bytes: &[u8], start: usize) -> Option<&[u8]> {
     let bytes = bytes.get(start..)?;
-    // A name longer than this is no name; it also keeps a hostile table from being scanned again and again.
+    // A name longer than this is no name; it also keeps a hostile table from being scanned again
+    // and again.
     let bytes = &bytes[..bytes.len().min(64 << 10)];
     Some(&bytes[..bytes.iter().position(|&b| b == 0)?])
 }

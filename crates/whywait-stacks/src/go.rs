@@ -1,8 +1,9 @@
 //! Go's own table of functions (`.gopclntab`): names, and the frame's size at each instruction.
 //!
-//! Go writes no `.eh_frame`. Its frame pointers would do for most frames, but the thread's innermost function (the one
-//! that makes the system call) has none, and a walk by frame pointers skips its caller. The table gives exact frame
-//! sizes, is there in stripped programs too, and marks the functions at which a stack begins.
+//! Go writes no `.eh_frame`. Its frame pointers would do for most frames, but the thread's
+//! innermost function (the one that makes the system call) has none, and a walk by frame pointers
+//! skips its caller. The table gives exact frame sizes, is there in stripped programs too, and
+//! marks the functions at which a stack begins.
 //!
 //! Layout: `runtime/symtab.go` (`pcHeader`, `_func`) of Go 1.18 and later.
 
@@ -37,11 +38,11 @@ pub(crate) enum GoEnd {
     Caller,
     /// The function is the first of a goroutine or a thread.
     Start,
-    /// Not at all: the thread left a goroutine for the scheduler here. (`morestack` may also go on with that goroutine,
-    /// on a larger stack; it does not wait then.)
+    /// Not at all: the thread left a goroutine for the scheduler here. (`morestack` may also go on
+    /// with that goroutine, on a larger stack; it does not wait then.)
     Scheduler,
-    /// The caller is on another stack (`systemstack`, `asmcgocall`): a goroutine's. After `systemstack` the frame
-    /// pointer leads there.
+    /// The caller is on another stack (`systemstack`, `asmcgocall`): a goroutine's. After
+    /// `systemstack` the frame pointer leads there.
     OtherStack,
 }
 
@@ -63,7 +64,8 @@ impl GoTable {
             return None;
         }
         let word = |i: usize| usize::try_from(u64_at(&bytes, 8 + 8 * i)?).ok();
-        // The start of the text in the header is unrelocated in position-independent programs, and gone since Go 1.26.
+        // The start of the text in the header is unrelocated in position-independent programs, and
+        // gone since Go 1.26.
         let stated = u64_at(&bytes, 24)?;
         let text = runtime_text
             .or((stated != 0).then_some(stated))

@@ -12,8 +12,8 @@ pub(crate) struct Interner {
     new: Vec<Symbol>,
 }
 
-/// Beyond this many names all further ones of a module become one, so that a program that generates code for ever
-/// cannot fill the memory.
+/// Beyond this many names all further ones of a module become one, so that a program that generates
+/// code for ever cannot fill the memory.
 const MAX_NAMES: usize = 1 << 20;
 const MAX_LENGTH: usize = 4096;
 

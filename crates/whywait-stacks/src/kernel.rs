@@ -28,7 +28,8 @@ struct Symbols {
 
 /// Bounds the memory for known addresses.
 const MAX_KNOWN: usize = 1 << 18;
-/// An address farther than this behind the last symbol before it is in code loaded later (a module, a BPF program).
+/// An address farther than this behind the last symbol before it is in code loaded later (a module,
+/// a BPF program).
 const MAX_FUNCTION: u64 = 1 << 20;
 
 impl Symbols {
@@ -38,7 +39,8 @@ impl Symbols {
 }
 
 impl Kernel {
-    /// Begins to read the symbols, on the side: it takes some 50 ms, which later are wanted for other things.
+    /// Begins to read the symbols, on the side: it takes some 50 ms, which later are wanted for
+    /// other things.
     pub(crate) fn prepare(&mut self) {
         self.reader = Some(std::thread::spawn(Symbols::read));
     }
@@ -110,7 +112,8 @@ impl Symbols {
             symbols.names.push_str(name);
             symbols.table.push((address, start, name.len() as u32));
         }
-        // Stable: of several names for an address the kernel's first stays first, and is the one that lookups find.
+        // Stable: of several names for an address the kernel's first stays first, and is the one
+        // that lookups find.
         symbols.table.sort_by_key(|&(address, ..)| address);
         symbols.table.dedup_by_key(|&mut (address, ..)| address);
         symbols.table.shrink_to_fit();
@@ -167,7 +170,8 @@ ffffffff81000200 t ext4_sync_file\t[ext4]
                 .name
                 .clone()
         };
-        // The second is a return address at a function's very start: the call was the last instruction before.
+        // The second is a return address at a function's very start: the call was the last
+        // instruction before.
         assert_eq!(
             frames.iter().map(name).collect::<Vec<_>>(),
             ["do_futex", "do_futex", "_stext", "[kernel]"]

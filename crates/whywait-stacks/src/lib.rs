@@ -1,13 +1,16 @@
 //! From the copied bytes of a thread's stack to names.
 //!
-//! Two halves share the notion of a module (a mapped file, the kernel, a just-in-time compiler's code, Python):
+//! Two halves share the notion of a module (a mapped file, the kernel, a just-in-time compiler's
+//! code, Python):
 //!
-//! - [`Unwinder`], while recording: turns registers and stack bytes into [`Frame`](whywait_events::Frame)s of the
-//!   vocabulary, by the unwind tables of the mapped files (framehop), Go's function table, or the frame pointer. It also
-//!   gives the names that only the running process or kernel can give. Stack bytes never leave it.
+//! - [`Unwinder`], while recording: turns registers and stack bytes into
+//!   [`Frame`](whywait_events::Frame)s of the vocabulary, by the unwind tables of the mapped files
+//!   (framehop), Go's function table, or the frame pointer. It also gives the names that only the
+//!   running process or kernel can give. Stack bytes never leave it.
 //! - [`Symboliser`], later: names for frames of ELF files (blazesym).
 //!
-//! The observed program is not trusted: its files, its memory and its `/proc` entries may hold anything.
+//! The observed program is not trusted: its files, its memory and its `/proc` entries may hold
+//! anything.
 
 mod arch;
 mod cfi;

@@ -19,7 +19,8 @@ pub(crate) struct Mapping {
 /// What is mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A file, by its path as the process sees it, octal escapes resolved and without the kernel's ` (deleted)`.
+    /// A file, by its path as the process sees it, octal escapes resolved and without the kernel's
+    /// ` (deleted)`.
     File(Vec<u8>),
     /// The kernel's vDSO.
     Vdso,
@@ -35,8 +36,9 @@ pub(crate) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
     Ok(parse(&std::fs::read(format!("/proc/{tgid}/maps"))?))
 }
 
-/// What is mapped at each of these addresses of process `tgid`: a path, `[heap]`, `[stack]`, `[anonymous]`; `None` when nothing
-/// is, or the process is gone. Takes the process's map lock for a moment, as every look at its mappings does.
+/// What is mapped at each of these addresses of process `tgid`: a path, `[heap]`, `[stack]`,
+/// `[anonymous]`; `None` when nothing is, or the process is gone. Takes the process's map lock for
+/// a moment, as every look at its mappings does.
 pub fn mapped_at(tgid: u32, addresses: &[u64]) -> Vec<Option<String>> {
     std::fs::read(format!("/proc/{tgid}/maps")).map_or_else(
         |_| vec![None; addresses.len()],
@@ -81,7 +83,8 @@ fn named(text: &[u8], addresses: &[u64]) -> Vec<Option<String>> {
     names
 }
 
-/// Parses the text of `/proc/PID/maps`; skips what is not executable and what it does not understand.
+/// Parses the text of `/proc/PID/maps`; skips what is not executable and what it does not
+/// understand.
 pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
     text.split(|&b| b == b'\n')
         .filter_map(parse_line)
@@ -90,7 +93,8 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
 }
 
 fn parse_line(line: &[u8]) -> Option<Mapping> {
-    // start-end perms offset dev inode [spaces path]; the path is the rest of the line and may hold spaces.
+    // start-end perms offset dev inode [spaces path]; the path is the rest of the line and may hold
+    // spaces.
     let mut rest = line;
     let mut field = || {
         let start = rest.iter().position(|&b| b != b' ')?;

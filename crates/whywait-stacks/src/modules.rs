@@ -1,5 +1,5 @@
-//! The table of modules: one number for each mapped file, shared between the processes that map it, and what unwinding
-//! needs of the file, read once.
+//! The table of modules: one number for each mapped file, shared between the processes that map it,
+//! and what unwinding needs of the file, read once.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -117,7 +117,8 @@ impl Modules {
         id
     }
 
-    /// The frame of all just-in-time compiled code of which no name is known: its address would mean nothing later.
+    /// The frame of all just-in-time compiled code of which no name is known: its address would
+    /// mean nothing later.
     pub(crate) fn unnamed_jit(&mut self) -> Frame {
         if let Some(frame) = self.unnamed_jit {
             return frame;
@@ -225,9 +226,9 @@ impl Modules {
     }
 }
 
-/// Where the mapped file can be opened. `map_files` leads to the very file, also when it was deleted or replaced; it
-/// needs a capability that a confined recorder may lack, then the path in the process's own mount namespace serves, if
-/// the inode is still that of the mapping.
+/// Where the mapped file can be opened. `map_files` leads to the very file, also when it was
+/// deleted or replaced; it needs a capability that a confined recorder may lack, then the path in
+/// the process's own mount namespace serves, if the inode is still that of the mapping.
 fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Metadata)> {
     let Range { start, end } = mapping.range;
     let direct = PathBuf::from(format!("/proc/{tgid}/map_files/{start:x}-{end:x}"));
@@ -242,7 +243,8 @@ fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Meta
     (metadata.is_file() && metadata.ino() == mapping.inode).then_some((by_path, metadata))
 }
 
-/// Opens a file of which another user may have made a FIFO or a terminal in the meantime: without waiting for it.
+/// Opens a file of which another user may have made a FIFO or a terminal in the meantime: without
+/// waiting for it.
 pub(crate) fn open_regular(path: &std::path::Path) -> Option<File> {
     let file = OpenOptions::new()
         .read(true)

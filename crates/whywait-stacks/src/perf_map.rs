@@ -35,7 +35,8 @@ impl PerfMap {
 
     /// The name of the code at an address of the process.
     pub(crate) fn name(&mut self, address: u64) -> Option<&str> {
-        // Code is compiled and thrown away all the time: also a name that is there may have become another.
+        // Code is compiled and thrown away all the time: also a name that is there may have become
+        // another.
         let after = match find(&self.entries, address) {
             Some(_) => LOOK_AFTER,
             None => LOOK_FOR_MISSING_AFTER,
@@ -49,7 +50,8 @@ impl PerfMap {
 
     fn read_on(&mut self) -> Option<()> {
         let path = self.path()?;
-        // The name can be foretold: another user may have put a file there, or a link to one that we may read.
+        // The name can be foretold: another user may have put a file there, or a link to one that
+        // we may read.
         if std::fs::symlink_metadata(&path).ok()?.is_symlink() {
             return None;
         }

@@ -61,17 +61,19 @@ pub(crate) struct Process {
     rereads: u32,
     /// framehop's modules: the mappings that were looked at.
     pub(crate) unwinder: arch::Unwinder<Arc<[u8]>>,
-    /// framehop's cache. Its entries are told apart by a 16-bit count of module changes, which can wrap in a long
-    /// recording: so each process has its own, and a new one with each change.
+    /// framehop's cache. Its entries are told apart by a 16-bit count of module changes, which can
+    /// wrap in a long recording: so each process has its own, and a new one with each change.
     pub(crate) cache: arch::Cache,
     places: HashMap<u64, Place, BuildHasherDefault<AddressHasher>>,
     perf_map: PerfMap,
     memory: Option<File>,
 }
 
-/// Reading `/proc/PID/maps` costs some 100 us of the reader's time and takes the process's map lock.
+/// Reading `/proc/PID/maps` costs some 100 us of the reader's time and takes the process's map
+/// lock.
 const REREAD_AFTER: Duration = Duration::from_millis(100);
-/// A program that has just begun maps its libraries one after another, and may already sleep: it is looked at more often.
+/// A program that has just begun maps its libraries one after another, and may already sleep: it is
+/// looked at more often.
 const FIRST_REREAD_AFTER: Duration = Duration::from_micros(500);
 const FIRST_REREADS: u32 = 64;
 const MAX_PLACES: usize = 1 << 18;
@@ -99,7 +101,8 @@ impl Process {
         })
     }
 
-    /// Reads the mappings again, unless that was done a moment ago. Whether it was done, and found something new.
+    /// Reads the mappings again, unless that was done a moment ago. Whether it was done, and found
+    /// something new.
     fn reread(&mut self) -> bool {
         let wait = if self.rereads < FIRST_REREADS {
             FIRST_REREAD_AFTER
@@ -198,7 +201,8 @@ impl Process {
                 Some(Row::Start) => Step::Start,
                 Some(Row::Signal) => Step::Signal,
                 Some(Row::Refused) => Step::Refused,
-                // framehop then takes the innermost function for one without a frame, which in assembly it is.
+                // framehop then takes the innermost function for one without a frame, which in
+                // assembly it is.
                 Some(Row::Missing) | None => Step::FramePointer,
             }
         };
@@ -222,7 +226,8 @@ impl Process {
             .then_some(index)
     }
 
-    /// The frame of code in no file: a just-in-time compiler's, by the name its map gives, or just by where it is.
+    /// The frame of code in no file: a just-in-time compiler's, by the name its map gives, or just
+    /// by where it is.
     fn unnamed(&mut self, index: usize, address: u64, modules: &mut Modules) -> Frame {
         if self.mapped[index].mapping.source != Source::Anonymous {
             let id = modules.special(ModuleKind::Unknown);
@@ -329,7 +334,8 @@ impl Process {
     }
 }
 
-/// Addresses as keys: multiply and fold. Keys are chosen by the observed program, which at worst slows its own lookups.
+/// Addresses as keys: multiply and fold. Keys are chosen by the observed program, which at worst
+/// slows its own lookups.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);
 

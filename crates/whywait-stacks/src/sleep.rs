@@ -1,4 +1,5 @@
-//! Whether a thread sleeps where its stack was copied, so that more of its process's memory can be read in peace.
+//! Whether a thread sleeps where its stack was copied, so that more of its process's memory can be
+//! read in peace.
 
 use crate::arch::Registers;
 use crate::process::Process;

@@ -13,13 +13,13 @@ use crate::elf::Elf;
 use crate::go::GoTable;
 use crate::modules::open_regular;
 
-/// Gives names to frames of ELF files: function, inlined functions, source file and line as far as the file, or a
-/// separate debug file under `/usr/lib/debug`, tells.
+/// Gives names to frames of ELF files: function, inlined functions, source file and line as far as
+/// the file, or a separate debug file under `/usr/lib/debug`, tells.
 ///
-/// Which file is asked: the one at the module's path, if its build-id is the module's; a module without a build-id
-/// takes a file without one (Go's linker writes none by default) and no other, for nothing better can be checked. If
-/// that file is another one by now, or gone, the debug file of the module's build-id serves. Else the frames get no
-/// names: a wrong name is worse than none.
+/// Which file is asked: the one at the module's path, if its build-id is the module's; a module
+/// without a build-id takes a file without one (Go's linker writes none by default) and no other,
+/// for nothing better can be checked. If that file is another one by now, or gone, the debug file
+/// of the module's build-id serves. Else the frames get no names: a wrong name is worse than none.
 #[derive(Debug, Default)]
 pub struct Symboliser {
     debug: Option<PathBuf>,
@@ -35,19 +35,20 @@ impl Symboliser {
         Self::default()
     }
 
-    /// Looks for separate debug files in another directory (laid out as `DIRECTORY/.build-id/ab/cdef….debug`).
+    /// Looks for separate debug files in another directory (laid out as
+    /// `DIRECTORY/.build-id/ab/cdef….debug`).
     pub fn with_debug_directory(directory: impl Into<PathBuf>) -> Self {
         Self {
             debug: Some(directory.into()),
         }
     }
 
-    /// Names of those `frames` that are in the ELF files among `modules`; frames without a name are left out. A frame
-    /// need be given once only. `place` may say where a module's file can be found instead of at its path, such as
-    /// below `/proc/PID/root`.
+    /// Names of those `frames` that are in the ELF files among `modules`; frames without a name are
+    /// left out. A frame need be given once only. `place` may say where a module's file can be
+    /// found instead of at its path, such as below `/proc/PID/root`.
     ///
-    /// Each file is opened once, asked for all its addresses and closed, so that memory holds one file's debug data at a
-    /// time.
+    /// Each file is opened once, asked for all its addresses and closed, so that memory holds one
+    /// file's debug data at a time.
     pub fn symbolise(
         &mut self,
         modules: &[Module],

@@ -25,8 +25,9 @@ pub struct Unwound {
     pub frames: Vec<Frame>,
     /// Unwinding ended before the thread's start.
     pub truncated: bool,
-    /// The frames follow from the registers and the return addresses alone: whenever those are the same, so are these. Not so
-    /// where an interpreter keeps its frames elsewhere, or where the stack goes on at another place.
+    /// The frames follow from the registers and the return addresses alone: whenever those are the
+    /// same, so are these. Not so where an interpreter keeps its frames elsewhere, or where the
+    /// stack goes on at another place.
     pub repeats: bool,
 }
 
@@ -50,7 +51,8 @@ pub(crate) struct Walked {
     pub(crate) frame: Frame,
     /// Of the call instruction (of the instruction itself in the innermost frame).
     pub(crate) address: u64,
-    /// Where its frame on the stack begins: the stack pointer as it is while the frame is the innermost.
+    /// Where its frame on the stack begins: the stack pointer as it is while the frame is the
+    /// innermost.
     pub(crate) sp: u64,
 }
 
@@ -67,25 +69,27 @@ impl Unwinder {
         Self::default()
     }
 
-    /// Unwinds from registers and a copy of the stack: the bytes from `regs.sp` upwards. Reads what it needs of process
-    /// `tgid` (an id in this process's pid namespace) from `/proc` when it meets the process, or a mapping, first.
+    /// Unwinds from registers and a copy of the stack: the bytes from `regs.sp` upwards. Reads what
+    /// it needs of process `tgid` (an id in this process's pid namespace) from `/proc` when it
+    /// meets the process, or a mapping, first.
     ///
-    /// Frames come innermost first. An ELF frame's address is that of the call instruction (return address - 1), and of
-    /// the instruction itself for the innermost frame, as the file states addresses. Just-in-time compiled code without
-    /// a name is the one frame `[jit]`; neighbours of this kind are joined. A stack is complete when unwinding
-    /// reached the thread's start.
+    /// Frames come innermost first. An ELF frame's address is that of the call instruction (return
+    /// address - 1), and of the instruction itself for the innermost frame, as the file states
+    /// addresses. Just-in-time compiled code without a name is the one frame `[jit]`; neighbours of
+    /// this kind are joined. A stack is complete when unwinding reached the thread's start.
     pub fn unwind(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Unwound {
         let ended = self.walk(tgid, regs, stack);
         self.unwound(ended)
     }
 
-    /// As [`unwind`](Self::unwind), for a sample of a running thread that was taken at `at_ns` (`CLOCK_MONOTONIC`). Where
-    /// the interpreter's loop of CPython (3.8 to 3.13) is on the stack, Python's frames are put in its place as far as
-    /// they are certain: the thread is looked at now, and if it was so before the sample too and did not sleep in
-    /// between, the functions that were there both times are those of the sample. The loop's frame stays where inner
-    /// functions are not known. A function that is named was on the thread's stack within 25 ms of the sample; its line
-    /// is the function's first unless it is certain. Call this soon after the sample: one that is older than 50 ms gets no
-    /// Python frames. The thread is not stopped.
+    /// As [`unwind`](Self::unwind), for a sample of a running thread that was taken at `at_ns`
+    /// (`CLOCK_MONOTONIC`). Where the interpreter's loop of CPython (3.8 to 3.13) is on the stack,
+    /// Python's frames are put in its place as far as they are certain: the thread is looked at
+    /// now, and if it was so before the sample too and did not sleep in between, the functions that
+    /// were there both times are those of the sample. The loop's frame stays where inner functions
+    /// are not known. A function that is named was on the thread's stack within 25 ms of the
+    /// sample; its line is the function's first unless it is certain. Call this soon after the
+    /// sample: one that is older than 50 ms gets no Python frames. The thread is not stopped.
     pub fn unwind_running(
         &mut self,
         tgid: u32,
@@ -114,9 +118,10 @@ impl Unwinder {
         unwound
     }
 
-    /// As [`unwind`](Self::unwind), for a thread that sleeps. While it still sleeps at the same place, two things are
-    /// read from the process: the rest of the stack, where the copy was too short, and Python's frames (CPython 3.8 to
-    /// 3.13), which then replace those of the interpreter's loop.
+    /// As [`unwind`](Self::unwind), for a thread that sleeps. While it still sleeps at the same
+    /// place, two things are read from the process: the rest of the stack, where the copy was too
+    /// short, and Python's frames (CPython 3.8 to 3.13), which then replace those of the
+    /// interpreter's loop.
     pub fn unwind_sleeping(
         &mut self,
         tgid: u32,
@@ -155,8 +160,8 @@ impl Unwinder {
         unwound
     }
 
-    /// A sleeping thread's stack from an address, as far up as anyone needs it; nothing when it does not sleep there any
-    /// more.
+    /// A sleeping thread's stack from an address, as far up as anyone needs it; nothing when it
+    /// does not sleep there any more.
     fn read_stack(&mut self, tgid: u32, sleeper: Sleeper<'_>, from: u64) -> Vec<u8> {
         let read = |process: &mut Process| {
             let sleep = Sleep::now(process, sleeper)?;
@@ -184,7 +189,8 @@ impl Unwinder {
         }
     }
 
-    /// Begins to read what is needed only once, on a thread of its own, rather than at the first stack.
+    /// Begins to read what is needed only once, on a thread of its own, rather than at the first
+    /// stack.
     pub fn prepare(&mut self) {
         self.kernel.prepare();
     }
@@ -194,8 +200,8 @@ impl Unwinder {
         self.kernel.prepared();
     }
 
-    /// Frames of a kernel stack, innermost first. An address is replaced by the number of its function's name, so that
-    /// no kernel address reaches a recording.
+    /// Frames of a kernel stack, innermost first. An address is replaced by the number of its
+    /// function's name, so that no kernel address reaches a recording.
     pub fn kernel(&mut self, addresses: &[u64]) -> Vec<Frame> {
         self.kernel
             .frames(addresses, &mut self.modules, &mut self.losses)
@@ -207,7 +213,8 @@ impl Unwinder {
         self.python.forget(tgid);
     }
 
-    /// Whether frames are looked for in the memory of a process that goes on meanwhile, as Python's are: they are to be looked for soon.
+    /// Whether frames are looked for in the memory of a process that goes on meanwhile, as Python's
+    /// are: they are to be looked for soon.
     pub fn reads_memory(&self) -> bool {
         self.python.reads_any()
     }
@@ -217,8 +224,9 @@ impl Unwinder {
         self.modules.take_new()
     }
 
-    /// Names, since the last call, that only the running process or kernel can give: of frames of the kernel, Python,
-    /// just-in-time compiled code and the vDSO. Names of other frames: [`Symboliser`](crate::Symboliser).
+    /// Names, since the last call, that only the running process or kernel can give: of frames of
+    /// the kernel, Python, just-in-time compiled code and the vDSO. Names of other frames:
+    /// [`Symboliser`](crate::Symboliser).
     pub fn take_new_symbols(&mut self) -> Vec<Symbol> {
         self.modules.take_new_symbols()
     }
@@ -254,7 +262,8 @@ impl Unwinder {
             context: &mut self.context,
         };
         let walk = &mut self.walk;
-        // framehop's arithmetic is not checked everywhere; in a build with overflow checks hostile tables could panic.
+        // framehop's arithmetic is not checked everywhere; in a build with overflow checks hostile
+        // tables could panic.
         catch_unwind(AssertUnwindSafe(|| {
             walk_frames(process, regs, stack, &mut modules, walk)
         }))
@@ -403,8 +412,8 @@ fn walk_frames(
                 code = FrameAddress::from_instruction_pointer(inner.ip);
                 continue;
             }
-            // framehop takes a frame pointer of 0 for the end of the stack. That it is only where frames are chained by
-            // it, and not when we were not given it to begin with.
+            // framehop takes a frame pointer of 0 for the end of the stack. That it is only where
+            // frames are chained by it, and not when we were not given it to begin with.
             Step::Tables {
                 by_frame_pointer: true,
             } if regs.bp() == 0 => return Err(Ended::Lost(Loss::FramePointer)),

@@ -81,7 +81,8 @@ fn random_registers_and_stacks() {
     );
 }
 
-/// Programs that run well but whose unwind tables and section headers are damaged, which no loader looks at.
+/// Programs that run well but whose unwind tables and section headers are damaged, which no loader
+/// looks at.
 #[test]
 fn damaged_files() {
     let directory = scratch("damaged");
@@ -131,7 +132,8 @@ fn damaged_files() {
                 &sleeper.stack,
             );
         }
-        // In a build with overflow checks framehop may trip over its arithmetic; it is held, and counted.
+        // In a build with overflow checks framehop may trip over its arithmetic; it is held, and
+        // counted.
         let modules = unwinder.take_new_modules();
         let frames: Vec<Frame> = modules
             .iter()

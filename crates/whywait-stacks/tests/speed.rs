@@ -1,5 +1,5 @@
-//! How long unwinding takes. Run on purpose, in release: `cargo test --release -p whywait-stacks --test speed -- --ignored
-//! --nocapture`.
+//! How long unwinding takes. Run on purpose, in release: `cargo test --release -p whywait-stacks
+//! --test speed -- --ignored --nocapture`.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! How complete the stacks of a running process are, wherever its threads happen to be. Run on purpose, as root:
-//! `SURVEY_PID=1234 SURVEY_ROUNDS=100 cargo test -p whywait-stacks --test survey -- --ignored --nocapture`.
-//! Stops each thread for a moment. Prints the stacks of the last round, and those that are not complete.
+//! How complete the stacks of a running process are, wherever its threads happen to be. Run on
+//! purpose, as root: `SURVEY_PID=1234 SURVEY_ROUNDS=100 cargo test -p whywait-stacks --test survey
+//! -- --ignored --nocapture`. Stops each thread for a moment. Prints the stacks of the last round,
+//! and those that are not complete.
 
 mod common;
 

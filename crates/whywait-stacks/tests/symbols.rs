@@ -1,4 +1,5 @@
-//! Names, lines and inlined functions; files that were deleted, replaced, or came later; names by perf's map.
+//! Names, lines and inlined functions; files that were deleted, replaced, or came later; names by
+//! perf's map.
 
 mod common;
 
@@ -156,8 +157,8 @@ fn a_second_process_shares_the_modules() {
 
 #[test]
 fn names_by_perfs_map() {
-    // Node's functions are in anonymous memory, compiled or not: `--interpreted-frames-native-stack` gives each
-    // interpreted function code of its own.
+    // Node's functions are in anonymous memory, compiled or not:
+    // `--interpreted-frames-native-stack` gives each interpreted function code of its own.
     let file = scratch("perf-map").join("wait.js");
     let script = "function waitsHere() { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0); }\n\
                   function caller() { waitsHere(); }\ncaller();\n";

@@ -9,7 +9,8 @@ use whywait_report::Report;
 /// Analyses a recording.
 ///
 /// # Errors
-/// Fails when there is no recording at `dir`, or it cannot be read. What is damaged is left out, and the report says so.
+/// Fails when there is no recording at `dir`, or it cannot be read. What is damaged is left out,
+/// and the report says so.
 pub(crate) fn model(dir: &Path) -> anyhow::Result<Model> {
     let recording = Recording::open(dir)?;
     Ok(Model::new(Input::read(&recording)?))

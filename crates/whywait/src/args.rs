@@ -159,7 +159,8 @@ pub(crate) struct CaptureArgs {
     /// Bytes of a thread's stack to look at, 1K to 32K: more unwinds deeper, each stack costs more
     #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = values::stack_bytes)]
     pub(crate) stack_bytes: u32,
-    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to 10s)
+    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to
+    /// 10s)
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold)]
     pub(crate) threshold: Duration,
 }
@@ -208,16 +209,19 @@ pub(crate) struct ReportArgs {
     /// The folder that `whywait record` wrote
     #[arg(value_name = "DIR")]
     pub(crate) recording: PathBuf,
-    /// Show what threads waited for, on which lock, file or socket, and what of it slow requests waited for
+    /// Show what threads waited for, on which lock, file or socket, and what of it slow requests
+    /// waited for
     #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) waits: bool,
     /// Show the rings of io_uring: where the operations' time went, and how many slots they took
     #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) uring: bool,
-    /// Show what CPU time was for: a request, a byte, each listener, each thread, user and system apart
+    /// Show what CPU time was for: a request, a byte, each listener, each thread, user and system
+    /// apart
     #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) cpu: bool,
-    /// Show one slow request's critical path step by step; a report has the ID in brackets in its line `slowest:`
+    /// Show one slow request's critical path step by step; a report has the ID in brackets in its
+    /// line `slowest:`
     #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
     pub(crate) request: Option<String>,
     #[command(flatten)]
@@ -284,7 +288,8 @@ pub(crate) struct GateArgs {
         help_heading = "Recording"
     )]
     pub(crate) keep: Option<PathBuf>,
-    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to 10s)
+    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to
+    /// 10s)
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold, help_heading = "Recording")]
     pub(crate) threshold: Duration,
     /// For people or for programs

@@ -1,4 +1,5 @@
-//! From a configuration to a recording: launches or finds the target, and drives the capture while it lasts.
+//! From a configuration to a recording: launches or finds the target, and drives the capture while
+//! it lasts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ pub(crate) struct CaptureOutcome {
 /// Watches the target until it ends, its time is up or a signal says so, and writes the recording.
 ///
 /// # Errors
-/// Fails when this machine does not allow it, when the target is gone, or when the recording cannot be written. A launched
-/// command that runs by then goes on to its own end first.
+/// Fails when this machine does not allow it, when the target is gone, or when the recording cannot
+/// be written. A launched command that runs by then goes on to its own end first.
 pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> {
     // A command waits at its gate from here on, so that nothing of it is missed.
     let mut session = Session::begin(config)?;
@@ -39,7 +40,8 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         threshold_ns: config.threshold_ns,
         stack_bytes: config.stack_bytes,
         full: config.full,
-        // For benchmarks; the kernel's clock around each program costs more than most of the programs.
+        // For benchmarks; the kernel's clock around each program costs more than most of the
+        // programs.
         measure_cost: std::env::var_os("WHYWAIT_MEASURE_COST").is_some(),
         owner: config.owner.map(|owner| (owner.uid, owner.gid)),
         ..Options::default()
@@ -81,7 +83,8 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let watched = watch();
     let exit_status = session.exit_status();
     let running = session.finish();
-    // Whatever went wrong here, everything is taken off before anything else, and the command goes on.
+    // Whatever went wrong here, everything is taken off before anything else, and the command goes
+    // on.
     let recorded = match watched {
         Ok(()) => capture
             .finish(exit_status)
@@ -121,7 +124,8 @@ fn is_taken(error: &anyhow::Error) -> bool {
     )
 }
 
-/// The recording's folder as it was before: a recording that did not come about leaves nothing behind.
+/// The recording's folder as it was before: a recording that did not come about leaves nothing
+/// behind.
 struct Folder<'a> {
     path: &'a Path,
     existed: bool,

@@ -35,7 +35,8 @@ pub(crate) struct CaptureConfig {
     pub(crate) stack_bytes: u32,
     /// Whether system calls are traced now and then, also where nothing suggests a look.
     pub(crate) full: bool,
-    /// Whom the recording is to belong to, and as whom to run the command; `None`: whoever runs whywait.
+    /// Whom the recording is to belong to, and as whom to run the command; `None`: whoever runs
+    /// whywait.
     pub(crate) owner: Option<Invoker>,
 }
 
@@ -158,7 +159,8 @@ pub(crate) fn capture(
     })
 }
 
-/// Checks that a recording can go to `dir`: it must not exist, or be an empty folder. Recordings are never overwritten.
+/// Checks that a recording can go to `dir`: it must not exist, or be an empty folder. Recordings
+/// are never overwritten.
 pub(crate) fn new_folder(dir: &Path) -> Result<(), Usage> {
     let hint = "name a folder that does not exist yet; it will be made";
     let shown = dir.display();
@@ -217,8 +219,8 @@ fn file_name(name: &str) -> String {
 /// Seconds since 1970 as `20260131-235959`, UTC.
 fn timestamp(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days are counted from 0000-03-01, so that the leap day is a year's last (Hinnant, "chrono-compatible low-level
-    // date algorithms").
+    // Days are counted from 0000-03-01, so that the leap day is a year's last (Hinnant,
+    // "chrono-compatible low-level date algorithms").
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,5 @@
-//! How whywait fails: one line that says what happened and what to do, and an exit code that means something.
+//! How whywait fails: one line that says what happened and what to do, and an exit code that means
+//! something.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -34,7 +35,8 @@ impl Usage {
     }
 }
 
-/// Something went wrong that was already reported where it happened: only the exit code is left to pass on.
+/// Something went wrong that was already reported where it happened: only the exit code is left to
+/// pass on.
 #[derive(Debug, Error)]
 #[error("exit code {0}")]
 pub(crate) struct Reported(pub(crate) u8);
@@ -51,7 +53,8 @@ pub(crate) fn report(error: &anyhow::Error) -> u8 {
     FAILED
 }
 
-/// An error with what caused it. Some errors tell their cause themselves, which is then not told again.
+/// An error with what caused it. Some errors tell their cause themselves, which is then not told
+/// again.
 pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -131,7 +134,8 @@ pub(crate) fn install_panic_hook() {
     }));
 }
 
-/// A line to standard error. Nobody may be there to read it, which is no reason to fail (`eprintln!` would panic).
+/// A line to standard error. Nobody may be there to read it, which is no reason to fail
+/// (`eprintln!` would panic).
 pub(crate) fn eprintln_quietly(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{text}");

@@ -1,8 +1,8 @@
 //! Launches a command that waits at a gate until whywait is ready to watch it.
 //!
-//! The child is whywait itself (`whywait __exec`, see `commands/exec.rs`) and becomes the command once the gate opens.
-//! So the command's process id is known, and its BPF programs attached, before its first instruction; and it is
-//! whywait's own child, so that its exit code can be passed on.
+//! The child is whywait itself (`whywait __exec`, see `commands/exec.rs`) and becomes the command
+//! once the gate opens. So the command's process id is known, and its BPF programs attached, before
+//! its first instruction; and it is whywait's own child, so that its exit code can be passed on.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -43,7 +43,8 @@ impl Launch {
     ) -> anyhow::Result<Self> {
         let (ours, theirs) =
             UnixStream::pair().context("cannot make a socket pair for the command")?;
-        // The child is to inherit its end. Whywait starts no other process meanwhile that could inherit it too.
+        // The child is to inherit its end. Whywait starts no other process meanwhile that could
+        // inherit it too.
         fcntl(theirs.as_raw_fd(), FcntlArg::F_SETFD(FdFlag::empty()))
             .context("cannot prepare the command's gate")?;
         let mut stub = Command::new(whywait);
@@ -83,7 +84,8 @@ impl Launch {
             return Ok(());
         };
         let mut failure = [0];
-        // The child's end closes as it becomes the command. Before that it sends a byte if it cannot.
+        // The child's end closes as it becomes the command. Before that it sends a byte if it
+        // cannot.
         match gate.write_all(&[1]).and_then(|()| gate.read(&mut failure)) {
             Ok(1) => {
                 self.wait()?;
@@ -137,7 +139,8 @@ impl Launch {
 
 impl Drop for Launch {
     fn drop(&mut self) {
-        // A command that runs is left alone. One that whywait failed to get ready for must not stay at the gate.
+        // A command that runs is left alone. One that whywait failed to get ready for must not stay
+        // at the gate.
         if self.gate.is_some() {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -11,7 +11,8 @@ use whywait_report::text::{Charset, TextOptions};
 
 use crate::user::Invoker;
 
-/// Writes a report to a file, or to standard output. A reader that closed the pipe has seen enough: no error.
+/// Writes a report to a file, or to standard output. A reader that closed the pipe has seen enough:
+/// no error.
 ///
 /// # Errors
 /// Fails when the file or standard output cannot be written.

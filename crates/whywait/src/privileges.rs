@@ -1,7 +1,8 @@
 //! What whywait gives up once everything is attached.
 //!
-//! From then on it parses what a hostile target may have made (its files, its memory, its names) for as long as the
-//! recording takes, and needs little of what root may do. A command is launched before, and gives up root by itself.
+//! From then on it parses what a hostile target may have made (its files, its memory, its names)
+//! for as long as the recording takes, and needs little of what root may do. A command is launched
+//! before, and gives up root by itself.
 
 use std::fs;
 use std::io;
@@ -16,8 +17,8 @@ use rustix::thread::{
 
 use crate::config::{CaptureConfig, Target};
 
-/// Gives up for good all privileges that recording and reporting do not need. Whywait has one thread at that time: the
-/// kernel changes the calling thread alone.
+/// Gives up for good all privileges that recording and reporting do not need. Whywait has one
+/// thread at that time: the kernel changes the calling thread alone.
 ///
 /// # Errors
 /// Fails when the kernel refuses, which it does not.
@@ -26,7 +27,8 @@ pub(crate) fn drop_unneeded(config: &CaptureConfig) -> io::Result<()> {
     let mut sets = capabilities(None)?;
     let keep = sets.permitted & needed(config, sets.permitted);
     for capability in (!keep).iter() {
-        // Only those who may change their capabilities can do this; the others have nothing to gain by a program they start.
+        // Only those who may change their capabilities can do this; the others have nothing to gain
+        // by a program they start.
         let _ = remove_capability_from_bounding_set(capability);
     }
     sets = CapabilitySets {
@@ -67,8 +69,8 @@ fn needed(config: &CaptureConfig, permitted: CapabilitySet) -> CapabilitySet {
     needed
 }
 
-/// Whether a file or folder, or the folder where it is going to be, can be written to without privileges. Groups are left
-/// out: at worst a privilege is kept.
+/// Whether a file or folder, or the folder where it is going to be, can be written to without
+/// privileges. Groups are left out: at worst a privilege is kept.
 fn is_writable(path: &Path) -> bool {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

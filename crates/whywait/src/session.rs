@@ -1,7 +1,7 @@
 //! The time in which a target is watched: when it begins, and what ends it.
 //!
-//! The capture drives it: [`Session::begin`], attach to [`Session::pid`], [`Session::go`], then take events while
-//! [`Session::running`] says so, then [`Session::finish`].
+//! The capture drives it: [`Session::begin`], attach to [`Session::pid`], [`Session::go`], then
+//! take events while [`Session::running`] says so, then [`Session::finish`].
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -45,7 +45,8 @@ impl Session {
     pub(crate) fn begin(config: &CaptureConfig) -> anyhow::Result<Self> {
         let watched = match &config.target {
             Target::Command(command) => {
-                // Before the child exists, so that no signal finds whywait unprepared with a child to lose.
+                // Before the child exists, so that no signal finds whywait unprepared with a child
+                // to lose.
                 let signals = Signals::around_command().context("cannot handle signals")?;
                 Watched::Command(Running {
                     launch: Launch::prepare(command, config.owner)?,
@@ -95,8 +96,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whether to go on recording. To be called often: it also passes signals on to a launched command. Costs a system
-    /// call.
+    /// Whether to go on recording. To be called often: it also passes signals on to a launched
+    /// command. Costs a system call.
     ///
     /// # Errors
     /// Fails when the kernel will not say how the command is.
@@ -112,7 +113,8 @@ impl Session {
         Ok(alive && !over)
     }
 
-    /// A launched command's exit code, as a shell has it; `None` while it runs and for a process that was attached to.
+    /// A launched command's exit code, as a shell has it; `None` while it runs and for a process
+    /// that was attached to.
     pub(crate) fn exit_status(&self) -> Option<i32> {
         match &self.watched {
             Watched::Command(running) => running.launch.status().map(exit_code).map(i32::from),
@@ -151,7 +153,8 @@ impl Running {
     /// # Errors
     /// Fails when the kernel will not say how the command ended.
     pub(crate) fn wait(mut self) -> anyhow::Result<u8> {
-        // A pause that nobody notices; blocking would leave a signal lying until the command ends on its own.
+        // A pause that nobody notices; blocking would leave a signal lying until the command ends
+        // on its own.
         const PAUSE: Duration = Duration::from_millis(20);
         while self.alive()? {
             std::thread::sleep(PAUSE);
@@ -162,13 +165,15 @@ impl Running {
     }
 }
 
-/// Holds a process by more than its number, which may become another one's. `None` when there is none, or only its remains.
+/// Holds a process by more than its number, which may become another one's. `None` when there is
+/// none, or only its remains.
 fn hold(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok().filter(lives)
 }
 
-/// Whether any of its threads lives: the file becomes readable when the last one is gone (pidfd_open(2)).
+/// Whether any of its threads lives: the file becomes readable when the last one is gone
+/// (pidfd_open(2)).
 fn lives(process: &OwnedFd) -> bool {
     let at_once = Timespec {
         tv_sec: 0,

@@ -1,7 +1,8 @@
 //! What whywait does when a signal comes.
 //!
-//! A terminal sends Ctrl-C to whywait and to the command that it launched alike. The command decides what it means;
-//! whywait has to live on to report. Nothing here runs in a signal handler but the setting of a flag.
+//! A terminal sends Ctrl-C to whywait and to the command that it launched alike. The command
+//! decides what it means; whywait has to live on to report. Nothing here runs in a signal handler
+//! but the setting of a flag.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
-/// Signals that came in since whywait started to watch. Dropping it gives them their usual effect again.
+/// Signals that came in since whywait started to watch. Dropping it gives them their usual effect
+/// again.
 pub(crate) struct Signals {
     /// Signals to tell the caller about, and whether each came.
     seen: Vec<(i32, Arc<AtomicBool>)>,
@@ -19,8 +21,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// For a launched command: the terminal's signals are the command's business; those that were sent to whywait alone
-    /// are for [`Signals::take`] to pass on.
+    /// For a launched command: the terminal's signals are the command's business; those that were
+    /// sent to whywait alone are for [`Signals::take`] to pass on.
     pub(crate) fn around_command() -> io::Result<Self> {
         let signals = Self::catch(&[SIGTERM, SIGHUP], false)?;
         for signal in [SIGINT, SIGQUIT] {
@@ -29,7 +31,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// For a process that is attached to: whatever would end whywait ends the recording. A second one ends whywait.
+    /// For a process that is attached to: whatever would end whywait ends the recording. A second
+    /// one ends whywait.
     pub(crate) fn around_process() -> io::Result<Self> {
         Self::catch(&[SIGINT, SIGTERM, SIGHUP], true)
     }
@@ -38,13 +41,15 @@ impl Signals {
         let over = Arc::new(AtomicBool::new(false));
         let ignored = ignored();
         let mut seen = Vec::new();
-        // Who starts whywait with a signal ignored (nohup, a shell's `&`) wants that for whywait and the command alike.
-        // A handler would undo it for both: exec resets handlers to the default, but leaves ignored signals ignored.
+        // Who starts whywait with a signal ignored (nohup, a shell's `&`) wants that for whywait
+        // and the command alike. A handler would undo it for both: exec resets handlers to the
+        // default, but leaves ignored signals ignored.
         for &signal in signals.iter().filter(|signal| !is_in(ignored, **signal)) {
             let came = Arc::new(AtomicBool::new(false));
             flag::register_conditional_default(signal, Arc::clone(&over))?;
             if second_ends {
-                // Before the flag is registered: actions run in this order, so that the first signal finds it unset.
+                // Before the flag is registered: actions run in this order, so that the first
+                // signal finds it unset.
                 flag::register_conditional_default(signal, Arc::clone(&came))?;
             }
             flag::register(signal, Arc::clone(&came))?;

@@ -17,7 +17,8 @@ pub(crate) struct Invoker {
 impl Invoker {
     /// The user who called sudo; `None` when whywait does not run as root, or was started by root.
     pub(crate) fn from_env() -> Option<Self> {
-        // Anybody can set these variables. Only root acts on them, and then only to give up privileges.
+        // Anybody can set these variables. Only root acts on them, and then only to give up
+        // privileges.
         if !Uid::effective().is_root() {
             return None;
         }
@@ -48,8 +49,8 @@ impl Invoker {
         setresuid(uid, uid, uid)
     }
 
-    /// The variables that sudo set to root's values, as this user's own shell would have them. `PATH` is not among
-    /// them: sudo's is a choice of the machine's administrator.
+    /// The variables that sudo set to root's values, as this user's own shell would have them.
+    /// `PATH` is not among them: sudo's is a choice of the machine's administrator.
     pub(crate) fn env(self) -> Vec<(&'static str, OsString)> {
         let Some(user) = self.user() else {
             return Vec::new();

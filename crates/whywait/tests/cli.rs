@@ -499,7 +499,8 @@ fn the_gate_opens_for_a_byte() {
         .exits(0)
         .says("--help a  b\n");
     exec(&["--", "sh", "-c", "exit 42"]).exits(42);
-    // Bash says "Terminated" on standard error: as far as it can see, the command was its own child.
+    // Bash says "Terminated" on standard error: as far as it can see, the command was its own
+    // child.
     shell("echo '!' | $W __exec --gate-fd 0 -- sh -c 'kill -TERM $$'").exits(143);
 }
 

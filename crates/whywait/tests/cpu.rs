@@ -1,4 +1,5 @@
-//! Loops that spin for nothing are found, and what only looks like it is left alone. What CPU time was for.
+//! Loops that spin for nothing are found, and what only looks like it is left alone. What CPU time
+//! was for.
 
 mod common;
 
@@ -298,7 +299,8 @@ fn connections_stand_side_by_side() {
     let [cheap, dearer, dearest] = each[..] else {
         panic!("three connections, one of which has ended: {cpu:#}");
     };
-    // They compute for 100, 300 and 1,000 us. What comes to that of the kernel's work is the machine's, but the same for all three.
+    // They compute for 100, 300 and 1,000 us. What comes to that of the kernel's work is the
+    // machine's, but the same for all three.
     assert!((80.0..250.0).contains(&cheap), "{cheap} us: {cpu:#}");
     let between = [dearer - cheap, dearest - dearer];
     assert!(

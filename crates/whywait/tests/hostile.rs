@@ -1,5 +1,6 @@
-//! What others made is not trusted: names of a target, and recordings that come from who knows where. Whatever they hold,
-//! `whywait report` gives a report or one clear line, in bounded time and memory.
+//! What others made is not trusted: names of a target, and recordings that come from who knows
+//! where. Whatever they hold, `whywait report` gives a report or one clear line, in bounded time
+//! and memory.
 
 mod common;
 

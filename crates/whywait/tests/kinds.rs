@@ -1,4 +1,5 @@
-//! Real waits of many kinds, and what the model makes of their kernel stacks: these names are the kernel's, and change with it.
+//! Real waits of many kinds, and what the model makes of their kernel stacks: these names are the
+//! kernel's, and change with it.
 
 mod common;
 
@@ -10,7 +11,8 @@ use whywait_events::recording::Recording;
 use whywait_events::{ThreadChange, ThreadEvent, Wait};
 use whywait_model::{Kind, StackNames, StackText, kind};
 
-/// For each thread name: what its threads waited for, the longest wait first, with the kernel stacks.
+/// For each thread name: what its threads waited for, the longest wait first, with the kernel
+/// stacks.
 type Kinds = HashMap<String, Vec<(Option<Kind>, String)>>;
 
 fn kinds(dir: &Path) -> Kinds {
@@ -104,7 +106,8 @@ fn waits_are_called_what_they_are() {
             "expected {thread} to wait for {name:?}, got {waits:?}"
         );
     }
-    // What these wait for is up to the file system and the device, and a file system in memory lets nobody wait.
+    // What these wait for is up to the file system and the device, and a file system in memory lets
+    // nobody wait.
     let remote = ["FUSE", "9P", "NFS"];
     for (thread, name) in [("fsync", "fsync"), ("fault", "page fault")] {
         for (kind, stack) in found.get(thread).map(Vec::as_slice).unwrap_or_default() {
@@ -122,7 +125,8 @@ fn waits_are_called_what_they_are() {
     }
 }
 
-/// Tens of thousands of reads a second that each outlast the threshold: few are told one by one, and none is lost.
+/// Tens of thousands of reads a second that each outlast the threshold: few are told one by one,
+/// and none is lost.
 #[test]
 fn a_storm_of_reads_is_counted_whole() {
     if !bpf() {

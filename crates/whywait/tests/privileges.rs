@@ -27,7 +27,8 @@ const CHECKPOINT_RESTORE: u64 = 1 << 40;
 /// What recording needs whoever the target is.
 const WATCHING: u64 = BPF | SYS_PTRACE | DAC_READ_SEARCH | CHECKPOINT_RESTORE | SYSLOG;
 
-/// The capability sets of each thread of a process: effective, permitted, bounding; and whether it can get new ones.
+/// The capability sets of each thread of a process: effective, permitted, bounding; and whether it
+/// can get new ones.
 fn privileges(pid: u32) -> Vec<(u64, u64, u64, bool)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     tasks

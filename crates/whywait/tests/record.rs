@@ -1,4 +1,5 @@
-//! Recording real programs with real BPF: what whatever they do to themselves does to the recording.
+//! Recording real programs with real BPF: what whatever they do to themselves does to the
+//! recording.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What is left when something goes wrong while recording: the target goes on, and what was recorded can be read.
+//! What is left when something goes wrong while recording: the target goes on, and what was
+//! recorded can be read.
 
 mod common;
 
@@ -308,7 +309,8 @@ fn modified(path: &Path) -> i64 {
     found.mtime() * 1_000_000_000 + found.mtime_nsec()
 }
 
-/// Runs a target with a secret all over its stack until both whywait's ways of looking at a stack had time to see it.
+/// Runs a target with a secret all over its stack until both whywait's ways of looking at a stack
+/// had time to see it.
 #[test]
 fn the_bytes_of_stacks_never_reach_the_disk() {
     if !bpf() {
@@ -373,7 +375,8 @@ fn the_bytes_of_stacks_never_reach_the_disk() {
         shown.contains("wait_for_input"),
         "expected the stack's functions, got {shown}"
     );
-    // A word of the secret is as bad as all of it. Its name is the file's, which the command line has.
+    // A word of the secret is as bad as all of it. Its name is the file's, which the command line
+    // has.
     let words: Vec<&[u8]> = secret.windows(8).collect();
     let found = |bytes: &[u8]| {
         words

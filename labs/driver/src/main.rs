@@ -24,7 +24,8 @@ use crate::spec::{Lab, Variant};
 const LAB_FAILED: u8 = 10;
 const USAGE_ERROR: u8 = 2;
 
-/// A lab depends on a schedule that a busy machine can upset. Anything else that fails, fails at once.
+/// A lab depends on a schedule that a busy machine can upset. Anything else that fails, fails at
+/// once.
 const TRIES: usize = 3;
 
 fn main() -> ExitCode {

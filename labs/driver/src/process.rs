@@ -12,7 +12,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 /// How often a condition is looked at again. Short beside a lab, long beside the cost of looking.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A child in a process group of its own, which is killed with all that it started when this is dropped.
+/// A child in a process group of its own, which is killed with all that it started when this is
+/// dropped.
 pub(crate) struct Group {
     child: Child,
     what: String,
@@ -119,7 +120,8 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// Whether the driver was told to stop. An ordinary error then, so that the children are cleaned up.
+/// Whether the driver was told to stop. An ordinary error then, so that the children are cleaned
+/// up.
 fn interrupted() -> bool {
     use std::sync::LazyLock;
     static FLAG: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| {

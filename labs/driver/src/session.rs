@@ -57,8 +57,8 @@ pub(crate) fn temp_dir() -> Result<TempDir> {
     Ok(dir)
 }
 
-/// Folders for one run beside its temporary one, for servers to which it matters what a file is kept on. The system's
-/// temporary folder may be either.
+/// Folders for one run beside its temporary one, for servers to which it matters what a file is
+/// kept on. The system's temporary folder may be either.
 #[derive(Default)]
 struct Storage {
     /// `{disk}`: where the programs are built, or where LABS_DISK says.
@@ -203,7 +203,8 @@ impl Server {
         use std::os::unix::process::ExitStatusExt;
         const SIGTERM: i32 = 15;
         let status = self.group.wait(END_DEADLINE)?;
-        // Both are how a server ends that does not catch SIGTERM: by itself, or with a parent passing it on.
+        // Both are how a server ends that does not catch SIGTERM: by itself, or with a parent
+        // passing it on.
         let terminated = status.signal() == Some(SIGTERM) || status.code() == Some(128 + SIGTERM);
         ensure!(
             status.success() || terminated,
@@ -257,7 +258,8 @@ fn free_port() -> Result<u16> {
         .port())
 }
 
-/// The interpreter itself: `python3` may be a script that starts others first, which would all be recorded.
+/// The interpreter itself: `python3` may be a script that starts others first, which would all be
+/// recorded.
 fn python(words: &[String]) -> Result<String> {
     if !words.iter().any(|word| word.contains("{python}")) {
         return Ok(String::new());

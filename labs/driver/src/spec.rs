@@ -1,4 +1,5 @@
-//! `lab.toml`: what a lab is. Unknown keys are errors, so that no label is lost to a typing mistake.
+//! `lab.toml`: what a lab is. Unknown keys are errors, so that no label is lost to a typing
+//! mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The finding codes that a label may name. A label with a mistyped code in `must_not` would always hold.
+/// The finding codes that a label may name. A label with a mistyped code in `must_not` would always
+/// hold.
 const CODES: &[&str] = &[
     "stranded-readiness",
     "blocked-loop",
@@ -63,7 +65,8 @@ pub(crate) struct Labels {
     pub(crate) must_not: Vec<String>,
     /// No finding may be worse than this.
     pub(crate) max_severity: Option<Severity>,
-    /// Codes that may be worse all the same, with the reason: what the finding says is true of this program.
+    /// Codes that may be worse all the same, with the reason: what the finding says is true of this
+    /// program.
     pub(crate) justified: BTreeMap<String, String>,
 }
 

@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use crate::{announce, named};
 
-/// Listens on a port of the system's choice, says so, and answers each GET with what `answer` makes of its path.
+/// Listens on a port of the system's choice, says so, and answers each GET with what `answer` makes
+/// of its path.
 pub fn serve(answer: impl Fn(&str) -> Result<String> + Send + Sync + 'static) -> Result<()> {
     serve_by_number(
         |number| format!("conn-{number}"),
@@ -16,7 +17,8 @@ pub fn serve(answer: impl Fn(&str) -> Result<String> + Send + Sync + 'static) ->
     )
 }
 
-/// The same, where the answer depends on which connection it is, counted from 0, and so does the name of its thread.
+/// The same, where the answer depends on which connection it is, counted from 0, and so does the
+/// name of its thread.
 pub fn serve_by_number(
     name: impl Fn(usize) -> String,
     answer: impl Fn(usize, &str) -> Result<String> + Send + Sync + 'static,

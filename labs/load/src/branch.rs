@@ -1,4 +1,5 @@
-//! The client of a VMM's API: it asks for one snapshot after another and takes what the server says of each.
+//! The client of a VMM's API: it asks for one snapshot after another and takes what the server says
+//! of each.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -39,7 +40,8 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
         let start = Instant::now();
         let answer = api.ask(&format!("BRANCH {episode}"))?;
         latencies.push(start.elapsed());
-        // Work that goes on behind the answer would hold up the next request, which is not about it.
+        // Work that goes on behind the answer would hold up the next request, which is not about
+        // it.
         if let Some(rest) = answer["background_ms"].as_f64() {
             thread::sleep(Duration::from_secs_f64(rest / 1e3));
         }

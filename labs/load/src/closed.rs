@@ -30,8 +30,9 @@ struct Options {
 
 pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     let options = parse(parser)?;
-    // All connections are known to the server, and have been answered once, before the load starts: who is accepted
-    // late, and what a server does on its first request only, is no part of the lab.
+    // All connections are known to the server, and have been answered once, before the load starts:
+    // who is accepted late, and what a server does on its first request only, is no part of the
+    // lab.
     let warm_up = options.probe.as_deref().unwrap_or(&options.path);
     let open = || {
         let mut connection = Connection::open(options.address)?;

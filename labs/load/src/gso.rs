@@ -4,7 +4,8 @@
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// From now on, what is sent in one call is a train of packets of this size. False: not on this kernel.
+/// From now on, what is sent in one call is a train of packets of this size. False: not on this
+/// kernel.
 pub(crate) fn split(socket: &UdpSocket, size: usize) -> bool {
     let Ok(size) = libc::c_int::try_from(size) else {
         return false;

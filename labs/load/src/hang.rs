@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::http::Connection;
 use crate::promise::{self, Outcome, Rule, ms, print_ground_truth, summary};
 
-/// So long without an answer, where a healthy one takes about a millisecond, is called unanswered. That it would never
-/// have come is for the server to say, by how it is built.
+/// So long without an answer, where a healthy one takes about a millisecond, is called unanswered.
+/// That it would never have come is for the server to say, by how it is built.
 const PATIENCE: Duration = Duration::from_millis(1500);
 const HEALTHY_ROUNDS: usize = 10;
 
@@ -55,7 +55,8 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
         .zip(paths)
         .map(|(connection, path)| thread::spawn(move || ask(connection, &path, begun)))
         .collect();
-    // The connections stay open until all are looked at: a server may end a request whose client has gone.
+    // The connections stay open until all are looked at: a server may end a request whose client
+    // has gone.
     let asked = pending
         .into_iter()
         .map(|thread| {
@@ -81,7 +82,8 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     promise::check(&rules, &truth)
 }
 
-/// Asks, and returns after how long the answer came, if it did; with the connection, which is still open.
+/// Asks, and returns after how long the answer came, if it did; with the connection, which is still
+/// open.
 fn ask(
     mut connection: Connection,
     path: &str,

@@ -36,8 +36,9 @@ impl Connection {
         Ok(self.stream.get_mut().write_all(request.as_bytes())?)
     }
 
-    /// Waits until the server has read all that was sent: on loopback it is in the receive queue of the server's socket
-    /// once `send` returns, and the system's table of sockets says when it is gone from there.
+    /// Waits until the server has read all that was sent: on loopback it is in the receive queue of
+    /// the server's socket once `send` returns, and the system's table of sockets says when it is
+    /// gone from there.
     pub(crate) fn wait_until_read(&self) -> Result<()> {
         let stream = self.stream.get_ref();
         let (server, client) = (stream.peer_addr()?.port(), stream.local_addr()?.port());

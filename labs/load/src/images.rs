@@ -15,12 +15,15 @@ use crate::promise::{Outcome, ms, print_ground_truth};
 /// Each image is two seconds of work in the server, which has four workers.
 const RENDER: Duration = Duration::from_secs(2);
 const WORKERS: usize = 4;
-/// Far below the two seconds that a wrong schedule differs by, far above the jitter of a busy machine.
+/// Far below the two seconds that a wrong schedule differs by, far above the jitter of a busy
+/// machine.
 const TOLERANCE: Duration = Duration::from_millis(400);
-/// The new connections come this long after a worker has read the first image's request: it must have gone into the work.
+/// The new connections come this long after a worker has read the first image's request: it must
+/// have gone into the work.
 const SECOND_WAVE_OF_BURST: Duration = Duration::from_millis(2);
-/// Between the quick request and the first image: the server's pool comes to rest, with one worker in the poll and
-/// three parked. A worker still looking for work would take over the poll, and the fault would not show.
+/// Between the quick request and the first image: the server's pool comes to rest, with one worker
+/// in the poll and three parked. A worker still looking for work would take over the poll, and the
+/// fault would not show.
 const THINK_TIME: Duration = Duration::from_millis(100);
 /// Every worker is in its request well before this, and none of them is done.
 const SECOND_WAVE_OF_SATURATED: Duration = Duration::from_millis(500);
@@ -62,8 +65,8 @@ fn burst(address: SocketAddr, expect: &[Duration]) -> Result<Outcome> {
     thread::sleep(THINK_TIME);
     let start = Instant::now();
     first.send("/image")?;
-    // With the first request and a new connection both at hand the worker would wake another, and the fault would not
-    // show: on a busy machine it may take a while to get to the first.
+    // With the first request and a new connection both at hand the worker would wake another, and
+    // the fault would not show: on a busy machine it may take a while to get to the first.
     first.wait_until_read()?;
     let second = Instant::now() + SECOND_WAVE_OF_BURST;
     let mut pending: Vec<_> = (0..4)

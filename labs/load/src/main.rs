@@ -1,7 +1,7 @@
 //! The clients of the labs.
 //!
-//! Each makes one kind of load, prints what it met as one line on stderr (`ground-truth: {…}`), and holds
-//! that against what the lab promises. A client is single-purpose and blocking, one thread a
+//! Each makes one kind of load, prints what it met as one line on stderr (`ground-truth: {…}`), and
+//! holds that against what the lab promises. A client is single-purpose and blocking, one thread a
 //! connection, so that its own scheduling adds as little as possible to what it measures.
 
 mod branch;

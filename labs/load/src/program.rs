@@ -1,5 +1,5 @@
-//! Programs that need no load: they do their work, and leave the ground truth in a folder. Some work with a slow device,
-//! which is here, outside of what is watched.
+//! Programs that need no load: they do their work, and leave the ground truth in a folder. Some
+//! work with a slow device, which is here, outside of what is watched.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -55,8 +55,8 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     promise::check(&rules, &truth)
 }
 
-/// Serves each connection on its own. The programs have one request at a time on each, so that any number of requests is
-/// served side by side.
+/// Serves each connection on its own. The programs have one request at a time on each, so that any
+/// number of requests is served side by side.
 fn open_device(listener: &UnixListener, delay: Duration) {
     for connection in listener.incoming().map_while(std::result::Result::ok) {
         thread::spawn(move || serve(connection, delay));
@@ -83,8 +83,8 @@ fn read(mut connection: UnixStream, kib_per_ms: usize) -> Result<()> {
     }
 }
 
-/// Answers each request of eight bytes after a fixed time, with the time when it does. Whatever goes wrong means that the
-/// program has ended.
+/// Answers each request of eight bytes after a fixed time, with the time when it does. Whatever
+/// goes wrong means that the program has ended.
 fn serve(mut connection: UnixStream, delay: Duration) -> Result<()> {
     let mut request = [0; 8];
     loop {

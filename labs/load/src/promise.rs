@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// Exit code for "the lab ran, but its schedule did not come about": `EX_TEMPFAIL`. The only one that
-/// the driver answers with another try.
+/// Exit code for "the lab ran, but its schedule did not come about": `EX_TEMPFAIL`. The only one
+/// that the driver answers with another try.
 pub(crate) const NOT_REPRODUCED: u8 = 75;
 
 /// How a lab's run compares with its promise.

@@ -1,7 +1,7 @@
 //! Packets for a relay, more than it can pass on, and how many of them come out.
 //!
-//! The receiver does not read: what comes out of the relay is counted by the kernel, which drops it when the socket is
-//! full. A reader would want as much of a CPU as the relay does.
+//! The receiver does not read: what comes out of the relay is counted by the kernel, which drops it
+//! when the socket is full. A reader would want as much of a CPU as the relay does.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -30,7 +30,8 @@ const TICK: Duration = Duration::from_micros(300);
 /// Until pool and queue are as full as they will be.
 const WARM_UP: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a rate is tried before it is found too low to fill the pool, by how much the next one is higher, and how often that is tried.
+/// How long a rate is tried before it is found too low to fill the pool, by how much the next one
+/// is higher, and how often that is tried.
 const TRIAL: Duration = Duration::from_millis(250);
 const STEP: f64 = 1.15;
 const TRIALS: u32 = 8;
@@ -79,7 +80,8 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
         .join()
         .map_err(|_| anyhow::anyhow!("the generator panicked"))??;
     let mut truth = truth(&before, &after, offered)?;
-    // The receiver must be there for as long as anything is on its way: it would be refused otherwise.
+    // The receiver must be there for as long as anything is on its way: it would be refused
+    // otherwise.
     truth["sent"] = json!(sent_in_the_end(&control, port)?);
     print_ground_truth(&truth);
     promise::check(&options.rules, &truth)
@@ -163,13 +165,14 @@ impl Dial {
     }
 }
 
-/// Looks for a while whether more comes in than the relay can send, and raises the rate if not: how much that is depends on the machine,
-/// and on what else it does.
+/// Looks for a while whether more comes in than the relay can send, and raises the rate if not: how
+/// much that is depends on the machine, and on what else it does.
 fn is_overloaded(control: &UdpSocket, port: u16, dial: &Dial) -> Result<bool> {
     let before = snapshot(control, port)?;
     thread::sleep(TRIAL);
     let truth = truth(&before, &snapshot(control, port)?, dial.rate())?;
-    // What the ingress does not get to see, because its CPU is used up, a higher rate would not bring it either.
+    // What the ingress does not get to see, because its CPU is used up, a higher rate would not
+    // bring it either.
     let overloaded = number(&truth, "allocation_failures") >= OVERLOAD
         || number(&truth, "ingress_loss") >= OVERLOAD;
     if !overloaded {
@@ -193,7 +196,8 @@ fn generate(socket: &UdpSocket, relay: SocketAddr, dial: &Dial) -> Result<()> {
     while dial.rate() > 0.0 {
         due += looked.elapsed().as_secs_f64() * dial.rate();
         looked = Instant::now();
-        // After it had to wait for a CPU, a generator does not make up for all of it: that would be a flood.
+        // After it had to wait for a CPU, a generator does not make up for all of it: that would be
+        // a flood.
         let mut left = 64;
         while due > 0.0 && left > 0 {
             socket.send(&packets)?;
@@ -294,7 +298,8 @@ fn truth(before: &Json, after: &Json, offered: f64) -> Result<Json> {
         "ingress_loss": share(drops, received + drops),
         // Of what was received, what found no buffer.
         "allocation_failures": share(more("allocation_failures")?, received),
-        // Of what reached the ingress socket, what is lost because it is too much: for the ingress or for the egress.
+        // Of what reached the ingress socket, what is lost because it is too much: for the ingress
+        // or for the egress.
         "overload": share(drops + more("allocation_failures")?, received + drops),
         "send_failures": more("send_failures")?,
         // Of what was sent, what did not arrive.

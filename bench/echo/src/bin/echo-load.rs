@@ -1,5 +1,6 @@
-//! A closed loop of small requests: `echo-load ADDRESS CONNECTIONS SECONDS` prints a line of JSON with the rate and the
-//! latencies. One thread, so that it takes no more than one CPU from the server.
+//! A closed loop of small requests: `echo-load ADDRESS CONNECTIONS SECONDS` prints a line of JSON
+//! with the rate and the latencies. One thread, so that it takes no more than one CPU from the
+//! server.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

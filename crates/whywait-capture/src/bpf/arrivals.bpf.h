@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * When the data came that a thread reads. It comes on one CPU and is read on another, as a rule, and to look at what the other has written is
- * what each of them would wait for longest. So its time is noted in a line of the cache that only those write to who bring data, and the
- * reader looks there
- *  - if the request may be a slow one, which is known when it is answered: what comes on a connection that was read at a time cannot
- *    have waited for longer than since then;
- *  - if it is not, for each eighth request, which stands for eight in the sums. Where there are few, for all of them.
+ * When the data came that a thread reads. It comes on one CPU and is read on another, as a rule,
+ * and to look at what the other has written is what each of them would wait for longest. So its
+ * time is noted in a line of the cache that only those write to who bring data, and the reader
+ * looks there
+ *  - if the request may be a slow one, which is known when it is answered: what comes on a
+ *    connection that was read at a time cannot have waited for longer than since then;
+ *  - if it is not, for each eighth request, which stands for eight in the sums. Where there are
+ *    few, for all of them.
  */
 #ifndef WHYWAIT_ARRIVALS_H
 #define WHYWAIT_ARRIVALS_H
@@ -52,8 +54,9 @@ static __always_inline bool came_before_accept(const struct socket_state *socket
 }
 
 /*
- * When the packet came that is just being taken in. TCP reads the clock as it begins with one (tcp_mstamp_refresh), and its data is
- * ready in the same breath: that saves reading the clock again, which is a third of what the hook of an arrival costs.
+ * When the packet came that is just being taken in. TCP reads the clock as it begins with one
+ * (tcp_mstamp_refresh), and its data is ready in the same breath: that saves reading the clock
+ * again, which is a third of what the hook of an arrival costs.
  */
 static __always_inline u64 packet_ns(struct sock *sk)
 {
@@ -65,9 +68,10 @@ static __always_inline u64 packet_ns(struct sock *sk)
 }
 
 /*
- * Data has come. Of all that comes until something is read the first counts. If something was read since, the hook of that read may be under
- * way on another CPU and needs the note: it is kept beside the new one. (What splice moves to a pipe no hook tells of. A unix socket does not
- * tell how far it was read, but that there was nothing left to be read.)
+ * Data has come. Of all that comes until something is read the first counts. If something was read
+ * since, the hook of that read may be under way on another CPU and needs the note: it is kept
+ * beside the new one. (What splice moves to a pipe no hook tells of. A unix socket does not tell
+ * how far it was read, but that there was nothing left to be read.)
  */
 static __always_inline void note_arrival(struct arrivals *arrivals, struct sock *sk)
 {
@@ -86,9 +90,10 @@ static __always_inline void note_arrival(struct arrivals *arrivals, struct sock 
 }
 
 /*
- * When that came of which `bytes` were read last: with the note that tells how far the socket had been read before. Where none does
- * (TLS in the kernel takes more from TCP than it hands on), with the first since the read before. Or else it lay there already, behind
- * other data, and nobody knows: `otherwise`.
+ * When that came of which `bytes` were read last: with the note that tells how far the socket had
+ * been read before. Where none does (TLS in the kernel takes more from TCP than it hands on), with
+ * the first since the read before. Or else it lay there already, behind other data, and nobody
+ * knows: `otherwise`.
  */
 static __noinline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 otherwise)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * A burst: for a moment every system call of the target is seen when it ends. The program is loaded with the others and
- * attached only for that moment, because it sends every process of the machine through the slow way into the kernel.
+ * A burst: for a moment every system call of the target is seen when it ends. The program is loaded
+ * with the others and attached only for that moment, because it sends every process of the machine
+ * through the slow way into the kernel.
  *
- * First the calls are only counted, which disturbs least: that gives the rate. Then some of each thread are told.
+ * First the calls are only counted, which disturbs least: that gives the rate. Then some of each
+ * thread are told.
  */
 
 #define FILE_TYPE 0170000
@@ -31,8 +33,8 @@ u64 burst_told = 0;
 /* whywait's own thread, when it finds out what a call costs more while a burst lasts. */
 volatile u32 calibrating_tid = 0;
 /*
- * Its counter, with a line of the cache to itself, as a thread's is in its own state: beside what the target's threads read at each call, on
- * other CPUs, it would take twice as long.
+ * Its counter, with a line of the cache to itself, as a thread's is in its own state: beside what
+ * the target's threads read at each call, on other CPUs, it would take twice as long.
  */
 u64 calibrating_calls[8] __attribute__((aligned(64))) = {};
 

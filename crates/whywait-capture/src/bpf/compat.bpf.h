@@ -4,8 +4,9 @@
 #define WHYWAIT_COMPAT_H
 
 /*
- * Which way the code goes that runs a million times a second. What is rare is then put behind it: each line of a hook's code is fetched anew, as
- * what the kernel and the program do in between fills the processor's first cache for code several times over.
+ * Which way the code goes that runs a million times a second. What is rare is then put behind it:
+ * each line of a hook's code is fetched anew, as what the kernel and the program do in between
+ * fills the processor's first cache for code several times over.
  */
 #ifndef likely
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -18,18 +19,20 @@
 #define NMI_MASK 0xf00000u
 
 /*
- * A call costs some 10 ns where returns go through a thunk (AMD's Safe RET): 24 to ask for a task's registers, 35 to read a word
- * by bpf_probe_read_kernel, as measured in a loop; a plain load 2. So addresses that came as numbers
- * are made into pointers that may be loaded from, where the kernel can (Linux 6.2): bpf_rdonly_cast is no call but a promise.
+ * A call costs some 10 ns where returns go through a thunk (AMD's Safe RET): 24 to ask for a task's
+ * registers, 35 to read a word by bpf_probe_read_kernel, as measured in a loop; a plain load 2. So
+ * addresses that came as numbers are made into pointers that may be loaded from, where the kernel
+ * can (Linux 6.2): bpf_rdonly_cast is no call but a promise.
  */
 extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __weak __ksym;
 
 #define AS_KERNEL(type, address) ((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))
 
 /*
- * For loads of pointers from an object that the verifier trusts: to find out whether it may trust the pointer, too, it goes four times
- * through the names of all the kernel's types (btf_nested_type_is_trusted in kernel/bpf/btf.c), which takes a millisecond for each such
- * load on each way through a program. They made a third of the time that loading took.
+ * For loads of pointers from an object that the verifier trusts: to find out whether it may trust
+ * the pointer, too, it goes four times through the names of all the kernel's types
+ * (btf_nested_type_is_trusted in kernel/bpf/btf.c), which takes a millisecond for each such load on
+ * each way through a program. They made a third of the time that loading took.
  */
 #define UNTRUSTED(type, pointer) (bpf_ksym_exists(bpf_rdonly_cast) ? AS_KERNEL(type, pointer) : (pointer))
 
@@ -76,9 +79,10 @@ static __always_inline struct pt_regs *user_registers(struct task_struct *task)
 const volatile bool switch_passes_state = true;
 
 /*
- * The preemption count is a per-CPU variable, and BPF finds per-CPU variables by name only where the kernel's symbol table
- * lists data (CONFIG_KALLSYMS_ALL). So it is found by its distance from another one that every task points to: its run queue.
- * The loader takes the distance from BTF; without one, every wake counts as made by the current task.
+ * The preemption count is a per-CPU variable, and BPF finds per-CPU variables by name only where
+ * the kernel's symbol table lists data (CONFIG_KALLSYMS_ALL). So it is found by its distance from
+ * another one that every task points to: its run queue. The loader takes the distance from BTF;
+ * without one, every wake counts as made by the current task.
  */
 const volatile bool preempt_count_known = false;
 const volatile s64 preempt_count_from_runqueue = 0;
@@ -114,8 +118,8 @@ static __always_inline u32 preempt_count(struct task_struct *task)
 }
 
 /*
- * In which context the current code runs; `task` is the current one. Without a preemption count every wake counts as made by the
- * current task.
+ * In which context the current code runs; `task` is the current one. Without a preemption count
+ * every wake counts as made by the current task.
  */
 static __always_inline u32 current_context(struct task_struct *task)
 {

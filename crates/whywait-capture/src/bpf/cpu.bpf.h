@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * What the CPU time was for, and whether anything came of it: a few additions at events that are handled anyway. A thread's
- * time goes to the listener from which it read last, until it sleeps in a poll. Included by state.bpf.h's users after it.
+ * What the CPU time was for, and whether anything came of it: a few additions at events that are
+ * handled anyway. A thread's time goes to the listener from which it read last, until it sleeps in
+ * a poll. Included by state.bpf.h's users after it.
  */
 
 /* A thread that wakes up and reads has its way there charged to what it reads, if the way was no longer than this. */
@@ -9,8 +10,8 @@
 /* A sample in a stretch of CPU time without a byte read or written is of interest from here on. */
 #define DRY_NS 1000000
 /*
- * A thread that is suspected of spinning has all such stretches counted: the shortest that could be one, and the longest that
- * the clock may have missed.
+ * A thread that is suspected of spinning has all such stretches counted: the shortest that could be
+ * one, and the longest that the clock may have missed.
  */
 #define SHORT_NS 200000
 #define MISSED_NS 50000000
@@ -134,8 +135,9 @@ static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 sock
 }
 
 /*
- * It writes to a connection. A program that reads several requests and then answers them all: what went by since it read the last
- * one was for that one, what goes by between two answers for the second.
+ * It writes to a connection. A program that reads several requests and then answers them all: what
+ * went by since it read the last one was for that one, what goes by between two answers for the
+ * second.
  */
 static __always_inline void cpu_answers(struct thread *thread, u64 socket, u64 on_cpu_ns)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * What the BPF programs say to user space. Declared once: the Rust side takes these layouts from the object's BTF
- * through the skeleton. Every record starts with its type.
+ * What the BPF programs say to user space. Declared once: the Rust side takes these layouts from
+ * the object's BTF through the skeleton. Every record starts with its type.
  */
 #ifndef WHYWAIT_EVENTS_H
 #define WHYWAIT_EVENTS_H
@@ -166,8 +166,9 @@ struct sleeper_record {
 };
 
 /*
- * Where a thread was when it had its long sleeps since the previous record of this kind, followed by `stack_len` bytes of
- * the user stack. By none if this stack was told before, under `stack_key`; or if there is none, and the key is 0.
+ * Where a thread was when it had its long sleeps since the previous record of this kind, followed
+ * by `stack_len` bytes of the user stack. By none if this stack was told before, under `stack_key`;
+ * or if there is none, and the key is 0.
  */
 struct user_stack_record {
 	u32 type;
@@ -179,8 +180,8 @@ struct user_stack_record {
 };
 
 /*
- * Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the waker's user stack; by none if
- * this stack was told before, under `stack_key`.
+ * Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the
+ * waker's user stack; by none if this stack was told before, under `stack_key`.
  */
 struct waker_record {
 	u32 type;

@@ -15,8 +15,8 @@
 #define OWNERLESS_AFTER 4
 
 /*
- * The owner of a mutex of glibc's. Locks of others have the same value, but something else beside the word; and a look into user
- * memory costs as much as all else that a switch does.
+ * The owner of a mutex of glibc's. Locks of others have the same value, but something else beside
+ * the word; and a look into user memory costs as much as all else that a switch does.
  */
 static __always_inline void read_owner(struct thread *thread, u64 address)
 {
@@ -39,14 +39,16 @@ static __always_inline void read_owner(struct thread *thread, u64 address)
 }
 
 /*
- * Who holds a lock is in user memory, beside the word, where it is at all. Read by the thread that is about to sleep:
- *  - glibc's pthread_mutex_t (val 2: locked, with waiters) has the owner's tid 8 bytes after the word
- *    (sysdeps/nptl/bits/struct_mutex.h).
+ * Who holds a lock is in user memory, beside the word, where it is at all. Read by the thread that
+ * is about to sleep:
+ *  - glibc's pthread_mutex_t (val 2: locked, with waiters) has the owner's tid 8 bytes after the
+ *    word (sysdeps/nptl/bits/struct_mutex.h).
  *  - a priority-inheriting lock has it in the word itself.
- *  - parking_lot parks each thread on a word of its own (val 1, ThreadParker in ThreadData) and has the key of what the
- *    thread queues for, the lock's address, at the start of the same struct, 32 bytes before.
- * Other users of the same values have other things there: user space takes an owner only if it is one of the process's
- * threads, and a key only if the stack is parking_lot's.
+ *  - parking_lot parks each thread on a word of its own (val 1, ThreadParker in ThreadData) and has
+ *    the key of what the thread queues for, the lock's address, at the start of the same struct, 32
+ *    bytes before.
+ * Other users of the same values have other things there: user space takes an owner only if it is
+ * one of the process's threads, and a key only if the stack is parking_lot's.
  */
 static __always_inline void read_futex(struct thread *thread, const struct pt_regs *regs)
 {
@@ -71,8 +73,8 @@ static __always_inline void read_futex(struct thread *thread, const struct pt_re
 }
 
 /*
- * Adds what a thread has summed up for the word in one of its places to the sums of all threads. The word is in `futexes`. The
- * place is free then.
+ * Adds what a thread has summed up for the word in one of its places to the sums of all threads.
+ * The word is in `futexes`. The place is free then.
  */
 static __always_inline void settle_futex(struct thread *thread, u32 place)
 {
@@ -101,8 +103,8 @@ static __always_inline void settle_futexes(struct thread *thread)
 }
 
 /*
- * What a sleep is summed up under: the futex word; or the call and the descriptor, marked by the highest bit, which no address
- * of a program has.
+ * What a sleep is summed up under: the futex word; or the call and the descriptor, marked by the
+ * highest bit, which no address of a program has.
  */
 static __always_inline u64 summed_under(const struct thread *thread)
 {
@@ -112,8 +114,8 @@ static __always_inline u64 summed_under(const struct thread *thread)
 }
 
 /*
- * As tell_short_futex, of a word for which the thread has summed up nothing: it takes a place for it from another one. Not static, so
- * that it is verified once for a program.
+ * As tell_short_futex, of a word for which the thread has summed up nothing: it takes a place for
+ * it from another one. Not static, so that it is verified once for a program.
  */
 __noinline int tell_other_futex(struct thread *thread, u64 slept_ns)
 {
@@ -152,9 +154,9 @@ __noinline int tell_other_futex(struct thread *thread, u64 slept_ns)
 }
 
 /*
- * Adds a short sleep, or one of a storm, to its word's sums, or says that it is to be told one by one. A thread sleeps on the
- * same few words again and again: it sums up its sleeps on them by itself, and what all threads share is touched when it comes
- * to another word.
+ * Adds a short sleep, or one of a storm, to its word's sums, or says that it is to be told one by
+ * one. A thread sleeps on the same few words again and again: it sums up its sleeps on them by
+ * itself, and what all threads share is touched when it comes to another word.
  */
 static __always_inline bool tell_short_futex(struct thread *thread, u64 slept_ns)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * How many threads a connection wakes. A listener's readiness (sk_data_ready) and the wakes that it makes follow each other on
- * one CPU, in one context; a thread that is woken so and goes back to sleep in its poll without a byte read or written was
- * woken for nothing. Since the kernel looks at the queue again before epoll_wait returns, it may never leave that call.
+ * How many threads a connection wakes. A listener's readiness (sk_data_ready) and the wakes that it
+ * makes follow each other on one CPU, in one context; a thread that is woken so and goes back to
+ * sleep in its poll without a byte read or written was woken for nothing. Since the kernel looks at
+ * the queue again before epoll_wait returns, it may never leave that call.
  */
 
 /* Wakes that a readiness makes come within this time. */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * A storm of long sleeps happens at few places. The first sleep at a place brings its user stack; for a second from then on
- * the same thread's sleeps there refer to that stack by its key, so that neither the copying nor a limit on it decides how many
- * long sleeps have a stack.
+ * A storm of long sleeps happens at few places. The first sleep at a place brings its user stack;
+ * for a second from then on the same thread's sleeps there refer to that stack by its key, so that
+ * neither the copying nor a limit on it decides how many long sleeps have a stack.
  *
- * It is the same place if the instruction and stack pointers are the same, and so are those of the first 64 words of the stack
- * that looked like return addresses when the stack was copied: the calls nearest to the sleep, 16 at most. What is not
- * compared are frames farther up. For them to differ, two callers' frames would have to be equally large, and all
- * calls between them and the sleep the same. Frames that an interpreter keeps elsewhere are not seen here at all: user space
- * turns this off for the whole recording as soon as it meets such a stack, and uses no key that led to one.
+ * It is the same place if the instruction and stack pointers are the same, and so are those of the
+ * first 64 words of the stack that looked like return addresses when the stack was copied: the
+ * calls nearest to the sleep, 16 at most. What is not compared are frames farther up. For them to
+ * differ, two callers' frames would have to be equally large, and all calls between them and the
+ * sleep the same. Frames that an interpreter keeps elsewhere are not seen here at all: user space
+ * turns this off for the whole recording as soon as it meets such a stack, and uses no key that led
+ * to one.
  */
 #ifndef WHYWAIT_KNOWN_STACK_H
 #define WHYWAIT_KNOWN_STACK_H
@@ -38,8 +40,9 @@ static __always_inline u64 mix(u64 key, u64 word)
 }
 
 /*
- * The key of a stack: a sum of products, which a CPU can work out side by side, and the same number of them for every stack, so
- * that the verifier has one way to follow. Unused places repeat the first one.
+ * The key of a stack: a sum of products, which a CPU can work out side by side, and the same number
+ * of them for every stack, so that the verifier has one way to follow. Unused places repeat the
+ * first one.
  */
 static __always_inline u64 stack_key_of(const struct known_stack *known, const u64 *words)
 {
@@ -60,8 +63,9 @@ static __always_inline u32 place_tag(u64 ip, u64 sp)
 }
 
 /*
- * A thread sleeps, and wakes others, at a handful of places, and any slot takes any of them: if two had to share one, their stacks
- * would be copied at every turn. The slots' tags lie side by side, so that looking for one costs no more than a line of the cache.
+ * A thread sleeps, and wakes others, at a handful of places, and any slot takes any of them: if two
+ * had to share one, their stacks would be copied at every turn. The slots' tags lie side by side,
+ * so that looking for one costs no more than a line of the cache.
  */
 static __always_inline u32 slot_with(const struct thread *thread, u32 tag)
 {
@@ -95,8 +99,9 @@ static __always_inline struct known_stack *place_to_know(struct thread *thread, 
 }
 
 /*
- * Above this address no frame of the stack at `sp` is, as far as is known: the kernel has the first thread begin below its arguments, and
- * where a C library made a thread its own data (%fs) lie above its stack. Another stack, a coroutine's say, is not near either.
+ * Above this address no frame of the stack at `sp` is, as far as is known: the kernel has the first
+ * thread begin below its arguments, and where a C library made a thread its own data (%fs) lie
+ * above its stack. Another stack, a coroutine's say, is not near either.
  */
 static __always_inline u64 stack_top_of(struct task_struct *task, u64 sp)
 {
@@ -109,10 +114,11 @@ static __always_inline u64 stack_top_of(struct task_struct *task, u64 sp)
 }
 
 /*
- * Copies a user stack from `sp` upwards and says how many bytes: `stack_bytes`, but not more than goes to its top, and enough to
- * recognise it by. A stack ends at a page's end, so pieces that end on multiples of their size are either wholly mapped or not at all.
- * The first piece is the shorter one. (What is above the top is cold, as a rule, and so is where it would go: beside a server with a
- * thread for each connection that was a quarter of what a sample cost.)
+ * Copies a user stack from `sp` upwards and says how many bytes: `stack_bytes`, but not more than
+ * goes to its top, and enough to recognise it by. A stack ends at a page's end, so pieces that end
+ * on multiples of their size are either wholly mapped or not at all. The first piece is the shorter
+ * one. (What is above the top is cold, as a rule, and so is where it would go: beside a server with
+ * a thread for each connection that was a quarter of what a sample cost.)
  */
 static __always_inline u32 copy_user_stack(void *to, u64 sp, u64 top)
 {
@@ -128,8 +134,8 @@ static __always_inline u32 copy_user_stack(void *to, u64 sp, u64 top)
 		if (sp + done >= top && done >= STACK_TOP_BYTES)
 			break;
 		/*
-		 * Never true, as was just seen. But the compiler may have compared another copy than it uses, and the verifier of Linux 6.1 does
-		 * not see that both have the same bounds.
+		 * Never true, as was just seen. But the compiler may have compared another copy than it uses, and
+		 * the verifier of Linux 6.1 does not see that both have the same bounds.
 		 */
 		asm volatile("if %[at] < %[last] goto +1\n\t%[at] = 0" : [at] "+r"(at) : [last] "r"(last));
 		if (bpf_probe_read_user(to + at, piece, (void *)(sp + done)))
@@ -167,8 +173,9 @@ static int learn_word(u32 at, struct learning *learning)
 }
 
 /*
- * Keeps what tells this stack, of which `copied` is the top, when it comes again; its thread has the memory that is current here. Says
- * its key, or 0 if it has too little to be told by. Not static, so that it is verified once and not on each way that leads to it.
+ * Keeps what tells this stack, of which `copied` is the top, when it comes again; its thread has
+ * the memory that is current here. Says its key, or 0 if it has too little to be told by. Not
+ * static, so that it is verified once and not on each way that leads to it.
  */
 __noinline u64 learn_stack(struct thread *thread, u64 ip, u64 sp, const struct stack_top *copied, u64 now)
 {
@@ -210,8 +217,9 @@ static __always_inline bool knows_place(struct thread *thread, u64 now)
 }
 
 /*
- * The key of the stack of the current thread, or of one with the same memory that sleeps, if user space has had this stack a moment
- * ago, or 0. Not static, so that it is verified once and not on each way that leads to it.
+ * The key of the stack of the current thread, or of one with the same memory that sleeps, if user
+ * space has had this stack a moment ago, or 0. Not static, so that it is verified once and not on
+ * each way that leads to it.
  */
 __noinline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
 {

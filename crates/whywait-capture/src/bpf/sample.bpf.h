@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * What the target's threads do while they run: a clock ticks on each CPU, and threads of the target leave their stack. It has two rates
- * (clock.rs), and says with each tick how many periods of the faster one it stands for.
+ * What the target's threads do while they run: a clock ticks on each CPU, and threads of the target
+ * leave their stack. It has two rates (clock.rs), and says with each tick how many periods of the
+ * faster one it stands for.
  */
 
 /* For how long a thread that runs has computed since its last I/O or its last sleep. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Threads: when they run, sleep and are woken, and by whom. Every switch of a thread of the target goes into its totals;
- * only long sleeps become records.
+ * Threads: when they run, sleep and are woken, and by whom. Every switch of a thread of the target
+ * goes into its totals; only long sleeps become records.
  */
 
 /* include/linux/sched.h */
@@ -11,8 +11,9 @@
 #define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h: the process ends, or was killed */
 
 /*
- * After so many short sleeps in a row a thread's next one is taken for short, too, until it proves to be long: its stack is not looked
- * at beforehand. It costs as much as so many looks when such a one has to leave its stack.
+ * After so many short sleeps in a row a thread's next one is taken for short, too, until it proves
+ * to be long: its stack is not looked at beforehand. It costs as much as so many looks when such a
+ * one has to leave its stack.
  */
 #define SHORT_SLEEPS 64
 
@@ -38,9 +39,10 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 }
 
 /*
- * What tells the kernel stack of a sleep when it comes again: the system call, and what it was called for. Enough where a thread
- * waits for a wake, as each call does in one place of its own; what waits for a device or a lock of the kernel, and calls that wait
- * for many things, have their stack read each time. 0: this one has to be read. (How deep in the kernel the thread sleeps tells
+ * What tells the kernel stack of a sleep when it comes again: the system call, and what it was
+ * called for. Enough where a thread waits for a wake, as each call does in one place of its own;
+ * what waits for a device or a lock of the kernel, and calls that wait for many things, have their
+ * stack read each time. 0: this one has to be read. (How deep in the kernel the thread sleeps tells
  * nothing: each call's stack begins at a random offset, CONFIG_RANDOMIZE_KSTACK_OFFSET.)
  */
 static __always_inline u64 kernel_key(const struct thread *thread)
@@ -150,8 +152,9 @@ static __always_inline bool may_storm(const struct thread *thread)
 }
 
 /*
- * A poll of one descriptor: the descriptor instead of the place where it is said, which is of no use to anybody. Below 64 KiB there are no
- * such places (vm.mmap_min_addr), so the two can be told apart.
+ * A poll of one descriptor: the descriptor instead of the place where it is said, which is of no
+ * use to anybody. Below 64 KiB there are no such places (vm.mmap_min_addr), so the two can be told
+ * apart.
  */
 static __always_inline void name_polled(struct thread *thread)
 {
@@ -227,9 +230,9 @@ static __always_inline void add_sleep(struct thread *thread, enum part part, u64
 }
 
 /*
- * Whether a long sleep is one too many of a storm. Told are so many a second, all that are much longer than the
- * threshold, and all at places whose stack is not known. Asked once for a sleep: of one on a futex that a thread of the target
- * ends when it does, of others when they are over.
+ * Whether a long sleep is one too many of a storm. Told are so many a second, all that are much
+ * longer than the threshold, and all at places whose stack is not known. Asked once for a sleep: of
+ * one on a futex that a thread of the target ends when it does, of others when they are over.
  */
 __noinline int is_storm(struct thread *thread, u64 now)
 {
@@ -262,7 +265,8 @@ static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
 }
 
 /*
- * A thread that had not slept was without a CPU for the threshold or longer. Not static, so that it is verified once for a program.
+ * A thread that had not slept was without a CPU for the threshold or longer. Not static, so that it
+ * is verified once for a program.
  */
 __noinline int tell_preempted(struct thread *thread, u64 out_ns, u64 in_ns)
 {
@@ -309,8 +313,8 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		got_cpu(thread, now);
 	} else if (thread->state == THREAD_SLEEPING) {
 		/*
-		 * The wake may have been made between the decision to sleep and the switch, on another CPU: then it
-		 * was seen first. It is the right one if it came after the thread last got a CPU.
+		 * The wake may have been made between the decision to sleep and the switch, on another CPU: then
+		 * it was seen first. It is the right one if it came after the thread last got a CPU.
 		 */
 		if (unlikely(wake_ns <= thread->in_ns)) {
 			wake_ns = 0;
@@ -359,11 +363,12 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 }
 
 /*
- * `thread` has run for `ran_ns`, and was not seen getting its CPU: a switch was not traced. (There are kernels that trace nothing of what certain
- * processes do; the switch from one of those to a thread of the target is one of their events.) Since when it runs, the scheduler
- * knows: its sum is up to date when a thread leaves its CPU, and at the latest tick while it stays (update_curr and
- * set_next_entity in kernel/sched/fair.c). What it slept in cannot be looked at any more; stacks that are known can be told.
- * Not static, so that it is verified once for a program.
+ * `thread` has run for `ran_ns`, and was not seen getting its CPU: a switch was not traced. (There
+ * are kernels that trace nothing of what certain processes do; the switch from one of those to a
+ * thread of the target is one of their events.) Since when it runs, the scheduler knows: its sum is
+ * up to date when a thread leaves its CPU, and at the latest tick while it stays (update_curr and
+ * set_next_entity in kernel/sched/fair.c). What it slept in cannot be looked at any more; stacks
+ * that are known can be told. Not static, so that it is verified once for a program.
  */
 __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u64 now)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Sockets: when the kernel had a request's first byte, when the target read it and when it wrote the response. All
- * requests go into sums; only slow ones become records.
+ * Sockets: when the kernel had a request's first byte, when the target read it and when it wrote
+ * the response. All requests go into sums; only slow ones become records.
  */
 
 #define MSG_PEEK 2
@@ -58,8 +58,9 @@ static __always_inline struct socket_state *socket_discover(struct sock *sk)
 }
 
 /*
- * A unix socket has something and was not seen before. Unlike TCP's, a connection inherits nothing from its listener, and
- * no tracepoint tells that a process listens: both are found out when a connection comes.
+ * A unix socket has something and was not seen before. Unlike TCP's, a connection inherits nothing
+ * from its listener, and no tracepoint tells that a process listens: both are found out when a
+ * connection comes.
  */
 static __always_inline struct socket_state *unix_discover(struct sock *sk)
 {
@@ -307,8 +308,9 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 #define FAREWELL_NS 1000000000
 
 /*
- * Whether somebody who writes so many bytes may say goodbye: the records of TLS that have an alert of 2 bytes (close_notify), or a GOAWAY of
- * HTTP/2, 17 bytes, with what the cipher adds to that. (RFC 8446, 5.2: 22 bytes; RFC 5288: 29; RFC 7905: 21; CBC: its blocks.)
+ * Whether somebody who writes so many bytes may say goodbye: the records of TLS that have an alert
+ * of 2 bytes (close_notify), or a GOAWAY of HTTP/2, 17 bytes, with what the cipher adds to that.
+ * (RFC 8446, 5.2: 22 bytes; RFC 5288: 29; RFC 7905: 21; CBC: its blocks.)
  */
 static __always_inline bool is_farewell_size(int bytes)
 {
@@ -329,8 +331,8 @@ static __always_inline bool is_farewell_size(int bytes)
 }
 
 /*
- * What was just read, `bytes` and what lies there behind them, is the peer's own farewell, or its end has come behind it. (A library may read
- * the head of a record before the rest.)
+ * What was just read, `bytes` and what lies there behind them, is the peer's own farewell, or its
+ * end has come behind it. (A library may read the head of a record before the rest.)
  */
 static __noinline bool peer_leaves(struct sock *sk, int bytes)
 {
@@ -379,16 +381,18 @@ static __always_inline u64 on_the_way_ns(const struct thread *thread, u64 ready_
 }
 
 /*
- * What wants no answer is no longer than this, and a byte more for so many of the answers before: HTTP/2's clients say for each piece of one
- * that they have room for more (Go's, of 200 kB: 1,200 bytes). Some of that is read while the answer is written, which then looks like several.
+ * What wants no answer is no longer than this, and a byte more for so many of the answers before:
+ * HTTP/2's clients say for each piece of one that they have room for more (Go's, of 200 kB: 1,200
+ * bytes). Some of that is read while the answer is written, which then looks like several.
  */
 #define UNANSWERED_BYTES 1024
 #define ANSWER_FOR_ONE 64
 
 /*
- * More was read of a request that was not answered yet. What had come before may have wanted no answer (HTTP/2's acknowledgements and
- * WINDOW_UPDATE, MySQL's COM_STMT_CLOSE): little, all of it was read, and then nothing came for long. Whether it was so shows the answer; if
- * it was, the request begins here, and what the client did before it asked is none of the server's time.
+ * More was read of a request that was not answered yet. What had come before may have wanted no
+ * answer (HTTP/2's acknowledgements and WINDOW_UPDATE, MySQL's COM_STMT_CLOSE): little, all of it
+ * was read, and then nothing came for long. Whether it was so shows the answer; if it was, the
+ * request begins here, and what the client did before it asked is none of the server's time.
  */
 static __noinline int may_begin_later(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, u64 read_before_ns)
 {
@@ -411,9 +415,10 @@ static __noinline int may_begin_later(struct socket_state *socket, struct sock *
 }
 
 /*
- * It is answered, and it may begin later than it seemed to. It does if the answer comes soon after what came last, measured by the pause
- * before; or if the thread that answers read that, and did not sleep since. (Of requests that overlap on one connection, as HTTP/2's may, one
- * that takes long is answered at any time after the next one came: one in ten within so short a time.)
+ * It is answered, and it may begin later than it seemed to. It does if the answer comes soon after
+ * what came last, measured by the pause before; or if the thread that answers read that, and did
+ * not sleep since. (Of requests that overlap on one connection, as HTTP/2's may, one that takes
+ * long is answered at any time after the next one came: one in ten within so short a time.)
  */
 static __noinline int begin_later(struct socket_state *socket, const struct thread *thread, u64 now)
 {
@@ -552,10 +557,11 @@ static __always_inline void account_service(struct socket_state *socket, const s
 }
 
 /*
- * Whether these bytes may be no part of the response: a goodbye, long after it. A server says so when a connection is idle. It was one if the
- * connection then ends, or the peer says the same; if not, an answer (of a request beside others on the same connection, say). That a thread
- * asked for the next request meanwhile tells nothing: some loops wait in a poll and read only what is there, others read before they answer
- * until there is nothing left.
+ * Whether these bytes may be no part of the response: a goodbye, long after it. A server says so
+ * when a connection is idle. It was one if the connection then ends, or the peer says the same; if
+ * not, an answer (of a request beside others on the same connection, say). That a thread asked for
+ * the next request meanwhile tells nothing: some loops wait in a poll and read only what is there,
+ * others read before they answer until there is nothing left.
  */
 static __always_inline bool may_be_farewell(struct socket_state *socket, int ret, u64 now)
 {

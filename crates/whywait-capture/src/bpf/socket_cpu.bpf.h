@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * CPU time by connection. What cpu.bpf.h charges to a listener goes to the connection of that listener that the thread read or
- * wrote last, in a slot found by the lowest bits of the connection's number: a program that leaves a connection for another one
- * has no hand on the first any more, but its number. Told when a connection that was expensive ends, and in the end.
+ * CPU time by connection. What cpu.bpf.h charges to a listener goes to the connection of that
+ * listener that the thread read or wrote last, in a slot found by the lowest bits of the
+ * connection's number: a program that leaves a connection for another one has no hand on the first
+ * any more, but its number. Told when a connection that was expensive ends, and in the end.
  */
 
 #define AF_UNIX 1
@@ -77,8 +78,8 @@ static __always_inline void socket_sampled(const struct thread *thread, bool in_
 }
 
 /*
- * From now on it works for this connection. One that was cheap so far gives up its slot to one that comes later: with fewer
- * connections than slots that is one that has ended.
+ * From now on it works for this connection. One that was cheap so far gives up its slot to one that
+ * comes later: with fewer connections than slots that is one that has ended.
  */
 static __always_inline void socket_serves(struct thread *thread, u64 id)
 {

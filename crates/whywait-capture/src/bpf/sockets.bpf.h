@@ -2,13 +2,15 @@
 /*
  * Which sockets are the target's, and where their state is.
  *
- * A storage of the socket says whether it is one: it goes with the socket, and a connection inherits its listener's (BPF_F_CLONE), so
- * that it is known before it is accepted. But to ask for a storage is a call, some 15 ns for each read, write and packet. So
- * the state lies in an array, in the slot of the lowest bits of the socket's cookie (a number that no other socket ever has), which is
- * found by two loads and a comparison. Sockets whose slot is taken have their state at home, in their storage.
+ * A storage of the socket says whether it is one: it goes with the socket, and a connection
+ * inherits its listener's (BPF_F_CLONE), so that it is known before it is accepted. But to ask for
+ * a storage is a call, some 15 ns for each read, write and packet. So the state lies in an array,
+ * in the slot of the lowest bits of the socket's cookie (a number that no other socket ever has),
+ * which is found by two loads and a comparison. Sockets whose slot is taken have their state at
+ * home, in their storage.
  *
- * A slot is free again when its connection is closed. No tracepoint tells of the end of a unix socket that was not read to its end:
- * its slot stays taken.
+ * A slot is free again when its connection is closed. No tracepoint tells of the end of a unix
+ * socket that was not read to its end: its slot stays taken.
  */
 #ifndef WHYWAIT_SOCKETS_H
 #define WHYWAIT_SOCKETS_H
@@ -29,8 +31,8 @@ struct socket_slot {
 struct socket_slot socket_slots[SOCKET_STATES] SEC(".bss.sockets");
 
 /*
- * The arrivals of the state in the slot of the same number: in an array of their own, because a processor that goes through lines fetches those
- * behind them as well, from whoever writes to them.
+ * The arrivals of the state in the slot of the same number: in an array of their own, because a
+ * processor that goes through lines fetches those behind them as well, from whoever writes to them.
  */
 struct arrivals arrival_slots[SOCKET_STATES] SEC(".bss.arrivals");
 
@@ -184,9 +186,10 @@ static __always_inline struct socket_state *socket_of(struct sock *sk)
 }
 
 /*
- * A state for a socket that has none. Null when the socket is going away, of which nothing is lost, and without memory.
- * Two CPUs may come at once, one of which sends while the other receives: the kernel refuses the later one (-EAGAIN of
- * bpf_local_storage_alloc), which then finds the storage that the other made.
+ * A state for a socket that has none. Null when the socket is going away, of which nothing is lost,
+ * and without memory. Two CPUs may come at once, one of which sends while the other receives: the
+ * kernel refuses the later one (-EAGAIN of bpf_local_storage_alloc), which then finds the storage
+ * that the other made.
  */
 static __always_inline struct socket_state *socket_create(struct sock *sk, u8 role)
 {

@@ -13,8 +13,9 @@ const volatile u64 dense_clock_ns = 5000000;
 /* At most this many records a second and CPU. */
 const volatile u32 waits_per_second = 20000;
 /*
- * Of these, at most this many sleeps on futexes, and this many for descriptors to become readable, at a place of which the
- * thread had its stack read, and shorter than STORM_THRESHOLDS times the threshold. Those beyond are added to their object's sums.
+ * Of these, at most this many sleeps on futexes, and this many for descriptors to become readable,
+ * at a place of which the thread had its stack read, and shorter than STORM_THRESHOLDS times the
+ * threshold. Those beyond are added to their object's sums.
  */
 const volatile u32 storm_per_second = 1000;
 const volatile u32 read_storm_per_second = 500;
@@ -96,8 +97,9 @@ struct known_kernel_stack {
 };
 
 /*
- * By line of the cache: what each switch needs, what each read and write needs, and what only a record does. The tables of threads
- * begin at a page (BPF_F_MMAPABLE), so that a state begins at a line.
+ * By line of the cache: what each switch needs, what each read and write needs, and what only a
+ * record does. The tables of threads begin at a page (BPF_F_MMAPABLE), so that a state begins at a
+ * line.
  */
 struct thread {
 	u32 tid; /* 0: not followed (yet, or any more), see threads.bpf.h */
@@ -219,8 +221,8 @@ struct {
 enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
 
 /*
- * When data came, and what those need to know who bring it: it is noted on one CPU and read on another, as a rule, and most reads need not
- * look. One line of the cache.
+ * When data came, and what those need to know who bring it: it is noted on one CPU and read on
+ * another, as a rule, and most reads need not look. One line of the cache.
  */
 struct arrivals {
 	u64 cookie; /* of the socket; 0: nobody's, or not filled yet */
@@ -484,9 +486,10 @@ static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
 #define SLOW_NS 1000000
 
 /*
- * Something took `ns` of the time from `from_ns` to `to_ns`, and where in the program it did is for samples to tell. What was slow at
- * the same time, as the requests are that wait for one another, counts once. (CPUs that add to this at once may lose what one of them
- * adds; what is slow comes again.)
+ * Something took `ns` of the time from `from_ns` to `to_ns`, and where in the program it did is for
+ * samples to tell. What was slow at the same time, as the requests are that wait for one another,
+ * counts once. (CPUs that add to this at once may lose what one of them adds; what is slow comes
+ * again.)
  */
 static __always_inline void was_slow(u64 from_ns, u64 to_ns, u64 ns)
 {

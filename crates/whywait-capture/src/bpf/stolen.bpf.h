@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * A virtual machine's CPU may stand still for tens of milliseconds, because its host has others run. The thread on it is not switched: to the
- * kernel's scheduler, and to the hooks, it seems to run all that time. But the host tells how long that was (steal time), and so it is what it
- * is, time in which the thread could have run and had no CPU: not in its time on a CPU, and told like a preemption if it was long.
+ * A virtual machine's CPU may stand still for tens of milliseconds, because its host has others
+ * run. The thread on it is not switched: to the kernel's scheduler, and to the hooks, it seems to
+ * run all that time. But the host tells how long that was (steal time), and so it is what it is,
+ * time in which the thread could have run and had no CPU: not in its time on a CPU, and told like a
+ * preemption if it was long.
  *
- * The clock of the samples looks whenever it ticks, and after a long standstill its tick is due and comes as soon as the CPU goes on. It only
- * notes what it sees, because it may have interrupted a hook that uses the thread's totals; the thread's next hook puts them right. A thread
- * that reads, writes or polls after a stretch without looks by itself.
+ * The clock of the samples looks whenever it ticks, and after a long standstill its tick is due and
+ * comes as soon as the CPU goes on. It only notes what it sees, because it may have interrupted a
+ * hook that uses the thread's totals; the thread's next hook puts them right. A thread that reads,
+ * writes or polls after a stretch without looks by itself.
  */
 #ifndef WHYWAIT_STOLEN_H
 #define WHYWAIT_STOLEN_H
@@ -52,8 +55,9 @@ static __always_inline void note_stolen(struct thread *thread, u64 ns, u64 now)
 }
 
 /*
- * Puts a thread's totals right. What was stolen before they were last used stays where it is: that was too short to matter, or the clock
- * would have ticked before. Not static, so that it is verified once for a program.
+ * Puts a thread's totals right. What was stolen before they were last used stays where it is: that
+ * was too short to matter, or the clock would have ticked before. Not static, so that it is
+ * verified once for a program.
  */
 __noinline int account_stolen(struct thread *thread, u64 now)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Stacks of sleeping threads, read from outside while they sleep: exact, and free of cost for the target's own path.
- * Each sleep that is long enough is read once. User space looks into the table of threads first: as long as it finds none that this would
- * read (thread_table.rs), it need not have all threads walked.
+ * Stacks of sleeping threads, read from outside while they sleep: exact, and free of cost for the
+ * target's own path. Each sleep that is long enough is read once. User space looks into the table
+ * of threads first: as long as it finds none that this would read (thread_table.rs), it need not
+ * have all threads walked.
  */
 
 struct sweep_scratch {

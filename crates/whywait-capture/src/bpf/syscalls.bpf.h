@@ -18,8 +18,8 @@ enum call_family {
 };
 
 /*
- * Tables and no switches: a load where a switch is a chain of comparisons, each of which the verifier follows to the program's
- * end. What is not in a table is CALL_OTHER.
+ * Tables and no switches: a load where a switch is a chain of comparisons, each of which the
+ * verifier follows to the program's end. What is not in a table is CALL_OTHER.
  */
 #define CALL_NUMBERS 512
 #define CALL_KNOWN 0x80

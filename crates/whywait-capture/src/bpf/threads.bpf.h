@@ -2,17 +2,19 @@
 /*
  * Which tasks are the target's threads, and where their state is.
  *
- * The hooks ask this of every task that is switched or woken on the machine, so it has to cost next to nothing for those that are
- * not the target's. A thread's state lies in an array, in the slot of the lowest bits of its id: the look-up is a load
- * and a comparison, and no call, where a storage of the task takes 20 ns. Threads whose slot is taken are in a hash, which
- * nobody looks into while it is empty.
+ * The hooks ask this of every task that is switched or woken on the machine, so it has to cost next
+ * to nothing for those that are not the target's. A thread's state lies in an array, in the slot of
+ * the lowest bits of its id: the look-up is a load and a comparison, and no call, where a storage
+ * of the task takes 20 ns. Threads whose slot is taken are in a hash, which nobody looks into while
+ * it is empty.
  *
- * The array is a variable and no map of the type ARRAY: what the kernel makes of a look-up there (the key through memory, a comparison, a
- * product) is some 3 ns longer, and everything that a hook does waits for it.
+ * The array is a variable and no map of the type ARRAY: what the kernel makes of a look-up there
+ * (the key through memory, a comparison, a product) is some 3 ns longer, and everything that a hook
+ * does waits for it.
  *
- * A slot's `tid` is written when nothing of an earlier thread is left in it, and cleared first when its thread goes. A thread goes when it exits; what it does
- * between that and its end is not seen. The id of a thread whose exit was missed is taken back when it is given to
- * another.
+ * A slot's `tid` is written when nothing of an earlier thread is left in it, and cleared first when
+ * its thread goes. A thread goes when it exits; what it does between that and its end is not seen.
+ * The id of a thread whose exit was missed is taken back when it is given to another.
  */
 #ifndef WHYWAIT_THREADS_H
 #define WHYWAIT_THREADS_H

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * io_uring: how long operations are with the kernel, how long what they return lies unreaped, and what of what the program
- * has prepared lies unsubmitted. Sums for all; records only for what is slow.
+ * io_uring: how long operations are with the kernel, how long what they return lies unreaped, and
+ * what of what the program has prepared lies unsubmitted. Sums for all; records only for what is
+ * slow.
  *
- * The submission and completion of each operation are seen as they happen. When the program takes a completion, or puts an
- * entry into the queue, is not: no system call is needed for it. But both move a counter in memory shared with the kernel.
- * It is looked at with the first operation of each batch, when the program waits, with each sample, and by user space
- * every few milliseconds: what had not moved at two looks in a row had not moved in between.
+ * The submission and completion of each operation are seen as they happen. When the program takes a
+ * completion, or puts an entry into the queue, is not: no system call is needed for it. But both
+ * move a counter in memory shared with the kernel. It is looked at with the first operation of each
+ * batch, when the program waits, with each sample, and by user space every few milliseconds: what
+ * had not moved at two looks in a row had not moved in between.
  */
 
 /* include/uapi/linux/io_uring.h */
@@ -157,8 +159,9 @@ static __always_inline void uring_send_lag(const struct uring_state *ring, u32 w
 enum uring_look { LOOK_ONLY, LOOK_SUBMIT, LOOK_COMPLETE, LOOK_ELSEWHERE };
 
 /*
- * Takes in what has moved since the last look. The last interval counts as what it was at its end, but for what happens
- * right now: operations come and go in batches, and all else is as the last batch left it.
+ * Takes in what has moved since the last look. The last interval counts as what it was at its end,
+ * but for what happens right now: operations come and go in batches, and all else is as the last
+ * batch left it.
  */
 static __always_inline int uring_take_in(u32 index, struct uring_state *ring, const struct uring_view *view, u64 now,
 					 u32 why)
@@ -179,8 +182,9 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 		unreaped--;
 	slots = flight + unreaped;
 	/*
-	 * The most that were taken at once goes by what is not reaped now: a look may have been missed since. A clock's tick, and
-	 * another CPU, may see an operation that is just being completed both in flight and unreaped.
+	 * The most that were taken at once goes by what is not reaped now: a look may have been missed
+	 * since. A clock's tick, and another CPU, may see an operation that is just being completed both
+	 * in flight and unreaped.
 	 */
 	most = flight + (tail - head) - (why == LOOK_COMPLETE && tail != head);
 	if (most > ring->max_slots && why != LOOK_ELSEWHERE) {
@@ -403,8 +407,8 @@ static __always_inline struct uring_slot *uring_slot_for(u64 req, struct uring_s
 }
 
 /*
- * Entries are submitted. Those that a library keeps to itself until then were prepared since the last ones were submitted, or since the program
- * was woken for a completion, and nobody knows when.
+ * Entries are submitted. Those that a library keeps to itself until then were prepared since the
+ * last ones were submitted, or since the program was woken for a completion, and nobody knows when.
  */
 static __always_inline void uring_held_back(struct uring_state *ring, u32 entries, u64 now)
 {
@@ -542,8 +546,8 @@ int io_uring_complete(u64 *args)
 	rings = (u64)KERNEL_READ(struct io_ring_ctx, ctx, rings);
 	tail = KERNEL_READ(struct io_ring_ctx, ctx, cached_cq_tail);
 	/*
-	 * Completions are put into the queue in batches, some 100 ns apart, and published together: the clock need not be
-	 * read for each.
+	 * Completions are put into the queue in batches, some 100 ns apart, and published together: the
+	 * clock need not be read for each.
 	 */
 	first = (s32)(tail - KERNEL_READ(struct io_rings, rings, cq.tail)) <= 1;
 	if (first || !(tail & 7) || !ring->batch_ns)

@@ -18,8 +18,8 @@ enum uring_record_type {
 enum uring_origin { URING_CREATED, URING_FOUND, URING_FIRST_EVENT };
 
 /*
- * A ring. Times at which its heads and tails were looked at bound what happened in between: `low` counts what was so at
- * both ends of an interval, `high` what may have been so in any of it.
+ * A ring. Times at which its heads and tails were looked at bound what happened in between: `low`
+ * counts what was so at both ends of an interval, `high` what may have been so in any of it.
  */
 struct uring_state {
 	u64 ctx; /* kernel address: for identity only, never written to a recording */

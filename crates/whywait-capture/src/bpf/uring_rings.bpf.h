@@ -6,8 +6,9 @@
 #define SK_MEM_SEND 0
 
 /*
- * A ring whose last reference is given up is being torn down, whoever's memory it is afterwards: then it has no queues, or none of
- * as many entries as it says. (One that is resized has new ones, which do.)
+ * A ring whose last reference is given up is being torn down, whoever's memory it is afterwards:
+ * then it has no queues, or none of as many entries as it says. (One that is resized has new ones,
+ * which do.)
  */
 static __always_inline bool uring_is_closed(const struct io_ring_ctx *from)
 {
@@ -53,8 +54,9 @@ int look_at_urings(void *ctx)
 }
 
 /*
- * Memory for sockets is short: the protocol's limit, or that of the thread's control group. (A send buffer that is full is no matter of this:
- * there the kernel waits until the socket can be written to.)
+ * Memory for sockets is short: the protocol's limit, or that of the thread's control group. (A send
+ * buffer that is full is no matter of this: there the kernel waits until the socket can be written
+ * to.)
  */
 SEC("tp_btf/sock_exceed_buf_limit")
 int sock_exceed_buf_limit(u64 *args)

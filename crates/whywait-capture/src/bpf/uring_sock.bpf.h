@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Requests that are read through a ring: until when they lay there, for certain. The kernel reads for the program, which knows of it
- * when it takes the completion. Completions are taken in order, and each look at the ring tells which were not taken yet: a request's lay
- * there at the last look at which as many as had come before it had not all been taken.
+ * Requests that are read through a ring: until when they lay there, for certain. The kernel reads
+ * for the program, which knows of it when it takes the completion. Completions are taken in order,
+ * and each look at the ring tells which were not taken yet: a request's lay there at the last look
+ * at which as many as had come before it had not all been taken.
  *
- * The kernel reads for several operations, and then puts their completions into the queue in that order. So those of requests that were read
- * before, in the same batch, come before this one's, if each has exactly one: not where operations have several or none, where a
- * read that has not got all of what it is for goes on, or where several threads use the ring. Then the batch's first is assumed.
+ * The kernel reads for several operations, and then puts their completions into the queue in that
+ * order. So those of requests that were read before, in the same batch, come before this one's, if
+ * each has exactly one: not where operations have several or none, where a read that has not got
+ * all of what it is for goes on, or where several threads use the ring. Then the batch's first is
+ * assumed.
  */
 #define MSG_WAITALL 0x100
 

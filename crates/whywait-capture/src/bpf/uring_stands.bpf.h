@@ -31,8 +31,9 @@ static __always_inline bool uring_entered(const struct thread *thread, struct ta
 }
 
 /*
- * The clock found the thread in io_uring_enter. Whether its ring stands where it stood the last time: nothing was submitted, and the
- * program has taken no completion since. What is not known has moved.
+ * The clock found the thread in io_uring_enter. Whether its ring stands where it stood the last
+ * time: nothing was submitted, and the program has taken no completion since. What is not known has
+ * moved.
  */
 static __always_inline bool uring_stands(struct thread *thread, struct task_struct *task, const struct pt_regs *regs,
 					 u64 now)

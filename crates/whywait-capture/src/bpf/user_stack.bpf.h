@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * User stacks of long sleeps, exact and free of cost for short ones. A thread's memory can be read while one of its process's runs:
- *  - the one that wakes it, if that is of its process, reads its stack, as it is when the sleep ends;
- *  - a thread that comes back from a long sleep in a read of a socket leaves its stack when it has read;
- *  - any other leaves its stack on its way out of the kernel, where its registers are still those of the call that it slept in.
- *    Kernels before 6.18 cannot do that (bpf_task_work_schedule_resume); there the sweep over sleeping threads sees the longer ones.
+ * User stacks of long sleeps, exact and free of cost for short ones. A thread's memory can be read
+ * while one of its process's runs:
+ *  - the one that wakes it, if that is of its process, reads its stack, as it is when the sleep
+ *    ends;
+ *  - a thread that comes back from a long sleep in a read of a socket leaves its stack when it has
+ *    read;
+ *  - any other leaves its stack on its way out of the kernel, where its registers are still those
+ *    of the call that it slept in. Kernels before 6.18 cannot do that
+ *    (bpf_task_work_schedule_resume); there the sweep over sleeping threads sees the longer ones.
  *    It is by far the dearest, some 9 us, because the kernel interrupts its own CPU for it.
  */
 
@@ -52,8 +56,9 @@ static __always_inline void fill_user_stack(struct user_stack_record *record, co
 }
 
 /*
- * Tells a user stack of a thread that has the memory that is current here. Says its key, or 0 if it has none by which later
- * sleeps could refer to it. Not static, so that it is verified once and not on each way that leads to it.
+ * Tells a user stack of a thread that has the memory that is current here. Says its key, or 0 if it
+ * has none by which later sleeps could refer to it. Not static, so that it is verified once and not
+ * on each way that leads to it.
  */
 __noinline u64 tell_user_stack(struct thread *thread, const struct user_place *place, u64 now)
 {
@@ -69,8 +74,9 @@ __noinline u64 tell_user_stack(struct thread *thread, const struct user_place *p
 	}
 	fill_user_stack(record, thread, place, 0);
 	/*
-	 * Without faults, even where they would be allowed: the target would wait for its own memory map on our behalf, for
-	 * hundreds of milliseconds where others map and unmap. The live part of a stack is in memory.
+	 * Without faults, even where they would be allowed: the target would wait for its own memory map
+	 * on our behalf, for hundreds of milliseconds where others map and unmap. The live part of a stack
+	 * is in memory.
 	 */
 	record->stack_len = copy_user_stack(record + 1, place->sp, place->top);
 	if (!record->stack_len)

@@ -1,7 +1,9 @@
-//! What system calls take: held against the same while a burst lasts, it tells what tracing adds to each call.
+//! What system calls take: held against the same while a burst lasts, it tells what tracing adds to
+//! each call.
 //!
-//! The calls are those of a loop that goes round, of several kinds and with work of their own. One that does nothing, made again
-//! and again, would tell half of it: a CPU that has seen nothing else foresees every branch of the way through the tracing.
+//! The calls are those of a loop that goes round, of several kinds and with work of their own. One
+//! that does nothing, made again and again, would tell half of it: a CPU that has seen nothing else
+//! foresees every branch of the way through the tracing.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -42,7 +44,8 @@ impl Calibration {
         Some(calibration)
     }
 
-    /// How long one takes, nanoseconds: in the middle batch, for a thread that is watched has good and bad moments as well.
+    /// How long one takes, nanoseconds: in the middle batch, for a thread that is watched has good
+    /// and bad moments as well.
     pub(crate) fn call_ns(&self) -> u64 {
         let mut batches: Vec<u64> = (0..BATCHES)
             .map(|_| {

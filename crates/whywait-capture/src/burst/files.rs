@@ -116,8 +116,8 @@ impl Files {
         self.names.borrow_mut().insert(fd, name.to_owned());
     }
 
-    /// Whether what makes a descriptor ready may be taken without a system call on it: out of memory that is shared with the
-    /// kernel, or by a poll of its own. Nothing is known of devices.
+    /// Whether what makes a descriptor ready may be taken without a system call on it: out of
+    /// memory that is shared with the kernel, or by a poll of its own. Nothing is known of devices.
     pub(crate) fn taken_unseen(&self, fd: i32, mode: u32, family: u32) -> bool {
         match mode & TYPE {
             SOCKET => matches!(family, PACKET | XDP),

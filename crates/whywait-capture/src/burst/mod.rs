@@ -1,9 +1,10 @@
-//! Bursts: for a moment every system call of the target is traced, to see what a thread that polls without moving anything
-//! goes round in.
+//! Bursts: for a moment every system call of the target is traced, to see what a thread that polls
+//! without moving anything goes round in.
 //!
-//! Tracing sends every process of the machine through the slow way into the kernel, so it is done where samples or poll
-//! sleeps suggest that there is something to see (or was asked for), for [`COUNT`] and [`TELL`] at most, and at most for
-//! one part in [`SHARE`] of the time, but for the first. The link that attaches it lives on the stack of [`Bursts::run`]: however that ends, the
+//! Tracing sends every process of the machine through the slow way into the kernel, so it is done
+//! where samples or poll sleeps suggest that there is something to see (or was asked for), for
+//! [`COUNT`] and [`TELL`] at most, and at most for one part in [`SHARE`] of the time, but for the
+//! first. The link that attaches it lives on the stack of [`Bursts::run`]: however that ends, the
 //! tracing is off.
 
 mod calibrate;
@@ -85,7 +86,8 @@ impl Bursts {
         self.possible && (self.full || !recorder.suspects.is_empty()) && Instant::now() >= self.next
     }
 
-    /// Traces for a moment and writes what each thread that polled went round in. `consume` empties the other rings.
+    /// Traces for a moment and writes what each thread that polled went round in. `consume` empties
+    /// the other rings.
     pub(crate) fn run(
         &mut self,
         programs: &mut Programs,
@@ -128,7 +130,8 @@ impl Bursts {
         programs.tell_calls(false);
         let end_ns = kernel::now_ns();
         let took = started.elapsed();
-        // On both sides of the burst, because the machine's speed changes from one moment to the next.
+        // On both sides of the burst, because the machine's speed changes from one moment to the
+        // next.
         let untraced_ns = before_ns.midpoint(self.call_ns());
         let overhead_ns = traced_ns.saturating_sub(untraced_ns);
         let _ = self.rings.consume();
@@ -151,7 +154,8 @@ impl Bursts {
             let from = before.get(tid).unwrap_or(&zero);
             let polls = total.polls.saturating_sub(from.polls);
             let on_cpu_ns = total.on_cpu_ns.saturating_sub(from.on_cpu_ns);
-            // More than there was time: a switch was not seen, or the total was read amid one. Better no burst than one that cannot be.
+            // More than there was time: a switch was not seen, or the total was read amid one.
+            // Better no burst than one that cannot be.
             if on_cpu_ns > counted_ns + STEP.as_nanos() as u64 {
                 continue;
             }

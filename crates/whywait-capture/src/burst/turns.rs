@@ -1,11 +1,14 @@
-//! From the system calls of a thread to its turns, and from the turns that led to nothing to the cycle that it goes round in.
+//! From the system calls of a thread to its turns, and from the turns that led to nothing to the
+//! cycle that it goes round in.
 //!
-//! A turn begins when a poll returns and ends when the next one does. It made progress when anything was read, written,
-//! accepted or otherwise moved on: only calls that are known to change nothing (more polls, changes of what is polled for,
-//! questions about a socket, calls that failed) leave a turn without. What is not known counts as progress.
+//! A turn begins when a poll returns and ends when the next one does. It made progress when
+//! anything was read, written, accepted or otherwise moved on: only calls that are known to change
+//! nothing (more polls, changes of what is polled for, questions about a socket, calls that failed)
+//! leave a turn without. What is not known counts as progress.
 //!
-//! io_uring_enter is a poll too. Its turn made progress if entries were submitted, or if the program took completions before the
-//! next such call on the same ring, as the head of their queue tells.
+//! io_uring_enter is a poll too. Its turn made progress if entries were submitted, or if the
+//! program took completions before the next such call on the same ring, as the head of their queue
+//! tells.
 
 use std::collections::HashMap;
 
@@ -116,7 +119,8 @@ fn is_poll(nr: i32) -> bool {
     )
 }
 
-/// Registrations that the calls themselves tell of: a descriptor may be closed by the time the files are looked at.
+/// Registrations that the calls themselves tell of: a descriptor may be closed by the time the
+/// files are looked at.
 fn learn(calls: &[types::call_record], files: &mut Files) {
     for call in calls.iter().filter(|call| call.nr == EPOLL_CTL) {
         if let Some((events, data)) = epoll_event(&call.bytes[..EPOLL_EVENT_BYTES])
@@ -164,7 +168,8 @@ fn outcome(
         // Somebody took the trouble to wake it: what for is not to be seen.
         return Outcome::Neither;
     }
-    // Edge-triggered: each return is an event of its own, unless the program itself asks for it anew.
+    // Edge-triggered: each return is an event of its own, unless the program itself asks for it
+    // anew.
     let ready = &turn[0];
     let asked_anew = turn[1..]
         .iter()
@@ -180,7 +185,8 @@ fn outcome(
     Outcome::Spin
 }
 
-/// A poll with a timeout of 0: the program goes round anyway, whatever is ready. Where the timeout lies in memory it is not known.
+/// A poll with a timeout of 0: the program goes round anyway, whatever is ready. Where the timeout
+/// lies in memory it is not known.
 fn asked_not_to_wait(poll: &types::call_record) -> bool {
     match poll.nr {
         POLL => poll.args[2] as i32 == 0,
@@ -219,7 +225,8 @@ fn ring_outcome(calls: &[types::call_record], slept: bool, computes: bool) -> Ou
     if enter.ret > 0 || rest.iter().any(moves) {
         return Outcome::Progress;
     }
-    // Only the next look at the same ring tells what was taken from it; where there is none the turn says nothing.
+    // Only the next look at the same ring tells what was taken from it; where there is none the
+    // turn says nothing.
     let (Some(before), Some(after)) = (completions(enter), completions(next)) else {
         return Outcome::Progress;
     };
@@ -253,12 +260,13 @@ fn moves(call: &types::call_record) -> bool {
         return false;
     }
     match call.nr {
-        // What moves as many bytes, or items, as it returns: read, write and their like, futex (threads that it woke).
+        // What moves as many bytes, or items, as it returns: read, write and their like, futex
+        // (threads that it woke).
         0 | 1 | 17 | 18 | 19 | 20 | 40 | 44 | 45 | 46 | 47 | 275 | 276 | 278 | 295 | 296 | 299
         | 307 | 327 | 328 => call.ret > 0,
         FUTEX => call.ret > 0,
-        // Polls; memory (9 to 12, 25, 28); ioctl, yields, questions about sockets (51, 52, 54, 55), processes and times; locks
-        // of signals (13, 14); fcntl, epoll_ctl.
+        // Polls; memory (9 to 12, 25, 28); ioctl, yields, questions about sockets (51, 52, 54, 55),
+        // processes and times; locks of signals (13, 14); fcntl, epoll_ctl.
         nr if is_poll(nr) => false,
         9..=16
         | 24
@@ -393,7 +401,8 @@ fn has_descriptor(nr: i32) -> bool {
     )
 }
 
-/// What made a poll return: the descriptor (-1: not known), what it was ready for, and what it is polled for.
+/// What made a poll return: the descriptor (-1: not known), what it was ready for, and what it is
+/// polled for.
 fn ready(
     call: &types::call_record,
     turn: &[types::call_record],

@@ -49,7 +49,8 @@ impl Processes {
         last
     }
 
-    /// A process becomes another program: of its threads this one is left. Returns the others, in order.
+    /// A process becomes another program: of its threads this one is left. Returns the others, in
+    /// order.
     pub(super) fn becomes_another(&mut self, tgid: u32, tid: u32) -> Vec<u32> {
         let before = self.threads.insert(tgid, HashSet::from([tid]));
         let mut others: Vec<u32> = before.into_iter().flatten().collect();
@@ -63,8 +64,8 @@ impl Processes {
         self.threads.remove(&tgid).is_some()
     }
 
-    /// Forgets processes that are not alive any more, and returns them with their threads. Looks at some of them, the others
-    /// are for the next call.
+    /// Forgets processes that are not alive any more, and returns them with their threads. Looks at
+    /// some of them, the others are for the next call.
     pub(super) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) -> Vec<(u32, HashSet<u32>)> {
         let some: Vec<u32> = self
             .threads

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use whywait_events::{Frame, Stack, StackId};
 
-/// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to ever new depths has a new
-/// one at each look, and a recording may go on for weeks.
+/// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to
+/// ever new depths has a new one at each look, and a recording may go on for weeks.
 pub(super) const MAX_STACKS: usize = 1 << 16;
 /// The most distinct frames that are named: those of the largest programs are fewer.
 const MAX_FRAMES: usize = 1 << 20;

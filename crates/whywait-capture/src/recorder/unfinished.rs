@@ -1,10 +1,12 @@
-//! Sleeps on futexes that have not ended when the recording does: which lock each of their threads holds meanwhile.
+//! Sleeps on futexes that have not ended when the recording does: which lock each of their threads
+//! holds meanwhile.
 
 use whywait_events::{StackId, Wait};
 
 /// The most threads whose stacks are searched for the locks that they hold.
 pub(super) const MAX_UNFINISHED: usize = 4096;
-/// How far after the address that a thread holds the futex word of a lock may lie: its data may come first.
+/// How far after the address that a thread holds the futex word of a lock may lie: its data may
+/// come first.
 const LOCK_BYTES: u64 = 256;
 
 /// A sleep that does not end, and the bytes of the thread's stack, if they were read.
@@ -49,7 +51,8 @@ impl Unfinished {
             .position(|sleep| sleep.wait.tid == tid && sleep.wait.user_stack == 0)
     }
 
-    /// All of them, each with the lock that others of its process wait for and that its stack points to. Forgets them.
+    /// All of them, each with the lock that others of its process wait for and that its stack
+    /// points to. Forgets them.
     pub(super) fn take(&mut self) -> Vec<Wait> {
         let sleeps = std::mem::take(&mut self.sleeps);
         let all: Vec<(u32, u64)> = sleeps
@@ -72,7 +75,8 @@ impl Unfinished {
     }
 }
 
-/// What a thread that sleeps on a futex waits for: the lock where it is known, or else the word. 0: it is no futex.
+/// What a thread that sleeps on a futex waits for: the lock where it is known, or else the word. 0:
+/// it is no futex.
 pub(super) fn awaited(wait: &Wait) -> u64 {
     const FUTEX: u32 = 202;
     match wait.syscall {
@@ -82,8 +86,8 @@ pub(super) fn awaited(wait: &Wait) -> u64 {
     }
 }
 
-/// Of these addresses, the one to or shortly before which the words of a stack point first, from its top on, but for `own`. 0:
-/// none.
+/// Of these addresses, the one to or shortly before which the words of a stack point first, from
+/// its top on, but for `own`. 0: none.
 fn holds(stack: &[u8], awaited: &[u64], own: u64) -> u64 {
     let words = stack
         .chunks_exact(8)

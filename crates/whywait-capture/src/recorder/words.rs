@@ -31,7 +31,8 @@ impl Words {
         }
     }
 
-    /// Finds out what is mapped at words that were not looked up yet, unless it did so a moment ago.
+    /// Finds out what is mapped at words that were not looked up yet, unless it did so a moment
+    /// ago.
     pub(super) fn look_up(&mut self, now: Instant) {
         if self.looked.is_some_and(|before| now - before < LOOK_EVERY) {
             return;

@@ -1,4 +1,5 @@
-//! A baseline: the measures of some runs in a file, so that later ones can be held against them without their recordings.
+//! A baseline: the measures of some runs in a file, so that later ones can be held against them
+//! without their recordings.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,5 +1,5 @@
-//! A budget: what a server may cost, and which findings it may have. A TOML file; what is wrong with one is told with its line
-//! and column.
+//! A budget: what a server may cost, and which findings it may have. A TOML file; what is wrong
+//! with one is told with its line and column.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,8 @@ pub struct Allow {
 /// What must not get worse.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regressions {
-    /// The file that `--save-baseline` wrote, as the budget names it: from the budget's own folder on.
+    /// The file that `--save-baseline` wrote, as the budget names it: from the budget's own folder
+    /// on.
     pub baseline: PathBuf,
     /// How differences are judged.
     pub options: Options,

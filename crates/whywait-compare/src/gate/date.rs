@@ -51,8 +51,8 @@ impl Date {
 
     /// The day of a time in seconds since 1970, UTC.
     pub fn of_unix(seconds: u64) -> Self {
-        // Days are counted from 0000-03-01, so that the leap day is a year's last (Hinnant, "chrono-compatible low-level
-        // date algorithms").
+        // Days are counted from 0000-03-01, so that the leap day is a year's last (Hinnant,
+        // "chrono-compatible low-level date algorithms").
         let days = seconds / 86_400 + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -9,8 +9,8 @@ use super::judge::{Judgement, Outcome};
 /// A text of more columns is cut.
 const MAX_WIDTH: usize = 2_000;
 
-/// The annotations, one a line. `budget`: the file's path from the repository's root; `fail_when_undecided`: what is undecided is
-/// an error, and not a warning.
+/// The annotations, one a line. `budget`: the file's path from the repository's root;
+/// `fail_when_undecided`: what is undecided is an error, and not a warning.
 pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) -> String {
     let mut text = String::new();
     for line in &judgement.lines {
@@ -33,7 +33,8 @@ pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) ->
     text
 }
 
-/// A command's text: control characters are escaped as on a terminal, so that no line is taken for a command of its own.
+/// A command's text: control characters are escaped as on a terminal, so that no line is taken for
+/// a command of its own.
 fn data(raw: &str) -> String {
     escape(raw, Charset::Unicode, MAX_WIDTH).replace('%', "%25")
 }

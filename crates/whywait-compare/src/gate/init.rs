@@ -11,7 +11,8 @@ const ROOM: f64 = 1.5;
 /// Rates may be so much less than the worst run's.
 const LESS: f64 = 0.7;
 
-/// The limits that are written, with the least value each may have: shorter waits are not recorded one by one.
+/// The limits that are written, with the least value each may have: shorter waits are not recorded
+/// one by one.
 const LIMITS: [(&str, &str); 4] = [
     ("latency p50", "latency.p50"),
     ("latency p99", "latency.p99"),
@@ -19,7 +20,8 @@ const LIMITS: [(&str, &str); 4] = [
     ("cpu per-request", "cpu.per-request"),
 ];
 
-/// A budget that these runs keep to. `until`: the day until which findings that they have are allowed.
+/// A budget that these runs keep to. `until`: the day until which findings that they have are
+/// allowed.
 pub fn render(runs: &[Run], until: Date) -> String {
     let mut text = String::from(
         "# What whywait gate holds recordings of this server against: see docs/ci.md.\n\

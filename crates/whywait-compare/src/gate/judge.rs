@@ -1,8 +1,9 @@
 //! Holds runs against a budget, line by line.
 //!
-//! A recording that lacks something that matters (see `recording-incomplete`) proves what it shows, not what it does not show. So
-//! where there are others, incomplete ones are left out; where there are none, what would be held is undecided. Undecided lines
-//! fail a gate only when the budget says so. That a recording is incomplete never fails one by itself.
+//! A recording that lacks something that matters (see `recording-incomplete`) proves what it shows,
+//! not what it does not show. So where there are others, incomplete ones are left out; where there
+//! are none, what would be held is undecided. Undecided lines fail a gate only when the budget says
+//! so. That a recording is incomplete never fails one by itself.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +75,8 @@ pub enum Outcome {
     Undecided,
 }
 
-/// Judges runs. `baseline`: what the budget's regressions are held against; `today`: for what is allowed until a day.
+/// Judges runs. `baseline`: what the budget's regressions are held against; `today`: for what is
+/// allowed until a day.
 pub fn judge(budget: &Budget, runs: &[Run], baseline: Option<&Baseline>, today: Date) -> Judgement {
     let complete: Vec<&Run> = runs.iter().filter(|run| run.missing.is_empty()).collect();
     let all: Vec<&Run> = runs.iter().collect();

@@ -9,7 +9,8 @@ use super::judge::{Judgement, Outcome};
 /// A text of more columns is cut.
 const MAX_WIDTH: usize = 4_096;
 
-/// A judgement as JUnit XML. `budget`: the file's name; `fail_when_undecided`: what is undecided is a failure, and not skipped.
+/// A judgement as JUnit XML. `budget`: the file's name; `fail_when_undecided`: what is undecided is
+/// a failure, and not skipped.
 pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) -> String {
     let fails = |outcome| {
         outcome == Outcome::Broken || (outcome == Outcome::Undecided && fail_when_undecided)
@@ -48,7 +49,8 @@ pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) ->
     xml
 }
 
-/// Text that is safe in an attribute and between tags. What XML cannot hold at all is escaped as on a terminal.
+/// Text that is safe in an attribute and between tags. What XML cannot hold at all is escaped as on
+/// a terminal.
 fn attribute(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     for c in escape(raw, Charset::Unicode, MAX_WIDTH).chars() {

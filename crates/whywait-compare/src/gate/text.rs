@@ -1,4 +1,5 @@
-//! The view of a gate for people: whether it holds in its first line, then the broken lines, then the others.
+//! The view of a gate for people: whether it holds in its first line, then the broken lines, then
+//! the others.
 
 use whywait_report::text::{self, Page, Style, TextOptions};
 

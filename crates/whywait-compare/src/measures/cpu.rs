@@ -1,7 +1,8 @@
-//! CPU time, from the samples of the whole recording: per request, or per operation of io_uring where there are no requests, or else per
-//! second of recording.
+//! CPU time, from the samples of the whole recording: per request, or per operation of io_uring
+//! where there are no requests, or else per second of recording.
 //!
-//! A sample stands for as many periods of the sampling clock as it says. The estimate is unbiased; how much it scatters shows in the runs.
+//! A sample stands for as many periods of the sampling clock as it says. The estimate is unbiased;
+//! how much it scatters shows in the runs.
 
 use super::names::{function, role};
 use super::{Better, Group, MAX_FRAMES, Measure, Run, Source, Subject, Unit};

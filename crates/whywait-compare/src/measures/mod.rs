@@ -1,7 +1,9 @@
-//! What one recording's analysis gives, under names that mean the same in another recording: objects are named by the role of
-//! their thread and by the function that waits or runs, never by an address, a descriptor or a thread number.
+//! What one recording's analysis gives, under names that mean the same in another recording:
+//! objects are named by the role of their thread and by the function that waits or runs, never by
+//! an address, a descriptor or a thread number.
 //!
-//! A new kind of measure is a file beside this one, a line in [`COLLECTORS`] and, if budgets may name it, one in `catalogue.rs`.
+//! A new kind of measure is a file beside this one, a line in [`COLLECTORS`] and, if budgets may
+//! name it, one in `catalogue.rs`.
 
 pub mod catalogue;
 mod cpu;
@@ -27,9 +29,11 @@ pub use findings::Found;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
-    /// What users and operators of the server feel: latency, throughput, CPU per request. Changes for the worse are regressions.
+    /// What users and operators of the server feel: latency, throughput, CPU per request. Changes
+    /// for the worse are regressions.
     Headline,
-    /// A rate or share that some section of the analysis tells, such as futile wake-ups a second. Like a headline.
+    /// A rate or share that some section of the analysis tells, such as futile wake-ups a second.
+    /// Like a headline.
     Section,
     /// A finding's severity, 0 where there is none. New findings above note are regressions.
     Finding,
@@ -197,7 +201,8 @@ impl Run {
     /// Analyses a recording.
     ///
     /// # Errors
-    /// Fails when there is no recording, or it cannot be read. What is damaged is left out, and told in `missing`.
+    /// Fails when there is no recording, or it cannot be read. What is damaged is left out, and
+    /// told in `missing`.
     pub fn read(dir: &Path) -> Result<Self, ReadError> {
         let recording = Recording::open(dir)?;
         let model = Model::new(Input::read(&recording)?);
@@ -212,7 +217,8 @@ impl Run {
         Ok(Self::of(&model, &samples, dir.display().to_string()))
     }
 
-    /// What an analysis gives. `samples`: for how many periods of the clock each thread was seen on a CPU in each user stack, by (stack, thread).
+    /// What an analysis gives. `samples`: for how many periods of the clock each thread was seen on
+    /// a CPU in each user stack, by (stack, thread).
     pub fn of(model: &Model, samples: &BTreeMap<(u32, u32), u64>, name: String) -> Self {
         let findings = whywait_findings::find(model);
         let summary = model.target();
@@ -280,7 +286,8 @@ impl Run {
     }
 }
 
-/// What is missing from the recording, if it matters for what is concluded: what the finding says that is about the recording.
+/// What is missing from the recording, if it matters for what is concluded: what the finding says
+/// that is about the recording.
 fn missing(findings: &[Finding]) -> Vec<String> {
     findings
         .iter()

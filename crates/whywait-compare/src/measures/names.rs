@@ -2,7 +2,8 @@
 
 use whywait_model::{Model, StackNames};
 
-/// The role of a thread: its name with each number in it as `N`. Workers of a pool differ in nothing else.
+/// The role of a thread: its name with each number in it as `N`. Workers of a pool differ in
+/// nothing else.
 pub(super) fn role(model: &Model, tid: u32) -> String {
     if tid == 0 {
         return String::new();
@@ -34,7 +35,8 @@ pub(super) fn function(stacks: &StackNames, stack: u32) -> String {
         .unwrap_or_default()
 }
 
-/// A function's name without what changes from build to build: the compiler's hash, and addresses of code without names.
+/// A function's name without what changes from build to build: the compiler's hash, and addresses
+/// of code without names.
 pub(super) fn stable(name: &str) -> String {
     if let Some((file, address)) = name.rsplit_once("+0x")
         && address.chars().all(|c| c.is_ascii_hexdigit())

@@ -1,4 +1,5 @@
-//! Slow requests' critical paths: each part of their time by the role of the thread that spent it, and the function it was in.
+//! Slow requests' critical paths: each part of their time by the role of the thread that spent it,
+//! and the function it was in.
 
 use std::collections::BTreeMap;
 

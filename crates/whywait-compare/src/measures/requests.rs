@@ -1,8 +1,9 @@
 //! Requests: latency, throughput, and each part of their time.
 //!
-//! A request at or over the recording's threshold has a row, so its parts are known one by one; the others are sums. A percentile
-//! of a part is therefore exact where it is among the rows, and otherwise a bound: no part of a request that has no row is longer
-//! than the request, which was shorter than the threshold.
+//! A request at or over the recording's threshold has a row, so its parts are known one by one; the
+//! others are sums. A percentile of a part is therefore exact where it is among the rows, and
+//! otherwise a bound: no part of a request that has no row is longer than the request, which was
+//! shorter than the threshold.
 
 use whywait_model::Account;
 use whywait_model::summary::Time;
@@ -60,7 +61,8 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
         model.time_of_requests_ns() as f64 / count,
     );
     if let Some(ns) = summary.time.on_cpu {
-        // Counted in the kernel, request by request: sharper than samples, but only of the thread that serves.
+        // Counted in the kernel, request by request: sharper than samples, but only of the thread
+        // that serves.
         headline(run, "cpu.serving", ns as f64 / count);
     }
     for (name, quantile) in PERCENTILES {
@@ -69,7 +71,8 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
         }
     }
     if let Some(latency) = summary.latency_ns {
-        // The maximum of a run says more of luck than of the server: budgets may name it, comparisons leave it out.
+        // The maximum of a run says more of luck than of the server: budgets may name it,
+        // comparisons leave it out.
         let max = Measure::new(
             Group::Section,
             Unit::Ns,
@@ -172,8 +175,9 @@ fn parts(source: &Source<'_>, run: &mut Run, time: &Time, slow: u64) {
     }
 }
 
-/// Between what a percentile of a part lies. `known`: the part in the requests that have rows, largest first; `requests`: how many
-/// there are; `unknown`: how many slow ones have no row; `longest`: the longest latency.
+/// Between what a percentile of a part lies. `known`: the part in the requests that have rows,
+/// largest first; `requests`: how many there are; `unknown`: how many slow ones have no row;
+/// `longest`: the longest latency.
 fn bounds(
     known: &[u64],
     requests: u64,
@@ -193,7 +197,8 @@ fn bounds(
     let low = at(Some(from_the_top)).unwrap_or(0.0);
     let below_threshold = (threshold - 1.0).max(0.0);
     let others_slow = from_the_top < unknown;
-    // As if all slow requests without a row were above the known ones, and all others just below the threshold.
+    // As if all slow requests without a row were above the known ones, and all others just below
+    // the threshold.
     let high = if others_slow {
         longest
     } else {

@@ -1,5 +1,5 @@
-//! io_uring: operations a second, where their life goes, and how many are in flight. Of all rings together, each operation counting
-//! the same.
+//! io_uring: operations a second, where their life goes, and how many are in flight. Of all rings
+//! together, each operation counting the same.
 
 use whywait_model::rings::RingRow;
 

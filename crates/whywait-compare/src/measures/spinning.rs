@@ -1,5 +1,6 @@
-//! Futile wake-ups a second: turns of loops that poll, are woken, and get nothing done, as bursts of system-call tracing saw them.
-//! Nought where nothing looked like it; not measured in recordings that could not have seen it.
+//! Futile wake-ups a second: turns of loops that poll, are woken, and get nothing done, as bursts
+//! of system-call tracing saw them. Nought where nothing looked like it; not measured in recordings
+//! that could not have seen it.
 
 use super::{Better, Group, Measure, Run, Source, Unit};
 

@@ -1,5 +1,5 @@
-//! What threads waited for: per class and object, the time that lies on slow requests' critical paths. How long threads wait
-//! altogether says nothing: one that idles waits for longest.
+//! What threads waited for: per class and object, the time that lies on slow requests' critical
+//! paths. How long threads wait altogether says nothing: one that idles waits for longest.
 
 use super::names::{role, stable};
 use super::{Better, Group, MAX_FRAMES, Measure, Run, Source, Subject, Unit};

@@ -1,4 +1,5 @@
-//! Makes up the events of a server: deterministic, so that what is measured and what is documented stays put.
+//! Makes up the events of a server: deterministic, so that what is measured and what is documented
+//! stays put.
 
 use whywait_events::{
     Busy, Event, Frame, FutexSum, Module, ModuleKind, Ns, Part, Parts, Request, Sample, Stack,

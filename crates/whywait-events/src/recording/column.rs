@@ -1,4 +1,5 @@
-//! Typed column buffers: rows are put in on one side and encoded on the other, or decoded and taken out.
+//! Typed column buffers: rows are put in on one side and encoded on the other, or decoded and taken
+//! out.
 
 use bytes::Bytes;
 use parquet::basic::Type;
@@ -27,7 +28,8 @@ pub(crate) struct Spec {
     pub(crate) physical: Type,
     pub(crate) nullable: bool,
     pub(crate) layout: Layout,
-    /// Whether each row group says the smallest and the greatest value, to be skipped without decoding.
+    /// Whether each row group says the smallest and the greatest value, to be skipped without
+    /// decoding.
     pub(crate) bounds: bool,
 }
 
@@ -43,7 +45,8 @@ pub(crate) trait AnyColumn {
     fn encode(&self, writer: &mut SerializedColumnWriter<'_>) -> Result<()>;
     /// Drops all rows.
     fn clear(&mut self);
-    /// Takes rows from this reader from now on; `None`: the file has no such column, all its values are NULL.
+    /// Takes rows from this reader from now on; `None`: the file has no such column, all its values
+    /// are NULL.
     fn attach(&mut self, reader: Option<ColumnReader>) -> Result<()>;
     /// Replaces the buffer by the next `rows` rows.
     fn fill(&mut self, rows: usize) -> Result<()>;

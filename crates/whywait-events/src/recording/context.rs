@@ -1,8 +1,9 @@
-//! What a flight recorder must say again in each segment: its oldest segments go, and with them would go the stacks and
-//! the threads that later events name.
+//! What a flight recorder must say again in each segment: its oldest segments go, and with them
+//! would go the stacks and the threads that later events name.
 //!
-//! The simplest rule that holds whatever is deleted: every segment is complete in itself. It begins with a `found` row
-//! for each living thread, and repeats a stack, its modules and its symbols when an event of the segment names it.
+//! The simplest rule that holds whatever is deleted: every segment is complete in itself. It begins
+//! with a `found` row for each living thread, and repeats a stack, its modules and its symbols when
+//! an event of the segment names it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,8 +1,9 @@
 //! Checks what the Parquet decoder takes on trust, before it sees it.
 //!
-//! The decoder allocates what headers claim: a dictionary of 2^31 entries, a page of 2 GiB, 2^31 columns; and it builds
-//! nested schemas by recursion. Running out of memory or of stack cannot be caught, so these claims are held against the
-//! bytes that are really there first. Anything that merely panics is left to `shield.rs`.
+//! The decoder allocates what headers claim: a dictionary of 2^31 entries, a page of 2 GiB, 2^31
+//! columns; and it builds nested schemas by recursion. Running out of memory or of stack cannot be
+//! caught, so these claims are held against the bytes that are really there first. Anything that
+//! merely panics is left to `shield.rs`.
 
 use parquet::basic::Type;
 
@@ -83,7 +84,8 @@ pub(crate) fn check_pages(chunk: &[u8], physical: Type, rows: i64) -> Result<(),
                 }
             }
             Some(DATA_PAGE | DATA_PAGE_V2) => {
-                // PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY. The others are never written.
+                // PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY. The others are
+                // never written.
                 if !matches!(encoding, 0 | 2 | 3 | 5 | 8) {
                     return Err("a page has an encoding that whywait does not write");
                 }

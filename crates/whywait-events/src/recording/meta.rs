@@ -12,7 +12,8 @@ use super::table_file::create_private;
 use super::{META, SCHEMA};
 use crate::Ns;
 
-/// A `meta.json` beyond this is not ours: a command line is at most 2 MiB on Linux, and escapes make it longer.
+/// A `meta.json` beyond this is not ours: a command line is at most 2 MiB on Linux, and escapes
+/// make it longer.
 const MAX_META_BYTES: u64 = 16 << 20;
 
 /// What was recorded, where and how.
@@ -45,7 +46,8 @@ pub struct Meta {
     pub exit_status: Option<i32>,
     /// What a reader of the recording should know, such as a feature that the kernel lacks.
     pub notes: Vec<String>,
-    /// The segments that a complete recording has. The writer sets it, so that a reader can say which are gone.
+    /// The segments that a complete recording has. The writer sets it, so that a reader can say
+    /// which are gone.
     pub segments: Option<SegmentRange>,
 }
 

@@ -1,4 +1,5 @@
-//! A recording: a folder of Parquet segments and `meta.json`, written while the target runs and read as often as wanted.
+//! A recording: a folder of Parquet segments and `meta.json`, written while the target runs and
+//! read as often as wanted.
 //!
 //! ```text
 //! REC/meta.json                    what was recorded, where and how; `complete` turns true at the very end
@@ -6,11 +7,12 @@
 //! REC/seg-000002.open/…            the open segment; the rename that drops `.open` is its commit
 //! ```
 //!
-//! `docs/recording.md` describes the tables for those who read them with SQL. [`Writer`] writes, [`Recording`] reads;
-//! the columns of each table are declared once, in `tables.rs`, for both.
+//! `docs/recording.md` describes the tables for those who read them with SQL. [`Writer`] writes,
+//! [`Recording`] reads; the columns of each table are declared once, in `tables.rs`, for both.
 //!
-//! A recording may come from anywhere. Whatever bytes are in the folder, the reader neither panics nor allocates out of
-//! proportion: `guard.rs` checks what the Parquet decoder would otherwise take on trust.
+//! A recording may come from anywhere. Whatever bytes are in the folder, the reader neither panics
+//! nor allocates out of proportion: `guard.rs` checks what the Parquet decoder would otherwise take
+//! on trust.
 
 mod column;
 mod context;
@@ -34,15 +36,15 @@ pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};
 pub use writer::{Writer, WriterOptions};
 
-/// The version of the format. It goes up when an old reader would misread a new recording; new tables and new nullable
-/// columns leave it as it is.
+/// The version of the format. It goes up when an old reader would misread a new recording; new
+/// tables and new nullable columns leave it as it is.
 pub const SCHEMA: u32 = 1;
 
 /// The longest text a recording holds, in bytes. Names beyond it (a C++ template can be) are cut.
 pub(crate) const MAX_TEXT: usize = 32 * 1024;
 
-/// The most rows that a reader accepts in one file. Constant columns cost next to nothing on disk, so that without a
-/// bound a file of a few kilobytes could keep a reader busy for hours.
+/// The most rows that a reader accepts in one file. Constant columns cost next to nothing on disk,
+/// so that without a bound a file of a few kilobytes could keep a reader busy for hours.
 pub(crate) const MAX_FILE_ROWS: i64 = 1 << 24;
 
 const META: &str = "meta.json";

@@ -32,10 +32,11 @@ pub type RingsAndSums = (BTreeMap<u32, Ring>, BTreeMap<(u32, u32), Sum>);
 
 /// A recording, opened for reading.
 ///
-/// Rows come in the order in which they were written. What is damaged is left out and told by [`Recording::damaged`].
+/// Rows come in the order in which they were written. What is damaged is left out and told by
+/// [`Recording::damaged`].
 ///
-/// A time range selects the rows that overlap with it: that begin before its end and end after its start (or did not
-/// end). `None` selects all.
+/// A time range selects the rows that overlap with it: that begin before its end and end after its
+/// start (or did not end). `None` selects all.
 #[derive(Debug)]
 pub struct Recording {
     dir: PathBuf,
@@ -48,7 +49,8 @@ impl Recording {
     /// Opens a recording, which may be unfinished or still growing: closed segments are read.
     ///
     /// # Errors
-    /// When the folder is not a recording, or one of a newer version. A recording that is damaged opens.
+    /// When the folder is not a recording, or one of a newer version. A recording that is damaged
+    /// opens.
     pub fn open(dir: &Path) -> Result<Self, ReadError> {
         let meta = Meta::load(dir)?;
         let io = |source| ReadError::Io {
@@ -128,7 +130,8 @@ impl Recording {
         &self.segments
     }
 
-    /// What could not be read, as far as known: opening sees files that are missing or cut off, reading sees the rest.
+    /// What could not be read, as far as known: opening sees files that are missing or cut off,
+    /// reading sees the rest.
     pub fn damaged(&self) -> Vec<Damage> {
         self.damage
             .lock()
@@ -342,7 +345,8 @@ impl Recording {
     pub fn counters(&self) -> Result<BTreeMap<String, u64>, ReadError> {
         let mut counters = BTreeMap::new();
         self.rows::<Counters>(None, &mut |(name, value)| {
-            // Nobody counts that many things; the bound keeps a forged file from filling the memory.
+            // Nobody counts that many things; the bound keeps a forged file from filling the
+            // memory.
             if counters.len() < 1 << 16 || counters.contains_key(&name) {
                 counters.insert(name, value);
             }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::tables::StackRow;
 use crate::{Frame, Module, StackId, Symbol};
 
-/// Bounds for forged recordings. Real ones have some 10,000 stacks of 40 frames, and names of some megabytes.
+/// Bounds for forged recordings. Real ones have some 10,000 stacks of 40 frames, and names of some
+/// megabytes.
 const MAX_FRAMES: usize = 1 << 25;
 const MAX_ENTRIES: usize = 1 << 22;
 const MAX_NAME_BYTES: usize = 1 << 29;
@@ -73,12 +74,14 @@ impl Stacks {
         self.frames.get(entry.start..entry.start + entry.length)
     }
 
-    /// Whether unwinding ended before the thread's start; `None` when the recording does not have the stack.
+    /// Whether unwinding ended before the thread's start; `None` when the recording does not have
+    /// the stack.
     pub fn truncated(&self, id: StackId) -> Option<bool> {
         self.stacks.get(&id).map(|entry| entry.truncated)
     }
 
-    /// A stack's frames with their names, innermost first. Empty when the recording does not have the stack.
+    /// A stack's frames with their names, innermost first. Empty when the recording does not have
+    /// the stack.
     pub fn named(&self, id: StackId) -> impl Iterator<Item = NamedFrame<'_>> {
         self.frames(id)
             .unwrap_or_default()

@@ -1,4 +1,5 @@
-//! One table's file of one segment: writing it row group by row group, and reading it batch by batch.
+//! One table's file of one segment: writing it row group by row group, and reading it batch by
+//! batch.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Cursor};
@@ -30,8 +31,9 @@ use crate::Ns;
 /// Rows of a row group: what the writer holds in memory and a reader skips at once.
 pub(crate) const GROUP_ROWS: usize = 32 * 1024;
 
-/// A file of fewer rows is small anyway, and is not compressed: zstd is set up anew for each column of each file, which beside a server
-/// that is busy and sound was a fifth of what whywait's own thread did.
+/// A file of fewer rows is small anyway, and is not compressed: zstd is set up anew for each column
+/// of each file, which beside a server that is busy and sound was a fifth of what whywait's own
+/// thread did.
 const FEW_ROWS: usize = 128;
 
 /// Text of a row group: names may be long, and each column is one page, which a reader bounds.
@@ -43,7 +45,8 @@ const BATCH_ROWS: usize = 4 * 1024;
 /// The writer's row groups have 32 Ki rows or 2 MiB of text: no column of theirs comes near this.
 const MAX_CHUNK_BYTES: u64 = 16 << 20;
 
-/// Creates a file that only its owner can read; never one that is there already, nor through a symbolic link.
+/// Creates a file that only its owner can read; never one that is there already, nor through a
+/// symbolic link.
 pub(crate) fn create_private(path: &Path, owner: Option<(u32, u32)>) -> io::Result<File> {
     let file = OpenOptions::new()
         .write(true)
@@ -103,8 +106,8 @@ impl<T: Table> TableWriter<T> {
         self.flush(place)
     }
 
-    /// Writes what is buffered and ends the file. It is written even without rows, so that a file which is missing was
-    /// lost, and `seg-*/TABLE.parquet` always matches.
+    /// Writes what is buffered and ends the file. It is written even without rows, so that a file
+    /// which is missing was lost, and `seg-*/TABLE.parquet` always matches.
     pub(crate) fn close(&mut self, place: &Place<'_>) -> std::result::Result<(), WriteError> {
         self.flush(place)?;
         let Some(file) = self.file.take() else {
@@ -240,7 +243,8 @@ pub(crate) fn probe(path: &Path) -> std::result::Result<(), Reason> {
 }
 
 fn open_regular(path: &Path) -> std::result::Result<(File, u64), Reason> {
-    // Looked at before it is opened: opening a pipe would block, opening a device might do anything.
+    // Looked at before it is opened: opening a pipe would block, opening a device might do
+    // anything.
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_file() => (),
         Ok(_) => return Err("not a regular file".to_owned()),
@@ -294,7 +298,8 @@ impl TableReader {
         })
     }
 
-    /// Calls `visit` with each row that overlaps with `range`. Says how many rows it did not understand.
+    /// Calls `visit` with each row that overlaps with `range`. Says how many rows it did not
+    /// understand.
     pub(crate) fn rows<T: Table>(
         &self,
         range: Option<&Range<Ns>>,
@@ -326,7 +331,8 @@ impl TableReader {
         Ok(strange)
     }
 
-    /// Loads a row group's columns and checks them, by name: a newer version may have added columns.
+    /// Loads a row group's columns and checks them, by name: a newer version may have added
+    /// columns.
     fn attach<C: Columns>(&self, group: &RowGroupMetaData, columns: &mut C) -> Result<()> {
         let general = |text: String| ParquetError::General(text);
         columns.each(|index, column| {
@@ -393,7 +399,8 @@ fn damaged(why: &str) -> Reason {
 fn shielded<T>(decode: impl FnOnce() -> Result<T>) -> std::result::Result<T, Reason> {
     match quietly(decode) {
         Some(Ok(value)) => Ok(value),
-        // The library says "Parquet error: …" and the like; the path says already that it is about a Parquet file.
+        // The library says "Parquet error: …" and the like; the path says already that it is about
+        // a Parquet file.
         Some(Err(ParquetError::General(reason) | ParquetError::EOF(reason))) => {
             Err(damaged(&reason))
         }
@@ -411,7 +418,8 @@ fn may_overlap<T: Table>(group: &RowGroupMetaData, range: &Range<Ns>) -> bool {
     let Some((start, lengths)) = T::SPAN else {
         return true;
     };
-    // No time of `CLOCK_MONOTONIC` is negative when signed; where one is, the order of the statistics is not ours.
+    // No time of `CLOCK_MONOTONIC` is negative when signed; where one is, the order of the
+    // statistics is not ours.
     let Some((first, last, _)) = bounds(group, start).filter(|(first, _, _)| *first >= 0) else {
         return true;
     };
@@ -432,7 +440,8 @@ fn may_overlap<T: Table>(group: &RowGroupMetaData, range: &Range<Ns>) -> bool {
     end >= range.start
 }
 
-/// The smallest value, the greatest value and the number of NULLs of a column; `None` when not all are known.
+/// The smallest value, the greatest value and the number of NULLs of a column; `None` when not all
+/// are known.
 fn bounds(group: &RowGroupMetaData, column: &str) -> Option<(i64, i64, u64)> {
     let chunk = group
         .columns()

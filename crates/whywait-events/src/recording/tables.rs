@@ -1,8 +1,9 @@
-//! The tables of a recording. Each column is declared here once; the writer, the reader and the schema in the files all
-//! come from the declaration.
+//! The tables of a recording. Each column is declared here once; the writer, the reader and the
+//! schema in the files all come from the declaration.
 //!
-//! Parquet's plain signed integers hold our unsigned ones bit by bit: DuckDB then shows `BIGINT` and `INTEGER`, whose
-//! differences may be negative without an error, and -100 for the descriptor `AT_FDCWD` rather than 2^64 - 100.
+//! Parquet's plain signed integers hold our unsigned ones bit by bit: DuckDB then shows `BIGINT`
+//! and `INTEGER`, whose differences may be negative without an error, and -100 for the descriptor
+//! `AT_FDCWD` rather than 2^64 - 100.
 
 use std::ops::Range;
 
@@ -29,7 +30,8 @@ pub(crate) trait Columns: Default {
 pub(crate) trait Table {
     /// The file's name is this and `.parquet`.
     const NAME: &'static str;
-    /// The column with a row's start, and those whose sum is its length; NULL in the last of them: it has no end yet.
+    /// The column with a row's start, and those whose sum is its length; NULL in the last of them:
+    /// it has no end yet.
     const SPAN: Option<(&'static str, &'static [&'static str])>;
     /// Recordings from before there was this table do not have it, and miss nothing.
     const LATER: bool = false;
@@ -87,7 +89,8 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// A later time as the distance from an earlier one: small numbers pack well and are what queries ask for.
+/// A later time as the distance from an earlier one: small numbers pack well and are what queries
+/// ask for.
 pub(super) fn after(start: Ns, later: Option<Ns>) -> Option<i64> {
     later.map(|later| later.wrapping_sub(start) as i64)
 }

@@ -1,4 +1,5 @@
-//! Just enough of Thrift's compact protocol to look at a Parquet footer or page header before the decoder does.
+//! Just enough of Thrift's compact protocol to look at a Parquet footer or page header before the
+//! decoder does.
 
 /// The bytes are not what they should be; the text says in which way.
 pub(crate) type Bad = &'static str;
@@ -59,8 +60,8 @@ impl<'a> Cursor<'a> {
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
-    /// Calls `field` with the id and type of each field of a struct. It returns whether it took the value; what it does
-    /// not take is skipped.
+    /// Calls `field` with the id and type of each field of a struct. It returns whether it took the
+    /// value; what it does not take is skipped.
     pub(crate) fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, i64, u8) -> Result<bool, Bad>,

@@ -31,9 +31,11 @@ const MAX_SEGMENT_ROWS: usize = 1 << 22;
 pub struct WriterOptions {
     /// A segment is closed at this many rows. Default 262,144: some 2 MB.
     pub rows_per_segment: usize,
-    /// A flight recorder: keep this many closed segments (at least one) and delete older ones. `None`: keep all.
+    /// A flight recorder: keep this many closed segments (at least one) and delete older ones.
+    /// `None`: keep all.
     pub keep: Option<usize>,
-    /// User and group to whom folders and files are given; `None`: they stay with the writing process' user.
+    /// User and group to whom folders and files are given; `None`: they stay with the writing
+    /// process' user.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -49,12 +51,13 @@ impl Default for WriterOptions {
 
 /// Writes a recording.
 ///
-/// Up to 32 Ki rows of each table are held in memory. A segment counts once it is closed: a writer that is killed, or
-/// dropped without [`Writer::finish`], loses the open one only. Nothing is synced to the disk on purpose: waiting for
-/// the disk is what is being measured here, so a power failure may cost more than the open segment.
+/// Up to 32 Ki rows of each table are held in memory. A segment counts once it is closed: a writer
+/// that is killed, or dropped without [`Writer::finish`], loses the open one only. Nothing is
+/// synced to the disk on purpose: waiting for the disk is what is being measured here, so a power
+/// failure may cost more than the open segment.
 ///
-/// After an error nothing more is recorded: each further [`Writer::write`] fails with [`WriteError::Stopped`], while
-/// [`Writer::finish`] still writes `meta.json`.
+/// After an error nothing more is recorded: each further [`Writer::write`] fails with
+/// [`WriteError::Stopped`], while [`Writer::finish`] still writes `meta.json`.
 pub struct Writer {
     dir: PathBuf,
     meta: Meta,
@@ -101,7 +104,8 @@ impl Writer {
     /// Starts a recording in `dir`, which must not exist yet or be an empty folder.
     ///
     /// # Errors
-    /// [`WriteError::Exists`] or [`WriteError::Occupied`] when there is something: a recording is never overwritten.
+    /// [`WriteError::Exists`] or [`WriteError::Occupied`] when there is something: a recording is
+    /// never overwritten.
     pub fn create(dir: &Path, meta: &Meta) -> Result<Self, WriteError> {
         Self::create_with(dir, meta, WriterOptions::default())
     }
@@ -192,10 +196,12 @@ impl Writer {
         self.rows
     }
 
-    /// Closes the last segment and marks the recording as complete. `meta` replaces what [`Writer::create`] was given.
+    /// Closes the last segment and marks the recording as complete. `meta` replaces what
+    /// [`Writer::create`] was given.
     ///
     /// # Errors
-    /// As [`Writer::write`]. After an earlier error it writes `meta` with `complete` false, a note, and fails.
+    /// As [`Writer::write`]. After an earlier error it writes `meta` with `complete` false, a note,
+    /// and fails.
     pub fn finish(mut self, meta: &Meta) -> Result<(), WriteError> {
         self.meta = Meta {
             schema: SCHEMA,
@@ -228,8 +234,8 @@ impl Writer {
         closed.and(stored)
     }
 
-    /// Runs a step unless an earlier one failed. When it fails, gives up the open segment: its files cannot be
-    /// completed, and on a full disk the space is needed for `meta.json`.
+    /// Runs a step unless an earlier one failed. When it fails, gives up the open segment: its
+    /// files cannot be completed, and on a full disk the space is needed for `meta.json`.
     fn guarded(
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<(), WriteError>,
@@ -267,7 +273,8 @@ impl Writer {
         {
             self.put(&event)?;
         }
-        // What is said again does not fill the segment, or a target with many threads would get nothing else.
+        // What is said again does not fill the segment, or a target with many threads would get
+        // nothing else.
         self.segment_rows = 0;
         Ok(())
     }

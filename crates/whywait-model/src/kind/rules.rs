@@ -1,5 +1,5 @@
-//! Which functions of the kernel tell what a sleep in them was for. The first rule that matches says it, so the order of the
-//! groups, and of the rules in them, is part of what they say.
+//! Which functions of the kernel tell what a sleep in them was for. The first rule that matches
+//! says it, so the order of the groups, and of the rules in them, is part of what they say.
 
 use whywait_events::Part;
 
@@ -13,7 +13,8 @@ pub(super) const RULES: &[&[Rule]] = &[
 
 /// Not waiting for anything of its own.
 const STOPPED: &[Rule] = &[
-    // A recorder such as whywait reads the thread's stack, before the thread returns to its program.
+    // A recorder such as whywait reads the thread's stack, before the thread returns to its
+    // program.
     on(
         &["bpf_task_work_callback", "bpf_task_work_irq"],
         "being measured",
@@ -44,7 +45,8 @@ const STOPPED: &[Rule] = &[
     ),
 ];
 
-/// Memory is short. What it delays is the page fault or the call that wants memory; which of them, the stack shows.
+/// Memory is short. What it delays is the page fault or the call that wants memory; which of them,
+/// the stack shows.
 const MEMORY: &[Rule] = &[
     on(
         &[
@@ -98,8 +100,8 @@ const MEMORY: &[Rule] = &[
     ),
 ];
 
-/// Taken in user mode, or in a call that touches the program's memory. Whatever it waits for, it is a page fault to the
-/// program.
+/// Taken in user mode, or in a call that touches the program's memory. Whatever it waits for, it is
+/// a page fault to the program.
 const FAULT: &[&str] = &[
     "asm_exc_page_fault",
     "exc_page_fault",
@@ -415,7 +417,8 @@ const METADATA: &[&str] = &[
     "__wait_on_buffer",
 ];
 
-/// Functions that lock a file, or a folder to change or look up what is in it, and are the innermost one when they wait.
+/// Functions that lock a file, or a folder to change or look up what is in it, and are the
+/// innermost one when they wait.
 const FILE_LOCK: &[&str] = &[
     // Files.
     "*_file_write_iter",
@@ -586,7 +589,8 @@ const LOCKS: &[Rule] = &[
     ),
     lock(&["kvm_vm_ioctl*", "kvm_vcpu_ioctl*"], "kernel mutex (KVM)"),
     on(&["percpu_rwsem_wait"], "kernel lock", Part::Lock),
-    // Of the scheduler's own functions; they are only in stacks that were not taken from a sleeping thread.
+    // Of the scheduler's own functions; they are only in stacks that were not taken from a sleeping
+    // thread.
     on(
         &["__mutex_lock*", "rt_mutex_slowlock*"],
         "kernel mutex",
@@ -841,7 +845,8 @@ const EVENTS: &[Rule] = &[
         "sleep",
         Part::Timer,
     ),
-    // What goes on with a sleep after a signal belongs to the scheduler, and leaves only what called it.
+    // What goes on with a sleep after a signal belongs to the scheduler, and leaves only what
+    // called it.
     rule(
         &["do_syscall_64", "invoke_syscall"],
         State::Innermost,
@@ -955,8 +960,8 @@ const EVENTS: &[Rule] = &[
     ),
     on(&["io_wq_worker"], "io_uring worker, idle", Part::Unknown),
     on(&["io_sq_thread"], "io_uring poller, idle", Part::Unknown),
-    // The guest has nothing to do on this CPU. What ends that is a timer, a device or another CPU of the guest's; the host
-    // cannot tell which.
+    // The guest has nothing to do on this CPU. What ends that is a timer, a device or another CPU
+    // of the guest's; the host cannot tell which.
     on(
         &["kvm_vcpu_halt", "kvm_vcpu_block", "kvm_vcpu_check_block"],
         "vCPU halted by its guest",

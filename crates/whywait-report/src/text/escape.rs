@@ -1,7 +1,8 @@
 //! Makes strings from outside safe to print.
 //!
-//! Thread names, command lines, symbol names and paths are chosen by whoever wrote the program that is watched, or by
-//! whoever talks to it. Printed raw they could move the cursor, forge a finding or hide one.
+//! Thread names, command lines, symbol names and paths are chosen by whoever wrote the program that
+//! is watched, or by whoever talks to it. Printed raw they could move the cursor, forge a finding
+//! or hide one.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -15,15 +16,17 @@ pub enum Charset {
     Ascii,
 }
 
-/// More marks than this on one letter pile up over the neighbouring lines. No living script needs as many.
+/// More marks than this on one letter pile up over the neighbouring lines. No living script needs
+/// as many.
 const MARKS_PER_LETTER: usize = 3;
 
-/// `raw` with everything made visible that a terminal would obey or hide, cut in its middle to at most `max_width`
-/// columns.
+/// `raw` with everything made visible that a terminal would obey or hide, cut in its middle to at
+/// most `max_width` columns.
 ///
-/// Control characters become `\x1b`, `\n` and the like; bidirectional overrides and other characters without a shape
-/// of their own become `\u{202e}`. With [`Charset::Ascii`] so does all that is not ASCII, but for common punctuation
-/// that has an ASCII spelling. The backslash itself stays, so that escaping twice changes nothing.
+/// Control characters become `\x1b`, `\n` and the like; bidirectional overrides and other
+/// characters without a shape of their own become `\u{202e}`. With [`Charset::Ascii`] so does all
+/// that is not ASCII, but for common punctuation that has an ASCII spelling. The backslash itself
+/// stays, so that escaping twice changes nothing.
 pub fn escape(raw: &str, charset: Charset, max_width: usize) -> String {
     let mut marks = 0;
     let units: Vec<Unit> = raw
@@ -52,7 +55,8 @@ pub(crate) fn width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// A character as it will be shown. A cut never goes through one, so that half an escape is never seen.
+/// A character as it will be shown. A cut never goes through one, so that half an escape is never
+/// seen.
 enum Unit {
     Char(char),
     Text(String),
@@ -96,8 +100,9 @@ fn unit(c: char, charset: Charset, marks: usize) -> Unit {
     }
 }
 
-/// The characters of Unicode 16's categories Cf, Zl, Zp and Co, those with the property `Default_Ignorable_Code_Point`,
-/// the spaces that are not ASCII and the blank Braille pattern: all that changes a line or hides in it without showing.
+/// The characters of Unicode 16's categories Cf, Zl, Zp and Co, those with the property
+/// `Default_Ignorable_Code_Point`, the spaces that are not ASCII and the blank Braille pattern: all
+/// that changes a line or hides in it without showing.
 fn invisible(c: char) -> bool {
     matches!(u32::from(c),
         0xa0 | 0xad | 0x34f | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x890..=0x891 | 0x8e2 | 0x115f..=0x1160 | 0x1680

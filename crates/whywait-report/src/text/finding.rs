@@ -227,7 +227,8 @@ fn saving(saving: &Saving) -> Option<String> {
     })
 }
 
-/// The bound for each request: one figure when they are alike, the span otherwise. `None` when it is not known for all.
+/// The bound for each request: one figure when they are alike, the span otherwise. `None` when it
+/// is not known for all.
 fn each(saving: &Saving) -> Option<String> {
     let (max, min) = (
         saving.each_at_most_ns.iter().max()?,

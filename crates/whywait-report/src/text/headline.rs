@@ -8,7 +8,8 @@ use super::requests::total_ns;
 use super::units::{count, counted, duration};
 use crate::Report;
 
-/// A virtual machine's host that took one such part of the time from threads is a reason to look there first: requests queue behind it.
+/// A virtual machine's host that took one such part of the time from threads is a reason to look
+/// there first: requests queue behind it.
 const MUCH_STOLEN: u64 = 20;
 
 pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
@@ -92,7 +93,8 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     }
 }
 
-/// How many percent of the requests' time the threads that worked for them had no CPU, if that is most of it.
+/// How many percent of the requests' time the threads that worked for them had no CPU, if that is
+/// most of it.
 fn mostly_without_cpu(time: &Time) -> Option<u64> {
     let without = [time.runnable, time.ready_unserved.wakeup];
     let without_ns = without.into_iter().flatten().fold(0, u64::saturating_add);

@@ -141,16 +141,17 @@ pub fn page(options: TextOptions) -> Page {
     Page::new(TextOptions { width, ..options })
 }
 
-/// The findings in the order in which they are told: what is wrong with the target, for the first line is the answer; then
-/// what is wrong with the recording; then the notes. Within each the ranking stands.
+/// The findings in the order in which they are told: what is wrong with the target, for the first
+/// line is the answer; then what is wrong with the recording; then the notes. Within each the
+/// ranking stands.
 fn ranked(findings: &[Finding]) -> Vec<&Finding> {
     let mut ranked: Vec<&Finding> = findings.iter().collect();
     ranked.sort_by_key(|finding| (!is_problem(finding), finding.severity == Severity::Note));
     ranked
 }
 
-/// Plain text of whywait's own, such as that of `whywait explain`: paragraphs apart by empty lines, `# headings`,
-/// `- lists` and indented code. Everything else is as it stands.
+/// Plain text of whywait's own, such as that of `whywait explain`: paragraphs apart by empty lines,
+/// `# headings`, `- lists` and indented code. Everything else is as it stands.
 pub fn prose(text: &str, options: TextOptions) -> String {
     let width = options
         .width

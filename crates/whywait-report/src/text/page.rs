@@ -21,8 +21,8 @@ pub enum Style {
 }
 
 impl Style {
-    /// The parameters of the terminal's "select graphic rendition" sequence. Only the eight basic colours: readers have
-    /// chosen those to suit their background.
+    /// The parameters of the terminal's "select graphic rendition" sequence. Only the eight basic
+    /// colours: readers have chosen those to suit their background.
     const fn sgr(self) -> &'static str {
         match self {
             Style::Plain => "",
@@ -42,7 +42,8 @@ impl Style {
 /// More than this is no longer a sentence to read but an attempt to flood the screen.
 const MAX_SPAN_WIDTH: usize = 800;
 
-/// The text so far. Everything that enters it goes through [`escape`]: no caller has to remember that a name is hostile.
+/// The text so far. Everything that enters it goes through [`escape`]: no caller has to remember
+/// that a name is hostile.
 #[derive(Debug)]
 pub struct Page {
     options: TextOptions,
@@ -93,8 +94,8 @@ impl Page {
         self.paragraph("   |", "", &[]);
     }
 
-    /// A paragraph, wrapped at words. Its first line starts with `first`, the others with `rest`, both in the gutter's
-    /// style.
+    /// A paragraph, wrapped at words. Its first line starts with `first`, the others with `rest`,
+    /// both in the gutter's style.
     pub fn paragraph(&mut self, first: &str, rest: &str, spans: &[(Style, &str)]) {
         let cells: Vec<Cell> = spans
             .iter()
@@ -172,8 +173,9 @@ impl Cell {
     }
 }
 
-/// The first line of `cells` that fits `room` columns, and what is left for the next lines. Breaks at a space, or
-/// within a word that has no line to itself. Always takes something, so that wrapping ends.
+/// The first line of `cells` that fits `room` columns, and what is left for the next lines. Breaks
+/// at a space, or within a word that has no line to itself. Always takes something, so that
+/// wrapping ends.
 fn break_line(cells: &[Cell], room: usize) -> (&[Cell], &[Cell]) {
     let mut used = 0;
     let over = cells.iter().position(|cell| {
@@ -194,7 +196,8 @@ fn break_line(cells: &[Cell], room: usize) -> (&[Cell], &[Cell]) {
     (trim_end(&cells[..end]), &cells[next..])
 }
 
-/// Whether a line may end before the character at `index`: at a space, but not between a figure and its unit.
+/// Whether a line may end before the character at `index`: at a space, but not between a figure and
+/// its unit.
 fn may_break(cells: &[Cell], index: usize) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "ms", "s", "min", "h", "%"];
     if !cells[index].is_space() {

@@ -53,7 +53,8 @@ pub(super) fn total_ns(time: &Time) -> u64 {
     known.fold(0, u64::saturating_add)
 }
 
-/// The parts of a time with a bar each, under a title that says of how many requests (if of several).
+/// The parts of a time with a bar each, under a title that says of how many requests (if of
+/// several).
 pub(super) fn time(page: &mut Page, time: &Time, title: &str, of: Option<&str>) {
     let parts = parts(time);
     let total = total_ns(time);

@@ -10,7 +10,8 @@ use super::units::counted;
 pub(super) enum Row<'a> {
     /// A function of the application.
     Own(&'a str),
-    /// A function of a runtime that is worth seeing: the one that the application called, or one of a short run.
+    /// A function of a runtime that is worth seeing: the one that the application called, or one of
+    /// a short run.
     Runtime(&'a str),
     /// Frames that were left out, and whose they are (empty: the application's).
     Folded(usize, Vec<&'static str>),
@@ -23,8 +24,8 @@ const MAX_OWN: usize = 8;
 /// So many frames are shown of a stack without any frame of the application.
 const MAX_ALL_RUNTIME: usize = 4;
 
-/// The rows of `stack` (innermost function first). `own` says for each function whether it is the application's; where it
-/// says nothing the name has to tell.
+/// The rows of `stack` (innermost function first). `own` says for each function whether it is the
+/// application's; where it says nothing the name has to tell.
 pub(super) fn fold<'a>(stack: &'a [String], own: &[bool]) -> Vec<Row<'a>> {
     let frames: Vec<(&str, Option<&'static str>)> = stack
         .iter()
@@ -57,7 +58,8 @@ pub(super) fn fold<'a>(stack: &'a [String], own: &[bool]) -> Vec<Row<'a>> {
         } else if run.len() <= SHORT_RUN {
             rows.extend(run.iter().map(|(name, _)| Row::Runtime(name)));
         } else if innermost {
-            // What the application called says what it waits for: `std::thread::sleep` rather than `clock_nanosleep`.
+            // What the application called says what it waits for: `std::thread::sleep` rather than
+            // `clock_nanosleep`.
             let (inner, called) = run.split_at(run.len() - 1);
             rows.push(Row::Folded(inner.len(), owners(inner)));
             rows.push(Row::Runtime(called[0].0));
@@ -138,7 +140,8 @@ const KERNEL_FRAME_PREFIX: &[&str] = &[
     "asm_",
 ];
 
-/// The functions of a kernel stack that tell what the sleep was for, innermost first, and how many are left out.
+/// The functions of a kernel stack that tell what the sleep was for, innermost first, and how many
+/// are left out.
 pub(super) fn telling_kernel(stack: &[String], max: usize) -> (Vec<&str>, usize) {
     let frame = |name: &str| {
         name.is_empty()
@@ -310,7 +313,8 @@ fn runtime(name: &str) -> Option<&'static str> {
         .map(|(_, owner)| *owner)
 }
 
-/// `tokio` of `tokio::park`, of `<tokio::Park as Drop>::drop` and of `<F as tokio::Run>::run`; `None` without a path.
+/// `tokio` of `tokio::park`, of `<tokio::Park as Drop>::drop` and of `<F as tokio::Run>::run`;
+/// `None` without a path.
 fn first_segment(name: &str) -> Option<&str> {
     let (path, implements) = match name.strip_prefix('<') {
         Some(inner) => (inner, inner.split_once(" as ").map(|(_, path)| path)),
@@ -328,7 +332,8 @@ fn first_segment(name: &str) -> Option<&str> {
     if path[end..].starts_with("::") {
         return Some(&path[..end]);
     }
-    // A type parameter: the function belongs to who wrote the trait's implementation, as a rule the trait's own crate.
+    // A type parameter: the function belongs to who wrote the trait's implementation, as a rule the
+    // trait's own crate.
     implements.map(|path| &path[..identifier(path)])
 }
 

@@ -56,7 +56,8 @@ pub(super) fn thread(page: &Page, step: &Step) -> String {
     }
 }
 
-/// ` in app::save (fsync, journal commit)`: the function that tells, and what the kernel did for it.
+/// ` in app::save (fsync, journal commit)`: the function that tells, and what the kernel did for
+/// it.
 pub(super) fn place(page: &Page, step: &Step) -> String {
     let mut text = String::new();
     if let Some(function) = step.function.as_deref().or_else(|| telling(&step.stack)) {
@@ -94,7 +95,8 @@ pub(super) fn holder(page: &Page, step: &Step) -> Option<String> {
         .filter(|who| !who.is_empty())
 }
 
-/// `held by saver (1240): 1.402 s disk in app::flush (fsync), 3 ms on-cpu`; `None` for other steps than waits for a lock.
+/// `held by saver (1240): 1.402 s disk in app::flush (fsync), 3 ms on-cpu`; `None` for other steps
+/// than waits for a lock.
 pub(super) fn held_by(page: &Page, step: &Step) -> Option<String> {
     let last = step.meanwhile.last()?;
     let holder_tid = step.woken_by.unwrap_or(last.tid);
@@ -123,7 +125,8 @@ pub(super) fn held_by(page: &Page, step: &Step) -> Option<String> {
     Some(format!("held by {who}: {}", did.join(", ")))
 }
 
-/// The indices of the `max` longest steps in the order in which they happened, and the time of the others.
+/// The indices of the `max` longest steps in the order in which they happened, and the time of the
+/// others.
 pub(super) fn longest(path: &[Step], max: usize) -> (Vec<usize>, u64) {
     let mut by_length: Vec<usize> = (0..path.len()).collect();
     by_length.sort_by_key(|index| std::cmp::Reverse(path[*index].ns));

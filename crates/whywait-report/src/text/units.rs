@@ -1,14 +1,15 @@
 //! Figures in units that people read.
 
-/// A duration with about four digits: `1.998 s`, `2.1 ms`, `340 us`, `12 min 5 s`. What is exact, as thresholds are,
-/// has no decimals: `1 ms`.
+/// A duration with about four digits: `1.998 s`, `2.1 ms`, `340 us`, `12 min 5 s`. What is exact,
+/// as thresholds are, has no decimals: `1 ms`.
 pub fn duration(ns: u64) -> String {
     for (unit_ns, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
         if ns > 0 && ns.is_multiple_of(unit_ns) && ns / unit_ns < 120 {
             return format!("{} {unit}", ns / unit_ns);
         }
     }
-    // Each arm takes what its own rounding keeps below the next unit, so that 999.96 ms becomes 1.000 s, not 1000.0 ms.
+    // Each arm takes what its own rounding keeps below the next unit, so that 999.96 ms becomes
+    // 1.000 s, not 1000.0 ms.
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..9_950 => format!("{} us", decimal(ns, 1_000, 1)),

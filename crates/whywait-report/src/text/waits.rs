@@ -8,7 +8,8 @@ use super::units::{count, counted, duration, percent, ratio_percent};
 
 /// So many rows are shown.
 const MAX_ROWS: usize = 20;
-/// So many of them are kept for what slow requests waited for the longest, however short it was altogether.
+/// So many of them are kept for what slow requests waited for the longest, however short it was
+/// altogether.
 const CRITICAL_ROWS: usize = 5;
 /// Of so many rows the reasons for their class are shown, and so many reasons.
 const REASONED_ROWS: usize = 5;
@@ -67,7 +68,8 @@ fn legend(page: &mut Page, rows: &[WaitRow]) {
     page.paragraph("  ", "  ", &[(Style::Plain, &text)]);
 }
 
-/// The rows to show, by index: the longest, and among them those that slow requests waited for most.
+/// The rows to show, by index: the longest, and among them those that slow requests waited for
+/// most.
 fn shown(rows: &[WaitRow]) -> Vec<usize> {
     if rows.len() <= MAX_ROWS {
         return (0..rows.len()).collect();
@@ -98,7 +100,8 @@ fn critical_ns(rows: &[WaitRow]) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Whether a row is a part worth a look of what slow requests waited for: a share of nearly nothing may be large too.
+/// Whether a row is a part worth a look of what slow requests waited for: a share of nearly nothing
+/// may be large too.
 fn counts(row: &WaitRow, all_ns: u64) -> bool {
     row.critical_ns > 0
         && u128::from(row.critical_ns) * 1_000 >= u128::from(all_ns) * u128::from(COUNTING_PERMILLE)
@@ -256,7 +259,8 @@ fn what(page: &Page, row: &WaitRow) -> String {
     }
 }
 
-/// What was waited on: the function that did it, the descriptor, the address and what is mapped there.
+/// What was waited on: the function that did it, the descriptor, the address and what is mapped
+/// there.
 fn object(page: &Page, row: &WaitRow) -> Vec<(Style, String)> {
     let mut parts = Vec::new();
     if let Some(function) = &row.function {

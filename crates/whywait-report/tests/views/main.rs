@@ -1,7 +1,7 @@
 //! Every view of some typical reports, held against committed snapshots.
 //!
-//! After a wanted change: `INSTA_UPDATE=always cargo test -p whywait-report`, then read the difference before you
-//! commit it.
+//! After a wanted change: `INSTA_UPDATE=always cargo test -p whywait-report`, then read the
+//! difference before you commit it.
 
 mod convoy;
 mod reports;
@@ -52,7 +52,8 @@ fn texts(name: &str, view: impl Fn(TextOptions) -> String) {
     insta::assert_snapshot!(format!("{name}.colour"), text(COLOUR).replace('\x1b', "␛"));
 }
 
-/// What holds for every text: it keeps within the width and ends with a newline, without a blank at any line's end.
+/// What holds for every text: it keeps within the width and ends with a newline, without a blank at
+/// any line's end.
 fn hold(text: &str, options: TextOptions) {
     assert!(text.ends_with('\n') && !text.ends_with("\n\n"));
     if options.colour {

@@ -1,8 +1,9 @@
 //! Where CPython keeps what, by version (x86-64).
 //!
-//! The tables for 3.8 to 3.12 were computed with `offsetof` from the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7 and
-//! 3.12.1, and are tested against those interpreters; the structures do not change within a minor version once it is
-//! released. 3.13 says itself (`_Py_DebugOffsets` at the start of `_PyRuntime`).
+//! The tables for 3.8 to 3.12 were computed with `offsetof` from the headers of 3.8.18, 3.9.18,
+//! 3.10.13, 3.11.7 and 3.12.1, and are tested against those interpreters; the structures do not
+//! change within a minor version once it is released. 3.13 says itself (`_Py_DebugOffsets` at the
+//! start of `_PyRuntime`).
 
 use crate::elf::u64_at;
 
@@ -33,8 +34,8 @@ pub(super) enum ThreadId {
 /// How frames are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Frames {
-    /// Objects, one for each call of the interpreter's loop (to 3.10). The last instruction counts units of `unit`
-    /// bytes.
+    /// Objects, one for each call of the interpreter's loop (to 3.10). The last instruction counts
+    /// units of `unit` bytes.
     Objects {
         current: u64,
         back: u64,
@@ -46,7 +47,8 @@ pub(super) enum Frames {
     Light {
         /// In the thread state.
         current: u64,
-        /// `current` leads to a `_PyCFrame` on the C stack, one for each call of the loop (3.11, 3.12).
+        /// `current` leads to a `_PyCFrame` on the C stack, one for each call of the loop (3.11,
+        /// 3.12).
         indirect: Option<CFrame>,
         previous: u64,
         code: u64,
@@ -152,7 +154,8 @@ impl Layout {
     /// How much of `_PyRuntime` [`from_debug_offsets`](Self::from_debug_offsets) looks at.
     pub(super) const DEBUG_OFFSETS: usize = 384;
 
-    /// The layout that the interpreter itself states (`pycore_runtime.h` of 3.13, `_Py_DebugOffsets`).
+    /// The layout that the interpreter itself states (`pycore_runtime.h` of 3.13,
+    /// `_Py_DebugOffsets`).
     pub(super) fn from_debug_offsets(bytes: &[u8]) -> Option<Self> {
         if !bytes.starts_with(b"xdebugpy") {
             return None;

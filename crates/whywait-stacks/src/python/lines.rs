@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn table_of_locations() {
-        // one unit, no column, +0; two units, short form; one unit, next line (form 11); one unit, long form, line -1.
+        // one unit, no column, +0; two units, short form; one unit, next line (form 11); one unit,
+        // long form, line -1.
         let table = [
             0x80 | 13 << 3,
             0,

@@ -1,9 +1,10 @@
-//! Python frames of a thread, read from outside out of CPython's own structures, and their place between the native
-//! frames. How that goes while the thread runs: [`running`].
+//! Python frames of a thread, read from outside out of CPython's own structures, and their place
+//! between the native frames. How that goes while the thread runs: [`running`].
 //!
-//! Nothing is guessed. A sleeping thread must sleep where its stack was copied, before and after the reading, without having
-//! run in between; the bytes of its stack must still be the copied ones; what is read as a code object or a string must
-//! be one by its type. Otherwise there are no Python frames, and a counter says so.
+//! Nothing is guessed. A sleeping thread must sleep where its stack was copied, before and after
+//! the reading, without having run in between; the bytes of its stack must still be the copied
+//! ones; what is read as a code object or a string must be one by its type. Otherwise there are no
+//! Python frames, and a counter says so.
 
 mod layout;
 mod lines;
@@ -47,8 +48,8 @@ impl Reader {
         self.processes.values().any(Option::is_some)
     }
 
-    /// The native frames (and whether they reach the thread's start) with those of the interpreter's loop replaced by Python's; `None`: there are none, or there
-    /// was a doubt.
+    /// The native frames (and whether they reach the thread's start) with those of the
+    /// interpreter's loop replaced by Python's; `None`: there are none, or there was a doubt.
     pub(crate) fn splice(
         &mut self,
         process: &mut Process,

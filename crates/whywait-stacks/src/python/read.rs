@@ -46,8 +46,8 @@ pub(super) struct RawFrame {
     pub(super) code: u64,
     /// The last instruction: its number or its address.
     pub(super) instruction: u64,
-    /// Tells the calls of the interpreter's loop apart. From 3.11 it is an address on the C stack, within the loop's own
-    /// frame.
+    /// Tells the calls of the interpreter's loop apart. From 3.11 it is an address on the C stack,
+    /// within the loop's own frame.
     pub(super) call: u64,
 }
 
@@ -57,7 +57,8 @@ pub(super) struct Runtime {
     pub(super) layout: Layout,
     /// Address of `_PyRuntime`.
     pub(super) runtime: u64,
-    /// Addresses of `PyCode_Type`, `PyUnicode_Type` and `PyBytes_Type`: what is read must be of these types.
+    /// Addresses of `PyCode_Type`, `PyUnicode_Type` and `PyBytes_Type`: what is read must be of
+    /// these types.
     pub(super) types: [u64; 3],
     codes: HashMap<[u64; 4], Arc<CodeNames>>,
     /// What was seen of running threads.
@@ -85,7 +86,8 @@ impl Runtime {
         }
     }
 
-    /// The frames of a sleeping thread, innermost first, in groups: one for each call of the interpreter's loop.
+    /// The frames of a sleeping thread, innermost first, in groups: one for each call of the
+    /// interpreter's loop.
     pub(super) fn frames(
         &mut self,
         process: &mut Process,
@@ -165,8 +167,8 @@ impl Runtime {
         }
     }
 
-    /// The frames of a thread, innermost first, as they are chained; `None`: that could not be read, or is deeper than
-    /// `most`.
+    /// The frames of a thread, innermost first, as they are chained; `None`: that could not be
+    /// read, or is deeper than `most`.
     pub(super) fn chain(
         &self,
         process: &mut Process,
@@ -247,7 +249,8 @@ impl Runtime {
                 Entry::Flag(at) => *bytes.get(at as usize)? != 0,
                 Entry::Shim(at) => *bytes.get(at as usize)? == OWNED_BY_C_STACK,
             };
-            // A shim belongs to the C function that entered the loop; it has no code of the program.
+            // A shim belongs to the C function that entered the loop; it has no code of the
+            // program.
             if !(ends && matches!(entry, Entry::Shim(_))) {
                 chain.push(RawFrame {
                     address: frame,
@@ -269,8 +272,8 @@ impl Runtime {
         Some(chain)
     }
 
-    /// What a code object is called, and where its instructions are. The object is looked at each time: another one may
-    /// be at its address by now.
+    /// What a code object is called, and where its instructions are. The object is looked at each
+    /// time: another one may be at its address by now.
     pub(super) fn code(&mut self, process: &mut Process, code: u64) -> Option<Arc<CodeNames>> {
         let bytes = object(process, code, 200)?;
         if u64_at(&bytes, 8)? != self.types[0] {
@@ -358,8 +361,9 @@ impl Runtime {
     }
 }
 
-/// Whether glibc's thread structure at `pthread` is that of thread `tid`. Its head points to itself at 16, and the
-/// thread's id is at 720 (glibc for x86-64 keeps both in place: debuggers' `libthread_db` users rely on them).
+/// Whether glibc's thread structure at `pthread` is that of thread `tid`. Its head points to itself
+/// at 16, and the thread's id is at 720 (glibc for x86-64 keeps both in place: debuggers'
+/// `libthread_db` users rely on them).
 fn is_thread(process: &mut Process, pthread: u64, tid: u32) -> bool {
     const SELF: u64 = 16;
     const TID: u64 = 720;

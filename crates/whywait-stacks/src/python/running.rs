@@ -1,22 +1,25 @@
 //! Python frames of a thread that runs on while they are read.
 //!
-//! A sample's stack bytes are of the moment of the sample; the frames they belong to are in memory that is read a few
-//! milliseconds later. What is taken for true:
+//! A sample's stack bytes are of the moment of the sample; the frames they belong to are in memory
+//! that is read a few milliseconds later. What is taken for true:
 //!
-//! - The thread is looked at when a sample arrives, and the last look before the sample was taken is kept. Only frames
-//!   that both looks have (same place in memory, same code, same call of the interpreter's loop) count, and only when
-//!   the thread did not sleep in between, by the kernel's count of its voluntary switches: a server's thread sits in the
-//!   same function before and after each request.
-//! - The native frames are those of the sample: without the call of the loop a Python frame was not there. To 3.12 the
-//!   loop also keeps, on the C stack, the address of the innermost Python frame.
+//! - The thread is looked at when a sample arrives, and the last look before the sample was taken
+//!   is kept. Only frames that both looks have (same place in memory, same code, same call of the
+//!   interpreter's loop) count, and only when the thread did not sleep in between, by the kernel's
+//!   count of its voluntary switches: a server's thread sits in the same function before and after
+//!   each request.
+//! - The native frames are those of the sample: without the call of the loop a Python frame was not
+//!   there. To 3.12 the loop also keeps, on the C stack, the address of the innermost Python frame.
 //!
 //! The native frame of the loop stays where functions further in are not known.
 //!
-//! What was tried and is not done: to take, beyond the common frames, one whose next instruction a word of the copied
-//! stack points to. The interpreter leaves such words behind; one name in ten was then of another function.
+//! What was tried and is not done: to take, beyond the common frames, one whose next instruction a
+//! word of the copied stack points to. The interpreter leaves such words behind; one name in ten
+//! was then of another function.
 //!
-//! What remains: between two looks, [`MAX_GAP_NS`] at most, a function may have returned and been called again. So a
-//! function that is named was on the thread's stack within half of that of the sample, not necessarily at it.
+//! What remains: between two looks, [`MAX_GAP_NS`] at most, a function may have returned and been
+//! called again. So a function that is named was on the thread's stack within half of that of the
+//! sample, not necessarily at it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -56,8 +59,8 @@ struct Thread {
 pub(super) struct Look {
     pub(super) begun_ns: u64,
     pub(super) ended_ns: u64,
-    /// How often the thread had gone to sleep. It is asked for once, as it is half of a look's price; the frames were
-    /// there before that and after it.
+    /// How often the thread had gone to sleep. It is asked for once, as it is half of a look's
+    /// price; the frames were there before that and after it.
     pub(super) sleeps: u64,
     /// Innermost first.
     pub(super) frames: Vec<Seen>,
@@ -90,8 +93,8 @@ pub(super) struct Sample<'a> {
 /// The Python frames that a sample gets.
 #[derive(Debug)]
 pub(super) struct Certain<'a> {
-    /// Innermost first: the frame, the call of the loop that it belongs to (`None`: one further out than the copied
-    /// bytes), and the last instruction when it is known to be that of the sample.
+    /// Innermost first: the frame, the call of the loop that it belongs to (`None`: one further out
+    /// than the copied bytes), and the last instruction when it is known to be that of the sample.
     pub(super) frames: Vec<(&'a Seen, Option<usize>, bool)>,
     /// Nothing is missing further in.
     pub(super) innermost: bool,
@@ -106,7 +109,8 @@ pub(super) fn now_ns() -> u64 {
 }
 
 impl Runtime {
-    /// Sees to it that the thread was looked at since `at_ns`, and not much later. Returns the looks around that time.
+    /// Sees to it that the thread was looked at since `at_ns`, and not much later. Returns the
+    /// looks around that time.
     pub(super) fn look(
         &mut self,
         process: &mut Process,
@@ -220,7 +224,8 @@ pub(super) fn certain<'a>(
 
     let call_of = |seen: &Seen| sample.calls.iter().position(|c| c.contains(&seen.raw.call));
 
-    // Native frames are those of the sample: of more calls of the loop the inner ones were not there.
+    // Native frames are those of the sample: of more calls of the loop the inner ones were not
+    // there.
     let there = match layout.frames {
         Frames::Light { .. } => {
             let end = sample.calls.last().map_or(0, |call| call.end);
@@ -325,8 +330,9 @@ fn by_count(sample: Sample<'_>, frames: usize) -> Result<Vec<Option<usize>>, Los
     }
 }
 
-/// The call of the loop for each frame, one each, where the outer calls are beyond the copied bytes: each call, or the
-/// function that entered it, has its frame's address on the stack. There must be one way only for all of them.
+/// The call of the loop for each frame, one each, where the outer calls are beyond the copied
+/// bytes: each call, or the function that entered it, has its frame's address on the stack. There
+/// must be one way only for all of them.
 fn by_pointer(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>, Loss> {
     let calls = sample.calls;
     let has = |call: usize, frame: u64| {

@@ -64,7 +64,8 @@ pub fn run(program: &Path, arguments: &[&str]) -> Running {
     loop {
         match command.spawn() {
             Ok(child) => return Running(child),
-            // It was just written, and a process that another test was making at that moment has the file open until its exec.
+            // It was just written, and a process that another test was making at that moment has
+            // the file open until its exec.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                 std::thread::yield_now();
             }
@@ -78,7 +79,8 @@ impl Running {
         self.0.id()
     }
 
-    /// Waits until a thread sleeps in one of these system calls (x86-64 numbers) and copies its stack.
+    /// Waits until a thread sleeps in one of these system calls (x86-64 numbers) and copies its
+    /// stack.
     pub fn sleeper(&self, syscalls: &[u64], bytes: usize) -> Sleeper {
         self.sleeper_where(bytes, |_, syscall| syscalls.contains(&syscall))
     }
@@ -117,7 +119,8 @@ impl Running {
     }
 }
 
-/// The frame pointer of a blocked thread. Interrupts the thread for a moment; it then sleeps on at the same place.
+/// The frame pointer of a blocked thread. Interrupts the thread for a moment; it then sleeps on at
+/// the same place.
 fn frame_pointer(tid: u32, sp: u64) -> Option<u64> {
     use nix::sys::ptrace;
     use nix::sys::wait::{WaitPidFlag, waitpid};

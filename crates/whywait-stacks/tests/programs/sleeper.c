@@ -1,4 +1,5 @@
-// Blocks in nanosleep in the main thread and in futex in a second, below functions that the compiler cannot inline.
+// Blocks in nanosleep in the main thread and in futex in a second, below functions that the
+// compiler cannot inline.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -30,7 +30,8 @@ pub(crate) fn run() -> anyhow::Result<u8> {
     )
 }
 
-/// What the kernel says when the programs are loaded: each thing that it lacks takes a part of the report away.
+/// What the kernel says when the programs are loaded: each thing that it lacks takes a part of the
+/// report away.
 fn rehearsal(missing: Result<Vec<String>, whywait_capture::CaptureError>) -> Vec<Line> {
     let what = "programs";
     let line = |verdict, text: &str| Line {
@@ -84,7 +85,8 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// The first kernel with all that the default tier needs: task iterators that keep to one process are of 6.1.
+/// The first kernel with all that the default tier needs: task iterators that keep to one process
+/// are of 6.1.
 const OLDEST_KERNEL: (u32, u32) = (6, 1);
 
 /// The inode of the first pid namespace (PROC_PID_INIT_INO).

@@ -1,7 +1,8 @@
-//! `whywait __exec`: the child's side of a launch. Waits for one byte on the gate, gives up root, becomes the command.
+//! `whywait __exec`: the child's side of a launch. Waits for one byte on the gate, gives up root,
+//! becomes the command.
 //!
-//! Exit codes are a shell's: 127 when there is no such command, 126 when it cannot be run, 125 when it was not whywait's
-//! intention any more to run it.
+//! Exit codes are a shell's: 127 when there is no such command, 126 when it cannot be run, 125 when
+//! it was not whywait's intention any more to run it.
 
 use std::ffi::OsStr;
 use std::io::{Error, ErrorKind};
@@ -42,7 +43,8 @@ pub(crate) fn run(args: &ExecArgs) -> anyhow::Result<u8> {
             ),
         ),
     };
-    // Tells the launcher, if it listens: it need not guess from an exit code that the command could have too.
+    // Tells the launcher, if it listens: it need not guess from an exit code that the command could
+    // have too.
     let _ = send(args.gate_fd, &[code], MsgFlags::MSG_NOSIGNAL);
     Ok(code)
 }
@@ -56,7 +58,8 @@ fn wait_at_gate(gate: RawFd) -> nix::Result<bool> {
             other => break other? > 0,
         }
     };
-    // Closes as the command starts: which is how the launcher knows that it did, and why the command never sees it.
+    // Closes as the command starts: which is how the launcher knows that it did, and why the
+    // command never sees it.
     fcntl(gate, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     Ok(opened)
 }
@@ -76,7 +79,8 @@ fn become_command(args: &ExecArgs) -> u8 {
             );
         }
     }
-    // Rust programs ignore SIGPIPE, which a command must not inherit; `exec` puts that and the signal mask right.
+    // Rust programs ignore SIGPIPE, which a command must not inherit; `exec` puts that and the
+    // signal mask right.
     let error = command.exec();
     let code = if error.kind() == ErrorKind::NotFound {
         NOT_FOUND

@@ -34,8 +34,8 @@ pub(crate) struct Recorded {
 /// Runs the command as often as asked for.
 ///
 /// # Errors
-/// Fails when a recording does not come about, and when the command or its load fails: what a benchmark that failed measured
-/// is nothing to judge by.
+/// Fails when a recording does not come about, and when the command or its load fails: what a
+/// benchmark that failed measured is nothing to judge by.
 pub(crate) fn record(args: &GateArgs) -> anyhow::Result<Recorded> {
     let (folder, temporary) = folder(args)?;
     let signals = Signals::around_process().context("cannot handle signals")?;

@@ -120,8 +120,9 @@ fn slow_request(model: &Model, id: &str) -> anyhow::Result<Slow> {
     Err(error.into())
 }
 
-/// JSON leaves most control characters as they are: those of Latin-1's upper half, which some terminals act on, and those
-/// that turn the direction of writing. They can only be within strings, where an escape means the same.
+/// JSON leaves most control characters as they are: those of Latin-1's upper half, which some
+/// terminals act on, and those that turn the direction of writing. They can only be within strings,
+/// where an escape means the same.
 pub(crate) fn printable_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {

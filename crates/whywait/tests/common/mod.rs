@@ -18,7 +18,8 @@ use nix::unistd::Pid;
 /// Nothing here takes a tenth of this on an idle machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Whether to run a test that needs BPF. Where BPF is refused such a test fails, unless the environment says to leave it out.
+/// Whether to run a test that needs BPF. Where BPF is refused such a test fails, unless the
+/// environment says to leave it out.
 pub fn bpf() -> bool {
     let skip = std::env::var_os("WHYWAIT_NO_BPF").is_some_and(|value| value == "1");
     if skip {
@@ -33,8 +34,8 @@ pub fn binary() -> &'static str {
 
 /// A program without whywait's own settings in its environment, in a process group of its own.
 pub fn program(path: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
-    // Whoever runs the tests in the background may have them ignore signals, and that is inherited; `env` becomes the
-    // program, so that its process number stays.
+    // Whoever runs the tests in the background may have them ignore signals, and that is inherited;
+    // `env` becomes the program, so that its process number stays.
     let mut command = Command::new("env");
     command
         .arg("--default-signal=HUP,INT,QUIT,TERM")
@@ -330,8 +331,9 @@ impl Running {
     }
 }
 
-/// Takes what a reader sends until its pipe is at its end. On a busy machine that may take long; it does not come while others hold
-/// the pipe, as a command does that goes on when whywait was killed.
+/// Takes what a reader sends until its pipe is at its end. On a busy machine that may take long; it
+/// does not come while others hold the pipe, as a command does that goes on when whywait was
+/// killed.
 fn read_to_end<T>(reader: &Receiver<T>, pipe: &Path, mut take: impl FnMut(T)) {
     let begun = Instant::now();
     loop {

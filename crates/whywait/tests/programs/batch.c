@@ -1,6 +1,7 @@
 /*
- * A job without requests: four threads take turns at a mutex, 20 ms of work each, fifteen times. "idle" does nothing with the mutex:
- * three of the threads wait until the first one has done all of the work.
+ * A job without requests: four threads take turns at a mutex, 20 ms of work each, fifteen times.
+ * "idle" does nothing with the mutex: three of the threads wait until the first one has done all of
+ * the work.
  */
 #include <pthread.h>
 #include <string.h>

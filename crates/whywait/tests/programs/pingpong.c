@@ -1,6 +1,7 @@
 /*
- * Two threads hand a byte to and fro through two pipes, so often as the argument says. Each works for a moment before it hands the
- * byte on, so that the other sleeps in read() meanwhile. Prints how often the two slept of their own accord.
+ * Two threads hand a byte to and fro through two pipes, so often as the argument says. Each works
+ * for a moment before it hands the byte on, so that the other sleeps in read() meanwhile. Prints
+ * how often the two slept of their own accord.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * Waits in many ways at once, each in a thread that has the wait's name. All end when the main thread says so, or by
- * themselves soon after.
+ * Waits in many ways at once, each in a thread that has the wait's name. All end when the main
+ * thread says so, or by themselves soon after.
  *
  *   waits FOLDER
  */

@@ -40,7 +40,8 @@ fn serve(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Stands for a query to somewhere else. Not inlined, so that its frame is in the stack of a release build.
+/// Stands for a query to somewhere else. Not inlined, so that its frame is in the stack of a
+/// release build.
 #[inline(never)]
 fn look_up() {
     thread::sleep(WORK);

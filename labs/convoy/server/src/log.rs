@@ -13,7 +13,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 const COMMIT: Duration = Duration::from_millis(8);
 const SIZES_KB: [usize; 6] = [64, 256, 1024, 4096, 16 * 1024, 32 * 1024];
 
-/// A file with room for two states. They are overwritten in turn, so that a torn commit leaves the one before.
+/// A file with room for two states. They are overwritten in turn, so that a torn commit leaves the
+/// one before.
 pub(crate) struct Log {
     file: File,
     state: Vec<u8>,
@@ -63,8 +64,8 @@ impl Log {
     }
 }
 
-/// Writes the state and syncs it. Not inlined, and with work left after the sync, so that its frame is in the stack of a
-/// release build.
+/// Writes the state and syncs it. Not inlined, and with work left after the sync, so that its frame
+/// is in the stack of a release build.
 #[inline(never)]
 pub(crate) fn append_log(log: &Log, entered: u64) -> io::Result<()> {
     let slot = entered % 2 * log.state.len() as u64;

@@ -1,8 +1,9 @@
 //! A ledger: each transfer is in the log on the disk before it is answered.
 //!
-//! A commit writes the whole state into the log and syncs it, so it costs the same for one transfer as for several.
-//! Broken: each transfer commits for itself, under the lock that all want. Fixed: whoever finds no commit under way
-//! commits for all that have been entered until then, with the lock released.
+//! A commit writes the whole state into the log and syncs it, so it costs the same for one transfer
+//! as for several. Broken: each transfer commits for itself, under the lock that all want. Fixed:
+//! whoever finds no commit under way commits for all that have been entered until then, with the
+//! lock released.
 
 mod log;
 
@@ -69,8 +70,8 @@ fn parse_args() -> Result<(PathBuf, bool)> {
     Ok((dir.context("no --dir given")?, fixed))
 }
 
-/// Enters a transfer and commits it, all under the lock: the fault. Returns how long it took to get the lock. Not
-/// inlined, so that its frame is in the stack of a release build.
+/// Enters a transfer and commits it, all under the lock: the fault. Returns how long it took to get
+/// the lock. Not inlined, so that its frame is in the stack of a release build.
 #[inline(never)]
 fn transfer_under_lock(ledger: &Mutex<(u64, Log)>) -> Result<Duration> {
     let begun = Instant::now();

@@ -1,8 +1,9 @@
 //! A bank with a lock for each account: `/ab` and `/ba` move money one way and the other.
 //!
-//! One at a time they are healthy. `/ab/together` and `/ba/together` meet on the way: broken, each with the account
-//! locked that it takes from, so that each then waits for the other for good. Fixed, both lock in the same order, and
-//! meet before they lock anything, which is as bad as it can come.
+//! One at a time they are healthy. `/ab/together` and `/ba/together` meet on the way: broken, each
+//! with the account locked that it takes from, so that each then waits for the other for good.
+//! Fixed, both lock in the same order, and meet before they lock anything, which is as bad as it
+//! can come.
 
 use std::sync::{Barrier, Mutex as StdMutex, PoisonError};
 

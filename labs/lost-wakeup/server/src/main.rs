@@ -1,9 +1,10 @@
 //! A worker hands results over through a flag and a condition variable.
 //!
-//! The waiter looks at the flag and, when it is not set, waits, both under the mutex. A worker that sets the flag and
-//! notifies without the mutex can do so between the two: nobody waits yet, nobody is woken, and the waiter then waits
-//! for good. `/unlucky` makes that certain, for the worker has leave to publish only within that window, and the waiter
-//! to wait only after it. All other requests, and with `--fixed` all, have the mutex taken for it.
+//! The waiter looks at the flag and, when it is not set, waits, both under the mutex. A worker that
+//! sets the flag and notifies without the mutex can do so between the two: nobody waits yet, nobody
+//! is woken, and the waiter then waits for good. `/unlucky` makes that certain, for the worker has
+//! leave to publish only within that window, and the waiter to wait only after it. All other
+//! requests, and with `--fixed` all, have the mutex taken for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,8 +1,8 @@
-//! A server with a thread for each connection: each request computes for a millisecond, then changes a table that all share, under
-//! a lock.
+//! A server with a thread for each connection: each request computes for a millisecond, then
+//! changes a table that all share, under a lock.
 //!
-//! How long the lock is held is CPU time: where the machine has no CPU for the holder, the others wait for as long as that lasts,
-//! however short the work is.
+//! How long the lock is held is CPU time: where the machine has no CPU for the holder, the others
+//! wait for as long as that lasts, however short the work is.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

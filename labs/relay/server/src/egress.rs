@@ -1,4 +1,5 @@
-//! Sends packets through the ring. The loop, with a switch for everything that was blamed for its slowness.
+//! Sends packets through the ring. The loop, with a switch for everything that was blamed for its
+//! slowness.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -27,7 +28,8 @@ pub(crate) enum Order {
 /// How the egress works.
 #[derive(Clone, Copy)]
 pub(crate) struct Switches {
-    /// `AtOnce`: behind the submission; `Later`: in the next round, when its batch has been prepared.
+    /// `AtOnce`: behind the submission; `Later`: in the next round, when its batch has been
+    /// prepared.
     pub(crate) reap: Order,
     /// `AtOnce`: behind the preparation; `Later`: when completions have been looked for.
     pub(crate) submit: Order,
@@ -220,7 +222,8 @@ impl Egress {
         Ok(())
     }
 
-    /// Hands what was prepared to the kernel. What is left to do afterwards keeps its frame on the stack.
+    /// Hands what was prepared to the kernel. What is left to do afterwards keeps its frame on the
+    /// stack.
     #[inline(never)]
     fn submit_batch(&mut self) -> Result<()> {
         let begun = Instant::now();

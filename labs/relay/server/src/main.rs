@@ -1,8 +1,9 @@
 //! A packet relay: ingress → unbounded queue → egress over UDP, the egress through an io_uring.
 //!
-//! Everything that was blamed for the relay's slowness is a switch of its own, so that what each of them is worth can be
-//! measured: see `lab.toml` for the variants. Without a switch everything is as in the regression. Orders come by
-//! datagram: `start ADDRESS` names where the packets go, `stats` is answered with the counters.
+//! Everything that was blamed for the relay's slowness is a switch of its own, so that what each of
+//! them is worth can be measured: see `lab.toml` for the variants. Without a switch everything is
+//! as in the regression. Orders come by datagram: `start ADDRESS` names where the packets go,
+//! `stats` is answered with the counters.
 
 mod egress;
 mod ingress;
@@ -109,8 +110,8 @@ fn ended(what: &str, result: Result<()>) {
     std::process::exit(1);
 }
 
-/// The egress has a CPU of its own where there are two; the ingress shares the other one with the load. Otherwise it
-/// would be chance which of them the scheduler keeps waiting.
+/// The egress has a CPU of its own where there are two; the ingress shares the other one with the
+/// load. Otherwise it would be chance which of them the scheduler keeps waiting.
 fn pin(egress: bool) {
     let Ok(allowed) = sched_getaffinity(None) else {
         return;

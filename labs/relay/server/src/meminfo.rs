@@ -1,18 +1,21 @@
 //! What the kernel counts for one socket. All that is unsafe about it is here.
 //!
-//! `/proc/net/udp` has the number too, but a socket's row may be missing there: the table is read in pieces, and the
-//! kernel finds the next piece by counting rows, which other programs add and take away meanwhile.
+//! `/proc/net/udp` has the number too, but a socket's row may be missing there: the table is read
+//! in pieces, and the kernel finds the next piece by counting rows, which other programs add and
+//! take away meanwhile.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of linux/sock_diag.h: where the number is, and how many there are.
+/// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of linux/sock_diag.h: where the number is, and how many
+/// there are.
 const DROPS: usize = 8;
 const VARS: usize = 9;
 
-/// Packets that the kernel dropped because the socket's receive buffer was full, since it was opened.
+/// Packets that the kernel dropped because the socket's receive buffer was full, since it was
+/// opened.
 pub(crate) fn drops(socket: &UdpSocket) -> io::Result<u32> {
     let mut values = [0_u32; VARS];
     let mut length = size_of_val(&values) as libc::socklen_t;

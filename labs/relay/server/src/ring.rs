@@ -60,8 +60,8 @@ impl SendRing {
         )
         .build()
         .user_data(slot as u64);
-        // SAFETY: the buffer's box is in its slot until the operation's completion is reaped, and the socket lives as
-        // long as the ring.
+        // SAFETY: the buffer's box is in its slot until the operation's completion is reaped, and
+        // the socket lives as long as the ring.
         unsafe { self.ring.submission().push(&entry)? };
         self.prepared += 1;
         Ok(())
@@ -78,7 +78,8 @@ impl SendRing {
         Ok(submitted)
     }
 
-    /// Takes the completions that are there, and gives each packet with its send's result to `done`.
+    /// Takes the completions that are there, and gives each packet with its send's result to
+    /// `done`.
     pub(crate) fn reap(&mut self, mut done: impl FnMut(Packet, io::Result<u32>)) {
         for entry in self.ring.completion() {
             let slot = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);

@@ -26,8 +26,8 @@ pub(crate) struct Stats {
     pub(crate) reaping: AtomicU64,
     pub(crate) submitting: AtomicU64,
     pub(crate) idle: AtomicU64,
-    /// From the end of the call that submitted an operation until it was reaped, summed over operations, in
-    /// nanoseconds. Sends over loopback and veth complete in that call.
+    /// From the end of the call that submitted an operation until it was reaped, summed over
+    /// operations, in nanoseconds. Sends over loopback and veth complete in that call.
     pub(crate) unreaped: AtomicU64,
     /// Most operations prepared or in flight at a time.
     pub(crate) most_in_flight: AtomicU64,

@@ -11,7 +11,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Both of a run's namespaces begin so; then comes the relay's pid. The load finds its own by the second's full name.
+/// Both of a run's namespaces begin so; then comes the relay's pid. The load finds its own by the
+/// second's full name.
 const PREFIX: &str = "whywait-relay-";
 /// Where `ip netns` keeps them.
 const NAMESPACES: &str = "/run/netns";
@@ -32,7 +33,8 @@ impl Host {
         }
     }
 
-    /// What the load has to know beside the relay's addresses: its own, and the namespace to go into.
+    /// What the load has to know beside the relay's addresses: its own, and the namespace to go
+    /// into.
     pub(crate) fn namespace(&self) -> String {
         self.load
             .as_ref()
@@ -42,8 +44,8 @@ impl Host {
     }
 }
 
-/// Makes the namespaces and goes into the first. They go away with SIGTERM or SIGINT; after a harder end, with the
-/// next run.
+/// Makes the namespaces and goes into the first. They go away with SIGTERM or SIGINT; after a
+/// harder end, with the next run.
 pub(crate) fn enter() -> Result<Host> {
     remove_stale();
     let pid = std::process::id();
@@ -51,8 +53,8 @@ pub(crate) fn enter() -> Result<Host> {
         format!("{PREFIX}{pid}-relay"),
         format!("{PREFIX}{pid}-load"),
     );
-    // Before there is anything to remove, so that there is no moment without it; all other threads inherit nothing that
-    // would keep a signal from it.
+    // Before there is anything to remove, so that there is no moment without it; all other threads
+    // inherit nothing that would keep a signal from it.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let mine = [own.clone(), load.clone()];
     lab_kit::named("signals", move || {

@@ -10,11 +10,13 @@ use lab_kit::named;
 use rustix::fs::{FallocateFlags, fallocate};
 
 const MB: usize = 1 << 20;
-/// So much is written between two syncs: enough that a sync is a wait for the disk, not for one block.
+/// So much is written between two syncs: enough that a sync is a wait for the disk, not for one
+/// block.
 const REGION_MB: u64 = 8;
 /// What a snapshot that is written anew shall take. The disk's speed decides how large it is.
 const EPISODE: Duration = Duration::from_millis(220);
-/// Even the slowest disk writes the smallest ten times within the lab's time; the largest leaves room on a small one.
+/// Even the slowest disk writes the smallest ten times within the lab's time; the largest leaves
+/// room on a small one.
 const SIZES_MB: (u64, u64) = (REGION_MB, 256);
 /// Large beside the snapshot's regions, so that a region seldom finds the disk idle.
 const SIBLING_MB: u64 = 96;
@@ -78,8 +80,8 @@ fn size_for_episode(path: &Path) -> Result<u64> {
     Ok((regions.round() as u64 * REGION_MB).clamp(SIZES_MB.0, SIZES_MB.1))
 }
 
-/// Writes and syncs the whole file. Not inlined, and with work left after its last call, so that its frame is in the
-/// stack of a release build.
+/// Writes and syncs the whole file. Not inlined, and with work left after its last call, so that
+/// its frame is in the stack of a release build.
 #[inline(never)]
 fn write_snapshot(path: &Path, way: Way, mb: u64) -> io::Result<()> {
     let file = match way {
@@ -131,7 +133,8 @@ impl Sibling {
         }
     }
 
-    /// Reads and writes rather than copy in the kernel, where some filesystems only share the blocks.
+    /// Reads and writes rather than copy in the kernel, where some filesystems only share the
+    /// blocks.
     fn copy_once(&mut self) -> io::Result<()> {
         let mut page = vec![0; MB];
         self.source.rewind()?;

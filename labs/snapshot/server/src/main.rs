@@ -1,8 +1,8 @@
 //! A VMM in miniature: an API thread, two vCPU threads, and a worker that makes the snapshots.
 //!
-//! `BRANCH n` on the API's unix socket pauses the vCPUs, has the worker do its work, resumes them and answers with
-//! what each thread waited. What the work is, and whether the others wait for its result or for a lock, is what the
-//! lab's variants differ in; `lab.toml` says which is which.
+//! `BRANCH n` on the API's unix socket pauses the vCPUs, has the worker do its work, resumes them
+//! and answers with what each thread waited. What the work is, and whether the others wait for its
+//! result or for a lock, is what the lab's variants differ in; `lab.toml` says which is which.
 
 mod disk;
 mod memory;

@@ -14,8 +14,8 @@ pub(crate) struct Memory {
     index: u64,
 }
 
-/// What the API and the vCPUs want of the memory: a word. Returns how long it took to get at it. Not inlined, so that
-/// its frame is in the stack of a release build.
+/// What the API and the vCPUs want of the memory: a word. Returns how long it took to get at it.
+/// Not inlined, so that its frame is in the stack of a release build.
 #[inline(never)]
 pub(crate) fn read_generation(memory: &Mutex<Memory>) -> Duration {
     let begun = Instant::now();
@@ -25,7 +25,8 @@ pub(crate) fn read_generation(memory: &Mutex<Memory>) -> Duration {
     waited
 }
 
-/// Rebuilds the memory's index and holds the lock all the while: the fault. Says so once the lock is held.
+/// Rebuilds the memory's index and holds the lock all the while: the fault. Says so once the lock
+/// is held.
 #[inline(never)]
 pub(crate) fn rebuild_under_lock(memory: &Mutex<Memory>, time: Duration, started: &Sender<()>) {
     let mut memory = lock(memory);

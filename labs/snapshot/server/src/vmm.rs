@@ -171,8 +171,8 @@ impl Api {
         Ok(json!({"waits_ms": waits, "work_ms": ms(done.wall), "work_cpu_ms": ms(done.cpu)}))
     }
 
-    /// Everybody wants the memory, whose lock the worker may have. Its work takes the given time, from when it said
-    /// that it has begun.
+    /// Everybody wants the memory, whose lock the worker may have. Its work takes the given time,
+    /// from when it said that it has begun.
     fn wait_for_lock(&self, episode: usize, time: Duration) -> Result<Json> {
         self.worker.jobs.send(episode)?;
         self.worker.started.recv()?;
@@ -214,7 +214,8 @@ fn vcpu(orders: &Receiver<Order>, waited: &Sender<Waited>, memory: &Mutex<Memory
     }
 }
 
-/// A paused vCPU has nothing to do but to wait. Not inlined, so that its frame is in the stack of a release build.
+/// A paused vCPU has nothing to do but to wait. Not inlined, so that its frame is in the stack of a
+/// release build.
 #[inline(never)]
 fn stay_paused(orders: &Receiver<Order>) -> Duration {
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! A server whose handler computes a fixed amount, or with `--tenth` a tenth more: how much that takes is the machine's
-//! business, but the ratio is not.
+//! A server whose handler computes a fixed amount, or with `--tenth` a tenth more: how much that
+//! takes is the machine's business, but the ratio is not.
 
 use std::hint::black_box;
 
@@ -21,7 +21,8 @@ fn main() -> Result<()> {
     http::serve(move |_| Ok(format!("{:x}", render_page(rounds))))
 }
 
-/// Stands for what a page takes to make. Not inlined, so that its frame is in the stack of a release build.
+/// Stands for what a page takes to make. Not inlined, so that its frame is in the stack of a
+/// release build.
 #[inline(never)]
 fn render_page(rounds: u32) -> u64 {
     let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);

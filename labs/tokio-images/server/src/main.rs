@@ -117,7 +117,8 @@ async fn quick() -> &'static str {
     "quick"
 }
 
-/// Answers with the name of the thread that did the work, so that the load can tell how many took part.
+/// Answers with the name of the thread that did the work, so that the load can tell how many took
+/// part.
 async fn image(State(server): State<Server>) -> String {
     let work = server.work;
     match server.place {
@@ -157,9 +158,9 @@ fn encode_pixels() {
 
 /// Holds requests back until there is one for every worker, then lets all of them go.
 ///
-/// This is how the ordinary runtime is brought, by construction, to where all workers are busy. They
-/// are let go by a thread outside the pool: a worker that did it would put one of them into its own
-/// LIFO slot, which no other worker can steal from, and then be busy for two seconds.
+/// This is how the ordinary runtime is brought, by construction, to where all workers are busy.
+/// They are let go by a thread outside the pool: a worker that did it would put one of them into
+/// its own LIFO slot, which no other worker can steal from, and then be busy for two seconds.
 struct Batch {
     joined: AtomicUsize,
     full: Notify,

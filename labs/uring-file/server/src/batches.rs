@@ -15,7 +15,8 @@ const BURST: usize = 128;
 const EVERY: Duration = Duration::from_millis(5);
 const BATCH: usize = 32;
 
-/// Bursts of 128 completions, reaped when all are submitted. Broken: the queue holds 16. Fixed: 256.
+/// Bursts of 128 completions, reaped when all are submitted. Broken: the queue holds 16. Fixed:
+/// 256.
 pub(crate) fn cq_overflow(lab: &Lab) -> Result<Value> {
     let mut builder = IoUring::builder();
     builder.setup_cqsize(if lab.fixed { 256 } else { ENTRIES });

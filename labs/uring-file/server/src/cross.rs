@@ -1,4 +1,5 @@
-//! One thread queues entries, another submits them, and sleeps in ppoll for up to 499 ms before it looks.
+//! One thread queues entries, another submits them, and sleeps in ppoll for up to 499 ms before it
+//! looks.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -1,6 +1,6 @@
-//! Programs on io_uring, each with one fault and a fixed twin, as in `main.c` beside this, but with the io-uring crate,
-//! whose queues the kernel sees as soon as an entry is pushed. It runs for a few seconds, leaves the truth in the folder
-//! that it was given, and waits to be ended.
+//! Programs on io_uring, each with one fault and a fixed twin, as in `main.c` beside this, but with
+//! the io-uring crate, whose queues the kernel sees as soon as an entry is pushed. It runs for a
+//! few seconds, leaves the truth in the folder that it was given, and waits to be ended.
 
 mod batches;
 mod cross;

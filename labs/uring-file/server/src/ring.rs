@@ -28,7 +28,8 @@ impl ReadRing {
         })
     }
 
-    /// Queues a read at the file's beginning into the block. The kernel sees it, but does nothing until it is submitted.
+    /// Queues a read at the file's beginning into the block. The kernel sees it, but does nothing
+    /// until it is submitted.
     pub(crate) fn queue_read(
         &mut self,
         from: &impl AsRawFd,
@@ -49,7 +50,8 @@ impl ReadRing {
         .build()
         .flags(flags)
         .user_data(block as u64);
-        // SAFETY: the block is this ring's, stays where it is, and is nobody else's until the operation is reaped.
+        // SAFETY: the block is this ring's, stays where it is, and is nobody else's until the
+        // operation is reaped.
         unsafe { self.ring.submission().push(&entry) }.context("the submission queue is full")
     }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// What is compressed at a time.
 pub(crate) const SEGMENT: Duration = Duration::from_millis(20);
 
-/// Looks at the clock only now and then, so that most of it is work. What is left to do afterwards keeps its frame on the
-/// stack.
+/// Looks at the clock only now and then, so that most of it is work. What is left to do afterwards
+/// keeps its frame on the stack.
 #[inline(never)]
 pub(crate) fn compress_segment(state: u64) -> u64 {
     let begun = Instant::now();

@@ -21,7 +21,8 @@ pub(crate) struct Queue {
 
 /// Several threads wait for these.
 static POOL: Queue = Queue::new();
-/// One thread waits for these, and looks up now and then: it would, were there ever a long time without.
+/// One thread waits for these, and looks up now and then: it would, were there ever a long time
+/// without.
 static TIMED: Queue = Queue::new();
 
 impl Queue {

@@ -1,9 +1,10 @@
 //! Threads that wait on futexes, each for one reason, which its name tells: `CLASS-WHAT-NUMBER`.
 //!
-//! The class is what a report must say of the thread's waits, or that it does not know: `lock`, `idle`, `result`,
-//! `timer`. Nothing in the programs but the names tells, and whywait does not go by names. `unknown` are waits of which
-//! nobody could say from outside what they are for. A thread waits on futexes for one reason only; where it has to wait
-//! for anything else, it sleeps. All locks but those of the `lock` threads are held for moments.
+//! The class is what a report must say of the thread's waits, or that it does not know: `lock`,
+//! `idle`, `result`, `timer`. Nothing in the programs but the names tells, and whywait does not go
+//! by names. `unknown` are waits of which nobody could say from outside what they are for. A thread
+//! waits on futexes for one reason only; where it has to wait for anything else, it sleeps. All
+//! locks but those of the `lock` threads are held for moments.
 
 mod jobs;
 mod shared;
@@ -70,8 +71,8 @@ fn kinds() -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Two threads in turns, with a word of their own. From outside it may be a lock that is handed on, one that asks
-/// and one that answers, or two that wait for something to do.
+/// Two threads in turns, with a word of their own. From outside it may be a lock that is handed on,
+/// one that asks and one that answers, or two that wait for something to do.
 fn start_relay() -> Result<()> {
     static WORD: AtomicU32 = AtomicU32::new(1000);
     for me in 0..2 {

@@ -1,4 +1,5 @@
-//! Threads that contend for locks. Each holds its lock for a while, and stays away for a moment, so that who waits gets it.
+//! Threads that contend for locks. Each holds its lock for a while, and stays away for a moment, so
+//! that who waits gets it.
 
 use std::thread::sleep;
 use std::time::Duration;

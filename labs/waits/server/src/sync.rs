@@ -1,4 +1,5 @@
-//! What the threads wait on: std's, or with the feature `parking_lot` that crate's. One interface for both.
+//! What the threads wait on: std's, or with the feature `parking_lot` that crate's. One interface
+//! for both.
 
 pub(crate) use lab_kit::sync::{Mutex, MutexGuard, lock};
 
