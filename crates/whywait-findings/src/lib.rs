@@ -1,34 +1,17 @@
-//! whywait's detectors. Each is one file with its invariant, its evidence, its cost formula and its
-//! guards against false alarms. No detector reads BPF or prints.
+//! whywait's detectors. Each has a room of its own, with its invariant, its evidence, its cost
+//! formula and its guards against false alarms. No detector reads BPF or prints.
 
-mod blocked_loop;
-mod cpu_limit;
-mod deadlock;
+mod detectors;
 mod finding;
-mod futile_wakeups;
-mod idle_waiters;
-mod incomplete;
-mod lock_contention;
-mod ring_work;
-mod rings;
-mod runtime;
-mod serial_work;
-mod slow_path_wait;
-mod slow_paths;
-mod spinning;
-mod stranded;
-mod stranded_siblings;
-mod text;
-mod thundering_herd;
-mod unfinished;
-mod unfinished_wait;
-mod uring_idle_sqpoll;
-mod uring_overflow;
-mod uring_punted;
-mod uring_slots_exhausted;
-mod uring_unreaped;
-mod uring_unsubmitted;
+mod shared;
 
+use detectors::{
+    blocked_loop, cpu_limit, deadlock, futile_wakeups, idle_waiters, lock_contention,
+    recording_incomplete, serial_work, slow_path_wait, stranded_readiness, thundering_herd,
+    unfinished_wait, uring_idle_sqpoll, uring_overflow, uring_punted, uring_slots_exhausted,
+    uring_unreaped, uring_unsubmitted,
+};
+use shared::text;
 use whywait_model::Model;
 
 pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -37,8 +20,8 @@ pub use finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind
 /// largest saving.
 pub fn find(model: &Model) -> Vec<Finding> {
     let detectors: [fn(&Model) -> Vec<Finding>; 20] = [
-        stranded::detect,
-        stranded_siblings::detect,
+        stranded_readiness::detect,
+        stranded_readiness::siblings::detect,
         blocked_loop::detect,
         lock_contention::detect,
         slow_path_wait::detect,
@@ -55,8 +38,8 @@ pub fn find(model: &Model) -> Vec<Finding> {
         uring_overflow::detect,
         uring_punted::detect,
         uring_idle_sqpoll::detect,
-        ring_work::detect,
-        incomplete::detect,
+        serial_work::ring::detect,
+        recording_incomplete::detect,
     ];
     let mut findings: Vec<Finding> = detectors.iter().flat_map(|detect| detect(model)).collect();
     findings.sort_by_key(|finding| {

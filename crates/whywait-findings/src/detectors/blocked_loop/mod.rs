@@ -1,0 +1,377 @@
+//! `blocked-loop`: a single-threaded loop was kept from its poll, and requests waited.
+//!
+//! **Invariant.** A single-threaded loop returns to its poll, or to its sockets, in time.
+//!
+//! **Evidence.** One thread alone polls an epoll instance, and alone reads what is registered
+//! there. It was away: it slept in another system call, or ran, without polling, reading or
+//! writing. Requests were under way meanwhile.
+//!
+//! **Cost.** For each request the time that it overlaps, from its first byte to its response, with
+//! absences of one cause, but for the one that was its own: of an absence the owner is the request
+//! that was read before it and answered first after it. A fix leaves a request its own work. Of a
+//! request that was read and not answered, what came after it was read does not count: it may be
+//! its own.
+//!
+//! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
+//! [`MIN_AWAY_NS`], or one in which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving
+//! request after request is load, not an absence: each read and write ends a stretch. A stretch in
+//! which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood still
+//! as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A loop
+//! that spins polls all the time, though its polls do not sleep. Small absences that cost less than
+//! a hundredth of all requests' time are not worth a remark: every runtime collects garbage, and
+//! compiles as it starts. With several threads that poll the instance it is another finding's
+//! business.
+
+use serde_json::{Map, json};
+use whywait_events::{Busy, Ns, Request, StackId};
+use whywait_model::{Model, Pool, Thread, call_name};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::runtime::{self, Runtime};
+use crate::shared::slow_paths::{self, COMPILED};
+use crate::shared::text::{count, duration};
+
+/// A loop that is away for less is not blocked.
+const MIN_AWAY_NS: u64 = 10_000_000;
+/// A request that waited for less did not suffer from it.
+const MIN_VICTIM_NS: u64 = 10_000_000;
+/// From this on a single request's saving is an error.
+const ERROR_NS: u64 = 100_000_000;
+/// Below this it is a remark: a garbage collection, a page cache that is cold.
+const WARNING_NS: u64 = 30_000_000;
+/// A stretch begins with a read or a write, noted a moment before or after the read itself.
+const SLACK_NS: u64 = 50_000;
+/// A remark must be about at least one part in so many of all requests' time.
+const WORTH_A_NOTE: u64 = 100;
+/// A stretch without a poll in which the loop was not on a CPU for at least one part in so many is
+/// not known to be work.
+const RAN_SHARE: u64 = 10;
+/// Causes that are told for one loop.
+const MAX_CAUSES: usize = 3;
+
+/// What `whywait explain blocked-loop` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// A stretch in which the loop was away.
+#[derive(Debug, Clone)]
+struct Away {
+    from_ns: Ns,
+    to_ns: Ns,
+    /// Without the time that it waited for a CPU.
+    away_ns: u64,
+    doing: String,
+    stack: StackId,
+    /// The request whose work it was: its socket and number.
+    owner: Option<(u64, u32)>,
+}
+
+impl Away {
+    /// How much of `[from_ns, to_ns)` the loop was away. What it waited for a CPU is taken off in
+    /// proportion.
+    fn overlap_ns(&self, from_ns: Ns, to_ns: Ns) -> u64 {
+        let overlap_ns = self
+            .to_ns
+            .min(to_ns)
+            .saturating_sub(self.from_ns.max(from_ns));
+        let whole_ns = self.to_ns.saturating_sub(self.from_ns).max(1);
+        (u128::from(overlap_ns) * u128::from(self.away_ns.min(whole_ns)) / u128::from(whole_ns))
+            as u64
+    }
+}
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .pools
+        .iter()
+        .flat_map(|pool| of_pool(model, pool))
+        .collect()
+}
+
+fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
+    let mut members = pool.members.keys();
+    let (Some(tid), None) = (members.next(), members.next()) else {
+        return Vec::new();
+    };
+    let Some(thread) = model.threads.get(tid) else {
+        return Vec::new();
+    };
+    let of_pool = |request: &&Request| {
+        request.epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0)
+    };
+    // A thread that never slept in the poll may serve all the same: then this is no single-threaded
+    // loop.
+    if model
+        .requests
+        .iter()
+        .filter(of_pool)
+        .any(|request| request.recv_tid != 0 && request.recv_tid != *tid)
+    {
+        return Vec::new();
+    }
+    let requests: Vec<&Request> = model.requests.iter().filter(of_pool).collect();
+    if requests.is_empty() {
+        return Vec::new();
+    }
+    // Absences for the same reason are one finding.
+    let mut causes: Vec<(String, Vec<Away>)> = Vec::new();
+    for away in owned(absences(model, pool, thread), &requests) {
+        let name = function(model, &away);
+        match causes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, aways)) => aways.push(away),
+            None => causes.push((name, vec![away])),
+        }
+    }
+    let mut findings: Vec<Finding> = causes
+        .into_iter()
+        .filter_map(|(name, aways)| finding(model, pool, thread, &name, &aways, &requests))
+        .collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
+    findings.truncate(MAX_CAUSES);
+    findings
+}
+
+/// When the loop was away, in order.
+fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
+    let asleep = thread
+        .timeline
+        .waits()
+        .iter()
+        .filter(|wait| !pool.polls(wait))
+        .map(|wait| {
+            let to_ns = wait.in_ns.unwrap_or(model.end_ns).max(wait.out_ns);
+            Away {
+                from_ns: wait.out_ns,
+                to_ns,
+                away_ns: wait.wake_ns.unwrap_or(to_ns).saturating_sub(wait.out_ns),
+                doing: format!("asleep in {}", call_name(wait)),
+                stack: if wait.user_stack != 0 {
+                    wait.user_stack
+                } else {
+                    wait.kernel_stack
+                },
+                owner: None,
+            }
+        });
+    // A loop that goes round in its poll is not away from it: see futile-wakeups.
+    let spins = model
+        .bursts
+        .threads()
+        .iter()
+        .any(|spinner| spinner.tid == thread.tid && spinner.spins > 0 && spinner.goes_round());
+    let ran = |busy: &&Busy| {
+        let ns = busy.end_ns.saturating_sub(busy.start_ns);
+        busy.on_cpu_ns.saturating_mul(RAN_SHARE) >= ns.saturating_sub(busy.runnable_ns)
+            && model.clock_agrees(thread, busy.start_ns, busy.end_ns, busy.on_cpu_ns)
+            && !model.kept_by_interrupts(thread, busy.start_ns, busy.end_ns)
+    };
+    let busy = thread.busy.iter().filter(|_| !spins).filter(ran);
+    let running = busy.map(|busy| Away {
+        from_ns: busy.start_ns,
+        to_ns: busy.end_ns,
+        away_ns: (busy.end_ns - busy.start_ns.min(busy.end_ns)).saturating_sub(busy.runnable_ns),
+        doing: "on CPU".to_owned(),
+        stack: model.sampled_stack(thread, busy.start_ns, busy.end_ns),
+        owner: None,
+    });
+    // A stretch that was spent waiting for a CPU almost throughout is the machine's doing.
+    let its_own = |away: &Away| {
+        away.away_ns >= MIN_AWAY_NS
+            && away.away_ns.saturating_mul(4) >= away.to_ns.saturating_sub(away.from_ns)
+    };
+    let mut aways: Vec<Away> = asleep.chain(running).filter(its_own).collect();
+    aways.sort_by_key(|away| away.from_ns);
+    aways
+}
+
+/// Up to when a request can have waited for the loop. One that was read and not answered may be
+/// what the loop was away for then, or want no answer at all (a client's farewell).
+fn done_ns(model: &Model, request: &Request) -> Ns {
+    request
+        .first_send_ns
+        .or(request.recv_ns)
+        .unwrap_or(model.end_ns)
+        .max(request.ready_ns)
+}
+
+/// Finds whose work each absence was.
+fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
+    let mut answered: Vec<(Ns, &Request)> = requests
+        .iter()
+        .filter_map(|request| Some((request.first_send_ns?, *request)))
+        .collect();
+    answered.sort_by_key(|(ns, request)| (*ns, request.socket, request.seq));
+    for away in &mut aways {
+        let after = answered.partition_point(|(ns, _)| *ns < away.to_ns);
+        away.owner = answered[after..]
+            .iter()
+            // The next answer is the absence's only if the request had been read by then.
+            .take(1)
+            .find(|(_, request)| {
+                request
+                    .recv_ns
+                    .is_some_and(|recv_ns| recv_ns <= away.from_ns.saturating_add(SLACK_NS))
+            })
+            .map(|(_, request)| (request.socket, request.seq));
+    }
+    aways
+}
+
+/// What keeps the loop.
+fn function(model: &Model, away: &Away) -> String {
+    slow_paths::function(model, away.stack).unwrap_or_else(|| away.doing.clone())
+}
+
+fn finding(
+    model: &Model,
+    pool: &Pool,
+    thread: &Thread,
+    function: &str,
+    aways: &[Away],
+    requests: &[&Request],
+) -> Option<Finding> {
+    let mut savings: Vec<(u64, &Request)> = requests
+        .iter()
+        .map(|request| {
+            let done_ns = done_ns(model, request);
+            // Absences are in order: those that matter are next to each other.
+            let first = aways.partition_point(|away| away.to_ns <= request.ready_ns);
+            let ns = aways[first..]
+                .iter()
+                .take_while(|away| away.from_ns < done_ns)
+                .filter(|away| away.owner != Some((request.socket, request.seq)))
+                .map(|away| {
+                    let whole_ns = away
+                        .to_ns
+                        .min(done_ns)
+                        .saturating_sub(away.from_ns.max(request.ready_ns));
+                    (away.overlap_ns(request.ready_ns, done_ns), whole_ns)
+                })
+                .fold((0u64, 0u64), |sum, one| {
+                    (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+                });
+            (ns, *request)
+        })
+        .filter(|((ns, _), _)| *ns >= MIN_VICTIM_NS)
+        // Work that is not there does not have to wait for a CPU either.
+        .map(|((_, whole_ns), request)| {
+            let latency_ns = done_ns(model, request).saturating_sub(request.ready_ns);
+            (whole_ns.min(latency_ns), request)
+        })
+        .collect();
+    savings.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
+    let (worst_ns, worst) = *savings.first()?;
+    let longest = aways.iter().max_by_key(|away| away.away_ns)?;
+    let total_ns: u64 = aways
+        .iter()
+        .map(|away| away.away_ns)
+        .fold(0, u64::saturating_add);
+    let runtime = runtime::of_process(model, pool.tgid);
+    let name = model.thread_name(thread.tid);
+    let known = model.stacks.get(longest.stack).is_some();
+    let severity = match worst_ns {
+        ERROR_NS.. => Severity::Error,
+        WARNING_NS.. => Severity::Warning,
+        _ => Severity::Note,
+    };
+    let at_most_ns = savings
+        .iter()
+        .fold(0u64, |sum, (ns, _)| sum.saturating_add(*ns));
+    if severity == Severity::Note && at_most_ns < model.time_of_requests_ns() / WORTH_A_NOTE {
+        return None;
+    }
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(pool.tgid));
+    subject.insert("epoll".to_owned(), json!(pool.epoll));
+    if worst.local_port != 0 {
+        subject.insert("port".to_owned(), json!(worst.local_port));
+    }
+    subject.insert("threads".to_owned(), json!([thread.tid]));
+    subject.insert("function".to_owned(), json!(function));
+    let by = if known {
+        format!(" by {function}")
+    } else {
+        String::new()
+    };
+    Some(Finding {
+        code: Code::BlockedLoop,
+        severity,
+        confidence: if known {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        title: format!(
+            "the event loop was blocked {} for up to {}{by}; {} waited",
+            count(aways.len(), "time", "times"),
+            duration(longest.away_ns),
+            count(savings.len(), "request", "requests"),
+        ),
+        subject,
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns,
+            requests: savings.len() as u64,
+            each_at_most_ns: savings.iter().take(100).map(|(ns, _)| *ns).collect(),
+        },
+        evidence: vec![
+            Evidence {
+                text: format!(
+                    "thread {} ({name}) alone polls epoll instance {}; it was away for {} in all, {}",
+                    thread.tid,
+                    pool.epoll,
+                    duration(total_ns),
+                    longest.doing
+                ),
+                ns: Some(total_ns),
+            },
+            Evidence {
+                text: format!(
+                    "{} waited for up to {} while it was away with others' work",
+                    count(savings.len(), "request", "requests"),
+                    duration(worst_ns)
+                ),
+                ns: Some(worst_ns),
+            },
+        ],
+        cause: Some(Cause::new(
+            model,
+            thread.tid,
+            longest.doing.clone(),
+            longest.stack,
+        )),
+        fix: match runtime::fix_of_own_account(function) {
+            Some(fix) => fix.to_owned(),
+            None if runtime == Runtime::Node && function == COMPILED => {
+                format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name")
+            }
+            None => fix(runtime, longest.doing == "on CPU").to_owned(),
+        },
+    })
+}
+
+const NODE_CPU: &str = "move the computation to worker_threads, or split it with setImmediate";
+
+fn fix(runtime: Runtime, on_cpu: bool) -> &'static str {
+    match (runtime, on_cpu) {
+        (Runtime::Python, false) => {
+            "await asyncio.to_thread(…) around the call, or an asynchronous variant of it"
+        }
+        (Runtime::Python, true) => {
+            "move the computation off the loop: loop.run_in_executor with a ProcessPoolExecutor (threads share the \
+             interpreter's lock)"
+        }
+        (Runtime::Node, false) => {
+            "use the asynchronous variant of the call (not …Sync), or a worker thread"
+        }
+        (Runtime::Node, true) => NODE_CPU,
+        (Runtime::Tokio, _) => "move the work into tokio::task::spawn_blocking",
+        (Runtime::Libuv, _) => "move the work to libuv's pool: uv_queue_work",
+        (Runtime::Libevent, _) => {
+            "move the work to a thread of its own and come back with event_active"
+        }
+        _ => "move the work off the loop's thread, or split it so that the loop polls in between",
+    }
+}
+
+#[cfg(test)]
+mod tests;

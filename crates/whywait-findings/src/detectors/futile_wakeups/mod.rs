@@ -1,0 +1,441 @@
+//! `futile-wakeups`: a thread goes round in its poll, and nothing moves.
+//!
+//! **Invariant.** A thread that is woken makes progress: it reads, writes, accepts, or otherwise
+//! moves something on.
+//!
+//! **Evidence.** Samples found the thread in polls while it had read and written nothing for a
+//! millisecond of its CPU time; in bursts of system-call tracing its polls returned at once because
+//! of a descriptor, and until the next poll no call moved anything. The calls repeat.
+//!
+//! **Cost.** The CPU time of the stretches in which the thread was seen polling and no byte moved,
+//! times the share of turns without progress. What a virtual machine's own threads used, its
+//! collector and its compiler, is part of the bound, up to twice the loop's share of all else that
+//! the process used: they work for the loop, too. Rates leave out what tracing adds to each call,
+//! as measured on whywait's own calls.
+//!
+//! **Rings.** io_uring_enter is a poll too: one that returned without sleeping, submitted nothing,
+//! and after which the program took no completion before it entered again. Where it was asked to
+//! wait (`min_complete`), completions lie in the queue that nobody takes. Where it was not, the
+//! program may poll on purpose: that is told only if its rings completed less than
+//! [`SPARSE_PER_SECOND`] operations a second, as a warning.
+//!
+//! **Guards.** Any call that moves something makes a turn one with progress, and so does any that
+//! is not known. A poll that was asked not to wait is the program's own decision; one that ran into
+//! its timeout did what it was asked to. A thread that slept was woken by somebody for something.
+//! An edge-triggered descriptor tells of a new event each time, unless the program asks anew. A
+//! turn of more than a millisecond of CPU time computes. Below [`MIN_PERMILLE`] of a CPU nothing is
+//! said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, json};
+use whywait_events::BurstCall;
+use whywait_model::spin::Spinner;
+use whywait_model::{Model, Thread};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::runtime;
+use crate::shared::spinning::{
+    self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IO_URING_ENTER, IOCTL,
+    SIOCOUTQ, descriptor, is_accept, is_read, rate,
+};
+use crate::shared::text::{count, duration, list};
+
+/// In thousandths of one CPU over the part of the recording in which the thread did not have to
+/// wait for one: below this it is not worth a word, and from this on it is an error.
+const MIN_PERMILLE: u64 = 50;
+const ERROR_PERMILLE: u64 = 250;
+/// A program that asks its rings without waiting does so on purpose if they complete so many
+/// operations a second.
+const SPARSE_PER_SECOND: u64 = 10;
+
+/// What `whywait explain futile-wakeups` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// Why a loop does not stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    NoDescriptors,
+    DrainsBySpinning,
+    NothingToWrite,
+    HangUp,
+    NeverRead(&'static str),
+    EndOfFile,
+    NeverReaped,
+    NeverWaits,
+    Unknown,
+}
+
+impl Why {
+    fn of(cycle: &[BurstCall]) -> Self {
+        let Some(ready) = cycle.iter().find(|call| spinning::is_poll(call)) else {
+            return Why::Unknown;
+        };
+        if ready.syscall == IO_URING_ENTER {
+            return match (ready.ret, ready.value, ready.armed) {
+                (..0, _, _) => Why::Unknown,
+                (_, 1.., 1..) => Why::NeverReaped,
+                (_, _, 0) => Why::NeverWaits,
+                _ => Why::Unknown,
+            };
+        }
+        let about = |call: &&BurstCall| call.fd == ready.fd && !spinning::is_poll(call);
+        if cycle
+            .iter()
+            .any(|call| is_accept(call) && matches!(call.ret, EMFILE | ENFILE))
+        {
+            return Why::NoDescriptors;
+        }
+        let all: u32 = cycle
+            .iter()
+            .filter(|call| spinning::is_poll(call))
+            .fold(0, |bits, call| bits | call.events);
+        if cycle
+            .iter()
+            .any(|call| call.syscall == IOCTL && call.op == SIOCOUTQ && call.value > 0)
+            && all & EPOLLOUT != 0
+        {
+            return Why::DrainsBySpinning;
+        }
+        if ready.events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP) != 0 {
+            return Why::HangUp;
+        }
+        if ready.events & EPOLLIN != 0 {
+            let mut reads = cycle.iter().filter(about).filter(|call| is_read(call));
+            return match reads.next() {
+                Some(read) if read.ret == 0 => Why::EndOfFile,
+                Some(_) => Why::Unknown,
+                None => Why::NeverRead(match ready.kind.as_str() {
+                    "timerfd" => "the timer has expired",
+                    "eventfd" => "the event has been signalled",
+                    "listener" => "connections wait",
+                    _ => "there is something to read",
+                }),
+            };
+        }
+        if ready.events & EPOLLOUT != 0 {
+            return Why::NothingToWrite;
+        }
+        Why::Unknown
+    }
+
+    fn text(self) -> String {
+        match self {
+            Why::NoDescriptors => {
+                "accept fails because the process is out of descriptors (EMFILE): the connection stays in the queue and \
+                 the listener stays ready"
+            }
+            Why::DrainsBySpinning => {
+                "it waits for the send queue to drain by asking for writability: the socket is writable at once, the \
+                 peer has not read, and nothing changes until it does"
+            }
+            Why::NothingToWrite => {
+                "it asks for writability and has nothing to write: a socket that can take more is ready all the time"
+            }
+            Why::HangUp => {
+                "the peer has hung up, or the descriptor has an error, and nobody consumes that: epoll tells it whether \
+                 it is asked for or not"
+            }
+            Why::NeverRead(what) => return format!("{what}, and nobody reads: it stays ready"),
+            Why::EndOfFile => {
+                "it reads the end of the stream again and again: a descriptor at its end stays ready until it is closed"
+            }
+            Why::NeverReaped => {
+                "completions lie in the ring's queue and the program does not take them: a wait for one is over at once"
+            }
+            Why::NeverWaits => {
+                "it asks the ring for completions without waiting for any (min_complete 0), and there are none"
+            }
+            Why::Unknown => "why it does not stop is not to be seen in its system calls",
+        }
+        .to_owned()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Why::NoDescriptors => "out-of-descriptors",
+            Why::DrainsBySpinning => "drains-by-spinning",
+            Why::NothingToWrite => "nothing-to-write",
+            Why::HangUp => "hang-up-not-consumed",
+            Why::NeverRead(_) => "never-read",
+            Why::EndOfFile => "end-of-file-not-closed",
+            Why::NeverReaped => "never-reaped",
+            Why::NeverWaits => "never-waits",
+            Why::Unknown => "unknown",
+        }
+    }
+
+    fn fix(self) -> &'static str {
+        match self {
+            Why::NoDescriptors => {
+                "raise the limit of open files, close idle connections, and take the listener out of epoll while accept \
+                 fails (or keep a spare descriptor to accept and close with)"
+            }
+            Why::DrainsBySpinning => {
+                "just close: the kernel delivers what is queued; or shutdown(SHUT_WR) and wait for the peer's end of \
+                 file; never wait for the queue with EPOLLOUT"
+            }
+            Why::NothingToWrite => {
+                "ask for EPOLLOUT only while there is something that a write could not take, and take it back \
+                 (EPOLL_CTL_MOD) when all is written; or register it edge-triggered"
+            }
+            Why::HangUp => {
+                "close the descriptor on EPOLLHUP and EPOLLERR (read SO_ERROR); an interest of 0 does not keep these away, \
+                 only EPOLL_CTL_DEL does"
+            }
+            Why::NeverRead(_) => {
+                "read the descriptor in its handler (a timerfd's or eventfd's eight bytes too), or take it out of epoll"
+            }
+            Why::EndOfFile => "close the descriptor when a read returns 0",
+            Why::NeverReaped => {
+                "take every completion (io_uring_cqe_seen, io_uring_cq_advance), also those that the program does not know or \
+                 that failed"
+            }
+            Why::NeverWaits => {
+                "wait for a completion when there is nothing else to do (io_uring_submit_and_wait, min_complete 1, with a \
+                 timeout where other work has to go on)"
+            }
+            Why::Unknown => {
+                "look at what the handler does with the descriptor, and take it out of epoll while nothing can"
+            }
+        }
+    }
+}
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    // Threads of a process that go round for the same reason are one finding.
+    let mut groups: BTreeMap<(u32, Why, u16), Vec<Spinner>> = BTreeMap::new();
+    for spinner in model.bursts.threads() {
+        if !spinner.goes_round() || spinner.spins < spinner.lost_races {
+            continue;
+        }
+        let why = Why::of(&spinner.cycle);
+        if why == Why::NeverWaits && !rings_are_idle(model, spinner.tgid) {
+            continue;
+        }
+        let port = spinner.cycle.first().map_or(0, |call| call.local_port);
+        groups
+            .entry((spinner.tgid, why, port))
+            .or_default()
+            .push(spinner);
+    }
+    groups
+        .into_iter()
+        .filter_map(|((tgid, why, port), spinners)| finding(model, tgid, why, port, &spinners))
+        .collect()
+}
+
+/// Whether a process's rings complete next to nothing.
+fn rings_are_idle(model: &Model, tgid: u32) -> bool {
+    let completed = model
+        .rings
+        .values()
+        .filter(|state| state.ring.tgid == tgid)
+        .map(|state| state.ring.completed)
+        .fold(0, u64::saturating_add);
+    let seconds = model.target().duration_ns as f64 / 1e9;
+    (completed as f64) < SPARSE_PER_SECOND as f64 * seconds
+}
+
+/// What of a thread's CPU time was futile.
+fn futile_ns(model: &Model, spinner: &Spinner) -> u64 {
+    model.cpu.futile_ns(spinner)
+}
+
+fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) -> Option<Finding> {
+    let total_ns = spinners
+        .iter()
+        .map(|spinner| futile_ns(model, spinner))
+        .fold(0, u64::saturating_add);
+    let duration_ns = model.target().duration_ns.max(1);
+    let permille_of = |duration_ns: u64| {
+        (u128::from(total_ns) * 1000 / u128::from(duration_ns.max(1))).min(u128::from(u64::MAX))
+            as u64
+    };
+    let permille = permille_of(duration_ns);
+    // What it would burn if it got the CPU whenever it wants one: on a busy machine it is no
+    // smaller a fault.
+    let queued_ns = spinners
+        .iter()
+        .map(|spinner| spinning::use_of(model, spinner).runnable_ns)
+        .max()
+        .unwrap_or(0);
+    let wanted = permille_of(duration_ns - queued_ns.min(duration_ns / 10 * 9));
+    if wanted < MIN_PERMILLE {
+        return None;
+    }
+    let worst = spinners
+        .iter()
+        .max_by_key(|spinner| (futile_ns(model, spinner), spinner.tid))?;
+    let used = spinning::use_of(model, worst);
+    let ready = worst.cycle.first()?;
+    let turn_ns = worst.turn_ns();
+    // A loop that spins runs whenever it gets a CPU.
+    let ready_ns = used.on_cpu_ns.saturating_add(used.runnable_ns).max(1);
+    let while_spinning =
+        turn_ns.map(|ns| 1e9 / ns as f64 * (used.on_cpu_ns as f64 / ready_ns as f64));
+    let turns = turn_ns.and_then(|ns| futile_ns(model, worst).checked_div(ns));
+    let requests = model
+        .cpu
+        .ports
+        .get(&(tgid, i32::from(port)))
+        .filter(|_| port != 0)
+        .cloned()
+        .unwrap_or_default();
+    let calls = spinning::cycle(&worst.cycle);
+
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(tgid));
+    let tids: Vec<u32> = spinners.iter().map(|spinner| spinner.tid).collect();
+    subject.insert("threads".to_owned(), json!(tids));
+    subject.insert("fd".to_owned(), json!((ready.fd >= 0).then_some(ready.fd)));
+    subject.insert(
+        "fd_kind".to_owned(),
+        json!((!ready.kind.is_empty()).then_some(&ready.kind)),
+    );
+    subject.insert("port".to_owned(), json!((port != 0).then_some(port)));
+    subject.insert(
+        "peer_port".to_owned(),
+        json!((ready.peer_port != 0).then_some(ready.peer_port)),
+    );
+    let events = (ready.syscall != IO_URING_ENTER).then(|| spinning::bits(ready.events));
+    subject.insert("events".to_owned(), json!(events));
+    subject.insert("why".to_owned(), json!(why.name()));
+    subject.insert("cycle".to_owned(), json!(calls));
+    subject.insert("calls_per_cycle".to_owned(), json!(worst.cycle.len()));
+    subject.insert("turn_ns".to_owned(), json!(turn_ns));
+    subject.insert(
+        "turns_per_second".to_owned(),
+        json!(while_spinning.map(f64::round)),
+    );
+    subject.insert("turns".to_owned(), json!(turns));
+    subject.insert("cpu_permille".to_owned(), json!(permille));
+
+    let how_often = while_spinning.map_or_else(
+        || "again and again".to_owned(),
+        |per_second| format!("{} times a second", rate(per_second)),
+    );
+    let mut evidence = vec![Evidence {
+        text: format!(
+            "{} goes round in: {}",
+            thread(model, worst),
+            calls.join(", ")
+        ),
+        ns: turn_ns,
+    }];
+    evidence.push(Evidence {
+        text: why.text(),
+        ns: None,
+    });
+    evidence.push(Evidence {
+        text: format!(
+            "{} of {} of the thread's CPU time went by in polls without a byte read or written; {} of {} turns that were \
+             traced, in {}, moved nothing",
+            duration(used.futile_ns),
+            duration(used.on_cpu_ns),
+            worst.spins,
+            worst.turns,
+            count(worst.bursts as usize, "burst", "bursts"),
+        ),
+        ns: Some(total_ns),
+    });
+    if requests.requests > 0 {
+        evidence.push(Evidence {
+            text: format!(
+                "the listener at port {port} used {} for {}: {} each",
+                duration(requests.on_cpu_ns),
+                count(requests.requests as usize, "request", "requests"),
+                duration(requests.on_cpu_ns / requests.requests)
+            ),
+            ns: Some(requests.on_cpu_ns),
+        });
+    }
+    // A virtual machine works for a loop on other threads, too: each turn may leave garbage behind.
+    let (helpers, helpers_ns) = runtime::helpers(model, tgid);
+    let helped_ns = helped_ns(model, tgid, helpers_ns, total_ns);
+    if helpers_ns > 0 {
+        // Where there are many of a kind they are numbered.
+        let kind = |thread: &&Thread| {
+            let name = model.thread_name(thread.tid);
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '#')
+                .to_owned()
+        };
+        let kinds: BTreeSet<String> = helpers.iter().map(kind).collect();
+        evidence.push(Evidence {
+            text: format!(
+                "{} used {}, for this loop as well as for others: {} of it at most is part of the bound",
+                list(&kinds.into_iter().collect::<Vec<_>>()),
+                duration(helpers_ns),
+                duration(helped_ns)
+            ),
+            ns: Some(helped_ns),
+        });
+    }
+    let at_most_ns = total_ns.saturating_add(helped_ns);
+    let each_ns = at_most_ns.checked_div(requests.requests);
+    Some(Finding {
+        code: Code::FutileWakeups,
+        severity: if wanted >= ERROR_PERMILLE && why != Why::NeverWaits {
+            Severity::Error
+        } else {
+            Severity::Warning
+        },
+        confidence: if matches!(why, Why::Unknown | Why::NeverWaits) {
+            Confidence::Medium
+        } else {
+            Confidence::High
+        },
+        title: format!(
+            "{} {how_often} and nothing moved: {} of CPU time burnt, {} % of a CPU",
+            match (ready.syscall, spinners.len()) {
+                (IO_URING_ENTER, 1) => format!("a loop entered {}", descriptor(ready)),
+                (IO_URING_ENTER, n) => format!("each of {n} loops entered {}", descriptor(ready)),
+                (_, 1) => format!("{} woke its loop", descriptor(ready)),
+                (_, n) => format!("{} woke each of {n} loops", descriptor(ready)),
+            },
+            duration(total_ns),
+            permille / 10,
+        ),
+        subject,
+        saving: Saving {
+            kind: SavingKind::Cpu,
+            at_most_ns,
+            requests: requests.requests,
+            each_at_most_ns: each_ns
+                .map(|ns| vec![ns; requests.requests.min(100) as usize])
+                .unwrap_or_default(),
+        },
+        evidence,
+        cause: Some(Cause::new(
+            model,
+            worst.tid,
+            "polling for nothing".to_owned(),
+            worst.user_stack,
+        )),
+        fix: why.fix().to_owned(),
+    })
+}
+
+/// What of a virtual machine's own CPU time was for loops that burnt `futile_ns`, at most: a turn
+/// of theirs may leave twice as much to do as what else the process does.
+fn helped_ns(model: &Model, tgid: u32, helpers_ns: u64, futile_ns: u64) -> u64 {
+    let threads = model.cpu.threads.range((tgid, 0)..=(tgid, u32::MAX));
+    let process_ns = threads
+        .map(|(_, used)| used.on_cpu_ns)
+        .fold(0, u64::saturating_add);
+    let others_ns = process_ns.saturating_sub(helpers_ns).max(1);
+    let of_loops =
+        u128::from(helpers_ns).saturating_mul(2 * u128::from(futile_ns)) / u128::from(others_ns);
+    of_loops.min(u128::from(helpers_ns)) as u64
+}
+
+fn thread(model: &Model, spinner: &Spinner) -> String {
+    format!(
+        "thread {} ({})",
+        spinner.tid,
+        model.thread_name(spinner.tid)
+    )
+}
+
+#[cfg(test)]
+mod tests;

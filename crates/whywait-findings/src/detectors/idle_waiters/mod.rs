@@ -1,0 +1,255 @@
+//! `idle-waiters`: large waits that cost nothing: the threads wait for work, or for a result that
+//! is being made.
+//!
+//! **Invariant.** None broke: it says which large waits are harmless, and why. A table of wait sums
+//! cannot tell them from contention, and the largest sums are as a rule the most harmless.
+//!
+//! **Evidence.** Sleeps on futexes that are not classed as waits for a lock or for a time, and that
+//! cover at least half of the time in which slow requests were under way. What such a thread would
+//! do if it did not wait is nothing: it has no work, or the work that it needs is being done
+//! elsewhere, and that is what the critical path shows.
+//!
+//! **Cost.** None: saving 0.
+//!
+//! **Guards.** Only where there are slow requests to explain ([`MIN_NS`]): idle threads are no
+//! news.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, json};
+use whywait_events::{Ns, Wait, WakeContext};
+use whywait_model::{Call, Class, Model, call};
+
+use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::text::{count, duration, list};
+
+/// A request that is faster needs no explanation.
+const MIN_NS: u64 = 10_000_000;
+/// Threads that are told one by one.
+const TOLD: usize = 6;
+
+/// What `whywait explain idle-waiters` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// A thread that waited for most of the time.
+struct Waiter<'a> {
+    tid: u32,
+    waited_ns: u64,
+    class: Class,
+    /// Its longest wait.
+    wait: &'a Wait,
+    /// What ended that is on the critical path of a slow request.
+    by_the_path: bool,
+}
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let windows = windows(model);
+    let window_ns: u64 = windows
+        .iter()
+        .map(|(from, to)| to.saturating_sub(*from))
+        .fold(0, u64::saturating_add);
+    if window_ns == 0 {
+        return Vec::new();
+    }
+    let on_paths = on_paths(model);
+    let mut waiters: Vec<Waiter<'_>> = model
+        .threads
+        .values()
+        .filter_map(|thread| {
+            let mut waited_ns = 0u64;
+            let mut longest: Option<(u64, &Wait)> = None;
+            for (from, to) in &windows {
+                for wait in thread.timeline.overlapping(*from, *to) {
+                    if !is_harmless(model, wait) {
+                        continue;
+                    }
+                    let until = wait.wake_ns.or(wait.in_ns).unwrap_or(*to).min(*to);
+                    let ns = until.saturating_sub(wait.out_ns.max(*from));
+                    waited_ns = waited_ns.saturating_add(ns);
+                    if longest.is_none_or(|(most, _)| ns > most) {
+                        longest = Some((ns, wait));
+                    }
+                }
+            }
+            let (_, wait) = longest?;
+            (waited_ns.saturating_mul(2) >= window_ns).then(|| Waiter {
+                by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
+                tid: thread.tid,
+                waited_ns,
+                class: model.class_of(wait).unwrap_or(Class::Unknown),
+                wait,
+            })
+        })
+        .collect();
+    if waiters.is_empty() {
+        return Vec::new();
+    }
+    waiters.sort_by_key(|waiter| {
+        (
+            rank(waiter.class),
+            std::cmp::Reverse(waiter.waited_ns),
+            waiter.tid,
+        )
+    });
+    vec![finding(model, &waiters, window_ns)]
+}
+
+/// What waits for an answer is asked about first.
+fn rank(class: Class) -> u32 {
+    match class {
+        Class::Result => 0,
+        Class::Unknown => 1,
+        _ => 2,
+    }
+}
+
+/// The threads on the critical paths of slow requests.
+fn on_paths(model: &Model) -> BTreeSet<u32> {
+    let slow = model
+        .requests
+        .iter()
+        .enumerate()
+        .filter(|(_, request)| {
+            request
+                .last_send_ns
+                .is_some_and(|sent_ns| sent_ns.saturating_sub(request.ready_ns) >= MIN_NS)
+        })
+        .map(|(index, _)| index);
+    slow.flat_map(|index| model.path_of(index).steps)
+        .map(|step| step.tid)
+        .collect()
+}
+
+fn is_harmless(model: &Model, wait: &Wait) -> bool {
+    call(wait) == Call::Futex
+        && wait.wake_context != WakeContext::Exit
+        && match model.class_of(wait) {
+            Some(Class::Idle | Class::Result) => true,
+            // Where nobody can hold what it waits at, it is no lock, whatever else it is.
+            Some(Class::Unknown) => model
+                .primitive_of(wait)
+                .is_some_and(|primitive| !primitive.is_lock()),
+            _ => false,
+        }
+}
+
+/// When slow requests were under way, merged.
+fn windows(model: &Model) -> Vec<(Ns, Ns)> {
+    let mut spans: Vec<(Ns, Ns)> = model
+        .requests
+        .iter()
+        .filter_map(|request| Some((request.ready_ns, request.last_send_ns?)))
+        .filter(|(from, to)| to.saturating_sub(*from) >= MIN_NS)
+        .collect();
+    spans.sort_unstable();
+    let mut merged: Vec<(Ns, Ns)> = Vec::new();
+    for (from, to) in spans {
+        match merged.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    merged
+}
+
+fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
+    let named = |tid: u32| format!("{} ({tid})", model.thread_name(tid));
+    let total_ns: u64 = waiters
+        .iter()
+        .map(|waiter| waiter.waited_ns)
+        .fold(0, u64::saturating_add);
+    let mut evidence = vec![Evidence {
+        text: format!(
+            "slow requests were under way for {}; these threads waited for {} of that together, and no slow request would have \
+             been answered earlier had they not",
+            duration(window_ns),
+            duration(total_ns)
+        ),
+        ns: Some(total_ns),
+    }];
+    evidence.extend(waiters.iter().take(TOLD).map(|waiter| Evidence {
+        text: format!("{}: {}", named(waiter.tid), why(model, waiter)),
+        ns: Some(waiter.waited_ns),
+    }));
+    if let Some(more @ 1..) = waiters.len().checked_sub(TOLD) {
+        evidence.push(Evidence {
+            text: format!("and {}", count(more, "more thread", "more threads")),
+            ns: None,
+        });
+    }
+    let names: Vec<String> = waiters
+        .iter()
+        .take(TOLD)
+        .map(|waiter| named(waiter.tid))
+        .collect();
+    let tids: Vec<u32> = waiters.iter().map(|waiter| waiter.tid).collect();
+    let all_are = |classes: &[Class]| waiters.iter().all(|waiter| classes.contains(&waiter.class));
+    let some_result = waiters.iter().any(|waiter| waiter.class == Class::Result);
+    let what = if all_are(&[Class::Result]) {
+        "the result"
+    } else if all_are(&[Class::Idle]) {
+        "work"
+    } else if some_result && all_are(&[Class::Result, Class::Unknown]) {
+        "the result or a sign to go on"
+    } else if some_result {
+        "the result or for work"
+    } else {
+        "work or a sign to go on"
+    };
+    let mut subject = Map::new();
+    subject.insert("threads".to_owned(), json!(tids));
+    subject.insert("waited_ns".to_owned(), json!(total_ns));
+    Finding {
+        code: Code::IdleWaiters,
+        severity: Severity::Note,
+        confidence: Confidence::High,
+        title: format!(
+            "{} harmless, {} in all: {} {} for {}, not for a lock",
+            if waiters.len() == 1 { "a large wait is" } else { "large waits are" },
+            duration(total_ns),
+            list(&names),
+            if waiters.len() == 1 { "waits" } else { "wait" },
+            what
+        ),
+        subject,
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: 0,
+            requests: 0,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence,
+        cause: None,
+        fix: "leave them as they are; what they wait for is on the critical path of the slow requests (whywait report --request ID)".to_owned(),
+    }
+}
+
+fn why(model: &Model, waiter: &Waiter<'_>) -> String {
+    let wait = waiter.wait;
+    let place = model
+        .stacks
+        .telling(wait.user_stack)
+        .map_or_else(String::new, |function| format!(" in {function}"));
+    let by =
+        if wait.wake_context == WakeContext::Task && model.threads.contains_key(&wait.waker_tid) {
+            format!(
+                ", until {} ({}) woke it",
+                model.thread_name(wait.waker_tid),
+                wait.waker_tid
+            )
+        } else {
+            String::new()
+        };
+    let what = match waiter.class {
+        Class::Result => "waits for the result: it has a request open that another thread works on",
+        Class::Idle => "waits for work: nothing was kept waiting by it",
+        _ if waiter.by_the_path => {
+            "waits for a sign to go on, which a thread on the slow requests' critical paths gives"
+        }
+        _ => "waits for a sign to go on: nobody holds what it waits at",
+    };
+    format!("{what}{place}{by}; {}", duration(waiter.waited_ns))
+}
+
+#[cfg(test)]
+mod tests;

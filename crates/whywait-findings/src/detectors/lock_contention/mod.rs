@@ -1,0 +1,671 @@
+//! `lock-contention`: threads waited for a lock that another thread held for long, or held across a
+//! wait of its own.
+//!
+//! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
+//!
+//! **Evidence.** Sleeps on a futex, or in a poll where a database's processes wait for rows, that
+//! are classed as waits for a lock (see `whywait_model::futex`), on the critical paths of slow
+//! requests or, in a program that serves none, for a notable part of the run. Who ended them held
+//! the lock; since when, where and across what shows in that thread's own waits and samples.
+//!
+//! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix
+//! that nobody has to wait for the lock any more saves no more than that; that the work then
+//! competes for something else makes it less.
+//!
+//! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not
+//! count, nor does that of a thread that it waited for. Of several threads that read at once under
+//! a read-write lock only the last one to let go shows: who waits to write is not told who held it,
+//! unless that one is known to have written. A class other than "lock" is never contention, however
+//! large the sum of its waits. Waits below [`MIN_NS`] a request that are less than a [`SHARE`]th of
+//! its time are what locks are for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, json};
+use whywait_events::{Part, StackId, Wait, WakeContext};
+use whywait_model::futex::Primitive;
+use whywait_model::objects::{Key, Object, Sums};
+use whywait_model::{Hold, Label, Model, PathStep};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::text::{count, duration, list};
+
+/// A request that waited for less is not worth a remark…
+const MIN_NS: u64 = 1_000_000;
+/// … nor one that spent a smaller part of its time so.
+const SHARE: u64 = 20;
+/// From this on a request's wait is a problem.
+const WARNING_NS: u64 = 10_000_000;
+/// From this on it is an error.
+const ERROR_NS: u64 = 100_000_000;
+/// Short waits must be at least one part in so many of all requests' time.
+const WORTH_A_NOTE: u64 = 20;
+/// Without requests: the waits are this part of the run of the threads that waited, or more.
+const RUN_SHARE: u64 = 10;
+
+/// From one part in so many on, a hold's time without a CPU is told.
+const NOTABLE: u64 = 10;
+
+/// What `whywait explain lock-contention` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// What is known of a lock's waits.
+#[derive(Default)]
+struct Contention<'a> {
+    waits: Vec<&'a Wait>,
+    requests: Vec<Waited>,
+    ports: BTreeSet<u16>,
+}
+
+/// What a request waited for a lock, nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waited {
+    /// Asleep.
+    ns: u64,
+    /// Thereof the lock's: without the time in which those who held it had no CPU.
+    contended_ns: u64,
+    /// What a fix saves at most.
+    saved_ns: u64,
+}
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let mut locks: BTreeMap<Key, Contention<'_>> = BTreeMap::new();
+    for thread in model.threads.values() {
+        for wait in thread.timeline.waits() {
+            if model.is_lock_wait(wait) {
+                locks
+                    .entry(model.key_of(wait))
+                    .or_default()
+                    .waits
+                    .push(wait);
+            }
+        }
+    }
+    if locks.is_empty() {
+        return Vec::new();
+    }
+    for (index, request) in model.requests.iter().enumerate() {
+        let mut waited: BTreeMap<Key, Waited> = BTreeMap::new();
+        let path = model.path_of(index);
+        let mut last: Option<(Key, usize)> = None;
+        for (at, step) in path.steps.iter().enumerate() {
+            if step.part != Some(Part::Lock) {
+                continue;
+            }
+            let wait = model
+                .threads
+                .get(&step.tid)
+                .and_then(|thread| thread.timeline.before(step.to_ns));
+            let Some(wait) = wait else {
+                continue;
+            };
+            let key = model.key_of(wait);
+            let tries_ns = match &last {
+                Some((before, from)) if *before == key => tried_again(&key, &path.steps[*from..at]),
+                _ => 0,
+            };
+            let one = waited.entry(key.clone()).or_default();
+            one.ns = one.ns.saturating_add(step.ns());
+            one.contended_ns = one.contended_ns.saturating_add(contended_ns(model, step));
+            one.saved_ns = one
+                .saved_ns
+                .saturating_add(step.ns())
+                .saturating_add(waking(&path.steps, at))
+                .saturating_add(tries_ns);
+            last = Some((key, at));
+        }
+        let latency_ns: u64 = path
+            .steps
+            .iter()
+            .map(PathStep::ns)
+            .fold(0, u64::saturating_add);
+        for (key, waited) in waited {
+            let ns = waited.contended_ns;
+            if ns < MIN_NS || ns.saturating_mul(SHARE) < latency_ns {
+                continue;
+            }
+            if let Some(lock) = locks.get_mut(&key) {
+                lock.requests.push(waited);
+                lock.ports.insert(request.local_port);
+            }
+        }
+    }
+    locks
+        .iter()
+        .filter_map(|(key, lock)| finding(model, key, lock, model.objects.get(key)?))
+        .collect()
+}
+
+/// Who does not have to sleep does not have to wait for a CPU when it is woken either.
+fn waking(steps: &[PathStep], at: usize) -> u64 {
+    match (steps.get(at), steps.get(at + 1)) {
+        (Some(step), Some(next)) if next.tid == step.tid && next.part == Some(Part::Runnable) => {
+            next.ns()
+        }
+        _ => 0,
+    }
+}
+
+/// What a request did between a wait for a lock, the first of the steps, and the next one for the
+/// same, if that was nothing but to find that another one was faster. A database wakes all who wait
+/// for a transaction when that ends.
+fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
+    let [wait, between @ ..] = steps else {
+        return 0;
+    };
+    let only_tried = key.object.primitive() == Some(Primitive::Database)
+        && between.iter().all(|step| {
+            // The database's own short locks are in it, too.
+            let trying = matches!(step.part, Some(Part::OnCpu | Part::Runnable | Part::Thread));
+            step.tid == wait.tid && trying
+        });
+    if !only_tried {
+        return 0;
+    }
+    let ns = between
+        .iter()
+        .map(PathStep::ns)
+        .fold(0, u64::saturating_add);
+    ns.saturating_sub(waking(steps, 0))
+}
+
+/// How long a request waited for a lock, but for the time that those who held it, or the threads
+/// that they waited for, waited for a CPU, which is no matter of the lock, and for that in which it
+/// is not known to have been held.
+fn contended_ns(model: &Model, step: &PathStep) -> u64 {
+    let no_cpu_ns = |step: &PathStep| match step.part {
+        Some(Part::Runnable | Part::Unknown) => step.ns(),
+        Some(Part::OnCpu) | None => 0,
+        Some(_) => model.without_cpu_along(step.woken_by, step.from_ns, step.to_ns),
+    };
+    let no_cpu_ns = step
+        .meanwhile
+        .iter()
+        .map(no_cpu_ns)
+        .fold(0, u64::saturating_add);
+    step.ns().saturating_sub(no_cpu_ns)
+}
+
+fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Option<Finding> {
+    let total_ns = sums.total_ns.saturating_add(sums.short_ns);
+    let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
+    let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
+    let mut each: Vec<u64> = lock.requests.iter().map(|waited| waited.saved_ns).collect();
+    each.sort_unstable_by(|a, b| b.cmp(a));
+    let contended_ns = sum(&mut lock.requests.iter().map(|waited| waited.contended_ns));
+    let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
+    // A lock that nobody lets go is another matter.
+    let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
+    // In a server only what requests wait for counts: some threads idle by waiting for a lock that
+    // another one holds for them.
+    let serves = model.requests_summary().count > 0;
+    let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
+    let of_the_run = |ns: u64| ns >= ERROR_NS && ns.saturating_mul(RUN_SHARE) >= threads_ns;
+    // Short waits that cost little altogether are no more than that.
+    let small = worst_ns.is_none_or(|worst| worst < WARNING_NS)
+        && (contended_ns == 0
+            || contended_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns());
+    if small && (serves || !of_the_run(ended_ns)) {
+        return None;
+    }
+    let held = |waits: &[&Wait]| -> Vec<Hold> {
+        let holds = waits.iter().map(|wait| model.hold(wait));
+        holds.flatten().collect()
+    };
+    let without_cpu_ns = sum(&mut held(&lock.waits).iter().map(|hold| hold.without_cpu_ns));
+    if small && !of_the_run(ended_ns.saturating_sub(without_cpu_ns)) {
+        return None;
+    }
+    let (behind_readers, behind_one): (Vec<&Wait>, Vec<&Wait>) = lock
+        .waits
+        .iter()
+        .copied()
+        .partition(|wait| may_wait_for_readers(model, key, wait));
+    let of_readers = behind_readers.len() > behind_one.len();
+    let holds = held(&behind_one);
+    let longest = telling(model, &holds).filter(|_| !of_readers);
+    let across = holds.iter().filter(|hold| hold.across.is_some()).count();
+    let held_across = across * 2 > holds.len();
+    let severity = match worst_ns {
+        Some(worst) if worst >= ERROR_NS => Severity::Error,
+        Some(worst) if worst < WARNING_NS => Severity::Note,
+        _ => Severity::Warning,
+    };
+    let name = what(key);
+    let holders = by_holder(&holds);
+    let mut evidence = evidence(model, key, lock, sums, &holds, longest, &holders, &each);
+    evidence.extend(readers(model, &behind_readers));
+    let cause = longest.map(|hold| {
+        let doing = match &hold.across {
+            Some(across) => format!(
+                "held it for {}, asleep in {} for {} of that{}",
+                at_least(hold),
+                across.what,
+                duration(across.ns),
+                without_cpu(hold)
+            ),
+            None => format!("held it for {}{}", at_least(hold), without_cpu(hold)),
+        };
+        Cause::new(model, hold.holder, doing, hold.stack)
+    });
+    let at_most_ns = sum(&mut each.iter().copied());
+    let title = title(model, key, total_ns, lock, longest, held_across);
+    let mut subject = Map::new();
+    if key.tgid != 0 {
+        subject.insert("pid".to_owned(), json!(key.tgid));
+    }
+    if let Object::Futex { address, .. } = key.object {
+        subject.insert("address".to_owned(), json!(format!("{address:#x}")));
+    }
+    subject.insert("lock".to_owned(), json!(name));
+    subject.insert(
+        "holder_tid".to_owned(),
+        json!(longest.map(|hold| hold.holder)),
+    );
+    subject.insert("hold_ns".to_owned(), json!(longest.map(Hold::ns)));
+    subject.insert(
+        "without_cpu_ns".to_owned(),
+        json!(longest.map(|hold| hold.without_cpu_ns)),
+    );
+    subject.insert("across".to_owned(), json!(held_across));
+    subject.insert("waiters".to_owned(), json!(waiters(lock)));
+    if let Some(port) = lock.ports.iter().find(|port| **port != 0) {
+        subject.insert("port".to_owned(), json!(port));
+    }
+    Some(Finding {
+        code: Code::LockContention,
+        severity,
+        confidence: if longest.is_some_and(|hold| hold.stack != 0) {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        title,
+        subject,
+        saving: Saving {
+            kind: if each.is_empty() {
+                SavingKind::Throughput
+            } else {
+                SavingKind::Latency
+            },
+            at_most_ns: if each.is_empty() {
+                ended_ns
+            } else {
+                at_most_ns
+            },
+            requests: each.len() as u64,
+            each_at_most_ns: each.into_iter().take(100).collect(),
+        },
+        evidence,
+        cause,
+        fix: if of_readers {
+            FIX_OF_READERS.to_owned()
+        } else {
+            fix(key, held_across, &holds)
+        },
+    })
+}
+
+/// Functions of glibc, Rust's std and parking_lot in which a thread waits for a read-write lock to
+/// write, each by parts that its name has (Rust's old way to mangle names writes `RawRwLock::f`,
+/// the new one `<…::RawRwLock>::f`), and …
+const TO_WRITE: [&[&str]; 5] = [
+    &["_rwlock_wrlock"],
+    &["_rwlock_clockwrlock"],
+    &["_rwlock_timedwrlock"],
+    &["RwLock", "::write_contended"],
+    &["RawRwLock", "::lock_exclusive_slow"],
+];
+/// … where one that had written lets go of it.
+const WRITTEN: [&[&str]; 3] = [
+    &["RawRwLock", "::unlock_exclusive"],
+    &["RwLock", "::write_unlock"],
+    &["RwLockWriteGuard"],
+];
+const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: read under the lock for less, or have readers take a \
+                              snapshot that a writer replaces as a whole. If they had written: hold the lock for less, and across no wait";
+
+/// Whether several threads may have held what this one waited for, of which the last one ended its
+/// wait. Not if that one is known to have written: it lets go as writers do, or had itself waited
+/// to write when it got the lock. (glibc's writers wait twice, first for each other; who is first
+/// then waits for those who read, which is no hold.)
+fn may_wait_for_readers(model: &Model, key: &Key, wait: &Wait) -> bool {
+    let is_in = |stack: StackId, functions: &[&[&str]]| {
+        let has =
+            |label: &Label, parts: &[&str]| parts.iter().all(|part| label.name.contains(part));
+        let is_one = |label: &Label| functions.iter().any(|parts| has(label, parts));
+        let stack = model.stacks.get(stack);
+        stack.is_some_and(|stack| stack.labels.iter().any(is_one))
+    };
+    let held_to_write = || {
+        let hold = model.hold(wait).filter(|hold| hold.exact)?;
+        let waits = model.threads.get(&hold.holder)?.timeline.waits();
+        let got = waits
+            .iter()
+            .find(|own| own.in_ns == Some(hold.from_ns) && model.key_of(own) == *key)?;
+        let waited_on = hold
+            .across
+            .is_some_and(|across| is_in(across.stack, &TO_WRITE));
+        Some(is_in(got.user_stack, &TO_WRITE) && !waited_on)
+    };
+    key.object.primitive() == Some(Primitive::RwLock)
+        && is_in(wait.user_stack, &TO_WRITE)
+        && !is_in(wait.waker_stack, &WRITTEN)
+        && !held_to_write().unwrap_or(false)
+}
+
+/// Who let go last, of waits that may have been for several.
+fn readers(model: &Model, waits: &[&Wait]) -> Option<Evidence> {
+    let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+    for wait in waits {
+        if wait.wake_context == WakeContext::Task {
+            *last.entry(wait.waker_tid).or_default() += 1;
+        }
+    }
+    let mut last: Vec<(u32, usize)> = last.into_iter().collect();
+    last.sort_by_key(|(tid, times)| (std::cmp::Reverse(*times), *tid));
+    let who: Vec<String> = last
+        .iter()
+        .map(|(tid, times)| {
+            let name = model.thread_name(*tid);
+            format!("{tid} ({name}) {}", count(*times, "time", "times"))
+        })
+        .collect();
+    (!who.is_empty()).then(|| Evidence {
+        text: format!(
+            "these waits to write may have been for several who read, of whom the last one to let go ended them: {}; how long it, or others, had \
+             held the lock does not show",
+            list(&who)
+        ),
+        ns: None,
+    })
+}
+
+/// How long it was held, as far as known.
+fn at_least(hold: &Hold) -> String {
+    let at_least = if hold.exact { "" } else { "at least " };
+    format!("{at_least}{}", duration(hold.ns()))
+}
+
+/// How much of that is no matter of the lock.
+fn without_cpu(hold: &Hold) -> String {
+    if hold.without_cpu_ns.saturating_mul(NOTABLE) < hold.ns() || hold.without_cpu_ns == 0 {
+        return String::new();
+    }
+    format!(", {} of that without a CPU", duration(hold.without_cpu_ns))
+}
+
+fn what(key: &Key) -> String {
+    key.object
+        .primitive()
+        .map_or("lock", Primitive::name)
+        .to_owned()
+}
+
+fn waiters(lock: &Contention<'_>) -> Vec<u32> {
+    lock.waits
+        .iter()
+        .map(|wait| wait.tid)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// Where a lock was held: the function, and what the holder waited for there.
+type Place<'a> = (Option<String>, Option<&'a str>);
+
+/// The hold to talk about, of what the holders did themselves: the longest one where the lock was
+/// held for most of the time, by function and by what the holder waited for. The longest of all may
+/// be the only one of its kind. Holds whose place has a name come first, if they are a tenth of the
+/// time.
+fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
+    let mut places: BTreeMap<Place<'a>, (u64, &'a Hold)> = BTreeMap::new();
+    let mut all_ns = 0u64;
+    for hold in holds {
+        let across = hold.across.as_ref().map(|across| across.what.as_str());
+        let place = (model.stacks.telling(hold.stack), across);
+        let (ns, longest) = places.entry(place).or_insert((0, hold));
+        *ns = ns.saturating_add(hold.own_ns());
+        all_ns = all_ns.saturating_add(hold.own_ns());
+        if (hold.own_ns(), longest.from_ns) > (longest.own_ns(), hold.from_ns) {
+            *longest = hold;
+        }
+    }
+    places
+        .into_iter()
+        .max_by_key(|((function, _), (ns, _))| {
+            let named = function.is_some() && ns.saturating_mul(10) >= all_ns;
+            (named, *ns)
+        })
+        .map(|(_, (_, hold))| hold)
+}
+
+/// How often and how long each thread held it while others waited.
+fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
+    let mut by: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for hold in holds {
+        let one = by.entry(hold.holder).or_default();
+        one.0 += 1;
+        one.1 = one.1.max(hold.ns());
+    }
+    let mut holders: Vec<_> = by.into_iter().map(|(tid, (n, ns))| (tid, n, ns)).collect();
+    holders.sort_by_key(|(tid, n, ns)| (std::cmp::Reverse((*ns, *n)), *tid));
+    holders
+}
+
+fn title(
+    model: &Model,
+    key: &Key,
+    total_ns: u64,
+    lock: &Contention<'_>,
+    longest: Option<&Hold>,
+    held_across: bool,
+) -> String {
+    let name = what(key);
+    let who = match lock.requests.iter().map(|waited| waited.ns).max() {
+        None => format!(
+            "{} waited {} in all for a {name}",
+            count(waiters(lock).len(), "thread", "threads"),
+            duration(total_ns)
+        ),
+        Some(worst_ns) => format!(
+            "{} waited up to {} for a {name}",
+            count(lock.requests.len(), "request", "requests"),
+            duration(worst_ns)
+        ),
+    };
+    match longest {
+        None => who,
+        Some(hold) => {
+            // The interpreter lets its lock go in a place of its own, whatever it was held for.
+            let place = model
+                .stacks
+                .telling(hold.stack)
+                .filter(|_| key.object.primitive() != Some(Primitive::Gil))
+                .map_or_else(String::new, |function| format!(" in {function}"));
+            let across = match &hold.across {
+                Some(across) if held_across => format!(", across {}", across.what),
+                _ => String::new(),
+            };
+            format!(
+                "{who} that {} ({}) held for up to {}{place}{across}{}",
+                model.thread_name(hold.holder),
+                hold.holder,
+                duration(hold.ns()),
+                without_cpu(hold)
+            )
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "all that is known of one lock")]
+fn evidence(
+    model: &Model,
+    key: &Key,
+    lock: &Contention<'_>,
+    sums: &Sums,
+    holds: &[Hold],
+    longest: Option<&Hold>,
+    holders: &[(u32, u64, u64)],
+    each: &[u64],
+) -> Vec<Evidence> {
+    let plain = |text: String| Evidence { text, ns: None };
+    let total_ns = sums.total_ns.saturating_add(sums.short_ns);
+    let named = |tid: &u32| format!("{tid} ({})", model.thread_name(*tid));
+    let waiting: Vec<String> = waiters(lock).iter().map(named).collect();
+    let address = match key.object {
+        Object::Futex { address, .. } => format!(" at {address:#x}"),
+        _ => String::new(),
+    };
+    let mut evidence = vec![Evidence {
+        text: format!(
+            "{} for the {}{address}, {} in all, the longest {}; by {}",
+            count(
+                (sums.seen.count.saturating_add(sums.short)) as usize,
+                "wait",
+                "waits"
+            ),
+            what(key),
+            duration(total_ns),
+            duration(sums.longest_ns.max(sums.short_longest_ns)),
+            list(&waiting)
+        ),
+        ns: Some(total_ns),
+    }];
+    if !each.is_empty() {
+        let sum = each.iter().copied().fold(0, u64::saturating_add);
+        evidence.push(Evidence {
+            text: format!(
+                "{} on the critical paths of {}, until they had a CPU again or waited once more",
+                duration(sum),
+                count(each.len(), "slow request", "slow requests")
+            ),
+            ns: Some(sum),
+        });
+    }
+    if !sums.reasons.is_empty() {
+        evidence.push(plain(format!(
+            "it is a lock: {}",
+            sums.reasons[..sums.reasons.len().min(3)].join("; ")
+        )));
+    }
+    if let Some(hold) = longest {
+        let across = hold.across.as_ref().map_or_else(
+            || ", and was not seen to wait meanwhile".to_owned(),
+            |across| {
+                format!(
+                    ", and slept {} of that time in {}",
+                    duration(across.ns),
+                    across.what
+                )
+            },
+        );
+        evidence.push(Evidence {
+            text: format!(
+                "the longest hold of the usual kind that was waited for: {} by {}{}{across}",
+                at_least(hold),
+                named(&hold.holder),
+                without_cpu(hold)
+            ),
+            ns: Some(hold.ns()),
+        });
+    }
+    if holders.len() > 1 {
+        let told: Vec<String> = holders
+            .iter()
+            .map(|(tid, n, ns)| format!("{} {n} times, up to {}", named(tid), duration(*ns)))
+            .collect();
+        evidence.push(plain(format!(
+            "who let it go while others waited: {}",
+            list(&told)
+        )));
+    }
+    let (without_cpu_ns, held_ns) = without_cpu_of(holds);
+    if without_cpu_ns > 0 && without_cpu_ns.saturating_mul(NOTABLE) >= held_ns {
+        evidence.push(Evidence {
+            text: format!(
+                "of {} that they held it while others waited, they, or the threads that they waited for, were without a CPU for {}: \
+                 another thread had it, or the CPU limit of their control group was reached; how bad it is, is judged without that",
+                duration(held_ns),
+                duration(without_cpu_ns)
+            ),
+            ns: Some(without_cpu_ns),
+        });
+    }
+    let across = holds.iter().filter(|hold| hold.across.is_some()).count();
+    if across > 0 && holds.len() > 1 {
+        evidence.push(plain(format!(
+            "in {across} of {} waits the holder itself waited for something with the lock in its hands{}",
+            holds.len(),
+            mostly(model, holds)
+        )));
+    }
+    if matches!(key.object, Object::Lock(_)) {
+        evidence.push(plain(
+            "which row or table it was, nothing tells: all waits of the kind are taken together"
+                .to_owned(),
+        ));
+    }
+    evidence
+}
+
+/// What the holders waited for, altogether, if they waited for several things.
+fn mostly(model: &Model, holds: &[Hold]) -> String {
+    let mut by_place: BTreeMap<(String, Option<String>), u64> = BTreeMap::new();
+    for across in holds.iter().filter_map(|hold| hold.across.as_ref()) {
+        let place = (across.what.clone(), model.stacks.telling(across.stack));
+        let ns = by_place.entry(place).or_default();
+        *ns = ns.saturating_add(across.ns);
+    }
+    let Some(((what, function), ns)) = by_place.iter().max_by_key(|(_, ns)| **ns) else {
+        return String::new();
+    };
+    if by_place.len() < 2 {
+        return String::new();
+    }
+    let function = function
+        .as_ref()
+        .map_or_else(String::new, |function| format!(" in {function}"));
+    format!(": mostly {what}{function}, {} in all", duration(*ns))
+}
+
+/// How long the holders were without a CPU, of how long they held it.
+fn without_cpu_of(holds: &[Hold]) -> (u64, u64) {
+    holds.iter().fold((0u64, 0u64), |(without_ns, ns), hold| {
+        (
+            without_ns.saturating_add(hold.without_cpu_ns),
+            ns.saturating_add(hold.ns()),
+        )
+    })
+}
+
+fn fix(key: &Key, held_across: bool, holds: &[Hold]) -> String {
+    let (without_cpu_ns, held_ns) = without_cpu_of(holds);
+    let of_the_lock = fix_of_lock(key, held_across);
+    if without_cpu_ns.saturating_mul(2) < held_ns || held_ns == 0 {
+        return of_the_lock.to_owned();
+    }
+    format!(
+        "see first that the holders, and what they wait for, get a CPU, which they lacked for most of the time: look at what else runs, and at the control group's \
+         CPU limit (cpu.stat: nr_throttled); then: {of_the_lock}"
+    )
+}
+
+fn fix_of_lock(key: &Key, held_across: bool) -> &'static str {
+    if key.object.primitive() == Some(Primitive::Gil) {
+        "one thread at a time runs Python code: spread the work over processes, do it in native code that lets the lock go, or use a \
+         free-threaded Python"
+    } else if key.object.primitive() == Some(Primitive::Database) {
+        "a transaction keeps what it has changed until it is committed: change what everybody wants last, and wait for nothing \
+         between that and the commit; or spread it over several rows"
+    } else if held_across {
+        "do not wait with the lock in hand: take what is needed, let the lock go, then do the I/O; or let one thread do it for \
+         all that asked meanwhile (group commit)"
+    } else {
+        "hold the lock for less: do the work outside and take the lock only to publish the result; or split what it protects, \
+         or let readers share it (a read-write lock, a snapshot)"
+    }
+}
+
+#[cfg(test)]
+mod tests;

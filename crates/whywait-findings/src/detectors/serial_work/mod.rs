@@ -1,0 +1,560 @@
+//! `serial-work`: one thread's work on the CPU is where slow requests spent most of their time.
+//!
+//! **Invariant.** No single thread's CPU time dominates the slow requests' critical path.
+//!
+//! **Evidence.** The steps of slow requests' paths in which a thread was on a CPU, threads with the
+//! same role together; its functions by the samples taken within them. Whether it grows: a line
+//! through the CPU time of those requests in order of arrival; and the function whose own line is
+//! the steepest.
+//!
+//! **Cost.** For each request that it dominates (half of its time, and [`slow_paths::MIN_NS`]) the
+//! CPU time on its path: work takes some time wherever it is done, so a bound. Of work that grows,
+//! what is more than the least is said as well.
+//!
+//! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps
+//! too, so that stretch is taken as what the kernel counted of it, and as what was sampled of it
+//! when that is far less. A loop that answers others on the way works for this request only since
+//! then. What waits to be read is not this finding's, nor is the time in which a thread went round
+//! in its poll (futile-wakeups).
+
+pub(crate) mod ring;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, json};
+use whywait_events::{Ns, Part, Sample, StackId};
+use whywait_model::{Model, PathStep, Thread};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding};
+use crate::shared::runtime::{self, Runtime};
+use crate::shared::slow_paths::{
+    self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
+};
+use crate::shared::spinning::Rounds;
+use crate::shared::text::duration;
+
+/// What `whywait explain serial-work` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// With fewer samples of a request's work its functions are not known, but for what those of other
+/// such requests tell.
+const MIN_SAMPLES: u64 = 3;
+/// With fewer samples expected, their lack says nothing.
+const MIN_EXPECTED: u64 = 6;
+/// Requests from which on growth can be told from chance.
+const MIN_EPISODES: usize = 5;
+/// How well a line must fit.
+const MIN_R2: f64 = 0.8;
+/// What is less of a request's path is not an episode of the same work.
+const MIN_EPISODE_NS: u64 = 1_000_000;
+
+/// The work of a role's threads on the path of one request.
+#[derive(Debug, Default, Clone)]
+struct OnPath<'a> {
+    ns: u64,
+    steps: Vec<(&'a PathStep, u64)>,
+    samples: Vec<&'a Sample>,
+}
+
+/// A request with its work.
+type Episode<'a> = (&'a SlowRequest<'a>, OnPath<'a>);
+
+/// A process and a role.
+type Key = (u32, String);
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let slow = SlowRequests::of(model);
+    let (answers, rounds) = (Answers::of(model), Rounds::of(model));
+    let mut roles: BTreeMap<Key, Vec<Episode<'_>>> = BTreeMap::new();
+    for request in &slow.requests {
+        for (key, on_path) in work_of(model, &answers, &rounds, request) {
+            roles.entry(key).or_default().push((request, on_path));
+        }
+    }
+    let mut findings: Vec<Finding> = roles
+        .iter()
+        .filter_map(|((tgid, _), episodes)| finding(model, *tgid, episodes, slow.total_ns))
+        .collect();
+    findings
+        .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
+    findings.truncate(MAX_FINDINGS);
+    findings
+}
+
+/// What each role did on a CPU on a request's path.
+fn work_of<'a>(
+    model: &'a Model,
+    answers: &Answers<'_>,
+    rounds: &Rounds,
+    slow: &'a SlowRequest<'a>,
+) -> BTreeMap<Key, OnPath<'a>> {
+    let mut roles: BTreeMap<Key, OnPath<'a>> = BTreeMap::new();
+    for (part, step) in slow_paths::steps(&slow.path) {
+        let Some(thread) = model.threads.get(&step.tid).filter(|_| part == Part::OnCpu) else {
+            continue;
+        };
+        let Some(from_ns) = answers.own_from(slow.request, step) else {
+            continue;
+        };
+        let samples = thread.samples_within(from_ns, step.to_ns);
+        if rounds.goes_round(model, thread, samples) {
+            continue;
+        }
+        let sampled = samples.iter().map(Sample::weight).sum();
+        let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), sampled);
+        let key = (thread.tgid, slow_paths::role(model, step.tid));
+        let on_path = roles.entry(key).or_default();
+        on_path.ns = on_path.ns.saturating_add(ns);
+        on_path.steps.push((step, ns));
+        on_path.samples.extend(samples);
+    }
+    roles
+}
+
+/// How much of a stretch between long sleeps a thread was on a CPU, as far as is known.
+fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled: u64) -> u64 {
+    let ns = to_ns.saturating_sub(from_ns);
+    // Parts of the time that it was not preempted for long, for which the path has steps of their
+    // own.
+    let of = |part_ns: u64, whole_ns: u64| {
+        (u128::from(ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
+    };
+    // A stretch that the kernel counted and that is as good as this one, or the row of the sleep
+    // that ended it.
+    let busy = thread.busy.iter().find(|busy| {
+        let common_ns = busy
+            .end_ns
+            .min(to_ns)
+            .saturating_sub(busy.start_ns.max(from_ns));
+        common_ns.saturating_mul(10) >= ns.saturating_mul(8)
+    });
+    let counted_ns = match (busy, thread.segment_before(to_ns)) {
+        (Some(busy), _) => {
+            let preempted_ns = thread.preempted_ns(busy.start_ns, busy.end_ns);
+            let whole_ns = busy.end_ns.saturating_sub(busy.start_ns);
+            of(busy.on_cpu_ns, whole_ns.saturating_sub(preempted_ns))
+        }
+        (None, Some(segment)) => of(segment[Part::OnCpu], segment.total_ns()),
+        (None, None) => ns,
+    };
+    let hz = u64::from(model.meta.options.sample_hz);
+    let expected = (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
+    if expected >= MIN_EXPECTED && sampled.saturating_mul(2) < expected {
+        return counted_ns.min(sampled.saturating_mul(1_000_000_000 / hz.max(1)));
+    }
+    counted_ns
+}
+
+/// The work of one request by function, in proportion to the samples; `None`: not known in which.
+fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, u64> {
+    if (on_path.samples.len() as u64) < MIN_SAMPLES {
+        return BTreeMap::from([(None, on_path.ns)]);
+    }
+    let mut weights: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    for sample in &on_path.samples {
+        *weights
+            .entry(slow_paths::function(model, sample.user_stack))
+            .or_default() += sample.weight();
+    }
+    let all: u64 = weights.values().sum();
+    weights
+        .into_iter()
+        .map(|(name, weight)| {
+            let ns = u128::from(on_path.ns) * u128::from(weight) / u128::from(all);
+            (name, ns as u64)
+        })
+        .collect()
+}
+
+/// The work of several requests by function. Those with too few samples each are taken together:
+/// short requests are told by their number.
+fn by_function_of_all(model: &Model, members: &[&Episode<'_>]) -> BTreeMap<Option<String>, u64> {
+    let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    let mut add = |on_path: &OnPath<'_>| {
+        for (name, ns) in by_function(model, on_path) {
+            let sum = functions.entry(name).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    };
+    let mut few = OnPath::default();
+    for (_, on_path) in members {
+        if on_path.samples.len() as u64 >= MIN_SAMPLES {
+            add(on_path);
+        } else {
+            few.ns = few.ns.saturating_add(on_path.ns);
+            few.samples.extend(&on_path.samples);
+        }
+    }
+    if few.ns > 0 {
+        add(&few);
+    }
+    functions
+}
+
+/// A line through values one after the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Line {
+    /// From one to the next.
+    slope: f64,
+    /// Where it begins.
+    first: f64,
+    /// How much of the values' variation it explains.
+    r2: f64,
+}
+
+/// The line of least squares; `None` when there is none, or nothing varies.
+fn line(values: &[u64]) -> Option<Line> {
+    let n = values.len() as f64;
+    let mean_x = (n - 1.0) / 2.0;
+    let mean_y = values.iter().map(|y| *y as f64).sum::<f64>() / n;
+    let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
+    for (x, y) in values.iter().enumerate() {
+        let (dx, dy) = (x as f64 - mean_x, *y as f64 - mean_y);
+        xx += dx * dx;
+        xy += dx * dy;
+        yy += dy * dy;
+    }
+    if xx <= 0.0 || yy <= 0.0 {
+        return None;
+    }
+    let slope = xy / xx;
+    Some(Line {
+        slope,
+        first: mean_y - slope * mean_x,
+        r2: xy * xy / (xx * yy),
+    })
+}
+
+/// Work that takes longer from episode to episode.
+#[derive(Debug, Clone, PartialEq)]
+struct Growth {
+    line: Line,
+    episodes: usize,
+    first_ns: u64,
+    last_ns: u64,
+    /// What accounts for it, with its own growth.
+    function: Option<(String, f64)>,
+}
+
+/// Whether the work grows over these episodes, which are in order.
+fn growth(model: &Model, episodes: &[&Episode<'_>]) -> Option<Growth> {
+    if episodes.len() < MIN_EPISODES {
+        return None;
+    }
+    let values: Vec<u64> = episodes.iter().map(|(_, on_path)| on_path.ns).collect();
+    let line = line(&values)?;
+    let mean = values.iter().map(|ns| *ns as f64).sum::<f64>() / values.len() as f64;
+    let range = line.slope * (values.len() - 1) as f64;
+    if line.slope <= 0.0 || line.r2 < MIN_R2 || range < mean / 2.0 {
+        return None;
+    }
+    let mut functions: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (at, (_, on_path)) in episodes.iter().enumerate() {
+        for (name, ns) in by_function(model, on_path) {
+            if let Some(name) = name {
+                functions
+                    .entry(name)
+                    .or_insert_with(|| vec![0; values.len()])[at] = ns;
+            }
+        }
+    }
+    let function = functions
+        .into_iter()
+        .filter_map(|(name, values)| Some((name, self::line(&values)?.slope)))
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .filter(|(_, slope)| *slope * 2.0 >= line.slope);
+    Some(Growth {
+        line,
+        episodes: values.len(),
+        first_ns: values.first().copied()?,
+        last_ns: values.last().copied()?,
+        function,
+    })
+}
+
+fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Finding> {
+    let members: Vec<&Episode<'_>> = episodes
+        .iter()
+        .filter(|(request, on_path)| dominates(on_path.ns, request.latency_ns))
+        .collect();
+    let shares = Shares::new(
+        members
+            .iter()
+            .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
+    );
+    let notable: Vec<(u64, u64)> = episodes
+        .iter()
+        .map(|(request, on_path)| (on_path.ns, request.latency_ns))
+        .filter(|(ns, _)| *ns >= slow_paths::MIN_NS)
+        .collect();
+    let latencies: Vec<u64> = members
+        .iter()
+        .map(|(request, _)| request.latency_ns)
+        .collect();
+    if !slow_paths::is_typical(&notable, &latencies) {
+        return None;
+    }
+    let severity = shares.severity(slow_ns)?;
+    // A fix helps those too that it does not dominate.
+    let each: Vec<u64> = notable.iter().map(|(ns, _)| *ns).collect();
+    let ports: BTreeSet<u16> = members
+        .iter()
+        .map(|(request, _)| request.request.local_port)
+        .collect();
+    // Work that grows begins small: the requests that it does not dominate yet are episodes as
+    // well.
+    let all: Vec<&Episode<'_>> = episodes
+        .iter()
+        .filter(|(request, on_path)| {
+            on_path.ns >= MIN_EPISODE_NS && ports.contains(&request.request.local_port)
+        })
+        .collect();
+    let growth = growth(model, &all).or_else(|| growth(model, &members));
+
+    let mut functions: Vec<(Option<String>, u64)> =
+        by_function_of_all(model, &members).into_iter().collect();
+    functions.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    // Where it is not known, samples were too few, and say nothing about where most of it was.
+    let largest = functions.iter().find_map(|(name, _)| name.clone());
+    let grows_in = growth
+        .as_ref()
+        .and_then(|growth| growth.function.as_ref())
+        .map(|(name, _)| name.clone());
+    let function = grows_in.or(largest);
+    let (tid, stack) = most_sampled(model, &members, function.as_deref())?;
+    let tids: BTreeSet<u32> = members
+        .iter()
+        .flat_map(|(_, on_path)| on_path.steps.iter().map(|(step, _)| step.tid))
+        .collect();
+
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(tgid));
+    subject.insert("tid".to_owned(), json!(tid));
+    subject.insert("thread".to_owned(), json!(model.thread_name(tid)));
+    if let Some(function) = &function {
+        subject.insert("function".to_owned(), json!(function));
+    }
+    if let (Some(port @ 1..), 1) = (ports.first(), ports.len()) {
+        subject.insert("port".to_owned(), json!(port));
+    }
+    let function_ns = functions
+        .iter()
+        .find(|(name, _)| *name == function)
+        .map_or(0, |(_, ns)| *ns);
+    let place = slow_paths::place(function.as_deref(), function_ns, shares.ns);
+    let mut title = format!(
+        "{} spent {} % of {} time on the CPU{place} ({})",
+        shares.requests(),
+        shares.percent(),
+        if members.len() == 1 { "its" } else { "their" },
+        slow_paths::who(model, &tids),
+    );
+    let mut evidence = Vec::new();
+    if let Some(growth) = &growth {
+        title.push_str(&format!(
+            ", {} more with each",
+            duration(growth.line.slope as u64)
+        ));
+        if let (true, Some((function, _))) = (place.is_empty(), &growth.function) {
+            title.push_str(&format!(", in {function}"));
+        }
+        subject.insert(
+            "growth".to_owned(),
+            json!({
+                "per_episode_ns": growth.line.slope as u64,
+                "r2": (growth.line.r2 * 1000.0).round() / 1000.0,
+                "episodes": growth.episodes,
+                "function": growth.function.as_ref().map(|(name, _)| name),
+            }),
+        );
+        evidence.push(grows(growth));
+    }
+    let (worst, on_worst) = members
+        .iter()
+        .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
+    evidence.push(chain(model, worst, on_worst));
+    evidence.push(Evidence {
+        text: shares.told(slow_ns),
+        ns: Some(shares.ns),
+    });
+    evidence.extend(split(&functions, shares.ns));
+    if let Some(growth) = &growth {
+        evidence.push(remains(growth, &shares));
+    }
+    let sampled: usize = members
+        .iter()
+        .map(|(_, on_path)| on_path.samples.len())
+        .sum();
+    let fix = fix(
+        runtime::of_process(model, tgid),
+        growth.is_some(),
+        function.as_deref(),
+    );
+    Some(Finding {
+        code: Code::SerialWork,
+        severity,
+        confidence: if sampled as u64 >= MIN_SAMPLES && function.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        title,
+        subject,
+        saving: slow_paths::saving(&each),
+        evidence,
+        cause: Some(Cause::new(model, tid, "on CPU".to_owned(), stack)),
+        fix,
+    })
+}
+
+/// The thread that did most of it, and the stack in which it was sampled most within the function.
+fn most_sampled(
+    model: &Model,
+    members: &[&Episode<'_>],
+    function: Option<&str>,
+) -> Option<(u32, StackId)> {
+    let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut stacks: BTreeMap<(u32, StackId), u64> = BTreeMap::new();
+    for (_, on_path) in members {
+        for (step, ns) in &on_path.steps {
+            let sum = threads.entry(step.tid).or_default();
+            *sum = sum.saturating_add(*ns);
+        }
+        for sample in &on_path.samples {
+            if function.is_some()
+                && slow_paths::function(model, sample.user_stack).as_deref() == function
+            {
+                *stacks.entry((sample.tid, sample.user_stack)).or_default() += sample.weight();
+            }
+        }
+    }
+    let stack = stacks
+        .into_iter()
+        .max_by_key(|((tid, stack), n)| (*n, std::cmp::Reverse((*tid, *stack))))
+        .map(|(of, _)| of);
+    stack.or_else(|| {
+        let (tid, _) = threads
+            .into_iter()
+            .max_by_key(|(tid, ns)| (*ns, std::cmp::Reverse(*tid)))?;
+        Some((tid, 0))
+    })
+}
+
+/// The slowest request's chain of waits, in order.
+fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
+    let tid = on_path
+        .steps
+        .iter()
+        .max_by_key(|(_, ns)| *ns)
+        .map_or(0, |(step, _)| step.tid);
+    let functions = by_function(model, on_path);
+    let most = functions
+        .into_iter()
+        .filter_map(|(name, ns)| Some((name?, ns)))
+        .max_by_key(|(_, ns)| *ns);
+    let most = most.map_or_else(String::new, |(name, ns)| {
+        if ns == on_path.ns {
+            format!(", in {name}")
+        } else {
+            format!(", {} of them in {name}", duration(ns))
+        }
+    });
+    Evidence {
+        text: format!(
+            "{} is on the CPU for {}{most}",
+            slow_paths::chain(model, slow, tid),
+            duration(on_path.ns),
+        ),
+        ns: Some(on_path.ns),
+    }
+}
+
+/// In which functions it was.
+fn split(functions: &[(Option<String>, u64)], of_ns: u64) -> Option<Evidence> {
+    const SHOWN: usize = 4;
+    if functions.len() < 2 {
+        return None;
+    }
+    let shown: Vec<String> = functions
+        .iter()
+        .map(|(name, ns)| {
+            let name = name.as_deref().unwrap_or("too few samples to tell");
+            (name, percent(*ns, of_ns))
+        })
+        .filter(|(_, share)| *share > 0)
+        .take(SHOWN)
+        .map(|(name, share)| format!("{name} {share} %"))
+        .collect();
+    Some(Evidence {
+        text: format!("by samples: {}", shown.join(", ")),
+        ns: None,
+    })
+}
+
+fn grows(growth: &Growth) -> Evidence {
+    let function = match &growth.function {
+        Some((name, slope)) if *slope < growth.line.slope * 0.99 => {
+            format!("; {name} accounts for {} of it", duration(*slope as u64))
+        }
+        Some((name, _)) => format!("; {name} accounts for all of it"),
+        None => "; no single function accounts for it".to_owned(),
+    };
+    Evidence {
+        text: format!(
+            "it grows: from {} to {} over {} requests, {} more with each (R² {:.2}){function}",
+            duration(growth.first_ns),
+            duration(growth.last_ns),
+            growth.episodes,
+            duration(growth.line.slope as u64),
+            growth.line.r2,
+        ),
+        ns: Some(growth.line.slope as u64),
+    }
+}
+
+/// What a fix of the growth alone saves.
+fn remains(growth: &Growth, shares: &Shares) -> Evidence {
+    let first_ns = growth.line.first.max(0.0) as u64;
+    let saved_ns = shares
+        .each_ns
+        .iter()
+        .map(|ns| ns.saturating_sub(first_ns))
+        .fold(0, u64::saturating_add);
+    Evidence {
+        text: format!(
+            "had it stayed as in the first, {} of the {} would be gone, and {} remain of each",
+            duration(saved_ns),
+            duration(shares.ns),
+            duration(first_ns),
+        ),
+        ns: Some(saved_ns),
+    }
+}
+
+fn fix(runtime: Runtime, grows: bool, function: Option<&str>) -> String {
+    if let Some(fix) = function.and_then(runtime::fix_of_own_account) {
+        return fix.to_owned();
+    }
+    let function = function.unwrap_or("it");
+    if grows {
+        return format!(
+            "look in {function} for something that is gone through as a whole and grows with every request: a list, log or map \
+             that is never cleaned up; index it, bound it, or do the work as it arises. (Unless each request asked for more than the one \
+             before: then it is they that grow.)"
+        );
+    }
+    match runtime {
+        Runtime::Python => format!(
+            "make {function} cheaper, keep its results, or do it in several processes (threads share the interpreter's lock)"
+        ),
+        Runtime::Node => {
+            format!("make {function} cheaper, keep its results, or split it over worker_threads")
+        }
+        _ => format!(
+            "make {function} cheaper, keep its results, split it over several threads, or do it before or after the request"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,803 @@
+//! `slow-path-wait`: one wait is where slow requests spent most of their time.
+//!
+//! **Invariant.** No single wait (device, writeback, sleep, peer) dominates the slow requests'
+//! critical path.
+//!
+//! **Evidence.** The steps of slow requests' paths in which a thread slept for a device, for
+//! memory, for a time or for a peer; not for a lock or another thread, of which the path goes on
+//! elsewhere. Waits of threads with the same role are one when they are for the same: for the disk,
+//! whatever the calls; else in the same call and the same function of the application.
+//!
+//! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path, and
+//! for as long as the thread then waited for a CPU: one that had not slept would have kept its own.
+//! Of a wait for the disk, for as long as the thread waited for a CPU at all (the kernel's writers
+//! and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to
+//! be told. Without the wait a part of that would go elsewhere: a bound.
+//!
+//! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for
+//! something else, may have been a tick of a loop: what the request waited for does not show. What
+//! nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll
+//! while it serves others too, is a remark of low confidence: what the request waited for does not
+//! show. So is a wait for the request's own client. What takes less than a tenth of slow requests'
+//! time is told only if it made one of them take 100 ms, and as a remark.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::{Map, json};
+use whywait_events::{Part, Request, StackId, Wait, WakeContext};
+use whywait_model::{
+    Call, FrameOrigin, Label, Model, PathStep, app_frame, call, call_name, descriptor, origin,
+};
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Severity};
+use crate::shared::slow_paths::{
+    self, Answers, MAX_FINDINGS, NEARLY_ALL, Shares, SlowRequest, SlowRequests, UnderWay,
+    dominates, percent,
+};
+use crate::shared::text::{count, duration};
+
+/// What `whywait explain slow-path-wait` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// Functions of the kernel that are shown, and those that are kept for views that have room.
+const KERNEL_SHOWN: usize = 5;
+const KERNEL_KEPT: usize = 16;
+/// What the bound has beside a wait is told from so many percent of the wait on.
+const MIN_BESIDE: u64 = 2;
+/// Steps for which it is looked up who else used the disk then.
+const MAX_LOOKED_UP: usize = 200;
+
+/// Which wait a step is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    tgid: u32,
+    role: String,
+    target: Target,
+    /// For waits that are not for the disk or for memory: in what, and in which function. Those two
+    /// are one wait whatever the call.
+    single: Option<(String, Option<String>)>,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Disk,
+    Memory,
+    Timer,
+    Peer,
+    /// The client that sent the request.
+    Client,
+    /// Something that a loop waits for together with everything else.
+    Anything,
+}
+
+/// A wait, on the path of one request.
+#[derive(Debug, Default)]
+struct OnPath<'a> {
+    ns: u64,
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Debug)]
+struct Step<'a> {
+    step: &'a PathStep,
+    wait: &'a Wait,
+    /// For how long the thread then waited for a CPU.
+    queued_ns: u64,
+}
+
+/// The requests that a wait dominates.
+type Group<'a> = Vec<(&'a SlowRequest<'a>, OnPath<'a>)>;
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let slow = SlowRequests::of(model);
+    let loops = Loops::new(model);
+    let answers = Answers::of(model);
+    let mut groups: BTreeMap<Key, Group<'_>> = BTreeMap::new();
+    // What it takes of each request, also of those that it does not dominate: a fix helps them too.
+    let mut each: BTreeMap<Key, Vec<u64>> = BTreeMap::new();
+    for request in &slow.requests {
+        let mut of_request: BTreeMap<Key, OnPath<'_>> = BTreeMap::new();
+        for (at, step) in request.path.steps.iter().enumerate() {
+            let tick = || may_be_tick(model, &request.path.steps[at..]);
+            let Some((key, wait)) = key(model, &loops, request.request, step, &tick) else {
+                continue;
+            };
+            // What a thread slept in before it answered another was for that one; a poll is for
+            // all.
+            let polls = key.target == Target::Anything || call(wait) == Call::Poll;
+            if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
+                continue;
+            }
+            let on_path = of_request.entry(key).or_default();
+            on_path.ns = on_path.ns.saturating_add(step.ns());
+            on_path.steps.push(Step {
+                step,
+                wait,
+                queued_ns: queued_ns(&request.path.steps[at..]),
+            });
+        }
+        for (key, on_path) in with_ticks(of_request, request.latency_ns) {
+            if on_path.ns >= slow_paths::MIN_NS {
+                let ns = on_path
+                    .ns
+                    .saturating_add(beside_ns(model, &key, request, &on_path));
+                each.entry(key.clone()).or_default().push(ns);
+            }
+            if dominates(on_path.ns, request.latency_ns) {
+                groups.entry(key).or_default().push((request, on_path));
+            }
+        }
+    }
+    let mut findings: Vec<Finding> = groups
+        .iter()
+        .filter_map(|(key, group)| finding(model, key, group, each.get(key)?, slow.total_ns))
+        .collect();
+    findings
+        .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
+    findings.truncate(MAX_FINDINGS);
+    findings
+}
+
+/// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a
+/// loop, or of a scheduler: the path goes on with a wait for something else, in the same thread or
+/// in one that woke it. What the program did between the two, and for whom, is not known.
+fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
+    steps.iter().skip(1).any(|step| {
+        matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
+            && wait_of(model, step)
+                .is_some_and(|wait| matches!(call(wait), Call::Poll | Call::Futex))
+    })
+}
+
+/// For how long the thread that slept in the first of these steps waited for a CPU when that was
+/// over.
+fn queued_ns(steps: &[PathStep]) -> u64 {
+    match steps {
+        [slept, then, ..] if then.part == Some(Part::Runnable) && then.tid == slept.tid => {
+            then.ns()
+        }
+        _ => 0,
+    }
+}
+
+/// What a request may be spared beside the wait itself: the waits for a CPU behind it. Of the disk
+/// all waits for a CPU that threads of its role had on the path, and their sleeps for the disk that
+/// are too short to be steps: what they did between longer sleeps is one step, of which the kernel
+/// counted the parts.
+fn beside_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnPath<'_>) -> u64 {
+    if key.target != Target::Disk {
+        let queued = on_path.steps.iter().map(|step| step.queued_ns);
+        return queued.fold(0, u64::saturating_add);
+    }
+    slow_paths::steps(&request.path)
+        .filter_map(|(part, step)| {
+            let thread = model.threads.get(&step.tid)?;
+            if thread.tgid != key.tgid || slow_paths::role(model, step.tid) != key.role {
+                return None;
+            }
+            match part {
+                Part::Runnable => Some(step.ns()),
+                Part::OnCpu => {
+                    let parts = thread.segment_before(step.to_ns)?;
+                    let short_ns = parts[Part::Disk].saturating_add(parts[Part::Runnable]);
+                    let whole_ns = parts.total_ns().max(1);
+                    let share = u128::from(step.ns()) * u128::from(short_ns.min(whole_ns));
+                    Some((share / u128::from(whole_ns)) as u64)
+                }
+                _ => None,
+            }
+        })
+        .fold(0, u64::saturating_add)
+}
+
+/// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which
+/// the peer ended, is less than half of a request, all of them are a wait for one of both.
+fn with_ticks(
+    mut of_request: BTreeMap<Key, OnPath<'_>>,
+    latency_ns: u64,
+) -> BTreeMap<Key, OnPath<'_>> {
+    let ticks: Vec<Key> = of_request
+        .keys()
+        .filter(|key| key.target == Target::Anything)
+        .cloned()
+        .collect();
+    for key in ticks {
+        let peer = Key {
+            target: Target::Peer,
+            ..key.clone()
+        };
+        if of_request
+            .get(&peer)
+            .is_some_and(|on_path| !dominates(on_path.ns, latency_ns))
+            && let Some(mut pieces) = of_request.remove(&peer)
+            && let Some(on_path) = of_request.get_mut(&key)
+        {
+            on_path.ns = on_path.ns.saturating_add(pieces.ns);
+            on_path.steps.append(&mut pieces.steps);
+        }
+    }
+    of_request
+}
+
+/// The wait that a step is.
+fn wait_of<'a>(model: &'a Model, step: &PathStep) -> Option<&'a Wait> {
+    let thread = model.threads.get(&step.tid)?;
+    thread
+        .timeline
+        .overlapping(step.from_ns, step.to_ns)
+        .first()
+}
+
+/// Who serves how many requests at a time.
+struct Loops {
+    by_epoll: HashMap<(u32, u32), UnderWay>,
+    by_reader: HashMap<u32, UnderWay>,
+    /// There are requests that were over too soon to be seen one by one.
+    unseen: bool,
+}
+
+impl Loops {
+    fn new(model: &Model) -> Self {
+        let seen = model
+            .requests
+            .iter()
+            .filter(|request| request.last_send_ns.is_some())
+            .count() as u64;
+        Self {
+            by_epoll: UnderWay::by_epoll(model),
+            by_reader: UnderWay::by_reader(model),
+            unseen: model.requests_summary().count > seen,
+        }
+    }
+
+    /// Whether what ended a poll may have been for another request.
+    fn shared(&self, request: &Request, wait: &Wait, step: &PathStep) -> bool {
+        let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
+        let packet = wait.wake_context == WakeContext::Softirq;
+        let others = |under_way: Option<&UnderWay>| {
+            under_way.is_some_and(|under_way| under_way.at(step.to_ns) > 1)
+        };
+        (own_loop && packet && self.unseen)
+            || others(self.by_epoll.get(&(wait.tgid, wait.epoll)))
+            || others(self.by_reader.get(&step.tid))
+    }
+}
+
+/// Which wait a step of a path is; `None` when it is none that this is about.
+fn key<'a>(
+    model: &'a Model,
+    loops: &Loops,
+    request: &Request,
+    step: &PathStep,
+    tick: &dyn Fn() -> bool,
+) -> Option<(Key, &'a Wait)> {
+    let part = step.part.filter(|_| step.ns() > 0)?;
+    if !matches!(
+        part,
+        Part::Disk | Part::Network | Part::Timer | Part::PageFault | Part::Uring
+    ) {
+        return None;
+    }
+    let thread = model.threads.get(&step.tid)?;
+    let wait = wait_of(model, step)?;
+    let call = call(wait);
+    let own_socket = wait.tgid == request.tgid && descriptor(wait) == Some(request.fd);
+    // Once it answers, whether its own loop waits for the client to take more of that, or for
+    // somebody else for the rest of it, does not show.
+    let answers = request
+        .first_send_ns
+        .is_some_and(|first_ns| first_ns <= step.from_ns);
+    let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
+    let target = match part {
+        Part::Disk => Target::Disk,
+        Part::PageFault => Target::Memory,
+        // Its completions are of whatever kind, and of any request.
+        Part::Uring => Target::Anything,
+        _ if own_socket && call != Call::File => Target::Client,
+        _ if call == Call::Poll && loops.shared(request, wait, step) => Target::Anything,
+        Part::Network if own_loop && answers => Target::Anything,
+        Part::Timer if matches!(call, Call::Poll | Call::Futex) && tick() => Target::Anything,
+        Part::Timer => Target::Timer,
+        _ => Target::Peer,
+    };
+    let single = (!matches!(target, Target::Disk | Target::Memory))
+        .then(|| (what(wait, step), in_function(model, step)));
+    let key = Key {
+        tgid: thread.tgid,
+        role: slow_paths::role(model, step.tid),
+        target,
+        single,
+    };
+    Some((key, wait))
+}
+
+/// What a thread slept in, in a word or two.
+fn what(wait: &Wait, step: &PathStep) -> String {
+    match (step.kind, wait.syscall) {
+        // `a page fault`: in a sentence of its own.
+        (None, None) => call_name(wait).trim_start_matches("a ").to_owned(),
+        (Some(kind), _) if call(wait) != Call::Poll && call(wait) != Call::Sleep => {
+            kind.name.to_owned()
+        }
+        _ => call_name(wait),
+    }
+}
+
+/// The function of the program in which a step slept.
+fn in_function(model: &Model, step: &PathStep) -> Option<String> {
+    if step.stack == step.kernel_stack {
+        return None;
+    }
+    let stack = model.stacks.get(step.stack)?;
+    // The C library's names say no more than the call.
+    let says = |label: &&Label| label.named && origin(label) != FrameOrigin::System;
+    app_frame(stack)
+        .or_else(|| stack.labels.iter().find(says))
+        .map(|label| label.name.to_string())
+}
+
+/// Names with how long each was, the longest first.
+fn by_ns<K: Ord + Clone>(items: impl IntoIterator<Item = (K, u64)>) -> Vec<(K, u64)> {
+    let mut sums: BTreeMap<K, u64> = BTreeMap::new();
+    for (key, ns) in items {
+        let sum = sums.entry(key).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+    let mut sums: Vec<(K, u64)> = sums.into_iter().collect();
+    sums.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    sums
+}
+
+/// `fsync` of `fsync, journal commit`.
+fn head(what: &str) -> &str {
+    what.split_once(", ").map_or(what, |(head, _)| head)
+}
+
+fn finding(
+    model: &Model,
+    key: &Key,
+    group: &Group<'_>,
+    each: &[u64],
+    slow_ns: u64,
+) -> Option<Finding> {
+    let shares = Shares::new(
+        group
+            .iter()
+            .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
+    );
+    let severity = match key.target {
+        Target::Client | Target::Anything => Severity::Note,
+        _ => Severity::Warning,
+    }
+    .min(shares.severity(slow_ns)?);
+    let steps = || group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let whats = by_ns(steps().map(|step| (what(step.wait, step.step), step.step.ns())));
+    let functions = by_ns(steps().map(|step| (in_function(model, step.step), step.step.ns())));
+    let function = functions.first().and_then(|(function, _)| function.clone());
+    let tids = by_ns(steps().map(|step| (step.step.tid, step.step.ns())));
+    let tid = tids.first()?.0;
+    let stacks = by_ns(
+        steps()
+            .filter(|step| step.step.tid == tid)
+            .filter(|step| in_function(model, step.step) == function || function.is_none())
+            .map(|step| ((step.step.stack, step.step.kernel_stack), step.step.ns())),
+    );
+    let (user_stack, kernel_stack) = stacks.first().map_or((0, 0), |(stacks, _)| *stacks);
+    let kernel = kernel_functions(model, kernel_stack);
+    let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
+    let named = title_of(key.target, &whats, shares.ns);
+    // A sleep that the program asked for is told as one.
+    let slept = steps().all(|step| call(step.wait) == Call::Sleep);
+    let place = slow_paths::place(function.as_deref(), functions.first()?.1, shares.ns);
+    let (worst, on_worst) = group
+        .iter()
+        .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
+
+    let mut evidence = vec![chain(model, worst, on_worst)];
+    evidence.push(Evidence {
+        text: shares.told(slow_ns),
+        ns: Some(shares.ns),
+    });
+    if whats.len() > 1 {
+        evidence.push(Evidence {
+            text: format!("thereof {}", split(&whats, shares.ns)),
+            ns: None,
+        });
+    }
+    if functions.len() > 1 {
+        let named: Vec<(String, u64)> = functions
+            .iter()
+            .map(|(name, ns)| {
+                (
+                    name.clone().unwrap_or("an unknown function".to_owned()),
+                    *ns,
+                )
+            })
+            .collect();
+        evidence.push(Evidence {
+            text: format!("in {}", split(&named, shares.ns)),
+            ns: None,
+        });
+    }
+    evidence.extend(beside(model, key, group, shares.ns));
+    if key.target == Target::Disk {
+        evidence.extend(others_on_disk(model, key, group));
+    }
+    evidence.extend(remark(key.target));
+
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(key.tgid));
+    subject.insert("tid".to_owned(), json!(tid));
+    subject.insert("thread".to_owned(), json!(model.thread_name(tid)));
+    subject.insert("kind".to_owned(), json!(whats.first()?.0));
+    if let Some(function) = &function {
+        subject.insert("function".to_owned(), json!(function));
+    }
+    let ports: BTreeSet<u16> = group
+        .iter()
+        .map(|(request, _)| request.request.local_port)
+        .collect();
+    if let (Some(port @ 1..), 1) = (ports.first(), ports.len()) {
+        subject.insert("port".to_owned(), json!(port));
+    }
+    if let Some(fd) = same_descriptor(steps().map(|step| step.wait)) {
+        subject.insert("fd".to_owned(), json!(fd));
+    }
+    subject.insert(
+        "kernel".to_owned(),
+        json!(kernel.iter().take(KERNEL_KEPT).collect::<Vec<_>>()),
+    );
+    let known = function.is_some();
+    Some(Finding {
+        code: Code::SlowPathWait,
+        severity,
+        confidence: match key.target {
+            Target::Anything => Confidence::Low,
+            Target::Peer | Target::Client => Confidence::Medium,
+            _ if known => Confidence::High,
+            _ => Confidence::Medium,
+        },
+        title: {
+            let (requests, share) = (shares.requests(), shares.percent());
+            let their = if group.len() == 1 { "its" } else { "their" };
+            if slept {
+                format!("{requests} slept {share} % of {their} time{place} ({named}, {role})")
+            } else {
+                format!("{requests} waited {share} % of {their} time for {named}{place} ({role})")
+            }
+        },
+        subject,
+        saving: slow_paths::saving(each),
+        evidence,
+        cause: Some(Cause::new(
+            model,
+            tid,
+            format!("asleep in {}", head(&whats.first()?.0)),
+            user_stack,
+        )),
+        fix: fix(
+            model,
+            key.target,
+            &whats,
+            steps().map(|step| step.step.kernel_stack),
+        ),
+    })
+}
+
+/// What was waited for, for the title.
+fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
+    let heads = by_ns(whats.iter().map(|(what, ns)| (head(what).to_owned(), *ns)));
+    let (first, first_ns) = heads
+        .first()
+        .map_or(("?", 0), |(head, ns)| (head.as_str(), *ns));
+    let noun = match target {
+        Target::Disk => "the disk",
+        _ => "memory",
+    };
+    match target {
+        Target::Disk | Target::Memory if percent(first_ns, ns) >= NEARLY_ALL => first.to_owned(),
+        Target::Disk | Target::Memory => {
+            let shown: Vec<String> = heads
+                .iter()
+                .take(2)
+                .map(|(head, head_ns)| format!("{head} {} %", percent(*head_ns, ns)))
+                .collect();
+            format!("{noun} ({})", shown.join(", "))
+        }
+        Target::Timer if first.ends_with("sleep") => first.to_owned(),
+        Target::Timer => format!("a timeout ({first})"),
+        Target::Peer => format!("a peer ({first})"),
+        Target::Client => format!("the client that asked ({first})"),
+        Target::Anything => format!("a peer or a timer ({first})"),
+    }
+}
+
+/// `fsync 60 %, writeback throttling 35 %`.
+fn split(items: &[(String, u64)], of_ns: u64) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = items
+        .iter()
+        .take(SHOWN)
+        .map(|(name, ns)| format!("{name} {} %", percent(*ns, of_ns)))
+        .collect();
+    match items.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// What the bound has beside the wait itself, where that is worth a word.
+fn beside(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
+    let beside_ns = group
+        .iter()
+        .map(|(request, on_path)| beside_ns(model, key, request, on_path))
+        .fold(0, u64::saturating_add);
+    (percent(beside_ns, ns) >= MIN_BESIDE).then(|| Evidence {
+        text: format!(
+            "beside it another {} {}; the bound has them, too",
+            duration(beside_ns),
+            if key.target == Target::Disk {
+                "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that were short"
+            } else {
+                "for a CPU, which a thread that does not sleep keeps"
+            }
+        ),
+        ns: Some(beside_ns),
+    })
+}
+
+/// The slowest request's chain of waits, in order.
+fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
+    let longest = on_path.steps.iter().max_by_key(|step| step.step.ns());
+    let tid = longest.map_or(0, |step| step.step.tid);
+    let name = longest.map_or_else(String::new, |step| what(step.wait, step.step));
+    let pieces = match on_path.steps.len() {
+        0 | 1 => String::new(),
+        n => format!(
+            ", {n} times, the longest {}",
+            duration(longest.map_or(0, |step| step.step.ns()))
+        ),
+    };
+    let kernel = longest.map_or_else(Vec::new, |step| {
+        kernel_functions(model, step.step.kernel_stack)
+    });
+    let kernel = if kernel.is_empty() {
+        String::new()
+    } else {
+        let shown: Vec<&str> = kernel
+            .iter()
+            .take(KERNEL_SHOWN)
+            .map(String::as_str)
+            .collect();
+        format!(": {}", shown.join(" < "))
+    };
+    Evidence {
+        text: format!(
+            "{} sleeps {}{pieces} in {name}{kernel}",
+            slow_paths::chain(model, slow, tid),
+            duration(on_path.ns),
+        ),
+        ns: Some(on_path.ns),
+    }
+}
+
+/// The kernel's functions that say what a sleep was for: without those of every sleep and every
+/// call.
+fn kernel_functions(model: &Model, stack: StackId) -> Vec<String> {
+    const SAY_NOTHING: &[&str] = &[
+        "schedule",
+        "__schedule",
+        "schedule_timeout",
+        "schedule_hrtimeout_range",
+        "schedule_hrtimeout_range_clock",
+        "io_schedule",
+        "io_schedule_timeout",
+        "do_syscall_64",
+        "x64_sys_call",
+        "do_syscall_x64",
+        "entry_SYSCALL_64_after_hwframe",
+        "entry_SYSCALL_64",
+        "ret_from_fork",
+        "el0_svc",
+        "do_el0_svc",
+        "el0_svc_common",
+        "invoke_syscall",
+        "el0t_64_sync",
+        "el0t_64_sync_handler",
+    ];
+    model
+        .stacks
+        .names(stack)
+        .into_iter()
+        .filter(|name| {
+            !SAY_NOTHING.contains(&name.as_str())
+                && !name.starts_with("__x64_sys_")
+                && !name.starts_with("__se_sys_")
+                && !name.starts_with("__arm64_sys_")
+        })
+        .collect()
+}
+
+/// The descriptor of all these waits, if they have the same.
+fn same_descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<i32> {
+    let mut found = None;
+    for wait in waits {
+        let fd = descriptor(wait)?;
+        if *found.get_or_insert(fd) != fd {
+            return None;
+        }
+    }
+    found
+}
+
+/// Who else waited for the disk at the same time.
+fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidence> {
+    let mut others: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    for step in steps.take(MAX_LOOKED_UP) {
+        for thread in model.threads.values() {
+            if slow_paths::role(model, thread.tid) == key.role {
+                continue;
+            }
+            let waits = thread
+                .timeline
+                .overlapping(step.step.from_ns, step.step.to_ns)
+                .iter()
+                .filter(|wait| at_disk(model, wait));
+            for wait in waits {
+                others.entry(thread.tid).or_default().insert(wait.seq);
+            }
+        }
+    }
+    let waits: usize = others.values().map(BTreeSet::len).sum();
+    let mut names: Vec<(usize, u32)> = others
+        .iter()
+        .map(|(tid, waits)| (waits.len(), *tid))
+        .collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    let (_, tid) = names.first()?;
+    let more = match names.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {}", count(n, "other thread", "other threads")),
+    };
+    Some(Evidence {
+        text: format!(
+            "at the same time {} ({tid}){more} waited for the disk too, {}",
+            model.thread_name(*tid),
+            count(waits, "time", "times")
+        ),
+        ns: None,
+    })
+}
+
+fn at_disk(model: &Model, wait: &Wait) -> bool {
+    match model.kind_of(wait).and_then(|kind| kind.part) {
+        Some(part) => part == Part::Disk,
+        None => call(wait) == Call::File || wait.io_wait,
+    }
+}
+
+/// What the recording cannot tell.
+fn remark(target: Target) -> Option<Evidence> {
+    let text = match target {
+        Target::Anything => {
+            "the loop waits for all its requests, peers and timers at once: which of them this was does not show, and a \
+             request that is meant to wait (a long poll) looks the same"
+        }
+        Target::Peer => {
+            "the peer is outside of what was recorded; if it was meant to take its time (a long poll, say), nothing is wrong"
+        }
+        Target::Client => {
+            "it is the connection that the request came on: its client sends or takes data slowly"
+        }
+        _ => return None,
+    };
+    Some(Evidence {
+        text: text.to_owned(),
+        ns: None,
+    })
+}
+
+fn fix(
+    model: &Model,
+    target: Target,
+    whats: &[(String, u64)],
+    kernel_stacks: impl Iterator<Item = StackId>,
+) -> String {
+    match target {
+        Target::Timer => {
+            "it is the program's own sleep: wait for the event instead of for a time, or shorten it"
+        }
+        Target::Peer => {
+            "look at the peer: why it takes so long; ask it earlier or several at once, cache its answers, or limit the wait"
+        }
+        Target::Client => {
+            "nothing in the server waits but for its client: read and write with time limits, and buffer what is large"
+        }
+        Target::Anything => {
+            "find what these requests wait for: record the process they ask too, or trace one with --request"
+        }
+        Target::Memory => {
+            return fix_memory(whats).to_owned();
+        }
+        Target::Disk => return fix_disk(model, whats, kernel_stacks),
+    }
+    .to_owned()
+}
+
+fn fix_memory(whats: &[(String, u64)]) -> &'static str {
+    let is = |word: &str| whats.first().is_some_and(|(what, _)| what.contains(word));
+    if is("reclaim") || is("cgroup") || is("swap") || is("out of memory") || is("compaction") {
+        "memory is short: give it more (or raise the cgroup's memory.high), use less, or lock what requests touch with mlock"
+    } else if is("mmap lock") {
+        "another thread maps or unmaps memory at the time: map less often, or more at once"
+    } else {
+        "touch the pages before requests need them (MAP_POPULATE, madvise), keep them with mlock, or read the file instead of \
+         mapping it"
+    }
+}
+
+fn fix_disk(
+    model: &Model,
+    whats: &[(String, u64)],
+    kernel_stacks: impl Iterator<Item = StackId>,
+) -> String {
+    let total_ns: u64 = whats.iter().map(|(_, ns)| *ns).fold(0, u64::saturating_add);
+    // What is a small part of it is not worth a change of the program.
+    let much = |words: &[&str]| {
+        let ns = whats
+            .iter()
+            .filter(|(what, _)| words.iter().any(|word| what.contains(word)))
+            .map(|(_, ns)| *ns)
+            .fold(0, u64::saturating_add);
+        ns.saturating_mul(5) >= total_ns && ns > 0
+    };
+    let kernel_stacks: BTreeSet<StackId> = kernel_stacks.collect();
+    let allocates = kernel_stacks
+        .iter()
+        .filter_map(|id| model.stacks.get(*id))
+        .flat_map(|stack| &stack.labels)
+        .any(|label| {
+            let name = &*label.name;
+            name.contains("_da_") || name.contains("_map_blocks") || name.ends_with("_writepages")
+        });
+    let mut fixes: Vec<&str> = Vec::new();
+    if much(&["sync", "fdatasync", "journal", "flush"]) {
+        fixes.push(
+            "sync less often, once for several requests (a group commit), or off the request's path where the answer need not \
+             wait for it",
+        );
+    }
+    // A file that becomes longer, or is made anew, has blocks and metadata to be written besides
+    // its data.
+    if (allocates && much(&["sync", "write", "throttling", "writeback"]))
+        || much(&["journal", "metadata", "discard"])
+    {
+        fixes.push(
+            "overwrite a file in place, or allocate it before it is written (posix_fallocate), so that a sync has no blocks to \
+             allocate",
+        );
+    }
+    if much(&["dirty page throttling"]) {
+        fixes.push(
+            "start writing back earlier and in smaller pieces (sync_file_range, a lower vm.dirty_background_bytes)",
+        );
+    }
+    if much(&["writeback throttling", "I/O throttling", "queue full"]) {
+        fixes.push("keep bulk writers (copies, backups) off this disk, or slow them down (io.max)");
+    }
+    if much(&["read", "pread64"]) && fixes.is_empty() {
+        fixes.push(
+            "read ahead of the request (posix_fadvise), or keep what requests read in memory",
+        );
+    }
+    if fixes.is_empty() {
+        fixes.push("move the I/O off the request's path, or to a faster disk");
+    }
+    fixes.truncate(2);
+    fixes.join("; ")
+}
+
+#[cfg(test)]
+mod tests;

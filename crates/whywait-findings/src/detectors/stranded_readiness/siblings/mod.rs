@@ -1,0 +1,286 @@
+//! `stranded-readiness` between siblings: connections wait in the queue of a busy worker while
+//! others, each with a listener of its own at the same port (`SO_REUSEPORT`), idle.
+//!
+//! **Invariant.** Of the workers that can serve a port, either all are busy, or one of them takes
+//! what comes.
+//!
+//! **Evidence.** The target has several listening sockets with `SO_REUSEPORT` at the port: the
+//! kernel gives a connection to one of them by its addresses, and there it stays. A request on a
+//! new connection was ready and unread, while pollers of sibling instances slept in their polls.
+//! Siblings are other processes that served requests at that very port, or instances of the same
+//! process, whose pollers poll in the same functions.
+//!
+//! **Cost.** For each such request the time in which a sibling slept in its poll while it waited.
+//!
+//! **Guards.** Requests on connections that were accepted before belong to their worker, whoever
+//! idles. Without the option, or with fewer such listeners than siblings, they share a listener,
+//! and who is idle takes connections from it. A program of another kind at the same port is no
+//! sibling. A worker that waited for a CPU for most of the time was not busy: the machine was.
+//! Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`], nothing is
+//! told.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, json};
+use whywait_events::{Ns, Request, StackId};
+use whywait_model::{Model, Pool, call_name};
+
+use crate::detectors::stranded_readiness::union_ns;
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::text::{count, duration, list};
+
+/// A request that was stranded for less is not reported.
+const MIN_STRANDED_NS: u64 = 10_000_000;
+/// From this on a single request's saving is an error.
+const ERROR_NS: u64 = 100_000_000;
+
+struct Victim<'a> {
+    request: &'a Request,
+    stranded_ns: u64,
+    idle: Vec<u32>,
+}
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    let mut ports: Vec<u16> = model
+        .requests
+        .iter()
+        .filter(|request| request.before_accept && request.local_port != 0)
+        .map(|request| request.local_port)
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+        .into_iter()
+        .filter_map(|port| of_port(model, port))
+        .collect()
+}
+
+fn of_port(model: &Model, port: u16) -> Option<Finding> {
+    let listeners = model
+        .counters
+        .get(&format!("herd.{port}.reuseport"))
+        .copied()
+        .unwrap_or(0);
+    if listeners < 2 {
+        return None;
+    }
+    // By own instance: who the siblings are takes a look at all pools and their stacks.
+    let mut known: BTreeMap<(u32, u32), Vec<&Pool>> = BTreeMap::new();
+    let victims: Vec<Victim<'_>> = model
+        .requests
+        .iter()
+        .filter(|request| request.local_port == port && request.before_accept)
+        .filter_map(|request| {
+            let own = model.pool_of(request)?;
+            let siblings = known
+                .entry((own.tgid, own.epoll))
+                .or_insert_with(|| siblings(model, port, own));
+            victim(model, siblings, listeners, request)
+        })
+        .collect();
+    let worst = victims.iter().max_by_key(|victim| victim.stranded_ns)?;
+    Some(finding(model, port, listeners, &victims, worst))
+}
+
+fn victim<'a>(
+    model: &Model,
+    siblings: &[&Pool],
+    listeners: u64,
+    request: &'a Request,
+) -> Option<Victim<'a>> {
+    let served_ns = model.served_ns(request);
+    if served_ns.saturating_sub(request.ready_ns) < MIN_STRANDED_NS {
+        return None;
+    }
+    // One that shares a listener takes from it when it is idle.
+    if siblings.is_empty() || (siblings.len() as u64) >= listeners {
+        return None;
+    }
+    let mut idle = Vec::new();
+    let mut spans: Vec<(Ns, Ns)> = Vec::new();
+    for pool in siblings {
+        for thread in pool.members.keys().filter_map(|tid| model.threads.get(tid)) {
+            let before = spans.len();
+            spans.extend(
+                thread
+                    .timeline
+                    .overlapping(request.ready_ns, served_ns)
+                    .iter()
+                    .filter(|wait| pool.polls(wait))
+                    .map(|wait| {
+                        let until = wait.wake_ns.or(wait.in_ns).unwrap_or(served_ns);
+                        (wait.out_ns.max(request.ready_ns), until.min(served_ns))
+                    })
+                    .filter(|(from, to)| from < to),
+            );
+            if spans.len() > before {
+                idle.push(thread.tid);
+            }
+        }
+    }
+    let stranded_ns = union_ns(spans);
+    let wait_ns = served_ns.saturating_sub(request.ready_ns);
+    let reader = model.threads.get(&request.recv_tid);
+    let without_cpu_ns = reader.map_or(0, |thread| {
+        thread.without_cpu_ns(request.ready_ns, served_ns)
+    });
+    if without_cpu_ns.saturating_mul(2) > wait_ns {
+        return None;
+    }
+    (stranded_ns >= MIN_STRANDED_NS.max(wait_ns / 2)).then_some(Victim {
+        request,
+        stranded_ns,
+        idle,
+    })
+}
+
+/// The pools that could have served what came to `own` at the port.
+fn siblings<'a>(model: &'a Model, port: u16, own: &Pool) -> Vec<&'a Pool> {
+    model
+        .pools
+        .iter()
+        .filter(|pool| are_siblings(model, port, own, pool))
+        .collect()
+}
+
+/// Whether `other` could have served what came to `own` at the port.
+fn are_siblings(model: &Model, port: u16, own: &Pool, other: &Pool) -> bool {
+    if other.epoll == own.epoll && other.tgid == own.tgid {
+        return false;
+    }
+    if other
+        .members
+        .keys()
+        .any(|tid| own.members.contains_key(tid))
+    {
+        return false;
+    }
+    let serves = other.tgid == own.tgid
+        || model
+            .cpu
+            .ports
+            .get(&(other.tgid, i32::from(port)))
+            .is_some_and(|used| used.requests > 0);
+    serves && polls_alike(model, own, other)
+}
+
+/// Whether the pollers of both poll in the same functions.
+fn polls_alike(model: &Model, own: &Pool, other: &Pool) -> bool {
+    let names = |pool: &Pool| -> Vec<Vec<String>> {
+        let name = |id: &StackId| model.stacks.names(*id);
+        let mut names: Vec<Vec<String>> = pool.poll_stacks.iter().map(name).collect();
+        names.retain(|names| !names.is_empty());
+        names
+    };
+    let own = names(own);
+    names(other).iter().any(|names| own.contains(names))
+}
+
+/// What the worker did in whose queue the request waited.
+fn what_it_did(model: &Model, request: &Request) -> Option<Cause> {
+    let served_ns = model.served_ns(request);
+    let own = model.pool_of(request)?;
+    let thread = model
+        .threads
+        .get(&request.recv_tid)
+        .or_else(|| own.members.keys().find_map(|tid| model.threads.get(tid)))?;
+    let asleep = thread
+        .timeline
+        .overlapping(request.ready_ns, served_ns)
+        .iter()
+        .filter(|wait| !own.polls(wait))
+        .max_by_key(|wait| wait.in_ns.unwrap_or(served_ns).saturating_sub(wait.out_ns));
+    let (doing, stack) = match asleep {
+        Some(wait) => (format!("asleep in {}", call_name(wait)), wait.user_stack),
+        None => (
+            "on CPU".to_owned(),
+            model.sampled_stack(thread, request.ready_ns, served_ns),
+        ),
+    };
+    Some(Cause::new(model, thread.tid, doing, stack))
+}
+
+fn finding(
+    model: &Model,
+    port: u16,
+    listeners: u64,
+    victims: &[Victim<'_>],
+    worst: &Victim<'_>,
+) -> Finding {
+    let mut savings: Vec<u64> = victims.iter().map(|victim| victim.stranded_ns).collect();
+    savings.sort_unstable_by(|a, b| b.cmp(a));
+    let cause = what_it_did(model, worst.request);
+    let named: Vec<String> = worst
+        .idle
+        .iter()
+        .map(|tid| format!("{tid} ({})", model.thread_name(*tid)))
+        .collect();
+    let mut evidence = vec![
+        Evidence {
+            text: format!(
+                "the kernel had queued {} at one of {listeners} listeners with SO_REUSEPORT at port {port}, for up to {}",
+                count(victims.len(), "new connection", "new connections"),
+                duration(worst.stranded_ns)
+            ),
+            ns: Some(worst.stranded_ns),
+        },
+        Evidence {
+            text: format!(
+                "asleep in their polls meanwhile, at listeners of their own: {}",
+                list(&named)
+            ),
+            ns: Some(worst.stranded_ns),
+        },
+    ];
+    if let Some(cause) = &cause {
+        evidence.push(Evidence {
+            text: format!(
+                "thread {} ({}), to which they were given, was {}",
+                cause.tid, cause.thread, cause.doing
+            ),
+            ns: None,
+        });
+    }
+    let mut subject = Map::new();
+    subject.insert("pid".to_owned(), json!(worst.request.tgid));
+    subject.insert("port".to_owned(), json!(port));
+    subject.insert("threads".to_owned(), json!(worst.idle));
+    subject.insert("listeners".to_owned(), json!(listeners));
+    Finding {
+        code: Code::StrandedReadiness,
+        severity: if savings.first().is_some_and(|ns| *ns >= ERROR_NS) {
+            Severity::Error
+        } else {
+            Severity::Warning
+        },
+        confidence: Confidence::High,
+        title: format!(
+            "{} at port {port} for up to {} behind a busy worker while {} idle",
+            if victims.len() == 1 {
+                "1 new connection waited".to_owned()
+            } else {
+                format!("{} new connections waited", victims.len())
+            },
+            duration(worst.stranded_ns),
+            match worst.idle.len() {
+                1 => "a sibling sat".to_owned(),
+                n => format!("{n} siblings sat"),
+            }
+        ),
+        subject,
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: savings.iter().copied().fold(0, u64::saturating_add),
+            requests: savings.len() as u64,
+            each_at_most_ns: savings.into_iter().take(100).collect(),
+        },
+        evidence,
+        cause,
+        fix: "share one listener between the workers (open it before the fork, register it with EPOLLEXCLUSIVE), or keep what \
+              blocks out of the workers' loops"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

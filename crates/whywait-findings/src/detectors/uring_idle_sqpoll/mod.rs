@@ -1,0 +1,134 @@
+//! `uring-idle-sqpoll`: the kernel's poller of a submission queue burns a core for little, or
+//! sleeps when it is needed.
+//!
+//! **Invariant.** A poller is worth its core, and what is published is submitted while it runs;
+//! when it has gone to sleep (it sets a flag), the program wakes it.
+//!
+//! **Evidence.** Samples of the poller's thread, against the operations that it submitted. And the
+//! time in which entries were published while the flag was set.
+//!
+//! **Cost.** The poller's CPU time (burning); the time that entries lay there at most (asleep).
+//!
+//! **Guards.** Burning: a fifth of a core or more, and more than 20 us of it for each operation,
+//! which is what calls to submit them would cost many times over. Asleep: for a threshold or
+//! longer, several times.
+
+use whywait_events::uring::SETUP_SQPOLL;
+use whywait_model::Model;
+use whywait_model::rings::RingState;
+
+use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::rings;
+use crate::shared::slow_paths::percent;
+use crate::shared::text::duration;
+
+/// What `whywait explain uring-idle-sqpoll` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// CPU time for an operation above which a call to submit it is cheaper, nanoseconds.
+const DEAR_NS: u64 = 20_000;
+/// Of a core, percent.
+const MIN_BURNT: u64 = 20;
+/// Times that it slept when it was needed.
+const MIN_LAGS: u64 = 3;
+/// With fewer samples the poller's share is not known.
+const MIN_SAMPLES: u64 = 20;
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .rings
+        .values()
+        .filter(|state| state.ring.flags & SETUP_SQPOLL != 0)
+        .filter_map(|state| asleep(model, state).or_else(|| burning(model, state)))
+        .collect()
+}
+
+fn burning(model: &Model, state: &RingState) -> Option<Finding> {
+    let ring = &state.ring;
+    let burnt_ns = state.poller_samples.saturating_mul(rings::sample_ns(model));
+    let burnt = percent(burnt_ns, ring.observed_ns);
+    let each_ns = burnt_ns / ring.submitted.max(1);
+    if state.poller_samples < MIN_SAMPLES || burnt < MIN_BURNT || each_ns < DEAR_NS {
+        return None;
+    }
+    Some(Finding {
+        code: Code::UringIdleSqpoll,
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        title: format!(
+            "io_uring's poller burns {burnt} % of a core to submit {} operations, {} of CPU for each",
+            ring.submitted,
+            duration(each_ns)
+        ),
+        subject: rings::subject(state),
+        saving: Saving {
+            kind: SavingKind::Cpu,
+            at_most_ns: burnt_ns,
+            requests: ring.submitted,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence: vec![
+            Evidence {
+                text: format!(
+                    "{} was seen on a CPU {} times",
+                    rings::thread(model, ring.sqpoll_tid),
+                    state.poller_samples
+                ),
+                ns: Some(burnt_ns),
+            },
+            rings::life(state),
+        ],
+        cause: Some(Cause::new(
+            model,
+            ring.sqpoll_tid,
+            "polling in the kernel".to_owned(),
+            0,
+        )),
+        fix: "make the ring without IORING_SETUP_SQPOLL, or with a short sq_thread_idle, after which the poller sleeps"
+            .to_owned(),
+    })
+}
+
+fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
+    let ring = &state.ring;
+    if state.unsubmitted.count < MIN_LAGS
+        || ring.asleep_ns < state.unsubmitted.count.saturating_mul(model.threshold_ns())
+        || percent(ring.asleep_ns, state.unsubmitted.low_ns) < 50
+    {
+        return None;
+    }
+    let (low_ns, high_ns) = state.queued_ns()?;
+    let instead = rings::instead(model, state, &state.unsubmitted, |standing| {
+        standing.pending
+    });
+    let mut evidence = vec![Evidence {
+        text: format!(
+            "entries were published {} times while the poller slept and asked to be woken, {} altogether",
+            state.unsubmitted.count,
+            duration(ring.asleep_ns)
+        ),
+        ns: Some(ring.asleep_ns),
+    }];
+    evidence.push(rings::life(state));
+    Some(Finding {
+        code: Code::UringIdleSqpoll,
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        title: format!(
+            "io_uring's poller sleeps while entries lie published for {} in the mean",
+            rings::between(low_ns, high_ns)
+        ),
+        subject: rings::subject(state),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: ring.queued_high_ns,
+            requests: ring.submitted,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence,
+        cause: instead.cause,
+        fix: "look at IORING_SQ_NEED_WAKEUP after publishing, and enter with IORING_ENTER_SQ_WAKEUP when it is set (liburing's \
+              io_uring_submit does), or give the poller a longer sq_thread_idle"
+            .to_owned(),
+    })
+}

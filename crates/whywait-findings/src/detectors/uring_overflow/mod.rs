@@ -1,0 +1,73 @@
+//! `uring-overflow`: the completion queue had no room.
+//!
+//! **Invariant.** The completion queue has room for what is under way.
+//!
+//! **Evidence.** The kernel's own account of each completion that found none, against the queue's
+//! size and the most operations under way.
+//!
+//! **Cost.** Not known as a time: each such completion costs the kernel an allocation, and the
+//! program another call to get it. Saving 0.
+//!
+//! **Guards.** None is needed: a healthy program has none. Fewer than one in a thousand is a note.
+
+use whywait_model::Model;
+use whywait_model::rings::RingState;
+
+use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::rings;
+use crate::shared::text::count;
+
+/// What `whywait explain uring-overflow` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .rings
+        .values()
+        .filter(|state| state.ring.overflows > 0)
+        .map(|state| finding(model, state))
+        .collect()
+}
+
+fn finding(model: &Model, state: &RingState) -> Finding {
+    let ring = &state.ring;
+    let often = ring.overflows.saturating_mul(1000) >= ring.submitted;
+    Finding {
+        code: Code::UringOverflow,
+        severity: if often {
+            Severity::Warning
+        } else {
+            Severity::Note
+        },
+        confidence: Confidence::High,
+        title: format!(
+            "{} of io_uring found no room in a completion queue of {}",
+            count(ring.overflows as usize, "completion", "completions"),
+            ring.cq_entries
+        ),
+        subject: rings::subject(state),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: 0,
+            requests: ring.overflows,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence: vec![
+            Evidence {
+                text: format!(
+                    "{} has up to {} operations under way or not taken, in a ring of {} entries and {} completions",
+                    rings::thread(model, state.thread()),
+                    ring.max_slots,
+                    ring.sq_entries,
+                    ring.cq_entries
+                ),
+                ns: None,
+            },
+            rings::life(state),
+        ],
+        cause: None,
+        fix: "make the completion queue as large as the most operations under way (IORING_SETUP_CQSIZE), or take completions \
+              before submitting more"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,106 @@
+//! `uring-punted`: operations that could have been done at once are handed to worker threads.
+//!
+//! **Invariant.** Reads, writes, sends and receives are done at once or when their file is ready,
+//! not by a worker thread of the kernel's that blocks for them.
+//!
+//! **Evidence.** The kernel's own account of each operation that it handed over, by opcode; the
+//! time that those took; the workers' CPU time by samples.
+//!
+//! **Cost.** The time that the punted operations were with the kernel, and that they lay there
+//! completed, as far as it could have been: workers take the CPU from the program that is to take
+//! completions. Some of it is the operation itself, hence a bound.
+//!
+//! **Guards.** Operations that always block, such as `fsync`, `openat` or `statx`, are handed over
+//! by nature and not counted. Only where it is most of an opcode's operations.
+
+use whywait_events::uring::{Sum, opcode_name};
+use whywait_model::Model;
+use whywait_model::rings::RingState;
+
+use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::rings::{self, MIN_OPERATIONS};
+use crate::shared::slow_paths::percent;
+use crate::shared::text::duration;
+
+/// What `whywait explain uring-punted` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .rings
+        .values()
+        .filter_map(|state| {
+            let sum = state
+                .sums
+                .iter()
+                .filter(|sum| need_no_worker(sum.opcode) && mostly_punted(sum))
+                .max_by_key(|sum| sum.punted)?;
+            Some(finding(model, state, sum))
+        })
+        .collect()
+}
+
+/// `read`, `write`, `send`, `recv` and their kin.
+fn need_no_worker(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        1 | 2 | 4 | 5 | 9 | 10 | 13 | 16 | 22 | 23 | 26 | 27 | 47 | 48 | 60 | 61
+    )
+}
+
+fn mostly_punted(sum: &Sum) -> bool {
+    sum.punted >= MIN_OPERATIONS && sum.punted.saturating_mul(2) > sum.completed
+}
+
+/// For how long the punted operations lay completed at most, by those that were followed.
+fn unreaped_ns(sum: &Sum) -> u64 {
+    let ns = u128::from(sum.mark_high_ns) * u128::from(sum.punted) / u128::from(sum.marks.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
+    let name = opcode_name(sum.opcode);
+    let mut evidence = vec![Evidence {
+        text: format!(
+            "{} of {} {name} operations were handed to a worker; each took {} in the mean",
+            sum.punted,
+            sum.completed,
+            duration(sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0))
+        ),
+        ns: Some(sum.punted_ns),
+    }];
+    let worker_ns = state.worker_samples.saturating_mul(rings::sample_ns(model));
+    if worker_ns > 0 {
+        evidence.push(Evidence {
+            text: format!(
+                "the workers of the process were on a CPU for {}, by {} samples",
+                duration(worker_ns),
+                state.worker_samples
+            ),
+            ns: Some(worker_ns),
+        });
+    }
+    evidence.push(rings::life(state));
+    Finding {
+        code: Code::UringPunted,
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        title: format!(
+            "{} % of the {name} operations of {} are handed to worker threads",
+            percent(sum.punted.min(sum.completed), sum.completed),
+            rings::thread(model, state.thread()),
+        ),
+        subject: rings::subject(state),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: sum.punted_ns.saturating_add(unreaped_ns(sum)),
+            requests: sum.punted,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence,
+        cause: None,
+        fix: "do not set IOSQE_ASYNC on them; if the kernel punts them by itself, the file does not support reads or writes \
+              without blocking (open it with O_DIRECT, or use another filesystem), or the data is not in the page cache"
+            .to_owned(),
+    }
+}

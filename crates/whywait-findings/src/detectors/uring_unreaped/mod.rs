@@ -1,0 +1,243 @@
+//! `uring-unreaped`: completions lie in the queue while their thread does something else.
+//!
+//! **Invariant.** A completion is taken within the threshold.
+//!
+//! **Evidence.** The completion queue's head, which the program moves when it takes a completion,
+//! looked at with each batch of operations, each sample and every few milliseconds: how long
+//! completions lay there at least and at most. What the thread did instead, by its sleeps and its
+//! samples while some lay there.
+//!
+//! **Cost.** The time that completions lay there at most, summed over them. What the thread has
+//! prepared and not submitted waits as long as it does something else: where the library does not
+//! show since when, that is for as long as the thread was away, for each entry.
+//!
+//! **Guards.** Only where that is the longest part of the operations' life for certain, and a
+//! threshold long in the mean, by its lower bound, without the share of it in which the thread was
+//! in io_uring, submitted or waited for more completions: there it leaves nothing lying, as little
+//! as while it waits for a CPU. Or, where operations wait for a peer and most of them are quick, if
+//! several completions lay there for 10 ms and the thread is known to have slept elsewhere or
+//! computed. Nobody waits for the completion of a send, as long as there are slots: sends count
+//! only on a ring that is full half of the time, and not where sends that wait for room in their
+//! socket's buffer hold more of its slots.
+
+use whywait_events::StackId;
+use whywait_events::uring::Sum;
+use whywait_model::rings::{LagWithWait, RingState, Stage};
+use whywait_model::{Label, Model, StackText};
+
+use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::rings::{self, MIN_OPERATIONS};
+use crate::shared::spinning::IO_URING_ENTER;
+use crate::shared::text::duration;
+
+/// What `whywait explain uring-unreaped` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// Lags that make it more than chance.
+const MIN_LAGS: u64 = 3;
+/// A completion that lies for so long is no matter of the mean, nanoseconds.
+const LONG_NS: u64 = 10_000_000;
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .rings
+        .values()
+        .filter(|state| concerns(model, state))
+        .map(|state| finding(model, state))
+        .collect()
+}
+
+/// Whether the finding is made of a ring.
+pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
+    let Some((low_ns, _)) = state.unreaped_ns() else {
+        return false;
+    };
+    let mostly = state.dominant() == Some(Stage::Unreaped) && {
+        let (elsewhere, all) = elsewhere(model, state);
+        let left_lying_ns = (u128::from(low_ns) * u128::from(elsewhere) / u128::from(all)) as u64;
+        left_lying_ns >= model.threshold_ns().max(state.kernel_ns().unwrap_or(0))
+    };
+    state.ring.completed >= MIN_OPERATIONS
+        && state.unreaped.count >= MIN_LAGS
+        && (mostly || at_times(model, state))
+        && (!nobody_waits(state)
+            || (state.ring.at_depth_ns > state.ring.observed_ns / 2 && !state.held_by_sockets()))
+}
+
+/// How much of the time that completions lay there the thread was elsewhere, a part and the whole
+/// of what is known of it (not 0): by its sleeps and samples within the longest lags, if most of
+/// those is known, or else by all samples that saw completions lying there. All of it if they are
+/// few.
+fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
+    let sum = |of: &dyn Fn(&LagWithWait) -> u64| {
+        let longest = state.unreaped.longest.iter();
+        longest.map(of).fold(0, u64::saturating_add)
+    };
+    let lag_ns = sum(&|longest| longest.lag.low_ns);
+    let waited_ns = sum(&|longest| match &longest.wait {
+        Some((wait, ns)) if wait.syscall == Some(IO_URING_ENTER) => *ns,
+        _ => 0,
+    });
+    let sampled_ns = |is: Is| sum(&|longest| sampled_ns(model, longest, is));
+    let away_ns = sum(&|longest| longest.slept_ns).saturating_add(sampled_ns(is_other_work));
+    let known_ns = away_ns
+        .saturating_add(waited_ns)
+        .saturating_add(sampled_ns(is_held_up));
+    if known_ns > lag_ns / 2 {
+        return (away_ns, known_ns);
+    }
+    let (mut other, mut held_up) = (0u64, 0u64);
+    for ((_, kernel_stack), standing) in &state.stacks {
+        if is_other_work(model, *kernel_stack) {
+            other = other.saturating_add(standing.unreaped);
+        } else if is_held_up(model, *kernel_stack) {
+            held_up = held_up.saturating_add(standing.unreaped);
+        }
+    }
+    match other.saturating_add(held_up) {
+        0..rings::MIN_SAMPLES => (1, 1),
+        all => (other, all),
+    }
+}
+
+/// Whether several completions lay there for long while the thread slept elsewhere or computed.
+fn at_times(model: &Model, state: &RingState) -> bool {
+    let long: Vec<&LagWithWait> = state
+        .unreaped
+        .longest
+        .iter()
+        .filter(|longest| longest.lag.low_ns >= LONG_NS)
+        .collect();
+    let sum = |of: &dyn Fn(&LagWithWait) -> u64| {
+        long.iter()
+            .map(|longest| of(longest))
+            .fold(0, u64::saturating_add)
+    };
+    let lag_ns = sum(&|longest| longest.lag.low_ns);
+    let slept_ns = sum(&|longest| longest.slept_ns);
+    let computed_ns = sum(&|longest| sampled_ns(model, longest, is_other_work));
+    long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
+}
+
+/// What a sample's kernel stack shows.
+type Is = fn(&Model, StackId) -> bool;
+
+/// For how long of a lag samples show the thread at that. One that was kept from its CPU for that
+/// long has no samples, but where the host took the CPU in pieces, it has as many as ever, each for
+/// less of its own time.
+fn sampled_ns(model: &Model, longest: &LagWithWait, is: Is) -> u64 {
+    let lag = &longest.lag;
+    let end_ns = lag.from_ns.saturating_add(lag.low_ns);
+    let thread = model.threads.get(&lag.tid);
+    let kept_ns = thread.map_or(0, |thread| thread.preempted_ns(lag.from_ns, end_ns));
+    let samples = longest
+        .samples
+        .iter()
+        .filter(|(kernel_stack, _)| is(model, **kernel_stack));
+    let sampled_ns = samples
+        .map(|(_, samples)| *samples)
+        .fold(0, u64::saturating_add)
+        .saturating_mul(rings::sample_ns(model));
+    sampled_ns.min(lag.low_ns.saturating_sub(kept_ns))
+}
+
+/// Whether a sample with such a kernel stack, 0: in user mode, shows the thread at something else
+/// than io_uring. (Of a stack without names nothing is known.)
+fn is_other_work(model: &Model, kernel_stack: StackId) -> bool {
+    let named = |stack: &StackText| stack.labels.iter().any(|label| label.named);
+    kernel_stack == 0
+        || (model.stacks.get(kernel_stack).is_some_and(named) && !is_held_up(model, kernel_stack))
+}
+
+/// … or held up while it submits or looks for completions (by the kernel's workers, for long if the
+/// host took a CPU of theirs away; by a device whose requests take the kernel as long to start as
+/// to do), or by an interrupt.
+fn is_held_up(model: &Model, kernel_stack: StackId) -> bool {
+    let in_ring = |stack: &StackText| {
+        let enters = |label: &Label| label.name.ends_with("_sys_io_uring_enter");
+        stack.labels.iter().any(enters)
+    };
+    model.stacks.get(kernel_stack).is_some_and(in_ring) || model.in_interrupt(kernel_stack)
+}
+
+/// Whether nearly all operations are such as nobody waits for.
+fn nobody_waits(state: &RingState) -> bool {
+    let completed = |of: &dyn Fn(&Sum) -> bool| {
+        state
+            .sums
+            .iter()
+            .filter(|sum| of(sum))
+            .map(|sum| sum.completed)
+            .fold(0, u64::saturating_add)
+    };
+    let sends = completed(&|sum| matches!(sum.opcode, 9 | 19 | 26 | 34 | 47 | 48));
+    sends.saturating_mul(10) >= completed(&|_| true).saturating_mul(9)
+}
+
+fn finding(model: &Model, state: &RingState) -> Finding {
+    let (low_ns, high_ns) = state.unreaped_ns().unwrap_or_default();
+    let instead = rings::instead(model, state, &state.unreaped, |standing| standing.unreaped);
+    let mut evidence = vec![rings::life(state)];
+    evidence.extend(instead.evidence);
+    evidence.extend(rings::sockets(state));
+    let held_back_ns = state.held_back_ns();
+    if held_back_ns > 0 {
+        evidence.push(Evidence {
+            text: format!(
+                "entries that were prepared before or while it did that, and submitted after, may have lain there too, {} at most \
+                 altogether: a library that publishes an entry only as it submits it does not show since when. It is part of the bound, which may \
+                 be far too large for that",
+                duration(held_back_ns)
+            ),
+            ns: Some(held_back_ns),
+        });
+    }
+    evidence.push(Evidence {
+        text: format!(
+            "up to {} completions lay there at once, in a queue of {}",
+            state.ring.max_unreaped, state.ring.cq_entries
+        ),
+        ns: None,
+    });
+    Finding {
+        code: Code::UringUnreaped,
+        severity: Severity::Warning,
+        confidence: if instead.cause.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        title: if low_ns >= model.threshold_ns() {
+            format!(
+                "{} leaves io_uring's completions lying for {} in the mean{}",
+                rings::thread(model, state.thread()),
+                rings::between(low_ns, high_ns),
+                state.kernel_ns().map_or_else(String::new, |ns| format!(
+                    ", when the operations took {}",
+                    duration(ns)
+                )),
+            )
+        } else {
+            format!(
+                "{} left io_uring's completions lying {} times, for {} at the longest",
+                rings::thread(model, state.thread()),
+                state.unreaped.count,
+                state.unreaped.longest.first().map_or_else(String::new, |longest| {
+                    rings::between(longest.lag.low_ns, longest.lag.high_ns)
+                }),
+            )
+        },
+        subject: rings::subject(state),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: state.ring.unreaped_high_ns.saturating_add(held_back_ns),
+            requests: state.ring.completed,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence,
+        cause: instead.cause,
+        fix: "take completions between pieces of the other work, or give that work to another thread; a thread that must \
+              sleep elsewhere can be woken by an eventfd registered with the ring"
+            .to_owned(),
+    }
+}

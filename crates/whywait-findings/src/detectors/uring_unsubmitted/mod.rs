@@ -1,0 +1,87 @@
+//! `uring-unsubmitted`: entries are published in the queue, and nobody submits them.
+//!
+//! **Invariant.** What is published in a submission queue is submitted within the threshold.
+//!
+//! **Evidence.** The submission queue's tail, which the program moves when it publishes an entry,
+//! against what the kernel has taken, looked at as for `uring-unreaped`; what the thread that
+//! submits did instead. Entries that a library publishes only in its call that submits (liburing's
+//! do without more) are never seen here: then nothing is said.
+//!
+//! **Cost.** The time that entries lay there at most, summed over them.
+//!
+//! **Guards.** A threshold long in the mean by its lower bound. Rings with a poller of the kernel's
+//! are `uring-idle-sqpoll`'s.
+
+use whywait_events::uring::SETUP_SQPOLL;
+use whywait_model::Model;
+use whywait_model::rings::RingState;
+
+use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::rings::{self, MIN_OPERATIONS};
+
+/// What `whywait explain uring-unsubmitted` says.
+pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+
+/// Lags that make it more than chance.
+const MIN_LAGS: u64 = 3;
+
+pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .rings
+        .values()
+        .filter_map(|state| finding(model, state))
+        .collect()
+}
+
+fn finding(model: &Model, state: &RingState) -> Option<Finding> {
+    let ring = &state.ring;
+    let (low_ns, high_ns) = state.queued_ns()?;
+    if ring.flags & SETUP_SQPOLL != 0
+        || ring.submitted < MIN_OPERATIONS
+        || state.unsubmitted.count < MIN_LAGS
+        || low_ns < model.threshold_ns()
+    {
+        return None;
+    }
+    let instead = rings::instead(model, state, &state.unsubmitted, |standing| {
+        standing.pending
+    });
+    let mut evidence = vec![rings::life(state)];
+    evidence.extend(instead.evidence);
+    let longest = state.unsubmitted.longest.first();
+    if let Some(longest) = longest {
+        evidence.push(Evidence {
+            text: format!(
+                "{} times entries lay there for a threshold or longer, {} at the longest",
+                state.unsubmitted.count,
+                rings::between(longest.lag.low_ns, longest.lag.high_ns)
+            ),
+            ns: Some(longest.lag.low_ns),
+        });
+    }
+    Some(Finding {
+        code: Code::UringUnsubmitted,
+        severity: Severity::Warning,
+        confidence: if instead.cause.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        title: format!(
+            "io_uring's entries lie published for {} in the mean until {} submits them",
+            rings::between(low_ns, high_ns),
+            rings::thread(model, state.thread()),
+        ),
+        subject: rings::subject(state),
+        saving: Saving {
+            kind: SavingKind::Latency,
+            at_most_ns: ring.queued_high_ns,
+            requests: ring.submitted,
+            each_at_most_ns: Vec::new(),
+        },
+        evidence,
+        cause: instead.cause,
+        fix: "submit where the entries are made, or wake the thread that submits (an eventfd that it polls) with each batch"
+            .to_owned(),
+    })
+}

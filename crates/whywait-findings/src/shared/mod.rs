@@ -1,0 +1,8 @@
+//! What several detectors need.
+
+pub(crate) mod rings;
+pub(crate) mod runtime;
+pub(crate) mod slow_paths;
+pub(crate) mod spinning;
+pub(crate) mod text;
+pub(crate) mod unfinished;

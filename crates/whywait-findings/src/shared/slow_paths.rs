@@ -1,0 +1,397 @@
+//! What the detectors that look at slow requests' critical paths have in common: which requests are
+//! slow enough, what it is to dominate them, and how a path is told.
+
+use std::collections::{BTreeSet, HashMap};
+
+use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
+use whywait_model::{Model, Path, PathStep, app_frame};
+
+use crate::finding::{Saving, SavingKind, Severity};
+use crate::shared::runtime;
+use crate::shared::text::{count, duration};
+
+/// What takes a request less than this is not looked for.
+pub(crate) const MIN_NS: u64 = 10_000_000;
+/// Below this, typically, it is a remark.
+const WARNING_NS: u64 = 30_000_000;
+/// What is less than one part in so many of all slow requests' time is rare…
+const RARE: u64 = 10;
+/// … and told, as a remark, only if it made a request take so long.
+const OUTLIER_NS: u64 = 100_000_000;
+/// A request that takes so many times what others of its kind take is an outlier.
+const OUTLIER_TIMES: u64 = 3;
+/// In percent: the rest is not worth a word in a title.
+pub(crate) const NEARLY_ALL: u64 = 95;
+/// Findings of one kind that are told.
+pub(crate) const MAX_FINDINGS: usize = 3;
+/// Stands for functions that a just-in-time compiler made and that nothing names.
+pub(crate) const COMPILED: &str = "code compiled at run time";
+
+/// An answered request that took long enough to be looked at, with its path.
+#[derive(Debug)]
+pub(crate) struct SlowRequest<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) latency_ns: u64,
+    pub(crate) path: Path,
+}
+
+/// The requests that are slow.
+#[derive(Debug)]
+pub(crate) struct SlowRequests<'a> {
+    /// In order of arrival.
+    pub(crate) requests: Vec<SlowRequest<'a>>,
+    /// What all slow requests took, also those that were not slow enough to be looked at.
+    pub(crate) total_ns: u64,
+}
+
+impl<'a> SlowRequests<'a> {
+    pub(crate) fn of(model: &'a Model) -> Self {
+        let threshold_ns = model.threshold_ns();
+        let mut slow = Self {
+            requests: Vec::new(),
+            total_ns: 0,
+        };
+        for (index, request) in model.requests.iter().enumerate() {
+            let Some(latency_ns) = latency_ns(request).filter(|ns| *ns >= threshold_ns) else {
+                continue;
+            };
+            slow.total_ns = slow.total_ns.saturating_add(latency_ns);
+            if latency_ns >= MIN_NS {
+                slow.requests.push(SlowRequest {
+                    request,
+                    latency_ns,
+                    path: model.path_of(index),
+                });
+            }
+        }
+        slow
+    }
+}
+
+/// From the first byte in the kernel to the last byte of the response; `None` when it was not
+/// answered.
+pub(crate) fn latency_ns(request: &Request) -> Option<u64> {
+    Some(request.last_send_ns?.saturating_sub(request.ready_ns))
+}
+
+/// Whether something that takes `ns` of a request is what makes it slow.
+pub(crate) fn dominates(ns: u64, latency_ns: u64) -> bool {
+    ns >= MIN_NS && ns.saturating_mul(2) >= latency_ns
+}
+
+/// Whether something that dominates `members` is what makes requests of their kind slow: of all
+/// requests of which it takes [`MIN_NS`], `all`, it takes two fifths of the time; or those that it
+/// dominates are outliers among them. Pairs of what it takes of a request and what the request
+/// took. Where two things take turns at being half of it, neither is the one.
+pub(crate) fn is_typical(all: &[(u64, u64)], members: &[u64]) -> bool {
+    let sum = |of: fn(&(u64, u64)) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    let (ns, latency_ns) = (sum(|pair| pair.0), sum(|pair| pair.1));
+    let mut latencies: Vec<u64> = all.iter().map(|pair| pair.1).collect();
+    latencies.sort_unstable();
+    let median = latencies.get(latencies.len() / 2).copied().unwrap_or(0);
+    let outlier = members
+        .iter()
+        .any(|latency_ns| *latency_ns >= median.saturating_mul(OUTLIER_TIMES));
+    ns.saturating_mul(5) >= latency_ns.saturating_mul(2) || outlier
+}
+
+/// The time that something takes of the requests that it makes slow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// For each request; the largest first.
+    pub(crate) each_ns: Vec<u64>,
+    /// All of it.
+    pub(crate) ns: u64,
+    /// What those requests took.
+    pub(crate) latency_ns: u64,
+    /// What the slowest of them took.
+    worst_latency_ns: u64,
+}
+
+impl Shares {
+    /// From what it takes of each request and what that took.
+    pub(crate) fn new(pairs: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut shares = Self {
+            each_ns: Vec::new(),
+            ns: 0,
+            latency_ns: 0,
+            worst_latency_ns: 0,
+        };
+        for (ns, latency_ns) in pairs {
+            shares.each_ns.push(ns);
+            shares.ns = shares.ns.saturating_add(ns);
+            shares.latency_ns = shares.latency_ns.saturating_add(latency_ns);
+            shares.worst_latency_ns = shares.worst_latency_ns.max(latency_ns);
+        }
+        shares.each_ns.sort_unstable_by(|a, b| b.cmp(a));
+        shares
+    }
+
+    pub(crate) fn median_ns(&self) -> u64 {
+        self.each_ns
+            .get(self.each_ns.len() / 2)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// In percent of those requests' time.
+    pub(crate) fn percent(&self) -> u64 {
+        percent(self.ns, self.latency_ns)
+    }
+
+    /// How bad it is; `None` when it is not worth telling. `slow_ns`: what all slow requests took.
+    pub(crate) fn severity(&self, slow_ns: u64) -> Option<Severity> {
+        if self.each_ns.is_empty() {
+            None
+        } else if self.ns.saturating_mul(RARE) < slow_ns {
+            (self.worst_latency_ns >= OUTLIER_NS).then_some(Severity::Note)
+        } else if self.median_ns() >= WARNING_NS {
+            Some(Severity::Warning)
+        } else {
+            Some(Severity::Note)
+        }
+    }
+
+    /// `10 slow requests`.
+    pub(crate) fn requests(&self) -> String {
+        count(self.each_ns.len(), "slow request", "slow requests")
+    }
+
+    /// How the time spreads: `92 % of these requests' time: 3.1 s of 3.4 s; from 210 to 388 ms
+    /// each, median 300 ms`.
+    pub(crate) fn told(&self, slow_ns: u64) -> String {
+        // Nothing new where these are all the slow requests that there are.
+        let all = if percent(self.latency_ns, slow_ns) >= 99 {
+            String::new()
+        } else {
+            format!(
+                ", and {} % of all slow requests' time",
+                percent(self.ns, slow_ns)
+            )
+        };
+        let least = self.each_ns.last().copied().unwrap_or(0);
+        let most = self.each_ns.first().copied().unwrap_or(0);
+        let each = if self.each_ns.len() > 1 {
+            format!(
+                "; each {} to {}, median {}",
+                duration(least),
+                duration(most),
+                duration(self.median_ns())
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "{} of the {} that {} took: {} %{all}{each}",
+            duration(self.ns),
+            duration(self.latency_ns),
+            self.requests(),
+            self.percent()
+        )
+    }
+}
+
+/// What a fix saves at most that frees each of these requests of so much.
+pub(crate) fn saving(each: &[u64]) -> Saving {
+    let mut each = each.to_vec();
+    each.sort_unstable_by(|a, b| b.cmp(a));
+    Saving {
+        kind: SavingKind::Latency,
+        at_most_ns: each.iter().copied().fold(0, u64::saturating_add),
+        requests: each.len() as u64,
+        each_at_most_ns: each.into_iter().take(100).collect(),
+    }
+}
+
+/// Rounded; 100 only when it is all of it.
+pub(crate) fn percent(ns: u64, of_ns: u64) -> u64 {
+    if ns >= of_ns {
+        return 100;
+    }
+    let share = (u128::from(ns) * 100 + u128::from(of_ns) / 2) / u128::from(of_ns);
+    (share as u64).min(99)
+}
+
+/// Where something was, for titles: ` in write_snapshot`, when that is all of it, or ` most of it
+/// in …`; empty when it is less.
+pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
+    match (function, percent(ns, of_ns)) {
+        (Some(function), NEARLY_ALL..) => format!(" in {function}"),
+        (Some(function), 50..) => format!(", most of it in {function}"),
+        _ => String::new(),
+    }
+}
+
+/// Threads that do the same: those of a process whose names differ in their number only. A nameless
+/// one is alone.
+pub(crate) fn role(model: &Model, tid: u32) -> String {
+    let name = model.thread_name(tid);
+    let role =
+        name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '#' | ':'));
+    match role {
+        "" | "?" => format!("{name} {tid}"),
+        role => role.to_owned(),
+    }
+}
+
+/// `thread worker`, `3 threads worker`, `8 threads conn*`.
+pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
+    let names: BTreeSet<&str> = tids.iter().map(|tid| model.thread_name(*tid)).collect();
+    match (tids.first(), tids.len(), names.len()) {
+        (None, ..) => "no thread".to_owned(),
+        (Some(tid), 1, _) => format!("thread {}", model.thread_name(*tid)),
+        (Some(tid), n, 1) => format!("{n} threads {}", model.thread_name(*tid)),
+        (Some(tid), n, _) => format!("{n} threads {}*", role(model, *tid)),
+    }
+}
+
+/// What a stack is in, for titles: what its runtime does on its own account, the innermost function
+/// of the application, or else the innermost one.
+pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
+    let stack = model.stacks.get(stack)?;
+    if let Some(what) = runtime::own_account(stack) {
+        return Some(what.to_owned());
+    }
+    if let Some(label) = app_frame(stack) {
+        return Some(label.name.to_string());
+    }
+    // Its functions have names only where the runtime writes them down for profilers.
+    if stack
+        .labels
+        .iter()
+        .any(|label| label.kind == ModuleKind::Jit)
+    {
+        return Some(COMPILED.to_owned());
+    }
+    stack.labels.first().map(|label| label.name.to_string())
+}
+
+/// `the slowest of them, 388 ms: api (12) waits for worker (15)`, to be continued with what thread
+/// `tid` does.
+pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
+    let mut tids: Vec<u32> = Vec::new();
+    for step in slow.path.steps.iter().filter(|step| step.part.is_some()) {
+        if tids.contains(&step.tid) {
+            continue;
+        }
+        tids.push(step.tid);
+        if step.tid == tid {
+            break;
+        }
+    }
+    let mut text = format!("the slowest of them, {}: ", duration(slow.latency_ns));
+    for (at, tid) in tids.iter().enumerate() {
+        match at {
+            0 => {}
+            1 => text.push_str(" waits for "),
+            _ => text.push_str(", which waits for "),
+        }
+        text.push_str(&format!("{} ({tid})", model.thread_name(*tid)));
+    }
+    if tids.len() > 1 {
+        text.push_str(", which");
+    }
+    text
+}
+
+/// Steps of a path that are time of a thread of the target or of what it waited for, with the part
+/// that they are.
+pub(crate) fn steps(path: &Path) -> impl Iterator<Item = (Part, &PathStep)> {
+    path.steps
+        .iter()
+        .filter_map(|step| Some((step.part?, step)))
+        .filter(|(_, step)| step.ns() > 0)
+}
+
+/// When each thread answered which requests.
+#[derive(Debug)]
+pub(crate) struct Answers<'a>(HashMap<u32, Vec<(Ns, &'a Request)>>);
+
+impl<'a> Answers<'a> {
+    pub(crate) fn of(model: &'a Model) -> Self {
+        let mut answers: HashMap<u32, Vec<(Ns, &Request)>> = HashMap::new();
+        for request in &model.requests {
+            if let Some(ns) = request.last_send_ns {
+                answers
+                    .entry(request.send_tid)
+                    .or_default()
+                    .push((ns, request));
+            }
+        }
+        for times in answers.values_mut() {
+            times.sort_by_key(|(ns, request)| (*ns, request.socket, request.seq));
+        }
+        Self(answers)
+    }
+
+    /// From when on a step of a request's path was that request's own; `None`: never. What a thread
+    /// did before it answered another was for that one, if it had been read by then.
+    pub(crate) fn own_from(&self, request: &Request, step: &PathStep) -> Option<Ns> {
+        let Some(answers) = self.0.get(&step.tid) else {
+            return Some(step.from_ns);
+        };
+        let after = answers.partition_point(|(ns, _)| *ns < step.to_ns);
+        let from_ns = answers[..after]
+            .last()
+            .map_or(step.from_ns, |(ns, _)| step.from_ns.max(*ns));
+        let others = answers.get(after).is_some_and(|(_, next)| {
+            (next.socket, next.seq) != (request.socket, request.seq)
+                && next.recv_ns.is_some_and(|recv_ns| recv_ns <= from_ns)
+                && next.last_send_ns < request.last_send_ns
+        });
+        (!others).then_some(from_ns)
+    }
+}
+
+/// How many requests were under way when, of those that a loop serves or that a thread read.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    begun: Vec<Ns>,
+    ended: Vec<Ns>,
+}
+
+impl UnderWay {
+    /// By epoll instance and process.
+    pub(crate) fn by_epoll(model: &Model) -> HashMap<(u32, u32), UnderWay> {
+        Self::by(model, |request| {
+            (request.epoll != 0).then_some((request.tgid, request.epoll))
+        })
+    }
+
+    /// By the thread that read them.
+    pub(crate) fn by_reader(model: &Model) -> HashMap<u32, UnderWay> {
+        Self::by(model, |request| {
+            (request.recv_tid != 0).then_some(request.recv_tid)
+        })
+    }
+
+    fn by<K: std::hash::Hash + Eq>(
+        model: &Model,
+        key: impl Fn(&Request) -> Option<K>,
+    ) -> HashMap<K, UnderWay> {
+        let mut all: HashMap<K, UnderWay> = HashMap::new();
+        for request in &model.requests {
+            let Some(key) = key(request) else { continue };
+            let one = all.entry(key).or_default();
+            one.begun.push(request.ready_ns);
+            one.ended.push(
+                request
+                    .last_send_ns
+                    .unwrap_or(Ns::MAX)
+                    .max(request.ready_ns),
+            );
+        }
+        for one in all.values_mut() {
+            one.begun.sort_unstable();
+            one.ended.sort_unstable();
+        }
+        all
+    }
+
+    /// How many were at `at`.
+    pub(crate) fn at(&self, at: Ns) -> usize {
+        let begun = self.begun.partition_point(|begun| *begun <= at);
+        let ended = self.ended.partition_point(|ended| *ended < at);
+        begun.saturating_sub(ended)
+    }
+}
