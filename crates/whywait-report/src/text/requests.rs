@@ -32,16 +32,16 @@ pub(super) fn render(page: &mut Page, requests: &Requests) {
 /// The parts of a request's time under the names that a reader sees.
 fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
     [
-        ("ready, stranded", time.ready_unserved.stranded),
-        ("ready, pool busy", time.ready_unserved.pool_busy),
-        ("ready, waking up", time.ready_unserved.wakeup),
+        ("ready (stranded)", time.ready_unserved.stranded),
+        ("ready (pool busy)", time.ready_unserved.pool_busy),
+        ("ready (waking up)", time.ready_unserved.wakeup),
         ("on CPU", time.on_cpu),
-        ("runnable, no CPU", time.runnable),
+        ("runnable (no CPU)", time.runnable),
         ("lock", time.lock),
         ("other thread", time.thread),
         ("disk", time.disk),
         ("network", time.network),
-        ("timer, sleep", time.timer),
+        ("timer (sleep)", time.timer),
         ("io_uring", time.uring),
         ("page fault", time.page_fault),
         ("unknown", time.unknown),
@@ -81,19 +81,19 @@ pub(super) fn time(page: &mut Page, time: &Time, title: &str, of: Option<&str>) 
         .map(|(_, ns)| format!("{:>7}  {:>8}", percent(*ns, total), duration(*ns)))
         .collect();
     let widest = figures.iter().map(String::len).max().unwrap_or(0);
-    let taken = "  ready, pool busy  ".len() + widest;
+    let taken = "  ready (pool busy)  ".len() + widest;
     let bar_width = page.width().saturating_sub(taken).clamp(1, 40);
     let largest = large.first().map_or(1, |(_, ns)| *ns);
     for ((name, ns), figures) in large.into_iter().zip(figures) {
         let bar = bar(ns, largest, bar_width, page.unicode());
         let filler = " ".repeat(bar_width - columns(&bar));
-        let style = if name == "ready, stranded" {
+        let style = if name == "ready (stranded)" {
             Style::Bad
         } else {
             Style::Bar
         };
         page.row(&[
-            (Style::Plain, &format!("  {name:<16} ")),
+            (Style::Plain, &format!("  {name:<17} ")),
             (style, &bar),
             (Style::Plain, &format!("{filler} {figures}")),
         ]);
