@@ -13,14 +13,14 @@ use whywait_events::{
     Busy, Ns, Part, Parts, Preempted, Request, Sample, StackId, ThreadEvent, Wait,
 };
 
-use crate::call::{Call, call};
 use crate::cpu::CpuTime;
-use crate::latency::Histogram;
-use crate::objects::Objects;
+use crate::cpu::bursts::Bursts;
+use crate::requests::histogram::Histogram;
 use crate::rings::RingInput;
-use crate::sleeps::Sleeps;
-use crate::spin::Bursts;
 use crate::stacks::StackNames;
+use crate::waits::objects::Objects;
+use crate::waits::sleeps::Sleeps;
+use crate::waits::system_call::{Call, call};
 
 /// Requests that are looked at one by one.
 const MAX_REQUESTS: usize = 20_000;

@@ -10,37 +10,31 @@
 //!                                          └─ path ─────> a request's critical path
 //! ```
 
-mod accounting;
-mod call;
 pub mod cpu;
-pub mod futex;
 mod input;
-mod kind;
-mod latency;
-mod locks;
 mod model;
-pub mod objects;
 mod path;
 mod pools;
-pub mod ring_sockets;
+pub mod requests;
 pub mod rings;
 pub mod script;
-mod sleeps;
-pub mod sockets;
-pub mod spin;
 mod stacks;
-pub mod summary;
 mod timeline;
 pub mod waits;
 
-pub use accounting::Account;
-pub use call::{Call, call, call_name, descriptor};
-pub use futex::Class;
+pub use cpu::bursts as spin;
+pub use cpu::sockets;
 pub use input::{Input, Polls, RequestSums};
-pub use kind::{Kind, kind};
-pub use locks::{Across, Hold};
 pub use model::Model;
 pub use path::{Path, PathStep};
 pub use pools::{Evidence, Member, Pool, Stranded};
+pub use requests::account::Account;
+pub use requests::summary;
+pub use rings::sends as ring_sockets;
 pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, origin};
 pub use timeline::{Activity, Thread, Timeline};
+pub use waits::futex::{self, Class};
+pub use waits::kernel::{Kind, kind};
+pub use waits::locks::{Across, Hold};
+pub use waits::objects;
+pub use waits::system_call::{Call, call, call_name, descriptor};

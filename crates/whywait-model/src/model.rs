@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, HashMap};
 use whywait_events::recording::Meta;
 use whywait_events::{Ns, Request, Sample, StackId, Wait, WakeContext};
 
-use crate::accounting::{self, Account};
+use crate::cpu::bursts::{Bursts, Spinner};
 use crate::cpu::{CpuSummary, CpuTime};
-use crate::futex::{Class, Primitive};
 use crate::input::{Input, latency_ns};
-use crate::kind::Kind;
-use crate::locks::LetGo;
-use crate::objects::{Key, Objects};
 use crate::path::{self, Path, PathStep};
 use crate::pools::{self, Pool};
+use crate::requests::account::{self, Account};
+use crate::requests::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::rings::{RingRow, RingState};
-use crate::spin::{Bursts, Spinner};
 use crate::stacks::StackNames;
-use crate::summary::{Coverage, Requests, Slow, Step, Target, Time};
 use crate::timeline;
 use crate::timeline::Thread;
-use crate::waits::{self, WaitRow};
+use crate::waits::futex::{Class, Primitive};
+use crate::waits::kernel::Kind;
+use crate::waits::locks::LetGo;
+use crate::waits::objects::{Key, Objects};
+use crate::waits::table::{self, WaitRow};
 
 /// Requests whose critical path is told.
 const SLOWEST: usize = 5;
@@ -105,7 +105,7 @@ impl Model {
             .iter()
             .map(|request| {
                 let path = path::path(&model, request);
-                (accounting::account(&model, request, &path), path.truncated)
+                (account::account(&model, request, &path), path.truncated)
             })
             .collect();
         model.truncated_paths = accounted.iter().filter(|(_, truncated)| *truncated).count() as u64;
@@ -385,7 +385,7 @@ impl Model {
 
     /// The table of waits, the longest first.
     pub fn waits(&self) -> Vec<WaitRow> {
-        waits::table(self)
+        table::table(self)
     }
 
     /// The rings that were used, the busiest first.

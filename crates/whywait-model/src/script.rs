@@ -20,8 +20,8 @@ use whywait_events::{
 use crate::input::Input;
 use crate::model::Model;
 use crate::rings::RingState;
-use crate::sleeps::Sleeps;
 use crate::stacks::{Label, StackText};
+use crate::waits::sleeps::Sleeps;
 
 /// System call numbers that scripts use.
 const EPOLL_WAIT: u32 = 232;

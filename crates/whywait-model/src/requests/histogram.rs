@@ -1,7 +1,7 @@
 //! Latencies in buckets that grow with the value: 8 to the power of two, as the BPF programs count
 //! them.
 
-use crate::summary::Latency;
+use crate::requests::summary::Latency;
 
 /// Buckets to the power of two, as a power of two.
 const SHIFT: u32 = 3;

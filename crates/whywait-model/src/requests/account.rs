@@ -4,12 +4,12 @@ use std::ops::AddAssign;
 
 use whywait_events::{Part, Parts, Request};
 
-use crate::call;
 use crate::input::RequestSums;
 use crate::model::Model;
 use crate::path::Path;
-use crate::summary::{ReadyUnserved, Time};
+use crate::requests::summary::{ReadyUnserved, Time};
 use crate::timeline::{end_of, woken_at};
+use crate::waits::system_call;
 
 /// How a request's time splits, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -187,7 +187,7 @@ fn between_long_waits(
     for wait in thread.timeline.overlapping(recv_ns, last_send_ns) {
         let within = |from: u64, to: u64| to.min(last_send_ns).saturating_sub(from.max(recv_ns));
         let woken_ns = woken_at(wait);
-        let part = call::part(wait, model.threads.contains_key(&wait.waker_tid));
+        let part = system_call::part(wait, model.threads.contains_key(&wait.waker_tid));
         rest[part] = rest[part].saturating_sub(within(wait.out_ns, woken_ns));
         rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(within(woken_ns, end_of(wait)));
     }

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 
-use crate::call::{Call, call, call_name, name_of};
-use crate::futex::{self, Class, Primitive, Seen};
-use crate::kind::{Kind, kind};
 use crate::pools::Pool;
 use crate::stacks::{StackNames, StackText};
 use crate::timeline::{Thread, woken_at};
+use crate::waits::futex::{self, Class, Primitive, Seen};
+use crate::waits::kernel::{Kind, kind};
+use crate::waits::system_call::{Call, call, call_name, name_of};
 
 /// Distinct things that are kept apart.
 const MAX_OBJECTS: usize = 65_536;

@@ -23,14 +23,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
 
-use crate::call::{self, Call};
-use crate::kind::Kind;
-use crate::locks::LetGo;
 use crate::model::Model;
-use crate::objects::Object;
 use crate::rings;
 use crate::stacks::{FrameOrigin, origin};
 use crate::timeline::{Thread, end_of, woken_at};
+use crate::waits::kernel::Kind;
+use crate::waits::locks::LetGo;
+use crate::waits::objects::Object;
+use crate::waits::system_call::{self, Call};
 
 /// The state of the first step.
 pub(crate) const READY_UNSERVED: &str = "ready-unserved";
@@ -408,7 +408,7 @@ impl Walk<'_> {
             // A loop polls for all its requests. What ended its earlier polls was for others as
             // likely as not, so that what is known to have answered this one, its waker, says more
             // than they do.
-            None => call::call(wait) == Call::Poll,
+            None => system_call::call(wait) == Call::Poll,
         }
     }
 
@@ -609,12 +609,12 @@ fn sleep(model: &Model, wait: &Wait, tid: u32, from_ns: Ns, to_ns: Ns, waiting: 
 fn part_of(model: &Model, wait: &Wait) -> Part {
     let kind = model.kind_of(wait);
     kind.and_then(|kind| kind.part)
-        .unwrap_or_else(|| call::part(wait, waker(model, wait) != 0))
+        .unwrap_or_else(|| system_call::part(wait, waker(model, wait) != 0))
 }
 
 /// Whether the clock ended a wait for something else.
 fn timed_out(model: &Model, wait: &Wait) -> bool {
-    call::call(wait) != Call::Sleep && part_of(model, wait) == Part::Timer
+    system_call::call(wait) != Call::Sleep && part_of(model, wait) == Part::Timer
 }
 
 /// Whether a sleep was one for a lock.
@@ -633,7 +633,7 @@ fn waker(model: &Model, wait: &Wait) -> u32 {
 /// signal may cut short.
 fn waits_for_threads(wait: &Wait) -> bool {
     matches!(
-        call::call(wait),
+        system_call::call(wait),
         Call::Futex | Call::Poll | Call::Stream | Call::Socket | Call::Child
     )
 }

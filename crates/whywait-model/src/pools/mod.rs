@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{ModuleKind, Ns, StackId, Wait};
 
-use crate::call::{Call, call};
 use crate::input::Polls;
 use crate::model::Model;
 use crate::stacks::{Label, StackNames, StackText};
 use crate::timeline::{Activity, Thread, end_of, woken_at};
+use crate::waits::system_call::{Call, call};
 
 /// Why a thread counts as a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

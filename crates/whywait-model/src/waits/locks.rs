@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 
-use crate::call::{Call, call};
-use crate::futex::Class;
 use crate::model::Model;
-use crate::objects::{Key, Object};
 use crate::path;
 use crate::timeline::{Thread, end_of, woken_at};
+use crate::waits::futex::Class;
+use crate::waits::objects::{Key, Object};
+use crate::waits::system_call::{Call, call};
 
 /// Less than this part of a hold that the holder slept is no wait that it held the lock across.
 const ACROSS_SHARE: u64 = 10;

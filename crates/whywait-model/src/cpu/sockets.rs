@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use whywait_events::SocketCpu;
 
-use crate::spin::Spinner;
+use crate::cpu::bursts::Spinner;
 
 /// Connections that are kept apart.
 const MAX_SOCKETS: usize = 100_000;

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use serde::{Serialize, Serializer};
 use whywait_events::Part;
 
-use crate::futex::{self, Class};
 use crate::model::Model;
-use crate::objects::{Key, Object, Sums};
+use crate::waits::futex::{self, Class};
+use crate::waits::objects::{Key, Object, Sums};
 
 /// What threads waited for, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

@@ -1,12 +1,15 @@
 //! What CPU time was for: by listener and by thread.
 
+pub mod bursts;
+pub mod sockets;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use whywait_events::Cpu;
 
-use crate::sockets::{SocketUse, Sockets};
-use crate::spin::Spinner;
+use crate::cpu::bursts::Spinner;
+use crate::cpu::sockets::{SocketUse, Sockets};
 
 /// Threads and ports that are kept apart.
 const MAX_SUBJECTS: usize = 100_000;

@@ -6,6 +6,8 @@
 //! because the program needs no kernel for either. Entries that a library publishes only as it
 //! submits them (as liburing does) are never seen queued.
 
+pub mod sends;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;

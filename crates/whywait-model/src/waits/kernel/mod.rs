@@ -157,5 +157,4 @@ const fn rule(
 }
 
 #[cfg(test)]
-#[path = "kind_tests.rs"]
 mod tests;

@@ -469,5 +469,4 @@ fn decide(mut reasons: Vec<(Class, i32, String)>) -> (Class, Vec<String>) {
 }
 
 #[cfg(test)]
-#[path = "futex_tests.rs"]
 mod tests;
