@@ -1,4 +1,5 @@
-"""What BPF programs cost, as the kernel counts it. Asked of the kernel itself, so that it is the same for every tool."""
+"""What BPF programs cost, as the kernel counts it. Asked of the kernel itself, so that it is the
+same for every tool."""
 
 import ctypes
 import os
@@ -22,7 +23,8 @@ def bpf(command, attributes):
 
 
 class Statistics:
-    """While this lasts, the kernel takes the time of every run of a program. The machine's setting stays as it is."""
+    """While this lasts, the kernel takes the time of every run of a program. The machine's setting
+    stays as it is."""
 
     def __enter__(self):
         self.fd = bpf(BPF_ENABLE_STATS, (0).to_bytes(4, "little"))
@@ -36,16 +38,20 @@ def name_of(program):
     fd = bpf(BPF_PROG_GET_FD_BY_ID, program.to_bytes(4, "little"))
     try:
         info = ctypes.create_string_buffer(INFO_SIZE)
-        attributes = (fd.to_bytes(4, "little") + INFO_SIZE.to_bytes(4, "little")
-                      + ctypes.addressof(info).to_bytes(8, "little"))
+        attributes = (
+            fd.to_bytes(4, "little")
+            + INFO_SIZE.to_bytes(4, "little")
+            + ctypes.addressof(info).to_bytes(8, "little")
+        )
         bpf(BPF_OBJ_GET_INFO_BY_FD, attributes)
-        return info.raw[NAME_AT:NAME_AT + NAME_SIZE].split(b"\0")[0].decode(errors="replace")
+        return info.raw[NAME_AT : NAME_AT + NAME_SIZE].split(b"\0")[0].decode(errors="replace")
     finally:
         os.close(fd)
 
 
 def costs(pid):
-    """For each program that the process holds, by number: (ns, runs) since it was loaded, with statistics on."""
+    """For each program that the process holds, by number: (ns, runs) since it was loaded, with
+    statistics on."""
     found = {}
     for info in Path(f"/proc/{pid}/fdinfo").iterdir():
         try:

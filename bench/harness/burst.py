@@ -1,8 +1,9 @@
 """What bursts of system-call tracing cost, and that healthy servers get none unless asked for.
 
-Two runs of a server differ by more than bursts cost. So both sides come from one run: with `--detail full` a burst comes every two
-seconds or so, and the server's own count of commands, read every few milliseconds, says what it did in each burst and what
-it did in the second before. When tracing is on is known from the kernel's count of the program's runs.
+Two runs of a server differ by more than bursts cost. So both sides come from one run: with
+`--detail full` a burst comes every two seconds or so, and the server's own count of commands, read
+every few milliseconds, says what it did in each burst and what it did in the second before. When
+tracing is on is known from the kernel's count of the program's runs.
 """
 
 import json
@@ -28,7 +29,8 @@ MIN_LOAD_S = 15
 
 
 class Full(Whywait):
-    """A burst as often as is allowed, whether there is something to see or not: the most that bursts can cost."""
+    """A burst as often as is allowed, whether there is something to see or not: the most that
+    bursts can cost."""
 
     name = "whywait, detail full"
     shown = "whywait record --detail full -p PID"
@@ -36,7 +38,8 @@ class Full(Whywait):
 
 
 class Looks(threading.Thread):
-    """Reads, every few milliseconds: the time, the commands that the server has done, runs and nanoseconds of the program."""
+    """Reads, every few milliseconds: the time, the commands that the server has done, runs and
+    nanoseconds of the program."""
 
     def __init__(self, port, counters):
         super().__init__(daemon=True)
@@ -48,7 +51,9 @@ class Looks(threading.Thread):
     def commands(self):
         self.link.sendall(b"INFO stats\r\n")
         text = b""
-        while not (found := re.search(rb"total_commands_processed:(\d+)\r", text)) or not text.endswith(b"\r\n"):
+        while not (
+            found := re.search(rb"total_commands_processed:(\d+)\r", text)
+        ) or not text.endswith(b"\r\n"):
             more = self.link.recv(65536)
             if not more:
                 raise Failed("the server closed the connection")
@@ -58,8 +63,17 @@ class Looks(threading.Thread):
     def run(self):
         try:
             while not self.over.wait(EVERY_S):
-                fields = dict(re.findall(r"^(run_\w+):\s*(\d+)", self.counters.read_text(), re.MULTILINE))
-                self.rows.append((time.monotonic(), self.commands(), int(fields["run_cnt"]), int(fields["run_time_ns"])))
+                fields = dict(
+                    re.findall(r"^(run_\w+):\s*(\d+)", self.counters.read_text(), re.MULTILINE)
+                )
+                self.rows.append(
+                    (
+                        time.monotonic(),
+                        self.commands(),
+                        int(fields["run_cnt"]),
+                        int(fields["run_time_ns"]),
+                    )
+                )
         except (OSError, KeyError, Failed):
             pass  # the tool has ended, or the server has: what was read is there
 
@@ -74,21 +88,24 @@ class Looks(threading.Thread):
 
 
 def bursts_in(rows):
-    """Of the rows, the stretches in which the program ran: (first, last), with no gap of 50 ms in between."""
-    stretches = []
+    """Of the rows, the intervals in which the program ran: (first, last), with no gap of 50 ms in
+    between."""
+    intervals = []
     for at in range(1, len(rows)):
         if rows[at][2] == rows[at - 1][2]:
             continue
-        if stretches and rows[at][0] - rows[stretches[-1][1]][0] < 0.05:
-            stretches[-1][1] = at
+        if intervals and rows[at][0] - rows[intervals[-1][1]][0] < 0.05:
+            intervals[-1][1] = at
         else:
-            stretches.append([at - 1, at])
-    return stretches
+            intervals.append([at - 1, at])
+    return intervals
 
 
 def cost_of(rows, first, last):
-    """What a burst cost: for how long it traced, the share of its rate that the server lost meanwhile, and how many seconds of
-    its work it lost in all. None when the server was not watched for long enough around it."""
+    """What a burst cost: for how long it traced, the share of its rate that the server lost
+    meanwhile, and how many seconds of its work it lost in all. None when the server was not watched
+    for long enough around it."""
+
     def nearest(seconds):
         return next((at for at in range(len(rows)) if rows[at][0] >= seconds), None)
 
@@ -121,16 +138,19 @@ def measure(server_class, programs, tools, tmp, load_class, pairs, seconds, warm
             load.warm_up(watcher.name)
             load(watcher.name)
             watcher.stop()
-            report = json.loads(run([tools["whywait"], "report", watcher.recording, "--format", "json"]))
+            report = json.loads(
+                run([tools["whywait"], "report", watcher.recording, "--format", "json"])
+            )
             found["default_bursts"] = report["coverage"].get("bursts", 0)
         while found["watched_s"] < 2 * pairs * seconds and len(found["bursts"]) < MOST_BURSTS:
             with Full(server.pid, tmp, tools) as watcher, bpf.Statistics():
                 with Looks(server.port, bpf.counters_of(watcher.process.pid, "burst")) as looks:
                     begun = time.monotonic()
-                    # In one go: where a load ends and the next one starts the server has less to do.
+                    # In one go: where a load ends and the next one starts the server has less to
+                    # do.
                     server.load(max(5 * seconds, MIN_LOAD_S), load.rates[Whywait.name])
                 found["watched_s"] += time.monotonic() - begun
-            costs = [cost_of(looks.rows, *stretch) for stretch in bursts_in(looks.rows)]
+            costs = [cost_of(looks.rows, *burst) for burst in bursts_in(looks.rows)]
             found["bursts"] += [cost for cost in costs if cost]
     finally:
         server.end()
@@ -168,12 +188,25 @@ def section(title, found, table):
         ["bursts on this server without `--detail full`", str(found["default_bursts"]), ""],
         ["a burst traces for, ms", traced, traced_in],
         ["throughput lost while it traces, %", slower, slower_in],
-        [f"the server's work lost to a burst, with the {AFTER_S * 1e3:.0f} ms after it, ms", lost, lost_in],
-        [f"of the throughput, where as much is traced as is allowed (1/{SHARE} of the time), %", share, share_in],
+        [
+            f"the server's work lost to a burst, with the {AFTER_S * 1e3:.0f} ms after it, ms",
+            lost,
+            lost_in,
+        ],
+        [
+            f"of the throughput, where as much is traced as is allowed (1/{SHARE} of the time), %",
+            share,
+            share_in,
+        ],
         ["a traced call, in the program itself, ns", per_call, per_call_in],
     ]
-    return (f"## Bursts of system-call tracing\n\n{title} under `--detail full`, which makes bursts as often as they are allowed: "
-            f"{len(bursts)} of them, each held against the {BEFORE_S * 1e3:.0f} ms before it in the same run. Medians, and between "
-            "which values they lie (95 %, by resampling). The kernel's statistics are on meanwhile, which makes each traced call some "
-            "20 ns dearer than it is. By itself whywait makes bursts only where a thread polls without moving a byte.\n\n"
-            + table(["what", "median", "95 %"], rows))
+    return (
+        f"## Bursts of system-call tracing\n\n{title} under `--detail full`, which makes bursts as "
+        "often as they are allowed: "
+        f"{len(bursts)} of them, each held against the {BEFORE_S * 1e3:.0f} ms before it in the "
+        "same run. Medians, and between "
+        "which values they lie (95 %, by resampling). The kernel's statistics are on meanwhile, "
+        "which makes each traced call some "
+        "20 ns more expensive than it is. By itself whywait makes bursts only where a thread polls "
+        "without moving a byte.\n\n" + table(["what", "median", "95 %"], rows)
+    )

@@ -29,9 +29,17 @@ def say(text):
 def spread(values):
     """Median, quartiles and extremes."""
     ordered = sorted(values)
-    quartiles = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
-    return {"median": statistics.median(ordered), "q1": quartiles[0], "q3": quartiles[2],
-            "min": ordered[0], "max": ordered[-1], "n": len(ordered)}
+    quartiles = (
+        statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
+    )
+    return {
+        "median": statistics.median(ordered),
+        "q1": quartiles[0],
+        "q3": quartiles[2],
+        "min": ordered[0],
+        "max": ordered[-1],
+        "n": len(ordered),
+    }
 
 
 class Load:
@@ -41,7 +49,8 @@ class Load:
         self.server, self.seconds, self.warm_up_s, self.rates = server, seconds, warm_up_s, {}
 
     def warm_up(self, watcher_name):
-        """Load that is not measured: the server's caches, and the stacks that a tool meets for the first time."""
+        """Load that is not measured: the server's caches, and the stacks that a tool meets for the
+        first time."""
         if self.warm_up_s:
             self.server.load(self.warm_up_s, self.rates.get(watcher_name, 3000))
 
@@ -57,7 +66,8 @@ class Load:
 
 
 def overhead(server_class, programs, tools, tmp, pairs, seconds, warm_up_s, rng):
-    """For each watcher: pairs of runs, bare and watched, side by side in time; the order within a pair alternates."""
+    """For each watcher: pairs of runs, bare and watched, one after the other; the order within a
+    pair alternates."""
     server = server_class(tmp, programs)
     load = Load(server, seconds, warm_up_s)
     results = {watcher.name: {"pairs": [], "failed": None} for watcher in WATCHERS}
@@ -85,8 +95,14 @@ def overhead(server_class, programs, tools, tmp, pairs, seconds, warm_up_s, rng)
                     say(f"{server.name}: {watcher.name}: {error}")
                     continue
                 result["pairs"].append({"bare": bare, "watched": watched})
-            say(f"{server.name}: pair {pair + 1} of {pairs}: " + ", ".join(
-                f"{name} {lost(result['pairs'][-1]):+.1f} %" for name, result in results.items() if len(result["pairs"]) > pair))
+            say(
+                f"{server.name}: pair {pair + 1} of {pairs}: "
+                + ", ".join(
+                    f"{name} {lost(result['pairs'][-1]):+.1f} %"
+                    for name, result in results.items()
+                    if len(result["pairs"]) > pair
+                )
+            )
     finally:
         server.end()
     return results
@@ -110,7 +126,8 @@ TOGGLED = ("whywait", "empty", "control")
 
 
 def toggled(server_class, programs, tmp, rounds, window_ms):
-    """For each of TOGGLED what part of its throughput the server lost in each round, while hooks were put on and taken off by turns."""
+    """For each of TOGGLED what part of its throughput the server lost in each round, while hooks
+    were put on and taken off by turns."""
     server = server_class(tmp, programs)
     found = {}
     try:
@@ -119,14 +136,27 @@ def toggled(server_class, programs, tmp, rounds, window_ms):
             try:
                 time.sleep(0.5)  # it has connected by then, or the first rounds are slower
                 with tempfile.TemporaryDirectory(dir=tmp) as folder:
-                    printed = run([programs / "bench-toggle", server.pid, rounds, window_ms, Path(folder, "recording"), what])
+                    printed = run(
+                        [
+                            programs / "bench-toggle",
+                            server.pid,
+                            rounds,
+                            window_ms,
+                            Path(folder, "recording"),
+                            what,
+                        ]
+                    )
             finally:
                 end(load, signal.SIGKILL)
             windows = [json.loads(line) for line in printed.splitlines()]
-            found[what] = {"lost": [lost_in(windows, number) for number in range(rounds)],
-                           "packets": statistics.median(one["packets"] / one["seconds"] for one in windows if not one["on"]),
-                           "tool_cpu_share": sum(one["tool_cpu_s"] for one in windows if one["on"])
-                           / sum(one["seconds"] for one in windows if one["on"])}
+            found[what] = {
+                "lost": [lost_in(windows, number) for number in range(rounds)],
+                "packets": statistics.median(
+                    one["packets"] / one["seconds"] for one in windows if not one["on"]
+                ),
+                "tool_cpu_share": sum(one["tool_cpu_s"] for one in windows if one["on"])
+                / sum(one["seconds"] for one in windows if one["on"]),
+            }
             say(f"{server.name}: {what}: lost {statistics.median(found[what]['lost']):+.1f} %")
     finally:
         server.end()
@@ -135,21 +165,25 @@ def toggled(server_class, programs, tmp, rounds, window_ms):
 
 def lost_in(windows, number):
     """Percent fewer packets with the hooks on than with them off, in a round."""
+
     def rate(on):
         chosen = [one for one in windows if one["round"] == number and one["on"] == on]
         return sum(one["packets"] for one in chosen) / sum(one["seconds"] for one in chosen)
+
     return 100 * (1 - rate(True) / rate(False))
 
 
 def median_bounds(values):
-    """Between which of the values the median lies with 95 % confidence: from the binomial distribution, as many lie below it as above."""
+    """Between which of the values the median lies with 95 % confidence: from the binomial
+    distribution, as many lie below it as above."""
     ordered = sorted(values)
     aside = int((len(ordered) - 1.96 * len(ordered) ** 0.5) / 2)
     return (ordered[max(0, aside)], ordered[min(len(ordered), len(ordered) - aside) - 1])
 
 
 def kernel_cost(server_class, programs, tools, tmp, runs, seconds):
-    """What each BPF tool's programs cost, with the kernel's statistics on, which themselves cost some of it."""
+    """What each BPF tool's programs cost, with the kernel's statistics on, which themselves cost
+    some of it."""
     server = server_class(tmp, programs)
     load = Load(server, seconds)
     found = {}
@@ -164,7 +198,9 @@ def kernel_cost(server_class, programs, tools, tmp, runs, seconds):
                         before, begun = bpf.costs(watcher.process.pid), time.monotonic()
                         requests += load(watcher.name)["requests"]
                         took += time.monotonic() - begun
-                        for name, cost in bpf.difference(before, bpf.costs(watcher.process.pid)).items():
+                        for name, cost in bpf.difference(
+                            before, bpf.costs(watcher.process.pid)
+                        ).items():
                             entry = total.setdefault(name, {"ns": 0, "runs": 0})
                             entry["ns"] += cost["ns"]
                             entry["runs"] += cost["runs"]
@@ -174,12 +210,22 @@ def kernel_cost(server_class, programs, tools, tmp, runs, seconds):
                 continue
             hooks = [cost for name, cost in total.items() if name not in no_hooks]
             found[watcher_class.name] = {
-                "programs": total, "requests": requests, "seconds": took, "no_hooks": sorted(no_hooks & total.keys()),
-                "ns_per_event": sum(cost["ns"] for cost in hooks) / max(1, sum(cost["runs"] for cost in hooks)),
+                "programs": total,
+                "requests": requests,
+                "seconds": took,
+                "no_hooks": sorted(no_hooks & total.keys()),
+                "ns_per_event": sum(cost["ns"] for cost in hooks)
+                / max(1, sum(cost["runs"] for cost in hooks)),
                 "events_per_request": sum(cost["runs"] for cost in hooks) / requests,
-                "cpu_share": sum(cost["ns"] for cost in total.values()) / 1e9 / took / os.cpu_count(),
+                "cpu_share": sum(cost["ns"] for cost in total.values())
+                / 1e9
+                / took
+                / os.cpu_count(),
             }
-            say(f"{server.name}: {watcher_class.name}: {found[watcher_class.name]['ns_per_event']:.0f} ns an event")
+            say(
+                f"{server.name}: {watcher_class.name}: "
+                f"{found[watcher_class.name]['ns_per_event']:.0f} ns an event"
+            )
     finally:
         server.end()
     return found
@@ -194,16 +240,25 @@ def recording(server_class, programs, tools, tmp, seconds, options):
 
         class Told(Whywait):
             pass
+
         Told.options = options
         with Told(server.pid, tmp, tools) as watcher:
             result = load("bare")
             watcher.stop()
             tables = parquet.tables(watcher.recording)
-            found = {"requests": result["requests"], "bytes": sum(f.stat().st_size for f in watcher.recording.rglob("*.*") if f.is_file()),
-                     "tables": tables, "options": options}
+            found = {
+                "requests": result["requests"],
+                "bytes": sum(
+                    f.stat().st_size for f in watcher.recording.rglob("*.*") if f.is_file()
+                ),
+                "tables": tables,
+                "options": options,
+            }
             found["stacks"] = json.loads(run([programs / "bench-stacks", watcher.recording]))
             try:
-                report = json.loads(run([tools["whywait"], "report", watcher.recording, "--format", "json"]))
+                report = json.loads(
+                    run([tools["whywait"], "report", watcher.recording, "--format", "json"])
+                )
                 found["events"] = report["coverage"]["events"]
                 found["lost"] = report["coverage"]["lost"]
                 found["closure"] = report["requests"]["closure"]
@@ -217,7 +272,7 @@ def recording(server_class, programs, tools, tmp, seconds, options):
 
 
 def written_by(server_class, programs, tools, tmp, seconds):
-    """Bytes that a recorder wrote for the same load: `perf sched record` beside whywait."""
+    """Bytes that a recorder wrote for the same load: `perf sched record` and whywait."""
     server = server_class(tmp, programs)
     load = Load(server, seconds)
     try:
@@ -240,13 +295,21 @@ def analysis(programs, tools, tmp, millions, times):
         target = Path(tmp, f"generated-{count}")
         try:
             written = json.loads(run([programs / "bench-generate", count * MILLION, target]))
-            entry = {"tables": written, "rows": sum(written.values()),
-                     "bytes": sum(f.stat().st_size for f in target.rglob("*.*") if f.is_file())}
+            entry = {
+                "tables": written,
+                "rows": sum(written.values()),
+                "bytes": sum(f.stat().st_size for f in target.rglob("*.*") if f.is_file()),
+            }
             try:
-                entry["runs"] = [timed([tools["whywait"], "report", target, "--format", "json"], cpu=0)
-                                 for _ in range(times)]
+                entry["runs"] = [
+                    timed([tools["whywait"], "report", target, "--format", "json"], cpu=0)
+                    for _ in range(times)
+                ]
                 best = min(entry["runs"], key=lambda one: one["cpu_s"])
-                say(f"analysis: {entry['rows'] / best['cpu_s'] / 1e6:.2f} M rows/s, {best['rss_kib'] / 1024:.0f} MiB")
+                say(
+                    f"analysis: {entry['rows'] / best['cpu_s'] / 1e6:.2f} M rows/s, "
+                    f"{best['rss_kib'] / 1024:.0f} MiB"
+                )
             except Failed as error:
                 entry["failed"] = str(error)
                 say(f"analysis: {error}")
@@ -271,7 +334,10 @@ def binary(tools):
     """The binary's size, and whether there are symbols left in it to strip."""
     with tempfile.NamedTemporaryFile() as stripped:
         subprocess.run(["strip", "-o", stripped.name, tools["whywait"]], check=True)
-        return {"bytes": os.stat(tools["whywait"]).st_size, "stripped_bytes": os.stat(stripped.name).st_size}
+        return {
+            "bytes": os.stat(tools["whywait"]).st_size,
+            "stripped_bytes": os.stat(stripped.name).st_size,
+        }
 
 
 def clean_build(tmp):
@@ -279,7 +345,10 @@ def clean_build(tmp):
     target = Path(tmp, "target")
     run(["cargo", "fetch", "--locked"], cwd=ROOT)
     begun = time.monotonic()
-    run(["cargo", "build", "--release", "--locked", "-p", "whywait", "--target-dir", target], cwd=ROOT)
+    run(
+        ["cargo", "build", "--release", "--locked", "-p", "whywait", "--target-dir", target],
+        cwd=ROOT,
+    )
     took = time.monotonic() - begun
     shutil.rmtree(target, ignore_errors=True)
     return took
@@ -287,17 +356,43 @@ def clean_build(tmp):
 
 def machine():
     """What it was measured on."""
-    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                  if line.startswith("model name")), "unknown")
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "unknown",
+    )
     memory = int(Path("/proc/meminfo").read_text().split()[1]) // 1024
-    release = dict(line.partition("=")[::2] for line in Path("/etc/os-release").read_text().splitlines())
-    # What is not committed makes a figure hard to repeat; the page itself is what a run changes.
-    dirty = run(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/performance.md"], cwd=ROOT)
+    release = dict(
+        line.partition("=")[::2] for line in Path("/etc/os-release").read_text().splitlines()
+    )
+    # What is not committed makes a figure hard to repeat; the pages themselves are what a run
+    # changes.
+    dirty = run(
+        [
+            "git",
+            "status",
+            "--porcelain",
+            "--untracked-files=no",
+            "--",
+            ".",
+            ":!docs/performance.md",
+            ":!README.md",
+        ],
+        cwd=ROOT,
+    )
     return {
-        "cpu": model, "cpus": os.cpu_count(), "memory_mib": memory, "kernel": os.uname().release,
+        "cpu": model,
+        "cpus": os.cpu_count(),
+        "memory_mib": memory,
+        "kernel": os.uname().release,
         "system": release.get("PRETTY_NAME", "unknown").strip('"'),
-        "revision": run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT).strip(), "dirty": bool(dirty.strip()),
-        "load_average": os.getloadavg()[0], "virtual": "hypervisor" in Path("/proc/cpuinfo").read_text(),
+        "revision": run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT).strip(),
+        "dirty": bool(dirty.strip()),
+        "load_average": os.getloadavg()[0],
+        "virtual": "hypervisor" in Path("/proc/cpuinfo").read_text(),
     }
 
 
@@ -307,9 +402,15 @@ def versions(tools):
             return run(command).strip().splitlines()[0]
         except (Failed, OSError, IndexError):
             return "missing"
-    return {"whywait": first_line([tools["whywait"], "--version"]), "bpftrace": first_line(["bpftrace", "--version"]),
-            "perf": first_line([tools["perf"], "--version"]), "strace": first_line(["strace", "--version"]),
-            "redis": first_line(["redis-server", "--version"]), "rustc": first_line(["rustc", "--version"])}
+
+    return {
+        "whywait": first_line([tools["whywait"], "--version"]),
+        "bpftrace": first_line(["bpftrace", "--version"]),
+        "perf": first_line([tools["perf"], "--version"]),
+        "strace": first_line(["strace", "--version"]),
+        "redis": first_line(["redis-server", "--version"]),
+        "rustc": first_line(["rustc", "--version"]),
+    }
 
 
 def seeded(seed):

@@ -1,4 +1,5 @@
-"""Just enough of Parquet to count a file's rows: the footer's third field, in Thrift's compact encoding."""
+"""Just enough of Parquet to count a file's rows: the footer's third field, in Thrift's compact
+encoding."""
 
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def rows(file):
     size = int.from_bytes(data[-8:-4], "little")
     if data[-4:] != b"PAR1" or size + 8 > len(data):
         raise ValueError(f"{file} is no Parquet file")
-    reader = Reader(data[-8 - size:-8])
+    reader = Reader(data[-8 - size : -8])
     for number, kind in reader.fields():
         if number == 3:
             return reader.integer()

@@ -25,10 +25,17 @@ def wait_for(what, condition, deadline_s=30.0, pause_s=0.02):
 
 
 def start(command, log, **options):
-    """Starts it in a group of its own, so that Ctrl-C is ours to pass on; both outputs go to the file `log`."""
+    """Starts it in a group of its own, so that Ctrl-C is ours to pass on; both outputs go to the
+    file `log`."""
     with open(log, "wb") as output:
-        return subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output,
-                                stderr=subprocess.STDOUT, start_new_session=True, **options)
+        return subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            **options,
+        )
 
 
 def end(process, how=signal.SIGTERM, deadline_s=60.0):
@@ -40,7 +47,7 @@ def end(process, how=signal.SIGTERM, deadline_s=60.0):
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        raise Failed(f"{process.args[0]} did not end when told to") from None
+        raise Failed(f"{process.args[0]} did not end when asked to") from None
 
 
 def last_words(log):
@@ -59,20 +66,35 @@ def cpu_seconds(pid):
 
 def run(command, **options):
     """Runs it and gives its stdout."""
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, errors="replace", **options)
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        **options,
+    )
     if done.returncode != 0:
         words = done.stderr.strip().splitlines() or ["silence"]
-        raise Failed(f"{' '.join(map(str, command))}: exit code {done.returncode}: {words[-1][:200]}")
+        raise Failed(
+            f"{' '.join(map(str, command))}: exit code {done.returncode}: {words[-1][:200]}"
+        )
     return done.stdout
 
 
 def timed(command, cpu=None, deadline_s=60):
-    """Runs it, on one CPU if told so: wall and CPU seconds, and the most memory that it had, in KiB."""
+    """Runs it, on one CPU if asked to: wall and CPU seconds, and the most memory that it had, in
+    KiB."""
     begun = time.monotonic()
     pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None
-    process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, preexec_fn=pin)
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=pin,
+    )
     # wait4, which tells of the memory, has no deadline of its own.
     timer = threading.Timer(deadline_s, process.kill)
     timer.start()
@@ -81,7 +103,16 @@ def timed(command, cpu=None, deadline_s=60):
     timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode == -signal.SIGKILL:
-        raise Failed(f"{' '.join(map(str, command))}: killed, by its deadline of {deadline_s} s if not for memory")
+        raise Failed(
+            f"{' '.join(map(str, command))}: killed, by its deadline of {deadline_s} s if not for "
+            "memory"
+        )
     if process.returncode != 0:
-        raise Failed(f"{' '.join(map(str, command))}: exit code {process.returncode}: {said[-1][:200]}")
-    return {"wall_s": time.monotonic() - begun, "cpu_s": usage.ru_utime + usage.ru_stime, "rss_kib": usage.ru_maxrss}
+        raise Failed(
+            f"{' '.join(map(str, command))}: exit code {process.returncode}: {said[-1][:200]}"
+        )
+    return {
+        "wall_s": time.monotonic() - begun,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "rss_kib": usage.ru_maxrss,
+    }

@@ -1,4 +1,5 @@
-"""The tools that are compared. Each is attached before the load starts and taken off after it ended."""
+"""The tools that are compared. Each is attached before the load starts and taken off after it
+ended."""
 
 import os
 import re
@@ -45,7 +46,8 @@ class Watcher:
         return self.attached()
 
     def cpu_s(self):
-        """CPU seconds that the tool took since it was attached, outside of what it runs in the kernel's hooks."""
+        """CPU seconds that the tool took since it was attached, outside of what it runs in the
+        kernel's hooks."""
         return cpu_seconds(self.process.pid) - self.started_cpu_s if self.process else 0.0
 
     def stop(self):
@@ -82,7 +84,15 @@ class Whywait(Watcher):
 
     def command(self):
         self.recording = self.dir / "recording"
-        return [self.tools["whywait"], "record", "-p", self.pid, "-o", self.recording, *self.options]
+        return [
+            self.tools["whywait"],
+            "record",
+            "-p",
+            self.pid,
+            "-o",
+            self.recording,
+            *self.options,
+        ]
 
     def attached(self):
         return self.says("watching process")
@@ -117,7 +127,17 @@ class PerfSched(Watcher):
         # Its child is started once everything is attached. It lasts until perf ends it.
         self.ready = self.dir / "ready"
         child = f": > '{self.ready}'; exec sleep 600"
-        return [self.tools["perf"], "sched", "record", "-o", self.dir / "perf.data", "--", "sh", "-c", child]
+        return [
+            self.tools["perf"],
+            "sched",
+            "record",
+            "-o",
+            self.dir / "perf.data",
+            "--",
+            "sh",
+            "-c",
+            child,
+        ]
 
     def attached(self):
         return self.ready.exists()
@@ -135,7 +155,10 @@ class PerfTrace(Watcher):
         # Its buffers are mapped and it waits for them to fill.
         proc = Path(f"/proc/{self.process.pid}")
         try:
-            return "[perf_event]" in (proc / "maps").read_text() and (proc / "syscall").read_text().split()[0] == "7"
+            return (
+                "[perf_event]" in (proc / "maps").read_text()
+                and (proc / "syscall").read_text().split()[0] == "7"
+            )
         except OSError:
             return False
 
@@ -151,7 +174,10 @@ class Strace(Watcher):
     def attached(self):
         tracer = f"TracerPid:\t{self.process.pid}\n"
         try:
-            return all(tracer in status.read_text() for status in Path(f"/proc/{self.pid}/task").glob("*/status"))
+            return all(
+                tracer in status.read_text()
+                for status in Path(f"/proc/{self.pid}/task").glob("*/status")
+            )
         except OSError:
             return False
 
@@ -172,5 +198,7 @@ def iterators():
     """Names of whywait's programs that are no hooks: they run when whywait reads them."""
     names = set()
     for source in (HERE.parent / "crates/whywait-capture/src/bpf").glob("*.bpf.h"):
-        names.update(re.findall(r'SEC\("iter[^"]*"\)\s*int (?:BPF_PROG\()?(\w+)', source.read_text()))
+        names.update(
+            re.findall(r'SEC\("iter[^"]*"\)\s*int (?:BPF_PROG\()?(\w+)', source.read_text())
+        )
     return names

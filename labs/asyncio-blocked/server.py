@@ -17,7 +17,8 @@ def render_thumbnail():
 
 
 def render_thumbnail_on_cpu():
-    """Burns CPU until a fixed wall time is over: the promise shall not depend on the machine's speed."""
+    """Burns CPU until a fixed wall time is over: the promise shall not depend on the machine's
+    speed."""
     end = time.monotonic() + RENDER_SECONDS
     pixel = 1
     while time.monotonic() < end:

@@ -1,10 +1,13 @@
 """Clients that take their time.
 
-    clients.py ADDRESS upload         sends a body of 400 kB within a second, on each of four connections
-    clients.py ADDRESS idle [--tls]   has a few answers on each of nine connections, and keeps them until the server says goodbye. Over TLS a
-                                      third of them says nothing then, a third says the same before it closes, and a third closes
-                                      without having read it, which resets the connection
-    clients.py ADDRESS ask            has two answers on each of four connections
+clients.py ADDRESS upload         sends a body of 400 kB within a second, on each of four
+                                  connections
+clients.py ADDRESS idle [--tls]   has a few answers on each of nine connections, and keeps them
+                                  until the server closes them. Over TLS a third of them sends
+                                  nothing then, a third sends its close_notify too before it closes,
+                                  and a third closes without having read it, which resets the
+                                  connection
+clients.py ADDRESS ask            has two answers on each of four connections
 """
 
 import argparse
@@ -90,14 +93,19 @@ def main():
     parser.add_argument("--tls", action="store_true")
     args = parser.parse_args()
     took, count = [], 9 if args.what == "idle" else 4
-    threads = [threading.Thread(target=client, args=(args, number, took)) for number in range(count)]
+    threads = [
+        threading.Thread(target=client, args=(args, number, took)) for number in range(count)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     if len(took) != count or min(took) < SECONDS:
         sys.exit(f"clients: {count} were to take {SECONDS} s or longer each: {took}")
-    print("ground-truth: " + json.dumps({"connections": count, "longest_s": max(took)}), file=sys.stderr)
+    print(
+        "ground-truth: " + json.dumps({"connections": count, "longest_s": max(took)}),
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     memcached.py ADDRESS [--connections N] [--seconds N]
 
-A batch of commands goes out on each connection in turns, so that the server has several of them to look after at once.
+A batch of commands goes out on each connection in turns, so that the server has several of them to
+look after at once.
 """
 
 import argparse

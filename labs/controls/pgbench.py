@@ -1,6 +1,6 @@
 """Runs pgbench, and prints what it met.
 
-    pgbench.py ADDRESS [--clients N] [--seconds N] --script select|tpcb|hot|own [--expect-mean-ms MS]
+pgbench.py ADDRESS [--clients N] [--seconds N] --script select|tpcb|hot|own [--expect-mean-ms MS]
 """
 
 import argparse
@@ -35,7 +35,9 @@ def main():
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--script", choices=["select", "tpcb", "hot", "own"], required=True)
-    parser.add_argument("--expect-mean-ms", type=float, default=0, help="a transaction takes at least so long")
+    parser.add_argument(
+        "--expect-mean-ms", type=float, default=0, help="a transaction takes at least so long"
+    )
     args = parser.parse_args()
     host, _, port = args.address.partition(":")
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as update:
@@ -44,19 +46,41 @@ def main():
         what = {"select": ["-S"], "tpcb": ["-b", "tpcb-like"]}.get(args.script, ["-f", update.name])
         pgbench = max(Path("/usr/lib/postgresql").glob("*/bin/pgbench"))
         wait_until_started(pgbench.with_name("pg_isready"), host, port)
-        command = [pgbench, "-n", "-h", host, "-p", port, "-U", "postgres", "-c", str(args.clients), "-j", "1",
-                   "-T", str(args.seconds), *what, "postgres"]
-        said = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
+        command = [
+            pgbench,
+            "-n",
+            "-h",
+            host,
+            "-p",
+            port,
+            "-U",
+            "postgres",
+            "-c",
+            str(args.clients),
+            "-j",
+            "1",
+            "-T",
+            str(args.seconds),
+            *what,
+            "postgres",
+        ]
+        said = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
 
     def number(pattern):
         return float(re.search(pattern, said)[1])
 
     truth = {
         "transactions": int(number(r"transactions actually processed: (\d+)")),
-        "failed": int(number(r"failed transactions: (\d+)")), "mean_ms": number(r"latency average = ([\d.]+) ms"),
+        "failed": int(number(r"failed transactions: (\d+)")),
+        "mean_ms": number(r"latency average = ([\d.]+) ms"),
         "per_s": number(r"tps = ([\d.]+)"),
     }
-    truth["load"] = {"count": truth["transactions"], "sum_ms": truth["transactions"] * truth["mean_ms"]}
+    truth["load"] = {
+        "count": truth["transactions"],
+        "sum_ms": truth["transactions"] * truth["mean_ms"],
+    }
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
     if truth["failed"] or truth["transactions"] < 100:
         sys.exit(f"pgbench: that is no ordinary load:\n{said}")

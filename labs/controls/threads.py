@@ -1,10 +1,12 @@
-"""A blocking server with a thread for each connection, on a port of the system's choice.
+"""A blocking thread-per-connection server, on a port of the system's choice.
 
     threads.py [--timeout SECONDS] [--tls FOLDER] [--late SECONDS]
 
---timeout   sockets have it: Python then waits for them in poll. A connection that is idle for so long is closed.
+--timeout   sockets have it: Python then waits for them in poll. A connection that is idle for so
+            long is closed.
 --tls       over TLS, with a certificate that is made in this folder.
---late      the last bytes of each answer come so much later, after a look for what the client sends meanwhile.
+--late      the last bytes of each answer come so much later, after a look for what the client sends
+            meanwhile.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import subprocess
 import threading
 import time
 
-# As many bytes as TLS needs to say goodbye.
+# As many bytes as TLS's close_notify has.
 BODY = b"abcdefghijklmnopqrstuvwx"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
@@ -32,7 +34,7 @@ def serve(connection, tls, late):
                 else:
                     connection.sendall(ANSWER)
             if tls:
-                # Says goodbye, and waits a moment for the same from the client.
+                # Sends its close_notify, and waits a moment for the client's.
                 connection.settimeout(0.1)
                 connection.unwrap().close()
     except OSError:
@@ -41,7 +43,7 @@ def serve(connection, tls, late):
 
 
 def answer_late(connection, late):
-    connection.sendall(ANSWER[:-len(BODY)])
+    connection.sendall(ANSWER[: -len(BODY)])
     timeout = connection.gettimeout()
     connection.setblocking(False)
     try:

@@ -8,7 +8,9 @@ import uvicorn
 
 async def application(scope, receive, send):
     await asyncio.sleep(0.005)
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]}
+    )
     await send({"type": "http.response.body", "body": b"hello"})
 
 
@@ -22,9 +24,18 @@ class Server(uvicorn.Server):
 
 
 def main():
-    # asyncio makes the listener: it disables Nagle's algorithm only on sockets that say that they are TCP's.
-    config = uvicorn.Config(application, host="127.0.0.1", port=0, loop="asyncio", http="h11", lifespan="off",
-                            access_log=False, log_level="warning")
+    # asyncio makes the listener: it disables Nagle's algorithm only on sockets that say that they
+    # are TCP's.
+    config = uvicorn.Config(
+        application,
+        host="127.0.0.1",
+        port=0,
+        loop="asyncio",
+        http="h11",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+    )
     Server(config).run()
 
 

@@ -47,9 +47,16 @@ def main():
         connection.close()
     if ask(connections[66], "/") != b"done":
         sys.exit("emfile: who waited for a descriptor was not served")
-    truth = {"total_s": total, "requests": requests, "p50_ms": sorted(latency)[requests // 2], "server": server}
+    truth = {
+        "total_s": total,
+        "requests": requests,
+        "p50_ms": sorted(latency)[requests // 2],
+        "server": server,
+    }
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
-    if args.expect == "spins" and (server["cpu_s"] < 0.05 * total or server["futile_per_s"] < 10_000):
+    if args.expect == "spins" and (
+        server["cpu_s"] < 0.05 * total or server["futile_per_s"] < 10_000
+    ):
         print(f"emfile: not reproduced: {server['futile']} futile turns", file=sys.stderr)
         return NOT_REPRODUCED
     if args.expect == "quiet" and (server["cpu_s"] > 0.1 * total or server["futile"] > 500):

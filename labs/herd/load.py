@@ -1,6 +1,6 @@
 """Opens one connection after the other, with a request on each, while all workers wait.
 
-    load.py ADDRESS [--connections N] [--pause-ms N] --expect herd|one
+load.py ADDRESS [--connections N] [--pause-ms N] --expect herd|one
 """
 
 import argparse
@@ -45,11 +45,19 @@ def main():
         server[counter] -= before[counter]
     per_accept = server["wasted_per_accept"] = server["wasted"] / server["taken"]
     server["wasted_per_s"] = server["wasted"] / total
-    truth = {"total_s": total, "requests": len(latency), "p50_ms": sorted(latency)[len(latency) // 2], "server": server}
+    truth = {
+        "total_s": total,
+        "requests": len(latency),
+        "p50_ms": sorted(latency)[len(latency) // 2],
+        "server": server,
+    }
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
     # Nobody shall be woken but the one who takes the connection; now and then another looks first.
     if args.expect == "herd" and per_accept < 0.6 * (server["workers"] - 1):
-        print(f"herd: not reproduced: {per_accept:.2f} wakes wasted for each connection", file=sys.stderr)
+        print(
+            f"herd: not reproduced: {per_accept:.2f} wakes wasted for each connection",
+            file=sys.stderr,
+        )
         return NOT_REPRODUCED
     if args.expect == "one" and per_accept > 0.3:
         sys.exit(f"herd: {per_accept:.2f} wakes wasted for each connection")

@@ -1,6 +1,7 @@
-"""Asks for a job and goes away without waiting for it, while others have requests that are answered at once.
+"""Asks for a job and goes away without waiting for it, while others have requests that are answered
+at once.
 
-    leave.py ADDRESS --leave reset|close|stay --expect spins|quiet
+leave.py ADDRESS --leave reset|close|stay --expect spins|quiet
 """
 
 import argparse
@@ -61,7 +62,8 @@ def main():
     connections = [connect(host, int(port)) for _ in range(CONNECTIONS)]
     for connection in connections:
         ask(connection, "/")
-    # What the server needed to begin is none of the loop's: a JVM loads and interprets what it runs for the first time.
+    # What the server needed to begin is none of the loop's: a JVM loads and interprets what it runs
+    # for the first time.
     before = json.loads(ask(connections[0], "/about"))
     leaver = connect(host, int(port))
     send(leaver, "/job")
@@ -80,9 +82,16 @@ def main():
         time.sleep(0.02)
     total = time.monotonic() - begun
     server = json.loads(ask(connections[0], "/about"))
-    truth = {"total_s": total, "requests": requests, "p50_ms": sorted(latency)[requests // 2], "server": server}
+    truth = {
+        "total_s": total,
+        "requests": requests,
+        "p50_ms": sorted(latency)[requests // 2],
+        "server": server,
+    }
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
-    if args.expect == "spins" and (since(before, server, "cpu_s") < 0.05 * total or server["futile_per_s"] < 10_000):
+    if args.expect == "spins" and (
+        since(before, server, "cpu_s") < 0.05 * total or server["futile_per_s"] < 10_000
+    ):
         print(f"leave: not reproduced: {server['futile']} futile turns", file=sys.stderr)
         return NOT_REPRODUCED
     # A JVM that has just begun compiles, in threads of its own.

@@ -4,8 +4,8 @@
 
 With --all it is all workers that are busy: then nobody could have served a request that waits.
 
-Where a connection ends up, the kernel decides by its port: in each round there are enough of them that some go to the busy
-worker. Each worker says who it is in its answer.
+Where a connection ends up, the kernel decides by its port: in each round there are enough of them
+that some go to the busy worker. Each worker says who it is in its answer.
 """
 
 import argparse
@@ -100,11 +100,21 @@ def main():
     total = time.monotonic() - begun
     with connect(host, port) as connection:
         server = json.loads(ask(connection, "/about"))
-    truth = {"total_s": total, "served": len(served), "served_max_ms": max(served, default=0), "stranded": len(stranded),
-             "stranded_ms": sum(stranded), "stranded_max_ms": max(stranded, default=0), "server": server}
+    truth = {
+        "total_s": total,
+        "served": len(served),
+        "served_max_ms": max(served, default=0),
+        "stranded": len(stranded),
+        "stranded_ms": sum(stranded),
+        "stranded_max_ms": max(stranded, default=0),
+        "server": server,
+    }
     print("ground-truth: " + json.dumps(truth), file=sys.stderr)
     if args.expect == "stranded" and len(stranded) < args.rounds:
-        print(f"reuseport: not reproduced: {len(stranded)} requests went to a busy worker", file=sys.stderr)
+        print(
+            f"reuseport: not reproduced: {len(stranded)} requests went to a busy worker",
+            file=sys.stderr,
+        )
         return NOT_REPRODUCED
     if args.expect == "served" and stranded:
         print(f"reuseport: not reproduced: {len(stranded)} requests waited", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Runs the SQL blocks of a Markdown file against a recording: each must succeed and return rows.
 
-Also holds the file's account of the tables against the recording: a column that is not described, described with another
-type, or described but not there is a failure.
+Also holds the file's account of the tables against the recording: a column that is not described,
+described with another type, or described but not there is a failure.
 
 usage: check.py FILE.md RECORDING
 """
@@ -20,7 +20,9 @@ TABLES = (
 def sql_blocks(text):
     """Yields (heading, sql): the heading is the nearest one above the block."""
     heading = ""
-    for match in re.finditer(r"^#+ (?P<heading>[^\n]*)$|^```sql\n(?P<sql>.*?)^```$", text, re.M | re.S):
+    for match in re.finditer(
+        r"^#+ (?P<heading>[^\n]*)$|^```sql\n(?P<sql>.*?)^```$", text, re.M | re.S
+    ):
         if match["sql"] is None:
             heading = match["heading"]
         else:
@@ -30,14 +32,25 @@ def sql_blocks(text):
 def described_columns(text, table):
     """The columns that the section of a table describes: {name: (type, nullable)}."""
     section = re.search(rf"^### `{table}`.*?(?=^##|\Z)", text, re.M | re.S)
-    rows = re.findall(r"^\| (`.+?`(?:, `.+?`)*) \| (\w+)(, or NULL)? \|", section[0] if section else "", re.M)
-    return {name: (kind, bool(null)) for names, kind, null in rows for name in re.findall(r"`(\w+)`", names)}
+    rows = re.findall(
+        r"^\| (`.+?`(?:, `.+?`)*) \| (\w+)(, or NULL)? \|", section[0] if section else "", re.M
+    )
+    return {
+        name: (kind, bool(null))
+        for names, kind, null in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
 
 
 def actual_columns(connection, recording, table):
     path = f"{recording}/seg-000001/{table}.parquet"
-    kinds = {name: kind for name, kind, *_ in connection.sql(f"DESCRIBE SELECT * FROM '{path}'").fetchall()}
-    schema = connection.sql(f"SELECT name, repetition_type FROM parquet_schema('{path}') OFFSET 1").fetchall()
+    kinds = {
+        name: kind
+        for name, kind, *_ in connection.sql(f"DESCRIBE SELECT * FROM '{path}'").fetchall()
+    }
+    schema = connection.sql(
+        f"SELECT name, repetition_type FROM parquet_schema('{path}') OFFSET 1"
+    ).fetchall()
     return {name: (kinds[name], repetition == "OPTIONAL") for name, repetition in schema}
 
 
@@ -55,7 +68,9 @@ def main(document, recording):
             continue
         for name in sorted(described.keys() | actual.keys()):
             if described.get(name) != actual.get(name):
-                failures.append(f"{table}.{name}: described as {described.get(name)}, is {actual.get(name)}")
+                failures.append(
+                    f"{table}.{name}: described as {described.get(name)}, is {actual.get(name)}"
+                )
 
     queries = list(sql_blocks(text))
     if len(queries) != text.count("```sql"):
