@@ -7,7 +7,7 @@
 //! `min_effect`, and not by its estimate alone: also by the near end of its interval. That hardly
 //! costs anything where a change is twice as large, and keeps accidents of a few per cent, which a
 //! twentieth of all comparisons has, from failing anybody's build. Findings are there or not: for
-//! them the p-value is all. Everything else is shown as what it is: not told apart.
+//! them the p-value is all. Everything else is shown as not significant.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub struct Change {
     pub group: Group,
     /// What it counts.
     pub unit: Unit,
-    /// Which way is good.
+    /// Which direction is good.
     pub better: Better,
     /// What it is about. Hostile.
     pub subject: Subject,
@@ -139,7 +139,7 @@ pub struct Changes {
     pub changes: Vec<Change>,
     /// How many of them were tested together.
     pub tested: usize,
-    /// How many ways to deal out the runs were looked at.
+    /// How many permutations of the runs were compared.
     pub ways: u64,
     /// Whether these were all.
     pub exact: bool,

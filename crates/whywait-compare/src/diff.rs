@@ -10,10 +10,11 @@ use crate::explain::{self, Explanation};
 use crate::measures::{Found, Group, Run};
 use crate::side::Side;
 
-/// The test, as it is told.
-pub const TEST: &str = "permutation test of the runs, two-sided; family-wise error by Westfall and Young's step-down max-T";
+/// The name of the test.
+pub const TEST: &str = "permutation test of the runs, two-sided; family-wise error by Westfall \
+                        and Young's step-down max-T";
 
-/// What two sides are like, side by side.
+/// The comparison of two sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diff {
     /// The version of the JSON's shape: [`Diff::SCHEMA`].
@@ -24,7 +25,7 @@ pub struct Diff {
     pub base: SideAbout,
     /// What is held against it.
     pub head: SideAbout,
-    /// How differences were told from chance.
+    /// How differences were tested against chance.
     pub test: Test,
     /// What makes the sides hard to compare, in words. May contain hostile names.
     pub notes: Vec<String>,
@@ -74,7 +75,7 @@ pub struct RunAbout {
     pub missing: Vec<String>,
 }
 
-/// How differences were told from chance.
+/// How differences were tested against chance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Test {
     /// Its name.
@@ -84,7 +85,7 @@ pub struct Test {
     pub options: Options,
     /// How many measures were tested together.
     pub measures: usize,
-    /// How many ways to deal out the runs were looked at.
+    /// How many permutations of the runs were compared.
     pub ways: u64,
     /// Whether these were all.
     pub exact: bool,
@@ -230,8 +231,8 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
             .find(|runs| crate::permutation::least_p(*runs, *runs) <= options.alpha)
             .map_or("more".to_owned(), |runs| runs.to_string());
         notes.push(format!(
-            "no difference is called: {} against {} cannot tell one from chance at {}; it takes at least {need} a side, \
-             better five, recorded in turns",
+            "no verdict: with {} against {} chance cannot be ruled out at alpha {}; record at least \
+             {need} a side, better five, and alternate the sides",
             runs(n),
             runs(m),
             options.alpha
@@ -341,7 +342,7 @@ fn finding(base: &Side, head: &Side, change: &Change) -> FindingChange {
         _ if change.shift.estimate < 0.0 => Status::Better,
         _ => Status::Same,
     };
-    let told = in_head.first().or(in_base.first());
+    let shown = in_head.first().or(in_base.first());
     FindingChange {
         code: change.subject.part.clone(),
         thread: change.subject.thread.clone(),
@@ -351,12 +352,12 @@ fn finding(base: &Side, head: &Side, change: &Change) -> FindingChange {
         head_runs,
         base_severity: severity(&in_base),
         head_severity: severity(&in_head),
-        title: told
+        title: shown
             .map(|(found, _)| found.title.clone())
             .unwrap_or_default(),
         base_at_most_ns: at_most(&in_base),
         head_at_most_ns: at_most(&in_head),
-        saving: told
+        saving: shown
             .map(|(found, _)| found.saving.clone())
             .unwrap_or_default(),
         adjusted_p: change.adjusted_p,

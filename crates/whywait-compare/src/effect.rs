@@ -95,8 +95,8 @@ fn left_out(n: usize, m: usize) -> Option<(usize, f64)> {
     best
 }
 
-/// In how many ways the Mann-Whitney statistic of `n` and `m` values is 0, 1, 2, …: coefficients of
-/// the Gaussian binomial.
+/// How many permutations of `n` and `m` values have a Mann-Whitney statistic of 0, 1, 2, …:
+/// coefficients of the Gaussian binomial.
 fn rank_sums(n: usize, m: usize) -> Vec<f64> {
     let mut counts = vec![0.0; n * m + 1];
     counts[0] = 1.0;

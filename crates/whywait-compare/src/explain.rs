@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::changes::{Change, Changes};
 use crate::measures::Group;
 
-/// Of the places of a part, so many are told.
+/// So many places of a part are shown.
 const MAX_PLACES: usize = 3;
 /// Parts and places that changed by less than this share of what all changed by say nothing.
 const LEAST_SHARE: f64 = 0.05;
@@ -72,7 +72,7 @@ impl Shift {
     }
 }
 
-/// Why the requests' time changed; `None` when nothing tells.
+/// Why the requests' time changed; `None` when nothing shows it.
 pub fn explain(changes: &Changes) -> Option<Explanation> {
     let latency = find(changes, "latency.mean");
     let parts = of_group(changes, Group::Part);
@@ -80,7 +80,7 @@ pub fn explain(changes: &Changes) -> Option<Explanation> {
     let moved: f64 = parts.iter().map(|part| part.ns().abs()).sum();
     let mut parts = largest(parts, moved, usize::MAX);
     for part in &mut parts {
-        // Why nobody read a request is told by the parts, and no path.
+        // The parts, not the paths, say why nobody read a request.
         if part.part.starts_with("ready-unserved") {
             continue;
         }

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! recordings ── measures ──> what each run's analysis gives, by names that hold from run to run
-//!                 ├─ changes ───> what differs between two sides: how much, and how sure (permutation, effect)
-//!                 │    └─ diff ─> what got worse, what got better, what is new, and why (explain); text, JSON
-//!                 └─ gate ──────> what breaks a budget; text, JSON, JUnit, annotations
+//!                 ├─ changes ──> what differs between two sides: how much, and how sure
+//!                 │    │         (permutation, effect)
+//!                 │    └─ diff > what got worse, what got better, what is new, and why (explain);
+//!                 │              text, JSON
+//!                 └─ gate ─────> what breaks a budget; text, JSON, JUnit, annotations
 //! ```
 //! No kernel, no clock, nothing printed: views are strings.
 

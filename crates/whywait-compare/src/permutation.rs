@@ -1,17 +1,17 @@
 //! An exact permutation test of many measures at once, with the family-wise error under control.
 //!
-//! Under the hypothesis that both sides are the same, each way of dealing the runs out to two sides
-//! is as likely as the one that was seen. So each measure's statistic is held against what it would
-//! have been for the other ways: no distribution is assumed. All measures of a run move together in
-//! each way, so that what they have in common is taken into account.
+//! Under the hypothesis that both sides are the same, each assignment of the runs to two sides (a
+//! permutation) is as likely as the observed one. So each measure's statistic is compared with its
+//! values under the other permutations: no distribution is assumed. All measures of a run move
+//! together in each permutation, so their correlation is taken into account.
 //!
 //! With many measures some differ by chance. The adjusted p-value of a measure is the share of the
-//! ways in which the *largest* statistic of all measures is at least this measure's own (Westfall
-//! and Young, max-T); measures whose difference is larger still are left out of that maximum
+//! permutations in which the *largest* statistic of all measures is at least this measure's own
+//! (Westfall and Young, max-T); measures with a larger difference are left out of that maximum
 //! (step-down). Whoever believes all differences with an adjusted p-value of at most 0.05 believes
 //! a wrong one in at most 5 of 100 comparisons, however many measures there are.
 
-/// Ways are enumerated up to this many; beyond, so many are drawn by chance (always the same ones).
+/// Up to this many permutations all are compared; beyond, so many random ones (always the same).
 const MAX_WAYS: u64 = 20_000;
 /// Added to a difference's standard error, in the measures' own unit (a relative change, as a
 /// rule), so that two runs that agree to many digits do not make a difference of nothing the most
@@ -36,24 +36,24 @@ pub struct Tested {
 pub struct Outcome {
     /// One for each measure, in order.
     pub tests: Vec<Tested>,
-    /// How many ways to deal out the runs were looked at.
+    /// How many permutations of the runs were compared.
     pub ways: u64,
     /// Whether these are all that there are.
     pub exact: bool,
 }
 
 /// The smallest p-value that so many runs a side can give. With five a side it is 2/252 = 0.008;
-/// below four a side no difference can be told at 0.05, however large.
+/// below four a side no difference is significant at 0.05, however large.
 pub fn least_p(base: usize, head: usize) -> f64 {
     if base == 0 || head == 0 {
         return 1.0;
     }
-    // With as many runs on each side the mirror image of a way has the same statistic.
+    // With as many runs on each side a permutation's mirror image has the same statistic.
     let same = if base == head { 2.0 } else { 1.0 };
     (same / choose(base + head, base)).clamp(1.0 / MAX_WAYS as f64, 1.0)
 }
 
-/// How many ways there are to choose `k` of `n`; at most `f64`'s largest.
+/// The binomial coefficient `n` over `k`; at most `f64`'s largest.
 pub(crate) fn choose(n: usize, k: usize) -> f64 {
     let k = k.min(n - k.min(n));
     (0..k).fold(1.0, |ways, i| ways * (n - i) as f64 / (i + 1) as f64)
@@ -145,9 +145,8 @@ impl Measure {
     }
 }
 
-/// Calls `visit` with each way to choose `base` of `runs`, or with as many random ones as are
-/// feasible, the one that was seen (the first ones) among them. Gives how many, and whether these
-/// were all.
+/// Calls `visit` with each choice of `base` of `runs`, or with as many random ones as are feasible,
+/// the observed one (the first runs) among them. Gives how many, and whether these were all.
 fn each_way(runs: usize, base: usize, visit: &mut dyn FnMut(&[usize])) -> (u64, bool) {
     let mut way: Vec<usize> = (0..base).collect();
     if choose(runs, base) > MAX_WAYS as f64 {

@@ -31,17 +31,20 @@ pub enum SideError {
     #[error(transparent)]
     Baseline(#[from] BaselineError),
     /// There is no recording.
-    #[error("{} is no recording, and no folder of recordings", .0.display())]
+    #[error(
+        "{} is no recording, and no folder of recordings: whywait record -o DIR makes one",
+        .0.display()
+    )]
     Empty(PathBuf),
     /// Too many.
-    #[error("there are more than {MAX_RUNS} recordings in {}", .0.display())]
+    #[error("there are more than {MAX_RUNS} recordings in {}: name fewer", .0.display())]
     TooMany(PathBuf),
 }
 
 impl Side {
     /// Reads and analyses recordings. Each path is a recording, a folder of recordings, or a file
-    /// that `whywait gate --save-baseline` wrote. `progress` is told of each recording before it is
-    /// read.
+    /// that `whywait gate --save-baseline` wrote. `progress` is called with each recording before it
+    /// is read.
     ///
     /// # Errors
     /// When a path is none of these.
@@ -99,7 +102,7 @@ pub fn recordings(path: &Path) -> Result<Vec<PathBuf>, SideError> {
         }
     }
     if found.is_empty() {
-        // What is wrong with it is best told by who reads recordings.
+        // The reader of recordings knows best what is wrong with it.
         whywait_events::recording::Recording::open(path).map_err(|error| match error {
             ReadError::NotARecording { .. } if path.is_dir() => {
                 SideError::Empty(path.to_path_buf())

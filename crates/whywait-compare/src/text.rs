@@ -8,9 +8,9 @@ use crate::diff::{Diff, FindingChange, Overall, SideAbout, Status};
 use crate::explain::{Explanation, Shift};
 use crate::measures::{Group, Unit};
 
-/// Findings that are told.
+/// So many findings are shown.
 const FINDINGS: usize = 8;
-/// Frames of a stack that are told.
+/// So many frames of a stack are shown.
 const FRAMES: usize = 5;
 
 /// A diff as text.
@@ -26,7 +26,7 @@ pub fn render(diff: &Diff, options: TextOptions) -> String {
     table(&mut page, diff);
     findings(&mut page, diff);
     if let Some(explanation) = &diff.explanation {
-        // Where nothing is called, that was said.
+        // With too few runs nothing is significant, and the first line says so.
         let mark = diff.verdict != Overall::TooFewRuns;
         explained(&mut page, explanation, mark);
     }
@@ -35,20 +35,20 @@ pub fn render(diff: &Diff, options: TextOptions) -> String {
 }
 
 fn headline(page: &mut Page, diff: &Diff) {
-    let told = |verdict: Verdict| {
+    let list = |verdict: Verdict| {
         let changes = diff.changes.iter();
-        let told: Vec<String> = changes
+        let names: Vec<String> = changes
             .filter(|change| change.verdict == verdict && change.counts())
             .map(|change| match change.group {
                 Group::Finding => finding_in_short(diff, change),
                 _ => format!("{} {}", title(&change.name), percent(change.relative)),
             })
             .collect();
-        told.join(", ")
+        names.join(", ")
     };
-    let (worse, better) = (told(Verdict::Worse), told(Verdict::Better));
+    let (worse, better) = (list(Verdict::Worse), list(Verdict::Better));
     let spans: Vec<(Style, String)> = match diff.verdict {
-        Overall::TooFewRuns => vec![(Style::Strong, "not called: too few runs".to_owned())],
+        Overall::TooFewRuns => vec![(Style::Strong, "no verdict: too few runs".to_owned())],
         Overall::NotToldApart => vec![(Style::Good, "no difference".to_owned())],
         Overall::Worse => vec![(Style::Error, format!("worse: {worse}"))],
         Overall::Better => vec![(Style::Good, format!("better: {better}"))],
@@ -176,23 +176,23 @@ fn verdict(change: &Change) -> (Style, &'static str) {
         Verdict::Changed => (Style::Strong, "changed"),
         Verdict::Small => (Style::Dim, "too small to matter"),
         Verdict::Unclear => (Style::Dim, "perhaps too small"),
-        Verdict::NotToldApart => (Style::Dim, "not told apart"),
-        Verdict::TooFewRuns => (Style::Dim, "not called"),
+        Verdict::NotToldApart => (Style::Dim, "not significant"),
+        Verdict::TooFewRuns => (Style::Dim, "no verdict"),
     }
 }
 
 fn findings(page: &mut Page, diff: &Diff) {
-    let told: Vec<&FindingChange> = diff
+    let shown: Vec<&FindingChange> = diff
         .findings
         .iter()
         .filter(|finding| finding.called || (finding.status != Status::Same && !is_note(finding)))
         .collect();
-    if told.is_empty() {
+    if shown.is_empty() {
         return;
     }
     page.gap();
     page.paragraph("", "", &[(Style::Strong, "findings")]);
-    for finding in told.iter().take(FINDINGS) {
+    for finding in shown.iter().take(FINDINGS) {
         let style = match (finding.called, finding.status) {
             (false, _) => Style::Dim,
             (true, Status::New | Status::Worse) => Style::Error,
@@ -216,7 +216,7 @@ fn findings(page: &mut Page, diff: &Diff) {
             finding.head_runs,
         );
         if !finding.called && diff.verdict != Overall::TooFewRuns {
-            text.push_str(", not called");
+            text.push_str(", not significant");
         }
         page.paragraph(
             "  ",
@@ -228,10 +228,10 @@ fn findings(page: &mut Page, diff: &Diff) {
             page.paragraph("      ", "      ", &[(Style::Plain, &text)]);
         }
     }
-    if told.len() > FINDINGS {
+    if shown.len() > FINDINGS {
         let more = format!(
             "… and {} more: all are in --format json",
-            told.len() - FINDINGS
+            shown.len() - FINDINGS
         );
         page.paragraph("  ", "  ", &[(Style::Dim, &more)]);
     }
@@ -246,7 +246,7 @@ fn is_note(finding: &FindingChange) -> bool {
         .all(|severity| severity == "note")
 }
 
-/// What it was said to save at most, beside what became of the requests.
+/// What a fix of it saves at most by the report, and by how much the requests really changed.
 fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
     let latency = diff.change("latency.mean")?;
     let at_most = match finding.status {
@@ -258,19 +258,19 @@ fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
         return None;
     }
     let shift = latency.shift.estimate;
-    let way = if shift > 0.0 { "more" } else { "less" };
-    let was = match finding.status {
-        Status::Gone | Status::Better => "was said to save at most",
-        _ => "costs at most",
+    let direction = if shift > 0.0 { "more" } else { "less" };
+    let bound = match finding.status {
+        Status::Gone | Status::Better => "the report said that a fix saves at most",
+        _ => "it costs at most",
     };
     Some(format!(
-        "it {was} {} a request, on average over all; a request takes {} {way}{}",
+        "{bound} {} per request, on average over all requests; a request takes {} {direction}{}",
         ns(at_most),
         ns(shift.abs()),
         if latency.is_called() || diff.verdict == Overall::TooFewRuns {
             ""
         } else {
-            " (not called)"
+            " (not significant, or too small)"
         }
     ))
 }
@@ -337,15 +337,16 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
     }
 }
 
+/// `fsync (writeback) in app::save on worker-N`.
 fn place_name(place: &Shift) -> String {
     let function = if place.function.is_empty() {
-        "no stack was taken"
+        "an unknown function"
     } else {
         &place.function
     };
     let mut name = function.to_owned();
     if !place.what.is_empty() && !place.part.is_empty() {
-        name = format!("{name} ({})", place.what);
+        name = format!("{} in {name}", place.what);
     }
     if place.thread.is_empty() {
         name
@@ -370,7 +371,7 @@ fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
         if shift.told_apart || !mark {
             ""
         } else {
-            " (not told apart)"
+            " (not significant)"
         }
     );
     page.paragraph(
@@ -403,7 +404,8 @@ fn test(page: &mut Page, diff: &Diff) {
     page.gap();
     let test = &diff.test;
     let text = format!(
-        "{}; {} measures, {}{} ways, alpha {}, changes below {} do not count. Intervals are Hodges-Lehmann's, of single measures.",
+        "{}; {} measures; {}{} permutations; alpha {}; changes below {} do not count. Each interval \
+         is a Hodges-Lehmann interval of one measure.",
         test.name,
         test.measures,
         if test.exact { "all " } else { "" },
@@ -417,10 +419,10 @@ fn test(page: &mut Page, diff: &Diff) {
 /// A measure's name, for people.
 pub(crate) fn title(name: &str) -> String {
     match name {
-        "latency.mean" => "latency, mean".to_owned(),
-        "latency.p50" => "latency, median".to_owned(),
-        "latency.p90" => "latency, p90".to_owned(),
-        "latency.p99" => "latency, p99".to_owned(),
+        "latency.mean" => "mean latency".to_owned(),
+        "latency.p50" => "median latency".to_owned(),
+        "latency.p90" => "p90 latency".to_owned(),
+        "latency.p99" => "p99 latency".to_owned(),
         "requests.rate" => "throughput".to_owned(),
         "cpu.per-request" => "CPU per request".to_owned(),
         "cpu.per-operation" => "CPU per operation".to_owned(),
@@ -470,7 +472,7 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// A p-value. None is nought.
+/// A p-value. It is never shown as 0.
 pub(crate) fn p_value(p: f64) -> String {
     if p < 0.001 {
         "<0.001".to_owned()

@@ -77,17 +77,20 @@ fn what_is_wrong_is_told_with_line_and_column() {
         ),
         ("schema = 1\n[findings]", "2:1", "max-severity"),
         (
-            "schema = 1\n[findings]\nmax-severity = \"note\"\nallow = [{ code = \"x\", reason = \"y\" }]",
+            "schema = 1\n[findings]\nmax-severity = \"note\"\n\
+             allow = [{ code = \"x\", reason = \"y\" }]",
             "4:19",
             "no finding x",
         ),
         (
-            "schema = 1\n[findings]\nmax-severity = \"note\"\nallow = [{ code = \"deadlock\", reason = \" \" }]",
+            "schema = 1\n[findings]\nmax-severity = \"note\"\n\
+             allow = [{ code = \"deadlock\", reason = \" \" }]",
             "4:40",
             "why",
         ),
         (
-            "schema = 1\n[findings]\nmax-severity = \"note\"\nallow = [{ code = \"deadlock\", reason = \"y\", until = \"soon\" }]",
+            "schema = 1\n[findings]\nmax-severity = \"note\"\n\
+             allow = [{ code = \"deadlock\", reason = \"y\", until = \"soon\" }]",
             "4:53",
             "day",
         ),
@@ -120,7 +123,11 @@ proptest! {
     }
 
     #[test]
-    fn no_change_of_a_budget_is_too_strange(at in 0usize..400, text in "[\\x00-\\x7fé]{0,8}", cut in 0usize..20) {
+    fn no_change_of_a_budget_is_too_strange(
+        at in 0usize..400,
+        text in "[\\x00-\\x7fé]{0,8}",
+        cut in 0usize..20,
+    ) {
         let mut chars: Vec<char> = WHOLE.chars().collect();
         let at = at.min(chars.len());
         let end = (at + cut).min(chars.len());
@@ -129,7 +136,9 @@ proptest! {
     }
 
     #[test]
-    fn no_limit_is_too_strange(text in "(latency|lock|x|) ?(p99|p50|max|) ?(<|>|<=|) ?[0-9.é]{0,20} ?(ms|s|/s|%|)") {
+    fn no_limit_is_too_strange(
+        text in "(latency|lock|x|) ?(p99|p50|max|) ?(<|>|<=|) ?[0-9.é]{0,20} ?(ms|s|/s|%|)",
+    ) {
         let _ = whywait_compare::gate::limit::parse(&text);
     }
 }

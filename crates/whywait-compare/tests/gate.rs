@@ -122,7 +122,8 @@ fn an_incomplete_recording_proves_what_it_shows_only() {
             script.counter("events", 2000);
         })
     };
-    let lines = "limits = ['latency p99 < 200ms', 'latency p50 < 1ms', 'requests count > 100']\n[findings]\nmax-severity = 'note'";
+    let lines = "limits = ['latency p99 < 200ms', 'latency p50 < 1ms', 'requests count > 100']\n\
+                 [findings]\nmax-severity = 'note'";
     let runs = [lossy(1, QUICK)];
     assert!(!runs[0].missing.is_empty());
     let judgement = judged(lines, &runs);
@@ -145,7 +146,7 @@ fn an_incomplete_recording_proves_what_it_shows_only() {
         .failed
     );
     assert!(judged("[findings]\nmax-severity = 'note'", &[lossy(1, FAULTY)]).failed);
-    // Beside a complete one it is left out.
+    // Next to a complete one it is left out.
     let both = judged(lines, &[lossy(1, QUICK), run(QUICK, 2, 0)]);
     assert_eq!(both.with(Outcome::Undecided).count(), 0, "{both:?}");
     assert_eq!(both.incomplete_runs, 1);
@@ -178,7 +179,7 @@ fn regressions_are_held_against_a_baseline() {
             && worse
                 .lines
                 .iter()
-                .any(|line| line.why.starts_with("latency, mean")),
+                .any(|line| line.why.starts_with("mean latency")),
         "{worse:?}"
     );
     assert!(

@@ -48,7 +48,7 @@ pub fn waits_to_json(rows: &[WaitRow]) -> serde_json::Result<String> {
     })
 }
 
-/// The table of io_uring's rings, as [`to_json`] writes a report: all rows.
+/// The table of io_uring rings, as [`to_json`] writes a report: all rows.
 ///
 /// # Errors
 /// Fails only if a value cannot be written as JSON, which no field of a row allows.
@@ -59,7 +59,7 @@ pub fn rings_to_json(rows: &[RingRow]) -> serde_json::Result<String> {
     })
 }
 
-/// What CPU time was for, as [`to_json`] writes a report; `null` when the recording does not tell.
+/// What CPU time was for, as [`to_json`] writes a report; `null` when the recording does not say.
 ///
 /// # Errors
 /// Fails only if a value cannot be written as JSON, which no field allows.

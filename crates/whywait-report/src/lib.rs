@@ -28,12 +28,12 @@ pub struct Report {
     pub target: summary::Target,
     /// The requests and where their time went.
     pub requests: summary::Requests,
-    /// What CPU time was for; absent when the recording does not tell.
+    /// What CPU time was for; absent when the recording does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuSummary>,
     /// What is wrong, the most worthwhile first. The views keep this order.
     pub findings: Vec<Finding>,
-    /// The rings of io_uring and where their operations' time went.
+    /// The io_uring rings, and where their operations' time went.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uring: Vec<RingRow>,
     /// What all this rests on.

@@ -96,7 +96,7 @@ fn two_sides_are_compared() {
     let one = format!("{base}/run-0");
     run(&mut whywait(&["diff", &one, head]))
         .exits(0)
-        .says("not called: too few runs");
+        .says("no verdict: too few runs");
     let file = dir.path().join("diff.txt");
     let quiet = run(&mut whywait(&["diff", base, head, "-o", text(&file)])).exits(0);
     assert!(

@@ -13,7 +13,7 @@ use crate::side::MAX_RUNS;
 
 /// The version of the file's shape that this version writes.
 pub const SCHEMA: u32 = 1;
-/// A larger file is no baseline.
+/// A longer file is not a baseline.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The measures of some runs.
@@ -32,7 +32,10 @@ pub struct Baseline {
 #[derive(Debug, Error)]
 pub enum BaselineError {
     /// The file cannot be read.
-    #[error("cannot read the baseline {}: {source}", .path.display())]
+    #[error(
+        "cannot read the baseline {} (whywait gate --save-baseline FILE writes one): {source}",
+        .path.display()
+    )]
     Io {
         /// The file.
         path: PathBuf,
@@ -87,7 +90,11 @@ pub fn load(path: &Path) -> Result<Baseline, BaselineError> {
         }
         Err(error) => return Err(io(error)),
     }
-    let baseline: Baseline = serde_json::from_str(&text).map_err(|error| not(error.to_string()))?;
+    let baseline: Baseline = serde_json::from_str(&text).map_err(|error| {
+        not(format!(
+            "{error}; whywait gate --save-baseline FILE writes one"
+        ))
+    })?;
     if baseline.schema > SCHEMA {
         return Err(not(format!(
             "it has schema {}; this version knows {SCHEMA}: update whywait",
@@ -95,7 +102,10 @@ pub fn load(path: &Path) -> Result<Baseline, BaselineError> {
         )));
     }
     if baseline.runs.is_empty() || baseline.runs.len() > MAX_RUNS {
-        return Err(not(format!("it has {} runs", baseline.runs.len())));
+        return Err(not(format!(
+            "it has {} runs, and not 1 to {MAX_RUNS}",
+            baseline.runs.len()
+        )));
     }
     Ok(baseline)
 }

@@ -1,5 +1,5 @@
-//! A budget: what a server may cost, and which findings it may have. A TOML file; what is wrong
-//! with one is told with its line and column.
+//! A budget: what a server may cost, and which findings it may have. A TOML file; an error in it is
+//! reported with its line and column.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::changes::Options;
 
 /// The version of the budget's shape that this version knows.
 pub const SCHEMA: i64 = 1;
-/// A budget of more bytes is none.
+/// A longer file is not a budget.
 const MAX_BYTES: usize = 1 << 20;
 
 /// What a server may cost.
@@ -130,7 +130,10 @@ impl Budget {
     pub fn parse(text: &str, path: &Path) -> Result<Self, BudgetError> {
         let reader = Reader { text, path };
         if text.len() > MAX_BYTES {
-            return Err(reader.error(0..0, "a budget is not that long"));
+            return Err(reader.error(
+                0..0,
+                "a budget is at most 1 MiB long: is this another file?",
+            ));
         }
         let file: File = toml::from_str(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join("; ");

@@ -86,7 +86,7 @@ fn above(ns: f64) -> String {
         ..1e9 => (1e6, "ms"),
         _ => (1e9, "s"),
     };
-    // Shorter than anything that can be told; a limit of nothing is kept to by nobody.
+    // Nothing shorter can be measured, and nobody keeps to a limit of 0.
     let value = (ns / unit_ns).max(1.0);
     let step = 10f64.powi((value.log10().floor() as i32 - 1).max(0));
     format!("{}{unit}", (value / step).ceil() * step)

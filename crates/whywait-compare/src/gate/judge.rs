@@ -107,7 +107,7 @@ pub fn judge(budget: &Budget, runs: &[Run], baseline: Option<&Baseline>, today: 
     if !complete.is_empty() && complete.len() < runs.len() {
         let left_out = runs.len() - complete.len();
         notes.push(format!(
-            "{left_out} of {} runs are left out of limits and regressions, for they are incomplete",
+            "{left_out} of {} runs are incomplete: limits and regressions leave them out",
             runs.len()
         ));
     }
@@ -192,7 +192,8 @@ impl Judged<'_> {
             _ => (
                 Outcome::Undecided,
                 format!(
-                    "{why}: below the threshold only sums are recorded; record with a lower --threshold"
+                    "{why}: below the threshold only sums are recorded; record with a lower \
+                     --threshold"
                 ),
             ),
         }
@@ -219,7 +220,7 @@ fn findings(
     for run in judged.all {
         let mut in_run: BTreeMap<String, &Found> = BTreeMap::new();
         for found in &run.findings {
-            // A finding about the recording is told as such, and is none of the server's.
+            // A finding about the recording is no finding about the server.
             if found.code == Code::RecordingIncomplete.name() {
                 continue;
             }
@@ -261,7 +262,7 @@ fn findings(
     for (allow, used) in budget.allow.iter().zip(used) {
         if !used {
             notes.push(format!(
-                "line {}: {} is allowed, and was not found",
+                "line {}: {} is allowed but was not found: the line may go",
                 allow.line,
                 allow.what.code.name()
             ));

@@ -25,7 +25,8 @@ pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) ->
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(
         xml,
-        "<testsuites><testsuite name=\"whywait gate\" tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\">",
+        "<testsuites><testsuite name=\"whywait gate\" tests=\"{}\" failures=\"{failures}\" \
+         skipped=\"{skipped}\" errors=\"0\">",
         judgement.lines.len()
     );
     for line in &judgement.lines {

@@ -23,7 +23,10 @@ pub(super) fn judge(
     };
     let Some(baseline) = baseline else {
         return (
-            vec![line(Outcome::Undecided, "there is no baseline".to_owned())],
+            vec![line(
+                Outcome::Undecided,
+                "there is no baseline yet".to_owned(),
+            )],
             Vec::new(),
         );
     };
@@ -65,7 +68,7 @@ pub(super) fn judge(
         lines.push(match diff.verdict {
             Overall::TooFewRuns => line(
                 Outcome::Undecided,
-                format!("{compared}: too few to tell a difference from chance"),
+                format!("{compared}: too few to rule out chance"),
             ),
             _ if lacking => line(
                 Outcome::Undecided,

@@ -32,7 +32,7 @@ pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> Stri
         Outcome::Held,
     ] {
         for line in judgement.with(outcome) {
-            told(&mut page, budget, line);
+            show(&mut page, budget, line);
         }
     }
     for note in &judgement.notes {
@@ -41,7 +41,7 @@ pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> Stri
     page.into_text()
 }
 
-fn told(page: &mut Page, budget: &str, line: &Line) {
+fn show(page: &mut Page, budget: &str, line: &Line) {
     let style = match line.outcome {
         Outcome::Broken => Style::Error,
         Outcome::Undecided => Style::Warning,

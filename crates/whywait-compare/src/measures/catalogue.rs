@@ -108,7 +108,8 @@ pub const ALL: &[Entry] = &[
         name: "operations",
         stats: &["kernel", "unreaped", "queued"],
         unit: Unit::Ns,
-        what: "an io_uring operation's mean time: with the kernel; completed and not taken; published and not submitted",
+        what: "an io_uring operation's mean time: with the kernel; completed but not taken; \
+               published but not submitted",
     },
     Entry {
         name: "cpu",

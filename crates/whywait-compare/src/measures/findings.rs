@@ -59,7 +59,7 @@ pub(crate) fn severity_name(severity: Severity) -> &'static str {
 
 pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     for finding in source.findings {
-        // What the recording lacks is told by `Run::missing`, and is no property of the server.
+        // What the recording lacks is in `Run::missing`, and is no property of the server.
         if finding.code == Code::RecordingIncomplete {
             continue;
         }

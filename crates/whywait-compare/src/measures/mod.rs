@@ -2,7 +2,7 @@
 //! objects are named by the role of their thread and by the function that waits or runs, never by
 //! an address, a descriptor or a thread number.
 //!
-//! A new kind of measure is a file beside this one, a line in [`COLLECTORS`] and, if budgets may
+//! A new kind of measure is a file next to this one, a line in [`COLLECTORS`] and, if budgets may
 //! name it, one in `catalogue.rs`.
 
 pub mod catalogue;
@@ -32,7 +32,7 @@ pub enum Group {
     /// What users and operators of the server feel: latency, throughput, CPU per request. Changes
     /// for the worse are regressions.
     Headline,
-    /// A rate or share that some section of the analysis tells, such as futile wake-ups a second.
+    /// A rate or share from some section of the analysis, such as futile wake-ups a second.
     /// Like a headline.
     Section,
     /// A finding's severity, 0 where there is none. New findings above note are regressions.
@@ -63,7 +63,7 @@ pub enum Unit {
     Severity,
 }
 
-/// Which way is good.
+/// Which direction is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -94,7 +94,7 @@ pub struct Measure {
     pub group: Group,
     /// What it counts.
     pub unit: Unit,
-    /// Which way is good.
+    /// Which direction is good.
     pub better: Better,
     /// The value; where only bounds are known, the lower one.
     pub value: f64,
@@ -202,7 +202,7 @@ impl Run {
     ///
     /// # Errors
     /// Fails when there is no recording, or it cannot be read. What is damaged is left out, and
-    /// told in `missing`.
+    /// listed in `missing`.
     pub fn read(dir: &Path) -> Result<Self, ReadError> {
         let recording = Recording::open(dir)?;
         let model = Model::new(Input::read(&recording)?);

@@ -1,10 +1,10 @@
-//! What the report rests on, in a line.
+//! What the report is based on, in one line.
 
 use super::page::{Page, Style};
 use super::units::{count, counted, duration, ratio_percent};
 use crate::Report;
 
-/// A virtual machine's host takes so much at times without anybody being the worse for it.
+/// Less steal time than this harms nobody.
 const STOLEN_NS: u64 = 10_000_000;
 
 pub(super) fn render(page: &mut Page, report: &Report) {
@@ -31,7 +31,7 @@ pub(super) fn render(page: &mut Page, report: &Report) {
         facts.push((
             Style::Plain,
             format!(
-                "{} without a wake",
+                "{} without a recorded wake",
                 counted(coverage.unmatched_wakes, "sleep")
             ),
         ));
@@ -41,7 +41,7 @@ pub(super) fn render(page: &mut Page, report: &Report) {
             Style::Plain,
             format!(
                 "{} to idle connections not counted as part of a response",
-                counted(coverage.farewells, "farewell")
+                counted(coverage.farewells, "close_notify or GOAWAY message")
             ),
         ));
     }

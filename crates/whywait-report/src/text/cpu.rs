@@ -13,7 +13,7 @@ const WITH_BYTES: usize = 84;
 
 pub(super) fn render(page: &mut Page, summary: Option<&CpuSummary>) {
     let Some(cpu) = summary else {
-        let text = "the recording does not tell what CPU time was for";
+        let text = "the recording does not say what CPU time was for";
         page.paragraph("", "  ", &[(Style::Strong, text)]);
         return;
     };
@@ -39,9 +39,9 @@ pub(super) fn render(page: &mut Page, summary: Option<&CpuSummary>) {
         "  ",
         &[(
             Style::Plain,
-            "A thread's time goes to the listener whose connection it read last (and to the connection that it read or \
-             wrote last), until it sleeps in a poll. A TLS \
-             handshake counts as a request. Futile is polling in which no byte moved.",
+            "A thread's CPU time counts for the listener whose connection it read last, and for \
+             the connection that it read or wrote last, until it sleeps in a poll. A TLS handshake \
+             counts as a request. Futile is the time of polling in which no byte moved.",
         )],
     );
     page.gap();
@@ -260,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn an_older_recording_says_that_it_does_not_tell() {
+    fn an_older_recording_says_that_it_has_no_cpu_times() {
         let text = cpu(None, TextOptions::default());
-        assert_eq!(text, "the recording does not tell what CPU time was for\n");
+        assert_eq!(text, "the recording does not say what CPU time was for\n");
     }
 }

@@ -222,7 +222,7 @@ fn saving(saving: &Saving) -> Option<String> {
         }
         SavingKind::Cpu => format!("a fix saves at most {total} of CPU time"),
         SavingKind::Throughput => {
-            format!("a fix gives back at most {total} of the time that work could be done in")
+            format!("a fix gives back at most {total} in which work can be done")
         }
     })
 }

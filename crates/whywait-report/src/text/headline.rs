@@ -8,8 +8,8 @@ use super::requests::total_ns;
 use super::units::{count, counted, duration};
 use crate::Report;
 
-/// A virtual machine's host that took one such part of the time from threads is a reason to look
-/// there first: requests queue behind it.
+/// When a virtual machine's host took at least this part of the time (one in so many) from threads,
+/// the reader should look there first: requests queue behind it.
 const MUCH_STOLEN: u64 = 20;
 
 pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
@@ -58,8 +58,9 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     }
     page.paragraph("", "  ", &[(style, verdict), (Style::Strong, &text)]);
     if requests.count == 0 {
-        let hint = "a request is what arrives on a stream socket that the target reads from and then answers. Was there \
-                    any load while whywait watched, and was it this process that served it?";
+        let hint = "a request starts when data arrives on a stream socket, and ends when the \
+                    target has read it and written an answer. Check that there was load while \
+                    whywait watched, and that this process served it";
         page.gutter();
         page.paragraph(
             "   = ",
@@ -68,21 +69,20 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         );
     } else if requests.slow > 0 {
         let (slow, threshold) = (count(requests.slow), duration(requests.slow_threshold_ns));
-        let mut text =
-            format!("{slow} took {threshold} or longer without a fault that whywait knows: ");
+        let mut text = format!("{slow} took {threshold} or longer, and no finding explains them: ");
         match mostly_without_cpu(&requests.time) {
             Some(percent) => {
                 let host = if report.coverage.stolen_ns >= report.target.duration_ns / MUCH_STOLEN {
-                    "the virtual machine's host took CPUs away: see what else runs on it, "
+                    "the virtual machine's host took CPUs away. Check what else runs on that host, "
                 } else {
-                    "see "
+                    "check "
                 };
                 text.push_str(&format!(
-                    "for {percent} % of the requests' time threads could have run and had no CPU; {host}what else runs on this \
-                     machine, and how many threads are busy at once"
+                    "for {percent} % of the requests' time threads were runnable and had no CPU; \
+                     {host}what else runs on this machine, and how many threads are busy at once"
                 ));
             }
-            None => text.push_str("see where their time went"),
+            None => text.push_str("see below where their time went"),
         }
         page.gutter();
         page.paragraph(

@@ -114,7 +114,7 @@ pub fn waits(rows: &[WaitRow], options: TextOptions) -> String {
     page.into_text()
 }
 
-/// The table of io_uring's rings, as text.
+/// The table of io_uring rings, as text.
 pub fn rings(rows: &[RingRow], options: TextOptions) -> String {
     let mut page = page(options);
     rings::render(&mut page, rows);
@@ -141,9 +141,9 @@ pub fn page(options: TextOptions) -> Page {
     Page::new(TextOptions { width, ..options })
 }
 
-/// The findings in the order in which they are told: what is wrong with the target, for the first
-/// line is the answer; then what is wrong with the recording; then the notes. Within each the
-/// ranking stands.
+/// The findings in the order in which they are shown: what is wrong with the target, because the
+/// first line is the answer; then what is wrong with the recording; then the notes. Within each
+/// group the ranking stays.
 fn ranked(findings: &[Finding]) -> Vec<&Finding> {
     let mut ranked: Vec<&Finding> = findings.iter().collect();
     ranked.sort_by_key(|finding| (!is_problem(finding), finding.severity == Severity::Note));
@@ -208,7 +208,9 @@ mod tests {
 
     #[test]
     fn prose_keeps_headings_lists_and_code() {
-        let text = "# A heading\n\nA paragraph that\ngoes on and on and on, for longer than a line.\n\n- one\n- two, which is long enough to need a second line\n\n    code  stays\n";
+        let text = "# A heading\n\n\
+                    A paragraph that\ngoes on and on and on, for longer than a line.\n\n\
+                    - one\n- two, which is long enough to need a second line\n\n    code  stays\n";
         let options = TextOptions {
             width: 40,
             ..TextOptions::default()

@@ -10,13 +10,13 @@ use super::stack::{self, telling_kernel};
 use super::step::{Names, holder, kind, longest, place, thread, woken_by};
 use super::units::{counted, duration};
 
-/// So many steps are told one by one; runs of shorter ones between them are summed up.
+/// So many steps are shown one by one; runs of shorter ones between them are summed up.
 const MAX_STEPS: usize = 40;
-/// Steps of a smaller share of the request's time are told in a line, without their stacks.
+/// Steps of a smaller share of the request's time are shown in a line, without their stacks.
 const STACK_PERMILLE: u64 = 10;
 /// So many functions of the kernel's stack are shown.
 const MAX_KERNEL: usize = 5;
-/// What a holder's holder did is told too, and so on to this depth.
+/// What a holder's holder did is shown too, and so on to this depth.
 const MAX_DEPTH: usize = 2;
 /// Stacks of so many rows are shown again rather than referred to.
 const REPEATED: usize = 2;
@@ -25,7 +25,8 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     let title = format!("request {}: ", page.cut(&slow.id, 40));
     if slow.path.is_empty() {
         let text = format!(
-            "it came {} into the recording; its response was not seen, so there is no path to tell",
+            "it arrived {} into the recording; its response was not seen, so there is no critical \
+             path to show",
             duration(slow.at_ns)
         );
         page.paragraph("", "  ", &[(Style::Strong, &title), (Style::Plain, &text)]);
@@ -42,7 +43,7 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
             (Style::Strong, "its critical path, from arrival to response"),
             (
                 Style::Plain,
-                " (when, counted from arrival; how long; what)",
+                " (time since arrival; duration; what happened)",
             ),
         ],
     );
@@ -55,7 +56,7 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     view.steps(&slow.path, 0, 0);
 }
 
-/// What is needed to tell a path's steps.
+/// What is needed to show a path's steps.
 struct View<'a, 'b> {
     page: &'b mut Page,
     names: Names<'a>,
@@ -83,17 +84,17 @@ impl<'a> View<'a, '_> {
     }
 
     fn step(&mut self, step: &'a Step, at_ns: u64, depth: usize) {
-        let told =
+        let with_stack =
             u128::from(step.ns) * 1_000 >= u128::from(self.latency_ns) * u128::from(STACK_PERMILLE);
         let who = thread(self.page, step);
-        // A stack tells the function better than a line does.
-        let place = if told && !step.stack.is_empty() {
+        // A stack shows the function better than a line does.
+        let place = if with_stack && !step.stack.is_empty() {
             kind(self.page, step)
         } else {
             place(self.page, step)
         };
         let rest = format!("{who}{place}{}", woken_by(self.page, step, &self.names));
-        let rest = rest.trim_start_matches([',', ' ']);
+        let rest = rest.trim_start_matches([',', ':', ' ']);
         let when = figures(at_ns, step.ns);
         let state = format!("{:<14}", self.page.cut(&step.state, 20));
         let text = format!("  {rest}");
@@ -115,7 +116,7 @@ impl<'a> View<'a, '_> {
                 (Style::Plain, if rest.is_empty() { "" } else { &text }),
             ],
         );
-        if told {
+        if with_stack {
             self.stack(step, at_ns, &indent);
         }
         self.meanwhile(step, at_ns, depth);
@@ -180,7 +181,7 @@ impl<'a> View<'a, '_> {
     }
 }
 
-/// A run of steps that are not told one by one.
+/// A run of steps that are not shown one by one.
 #[derive(Default)]
 struct Short {
     count: u64,

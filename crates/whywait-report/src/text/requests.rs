@@ -1,4 +1,4 @@
-//! Where the requests' time went, their latency, and the way of the slowest.
+//! Where the requests' time went, their latency, and the critical path of the slowest.
 
 use whywait_model::summary::{Requests, Slow, Time};
 

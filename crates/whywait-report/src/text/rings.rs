@@ -1,4 +1,4 @@
-//! The table of io_uring's rings.
+//! The table of io_uring rings.
 
 use whywait_model::rings::{Bounds, OpcodeRow, RingRow, Stage};
 
@@ -11,7 +11,7 @@ const MAX_OPCODES: usize = 8;
 
 pub(super) fn render(page: &mut Page, rows: &[RingRow]) {
     if rows.is_empty() {
-        let text = "no io_uring to show: the recording has no ring of the target's";
+        let text = "no io_uring to show: the recording has no io_uring ring of the target";
         page.paragraph("", "  ", &[(Style::Strong, text)]);
         return;
     }
@@ -19,19 +19,17 @@ pub(super) fn render(page: &mut Page, rows: &[RingRow]) {
         "",
         "  ",
         &[
-            (
-                Style::Strong,
-                "where the operations of io_uring spent their life",
-            ),
+            (Style::Strong, "where io_uring operations spent their time"),
             (
                 Style::Plain,
                 &format!(" ({}, busiest first)", counted(rows.len() as u64, "ring")),
             ),
         ],
     );
-    let text = "An operation's life is queued (in the program, published, not submitted), kernel (submitted, not \
-                completed) and unreaped (completed, not taken). When the program publishes or takes is seen only as \
-                between two looks at the ring: at least, and at most.";
+    let text = "An operation is queued (published by the program but not submitted); then kernel \
+                (submitted but not completed); then unreaped (completed but not taken by the \
+                program). whywait samples the ring, so queued and unreaped times are bounds: at \
+                least, and at most.";
     page.paragraph("  ", "  ", &[(Style::Plain, text)]);
     for row in rows.iter().take(MAX_RINGS) {
         page.gap();
@@ -51,7 +49,7 @@ fn ring(page: &mut Page, row: &RingRow) {
     }
     if row.users_changed > 0 {
         of.push(format!(
-            "entered by several threads ({} changes)",
+            "used by several threads ({} changes)",
             count(row.users_changed)
         ));
     }
@@ -67,7 +65,7 @@ fn ring(page: &mut Page, row: &RingRow) {
         ],
     );
     let mut made = vec![format!(
-        "{} entries to submit, {} to complete",
+        "{} submission entries, {} completion entries",
         count(u64::from(row.sq_entries)),
         count(u64::from(row.cq_entries))
     )];
@@ -84,10 +82,10 @@ fn ring(page: &mut Page, row: &RingRow) {
         ));
     }
     made.push(match row.origin.as_str() {
-        "created" => "made while recording".to_owned(),
-        _ => "there before".to_owned(),
+        "created" => "created during the recording".to_owned(),
+        _ => "existed before the recording".to_owned(),
     });
-    line(page, "made", &made.join("; "));
+    line(page, "setup", &made.join("; "));
     let mut work = vec![format!(
         "{} operations, {}/s",
         count(row.submitted),
@@ -107,7 +105,8 @@ fn ring(page: &mut Page, row: &RingRow) {
     line(page, "work", &work.join("; "));
     life(page, row);
     let mut slots = format!(
-        "{:.1} taken in the mean, {} at most; {} of the time near that, {} of it {} or more",
+        "{:.1} in use on average, {} at most; {} of the time near that maximum; {} of the time {} \
+         or more",
         row.slots,
         row.max_slots,
         ratio_percent(row.at_max.min(1.0)),
@@ -116,7 +115,7 @@ fn ring(page: &mut Page, row: &RingRow) {
     );
     if let Some([low, high]) = row.allowed_rate {
         slots.push_str(&format!(
-            "; at this life {} slots allow {} to {} operations/s",
+            "; with operations of this duration {} slots allow {} to {} operations/s",
             row.sq_entries,
             count(low as u64),
             count(high as u64)
@@ -144,32 +143,32 @@ fn life(page: &mut Page, row: &RingRow) {
         parts.push(format!("unreaped {}", between(bounds)));
     }
     let dominant = match row.dominant {
-        Some(Stage::Queued) => "most of it queued",
-        Some(Stage::Kernel) => "most of it with the kernel",
-        Some(Stage::Socket) => "most of it waiting for room in sockets' send buffers",
-        Some(Stage::Unreaped) => "most of it unreaped",
-        None if row.submitted > 0 => "which part is the longest is not certain",
+        Some(Stage::Queued) => "mostly queued",
+        Some(Stage::Kernel) => "mostly in the kernel",
+        Some(Stage::Socket) => "mostly waiting for room in sockets' send buffers",
+        Some(Stage::Unreaped) => "mostly unreaped",
+        None if row.submitted > 0 => "the longest part is not certain",
         None => "",
     };
     if !dominant.is_empty() {
         parts.push(dominant.to_owned());
     }
-    line(page, "life", &parts.join("; "));
+    line(page, "time", &parts.join("; "));
 }
 
-/// Sends whose slots the socket holds.
+/// Sends that wait for the socket, and keep their slots meanwhile.
 fn sockets(page: &mut Page, row: &RingRow) {
     let mut parts = Vec::new();
     if let Some(ns) = row.blocked_send_ns {
         parts.push(format!(
-            "{} waited for room in the socket's buffer, {} in the mean",
+            "{} waited for room in the socket's buffer, {} on average",
             counted(row.blocked_sends, "send"),
             duration(ns)
         ));
     }
     if row.memory_limits > 0 {
         parts.push(format!(
-            "{} met a limit of the memory for sockets",
+            "{} hit the limit on socket memory",
             counted(row.memory_limits, "send")
         ));
     }
@@ -187,7 +186,7 @@ fn opcode_line(page: &mut Page, row: &OpcodeRow) {
         (row.kernel_mean_ns, row.kernel_p50_ns, row.kernel_p99_ns)
     {
         parts.push(format!(
-            "kernel {} in the mean, p50 below {}, p99 below {}, at most {}",
+            "kernel {} on average, p50 below {}, p99 below {}, max {}",
             duration(mean),
             duration(p50),
             duration(p99),
@@ -195,7 +194,7 @@ fn opcode_line(page: &mut Page, row: &OpcodeRow) {
         ));
     }
     if let Some(bounds) = row.unreaped_mean_ns {
-        parts.push(format!("first of a batch unreaped {}", between(bounds)));
+        parts.push(format!("unreaped (first of a batch) {}", between(bounds)));
     }
     for (n, what) in [
         (row.failed, "failed"),

@@ -25,7 +25,7 @@ const MAX_OWN: usize = 8;
 const MAX_ALL_RUNTIME: usize = 4;
 
 /// The rows of `stack` (innermost function first). `own` says for each function whether it is the
-/// application's; where it says nothing the name has to tell.
+/// application's; without an entry the name decides.
 pub(super) fn fold<'a>(stack: &'a [String], own: &[bool]) -> Vec<Row<'a>> {
     let frames: Vec<(&str, Option<&'static str>)> = stack
         .iter()
@@ -112,7 +112,7 @@ pub(super) fn render(page: &mut Page, indent: &str, stack: &[String], own: &[boo
     }
 }
 
-/// What the scheduler and the way into the kernel add to every sleep's stack.
+/// What the scheduler and the entry into the kernel add to every sleep's stack.
 const KERNEL_FRAME: &[&str] = &[
     "schedule",
     "__schedule",
@@ -140,7 +140,7 @@ const KERNEL_FRAME_PREFIX: &[&str] = &[
     "asm_",
 ];
 
-/// The functions of a kernel stack that tell what the sleep was for, innermost first, and how many
+/// The functions of a kernel stack that show what the sleep was for, innermost first, and how many
 /// are left out.
 pub(super) fn telling_kernel(stack: &[String], max: usize) -> (Vec<&str>, usize) {
     let frame = |name: &str| {
@@ -150,14 +150,14 @@ pub(super) fn telling_kernel(stack: &[String], max: usize) -> (Vec<&str>, usize)
                 .iter()
                 .any(|prefix| name.starts_with(prefix))
     };
-    let told: Vec<&str> = stack
+    let shown: Vec<&str> = stack
         .iter()
         .map(String::as_str)
         .filter(|name| !frame(name))
         .take(max)
         .collect();
-    let left_out = stack.len() - told.len();
-    (told, left_out)
+    let left_out = stack.len() - shown.len();
+    (shown, left_out)
 }
 
 /// The application's innermost function, or else the innermost function.

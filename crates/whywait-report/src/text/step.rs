@@ -1,4 +1,4 @@
-//! What the views of a critical path say of a step.
+//! How the views of a critical path describe a step.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const MAX_NAME: usize = 24;
 const MAX_FUNCTION: usize = 60;
 /// Steps within steps within steps: beyond this depth they are not followed.
 const MAX_DEPTH: usize = 8;
-/// So many of a holder's steps are told in its line.
+/// So many of a holder's steps are shown in its line.
 const MAX_HOLDER_STEPS: usize = 2;
 
 /// The names of the threads that a path speaks of.
@@ -56,7 +56,7 @@ pub(super) fn thread(page: &Page, step: &Step) -> String {
     }
 }
 
-/// ` in app::save (fsync, journal commit)`: the function that tells, and what the kernel did for
+/// ` in app::save: fsync (journal commit)`: the application's function, and what the kernel did for
 /// it.
 pub(super) fn place(page: &Page, step: &Step) -> String {
     let mut text = String::new();
@@ -67,14 +67,14 @@ pub(super) fn place(page: &Page, step: &Step) -> String {
     text
 }
 
-/// ` (fsync, journal commit)`, or nothing.
+/// `: fsync (journal commit)`, or nothing.
 pub(super) fn kind(page: &Page, step: &Step) -> String {
     const MAX_KIND: usize = 40;
     step.kind
         .as_deref()
         .filter(|kind| !kind.is_empty())
         .map_or_else(String::new, |kind| {
-            format!(" ({})", page.cut(kind, MAX_KIND))
+            format!(": {}", page.cut(kind, MAX_KIND))
         })
 }
 
@@ -95,8 +95,8 @@ pub(super) fn holder(page: &Page, step: &Step) -> Option<String> {
         .filter(|who| !who.is_empty())
 }
 
-/// `held by saver (1240): 1.402 s disk in app::flush (fsync), 3 ms on-cpu`; `None` for other steps
-/// than waits for a lock.
+/// `held by saver (1240): 1.402 s disk in app::flush: fsync; 3 ms on-cpu`; `None` for steps that
+/// are no waits for a lock.
 pub(super) fn held_by(page: &Page, step: &Step) -> Option<String> {
     let last = step.meanwhile.last()?;
     let holder_tid = step.woken_by.unwrap_or(last.tid);
@@ -122,7 +122,7 @@ pub(super) fn held_by(page: &Page, step: &Step) -> Option<String> {
         did.push("…".to_owned());
     }
     let who = holder(page, step).unwrap_or_else(|| "another thread".to_owned());
-    Some(format!("held by {who}: {}", did.join(", ")))
+    Some(format!("held by {who}: {}", did.join("; ")))
 }
 
 /// The indices of the `max` longest steps in the order in which they happened, and the time of the

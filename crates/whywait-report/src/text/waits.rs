@@ -8,8 +8,7 @@ use super::units::{count, counted, duration, percent, ratio_percent};
 
 /// So many rows are shown.
 const MAX_ROWS: usize = 20;
-/// So many of them are kept for what slow requests waited for the longest, however short it was
-/// altogether.
+/// So many of them are kept for what slow requests waited for longest, however small its total.
 const CRITICAL_ROWS: usize = 5;
 /// Of so many rows the reasons for their class are shown, and so many reasons.
 const REASONED_ROWS: usize = 5;
@@ -47,7 +46,7 @@ pub(super) fn render(page: &mut Page, rows: &[WaitRow]) {
     }
 }
 
-/// How to read the table: its largest figures are the least telling.
+/// How to read the table: its largest figures mean the least.
 fn legend(page: &mut Page, rows: &[WaitRow]) {
     let objects = counted(rows.len() as u64, "row");
     page.paragraph(
@@ -58,12 +57,12 @@ fn legend(page: &mut Page, rows: &[WaitRow]) {
             (Style::Plain, &format!(" ({objects}, longest first)")),
         ],
     );
-    let mut text = "A large sum proves nothing by itself: a thread that idles all day has the largest. What tells is \
-                    the class (in a wait for a lock or a result something was kept waiting, in an idle one nothing \
-                    was) and the share on the critical paths of slow requests."
+    let mut text = "A large sum alone proves nothing: an idle thread has the largest. Look at the \
+                    class (a wait for a lock or a result delays something; an idle wait delays \
+                    nothing) and at the share on the critical paths of slow requests."
         .to_owned();
     if rows.iter().all(|row| row.critical_ns == 0) {
-        text.push_str(" Here no slow request's critical path has any of these waits.");
+        text.push_str(" None of these waits is on the critical path of a slow request.");
     }
     page.paragraph("  ", "  ", &[(Style::Plain, &text)]);
 }
@@ -150,7 +149,7 @@ impl Layout {
             text.push_str(&pad("waited for", width));
         }
         if self.waker.is_some() {
-            text.push_str("  woken, as a rule, by");
+            text.push_str("  usually woken by");
         }
         page.paragraph("", "", &[(Style::Dim, text.trim_end())]);
     }
@@ -247,7 +246,7 @@ fn reasons(page: &mut Page, row: &WaitRow) {
     page.paragraph(UNDER, UNDER, &[(Style::Dim, &text)]);
 }
 
-/// `condition variable: idle`; a class that the kind itself names is not said twice.
+/// `condition variable: idle`; a class that is in the kind's own name is not repeated.
 fn what(page: &Page, row: &WaitRow) -> String {
     let what = match row.what.as_str() {
         "" => "unknown".to_owned(),

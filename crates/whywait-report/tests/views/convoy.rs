@@ -44,7 +44,7 @@ pub(crate) fn slow() -> Slow {
     let save = Step {
         function: Some("convoy::Store::save".to_owned()),
         stack: strings(SAVE),
-        kind: Some("fsync, journal commit".to_owned()),
+        kind: Some("fsync (journal commit)".to_owned()),
         kernel: strings(SYNC),
         ..step("disk", 40, "saver", 180 * MS)
     };
@@ -120,9 +120,10 @@ pub(crate) fn report() -> Report {
         evidence: texts.iter().map(|text| evidence(text, None)).collect(),
         ..finding(Code::IdleWaiters, Severity::Note, title)
     };
-    let long = "the lock was held while its holder slept in fdatasync, which took 180 ms of the 200 ms for which the \
-                others waited; the device was busy with the pages of a snapshot that the same thread had written \
-                before, and which the kernel had not begun to write back until then";
+    let long = "the lock was held while its holder slept in fdatasync, which took 180 ms of the \
+                200 ms for which the others waited; the device was busy with the pages of a \
+                snapshot that the same thread had written before, and which the kernel had not \
+                begun to write back until then";
     let held: Vec<Evidence> = (0..9)
         .map(|n| evidence(&format!("{n}: {long}"), Some(200 * MS)))
         .collect();
@@ -130,7 +131,8 @@ pub(crate) fn report() -> Report {
         note(
             "4 threads waited 31.2 s for work: harmless",
             &[
-                "no slow request's path has any of it; they sleep where idle workers of the pool do",
+                "no slow request's path has any of it; they sleep where idle workers of the pool \
+                 do",
                 "more that nobody needs here",
             ],
         ),

@@ -84,27 +84,29 @@ fn blocked_loop() {
 fn requests_that_lacked_a_cpu_say_so() {
     let wide = TextOptions { width: 400, ..WIDE };
     let text = render(&reports::no_cpu(), wide);
-    let told = "310 took 1 ms or longer without a fault that whywait knows: for 80 % of the requests' time";
-    assert!(text.contains(told), "{told}: {text}");
+    let said = "310 took 1 ms or longer, and no finding explains them: for 80 % of the requests' \
+                time";
+    assert!(text.contains(said), "{said}: {text}");
     assert!(!text.contains("host"), "nothing was stolen: {text}");
     let mut stolen = reports::no_cpu();
     stolen.coverage.stolen_ns = stolen.target.duration_ns / 10;
     let text = render(&stolen, wide);
-    let told = "the virtual machine's host took CPUs away: see what else runs on it, what else runs on this machine, and";
-    assert!(text.contains(told), "{told}: {text}");
+    let said = "the virtual machine's host took CPUs away. Check what else runs on that host, what \
+                else runs on this machine, and";
+    assert!(text.contains(said), "{said}: {text}");
 }
 
 #[test]
-fn what_the_host_took_is_told_when_it_is_much() {
+fn what_the_host_took_is_reported_when_it_is_much() {
     let wide = TextOptions { width: 400, ..WIDE };
-    let told = |stolen_ns: u64| {
+    let reported = |stolen_ns: u64| {
         let mut report = reports::no_cpu();
         report.coverage.stolen_ns = stolen_ns;
         render(&report, wide)
             .contains("the virtual machine's host took threads' CPUs away for 885 ms")
     };
-    assert!(told(885_000_000), "885 ms are a reason");
-    assert!(!told(0) && !told(5_000_000), "5 ms are not");
+    assert!(reported(885_000_000), "885 ms are a reason");
+    assert!(!reported(0) && !reported(5_000_000), "5 ms are not");
 }
 
 #[test]

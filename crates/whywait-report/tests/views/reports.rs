@@ -113,8 +113,14 @@ pub(crate) fn stranded() -> Report {
         code: Code::StrandedReadiness,
         severity: Severity::Error,
         confidence: Confidence::High,
-        title: "4 requests were ready for up to 2.00 s while 3 capable threads sat idle and nobody polled".to_owned(),
-        subject: json!({"pid": 1234, "epoll": 1, "port": 8080, "threads": [1236, 1237, 1238]}).as_object().unwrap().clone(),
+        title:
+            "4 requests were ready for up to 2.00 s while 3 capable threads sat idle and nobody \
+                polled"
+                .to_owned(),
+        subject: json!({"pid": 1234, "epoll": 1, "port": 8080, "threads": [1236, 1237, 1238]})
+            .as_object()
+            .unwrap()
+            .clone(),
         saving: Saving {
             kind: SavingKind::Latency,
             at_most_ns: 5_994 * MS,
@@ -122,9 +128,20 @@ pub(crate) fn stranded() -> Report {
             each_at_most_ns: vec![1_999 * MS, 1_998 * MS, 1_997 * MS],
         },
         evidence: vec![
-            evidence("nobody was in epoll_wait on this instance for 2.00 s, 4 requests became ready meanwhile", Some(1_999 * MS)),
-            evidence("3 threads that poll it at other times slept in futex all that time: 1236, 1237, 1238", Some(1_999 * MS)),
-            evidence("of the 4, one had to wait in any case: the pool has 4 threads", None),
+            evidence(
+                "nobody was in epoll_wait on this instance for 2.00 s, 4 requests became ready \
+                 meanwhile",
+                Some(1_999 * MS),
+            ),
+            evidence(
+                "3 threads that poll it at other times slept in futex all that time: 1236, 1237, \
+                 1238",
+                Some(1_999 * MS),
+            ),
+            evidence(
+                "of the 4, one had to wait in any case: the pool has 4 threads",
+                None,
+            ),
         ],
         cause: Some(Cause {
             tid: 1235,
@@ -133,8 +150,9 @@ pub(crate) fn stranded() -> Report {
             stack: strings(HANDLER_STACK),
             own: Vec::new(),
         }),
-        fix: "hand the driver over before running the task: tokio >= 1.52 with Builder::enable_eager_driver_handoff() \
-              (built with --cfg tokio_unstable); or move the blocking work into spawn_blocking"
+        fix: "hand the driver over before running the task: tokio >= 1.52 with \
+              Builder::enable_eager_driver_handoff() (built with --cfg tokio_unstable); or move \
+              the blocking work into spawn_blocking"
             .to_owned(),
     };
     Report {
