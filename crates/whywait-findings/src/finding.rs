@@ -1,9 +1,11 @@
 //! What a detector says. The field names are those of the JSON report (schema 1).
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Model, StackText};
+
+use crate::declaration::Code;
 
 /// How bad it is. Ordered: `Note < Warning < Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -15,6 +17,17 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// As reports write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
 /// How sure the detector is. Ordered: `Low < Medium < High`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -23,106 +36,6 @@ pub enum Confidence {
     Low,
     Medium,
     High,
-}
-
-/// The catalogue of findings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Code {
-    /// Requests were ready, capable threads idle, and nobody polled.
-    StrandedReadiness,
-    /// A single-threaded loop was away from its poll.
-    BlockedLoop,
-    /// Threads waited for a lock that another held for long, or across a wait.
-    LockContention,
-    /// One wait is where slow requests spent most of their time.
-    SlowPathWait,
-    /// One thread's CPU time is where slow requests spent most of theirs.
-    SerialWork,
-    /// A control group's CPU limit is what slow requests waited for.
-    CpuLimit,
-    /// Large waits that cost nothing.
-    IdleWaiters,
-    /// Threads wait for locks in a circle.
-    Deadlock,
-    /// A wait that nobody ended.
-    UnfinishedWait,
-    /// A thread polls again and again, and nothing moves.
-    FutileWakeups,
-    /// One event wakes several threads.
-    ThunderingHerd,
-    /// Completions of io_uring lay in their queue.
-    UringUnreaped,
-    /// Published entries of io_uring lay in their queue.
-    UringUnsubmitted,
-    /// All slots of a ring were taken, and something waited for one.
-    UringSlotsExhausted,
-    /// Completions found no room.
-    UringOverflow,
-    /// Operations were handed to worker threads that need none.
-    UringPunted,
-    /// The poller of a ring burnt a core for little, or slept when it was needed.
-    UringIdleSqpoll,
-    /// Something was lost that a finding may rest on.
-    RecordingIncomplete,
-}
-
-impl Code {
-    /// All codes, in the order of `whywait explain --list`.
-    pub const ALL: [Code; 18] = [
-        Code::StrandedReadiness,
-        Code::BlockedLoop,
-        Code::LockContention,
-        Code::SlowPathWait,
-        Code::SerialWork,
-        Code::CpuLimit,
-        Code::IdleWaiters,
-        Code::Deadlock,
-        Code::UnfinishedWait,
-        Code::FutileWakeups,
-        Code::ThunderingHerd,
-        Code::UringUnreaped,
-        Code::UringUnsubmitted,
-        Code::UringSlotsExhausted,
-        Code::UringOverflow,
-        Code::UringPunted,
-        Code::UringIdleSqpoll,
-        Code::RecordingIncomplete,
-    ];
-
-    /// The name that reports use and `whywait explain` takes.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Code::StrandedReadiness => "stranded-readiness",
-            Code::BlockedLoop => "blocked-loop",
-            Code::LockContention => "lock-contention",
-            Code::SlowPathWait => "slow-path-wait",
-            Code::SerialWork => "serial-work",
-            Code::CpuLimit => "cpu-limit",
-            Code::IdleWaiters => "idle-waiters",
-            Code::Deadlock => "deadlock",
-            Code::UnfinishedWait => "unfinished-wait",
-            Code::FutileWakeups => "futile-wakeups",
-            Code::ThunderingHerd => "thundering-herd",
-            Code::UringUnreaped => "uring-unreaped",
-            Code::UringUnsubmitted => "uring-unsubmitted",
-            Code::UringSlotsExhausted => "uring-slots-exhausted",
-            Code::UringOverflow => "uring-overflow",
-            Code::UringPunted => "uring-punted",
-            Code::UringIdleSqpoll => "uring-idle-sqpoll",
-            Code::RecordingIncomplete => "recording-incomplete",
-        }
-    }
-
-    /// The code of that name.
-    pub fn from_name(name: &str) -> Option<Code> {
-        Code::ALL.into_iter().find(|code| code.name() == name)
-    }
-}
-
-impl Serialize for Code {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
 }
 
 /// A fault that was found.
@@ -217,33 +130,6 @@ impl Cause {
             doing,
             stack,
             own,
-        }
-    }
-}
-
-impl Code {
-    /// What the finding means, how it is measured and how to fix it: markdown with short
-    /// paragraphs.
-    pub const fn explain(self) -> &'static str {
-        match self {
-            Code::StrandedReadiness => crate::detectors::stranded_readiness::EXPLAIN,
-            Code::BlockedLoop => crate::detectors::blocked_loop::EXPLAIN,
-            Code::LockContention => crate::detectors::lock_contention::EXPLAIN,
-            Code::SlowPathWait => crate::detectors::slow_path_wait::EXPLAIN,
-            Code::SerialWork => crate::detectors::serial_work::EXPLAIN,
-            Code::CpuLimit => crate::detectors::cpu_limit::EXPLAIN,
-            Code::IdleWaiters => crate::detectors::idle_waiters::EXPLAIN,
-            Code::Deadlock => crate::detectors::deadlock::EXPLAIN,
-            Code::UnfinishedWait => crate::detectors::unfinished_wait::EXPLAIN,
-            Code::FutileWakeups => crate::detectors::futile_wakeups::EXPLAIN,
-            Code::ThunderingHerd => crate::detectors::thundering_herd::EXPLAIN,
-            Code::UringUnreaped => crate::detectors::uring_unreaped::EXPLAIN,
-            Code::UringUnsubmitted => crate::detectors::uring_unsubmitted::EXPLAIN,
-            Code::UringSlotsExhausted => crate::detectors::uring_slots_exhausted::EXPLAIN,
-            Code::UringOverflow => crate::detectors::uring_overflow::EXPLAIN,
-            Code::UringPunted => crate::detectors::uring_punted::EXPLAIN,
-            Code::UringIdleSqpoll => crate::detectors::uring_idle_sqpoll::EXPLAIN,
-            Code::RecordingIncomplete => crate::detectors::recording_incomplete::EXPLAIN,
         }
     }
 }

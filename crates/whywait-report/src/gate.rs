@@ -7,13 +7,13 @@ use crate::Report;
 /// The worst severity that counts against the target; `None` when there is nothing to hold against
 /// it.
 ///
-/// [`Code::RecordingIncomplete`] never counts: it is about whywait's own fidelity, and a build must
+/// [`Code::RECORDING_INCOMPLETE`] never counts: it is about whywait's own fidelity, and a build must
 /// not break because the machine that watched it was busy.
 pub fn worst(report: &Report) -> Option<Severity> {
     let counted = report
         .findings
         .iter()
-        .filter(|finding| finding.code != Code::RecordingIncomplete);
+        .filter(|finding| finding.code != Code::RECORDING_INCOMPLETE);
     counted.map(|finding| finding.severity).max()
 }
 
@@ -53,11 +53,15 @@ mod tests {
         )
     }
 
+    fn code(name: &str) -> Code {
+        Code::from_name(name).unwrap()
+    }
+
     #[test]
     fn fails_at_or_above_the_severity() {
         let warning = report(&[
-            (Code::BlockedLoop, Severity::Note),
-            (Code::StrandedReadiness, Severity::Warning),
+            (code("blocked-loop"), Severity::Note),
+            (code("stranded-readiness"), Severity::Warning),
         ]);
         assert!(fails(&warning, Severity::Note));
         assert!(fails(&warning, Severity::Warning));
@@ -71,7 +75,7 @@ mod tests {
 
     #[test]
     fn an_incomplete_recording_never_fails() {
-        let incomplete = report(&[(Code::RecordingIncomplete, Severity::Error)]);
+        let incomplete = report(&[(Code::RECORDING_INCOMPLETE, Severity::Error)]);
         assert_eq!(worst(&incomplete), None);
         assert!(!fails(&incomplete, Severity::Note));
     }

@@ -317,13 +317,16 @@ pub(crate) struct GateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The finding's code, as reports print it in brackets
-    #[arg(value_name = "CODE", value_parser = PossibleValuesParser::new(Code::ALL.map(Code::name)), hide_possible_values = true)]
-    #[arg(required_unless_present = "list")]
+    /// The finding's code, as reports print it in brackets [default: list all, with their meaning]
+    #[arg(value_name = "CODE", value_parser = codes(), hide_possible_values = true)]
     pub(crate) code: Option<String>,
-    /// List all codes
+    /// List the codes alone, one a line
     #[arg(long, conflicts_with = "code")]
     pub(crate) list: bool,
+}
+
+fn codes() -> PossibleValuesParser {
+    PossibleValuesParser::new(Code::all().map(Code::name))
 }
 
 #[derive(Debug, Args)]

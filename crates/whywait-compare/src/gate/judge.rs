@@ -221,7 +221,7 @@ fn findings(
         let mut in_run: BTreeMap<String, &Found> = BTreeMap::new();
         for found in &run.findings {
             // A finding about the recording is no finding about the server.
-            if found.code == Code::RecordingIncomplete.name() {
+            if found.code == Code::RECORDING_INCOMPLETE.name() {
                 continue;
             }
             let worst = in_run.entry(found.key()).or_insert(found);

@@ -60,7 +60,7 @@ pub(crate) fn severity_name(severity: Severity) -> &'static str {
 pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     for finding in source.findings {
         // What the recording lacks is in `Run::missing`, and is no property of the server.
-        if finding.code == Code::RecordingIncomplete {
+        if finding.code == Code::RECORDING_INCOMPLETE {
             continue;
         }
         let found = found(source, finding);

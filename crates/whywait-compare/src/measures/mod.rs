@@ -292,7 +292,7 @@ fn missing(findings: &[Finding]) -> Vec<String> {
     findings
         .iter()
         .filter(|finding| {
-            finding.code == Code::RecordingIncomplete && finding.severity > Severity::Note
+            finding.code == Code::RECORDING_INCOMPLETE && finding.severity > Severity::Note
         })
         .flat_map(|finding| {
             finding

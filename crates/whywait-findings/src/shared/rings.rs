@@ -192,5 +192,4 @@ pub(crate) fn sample_ns(model: &Model) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "rings_tests.rs"]
-mod tests;
+pub(crate) mod script;

@@ -80,7 +80,7 @@ pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail
         &[(Style::Help, "help: "), (Style::Plain, &finding.fix)],
     );
     // What is wrong with a recording costs no request anything.
-    if finding.code != Code::RecordingIncomplete {
+    if finding.code != Code::RECORDING_INCOMPLETE {
         let confidence = confidence(finding.confidence);
         let saving = match saving(&finding.saving) {
             Some(saving) => format!("{saving}; confidence: {confidence}"),

@@ -18,7 +18,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         || report
             .findings
             .iter()
-            .any(|f| f.code == Code::RecordingIncomplete);
+            .any(|f| f.code == Code::RECORDING_INCOMPLETE);
     let (style, verdict) = match (requests.count, incomplete) {
         (0, false) => (Style::Warning, "no requests seen"),
         (0, true) => (

@@ -199,7 +199,7 @@ pub fn prose(text: &str, options: TextOptions) -> String {
 
 /// Whether it is something wrong with the target: not a remark, and not about the recording.
 fn is_problem(finding: &Finding) -> bool {
-    finding.severity > Severity::Note && finding.code != Code::RecordingIncomplete
+    finding.severity > Severity::Note && finding.code != Code::RECORDING_INCOMPLETE
 }
 
 #[cfg(test)]

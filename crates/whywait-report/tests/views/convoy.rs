@@ -7,7 +7,7 @@ use whywait_model::summary::{Slow, Step};
 use whywait_model::waits::{WaitRow, WaitThread, WaitWaker};
 use whywait_report::Report;
 
-use crate::reports::{self, HOSTILE, MS, evidence, step, strings};
+use crate::reports::{self, HOSTILE, MS, code, evidence, step, strings};
 
 const SAVE: &[&str] = &[
     "fdatasync",
@@ -118,7 +118,7 @@ pub(crate) fn report() -> Report {
     report.requests.slowest = vec![slow()];
     let note = |title: &str, texts: &[&str]| Finding {
         evidence: texts.iter().map(|text| evidence(text, None)).collect(),
-        ..finding(Code::IdleWaiters, Severity::Note, title)
+        ..finding(code("idle-waiters"), Severity::Note, title)
     };
     let long = "the lock was held while its holder slept in fdatasync, which took 180 ms of the \
                 200 ms for which the others waited; the device was busy with the pages of a \
@@ -152,7 +152,7 @@ pub(crate) fn report() -> Report {
                 own: Vec::new(),
             }),
             ..finding(
-                Code::LockContention,
+                code("lock-contention"),
                 Severity::Error,
                 "4 requests waited for a lock that saver held for 200 ms",
             )
@@ -160,7 +160,7 @@ pub(crate) fn report() -> Report {
         Finding {
             evidence: vec![evidence("it waited for 4.8 s until the end", None)],
             ..finding(
-                Code::Deadlock,
+                code("deadlock"),
                 Severity::Error,
                 "2 threads wait for each other for ever",
             )

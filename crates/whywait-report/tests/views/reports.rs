@@ -13,6 +13,10 @@ pub(crate) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
+pub(crate) fn code(name: &str) -> Code {
+    Code::from_name(name).expect("a code of the catalogue")
+}
+
 pub(crate) fn evidence(text: &str, ns: Option<u64>) -> Evidence {
     Evidence {
         text: text.to_owned(),
@@ -110,7 +114,7 @@ pub(crate) fn stranded() -> Report {
         slowest: vec![slowest],
     };
     let finding = Finding {
-        code: Code::StrandedReadiness,
+        code: code("stranded-readiness"),
         severity: Severity::Error,
         confidence: Confidence::High,
         title:
@@ -167,7 +171,7 @@ pub(crate) fn blocked_loop() -> Report {
     report.target.command = "node server.js".to_owned();
     report.requests.slowest.clear();
     report.findings = vec![Finding {
-        code: Code::BlockedLoop,
+        code: code("blocked-loop"),
         severity: Severity::Warning,
         confidence: Confidence::Medium,
         title: "the loop of thread 1234 was away from its poll for 182 ms; 41 requests waited"
@@ -277,7 +281,7 @@ pub(crate) fn incomplete() -> Report {
         ..coverage()
     };
     report.findings = vec![Finding {
-        code: Code::RecordingIncomplete,
+        code: Code::RECORDING_INCOMPLETE,
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: "1,207 events were lost: what rests on them may be missing here".to_owned(),

@@ -26,10 +26,27 @@ use serde_json::{Map, json};
 use whywait_events::{Busy, Ns, Request, StackId};
 use whywait_model::{Model, Pool, Thread, call_name};
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{self, COMPILED};
 use crate::shared::text::{count, duration};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "blocked-loop",
+    meaning: "a single-threaded event loop (asyncio, node, redis, …) was kept from its poll, \
+        and requests waited",
+    severities: &[
+        (Severity::Error, "from 100 ms of a request on"),
+        (Severity::Warning, "from 30 ms on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "a single-threaded loop returns to its poll, or at least to reading and writing its \
+        sockets, in time",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// A loop that is away for less is not blocked.
 const MIN_AWAY_NS: u64 = 10_000_000;
@@ -48,9 +65,6 @@ const WORTH_A_NOTE: u64 = 100;
 const RAN_SHARE: u64 = 10;
 /// Causes that are told for one loop.
 const MAX_CAUSES: usize = 3;
-
-/// What `whywait explain blocked-loop` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
 
 /// A stretch in which the loop was away.
 #[derive(Debug, Clone)]
@@ -79,7 +93,7 @@ impl Away {
     }
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .pools
         .iter()
@@ -293,7 +307,7 @@ fn finding(
         String::new()
     };
     Some(Finding {
-        code: Code::BlockedLoop,
+        code: Code::of(&DECLARATION),
         severity,
         confidence: if known {
             Confidence::High

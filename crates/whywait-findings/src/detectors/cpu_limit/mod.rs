@@ -22,12 +22,24 @@ use serde_json::{Map, json};
 use whywait_events::Part;
 use whywait_model::Model;
 
-use crate::finding::{Code, Confidence, Evidence, Finding};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
 use crate::shared::text::duration;
 
-/// What `whywait explain cpu-limit` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "cpu-limit",
+    meaning: "the cgroup had used up the CPU time that it is allowed, and requests waited until it got \
+        more",
+    severities: &[
+        (Severity::Warning, "from 30 ms of the median request on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "no slow request waits for a CPU because a cgroup's limit says so",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// A limit that was reached less often is no matter.
 const MIN_PERIODS: u64 = 3;
@@ -41,7 +53,7 @@ struct Limit {
     millicpus: u64,
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let counter = |name: &str| {
         let name = format!("cpu-limit.{name}");
         model.counters.get(&name).copied().unwrap_or(0)
@@ -106,7 +118,7 @@ fn finding(model: &Model, limit: &Limit) -> Option<Finding> {
     subject.insert("throttled_periods".to_owned(), json!(limit.throttled));
     subject.insert("throttled_ns".to_owned(), json!(limit.throttled_ns));
     Some(Finding {
-        code: Code::CpuLimit,
+        code: Code::of(&DECLARATION),
         severity,
         confidence: if limit.throttled.saturating_mul(2) >= limit.periods {
             Confidence::High

@@ -22,15 +22,23 @@ use whywait_events::Wait;
 use whywait_model::Model;
 use whywait_model::objects::Object;
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::text::{count, duration, list};
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "deadlock",
+    meaning: "threads wait for locks in a circle: none of them ever goes on",
+    severities: &[(Severity::Error, "")],
+    invariant: "a thread that holds a lock does not wait for one whose holder waits for it",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
 /// A lock may be held for less without anybody being stuck.
 const MIN_NS: u64 = 500_000_000;
-
-/// What `whywait explain deadlock` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
 
 /// Who holds what a thread waits for.
 #[derive(Clone, Copy)]
@@ -104,7 +112,7 @@ fn holder(wait: &Wait, stuck: &BTreeMap<u32, &Wait>) -> Option<Holder> {
     }
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     circles(model)
         .iter()
         .map(|circle| finding(model, circle))
@@ -193,7 +201,7 @@ fn finding(model: &Model, circle: &[&Wait]) -> Finding {
         .collect();
     subject.insert("locks".to_owned(), json!(locks));
     Finding {
-        code: Code::Deadlock,
+        code: Code::of(&DECLARATION),
         severity: Severity::Error,
         confidence: if proven { Confidence::High } else { Confidence::Medium },
         title,

@@ -33,13 +33,27 @@ use whywait_events::BurstCall;
 use whywait_model::spin::Spinner;
 use whywait_model::{Model, Thread};
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::runtime;
 use crate::shared::spinning::{
     self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IO_URING_ENTER, IOCTL,
     SIOCOUTQ, descriptor, is_accept, is_read, rate,
 };
 use crate::shared::text::{count, duration, list};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "futile-wakeups",
+    meaning: "a thread polls again and again, is woken at once each time, and nothing moves",
+    severities: &[
+        (Severity::Error, "from a quarter of a CPU on"),
+        (Severity::Warning, "otherwise"),
+    ],
+    invariant: "a thread that is woken makes progress",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// In thousandths of one CPU over the part of the recording in which the thread did not have to
 /// wait for one: below this it is not worth a word, and from this on it is an error.
@@ -48,9 +62,6 @@ const ERROR_PERMILLE: u64 = 250;
 /// A program that asks its rings without waiting does so on purpose if they complete so many
 /// operations a second.
 const SPARSE_PER_SECOND: u64 = 10;
-
-/// What `whywait explain futile-wakeups` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
 
 /// Why a loop does not stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,7 +213,7 @@ impl Why {
     }
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     // Threads of a process that go round for the same reason are one finding.
     let mut groups: BTreeMap<(u32, Why, u16), Vec<Spinner>> = BTreeMap::new();
     for spinner in model.bursts.threads() {
@@ -374,7 +385,7 @@ fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) 
     let at_most_ns = total_ns.saturating_add(helped_ns);
     let each_ns = at_most_ns.checked_div(requests.requests);
     Some(Finding {
-        code: Code::FutileWakeups,
+        code: Code::of(&DECLARATION),
         severity: if wanted >= ERROR_PERMILLE && why != Why::NeverWaits {
             Severity::Error
         } else {

@@ -92,8 +92,8 @@ fn a_loop_that_goes_round_is_found_with_its_rate_and_cost() {
     let findings = detect(&model(800, 200, 0, &cycle));
     let found = &findings[0];
     assert_eq!(
-        (found.code, found.severity),
-        (Code::FutileWakeups, Severity::Error)
+        (found.code.name(), found.severity),
+        ("futile-wakeups", Severity::Error)
     );
     assert_eq!(
         found.title,

@@ -20,16 +20,24 @@ use serde_json::{Map, json};
 use whywait_events::{Ns, Wait, WakeContext};
 use whywait_model::{Call, Class, Model, call};
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::text::{count, duration, list};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "idle-waiters",
+    meaning: "large waits cost nothing: the threads wait for work, or for a result that is being made",
+    severities: &[(Severity::Note, "")],
+    invariant: "none broke: the finding says which large waits are harmless, and why",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// A request that is faster needs no explanation.
 const MIN_NS: u64 = 10_000_000;
 /// Threads that are told one by one.
 const TOLD: usize = 6;
-
-/// What `whywait explain idle-waiters` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
 
 /// A thread that waited for most of the time.
 struct Waiter<'a> {
@@ -42,7 +50,7 @@ struct Waiter<'a> {
     by_the_path: bool,
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let windows = windows(model);
     let window_ns: u64 = windows
         .iter()
@@ -200,7 +208,7 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
     subject.insert("threads".to_owned(), json!(tids));
     subject.insert("waited_ns".to_owned(), json!(total_ns));
     Finding {
-        code: Code::IdleWaiters,
+        code: Code::of(&DECLARATION),
         severity: Severity::Note,
         confidence: Confidence::High,
         title: format!(

@@ -27,8 +27,24 @@ use whywait_model::futex::Primitive;
 use whywait_model::objects::{Key, Object, Sums};
 use whywait_model::{Hold, Label, Model, PathStep};
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::text::{count, duration, list};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "lock-contention",
+    meaning: "requests waited for a lock that another thread held for long, or held across a wait of \
+        its own",
+    severities: &[
+        (Severity::Error, "from 100 ms of a request on"),
+        (Severity::Warning, "from 10 ms on or without requests"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "nobody waits for a lock that another thread holds across a wait, or for long",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// A request that waited for less is not worth a remark…
 const MIN_NS: u64 = 1_000_000;
@@ -45,9 +61,6 @@ const RUN_SHARE: u64 = 10;
 
 /// From one part in so many on, a hold's time without a CPU is told.
 const NOTABLE: u64 = 10;
-
-/// What `whywait explain lock-contention` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
 
 /// What is known of a lock's waits.
 #[derive(Default)]
@@ -68,7 +81,7 @@ struct Waited {
     saved_ns: u64,
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let mut locks: BTreeMap<Key, Contention<'_>> = BTreeMap::new();
     for thread in model.threads.values() {
         for wait in thread.timeline.waits() {
@@ -273,7 +286,7 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
         subject.insert("port".to_owned(), json!(port));
     }
     Some(Finding {
-        code: Code::LockContention,
+        code: Code::of(&DECLARATION),
         severity,
         confidence: if longest.is_some_and(|hold| hold.stack != 0) {
             Confidence::High

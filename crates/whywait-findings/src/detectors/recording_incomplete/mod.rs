@@ -9,16 +9,30 @@
 use serde_json::Map;
 use whywait_model::Model;
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::text::count;
 
-/// What `whywait explain recording-incomplete` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "recording-incomplete",
+    meaning: "something that a finding may rest on was lost, or the recording was cut off",
+    severities: &[
+        (
+            Severity::Warning,
+            "where a finding may be missing or too small",
+        ),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "nothing was lost that a finding rests on",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// Losses below one in so many events leave every figure as it is, for what a report shows.
 const HARMLESS_SHARE: u64 = 1000;
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let coverage = model.coverage();
     let mut evidence: Vec<Evidence> = coverage
         .lost_by_reason
@@ -53,7 +67,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
         ),
     };
     vec![Finding {
-        code: Code::RecordingIncomplete,
+        code: Code::of(&DECLARATION),
         severity: if matters {
             Severity::Warning
         } else {

@@ -17,7 +17,7 @@
 //! then. What waits to be read is not this finding's, nor is the time in which a thread went round
 //! in its poll (futile-wakeups).
 
-pub(crate) mod ring;
+mod ring;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,8 @@ use serde_json::{Map, json};
 use whywait_events::{Ns, Part, Sample, StackId};
 use whywait_model::{Model, PathStep, Thread};
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{
     self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
@@ -33,8 +34,22 @@ use crate::shared::slow_paths::{
 use crate::shared::spinning::Rounds;
 use crate::shared::text::duration;
 
-/// What `whywait explain serial-work` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "serial-work",
+    meaning: "one thread's CPU time is where slow requests spent most of their time; in which \
+        function, and how fast it grows from request to request",
+    severities: &[
+        (
+            Severity::Warning,
+            "from 30 ms of the median request on, or from 30 % of an io_uring loop's CPU time on",
+        ),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "no single thread's CPU time dominates the slow requests' critical path",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// With fewer samples of a request's work its functions are not known, but for what those of other
 /// such requests tell.
@@ -62,7 +77,7 @@ type Episode<'a> = (&'a SlowRequest<'a>, OnPath<'a>);
 /// A process and a role.
 type Key = (u32, String);
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let slow = SlowRequests::of(model);
     let (answers, rounds) = (Answers::of(model), Rounds::of(model));
     let mut roles: BTreeMap<Key, Vec<Episode<'_>>> = BTreeMap::new();
@@ -78,6 +93,7 @@ pub(crate) fn detect(model: &Model) -> Vec<Finding> {
     findings
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
     findings.truncate(MAX_FINDINGS);
+    findings.extend(ring::detect(model));
     findings
 }
 
@@ -391,7 +407,7 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         function.as_deref(),
     );
     Some(Finding {
-        code: Code::SerialWork,
+        code: Code::of(&DECLARATION),
         severity,
         confidence: if sampled as u64 >= MIN_SAMPLES && function.is_some() {
             Confidence::High

@@ -29,15 +29,28 @@ use whywait_model::{
     Call, FrameOrigin, Label, Model, PathStep, app_frame, call, call_name, descriptor, origin,
 };
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::shared::slow_paths::{
     self, Answers, MAX_FINDINGS, NEARLY_ALL, Shares, SlowRequest, SlowRequests, UnderWay,
     dominates, percent,
 };
 use crate::shared::text::{count, duration};
 
-/// What `whywait explain slow-path-wait` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "slow-path-wait",
+    meaning: "one wait is where slow requests spent most of their time: a disk, memory, a sleep or a \
+        peer",
+    severities: &[
+        (Severity::Warning, "from 30 ms of the median request on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "no single wait (device, writeback, sleep, peer) dominates the slow requests' critical \
+        path",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// Functions of the kernel that are shown, and those that are kept for views that have room.
 const KERNEL_SHOWN: usize = 5;
@@ -89,7 +102,7 @@ struct Step<'a> {
 /// The requests that a wait dominates.
 type Group<'a> = Vec<(&'a SlowRequest<'a>, OnPath<'a>)>;
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let slow = SlowRequests::of(model);
     let loops = Loops::new(model);
     let answers = Answers::of(model);
@@ -450,7 +463,7 @@ fn finding(
     );
     let known = function.is_some();
     Some(Finding {
-        code: Code::SlowPathWait,
+        code: Code::of(&DECLARATION),
         severity,
         confidence: match key.target {
             Target::Anything => Confidence::Low,

@@ -26,7 +26,7 @@
 //! runs at once its parked ones cannot serve (see [`Pool::at_once`]). Less than [`MIN_STRANDED_NS`]
 //! is a wake-up under load.
 
-pub(crate) mod siblings;
+mod siblings;
 
 use std::collections::BTreeMap;
 
@@ -34,9 +34,24 @@ use serde_json::{Map, json};
 use whywait_events::{Ns, Request, Wait};
 use whywait_model::{Evidence as Membership, Model, Pool, Stranded, Thread, call_name};
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::text::{count, duration, list};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "stranded-readiness",
+    meaning: "requests were ready, threads that could have served them sat idle, and nobody polled",
+    severities: &[
+        (Severity::Error, "from 100 ms of a request on"),
+        (Severity::Warning, "otherwise"),
+    ],
+    invariant: "of the threads that can serve an epoll instance, either all are busy, or one of them \
+        waits for I/O",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// A request that was stranded for less is not reported.
 const MIN_STRANDED_NS: u64 = 10_000_000;
@@ -48,9 +63,6 @@ const SHARE_OF_DOING: u64 = 8;
 /// From this on a single request's saving is an error, whatever the rest.
 const ERROR_NS: u64 = 100_000_000;
 
-/// What `whywait explain stranded-readiness` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
-
 /// A request that was stranded.
 struct Victim<'a> {
     request: &'a Request,
@@ -59,11 +71,12 @@ struct Victim<'a> {
     stranded_ns: u64,
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .pools
         .iter()
         .filter_map(|pool| of_pool(model, pool))
+        .chain(siblings::detect(model))
         .collect()
 }
 
@@ -537,7 +550,7 @@ fn finding(
     }
     subject.insert("threads".to_owned(), json!(idle));
     Finding {
-        code: Code::StrandedReadiness,
+        code: Code::of(&DECLARATION),
         severity,
         confidence: if known {
             Confidence::High

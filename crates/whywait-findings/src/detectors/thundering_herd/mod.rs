@@ -19,18 +19,29 @@ use std::collections::BTreeMap;
 use serde_json::{Map, json};
 use whywait_model::Model;
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::spinning::rate;
 use crate::shared::text::{count, duration};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "thundering-herd",
+    meaning: "one event wakes several threads or processes, and most go back to sleep with nothing",
+    severities: &[
+        (Severity::Warning, "from 2 % of a CPU on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "one event wakes one thread",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// Fewer wasted wake-ups say nothing, altogether and a second.
 const MIN_WAKES: u64 = 50;
 const MIN_WASTED: u64 = 100;
 /// From this share of a CPU on, in thousandths, it is a warning.
 const WARNING_PERMILLE: u64 = 20;
-
-/// What `whywait explain thundering-herd` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
 
 #[derive(Default)]
 struct Herd {
@@ -41,7 +52,7 @@ struct Herd {
     dry_cpu_ns: u64,
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let mut herds: BTreeMap<u16, Herd> = BTreeMap::new();
     for (name, value) in &model.counters {
         let Some((port, name)) = name
@@ -103,7 +114,7 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
     subject.insert("cpu_permille".to_owned(), json!(permille));
     let each = wasted as f64 / herd.connections.max(1) as f64;
     Some(Finding {
-        code: Code::ThunderingHerd,
+        code: Code::of(&DECLARATION),
         severity: if permille >= WARNING_PERMILLE {
             Severity::Warning
         } else {

@@ -24,10 +24,22 @@ use serde_json::{Map, json};
 use whywait_events::{Request, Wait};
 use whywait_model::{Call, Class, Model, call};
 
+use crate::declaration::{Code, Declaration};
 use crate::detectors::deadlock;
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::text::{count, duration};
 use crate::shared::unfinished::{lasted_ns, unanswered};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "unfinished-wait",
+    meaning: "a thread that had read a request still waited when the recording ended, and nothing was \
+        seen that would end the wait",
+    severities: &[(Severity::Error, "")],
+    invariant: "a wait that requests depend on ends",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// A shorter wait may well be about to end.
 const MIN_NS: u64 = 1_000_000_000;
@@ -37,10 +49,7 @@ const TIMES: u64 = 5;
 /// Earlier sleeps of the thread at the same place that are looked at.
 const MOST_LOOKED_AT: usize = 64;
 
-/// What `whywait explain unfinished-wait` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
-
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     let deadlocked: BTreeSet<u32> = deadlock::circles(model)
         .iter()
         .flatten()
@@ -164,7 +173,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
         .map(|request| lasted.saturating_add(wait.out_ns.saturating_sub(request.ready_ns)))
         .collect();
     Some(Finding {
-        code: Code::UnfinishedWait,
+        code: Code::of(&DECLARATION),
         severity: Severity::Error,
         confidence: if summary.count > 0 { Confidence::Medium } else { Confidence::Low },
         title: format!(

@@ -17,13 +17,22 @@ use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings;
 use crate::shared::slow_paths::percent;
 use crate::shared::text::duration;
 
-/// What `whywait explain uring-idle-sqpoll` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "uring-idle-sqpoll",
+    meaning: "the kernel's poller of a submission queue (IORING_SETUP_SQPOLL) burns a core for little, \
+        or sleeps when it is needed",
+    severities: &[(Severity::Warning, "")],
+    invariant: "the poller is worth its core, and what is published is submitted while it sleeps too",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// CPU time for an operation above which a call to submit it is cheaper, nanoseconds.
 const DEAR_NS: u64 = 20_000;
@@ -34,7 +43,7 @@ const MIN_LAGS: u64 = 3;
 /// With fewer samples the poller's share is not known.
 const MIN_SAMPLES: u64 = 20;
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .rings
         .values()
@@ -52,7 +61,7 @@ fn burning(model: &Model, state: &RingState) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        code: Code::UringIdleSqpoll,
+        code: Code::of(&DECLARATION),
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: format!(
@@ -111,7 +120,7 @@ fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
     }];
     evidence.push(rings::life(state));
     Some(Finding {
-        code: Code::UringIdleSqpoll,
+        code: Code::of(&DECLARATION),
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: format!(
@@ -132,3 +141,6 @@ fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
             .to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,14 +13,25 @@
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings;
 use crate::shared::text::count;
 
-/// What `whywait explain uring-overflow` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "uring-overflow",
+    meaning: "completions found no room in an io_uring ring's completion queue",
+    severities: &[
+        (Severity::Warning, "from one in 1000 operations on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "the completion queue has room for what is under way",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .rings
         .values()
@@ -33,7 +44,7 @@ fn finding(model: &Model, state: &RingState) -> Finding {
     let ring = &state.ring;
     let often = ring.overflows.saturating_mul(1000) >= ring.submitted;
     Finding {
-        code: Code::UringOverflow,
+        code: Code::of(&DECLARATION),
         severity: if often {
             Severity::Warning
         } else {
@@ -71,3 +82,6 @@ fn finding(model: &Model, state: &RingState) -> Finding {
             .to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,15 +17,24 @@ use whywait_events::uring::{Sum, opcode_name};
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
 use crate::shared::slow_paths::percent;
 use crate::shared::text::duration;
 
-/// What `whywait explain uring-punted` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "uring-punted",
+    meaning: "the kernel's worker threads do reads, writes, sends or receives of an io_uring ring that \
+        need no worker",
+    severities: &[(Severity::Warning, "")],
+    invariant: "such operations are done at once, or when their file is ready",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .rings
         .values()
@@ -82,7 +91,7 @@ fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
     }
     evidence.push(rings::life(state));
     Finding {
-        code: Code::UringPunted,
+        code: Code::of(&DECLARATION),
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: format!(
@@ -104,3 +113,6 @@ fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
             .to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,18 +30,26 @@ use whywait_events::uring::Ring;
 use whywait_model::Model;
 use whywait_model::rings::{RingState, Stage};
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
 use crate::shared::slow_paths::percent;
 use crate::shared::text::duration;
 
-/// What `whywait explain uring-slots-exhausted` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "uring-slots-exhausted",
+    meaning: "all slots of an io_uring ring are taken, and its thread has more to submit and cannot",
+    severities: &[(Severity::Warning, "")],
+    invariant: "a program that has something to submit has a slot for it",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// Of waits: so many percent must have been come back to in vain.
 const MIN_STALLED: u64 = 25;
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .rings
         .values()
@@ -126,7 +134,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     ];
     evidence.extend(rings::sockets(state));
     Some(Finding {
-        code: Code::UringSlotsExhausted,
+        code: Code::of(&DECLARATION),
         severity: Severity::Warning,
         confidence: Confidence::Medium,
         title: if by_socket {
@@ -160,3 +168,6 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         .to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,20 +25,29 @@ use whywait_events::uring::Sum;
 use whywait_model::rings::{LagWithWait, RingState, Stage};
 use whywait_model::{Label, Model, StackText};
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
 use crate::shared::spinning::IO_URING_ENTER;
 use crate::shared::text::duration;
 
-/// What `whywait explain uring-unreaped` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "uring-unreaped",
+    meaning: "completions lie in an io_uring ring's queue while the thread that should take them does \
+        something else",
+    severities: &[(Severity::Warning, "")],
+    invariant: "a completion is taken within the threshold",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// Lags that make it more than chance.
 const MIN_LAGS: u64 = 3;
 /// A completion that lies for so long is no matter of the mean, nanoseconds.
 const LONG_NS: u64 = 10_000_000;
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .rings
         .values()
@@ -200,7 +209,7 @@ fn finding(model: &Model, state: &RingState) -> Finding {
         ns: None,
     });
     Finding {
-        code: Code::UringUnreaped,
+        code: Code::of(&DECLARATION),
         severity: Severity::Warning,
         confidence: if instead.cause.is_some() {
             Confidence::High
@@ -241,3 +250,6 @@ fn finding(model: &Model, state: &RingState) -> Finding {
             .to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

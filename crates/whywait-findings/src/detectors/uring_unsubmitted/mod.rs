@@ -16,16 +16,24 @@ use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::finding::{Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::{Code, Declaration};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
 
-/// What `whywait explain uring-unsubmitted` says.
-pub(crate) const EXPLAIN: &str = include_str!("explain.md");
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "uring-unsubmitted",
+    meaning: "entries are published in an io_uring ring's submission queue, and nobody submits them",
+    severities: &[(Severity::Warning, "")],
+    invariant: "what is published is submitted within the threshold",
+    explain: include_str!("explain.md"),
+    detect,
+};
 
 /// Lags that make it more than chance.
 const MIN_LAGS: u64 = 3;
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+fn detect(model: &Model) -> Vec<Finding> {
     model
         .rings
         .values()
@@ -60,7 +68,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         });
     }
     Some(Finding {
-        code: Code::UringUnsubmitted,
+        code: Code::of(&DECLARATION),
         severity: Severity::Warning,
         confidence: if instead.cause.is_some() {
             Confidence::High
@@ -85,3 +93,6 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
             .to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

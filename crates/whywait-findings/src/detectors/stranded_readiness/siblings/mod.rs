@@ -25,8 +25,9 @@ use serde_json::{Map, json};
 use whywait_events::{Ns, Request, StackId};
 use whywait_model::{Model, Pool, call_name};
 
-use crate::detectors::stranded_readiness::union_ns;
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Code;
+use crate::detectors::stranded_readiness::{DECLARATION, union_ns};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::text::{count, duration, list};
 
 /// A request that was stranded for less is not reported.
@@ -40,7 +41,7 @@ struct Victim<'a> {
     idle: Vec<u32>,
 }
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+pub(super) fn detect(model: &Model) -> Vec<Finding> {
     let mut ports: Vec<u16> = model
         .requests
         .iter()
@@ -247,7 +248,7 @@ fn finding(
     subject.insert("threads".to_owned(), json!(worst.idle));
     subject.insert("listeners".to_owned(), json!(listeners));
     Finding {
-        code: Code::StrandedReadiness,
+        code: Code::of(&DECLARATION),
         severity: if savings.first().is_some_and(|ns| *ns >= ERROR_NS) {
             Severity::Error
         } else {

@@ -26,8 +26,10 @@ use whywait_events::uring::{SETUP_COOP_TASKRUN, SETUP_DEFER_TASKRUN};
 use whywait_model::rings::{RingState, Standing};
 use whywait_model::{Model, app_frame};
 
+use crate::declaration::Code;
+use crate::detectors::serial_work::DECLARATION;
 use crate::detectors::uring_unreaped;
-use crate::finding::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
 use crate::shared::slow_paths::percent;
 use crate::shared::text::duration;
@@ -53,7 +55,7 @@ const NEVER_WAITS_NS: u64 = 1_000_000_000;
 /// (`published` against `deque`; 1.28 us of a packet's 8.66 became 1.08).
 const REST_FASTER: u64 = 5;
 
-pub(crate) fn detect(model: &Model) -> Vec<Finding> {
+pub(super) fn detect(model: &Model) -> Vec<Finding> {
     let mut by_thread: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
     for state in model.rings.values() {
         by_thread.entry(state.thread()).or_default().push(state);
@@ -170,7 +172,7 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
         json!(faster as u64),
     );
     Some(Finding {
-        code: Code::SerialWork,
+        code: Code::of(&DECLARATION),
         severity: if share >= LARGE_SHARE {
             Severity::Warning
         } else {
@@ -249,3 +251,6 @@ fn per_operation(cpu_ns: u64, operations: u64) -> String {
         _ => duration(ns),
     }
 }
+
+#[cfg(test)]
+mod tests;

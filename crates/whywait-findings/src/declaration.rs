@@ -1,0 +1,157 @@
+//! What a kind of finding is: declared once, in its room.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde::{Serialize, Serializer};
+use whywait_model::Model;
+
+use crate::catalogue::{CATALOGUE, detectors};
+use crate::finding::{Finding, Severity};
+
+/// A kind of finding.
+pub(crate) struct Declaration {
+    /// Its code, as reports print it and `whywait explain` takes it.
+    pub(crate) code: &'static str,
+    /// What it means: one line without a full stop.
+    pub(crate) meaning: &'static str,
+    /// The severities that it may have, the worst first, each with when: `from 100 ms on`. A kind
+    /// with only one needs no condition.
+    pub(crate) severities: &'static [(Severity, &'static str)],
+    /// What holds in a program without the fault: one line without a full stop.
+    pub(crate) invariant: &'static str,
+    /// The rest of what `whywait explain` says: markdown, from the heading "What it means" on.
+    pub(crate) explain: &'static str,
+    /// Finds it.
+    pub(crate) detect: fn(&Model) -> Vec<Finding>,
+}
+
+/// Which kind a finding is of. Ordered as the catalogue is.
+#[derive(Clone, Copy)]
+pub struct Code(&'static Declaration);
+
+impl Code {
+    /// The only kind that is about the recording, and not about the target.
+    pub const RECORDING_INCOMPLETE: Code = Code(&detectors::recording_incomplete::DECLARATION);
+
+    pub(crate) const fn of(declaration: &'static Declaration) -> Self {
+        Self(declaration)
+    }
+
+    /// All codes, in the order of the catalogue.
+    pub fn all() -> impl Iterator<Item = Code> {
+        CATALOGUE.iter().map(|declaration| Code(declaration))
+    }
+
+    /// The code of that name.
+    pub fn from_name(name: &str) -> Option<Code> {
+        Code::all().find(|code| code.name() == name)
+    }
+
+    /// The name that reports use and `whywait explain` takes.
+    pub const fn name(self) -> &'static str {
+        self.0.code
+    }
+
+    /// What the finding means: one line without a full stop.
+    pub const fn meaning(self) -> &'static str {
+        self.0.meaning
+    }
+
+    /// The severities that it may have: `error from 100 ms on, warning otherwise`.
+    pub fn severities(self) -> String {
+        let severities = self.0.severities.iter();
+        let texts: Vec<String> = severities
+            .map(|(severity, when)| format!("{} {when}", severity.name()).trim_end().to_owned())
+            .collect();
+        texts.join(", ")
+    }
+
+    /// What holds in a program without the fault: one line without a full stop.
+    pub const fn invariant(self) -> &'static str {
+        self.0.invariant
+    }
+
+    /// What the finding means, how it is measured and how to fix it: markdown with short
+    /// paragraphs.
+    pub fn explain(self) -> String {
+        format!(
+            "# {}\n\n{}\n{}{}\n{}",
+            self.name(),
+            wrapped(&format!("{}.", capitalised(self.meaning())), ""),
+            wrapped(&format!("- Severity: {}.", self.severities()), "  "),
+            wrapped(&format!("- Invariant: {}.", self.invariant()), "  "),
+            self.0.explain
+        )
+    }
+
+    fn position(self) -> usize {
+        let same = |declaration: &&Declaration| std::ptr::eq(*declaration, self.0);
+        CATALOGUE.iter().position(same).unwrap_or(CATALOGUE.len())
+    }
+}
+
+/// The text with its first letter in upper case.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+/// The text in lines of at most 100 columns, all but the first behind `hang`.
+fn wrapped(text: &str, hang: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push_str(&line);
+            lines.push('\n');
+            line = hang.to_owned();
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    format!("{lines}{line}\n")
+}
+
+impl PartialEq for Code {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Code {}
+
+impl PartialOrd for Code {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Code {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.position().cmp(&other.position())
+    }
+}
+
+impl Hash for Code {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,40 @@
+use whywait_events::uring::{LagKind, Ring, SETUP_SQPOLL};
+
+use crate::SavingKind;
+use crate::shared::rings::script::*;
+
+#[test]
+fn a_poller_that_sleeps_when_it_is_needed() {
+    let asleep = Ring {
+        flags: SETUP_SQPOLL,
+        asleep_ns: 2 * S,
+        ..unsubmitted()
+    };
+    let mut script = script(asleep, sum(READ));
+    lags(&mut script, LagKind::Unsubmitted, 20, 90);
+    assert_eq!(codes(&script), ["uring-idle-sqpoll"]);
+}
+
+#[test]
+fn a_poller_that_burns_a_core() {
+    let polled = Ring {
+        flags: SETUP_SQPOLL,
+        sqpoll_tid: 8,
+        ..ring()
+    };
+    let mut burning = script(polled.clone(), sum(READ));
+    // At 200 a second for ten seconds: 80 % of a core, 800 us for each operation.
+    burning.poller_samples(1, 1_600);
+    let findings = found(&burning);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code.name(), "uring-idle-sqpoll");
+    assert_eq!(findings[0].saving.kind, SavingKind::Cpu);
+    // As much for two million operations is what it is for.
+    let busy = Ring {
+        submitted: 2_000_000,
+        ..polled
+    };
+    let mut busy = script(busy, sum(READ));
+    busy.poller_samples(1, 1_600);
+    assert_eq!(codes(&busy), NOTHING);
+}
