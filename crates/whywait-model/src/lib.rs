@@ -10,11 +10,12 @@
 //!                                          └─ path ─────> a request's critical path
 //! ```
 
+mod coverage;
 pub mod cpu;
 mod input;
 mod model;
-mod path;
-mod pools;
+pub mod path;
+pub mod pools;
 pub mod requests;
 pub mod rings;
 pub mod script;
@@ -22,15 +23,14 @@ mod stacks;
 mod timeline;
 pub mod waits;
 
+pub use coverage::{Coverage, Target};
 pub use cpu::bursts as spin;
 pub use cpu::sockets;
-pub use input::{Input, Polls, RequestSums};
+pub use input::{Input, Polls};
 pub use model::Model;
-pub use path::{Path, PathStep};
+pub use path::{Path, PathStep, Step};
 pub use pools::{Evidence, Member, Pool, Stranded};
-pub use requests::account::Account;
-pub use requests::summary;
-pub use rings::sends as ring_sockets;
+pub use requests::{Account, RequestRef, RequestSums};
 pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, origin};
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::futex::{self, Class};

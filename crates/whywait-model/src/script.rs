@@ -315,6 +315,14 @@ impl Script {
         }
     }
 
+    /// The sockets of all requests so far have their read interest off.
+    pub fn read_interest_off(&mut self) -> &mut Self {
+        for request in &mut self.input.requests {
+            request.read_armed = Some(false);
+        }
+        self
+    }
+
     /// A ring of io_uring with what its operations came to.
     pub fn ring(&mut self, ring: Ring, sums: Vec<Sum>) -> &mut Self {
         self.input.rings.states.insert(

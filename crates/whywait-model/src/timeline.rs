@@ -159,6 +159,17 @@ impl Thread {
     }
 }
 
+/// When a thread was seen last, as far as long waits tell; 0: never.
+pub(crate) fn last_seen(threads: &BTreeMap<u32, Thread>) -> Ns {
+    let waits = threads
+        .values()
+        .filter_map(|thread| thread.timeline.waits().last());
+    waits
+        .map(|wait| wait.in_ns.unwrap_or(wait.out_ns))
+        .max()
+        .unwrap_or(0)
+}
+
 /// Preemptions in order. What ends before it begins, or overlaps the one before, comes from no
 /// kernel.
 fn in_order(mut rows: Vec<Preempted>) -> Vec<Preempted> {

@@ -28,7 +28,8 @@ fn work_that_was_handed_to_a_helper_is_what_the_helper_waited_for() {
         .spent(Part::OnCpu, 1)
         .answered(2014, 1);
     let model = script.model();
-    let account = model.account_of(0).expect("one request");
+    let request = model.requests().next().expect("one request");
+    let account = request.account();
     assert_eq!(
         account.service[Part::Timer],
         2000 * MS,
@@ -71,7 +72,8 @@ fn what_a_loop_does_for_others_meanwhile_is_not_what_the_request_waited_for() {
         .spent(Part::OnCpu, 9)
         .answered(101, 1);
     let model = script.model();
-    let account = model.account_of(0).expect("one request");
+    let request = model.requests().next().expect("one request");
+    let account = request.account();
     assert_eq!(
         account.service[Part::Network],
         0,
@@ -214,7 +216,8 @@ proptest! {
         script.ends(end + 1);
         let model = script.model();
         let wall = ms(end) - ms(ready);
-        let account = model.account_of(0).expect("one request");
+        let request = model.requests().next().expect("one request");
+    let account = request.account();
         prop_assert_eq!(account.total_ns(), wall);
         let requests = model.requests_summary();
         let steps: u64 = requests.slowest[0].path.iter().map(|step| step.ns).sum();

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use whywait_events::{Ns, Part, StackId};
 use whywait_model::script::{Script, ms};
-use whywait_model::{Model, PathStep};
+use whywait_model::{Model, PathStep, RequestRef};
 
 const FUTEX: u32 = 202;
 const NANOSLEEP: u32 = 230;
@@ -189,6 +189,11 @@ fn model(slept: &[Slept], end: u64) -> Model {
 
 /// What a path's own steps did, in half milliseconds: what stands for sleeps of its threads does
 /// not count.
+/// The request that came first.
+fn first(model: &Model) -> RequestRef<'_> {
+    model.requests().next().expect("there is a request")
+}
+
 fn done_on(slept: &[Slept], steps: &[PathStep]) -> u64 {
     let halves_of = |step: &PathStep| {
         let within = |one: &&Slept| {
@@ -212,7 +217,7 @@ proptest! {
     fn it_is_the_longest_of_all_ways(acts in prop::collection::vec(act(), 0..40)) {
         let (slept, end) = play(&acts);
         let model = model(&slept, end);
-        let path = model.path_of(0);
+        let path = first(&model).path();
         prop_assert!(!path.truncated);
         let mut now: Ns = ms(0);
         for step in &path.steps {
@@ -255,8 +260,8 @@ fn of_two_ways_the_longer_is_taken() {
         },
     ];
     let model = model(&slept, 110);
-    let told: Vec<(u32, u64)> = model
-        .path_of(0)
+    let told: Vec<(u32, u64)> = first(&model)
+        .path()
         .steps
         .iter()
         .map(|step| (step.tid, step.ns() / MS))
@@ -291,7 +296,7 @@ fn with_a_helper_that_sleeps(asleep_ms: u64, timed_out: bool) -> Vec<(u32, &'sta
             timed_out: false,
         },
     ];
-    let steps = model(&slept, end + 1).path_of(0).steps;
+    let steps = first(&model(&slept, end + 1)).path().steps;
     steps
         .iter()
         .map(|step| (step.tid, step.state, step.ns() / MS))
@@ -338,7 +343,7 @@ fn who_was_at_something_older_stands_for_the_sleep_only() {
         timed_out: false,
     }];
     let model = model(&slept, 110);
-    let steps = model.path_of(0).steps;
+    let steps = first(&model).path().steps;
     let told: Vec<(u32, u32, u64)> = steps
         .iter()
         .map(|step| (step.tid, step.waiting, step.ns() / MS))
@@ -353,7 +358,7 @@ fn a_thread_that_the_request_made_leads_back_to_its_maker() {
     script.wait(1, FUTEX, 21, 80).by(2).done();
     script.request(1).ready(0).read(10, 1).answered(90, 1);
     script.ends(100);
-    let steps = script.model().path_of(0).steps;
+    let steps = first(&script.model()).path().steps;
     let told: Vec<(u32, u64)> = steps
         .iter()
         .map(|step| (step.tid, step.ns() / MS))
@@ -377,7 +382,7 @@ fn a_lock_is_waited_for_and_its_holder_is_not_the_path() {
     script.request(1).ready(0).read(10, 1).answered(110, 1);
     script.ends(120);
     let model = script.model();
-    let steps = model.path_of(0).steps;
+    let steps = first(&model).path().steps;
     let told: Vec<(&str, u32, u64)> = steps
         .iter()
         .map(|step| (step.state, step.tid, step.ns() / MS))
@@ -398,12 +403,7 @@ fn a_lock_is_waited_for_and_its_holder_is_not_the_path() {
         .collect();
     assert_eq!(held, [("disk", 2, 75), ("on-cpu", 2, 5)]);
     assert_eq!(steps[2].woken_by, 2);
-    assert_eq!(
-        model
-            .account_of(0)
-            .map(|account| account.service[Part::Lock]),
-        Some(80 * MS)
-    );
+    assert_eq!(first(&model).account().service[Part::Lock], 80 * MS);
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn a_lock_that_went_from_hand_to_hand_shows_each_holder() {
         .done();
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
-    let steps = script.model().path_of(0).steps;
+    let steps = first(&script.model()).path().steps;
     let lock = steps
         .iter()
         .find(|step| step.part == Some(Part::Lock))
@@ -467,7 +467,7 @@ fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
         .done();
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
-    let steps = script.model().path_of(0).steps;
+    let steps = first(&script.model()).path().steps;
     let held = meanwhile(&steps);
     assert_eq!(
         held,
@@ -503,8 +503,9 @@ fn who_waits_for_its_next_request_holds_no_lock() {
         .and_then(|wait| model.hold(wait))
         .expect("the second let it go");
     assert_eq!((lock.ns() / MS, lock.without_cpu_ns / MS), (40, 25));
-    let steps = (0..3)
-        .map(|index| model.path_of(index).steps)
+    let steps = model
+        .requests()
+        .map(|request| request.path().steps)
         .find_map(|steps| steps.into_iter().find(|step| step.part == Some(Part::Lock)))
         .expect("the first waited for it");
     let held: Vec<(&str, u32, u64)> = steps
@@ -559,7 +560,7 @@ fn a_thread_that_was_preempted_was_not_on_a_cpu() {
     // The first one began before the request was read; the last is another request's.
     let model = of_a_thread_without_a_cpu([(5, 15), (40, 90), (112, 118)]);
     assert_eq!(
-        told(&model.path_of(0).steps),
+        told(&first(&model).path().steps),
         [
             ("runnable", 5),
             ("on-cpu", 25),
@@ -567,7 +568,7 @@ fn a_thread_that_was_preempted_was_not_on_a_cpu() {
             ("on-cpu", 20)
         ]
     );
-    let service = model.account_of(0).expect("it was answered").service;
+    let service = first(&model).account().service;
     assert_eq!(service[Part::Runnable], 55 * MS);
     assert_eq!(service[Part::OnCpu], 45 * MS);
 }
@@ -576,7 +577,7 @@ fn a_thread_that_was_preempted_was_not_on_a_cpu() {
 fn preemptions_by_the_dozen_are_two_steps() {
     let model = of_a_thread_without_a_cpu((10..110).step_by(10).map(|at| (at, at + 7)));
     assert_eq!(
-        told(&model.path_of(0).steps),
+        told(&first(&model).path().steps),
         [("runnable", 70), ("on-cpu", 30)]
     );
 }
@@ -584,7 +585,7 @@ fn preemptions_by_the_dozen_are_two_steps() {
 #[test]
 fn preemptions_that_no_kernel_tells_do_not_upset_the_sum() {
     let model = of_a_thread_without_a_cpu([(20, 60), (30, 70), (90, 80), (95, 95), (100, 200)]);
-    let steps = model.path_of(0).steps;
+    let steps = first(&model).path().steps;
     assert_eq!(
         told(&steps),
         [
@@ -632,7 +633,7 @@ fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
         .done();
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
-    let steps = script.model().path_of(0).steps;
+    let steps = first(&script.model()).path().steps;
     let held = meanwhile(&steps);
     // Whether the fourth one had it from 55 to 60, nothing tells.
     assert_eq!(

@@ -26,7 +26,7 @@ pub fn fails(report: &Report, fail_on: Severity) -> bool {
 mod tests {
     use super::*;
     use whywait_findings::{Confidence, Finding, Saving, SavingKind};
-    use whywait_model::summary;
+    use whywait_model::{Coverage, Target, requests};
 
     fn report(findings: &[(Code, Severity)]) -> Report {
         let finding = |&(code, severity)| Finding {
@@ -46,10 +46,10 @@ mod tests {
             fix: String::new(),
         };
         Report::new(
-            summary::Target::default(),
-            summary::Requests::default(),
+            Target::default(),
+            requests::Requests::default(),
             findings.iter().map(finding).collect(),
-            summary::Coverage::default(),
+            Coverage::default(),
         )
     }
 

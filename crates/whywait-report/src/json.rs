@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use whywait_model::cpu::CpuSummary;
+use whywait_model::requests::Slow;
 use whywait_model::rings::RingRow;
-use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 
 use crate::Report;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use whywait_findings::Finding;
 use whywait_model::cpu::CpuSummary;
 use whywait_model::rings::RingRow;
-use whywait_model::summary;
+use whywait_model::{Coverage, Target, requests};
 
 pub use gate::{fails, worst};
 pub use json::{cpu_to_json, request_to_json, rings_to_json, to_json, waits_to_json};
@@ -25,9 +25,9 @@ pub struct Report {
     /// The version of the JSON's shape: [`Report::SCHEMA`].
     pub schema: u32,
     /// What was watched.
-    pub target: summary::Target,
+    pub target: Target,
     /// The requests and where their time went.
-    pub requests: summary::Requests,
+    pub requests: requests::Requests,
     /// What CPU time was for; absent when the recording does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuSummary>,
@@ -37,7 +37,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uring: Vec<RingRow>,
     /// What all this rests on.
-    pub coverage: summary::Coverage,
+    pub coverage: Coverage,
     /// Remarks that are not findings: approximations that were made, features that this kernel
     /// lacks.
     pub notes: Vec<String>,
@@ -53,10 +53,10 @@ impl Report {
 
     /// A report without remarks.
     pub fn new(
-        target: summary::Target,
-        requests: summary::Requests,
+        target: Target,
+        requests: requests::Requests,
         findings: Vec<Finding>,
-        coverage: summary::Coverage,
+        coverage: Coverage,
     ) -> Self {
         Report {
             schema: Self::SCHEMA,

@@ -20,8 +20,8 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     }
     let model = source.model;
     let mut places: BTreeMap<Subject, Place> = BTreeMap::new();
-    for index in 0..model.requests.len() {
-        for step in model.path_of(index).steps {
+    for request in model.requests() {
+        for step in request.path().steps {
             let subject = Subject {
                 part: step.state.to_owned(),
                 thread: role(model, step.tid),

@@ -5,8 +5,7 @@
 //! otherwise a bound: no part of a request that has no row is longer than the request, which was
 //! shorter than the threshold.
 
-use whywait_model::Account;
-use whywait_model::summary::Time;
+use whywait_model::requests::Time;
 
 use super::{Better, Group, Measure, Run, Source, Subject, Unit};
 
@@ -99,12 +98,9 @@ fn headline(run: &mut Run, name: &str, ns: f64) {
 fn parts(source: &Source<'_>, run: &mut Run, time: &Time, slow: u64) {
     let model = source.model;
     let answered: Vec<[Option<u64>; PARTS.len()]> = model
-        .requests
-        .iter()
-        .enumerate()
-        .filter(|(_, request)| request.last_send_ns.is_some())
-        .filter_map(|(index, _)| model.account_of(index))
-        .map(|account: &Account| values(&account.time()))
+        .requests()
+        .filter(|request| request.is_answered())
+        .map(|request| values(&request.account().time()))
         .collect();
     // Slow requests that were only summed up, because there were too many.
     let unknown = slow.saturating_sub(answered.len() as u64);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
-use whywait_model::{Model, Path, PathStep, app_frame};
+use whywait_model::{Model, Path, PathStep, RequestRef, app_frame};
 
 use crate::finding::{Saving, SavingKind, Severity};
 use crate::shared::runtime;
@@ -30,7 +30,7 @@ pub(crate) const COMPILED: &str = "code compiled at run time";
 /// An answered request that took long enough to be looked at, with its path.
 #[derive(Debug)]
 pub(crate) struct SlowRequest<'a> {
-    pub(crate) request: &'a Request,
+    pub(crate) request: RequestRef<'a>,
     pub(crate) latency_ns: u64,
     pub(crate) path: Path,
 }
@@ -51,8 +51,8 @@ impl<'a> SlowRequests<'a> {
             requests: Vec::new(),
             total_ns: 0,
         };
-        for (index, request) in model.requests.iter().enumerate() {
-            let Some(latency_ns) = latency_ns(request).filter(|ns| *ns >= threshold_ns) else {
+        for request in model.requests() {
+            let Some(latency_ns) = request.latency_ns().filter(|ns| *ns >= threshold_ns) else {
                 continue;
             };
             slow.total_ns = slow.total_ns.saturating_add(latency_ns);
@@ -60,18 +60,12 @@ impl<'a> SlowRequests<'a> {
                 slow.requests.push(SlowRequest {
                     request,
                     latency_ns,
-                    path: model.path_of(index),
+                    path: request.path(),
                 });
             }
         }
         slow
     }
-}
-
-/// From the first byte in the kernel to the last byte of the response; `None` when it was not
-/// answered.
-pub(crate) fn latency_ns(request: &Request) -> Option<u64> {
-    Some(request.last_send_ns?.saturating_sub(request.ready_ns))
 }
 
 /// Whether something that takes `ns` of a request is what makes it slow.
@@ -305,13 +299,13 @@ pub(crate) fn steps(path: &Path) -> impl Iterator<Item = (Part, &PathStep)> {
 
 /// When each thread answered which requests.
 #[derive(Debug)]
-pub(crate) struct Answers<'a>(HashMap<u32, Vec<(Ns, &'a Request)>>);
+pub(crate) struct Answers<'a>(HashMap<u32, Vec<(Ns, RequestRef<'a>)>>);
 
 impl<'a> Answers<'a> {
     pub(crate) fn of(model: &'a Model) -> Self {
-        let mut answers: HashMap<u32, Vec<(Ns, &Request)>> = HashMap::new();
-        for request in &model.requests {
-            if let Some(ns) = request.last_send_ns {
+        let mut answers: HashMap<u32, Vec<(Ns, RequestRef<'_>)>> = HashMap::new();
+        for request in model.requests() {
+            if let Some(ns) = request.answered_ns() {
                 answers
                     .entry(request.send_tid)
                     .or_default()
@@ -326,7 +320,7 @@ impl<'a> Answers<'a> {
 
     /// From when on a step of a request's path was that request's own; `None`: never. What a thread
     /// did before it answered another was for that one, if it had been read by then.
-    pub(crate) fn own_from(&self, request: &Request, step: &PathStep) -> Option<Ns> {
+    pub(crate) fn own_from(&self, request: RequestRef<'_>, step: &PathStep) -> Option<Ns> {
         let Some(answers) = self.0.get(&step.tid) else {
             return Some(step.from_ns);
         };
@@ -337,7 +331,7 @@ impl<'a> Answers<'a> {
         let others = answers.get(after).is_some_and(|(_, next)| {
             (next.socket, next.seq) != (request.socket, request.seq)
                 && next.recv_ns.is_some_and(|recv_ns| recv_ns <= from_ns)
-                && next.last_send_ns < request.last_send_ns
+                && next.answered_ns() < request.answered_ns()
         });
         (!others).then_some(from_ns)
     }
@@ -370,16 +364,13 @@ impl UnderWay {
         key: impl Fn(&Request) -> Option<K>,
     ) -> HashMap<K, UnderWay> {
         let mut all: HashMap<K, UnderWay> = HashMap::new();
-        for request in &model.requests {
-            let Some(key) = key(request) else { continue };
+        for request in model.requests() {
+            let Some(key) = key(request.row()) else {
+                continue;
+            };
             let one = all.entry(key).or_default();
             one.begun.push(request.ready_ns);
-            one.ended.push(
-                request
-                    .last_send_ns
-                    .unwrap_or(Ns::MAX)
-                    .max(request.ready_ns),
-            );
+            one.ended.push(request.until_ns().max(request.ready_ns));
         }
         for one in all.values_mut() {
             one.begun.sort_unstable();

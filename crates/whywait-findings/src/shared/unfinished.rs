@@ -1,7 +1,7 @@
 //! Waits and requests that had not ended when the recording did.
 
-use whywait_events::{Request, Wait, WakeContext};
-use whywait_model::Model;
+use whywait_events::{Wait, WakeContext};
+use whywait_model::{Model, RequestRef};
 
 /// How long a sleep that did not end lasted: until the recording's end, or the process's.
 pub(crate) fn lasted_ns(model: &Model, wait: &Wait) -> u64 {
@@ -13,9 +13,6 @@ pub(crate) fn lasted_ns(model: &Model, wait: &Wait) -> u64 {
 }
 
 /// Requests that were read and not answered.
-pub(crate) fn unanswered(model: &Model) -> impl Iterator<Item = &Request> {
-    model
-        .requests
-        .iter()
-        .filter(|request| request.recv_ns.is_some() && request.first_send_ns.is_none())
+pub(crate) fn unanswered(model: &Model) -> impl Iterator<Item = RequestRef<'_>> {
+    model.requests().filter(|request| request.is_unanswered())
 }

@@ -19,13 +19,17 @@
 //!
 //! The steps never overlap and sum to the request's wall time.
 
+mod reported;
+
+pub use reported::Step;
+
 use std::collections::{BTreeMap, HashMap};
 
-use whywait_events::{Ns, Part, Request, StackId, Wait, WakeContext};
+use whywait_events::{Ns, Part, StackId, Wait, WakeContext};
 
 use crate::model::Model;
+use crate::requests::RequestRef;
 use crate::rings;
-use crate::stacks::{FrameOrigin, origin};
 use crate::timeline::{Thread, end_of, woken_at};
 use crate::waits::kernel::Kind;
 use crate::waits::locks::LetGo;
@@ -94,9 +98,9 @@ impl PathStep {
     }
 }
 
-/// The path from arrival to response; empty for a request that was not answered.
-pub(crate) fn path(model: &Model, request: &Request) -> Path {
-    let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.last_send_ns) else {
+/// The path from arrival to response; empty for a request that is open.
+pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
+    let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.answered_ns()) else {
         return Path::default();
     };
     let read_ns = recv_ns.max(request.ready_ns);
@@ -525,9 +529,9 @@ fn active(
     waiting: u32,
     steps: &mut Vec<PathStep>,
 ) {
-    let stack = sampled_stack(model, thread, from_ns, to_ns);
+    let stack = model.sampled_stack(thread, from_ns, to_ns);
     let on_cpu = |from_ns, to_ns| PathStep {
-        stack: match sampled_stack(model, thread, from_ns, to_ns) {
+        stack: match model.sampled_stack(thread, from_ns, to_ns) {
             0 => stack,
             own => own,
         },
@@ -574,7 +578,7 @@ fn unreaped(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> PathStep {
         let longest = waits.iter().max_by_key(within);
         longest
             .filter(|wait| within(wait).saturating_mul(2) > to_ns - from_ns)
-            .map_or_else(|| sampled_stack(model, thread, from_ns, to_ns), best_stack)
+            .map_or_else(|| model.sampled_stack(thread, from_ns, to_ns), best_stack)
     });
     PathStep {
         stack,
@@ -645,36 +649,4 @@ fn best_stack(wait: &Wait) -> StackId {
     } else {
         wait.kernel_stack
     }
-}
-
-/// The stack in which a thread was seen most in a stretch: the sampled stack whose innermost
-/// function of the application is the most frequent one. 0: no samples.
-pub(crate) fn sampled_stack(model: &Model, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
-    let mut functions: Vec<(&str, u64, StackId)> = Vec::new();
-    for sample in thread.samples_within(from_ns, to_ns) {
-        let Some(stack) = model.stacks.get(sample.user_stack) else {
-            continue;
-        };
-        // A stack with none of the application's functions stands for its innermost one.
-        let own = stack
-            .labels
-            .iter()
-            .find(|label| label.named && origin(label) == FrameOrigin::App);
-        let Some(label) = own.or(stack.labels.first()) else {
-            continue;
-        };
-        match functions
-            .iter_mut()
-            .find(|(name, _, _)| *name == &*label.name)
-        {
-            Some((_, count, _)) => *count += sample.weight(),
-            None => functions.push((&label.name, sample.weight(), sample.user_stack)),
-        }
-    }
-    // The first of equals, to be the same from run to run.
-    let most = functions.iter().map(|(_, count, _)| *count).max();
-    functions
-        .iter()
-        .find(|(_, count, _)| Some(*count) == most)
-        .map_or(0, |(_, _, stack)| *stack)
 }

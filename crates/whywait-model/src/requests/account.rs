@@ -2,12 +2,11 @@
 
 use std::ops::AddAssign;
 
-use whywait_events::{Part, Parts, Request};
+use whywait_events::{Part, Parts};
 
-use crate::input::RequestSums;
-use crate::model::Model;
 use crate::path::Path;
 use crate::requests::summary::{ReadyUnserved, Time};
+use crate::requests::{RequestRef, RequestSums};
 use crate::timeline::{end_of, woken_at};
 use crate::waits::system_call;
 
@@ -108,13 +107,14 @@ fn fit(mut parts: Parts, total_ns: u64) -> Parts {
 }
 
 /// Where a request's time went.
-pub(crate) fn account(model: &Model, request: &Request, path: &Path) -> Account {
+pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
+    let model = request.model();
     let ready_ns = request.ready_ns;
-    let read_ns = model.served_ns(request);
+    let read_ns = request.served_ns();
     let unserved_ns = read_ns - ready_ns;
     // A socket whose read interest is off waits for nobody.
-    let stranded_ns = model
-        .pool_of(request)
+    let stranded_ns = request
+        .pool()
         .filter(|_| request.read_armed != Some(false))
         .map_or(0, |pool| {
             pool.stranded(model, ready_ns, read_ns)
@@ -124,8 +124,8 @@ pub(crate) fn account(model: &Model, request: &Request, path: &Path) -> Account 
         })
         .min(unserved_ns);
     let wakeup_ns = request.unserved_wakeup_ns.min(unserved_ns - stranded_ns);
-    let service = match (request.recv_ns, request.last_send_ns) {
-        (Some(recv_ns), Some(last_send_ns)) => service(model, request, path, recv_ns, last_send_ns),
+    let service = match (request.recv_ns, request.answered_ns()) {
+        (Some(recv_ns), Some(answered_ns)) => service(request, path, recv_ns, answered_ns),
         _ => Parts::default(),
     };
     Account {
@@ -139,17 +139,12 @@ pub(crate) fn account(model: &Model, request: &Request, path: &Path) -> Account 
 /// The critical path tells which waits the response waited for; in a loop that serves many requests
 /// those are not all that its thread had. What lies between long waits the path only knows as
 /// "active": there the kernel's sums, short waits and all, say how the time was spent.
-fn service(
-    model: &Model,
-    request: &Request,
-    path: &Path,
-    recv_ns: u64,
-    last_send_ns: u64,
-) -> Parts {
-    let total_ns = last_send_ns.saturating_sub(recv_ns);
+fn service(request: RequestRef<'_>, path: &Path, recv_ns: u64, answered_ns: u64) -> Parts {
+    let model = request.model();
+    let total_ns = answered_ns.saturating_sub(recv_ns);
     let one_thread = request.recv_tid == request.send_tid;
     let between = one_thread
-        .then(|| between_long_waits(model, request, recv_ns, last_send_ns))
+        .then(|| between_long_waits(request, recv_ns, answered_ns))
         .flatten();
     let mut parts = Parts::default();
     for step in &path.steps {
@@ -174,18 +169,14 @@ fn service(
 
 /// What the kernel counted for the thread that read and answered, without its long waits and the
 /// preemptions that are told; `None` when that leaves nothing.
-fn between_long_waits(
-    model: &Model,
-    request: &Request,
-    recv_ns: u64,
-    last_send_ns: u64,
-) -> Option<Parts> {
+fn between_long_waits(request: RequestRef<'_>, recv_ns: u64, answered_ns: u64) -> Option<Parts> {
+    let model = request.model();
     let mut rest = request.service;
     let thread = model.threads.get(&request.recv_tid)?;
-    let preempted_ns = thread.preempted_ns(recv_ns, last_send_ns);
+    let preempted_ns = thread.preempted_ns(recv_ns, answered_ns);
     rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(preempted_ns);
-    for wait in thread.timeline.overlapping(recv_ns, last_send_ns) {
-        let within = |from: u64, to: u64| to.min(last_send_ns).saturating_sub(from.max(recv_ns));
+    for wait in thread.timeline.overlapping(recv_ns, answered_ns) {
+        let within = |from: u64, to: u64| to.min(answered_ns).saturating_sub(from.max(recv_ns));
         let woken_ns = woken_at(wait);
         let part = system_call::part(wait, model.threads.contains_key(&wait.waker_tid));
         rest[part] = rest[part].saturating_sub(within(wait.out_ns, woken_ns));

@@ -1,5 +1,175 @@
-//! Requests: their time, and where it went.
+//! Requests: which are looked at one by one, how far each got, and where its time went.
+
+use std::ops::Deref;
+
+use whywait_events::{Ns, Request};
+
+use crate::model::Model;
+use crate::path::{self, Path};
+use crate::pools::Pool;
 
 pub(crate) mod account;
 pub(crate) mod histogram;
-pub mod summary;
+pub(crate) mod life;
+pub(crate) mod slowest;
+pub(crate) mod summary;
+
+pub use account::Account;
+pub use slowest::RequestSums;
+pub use summary::{Latency, ReadyUnserved, Requests, Slow, Time};
+
+/// A request of the model: the row, and where its time went.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Accounted {
+    row: Request,
+    account: Account,
+    /// Its critical path was too long to be followed to its beginning.
+    path_truncated: bool,
+}
+
+/// A request that is looked at one by one. It knows its model, and so its account, its critical
+/// path and its pool; the fields are those of its row.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestRef<'m> {
+    model: &'m Model,
+    accounted: &'m Accounted,
+}
+
+impl Deref for RequestRef<'_> {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.accounted.row
+    }
+}
+
+impl<'m> RequestRef<'m> {
+    /// The row of the recording.
+    pub fn row(self) -> &'m Request {
+        &self.accounted.row
+    }
+
+    pub(crate) fn model(self) -> &'m Model {
+        self.model
+    }
+
+    /// Names it in reports: `SOCKET:SEQ`.
+    pub fn id(self) -> String {
+        format!("{}:{}", self.socket, self.seq)
+    }
+
+    /// Whether the last byte of its response was written; otherwise it is open.
+    pub fn is_answered(self) -> bool {
+        self.answered_ns().is_some()
+    }
+
+    /// When the last byte of its response was written; `None` while it is open.
+    pub fn answered_ns(self) -> Option<Ns> {
+        life::answered_ns(self.row())
+    }
+
+    /// Until when it was under way: `Ns::MAX` while it is open.
+    pub fn until_ns(self) -> Ns {
+        life::until_ns(self.row())
+    }
+
+    /// From its first byte in the kernel to the last byte of its response; `None` while it is open.
+    pub fn latency_ns(self) -> Option<u64> {
+        life::latency_ns(self.row())
+    }
+
+    /// Whether a thread read it, and nothing of a response was written.
+    pub fn is_unanswered(self) -> bool {
+        life::is_unanswered(self.row())
+    }
+
+    /// When it ceased to wait for a thread to read it: it was read, or the recording was over.
+    pub fn served_ns(self) -> Ns {
+        self.recv_ns.unwrap_or(self.model.end_ns).max(self.ready_ns)
+    }
+
+    /// Where its time went.
+    pub fn account(self) -> &'m Account {
+        &self.accounted.account
+    }
+
+    /// Its critical path; without steps while it is open.
+    pub fn path(self) -> Path {
+        path::path(self.model, self)
+    }
+
+    /// The pool that serves it, as far as known.
+    pub fn pool(self) -> Option<&'m Pool> {
+        let pools = &self.model.pools;
+        if self.epoll != 0 {
+            return pools.iter().find(|pool| {
+                pool.epoll == self.epoll && (self.tgid == 0 || pool.tgid == self.tgid)
+            });
+        }
+        // Not registered with an epoll instance (any more): the pool of the thread that read it, if
+        // it is in one only.
+        let mut of_reader = pools
+            .iter()
+            .filter(|pool| pool.members.contains_key(&self.recv_tid));
+        match (of_reader.next(), of_reader.next()) {
+            (Some(pool), None) => Some(pool),
+            _ => None,
+        }
+    }
+}
+
+impl Model {
+    /// The requests that are looked at one by one, by when they came.
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = RequestRef<'_>> + Clone {
+        self.requests.iter().map(|accounted| RequestRef {
+            model: self,
+            accounted,
+        })
+    }
+
+    /// A request by its name, `SOCKET:SEQ`; `None` when it is not one that is looked at one by one.
+    pub fn request(&self, id: &str) -> Option<RequestRef<'_>> {
+        self.requests().find(|request| request.id() == id)
+    }
+
+    /// Accounts for all requests, once everything else is in place.
+    pub(crate) fn account(&mut self) {
+        let accounts: Vec<(Account, bool)> = self
+            .requests()
+            .map(|request| {
+                let path = request.path();
+                (account::account(request, &path), path.truncated)
+            })
+            .collect();
+        for (one, (account, truncated)) in self.requests.iter_mut().zip(accounts) {
+            (one.account, one.path_truncated) = (account, truncated);
+        }
+    }
+
+    /// Critical paths that were too long to be followed to their beginning.
+    pub(crate) fn truncated_paths(&self) -> u64 {
+        self.requests
+            .iter()
+            .filter(|request| request.path_truncated)
+            .count() as u64
+    }
+}
+
+/// Requests of which the time is not accounted for yet, by when they came.
+pub(crate) fn in_order(mut rows: Vec<Request>) -> Vec<Accounted> {
+    rows.sort_by_key(|row| (row.ready_ns, row.socket, row.seq));
+    rows.into_iter()
+        .map(|row| Accounted {
+            row,
+            ..Accounted::default()
+        })
+        .collect()
+}
+
+/// When a request was seen last; 0: never.
+pub(crate) fn last_seen(rows: &[Request]) -> Ns {
+    rows.iter()
+        .map(|row| life::answered_ns(row).unwrap_or(row.ready_ns))
+        .max()
+        .unwrap_or(0)
+}

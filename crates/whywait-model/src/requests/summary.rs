@@ -4,22 +4,15 @@
 //! The field names are those of the JSON report (schema 1). What is not known is `None`, never a
 //! made-up zero.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
-/// What was watched.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Target {
-    /// Process id of the launched command or of the process that was attached to.
-    pub pid: u32,
-    /// Command line, hostile.
-    pub command: String,
-    /// How long it was watched.
-    pub duration_ns: u64,
-    /// How many threads of it were seen.
-    pub threads: u32,
-}
+use crate::model::Model;
+use crate::path::Step;
+use crate::requests::RequestRef;
+use crate::requests::account::Account;
+
+/// Requests whose critical path is reported.
+const SLOWEST: usize = 5;
 
 /// The requests, their latency and where their time went.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -106,75 +99,97 @@ pub struct Slow {
     pub path: Vec<Step>,
 }
 
-/// One step of a critical path.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Step {
-    /// What the time was: `ready-unserved` (before a thread read it) or the name of a part
-    /// (`on-cpu`, `timer`, …).
-    pub state: String,
-    /// The thread it is about, 0 when none.
-    pub tid: u32,
-    /// The thread's name, hostile.
-    pub thread: String,
-    /// How long.
-    pub ns: u64,
-    /// What it was in: the innermost function of the application, or else the innermost one.
-    /// Hostile.
-    pub function: Option<String>,
-    /// Function names, innermost first; empty when no stack was taken. Hostile.
-    pub stack: Vec<String>,
-    /// The thread that ended the wait, if one did.
-    pub woken_by: Option<u32>,
-    /// What a sleep was for, as the kernel's stack tells: `fsync, journal commit`.
-    pub kind: Option<String>,
-    /// Kernel functions of a sleep, innermost first; empty when no stack was taken.
-    pub kernel: Vec<String>,
-    /// For a wait for a lock: what the thread that held it did meanwhile.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub meanwhile: Vec<Step>,
+impl Model {
+    /// The time of all answered requests, nanoseconds.
+    pub fn time_of_requests_ns(&self) -> u64 {
+        self.requests()
+            .filter_map(RequestRef::latency_ns)
+            .fold(self.sums.total_ns, u64::saturating_add)
+    }
+
+    /// How many requests were answered.
+    pub fn requests_count(&self) -> u64 {
+        self.sums.count.saturating_add(self.answered_count())
+    }
+
+    /// The latency that this share of the requests does not exceed, nanoseconds; `None` without
+    /// requests. Within a bucket of the kernel's histogram latencies are taken as evenly spread: so
+    /// two recordings compare better than with middles.
+    pub fn latency_quantile_ns(&self, share: f64) -> Option<f64> {
+        let mut slowest_ns: Vec<u64> = Vec::new();
+        // Slow requests that have no row may be anywhere among those that have.
+        if self.sums.slow == 0 {
+            slowest_ns.extend(self.requests().filter_map(RequestRef::latency_ns));
+            slowest_ns.sort_unstable();
+        }
+        self.latency.quantile(share, &slowest_ns)
+    }
+
+    /// The figures over all requests.
+    pub fn requests_summary(&self) -> Requests {
+        let sums = &self.sums;
+        let answered = self.answered_count();
+        let count = sums.count.saturating_add(answered);
+        if count == 0 {
+            return Requests {
+                slow_threshold_ns: self.threshold_ns(),
+                ..Requests::default()
+            };
+        }
+        let mut account = Account::of_sums(sums);
+        for request in self.requests().filter(|request| request.is_answered()) {
+            account += *request.account();
+        }
+        let mut slowest_ns: Vec<u64> = self.requests().filter_map(RequestRef::latency_ns).collect();
+        slowest_ns.sort_unstable();
+        let total = account.total_ns();
+        let closure = if total == 0 {
+            1.0
+        } else {
+            account.attributed_ns() as f64 / total as f64
+        };
+        Requests {
+            count,
+            slow: sums.slow.saturating_add(answered),
+            slow_threshold_ns: self.threshold_ns(),
+            latency_ns: self.latency.latency(&slowest_ns),
+            time: account.time(),
+            closure: Some(closure),
+            slowest: self.slowest(),
+        }
+    }
+
+    /// How many of those that are looked at one by one were answered.
+    fn answered_count(&self) -> u64 {
+        self.requests()
+            .filter(|request| request.is_answered())
+            .count() as u64
+    }
+
+    fn slowest(&self) -> Vec<Slow> {
+        let mut order: Vec<(u64, RequestRef<'_>)> = self
+            .requests()
+            .filter_map(|request| Some((request.latency_ns()?, request)))
+            .collect();
+        order.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+        order
+            .into_iter()
+            .take(SLOWEST)
+            .map(|(_, request)| request.slow())
+            .collect()
+    }
 }
 
-/// What the report rests on.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Coverage {
-    /// Kernel events that were handled for the target.
-    pub events: u64,
-    /// Things lost, for any reason.
-    pub lost: u64,
-    /// The same by reason; only reasons that occurred.
-    pub lost_by_reason: BTreeMap<String, u64>,
-    /// Sleeps, short ones too, whose wake was not seen.
-    pub unmatched_wakes: u64,
-    /// Connections on which something was written long after the last response, just before they
-    /// ended: not counted as part of it.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub farewells: u64,
-    /// Share of the distinct frames that have a name; `None` without frames.
-    pub frames_symbolised: Option<f64>,
-    /// Stacks whose unwinding ended before the thread's start.
-    pub truncated_stacks: u64,
-    /// Long waits that ended.
-    pub waits: u64,
-    /// Those of them without a user stack.
-    pub waits_without_stack: u64,
-    /// Critical paths of slow requests that were too long to be followed to their beginning.
-    pub truncated_paths: u64,
-    /// How often all system calls were traced for a moment.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub bursts: u64,
-    /// … and how long altogether, nanoseconds.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub traced_ns: u64,
-    /// How long threads of the target stood on a CPU that the virtual machine's host had taken
-    /// away, nanoseconds.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub stolen_ns: u64,
-    /// `waits` or `full`.
-    pub tier: String,
-    /// Whether the recording was finished (and not cut off, or damaged).
-    pub complete: bool,
-}
-
-fn is_zero(value: &u64) -> bool {
-    *value == 0
+impl RequestRef<'_> {
+    /// The request for reports, with its critical path.
+    pub fn slow(self) -> Slow {
+        Slow {
+            id: self.id(),
+            port: (self.local_port != 0).then_some(self.local_port),
+            at_ns: self.ready_ns.saturating_sub(self.model().meta.started_ns),
+            latency_ns: self.latency_ns().unwrap_or(0),
+            time: self.account().time(),
+            path: self.steps(),
+        }
+    }
 }

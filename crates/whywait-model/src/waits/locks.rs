@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 
 use crate::model::Model;
-use crate::path;
 use crate::timeline::{Thread, end_of, woken_at};
 use crate::waits::futex::Class;
 use crate::waits::objects::{Key, Object};
@@ -116,7 +115,7 @@ impl Model {
             .map_or(wait.out_ns, |idle| end_of(idle).min(to_ns));
         let from_ns = own.unwrap_or(wait.out_ns).max(others_ns).max(idle_ns);
         let across = self.across(holder, &key, from_ns, to_ns);
-        let sampled = path::sampled_stack(self, thread, from_ns, to_ns);
+        let sampled = self.sampled_stack(thread, from_ns, to_ns);
         let stack = match &across {
             Some(across)
                 if across.stack != 0

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 
 use crate::pools::Pool;
+use crate::requests::life;
 use crate::stacks::{StackNames, StackText};
 use crate::timeline::{Thread, woken_at};
 use crate::waits::futex::{self, Class, Primitive, Seen};
@@ -121,10 +122,9 @@ impl Objects {
                 continue;
             };
             // What another thread answers is off this one's hands at a time that is not known.
-            let until = match request.last_send_ns {
-                None => Ns::MAX,
-                Some(sent_ns) if request.send_tid == tid => sent_ns,
-                Some(_) => continue,
+            let until = match life::answered_ns(request) {
+                Some(_) if request.send_tid != tid => continue,
+                _ => life::until_ns(request),
             };
             self.serving.entry(tid).or_default().push((recv_ns, until));
         }

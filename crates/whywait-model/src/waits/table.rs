@@ -90,33 +90,35 @@ fn hex<S: Serializer>(address: &Option<u64>, serializer: S) -> Result<S::Ok, S::
     }
 }
 
-/// The rows of the table, the longest first.
-pub(crate) fn table(model: &Model) -> Vec<WaitRow> {
-    let critical = critical(model);
-    let mut rows: Vec<WaitRow> = model
-        .objects
-        .iter()
-        .map(|(key, sums)| row(model, key, sums, critical.get(key).copied().unwrap_or(0)))
-        .collect();
-    rows.sort_by(|a, b| {
-        let order = |row: &WaitRow| {
-            (
-                std::cmp::Reverse(row.total_ns),
-                std::cmp::Reverse(row.unfinished),
-            )
-        };
-        order(a).cmp(&order(b)).then_with(|| {
-            (a.tgid, &a.what, a.address, a.fd).cmp(&(b.tgid, &b.what, b.address, b.fd))
-        })
-    });
-    rows
+impl Model {
+    /// The table of waits, the longest first.
+    pub fn waits(&self) -> Vec<WaitRow> {
+        let critical = critical(self);
+        let mut rows: Vec<WaitRow> = self
+            .objects
+            .iter()
+            .map(|(key, sums)| row(self, key, sums, critical.get(key).copied().unwrap_or(0)))
+            .collect();
+        rows.sort_by(|a, b| {
+            let order = |row: &WaitRow| {
+                (
+                    std::cmp::Reverse(row.total_ns),
+                    std::cmp::Reverse(row.unfinished),
+                )
+            };
+            order(a).cmp(&order(b)).then_with(|| {
+                (a.tgid, &a.what, a.address, a.fd).cmp(&(b.tgid, &b.what, b.address, b.fd))
+            })
+        });
+        rows
+    }
 }
 
 /// How much of the waits for each thing is on the critical paths of slow requests.
 fn critical(model: &Model) -> HashMap<Key, u64> {
     let mut critical: HashMap<Key, u64> = HashMap::new();
-    for index in 0..model.requests.len() {
-        for step in model.path_of(index).steps {
+    for request in model.requests() {
+        for step in request.path().steps {
             if matches!(step.part, None | Some(Part::OnCpu | Part::Runnable)) {
                 continue;
             }

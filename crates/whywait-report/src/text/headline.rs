@@ -1,7 +1,7 @@
 //! The first line when nothing is wrong. (When something is, the first line is the finding's.)
 
 use whywait_findings::Code;
-use whywait_model::summary::Time;
+use whywait_model::requests::Time;
 
 use super::page::{Page, Style};
 use super::requests::total_ns;

@@ -22,8 +22,8 @@ pub use page::{Page, Style};
 pub use units::{count, duration};
 
 use whywait_model::cpu::CpuSummary;
+use whywait_model::requests::Slow;
 use whywait_model::rings::RingRow;
-use whywait_model::summary::Slow;
 use whywait_model::waits::WaitRow;
 
 use crate::Report;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use whywait_model::summary::{Slow, Step};
+use whywait_model::path::Step;
+use whywait_model::requests::Slow;
 
 use super::page::{Page, Style};
 use super::requests;

@@ -1,6 +1,6 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
-use whywait_model::summary::{Requests, Slow, Time};
+use whywait_model::requests::{Requests, Slow, Time};
 
 use super::escape::columns;
 use super::page::{Page, Style};

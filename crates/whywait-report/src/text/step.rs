@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use whywait_model::summary::Step;
+use whywait_model::path::Step;
 
 use super::page::Page;
 use super::stack::telling;

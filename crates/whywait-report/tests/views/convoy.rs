@@ -3,7 +3,8 @@
 use serde_json::json;
 use whywait_findings::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use whywait_model::futex::Class;
-use whywait_model::summary::{Slow, Step};
+use whywait_model::path::Step;
+use whywait_model::requests::Slow;
 use whywait_model::waits::{WaitRow, WaitThread, WaitWaker};
 use whywait_report::Report;
 
@@ -70,7 +71,7 @@ pub(crate) fn slow() -> Slow {
         port: Some(7000),
         at_ns: 1_250 * MS,
         latency_ns: 420 * MS,
-        time: whywait_model::summary::Time {
+        time: whywait_model::requests::Time {
             lock: Some(400 * MS),
             on_cpu: Some(12 * MS),
             runnable: Some(8 * MS),

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use whywait_findings::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use whywait_model::summary::{
-    Coverage, Latency, ReadyUnserved, Requests, Slow, Step, Target, Time,
-};
+use whywait_model::path::Step;
+use whywait_model::requests::{Latency, ReadyUnserved, Requests, Slow, Time};
+use whywait_model::{Coverage, Target};
 use whywait_report::Report;
 
 pub(crate) const MS: u64 = 1_000_000;

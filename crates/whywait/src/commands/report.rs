@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use whywait_model::Model;
-use whywait_model::summary::Slow;
+use whywait_model::requests::Slow;
+use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
 use whywait_report::{cpu_to_json, fails, request_to_json, rings_to_json, to_json, waits_to_json};
 
@@ -95,7 +95,7 @@ fn render(
 
 /// The request of that name. A wrong name gets those that there are.
 fn slow_request(model: &Model, id: &str) -> anyhow::Result<Slow> {
-    if let Some(slow) = model.slow_request(id) {
+    if let Some(slow) = model.request(id).map(RequestRef::slow) {
         return Ok(slow);
     }
     let slowest = model.requests_summary().slowest;

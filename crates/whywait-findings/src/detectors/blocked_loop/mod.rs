@@ -23,8 +23,8 @@
 //! business.
 
 use serde_json::{Map, json};
-use whywait_events::{Busy, Ns, Request, StackId};
-use whywait_model::{Model, Pool, Thread, call_name};
+use whywait_events::{Busy, Ns, StackId};
+use whywait_model::{Model, Pool, RequestRef, Thread, call_name};
 
 use crate::declaration::{Code, Declaration};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -109,20 +109,19 @@ fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
     let Some(thread) = model.threads.get(tid) else {
         return Vec::new();
     };
-    let of_pool = |request: &&Request| {
+    let of_pool = |request: &RequestRef<'_>| {
         request.epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0)
     };
     // A thread that never slept in the poll may serve all the same: then this is no single-threaded
     // loop.
     if model
-        .requests
-        .iter()
+        .requests()
         .filter(of_pool)
         .any(|request| request.recv_tid != 0 && request.recv_tid != *tid)
     {
         return Vec::new();
     }
-    let requests: Vec<&Request> = model.requests.iter().filter(of_pool).collect();
+    let requests: Vec<RequestRef<'_>> = model.requests().filter(of_pool).collect();
     if requests.is_empty() {
         return Vec::new();
     }
@@ -199,7 +198,7 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
 
 /// Up to when a request can have waited for the loop. One that was read and not answered may be
 /// what the loop was away for then, or want no answer at all (a client's farewell).
-fn done_ns(model: &Model, request: &Request) -> Ns {
+fn done_ns(model: &Model, request: RequestRef<'_>) -> Ns {
     request
         .first_send_ns
         .or(request.recv_ns)
@@ -208,8 +207,8 @@ fn done_ns(model: &Model, request: &Request) -> Ns {
 }
 
 /// Finds whose work each absence was.
-fn owned(mut aways: Vec<Away>, requests: &[&Request]) -> Vec<Away> {
-    let mut answered: Vec<(Ns, &Request)> = requests
+fn owned(mut aways: Vec<Away>, requests: &[RequestRef<'_>]) -> Vec<Away> {
+    let mut answered: Vec<(Ns, RequestRef<'_>)> = requests
         .iter()
         .filter_map(|request| Some((request.first_send_ns?, *request)))
         .collect();
@@ -241,11 +240,11 @@ fn finding(
     thread: &Thread,
     function: &str,
     aways: &[Away],
-    requests: &[&Request],
+    requests: &[RequestRef<'_>],
 ) -> Option<Finding> {
-    let mut savings: Vec<(u64, &Request)> = requests
+    let mut savings: Vec<(u64, RequestRef<'_>)> = requests
         .iter()
-        .map(|request| {
+        .map(|&request| {
             let done_ns = done_ns(model, request);
             // Absences are in order: those that matter are next to each other.
             let first = aways.partition_point(|away| away.to_ns <= request.ready_ns);
@@ -263,7 +262,7 @@ fn finding(
                 .fold((0u64, 0u64), |sum, one| {
                     (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
                 });
-            (ns, *request)
+            (ns, request)
         })
         .filter(|((ns, _), _)| *ns >= MIN_VICTIM_NS)
         // Work that is not there does not have to wait for a CPU either.

@@ -114,16 +114,9 @@ fn rank(class: Class) -> u32 {
 /// The threads on the critical paths of slow requests.
 fn on_paths(model: &Model) -> BTreeSet<u32> {
     let slow = model
-        .requests
-        .iter()
-        .enumerate()
-        .filter(|(_, request)| {
-            request
-                .last_send_ns
-                .is_some_and(|sent_ns| sent_ns.saturating_sub(request.ready_ns) >= MIN_NS)
-        })
-        .map(|(index, _)| index);
-    slow.flat_map(|index| model.path_of(index).steps)
+        .requests()
+        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= MIN_NS));
+    slow.flat_map(|request| request.path().steps)
         .map(|step| step.tid)
         .collect()
 }
@@ -144,9 +137,8 @@ fn is_harmless(model: &Model, wait: &Wait) -> bool {
 /// When slow requests were under way, merged.
 fn windows(model: &Model) -> Vec<(Ns, Ns)> {
     let mut spans: Vec<(Ns, Ns)> = model
-        .requests
-        .iter()
-        .filter_map(|request| Some((request.ready_ns, request.last_send_ns?)))
+        .requests()
+        .filter_map(|request| Some((request.ready_ns, request.answered_ns()?)))
         .filter(|(from, to)| to.saturating_sub(*from) >= MIN_NS)
         .collect();
     spans.sort_unstable();

@@ -97,9 +97,9 @@ fn detect(model: &Model) -> Vec<Finding> {
     if locks.is_empty() {
         return Vec::new();
     }
-    for (index, request) in model.requests.iter().enumerate() {
+    for request in model.requests() {
         let mut waited: BTreeMap<Key, Waited> = BTreeMap::new();
-        let path = model.path_of(index);
+        let path = request.path();
         let mut last: Option<(Key, usize)> = None;
         for (at, step) in path.steps.iter().enumerate() {
             if step.part != Some(Part::Lock) {

@@ -24,9 +24,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, json};
-use whywait_events::{Part, Request, StackId, Wait, WakeContext};
+use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::{
-    Call, FrameOrigin, Label, Model, PathStep, app_frame, call, call_name, descriptor, origin,
+    Call, FrameOrigin, Label, Model, PathStep, RequestRef, app_frame, call, call_name, descriptor,
+    origin,
 };
 
 use crate::declaration::{Code, Declaration};
@@ -253,9 +254,8 @@ struct Loops {
 impl Loops {
     fn new(model: &Model) -> Self {
         let seen = model
-            .requests
-            .iter()
-            .filter(|request| request.last_send_ns.is_some())
+            .requests()
+            .filter(|request| request.is_answered())
             .count() as u64;
         Self {
             by_epoll: UnderWay::by_epoll(model),
@@ -265,7 +265,7 @@ impl Loops {
     }
 
     /// Whether what ended a poll may have been for another request.
-    fn shared(&self, request: &Request, wait: &Wait, step: &PathStep) -> bool {
+    fn shared(&self, request: RequestRef<'_>, wait: &Wait, step: &PathStep) -> bool {
         let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
         let packet = wait.wake_context == WakeContext::Softirq;
         let others = |under_way: Option<&UnderWay>| {
@@ -281,7 +281,7 @@ impl Loops {
 fn key<'a>(
     model: &'a Model,
     loops: &Loops,
-    request: &Request,
+    request: RequestRef<'_>,
     step: &PathStep,
     tick: &dyn Fn() -> bool,
 ) -> Option<(Key, &'a Wait)> {

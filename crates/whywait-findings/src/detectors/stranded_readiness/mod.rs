@@ -31,8 +31,8 @@ mod siblings;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
-use whywait_events::{Ns, Request, Wait};
-use whywait_model::{Evidence as Membership, Model, Pool, Stranded, Thread, call_name};
+use whywait_events::{Ns, Wait};
+use whywait_model::{Evidence as Membership, Model, Pool, RequestRef, Stranded, Thread, call_name};
 
 use crate::declaration::{Code, Declaration};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -65,7 +65,7 @@ const ERROR_NS: u64 = 100_000_000;
 
 /// A request that was stranded.
 struct Victim<'a> {
-    request: &'a Request,
+    request: RequestRef<'a>,
     served_ns: Ns,
     pieces: Vec<Stranded>,
     stranded_ns: u64,
@@ -85,16 +85,15 @@ fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
         return None;
     }
     let victims: Vec<Victim<'_>> = model
-        .requests
-        .iter()
+        .requests()
         .filter(|request| request.read_armed != Some(false))
         .filter(|request| {
-            model
-                .pool_of(request)
+            request
+                .pool()
                 .is_some_and(|its| its.epoll == pool.epoll && its.tgid == pool.tgid)
         })
         .filter_map(|request| {
-            let served_ns = model.served_ns(request);
+            let served_ns = request.served_ns();
             if served_ns - request.ready_ns < MIN_STRANDED_NS {
                 return None;
             }
@@ -213,8 +212,8 @@ fn free_from(pool: &Pool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) 
 
 /// For how long a request kept the thread that read it from serving others: its service without
 /// what that thread spent polling or idle meanwhile.
-fn held_ns(model: &Model, pool: &Pool, request: &Request) -> u64 {
-    let (Some(from_ns), Some(to_ns)) = (request.recv_ns, request.last_send_ns) else {
+fn held_ns(model: &Model, pool: &Pool, request: RequestRef<'_>) -> u64 {
+    let (Some(from_ns), Some(to_ns)) = (request.recv_ns, request.answered_ns()) else {
         return u64::MAX;
     };
     let Some(thread) = model.threads.get(&request.recv_tid) else {

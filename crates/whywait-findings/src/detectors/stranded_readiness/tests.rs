@@ -307,11 +307,8 @@ fn a_machine_short_of_cpus_is_another_problem() {
 fn a_socket_whose_read_interest_is_off_waits_for_nobody() {
     let (mut script, stacks) = pool();
     burst(&mut script, &stacks);
-    let mut model = script.model();
-    for request in &mut model.requests {
-        request.read_armed = Some(false);
-    }
-    assert_eq!(detect(&model), []);
+    script.read_interest_off();
+    assert_eq!(detect(&script.model()), []);
 }
 
 #[test]

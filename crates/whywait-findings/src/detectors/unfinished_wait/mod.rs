@@ -21,8 +21,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, json};
-use whywait_events::{Request, Wait};
-use whywait_model::{Call, Class, Model, call};
+use whywait_events::Wait;
+use whywait_model::{Call, Class, Model, RequestRef, call};
 
 use crate::declaration::{Code, Declaration};
 use crate::detectors::deadlock;
@@ -74,7 +74,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
         return None;
     }
     let lasted = lasted_ns(model, wait);
-    let requests: Vec<&Request> = unanswered(model)
+    let requests: Vec<RequestRef<'_>> = unanswered(model)
         .filter(|request| request.recv_tid == wait.tid)
         .filter(|request| {
             request
@@ -86,9 +86,8 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
         return None;
     }
     let answered: Vec<u64> = model
-        .requests
-        .iter()
-        .filter_map(|request| Some(request.last_send_ns?.saturating_sub(request.ready_ns)))
+        .requests()
+        .filter_map(RequestRef::latency_ns)
         .collect();
     let summary = model.requests_summary();
     let slowest = summary
@@ -225,10 +224,10 @@ fn idles_there(model: &Model, wait: &Wait) -> bool {
         return false;
     };
     let in_hand = |at: u64| {
-        model.requests.iter().any(|request| {
+        model.requests().any(|request| {
             request.recv_tid == wait.tid
                 && request.recv_ns.is_some_and(|read_ns| read_ns <= at)
-                && request.last_send_ns.is_none_or(|sent_ns| sent_ns > at)
+                && request.until_ns() > at
         })
     };
     wait.user_stack != 0

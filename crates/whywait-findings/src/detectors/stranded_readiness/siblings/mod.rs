@@ -22,8 +22,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
-use whywait_events::{Ns, Request, StackId};
-use whywait_model::{Model, Pool, call_name};
+use whywait_events::{Ns, StackId};
+use whywait_model::{Model, Pool, RequestRef, call_name};
 
 use crate::declaration::Code;
 use crate::detectors::stranded_readiness::{DECLARATION, union_ns};
@@ -36,15 +36,14 @@ const MIN_STRANDED_NS: u64 = 10_000_000;
 const ERROR_NS: u64 = 100_000_000;
 
 struct Victim<'a> {
-    request: &'a Request,
+    request: RequestRef<'a>,
     stranded_ns: u64,
     idle: Vec<u32>,
 }
 
 pub(super) fn detect(model: &Model) -> Vec<Finding> {
     let mut ports: Vec<u16> = model
-        .requests
-        .iter()
+        .requests()
         .filter(|request| request.before_accept && request.local_port != 0)
         .map(|request| request.local_port)
         .collect();
@@ -68,11 +67,10 @@ fn of_port(model: &Model, port: u16) -> Option<Finding> {
     // By own instance: who the siblings are takes a look at all pools and their stacks.
     let mut known: BTreeMap<(u32, u32), Vec<&Pool>> = BTreeMap::new();
     let victims: Vec<Victim<'_>> = model
-        .requests
-        .iter()
+        .requests()
         .filter(|request| request.local_port == port && request.before_accept)
         .filter_map(|request| {
-            let own = model.pool_of(request)?;
+            let own = request.pool()?;
             let siblings = known
                 .entry((own.tgid, own.epoll))
                 .or_insert_with(|| siblings(model, port, own));
@@ -87,9 +85,9 @@ fn victim<'a>(
     model: &Model,
     siblings: &[&Pool],
     listeners: u64,
-    request: &'a Request,
+    request: RequestRef<'a>,
 ) -> Option<Victim<'a>> {
-    let served_ns = model.served_ns(request);
+    let served_ns = request.served_ns();
     if served_ns.saturating_sub(request.ready_ns) < MIN_STRANDED_NS {
         return None;
     }
@@ -178,9 +176,9 @@ fn polls_alike(model: &Model, own: &Pool, other: &Pool) -> bool {
 }
 
 /// What the worker did in whose queue the request waited.
-fn what_it_did(model: &Model, request: &Request) -> Option<Cause> {
-    let served_ns = model.served_ns(request);
-    let own = model.pool_of(request)?;
+fn what_it_did(model: &Model, request: RequestRef<'_>) -> Option<Cause> {
+    let served_ns = request.served_ns();
+    let own = request.pool()?;
     let thread = model
         .threads
         .get(&request.recv_tid)

@@ -1,0 +1,67 @@
+//! A critical path as reports show it.
+
+use serde::Serialize;
+
+use crate::model::Model;
+use crate::path::PathStep;
+use crate::requests::RequestRef;
+
+/// One step of a critical path.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Step {
+    /// What the time was: `ready-unserved` (before a thread read it) or the name of a part
+    /// (`on-cpu`, `timer`, …).
+    pub state: String,
+    /// The thread it is about, 0 when none.
+    pub tid: u32,
+    /// The thread's name, hostile.
+    pub thread: String,
+    /// How long.
+    pub ns: u64,
+    /// What it was in: the innermost function of the application, or else the innermost one.
+    /// Hostile.
+    pub function: Option<String>,
+    /// Function names, innermost first; empty when no stack was taken. Hostile.
+    pub stack: Vec<String>,
+    /// The thread that ended the wait, if one did.
+    pub woken_by: Option<u32>,
+    /// What a sleep was for, as the kernel's stack tells: `fsync, journal commit`.
+    pub kind: Option<String>,
+    /// Kernel functions of a sleep, innermost first; empty when no stack was taken.
+    pub kernel: Vec<String>,
+    /// For a wait for a lock: what the thread that held it did meanwhile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<Step>,
+}
+
+impl RequestRef<'_> {
+    /// Its critical path for reports, from arrival to response.
+    pub(crate) fn steps(self) -> Vec<Step> {
+        let path = self.path();
+        path.steps
+            .iter()
+            .map(|step| self.model().step(step))
+            .collect()
+    }
+}
+
+impl Model {
+    fn step(&self, step: &PathStep) -> Step {
+        Step {
+            state: step.state.to_owned(),
+            tid: step.tid,
+            thread: if step.tid == 0 {
+                String::new()
+            } else {
+                self.thread_name(step.tid).to_owned()
+            },
+            ns: step.ns(),
+            function: self.stacks.telling(step.stack),
+            stack: self.stacks.names(step.stack),
+            woken_by: (step.woken_by != 0).then_some(step.woken_by),
+            kind: step.kind.map(|kind| kind.name.to_owned()),
+            kernel: self.stacks.names(step.kernel_stack),
+            meanwhile: step.meanwhile.iter().map(|step| self.step(step)).collect(),
+        }
+    }
+}
