@@ -17,9 +17,9 @@ use crate::requests::life;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
 use crate::rings::RingInput;
 use crate::stacks::StackNames;
-use crate::waits::objects::Objects;
+use crate::waits::objects::WaitObjects;
 use crate::waits::sleeps::Sleeps;
-use crate::waits::system_call::{Call, call};
+use crate::waits::system_call::{SystemCall, system_call};
 
 /// Requests that are looked at one by one.
 const MAX_REQUESTS: usize = 20_000;
@@ -69,7 +69,7 @@ pub struct Input {
     /// the words.
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     /// What was waited for, over the whole recording.
-    pub objects: Objects,
+    pub objects: WaitObjects,
     /// Rings of io_uring.
     pub rings: RingInput,
     /// What CPU time was for.
@@ -158,7 +158,7 @@ impl Input {
         recording.cpu(&mut |row| input.cpu.add(row))?;
         recording.sockets(&mut |row| input.cpu.sockets.add(row))?;
         recording.bursts(&mut |row| input.bursts.add(row))?;
-        recording.calls(&mut |row| input.bursts.add_call(row))?;
+        recording.calls(&mut |row| input.bursts.add_step(row))?;
         recording.futexes(&mut |sum| input.objects.add_short(sum))?;
         // The open segment of a recording that was cut off is what "cut off" means, and not damage
         // on top of it.
@@ -176,13 +176,13 @@ impl Input {
     pub(crate) fn note(&mut self, wait: &Wait, tids: &HashSet<u32>) {
         self.objects
             .add(wait, &self.stacks, |tid| tids.contains(&tid));
-        if call(wait) == Call::Futex && wait.user_stack != 0 {
+        if system_call(wait) == SystemCall::Futex && wait.user_stack != 0 {
             let parks = self.parks.entry(wait.tgid).or_default();
             if parks.len() < MAX_PARKS {
                 parks.insert((wait.user_stack, wait.tid, wait.args[0]));
             }
         }
-        if wait.epoll == 0 || call(wait) != Call::Poll {
+        if wait.epoll == 0 || system_call(wait) != SystemCall::Poll {
             return;
         }
         let polls = self.polls.entry((wait.tgid, wait.epoll)).or_default();

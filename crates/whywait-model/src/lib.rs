@@ -24,17 +24,13 @@ mod timeline;
 pub mod waits;
 
 pub use coverage::{Coverage, Target};
-pub use cpu::bursts as spin;
-pub use cpu::sockets;
 pub use input::{Input, Polls};
 pub use model::Model;
-pub use path::{Path, PathStep, Step};
-pub use pools::{Evidence, Member, Pool, Stranded};
-pub use requests::{Account, RequestRef, RequestSums};
+pub use path::{Path, PathStep};
+pub use pools::{EpollPool, Membership, PoolMember, StrandedInterval};
+pub use requests::{Account, RequestRef};
 pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, origin};
 pub use timeline::{Activity, Thread, Timeline};
-pub use waits::futex::{self, Class};
-pub use waits::kernel::{Kind, kind};
-pub use waits::locks::{Across, Hold};
-pub use waits::objects;
-pub use waits::system_call::{Call, call, call_name, descriptor};
+pub use waits::{
+    SystemCall, WaitClass, WaitKind, descriptor, system_call, system_call_name, wait_kind,
+};

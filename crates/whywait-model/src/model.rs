@@ -8,14 +8,14 @@ use whywait_events::recording::Meta;
 use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
 use crate::input::Input;
-use crate::pools::{self, Pool};
+use crate::pools::{self, EpollPool};
 use crate::requests::histogram::Histogram;
 use crate::requests::{self, Accounted, RequestSums};
 use crate::rings::RingState;
 use crate::stacks::StackNames;
 use crate::timeline::{self, Thread};
 use crate::waits::locks::LetGo;
-use crate::waits::objects::{Key, Objects};
+use crate::waits::objects::{WaitKey, WaitObjects};
 
 /// A recording, put together: what threads, pools and rings did, and where the time of requests
 /// went.
@@ -26,7 +26,7 @@ pub struct Model {
     /// The threads of the target, by id.
     pub threads: BTreeMap<u32, Thread>,
     /// Threads that can stand in for each other.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<EpollPool>,
     /// The io_uring rings, by their number.
     pub rings: BTreeMap<u32, RingState>,
     /// Names of stacks.
@@ -40,7 +40,7 @@ pub struct Model {
     /// When the recording ended, as far as known.
     pub end_ns: Ns,
     /// What was waited for.
-    pub objects: Objects,
+    pub objects: WaitObjects,
     /// What CPU time was for.
     pub cpu: CpuTime,
     /// What bursts of system-call tracing saw.
@@ -52,7 +52,7 @@ pub struct Model {
     /// Latencies of all requests.
     pub(crate) latency: Histogram,
     /// When each lock was let go, and by whom.
-    pub(crate) let_go: HashMap<Key, Vec<LetGo>>,
+    pub(crate) let_go: HashMap<WaitKey, Vec<LetGo>>,
 }
 
 impl Model {

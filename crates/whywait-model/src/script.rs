@@ -138,7 +138,7 @@ impl Script {
         self.input.bursts.add(row);
         cycle
             .iter()
-            .for_each(|call| self.input.bursts.add_call(call));
+            .for_each(|call| self.input.bursts.add_step(call));
         self
     }
 

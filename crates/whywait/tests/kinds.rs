@@ -9,11 +9,11 @@ use std::path::Path;
 use common::{bpf, compiled, run, scratch, text, whywait};
 use whywait_events::recording::Recording;
 use whywait_events::{ThreadChange, ThreadEvent, Wait};
-use whywait_model::{Kind, StackNames, StackText, kind};
+use whywait_model::{StackNames, StackText, WaitKind, wait_kind};
 
 /// For each thread name: what its threads waited for, the longest wait first, with the kernel
 /// stacks.
-type Kinds = HashMap<String, Vec<(Option<Kind>, String)>>;
+type Kinds = HashMap<String, Vec<(Option<WaitKind>, String)>>;
 
 fn kinds(dir: &Path) -> Kinds {
     let recording =
@@ -46,7 +46,7 @@ fn kinds(dir: &Path) -> Kinds {
         if let Some(name) = name {
             let kernel = stacks.get(wait.kernel_stack).unwrap_or(&none);
             found.entry(name.comm.clone()).or_default().push((
-                kind(wait, kernel),
+                wait_kind(wait, kernel),
                 stacks.names(wait.kernel_stack).join(" "),
             ));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use whywait_events::StackId;
 use whywait_model::rings::{Lags, RingState, Standing};
-use whywait_model::{Model, call_name};
+use whywait_model::{Model, system_call_name};
 
 use crate::finding::{Cause, Evidence};
 use crate::shared::slow_paths;
@@ -115,7 +115,7 @@ pub(crate) fn instead(
         };
         slept_ns = slept_ns.saturating_add(longest.slept_ns);
         let entry = asleep
-            .entry((call_name(wait), wait.user_stack))
+            .entry((system_call_name(wait), wait.user_stack))
             .or_default();
         entry.0 = entry.0.saturating_add(*ns);
         entry.1 += 1;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{BurstCall, Sample};
-use whywait_model::cpu::Use;
-use whywait_model::spin::Spinner;
+use whywait_model::cpu::CpuUse;
+use whywait_model::cpu::Spinner;
 use whywait_model::{Label, Model, Thread};
 
 pub(crate) const EPOLL_CTL: u32 = 233;
@@ -26,7 +26,7 @@ pub(crate) const EMFILE: i64 = -24;
 const MIN_SAMPLES: usize = 3;
 
 /// What a thread used of the CPUs.
-pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> Use {
+pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> CpuUse {
     model
         .cpu
         .threads

@@ -29,7 +29,7 @@ impl Bursts {
     }
 
     /// Adds a step of a cycle.
-    pub fn add_call(&mut self, call: &BurstCall) {
+    pub fn add_step(&mut self, call: &BurstCall) {
         if self.kept_calls < MAX_CALLS {
             self.kept_calls += 1;
             self.calls

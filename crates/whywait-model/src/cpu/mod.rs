@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use whywait_events::Cpu;
 
-pub mod bursts;
+pub(crate) mod bursts;
 mod clock;
-pub mod sockets;
+pub(crate) mod sockets;
 mod summary;
 
-use bursts::Spinner;
-use sockets::Sockets;
-
+pub use bursts::{Bursts, Spinner};
+pub use sockets::{SocketUse, Sockets};
 pub use summary::{CpuSummary, ListenerCpu, ThreadCpu};
 
 /// Threads and ports that are kept apart.
@@ -19,7 +18,7 @@ const MAX_SUBJECTS: usize = 100_000;
 
 /// CPU time and what it was for, summed up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Use {
+pub struct CpuUse {
     /// Nanoseconds on a CPU.
     pub on_cpu_ns: u64,
     /// Nanoseconds waiting for a CPU.
@@ -42,7 +41,7 @@ pub struct Use {
     pub dry_sleeps: u64,
 }
 
-impl Use {
+impl CpuUse {
     fn add(&mut self, row: &Cpu) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.on_cpu_ns, row.on_cpu_ns);
@@ -57,7 +56,7 @@ impl Use {
         add(&mut self.dry_sleeps, row.dry_sleeps);
     }
 
-    fn merge(&mut self, other: &Use) {
+    fn merge(&mut self, other: &CpuUse) {
         self.add(&Cpu {
             on_cpu_ns: other.on_cpu_ns,
             runnable_ns: other.runnable_ns,
@@ -87,9 +86,9 @@ impl Use {
 #[derive(Debug, Clone, Default)]
 pub struct CpuTime {
     /// By process and thread.
-    pub threads: BTreeMap<(u32, u32), Use>,
+    pub threads: BTreeMap<(u32, u32), CpuUse>,
     /// By process and port (0: unix sockets).
-    pub ports: BTreeMap<(u32, i32), Use>,
+    pub ports: BTreeMap<(u32, i32), CpuUse>,
     /// By connection.
     pub sockets: Sockets,
 }

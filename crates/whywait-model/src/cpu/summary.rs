@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::bursts::Spinner;
 use super::sockets::SocketUse;
-use super::{CpuTime, Use};
+use super::{CpuTime, CpuUse};
 use crate::model::Model;
 
 /// Threads that are reported.
@@ -109,18 +109,18 @@ impl CpuTime {
         }
         let spinning: BTreeSet<u32> = spinners.iter().map(|spinner| spinner.tgid).collect();
         let spins = |tgid: u32| spinning.contains(&tgid);
-        let sum = |of: fn(&Use) -> u64, uses: &mut dyn Iterator<Item = &Use>| {
+        let sum = |of: fn(&CpuUse) -> u64, uses: &mut dyn Iterator<Item = &CpuUse>| {
             uses.map(of).fold(0u64, u64::saturating_add)
         };
         let total_ns = sum(|one| one.on_cpu_ns, &mut self.threads.values());
         let for_requests_ns = sum(|one| one.on_cpu_ns, &mut self.ports.values());
-        let whole = Use {
+        let whole = CpuUse {
             on_cpu_ns: total_ns,
             user_samples: sum(|one| one.user_samples, &mut self.threads.values()),
             system_samples: sum(|one| one.system_samples, &mut self.threads.values()),
-            ..Use::default()
+            ..CpuUse::default()
         };
-        let mut by_port: BTreeMap<i32, (Use, BTreeSet<u32>)> = BTreeMap::new();
+        let mut by_port: BTreeMap<i32, (CpuUse, BTreeSet<u32>)> = BTreeMap::new();
         for ((tgid, port), one) in &self.ports {
             let (sum, processes) = by_port.entry(*port).or_default();
             processes.insert(*tgid);

@@ -31,10 +31,10 @@ use crate::model::Model;
 use crate::requests::RequestRef;
 use crate::rings;
 use crate::timeline::{Thread, end_of, woken_at};
-use crate::waits::kernel::Kind;
+use crate::waits::kind::WaitKind;
 use crate::waits::locks::LetGo;
-use crate::waits::objects::Object;
-use crate::waits::system_call::{self, Call};
+use crate::waits::objects::WaitObject;
+use crate::waits::system_call::{self, SystemCall};
 
 /// The state of the first step.
 pub(crate) const READY_UNSERVED: &str = "ready-unserved";
@@ -79,7 +79,7 @@ pub struct PathStep {
     /// Kernel stack of a sleep, 0: none.
     pub kernel_stack: StackId,
     /// What the sleep was for, as the kernel's stack tells.
-    pub kind: Option<Kind>,
+    pub kind: Option<WaitKind>,
     /// The thread that ended the wait, or for a lock the one that held it for longest. 0: none, or
     /// none of the target.
     pub woken_by: u32,
@@ -315,7 +315,7 @@ impl Walk<'_> {
                 woken: holder,
             });
             // Where locks are not told apart, what others let go of may have been another one.
-            let others = (!matches!(key.object, Object::Lock(_)))
+            let others = (!matches!(key.object, WaitObject::Lock(_)))
                 .then(|| model.others_let_go(&key, holder, from_ns, now))
                 .flatten();
             let let_go = own.max(others);
@@ -412,7 +412,7 @@ impl Walk<'_> {
             // A loop polls for all its requests. What ended its earlier polls was for others as
             // likely as not, so that what is known to have answered this one, its waker, says more
             // than they do.
-            None => system_call::call(wait) == Call::Poll,
+            None => system_call::system_call(wait) == SystemCall::Poll,
         }
     }
 
@@ -618,7 +618,7 @@ fn part_of(model: &Model, wait: &Wait) -> Part {
 
 /// Whether the clock ended a wait for something else.
 fn timed_out(model: &Model, wait: &Wait) -> bool {
-    system_call::call(wait) != Call::Sleep && part_of(model, wait) == Part::Timer
+    system_call::system_call(wait) != SystemCall::Sleep && part_of(model, wait) == Part::Timer
 }
 
 /// Whether a sleep was one for a lock.
@@ -637,8 +637,12 @@ fn waker(model: &Model, wait: &Wait) -> u32 {
 /// signal may cut short.
 fn waits_for_threads(wait: &Wait) -> bool {
     matches!(
-        system_call::call(wait),
-        Call::Futex | Call::Poll | Call::Stream | Call::Socket | Call::Child
+        system_call::system_call(wait),
+        SystemCall::Futex
+            | SystemCall::Poll
+            | SystemCall::Stream
+            | SystemCall::Socket
+            | SystemCall::Child
     )
 }
 

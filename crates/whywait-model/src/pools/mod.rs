@@ -18,11 +18,11 @@ use crate::input::Polls;
 use crate::model::Model;
 use crate::stacks::{Label, StackNames, StackText};
 use crate::timeline::{Activity, Thread, end_of, woken_at};
-use crate::waits::system_call::{Call, call};
+use crate::waits::system_call::{SystemCall, system_call};
 
 /// Why a thread counts as a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Evidence {
+pub enum Membership {
     /// It parks in the same frames as the pool's pollers.
     ParksAsPollers,
     /// It polled the instance itself.
@@ -31,22 +31,22 @@ pub enum Evidence {
 
 /// A thread of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Member {
+pub struct PoolMember {
     /// Thread id.
     pub tid: u32,
     /// Why it is one.
-    pub evidence: Evidence,
+    pub membership: Membership,
 }
 
 /// Threads that can stand in for each other at an epoll instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pool {
+pub struct EpollPool {
     /// The process.
     pub tgid: u32,
     /// The epoll instance.
     pub epoll: u32,
     /// By thread id.
-    pub members: BTreeMap<u32, Member>,
+    pub members: BTreeMap<u32, PoolMember>,
     /// Stacks in which members idle.
     pub park_stacks: BTreeSet<StackId>,
     /// Stacks in which members poll.
@@ -60,7 +60,7 @@ pub struct Pool {
 
 /// A stretch in which nobody polled while members idled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stranded {
+pub struct StrandedInterval {
     /// From.
     pub from_ns: Ns,
     /// To.
@@ -85,7 +85,7 @@ pub(crate) fn find(
     stacks: &StackNames,
     threads: &BTreeMap<u32, Thread>,
     cpus: u32,
-) -> Vec<Pool> {
+) -> Vec<EpollPool> {
     polls
         .iter()
         .map(|(&(tgid, epoll), polls)| {
@@ -94,7 +94,7 @@ pub(crate) fn find(
                 .iter()
                 .filter_map(|id| stacks.get(*id))
                 .collect();
-            let mut pool = Pool {
+            let mut pool = EpollPool {
                 tgid,
                 epoll,
                 members: BTreeMap::new(),
@@ -106,9 +106,9 @@ pub(crate) fn find(
             for tid in polls.threads.keys() {
                 pool.members.insert(
                     *tid,
-                    Member {
+                    PoolMember {
                         tid: *tid,
-                        evidence: Evidence::Polled,
+                        membership: Membership::Polled,
                     },
                 );
             }
@@ -124,9 +124,9 @@ pub(crate) fn find(
                 if parks {
                     pool.park_stacks.insert(stack);
                     pool.park_words.insert((tid, word));
-                    pool.members.entry(tid).or_insert(Member {
+                    pool.members.entry(tid).or_insert(PoolMember {
                         tid,
-                        evidence: Evidence::ParksAsPollers,
+                        membership: Membership::ParksAsPollers,
                     });
                 }
             }
@@ -228,10 +228,10 @@ fn only_waits(name: &str) -> bool {
     WAITING.iter().any(|part| name.contains(part))
 }
 
-impl Pool {
+impl EpollPool {
     /// Whether a sleep is idling: waiting for work, not for the work at hand.
     pub fn idles(&self, wait: &Wait) -> bool {
-        if call(wait) != Call::Futex {
+        if system_call(wait) != SystemCall::Futex {
             return false;
         }
         if wait.user_stack != 0 {
@@ -242,7 +242,7 @@ impl Pool {
 
     /// Whether a sleep is one in the pool's epoll instance.
     pub fn polls(&self, wait: &Wait) -> bool {
-        call(wait) == Call::Poll && wait.epoll == self.epoll
+        system_call(wait) == SystemCall::Poll && wait.epoll == self.epoll
     }
 
     /// What a member did at `at`.
@@ -256,7 +256,7 @@ impl Pool {
 
     /// The stretches of `[from_ns, to_ns)` in which nobody polled while members idled that could
     /// have run.
-    pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<Stranded> {
+    pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<StrandedInterval> {
         let members: Vec<&Thread> = self
             .members
             .keys()
@@ -271,7 +271,7 @@ impl Pool {
             .collect();
         edges.sort_unstable();
         edges.dedup();
-        let mut found: Vec<Stranded> = Vec::new();
+        let mut found: Vec<StrandedInterval> = Vec::new();
         for pair in edges.windows(2) {
             let &[from_ns, to_ns] = pair else { continue };
             let mut idle = Vec::new();
@@ -290,7 +290,7 @@ impl Pool {
             }
             match found.last_mut() {
                 Some(last) if last.to_ns == from_ns && last.idle == idle => last.to_ns = to_ns,
-                _ => found.push(Stranded {
+                _ => found.push(StrandedInterval {
                     from_ns,
                     to_ns,
                     idle,

@@ -6,7 +6,7 @@ use whywait_events::{Ns, Request};
 
 use crate::model::Model;
 use crate::path::{self, Path};
-use crate::pools::Pool;
+use crate::pools::EpollPool;
 
 pub(crate) mod account;
 pub(crate) mod histogram;
@@ -99,7 +99,7 @@ impl<'m> RequestRef<'m> {
     }
 
     /// The pool that serves it, as far as known.
-    pub fn pool(self) -> Option<&'m Pool> {
+    pub fn pool(self) -> Option<&'m EpollPool> {
         let pools = &self.model.pools;
         if self.epoll != 0 {
             return pools.iter().find(|pool| {

@@ -18,7 +18,7 @@ mod sends;
 
 pub use input::RingInput;
 pub use row::{Bounds, OpcodeRow, RingRow};
-pub use sends::Blocked;
+pub use sends::BlockedSends;
 
 /// What a lag was spent with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

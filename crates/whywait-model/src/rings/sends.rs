@@ -20,7 +20,7 @@ fn sends(sum: &Sum) -> bool {
 
 /// Sends that waited for room in their socket's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Blocked {
+pub struct BlockedSends {
     /// How many sends there were.
     pub sends: u64,
     /// How many of them waited.
@@ -42,8 +42,8 @@ impl RingState {
     }
 
     /// Its sends that waited for room.
-    pub fn blocked_sends(&self) -> Blocked {
-        let mut all = Blocked::default();
+    pub fn blocked_sends(&self) -> BlockedSends {
+        let mut all = BlockedSends::default();
         for sum in self.sums.iter().filter(|sum| sends(sum)) {
             all.sends = all.sends.saturating_add(sum.completed);
             all.waited = all.waited.saturating_add(sum.polled_timed);

@@ -7,9 +7,9 @@ use whywait_events::{Ns, StackId, Wait, WakeContext};
 
 use crate::model::Model;
 use crate::timeline::{Thread, end_of, woken_at};
-use crate::waits::futex::Class;
-use crate::waits::objects::{Key, Object};
-use crate::waits::system_call::{Call, call};
+use crate::waits::futex::WaitClass;
+use crate::waits::objects::{WaitKey, WaitObject};
+use crate::waits::system_call::{SystemCall, system_call};
 
 /// Less than this part of a hold that the holder slept is no wait that it held the lock across.
 const ACROSS_SHARE: u64 = 10;
@@ -77,7 +77,8 @@ impl Hold {
 impl Model {
     /// Whether a sleep was one for a lock.
     pub fn is_lock_wait(&self, wait: &Wait) -> bool {
-        matches!(call(wait), Call::Futex | Call::Poll) && self.class_of(wait) == Some(Class::Lock)
+        matches!(system_call(wait), SystemCall::Futex | SystemCall::Poll)
+            && self.class_of(wait) == Some(WaitClass::Lock)
     }
 
     /// Who held the lock that a thread waited for; `None` when nobody of the target let it go, or
@@ -134,7 +135,7 @@ impl Model {
             to_ns,
             // Where locks are not told apart, what the holder waited for itself may have been
             // another one.
-            exact: !matches!(key.object, Object::Lock(_))
+            exact: !matches!(key.object, WaitObject::Lock(_))
                 && own.is_some_and(|got_ns| got_ns >= from_ns),
             stack,
             without_cpu_ns: self.without_cpu_along(holder, from_ns, to_ns),
@@ -173,12 +174,12 @@ impl Model {
     /// connection may: a transaction is open for several requests.)
     pub(crate) fn last_between_requests<'a>(
         &self,
-        key: &Key,
+        key: &WaitKey,
         thread: &'a Thread,
         from_ns: Ns,
         to_ns: Ns,
     ) -> Option<&'a Wait> {
-        if matches!(key.object, Object::Lock(_)) {
+        if matches!(key.object, WaitObject::Lock(_)) {
             return None;
         }
         thread
@@ -193,7 +194,7 @@ impl Model {
     /// far as that woke somebody.
     pub(crate) fn others_let_go(
         &self,
-        key: &Key,
+        key: &WaitKey,
         holder: u32,
         from_ns: Ns,
         to_ns: Ns,
@@ -210,8 +211,8 @@ impl Model {
     }
 
     /// When each lock was let go, and by whom, in order: what ended the waits for it.
-    pub(crate) fn let_go(&self) -> HashMap<Key, Vec<LetGo>> {
-        let mut let_go: HashMap<Key, Vec<LetGo>> = HashMap::new();
+    pub(crate) fn let_go(&self) -> HashMap<WaitKey, Vec<LetGo>> {
+        let mut let_go: HashMap<WaitKey, Vec<LetGo>> = HashMap::new();
         for wait in self
             .threads
             .values()
@@ -231,7 +232,7 @@ impl Model {
         let_go
     }
 
-    fn across(&self, holder: u32, key: &Key, from_ns: Ns, to_ns: Ns) -> Option<Across> {
+    fn across(&self, holder: u32, key: &WaitKey, from_ns: Ns, to_ns: Ns) -> Option<Across> {
         let waits = self
             .threads
             .get(&holder)?
@@ -256,7 +257,9 @@ impl Model {
 
     /// What a sleep was for, in a word or two: what the kernel's stack tells, or the call's name.
     pub fn what(&self, wait: &Wait) -> String {
-        self.kind_of(wait)
-            .map_or_else(|| crate::call_name(wait), |kind| kind.name.to_owned())
+        self.kind_of(wait).map_or_else(
+            || crate::system_call_name(wait),
+            |kind| kind.name.to_owned(),
+        )
     }
 }

@@ -1,9 +1,9 @@
 //! Waits: what threads slept for.
 
-pub mod futex;
-pub(crate) mod kernel;
+pub(crate) mod futex;
+pub(crate) mod kind;
 pub(crate) mod locks;
-pub mod objects;
+pub(crate) mod objects;
 pub(crate) mod sleeps;
 pub(crate) mod system_call;
 pub(crate) mod table;
@@ -11,28 +11,30 @@ pub(crate) mod table;
 use whywait_events::{Wait, WakeContext};
 
 use crate::model::Model;
-use futex::{Class, Primitive};
-use kernel::Kind;
-use objects::Key;
 
+pub use futex::{Primitive, Seen, WaitClass};
+pub use kind::{WaitKind, wait_kind};
+pub use locks::{Across, Hold};
+pub use objects::{WaitKey, WaitObject, WaitObjects, WaitSums};
+pub use system_call::{SystemCall, descriptor, system_call, system_call_name};
 pub use table::{WaitRow, WaitThread, WaitWaker};
 
 impl Model {
     /// What a sleep was for.
-    pub fn key_of(&self, wait: &Wait) -> Key {
+    pub fn key_of(&self, wait: &Wait) -> WaitKey {
         self.objects.key(wait, &self.stacks)
     }
 
     /// What a sleep on a futex, or for a lock, was for, as far as the evidence goes; `None` for
     /// other sleeps.
-    pub fn class_of(&self, wait: &Wait) -> Option<Class> {
+    pub fn class_of(&self, wait: &Wait) -> Option<WaitClass> {
         let key = self.key_of(wait);
         // CPython asks for its lock every 5 ms until it has it.
         if wait.timeout
             && wait.wake_context == WakeContext::Hardirq
             && key.object.primitive() != Some(Primitive::Gil)
         {
-            return Some(Class::Timer);
+            return Some(WaitClass::Timer);
         }
         self.objects.get(&key)?.class
     }
@@ -43,7 +45,7 @@ impl Model {
     }
 
     /// What a sleep was for, as the kernel's stack tells.
-    pub fn kind_of(&self, wait: &Wait) -> Option<Kind> {
+    pub fn kind_of(&self, wait: &Wait) -> Option<WaitKind> {
         self.objects.kind(wait, &self.stacks)
     }
 }

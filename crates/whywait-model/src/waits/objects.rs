@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 
-use crate::pools::Pool;
+use crate::pools::EpollPool;
 use crate::requests::life;
 use crate::stacks::{StackNames, StackText};
 use crate::timeline::{Thread, woken_at};
-use crate::waits::futex::{self, Class, Primitive, Seen};
-use crate::waits::kernel::{Kind, kind};
-use crate::waits::system_call::{Call, call, call_name, name_of};
+use crate::waits::futex::{self, Primitive, Seen, WaitClass};
+use crate::waits::kind::{WaitKind, wait_kind};
+use crate::waits::system_call::{SystemCall, name_of, system_call, system_call_name};
 
 /// Distinct things that are kept apart.
 const MAX_OBJECTS: usize = 65_536;
@@ -21,16 +21,16 @@ const MAX_WORDS: usize = 256;
 
 /// Something that threads wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct WaitKey {
     /// Process id; 0: of all processes of the target.
     pub tgid: u32,
     /// What in it.
-    pub object: Object,
+    pub object: WaitObject,
 }
 
 /// Something in a process that threads wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Object {
+pub enum WaitObject {
     /// A futex word; of `parking_lot`, whose words belong to the waiters, what they queue for.
     Futex {
         /// Its address.
@@ -54,20 +54,20 @@ pub enum Object {
     Other(String),
 }
 
-impl Object {
+impl WaitObject {
     /// What it is part of, as the waiters' stacks tell.
     pub const fn primitive(&self) -> Option<Primitive> {
         match self {
-            Object::Futex { primitive, .. } => *primitive,
-            Object::Lock(primitive) => Some(*primitive),
-            Object::Descriptor { .. } | Object::Epoll(_) | Object::Other(_) => None,
+            WaitObject::Futex { primitive, .. } => *primitive,
+            WaitObject::Lock(primitive) => Some(*primitive),
+            WaitObject::Descriptor { .. } | WaitObject::Epoll(_) | WaitObject::Other(_) => None,
         }
     }
 }
 
 /// What was seen of the waits for one thing.
 #[derive(Debug, Clone, Default)]
-pub struct Sums {
+pub struct WaitSums {
     /// Asleep in waits that were told one by one.
     pub total_ns: u64,
     /// The longest of them.
@@ -87,34 +87,34 @@ pub struct Sums {
     /// The words, where the address is not the word's.
     words: BTreeSet<u64>,
     /// For futexes, once all is seen.
-    pub class: Option<Class>,
+    pub class: Option<WaitClass>,
     /// Why.
     pub reasons: Vec<String>,
 }
 
 /// All that was waited for.
 #[derive(Debug, Clone, Default)]
-pub struct Objects {
-    sums: HashMap<Key, Sums>,
+pub struct WaitObjects {
+    sums: HashMap<WaitKey, WaitSums>,
     /// By stack: the primitive, and whether it is `parking_lot`'s.
     primitives: HashMap<StackId, (Option<Primitive>, bool)>,
     /// By stack of a poll: the lock that is waited for in it.
     polled_locks: HashMap<StackId, Option<Primitive>>,
-    kinds: HashMap<(StackId, Option<u32>), Option<Kind>>,
+    kinds: HashMap<(StackId, Option<u32>), Option<WaitKind>>,
     /// By thread: the sleep that has not ended.
     open: BTreeMap<u32, Wait>,
     /// By thread: when it had a request open.
     serving: HashMap<u32, Vec<(Ns, Ns)>>,
     /// By thread: what it slept for last, until when, and whether that was found to lead to an
     /// answer.
-    last: HashMap<u32, (Key, Ns, bool)>,
+    last: HashMap<u32, (WaitKey, Ns, bool)>,
     short: Vec<FutexSum>,
     /// What is mapped at futex words and locks, by process.
     mappings: HashMap<(u32, u64), String>,
     left_out: u64,
 }
 
-impl Objects {
+impl WaitObjects {
     /// Takes note of when threads have requests open.
     pub(crate) fn serve(&mut self, requests: &[Request]) {
         for request in requests {
@@ -148,8 +148,10 @@ impl Objects {
 
     /// Whether a thread that serves requests slept for the next one: it had none in its hands.
     pub(crate) fn between_requests(&self, wait: &Wait) -> bool {
-        matches!(call(wait), Call::Socket | Call::Stream | Call::Poll)
-            && self.serving.contains_key(&wait.tid)
+        matches!(
+            system_call(wait),
+            SystemCall::Socket | SystemCall::Stream | SystemCall::Poll
+        ) && self.serving.contains_key(&wait.tid)
             && !self.serving(wait)
     }
 
@@ -174,7 +176,7 @@ impl Objects {
         }
         let slept_ns = woken_at(wait).saturating_sub(wait.out_ns);
         let key = self.key_noted(wait, stacks);
-        let is_futex = matches!(key.object, Object::Futex { .. });
+        let is_futex = matches!(key.object, WaitObject::Futex { .. });
         let serving = self.serving(wait);
         let by_target = wait.waker_tid != 0 && in_target(wait.waker_tid);
         if serving && by_target {
@@ -223,7 +225,7 @@ impl Objects {
     pub(crate) fn settle(
         &mut self,
         stacks: &StackNames,
-        pools: &[Pool],
+        pools: &[EpollPool],
         threads: &BTreeMap<u32, Thread>,
         end_ns: Ns,
     ) {
@@ -250,9 +252,9 @@ impl Objects {
             let primitive = key.object.primitive();
             let seen = &mut sums.seen;
             match key.object {
-                Object::Futex { .. } => {}
+                WaitObject::Futex { .. } => {}
                 // What stands in a poll's arguments is no word.
-                Object::Lock(_) => {
+                WaitObject::Lock(_) => {
                     seen.values.clear();
                     seen.op = 0;
                 }
@@ -276,10 +278,10 @@ impl Objects {
     }
 
     fn settle_short(&mut self) {
-        let mut by_word: HashMap<(u32, u64), Vec<Key>> = HashMap::new();
-        let mut by_fd: HashMap<(u32, i32), Vec<Key>> = HashMap::new();
+        let mut by_word: HashMap<(u32, u64), Vec<WaitKey>> = HashMap::new();
+        let mut by_fd: HashMap<(u32, i32), Vec<WaitKey>> = HashMap::new();
         for (key, sums) in &self.sums {
-            if let Object::Descriptor { fd, .. } = key.object {
+            if let WaitObject::Descriptor { fd, .. } = key.object {
                 by_fd.entry((key.tgid, fd)).or_default().push(key.clone());
             }
             for word in &sums.words {
@@ -309,14 +311,14 @@ impl Objects {
                         .max_by_key(|key| (self.sums.get(key).map(|sums| sums.seen.count), *key))
                 })
                 .cloned()
-                .unwrap_or(Key {
+                .unwrap_or(WaitKey {
                     tgid: short.tgid,
                     object: match descriptor {
-                        Some((number, fd)) => Object::Descriptor {
+                        Some((number, fd)) => WaitObject::Descriptor {
                             what: name_of(number),
                             fd,
                         },
-                        None => Object::Futex {
+                        None => WaitObject::Futex {
                             address: short.address,
                             primitive: None,
                         },
@@ -329,13 +331,13 @@ impl Objects {
         }
     }
 
-    fn key_noted(&mut self, wait: &Wait, stacks: &StackNames) -> Key {
-        if wait.user_stack != 0 && call(wait) == Call::Futex {
+    fn key_noted(&mut self, wait: &Wait, stacks: &StackNames) -> WaitKey {
+        if wait.user_stack != 0 && system_call(wait) == SystemCall::Futex {
             self.primitives
                 .entry(wait.user_stack)
                 .or_insert_with(|| of_stack(stacks, wait.user_stack));
         }
-        if wait.user_stack != 0 && call(wait) == Call::Poll {
+        if wait.user_stack != 0 && system_call(wait) == SystemCall::Poll {
             self.polled_locks
                 .entry(wait.user_stack)
                 .or_insert_with(|| polled_lock(stacks, wait.user_stack));
@@ -349,10 +351,10 @@ impl Objects {
     }
 
     /// What a sleep was for.
-    pub(crate) fn key(&self, wait: &Wait, stacks: &StackNames) -> Key {
+    pub(crate) fn key(&self, wait: &Wait, stacks: &StackNames) -> WaitKey {
         let what = || {
             self.kind(wait, stacks)
-                .map_or_else(|| call_name(wait), |kind| kind.name.to_owned())
+                .map_or_else(|| system_call_name(wait), |kind| kind.name.to_owned())
         };
         let polled = || {
             self.polled_locks
@@ -360,15 +362,15 @@ impl Objects {
                 .copied()
                 .unwrap_or_else(|| polled_lock(stacks, wait.user_stack))
         };
-        let object = match call(wait) {
-            Call::Poll if let Some(primitive) = polled() => {
+        let object = match system_call(wait) {
+            SystemCall::Poll if let Some(primitive) = polled() => {
                 // Those who wait for each other are processes of their own.
-                return Key {
+                return WaitKey {
                     tgid: 0,
-                    object: Object::Lock(primitive),
+                    object: WaitObject::Lock(primitive),
                 };
             }
-            Call::Futex => {
+            SystemCall::Futex => {
                 let (primitive, of_parking_lot) = self
                     .primitives
                     .get(&wait.user_stack)
@@ -381,23 +383,23 @@ impl Objects {
                     }
                     _ => wait.args[0],
                 };
-                Object::Futex { address, primitive }
+                WaitObject::Futex { address, primitive }
             }
-            Call::Poll if wait.epoll != 0 => Object::Epoll(wait.epoll),
-            Call::Socket | Call::Stream | Call::File => Object::Descriptor {
+            SystemCall::Poll if wait.epoll != 0 => WaitObject::Epoll(wait.epoll),
+            SystemCall::Socket | SystemCall::Stream | SystemCall::File => WaitObject::Descriptor {
                 what: what(),
                 fd: wait.args[0] as i32,
             },
-            _ => Object::Other(what()),
+            _ => WaitObject::Other(what()),
         };
-        Key {
+        WaitKey {
             tgid: wait.tgid,
             object,
         }
     }
 
     /// What a sleep was for as the kernel's stack tells.
-    pub(crate) fn kind(&self, wait: &Wait, stacks: &StackNames) -> Option<Kind> {
+    pub(crate) fn kind(&self, wait: &Wait, stacks: &StackNames) -> Option<WaitKind> {
         self.kinds
             .get(&(wait.kernel_stack, wait.syscall))
             .copied()
@@ -410,12 +412,12 @@ impl Objects {
     }
 
     /// What was seen of the waits for something.
-    pub fn get(&self, key: &Key) -> Option<&Sums> {
+    pub fn get(&self, key: &WaitKey) -> Option<&WaitSums> {
         self.sums.get(key)
     }
 
     /// All, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Sums)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&WaitKey, &WaitSums)> {
         self.sums.iter()
     }
 
@@ -440,10 +442,10 @@ fn polled_lock(stacks: &StackNames, id: StackId) -> Option<Primitive> {
     stacks.get(id).and_then(futex::polled_lock)
 }
 
-fn of_kernel(stacks: &StackNames, wait: &Wait) -> Option<Kind> {
+fn of_kernel(stacks: &StackNames, wait: &Wait) -> Option<WaitKind> {
     stacks
         .get(wait.kernel_stack)
-        .and_then(|stack| kind(wait, stack))
+        .and_then(|stack| wait_kind(wait, stack))
 }
 
 #[cfg(test)]
@@ -465,7 +467,7 @@ mod tests {
 
     #[test]
     fn what_a_storm_of_reads_summed_up_is_the_descriptors() {
-        let mut objects = Objects::default();
+        let mut objects = WaitObjects::default();
         let stacks = StackNames::default();
         let told = Wait {
             tid: 2,
@@ -482,9 +484,9 @@ mod tests {
         objects.add_short(&summed_up(8));
         objects.settle(&stacks, &[], &BTreeMap::new(), 1000);
         for (fd, told, total_ns) in [(7, 1, 200), (8, 0, 0)] {
-            let key = Key {
+            let key = WaitKey {
                 tgid: 1,
-                object: Object::Descriptor {
+                object: WaitObject::Descriptor {
                     what: "recvfrom".to_owned(),
                     fd,
                 },

@@ -4,7 +4,7 @@ use whywait_events::{Part, Wait, WakeContext};
 
 /// What kind of call a thread sleeps in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum SystemCall {
     /// None: a page fault, or stopped.
     None,
     /// A futex wait.
@@ -29,68 +29,68 @@ pub enum Call {
 
 /// The name and kind of each system call in which long waits are common. The kinds are those of
 /// `syscalls.bpf.h`, which sums up the short waits.
-const CALLS: &[(u32, &str, Call)] = &[
-    (0, "read", Call::Stream),
-    (1, "write", Call::Stream),
-    (7, "poll", Call::Poll),
-    (16, "ioctl", Call::Other),
-    (17, "pread64", Call::File),
-    (18, "pwrite64", Call::File),
-    (19, "readv", Call::Stream),
-    (20, "writev", Call::Stream),
-    (23, "select", Call::Poll),
-    (26, "msync", Call::File),
-    (34, "pause", Call::Other),
-    (35, "nanosleep", Call::Sleep),
-    (40, "sendfile", Call::Stream),
-    (42, "connect", Call::Socket),
-    (43, "accept", Call::Socket),
-    (44, "sendto", Call::Socket),
-    (45, "recvfrom", Call::Socket),
-    (46, "sendmsg", Call::Socket),
-    (47, "recvmsg", Call::Socket),
-    (61, "wait4", Call::Child),
-    (72, "fcntl", Call::Other),
-    (73, "flock", Call::Other),
-    (74, "fsync", Call::File),
-    (75, "fdatasync", Call::File),
-    (128, "rt_sigtimedwait", Call::Other),
-    (130, "rt_sigsuspend", Call::Other),
-    (162, "sync", Call::File),
-    (202, "futex", Call::Futex),
-    (219, "restart_syscall", Call::Other),
-    (230, "clock_nanosleep", Call::Sleep),
-    (232, "epoll_wait", Call::Poll),
-    (247, "waitid", Call::Child),
-    (257, "openat", Call::Other),
-    (270, "pselect6", Call::Poll),
-    (271, "ppoll", Call::Poll),
-    (275, "splice", Call::Stream),
-    (277, "sync_file_range", Call::File),
-    (281, "epoll_pwait", Call::Poll),
-    (285, "fallocate", Call::File),
-    (288, "accept4", Call::Socket),
-    (295, "preadv", Call::File),
-    (296, "pwritev", Call::File),
-    (299, "recvmmsg", Call::Socket),
-    (306, "syncfs", Call::File),
-    (307, "sendmmsg", Call::Socket),
-    (426, "io_uring_enter", Call::Uring),
-    (441, "epoll_pwait2", Call::Poll),
-    (449, "futex_waitv", Call::Futex),
-    (455, "futex_wait", Call::Futex),
+const CALLS: &[(u32, &str, SystemCall)] = &[
+    (0, "read", SystemCall::Stream),
+    (1, "write", SystemCall::Stream),
+    (7, "poll", SystemCall::Poll),
+    (16, "ioctl", SystemCall::Other),
+    (17, "pread64", SystemCall::File),
+    (18, "pwrite64", SystemCall::File),
+    (19, "readv", SystemCall::Stream),
+    (20, "writev", SystemCall::Stream),
+    (23, "select", SystemCall::Poll),
+    (26, "msync", SystemCall::File),
+    (34, "pause", SystemCall::Other),
+    (35, "nanosleep", SystemCall::Sleep),
+    (40, "sendfile", SystemCall::Stream),
+    (42, "connect", SystemCall::Socket),
+    (43, "accept", SystemCall::Socket),
+    (44, "sendto", SystemCall::Socket),
+    (45, "recvfrom", SystemCall::Socket),
+    (46, "sendmsg", SystemCall::Socket),
+    (47, "recvmsg", SystemCall::Socket),
+    (61, "wait4", SystemCall::Child),
+    (72, "fcntl", SystemCall::Other),
+    (73, "flock", SystemCall::Other),
+    (74, "fsync", SystemCall::File),
+    (75, "fdatasync", SystemCall::File),
+    (128, "rt_sigtimedwait", SystemCall::Other),
+    (130, "rt_sigsuspend", SystemCall::Other),
+    (162, "sync", SystemCall::File),
+    (202, "futex", SystemCall::Futex),
+    (219, "restart_syscall", SystemCall::Other),
+    (230, "clock_nanosleep", SystemCall::Sleep),
+    (232, "epoll_wait", SystemCall::Poll),
+    (247, "waitid", SystemCall::Child),
+    (257, "openat", SystemCall::Other),
+    (270, "pselect6", SystemCall::Poll),
+    (271, "ppoll", SystemCall::Poll),
+    (275, "splice", SystemCall::Stream),
+    (277, "sync_file_range", SystemCall::File),
+    (281, "epoll_pwait", SystemCall::Poll),
+    (285, "fallocate", SystemCall::File),
+    (288, "accept4", SystemCall::Socket),
+    (295, "preadv", SystemCall::File),
+    (296, "pwritev", SystemCall::File),
+    (299, "recvmmsg", SystemCall::Socket),
+    (306, "syncfs", SystemCall::File),
+    (307, "sendmmsg", SystemCall::Socket),
+    (426, "io_uring_enter", SystemCall::Uring),
+    (441, "epoll_pwait2", SystemCall::Poll),
+    (449, "futex_waitv", SystemCall::Futex),
+    (455, "futex_wait", SystemCall::Futex),
 ];
 
 /// The kind of the call that a thread slept in.
-pub fn call(wait: &Wait) -> Call {
+pub fn system_call(wait: &Wait) -> SystemCall {
     match wait.syscall {
-        None => Call::None,
-        Some(number) => entry(number).map_or(Call::Other, |(_, _, call)| *call),
+        None => SystemCall::None,
+        Some(number) => entry(number).map_or(SystemCall::Other, |(_, _, call)| *call),
     }
 }
 
 /// The name of the call that a thread slept in, for reports.
-pub fn call_name(wait: &Wait) -> String {
+pub fn system_call_name(wait: &Wait) -> String {
     match wait.syscall {
         None if wait.uninterruptible || wait.io_wait => "a page fault".to_owned(),
         None => "no system call".to_owned(),
@@ -102,9 +102,11 @@ pub fn call_name(wait: &Wait) -> String {
 /// address, which is larger ("waits" in docs/recording.md).
 pub fn descriptor(wait: &Wait) -> Option<i32> {
     let polls_one = matches!(wait.syscall, Some(7 | 271)) && wait.args[1] == 1;
-    match call(wait) {
-        Call::Socket | Call::Stream | Call::File => i32::try_from(wait.args[0] as u32).ok(),
-        Call::Poll if polls_one => u16::try_from(wait.args[0]).ok().map(i32::from),
+    match system_call(wait) {
+        SystemCall::Socket | SystemCall::Stream | SystemCall::File => {
+            i32::try_from(wait.args[0] as u32).ok()
+        }
+        SystemCall::Poll if polls_one => u16::try_from(wait.args[0]).ok().map(i32::from),
         _ => None,
     }
 }
@@ -117,7 +119,7 @@ pub(crate) fn name_of(number: u32) -> String {
     )
 }
 
-fn entry(number: u32) -> Option<&'static (u32, &'static str, Call)> {
+fn entry(number: u32) -> Option<&'static (u32, &'static str, SystemCall)> {
     CALLS
         .binary_search_by_key(&number, |(number, _, _)| *number)
         .ok()
@@ -132,34 +134,34 @@ pub(crate) fn part(wait: &Wait, woken_by_target: bool) -> Part {
     } else {
         Part::Network
     };
-    match call(wait) {
-        Call::None if wait.uninterruptible || wait.io_wait => Part::PageFault,
-        Call::None => Part::Unknown,
-        Call::Futex => match wait.wake_context {
+    match system_call(wait) {
+        SystemCall::None if wait.uninterruptible || wait.io_wait => Part::PageFault,
+        SystemCall::None => Part::Unknown,
+        SystemCall::Futex => match wait.wake_context {
             WakeContext::Task => Part::Thread,
             WakeContext::Hardirq => Part::Timer,
             _ => Part::Unknown,
         },
-        Call::Poll => match wait.wake_context {
+        SystemCall::Poll => match wait.wake_context {
             WakeContext::Task => by_task,
             WakeContext::Softirq => Part::Network,
             WakeContext::Hardirq => Part::Timer,
             WakeContext::Unknown | WakeContext::Exit => Part::Unknown,
         },
-        Call::Socket => Part::Network,
-        Call::Stream if wait.io_wait || wait.uninterruptible => Part::Disk,
-        Call::Stream => match wait.wake_context {
+        SystemCall::Socket => Part::Network,
+        SystemCall::Stream if wait.io_wait || wait.uninterruptible => Part::Disk,
+        SystemCall::Stream => match wait.wake_context {
             WakeContext::Task => by_task,
             WakeContext::Softirq => Part::Network,
             WakeContext::Hardirq => Part::Timer,
             WakeContext::Unknown | WakeContext::Exit => Part::Unknown,
         },
-        Call::File => Part::Disk,
-        Call::Sleep => Part::Timer,
-        Call::Uring => Part::Uring,
-        Call::Child => Part::Thread,
-        Call::Other if wait.io_wait || wait.uninterruptible => Part::Disk,
-        Call::Other => Part::Unknown,
+        SystemCall::File => Part::Disk,
+        SystemCall::Sleep => Part::Timer,
+        SystemCall::Uring => Part::Uring,
+        SystemCall::Child => Part::Thread,
+        SystemCall::Other if wait.io_wait || wait.uninterruptible => Part::Disk,
+        SystemCall::Other => Part::Unknown,
     }
 }
 

@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer};
 use whywait_events::Part;
 
 use crate::model::Model;
-use crate::waits::futex::{self, Class};
-use crate::waits::objects::{Key, Object, Sums};
+use crate::waits::futex::{self, WaitClass};
+use crate::waits::objects::{WaitKey, WaitObject, WaitSums};
 
 /// What threads waited for, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -23,7 +23,7 @@ pub struct WaitRow {
     /// `socket`, …
     pub what: String,
     /// For futexes: what the waits are for, by scored evidence. `None` for other waits.
-    pub class: Option<Class>,
+    pub class: Option<WaitClass>,
     /// What the class rests on, the strongest first, in words.
     pub reasons: Vec<String>,
     /// For futexes: the address of the lock or word, in hex (`0x…`).
@@ -115,8 +115,8 @@ impl Model {
 }
 
 /// How much of the waits for each thing is on the critical paths of slow requests.
-fn critical(model: &Model) -> HashMap<Key, u64> {
-    let mut critical: HashMap<Key, u64> = HashMap::new();
+fn critical(model: &Model) -> HashMap<WaitKey, u64> {
+    let mut critical: HashMap<WaitKey, u64> = HashMap::new();
     for request in model.requests() {
         for step in request.path().steps {
             if matches!(step.part, None | Some(Part::OnCpu | Part::Runnable)) {
@@ -135,18 +135,18 @@ fn critical(model: &Model) -> HashMap<Key, u64> {
     critical
 }
 
-fn row(model: &Model, key: &Key, sums: &Sums, critical_ns: u64) -> WaitRow {
+fn row(model: &Model, key: &WaitKey, sums: &WaitSums, critical_ns: u64) -> WaitRow {
     let seen = &sums.seen;
     let (what, address, fd) = match &key.object {
-        Object::Futex { address, primitive } => (
+        WaitObject::Futex { address, primitive } => (
             primitive.map_or("futex", futex::Primitive::name).to_owned(),
             Some(*address),
             None,
         ),
-        Object::Descriptor { what, fd } => (what.clone(), None, Some(*fd)),
-        Object::Epoll(number) => (format!("epoll {number}"), None, None),
-        Object::Lock(primitive) => (primitive.name().to_owned(), None, None),
-        Object::Other(what) => (what.clone(), None, None),
+        WaitObject::Descriptor { what, fd } => (what.clone(), None, Some(*fd)),
+        WaitObject::Epoll(number) => (format!("epoll {number}"), None, None),
+        WaitObject::Lock(primitive) => (primitive.name().to_owned(), None, None),
+        WaitObject::Other(what) => (what.clone(), None, None),
     };
     let mut threads: Vec<WaitThread> = seen
         .waiters

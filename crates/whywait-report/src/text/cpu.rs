@@ -177,7 +177,7 @@ pub(super) fn futile(futile_ns: u64, cpu_ns: u64) -> (Style, String) {
 
 #[cfg(test)]
 mod tests {
-    use whywait_model::sockets::SocketUse;
+    use whywait_model::cpu::SocketUse;
 
     use super::super::{TextOptions, cpu};
     use super::*;

@@ -1,6 +1,6 @@
 //! What CPU time was for: the connections that used most.
 
-use whywait_model::sockets::SocketUse;
+use whywait_model::cpu::SocketUse;
 
 use super::cpu::{futile, user};
 use super::page::{Page, Style};

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use whywait_findings::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use whywait_model::futex::Class;
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
+use whywait_model::waits::WaitClass;
 use whywait_model::waits::{WaitRow, WaitThread, WaitWaker};
 use whywait_report::Report;
 
@@ -205,7 +205,7 @@ pub(crate) fn waits() -> Vec<WaitRow> {
     vec![
         WaitRow {
             what: "condition variable".to_owned(),
-            class: Some(Class::Idle),
+            class: Some(WaitClass::Idle),
             reasons: strings(&[
                 "whoever woke it had just queued work",
                 "4 threads wait on it, none of them wakes others on it",
@@ -235,7 +235,7 @@ pub(crate) fn waits() -> Vec<WaitRow> {
         },
         WaitRow {
             what: "lock".to_owned(),
-            class: Some(Class::Lock),
+            class: Some(WaitClass::Lock),
             reasons: strings(&[
                 "the futex word says that it is locked and waited for (2)",
                 "whoever woke it had held it",
@@ -259,7 +259,7 @@ pub(crate) fn waits() -> Vec<WaitRow> {
         },
         WaitRow {
             what: "futex".to_owned(),
-            class: Some(Class::Unknown),
+            class: Some(WaitClass::Unknown),
             count: 5_000,
             short: 5_000,
             total_ns: 12 * MS,

@@ -24,7 +24,7 @@
 
 use serde_json::{Map, json};
 use whywait_events::{Busy, Ns, StackId};
-use whywait_model::{Model, Pool, RequestRef, Thread, call_name};
+use whywait_model::{Model, EpollPool, RequestRef, Thread, system_call_name};
 
 use crate::declaration::{Code, Declaration};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -101,7 +101,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         .collect()
 }
 
-fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
+fn of_pool(model: &Model, pool: &EpollPool) -> Vec<Finding> {
     let mut members = pool.members.keys();
     let (Some(tid), None) = (members.next(), members.next()) else {
         return Vec::new();
@@ -144,7 +144,7 @@ fn of_pool(model: &Model, pool: &Pool) -> Vec<Finding> {
 }
 
 /// When the loop was away, in order.
-fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
+fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
     let asleep = thread
         .timeline
         .waits()
@@ -156,7 +156,7 @@ fn absences(model: &Model, pool: &Pool, thread: &Thread) -> Vec<Away> {
                 from_ns: wait.out_ns,
                 to_ns,
                 away_ns: wait.wake_ns.unwrap_or(to_ns).saturating_sub(wait.out_ns),
-                doing: format!("asleep in {}", call_name(wait)),
+                doing: format!("asleep in {}", system_call_name(wait)),
                 stack: if wait.user_stack != 0 {
                     wait.user_stack
                 } else {
@@ -236,7 +236,7 @@ fn function(model: &Model, away: &Away) -> String {
 
 fn finding(
     model: &Model,
-    pool: &Pool,
+    pool: &EpollPool,
     thread: &Thread,
     function: &str,
     aways: &[Away],

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, json};
 use whywait_events::Wait;
 use whywait_model::Model;
-use whywait_model::objects::Object;
+use whywait_model::waits::WaitObject;
 
 use crate::declaration::{Code, Declaration};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -140,7 +140,7 @@ fn finding(model: &Model, circle: &[&Wait]) -> Finding {
         .zip(circle.iter().cycle().skip(1))
         .map(|(wait, next)| {
             let lock = match model.key_of(wait).object {
-                Object::Futex { address, primitive } => format!(
+                WaitObject::Futex { address, primitive } => format!(
                     "the {} at {address:#x}",
                     primitive.map_or("lock", |primitive| primitive.name())
                 ),

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, json};
 use whywait_events::BurstCall;
-use whywait_model::spin::Spinner;
+use whywait_model::cpu::Spinner;
 use whywait_model::{Model, Thread};
 
 use crate::declaration::{Code, Declaration};

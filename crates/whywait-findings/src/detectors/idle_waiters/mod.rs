@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, json};
 use whywait_events::{Ns, Wait, WakeContext};
-use whywait_model::{Call, Class, Model, call};
+use whywait_model::{SystemCall, WaitClass, Model, system_call};
 
 use crate::declaration::{Code, Declaration};
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -43,7 +43,7 @@ const TOLD: usize = 6;
 struct Waiter<'a> {
     tid: u32,
     waited_ns: u64,
-    class: Class,
+    class: WaitClass,
     /// Its longest wait.
     wait: &'a Wait,
     /// What ended that is on the critical path of a slow request.
@@ -84,7 +84,7 @@ fn detect(model: &Model) -> Vec<Finding> {
                 by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
                 tid: thread.tid,
                 waited_ns,
-                class: model.class_of(wait).unwrap_or(Class::Unknown),
+                class: model.class_of(wait).unwrap_or(WaitClass::Unknown),
                 wait,
             })
         })
@@ -103,10 +103,10 @@ fn detect(model: &Model) -> Vec<Finding> {
 }
 
 /// What waits for an answer is asked about first.
-fn rank(class: Class) -> u32 {
+fn rank(class: WaitClass) -> u32 {
     match class {
-        Class::Result => 0,
-        Class::Unknown => 1,
+        WaitClass::Result => 0,
+        WaitClass::Unknown => 1,
         _ => 2,
     }
 }
@@ -122,12 +122,12 @@ fn on_paths(model: &Model) -> BTreeSet<u32> {
 }
 
 fn is_harmless(model: &Model, wait: &Wait) -> bool {
-    call(wait) == Call::Futex
+    system_call(wait) == SystemCall::Futex
         && wait.wake_context != WakeContext::Exit
         && match model.class_of(wait) {
-            Some(Class::Idle | Class::Result) => true,
+            Some(WaitClass::Idle | WaitClass::Result) => true,
             // Where nobody can hold what it waits at, it is no lock, whatever else it is.
-            Some(Class::Unknown) => model
+            Some(WaitClass::Unknown) => model
                 .primitive_of(wait)
                 .is_some_and(|primitive| !primitive.is_lock()),
             _ => false,
@@ -183,13 +183,13 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
         .map(|waiter| named(waiter.tid))
         .collect();
     let tids: Vec<u32> = waiters.iter().map(|waiter| waiter.tid).collect();
-    let all_are = |classes: &[Class]| waiters.iter().all(|waiter| classes.contains(&waiter.class));
-    let some_result = waiters.iter().any(|waiter| waiter.class == Class::Result);
-    let what = if all_are(&[Class::Result]) {
+    let all_are = |classes: &[WaitClass]| waiters.iter().all(|waiter| classes.contains(&waiter.class));
+    let some_result = waiters.iter().any(|waiter| waiter.class == WaitClass::Result);
+    let what = if all_are(&[WaitClass::Result]) {
         "the result"
-    } else if all_are(&[Class::Idle]) {
+    } else if all_are(&[WaitClass::Idle]) {
         "work"
-    } else if some_result && all_are(&[Class::Result, Class::Unknown]) {
+    } else if some_result && all_are(&[WaitClass::Result, WaitClass::Unknown]) {
         "the result or a sign to go on"
     } else if some_result {
         "the result or for work"
@@ -241,8 +241,8 @@ fn why(model: &Model, waiter: &Waiter<'_>) -> String {
             String::new()
         };
     let what = match waiter.class {
-        Class::Result => "waits for the result: it has a request open that another thread works on",
-        Class::Idle => "waits for work: nothing was kept waiting by it",
+        WaitClass::Result => "waits for the result: it has a request open that another thread works on",
+        WaitClass::Idle => "waits for work: nothing was kept waiting by it",
         _ if waiter.by_the_path => {
             "waits for a sign to go on, which a thread on the slow requests' critical paths gives"
         }

@@ -4,7 +4,7 @@
 //! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
 //!
 //! **Evidence.** Sleeps on a futex, or in a poll where a database's processes wait for rows, that
-//! are classed as waits for a lock (see `whywait_model::futex`), on the critical paths of slow
+//! are classed as waits for a lock (see `whywait_model::waits`), on the critical paths of slow
 //! requests or, in a program that serves none, for a notable part of the run. Who ended them held
 //! the lock; since when, where and across what shows in that thread's own waits and samples.
 //!
@@ -23,9 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, json};
 use whywait_events::{Part, StackId, Wait, WakeContext};
-use whywait_model::futex::Primitive;
-use whywait_model::objects::{Key, Object, Sums};
-use whywait_model::{Hold, Label, Model, PathStep};
+use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject, WaitSums};
+use whywait_model::{Label, Model, PathStep};
 
 use crate::declaration::{Code, Declaration};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -82,7 +81,7 @@ struct Waited {
 }
 
 fn detect(model: &Model) -> Vec<Finding> {
-    let mut locks: BTreeMap<Key, Contention<'_>> = BTreeMap::new();
+    let mut locks: BTreeMap<WaitKey, Contention<'_>> = BTreeMap::new();
     for thread in model.threads.values() {
         for wait in thread.timeline.waits() {
             if model.is_lock_wait(wait) {
@@ -98,9 +97,9 @@ fn detect(model: &Model) -> Vec<Finding> {
         return Vec::new();
     }
     for request in model.requests() {
-        let mut waited: BTreeMap<Key, Waited> = BTreeMap::new();
+        let mut waited: BTreeMap<WaitKey, Waited> = BTreeMap::new();
         let path = request.path();
-        let mut last: Option<(Key, usize)> = None;
+        let mut last: Option<(WaitKey, usize)> = None;
         for (at, step) in path.steps.iter().enumerate() {
             if step.part != Some(Part::Lock) {
                 continue;
@@ -162,7 +161,7 @@ fn waking(steps: &[PathStep], at: usize) -> u64 {
 /// What a request did between a wait for a lock, the first of the steps, and the next one for the
 /// same, if that was nothing but to find that another one was faster. A database wakes all who wait
 /// for a transaction when that ends.
-fn tried_again(key: &Key, steps: &[PathStep]) -> u64 {
+fn tried_again(key: &WaitKey, steps: &[PathStep]) -> u64 {
     let [wait, between @ ..] = steps else {
         return 0;
     };
@@ -199,7 +198,7 @@ fn contended_ns(model: &Model, step: &PathStep) -> u64 {
     step.ns().saturating_sub(no_cpu_ns)
 }
 
-fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Option<Finding> {
+fn finding(model: &Model, key: &WaitKey, lock: &Contention<'_>, sums: &WaitSums) -> Option<Finding> {
     let total_ns = sums.total_ns.saturating_add(sums.short_ns);
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
     let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
@@ -267,7 +266,7 @@ fn finding(model: &Model, key: &Key, lock: &Contention<'_>, sums: &Sums) -> Opti
     if key.tgid != 0 {
         subject.insert("pid".to_owned(), json!(key.tgid));
     }
-    if let Object::Futex { address, .. } = key.object {
+    if let WaitObject::Futex { address, .. } = key.object {
         subject.insert("address".to_owned(), json!(format!("{address:#x}")));
     }
     subject.insert("lock".to_owned(), json!(name));
@@ -342,7 +341,7 @@ const FIX_OF_READERS: &str = "if those who let go last had read, writers wait fo
 /// wait. Not if that one is known to have written: it lets go as writers do, or had itself waited
 /// to write when it got the lock. (glibc's writers wait twice, first for each other; who is first
 /// then waits for those who read, which is no hold.)
-fn may_wait_for_readers(model: &Model, key: &Key, wait: &Wait) -> bool {
+fn may_wait_for_readers(model: &Model, key: &WaitKey, wait: &Wait) -> bool {
     let is_in = |stack: StackId, functions: &[&[&str]]| {
         let has =
             |label: &Label, parts: &[&str]| parts.iter().all(|part| label.name.contains(part));
@@ -408,7 +407,7 @@ fn without_cpu(hold: &Hold) -> String {
     format!(", {} of that without a CPU", duration(hold.without_cpu_ns))
 }
 
-fn what(key: &Key) -> String {
+fn what(key: &WaitKey) -> String {
     key.object
         .primitive()
         .map_or("lock", Primitive::name)
@@ -468,7 +467,7 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
 
 fn title(
     model: &Model,
-    key: &Key,
+    key: &WaitKey,
     total_ns: u64,
     lock: &Contention<'_>,
     longest: Option<&Hold>,
@@ -514,9 +513,9 @@ fn title(
 #[allow(clippy::too_many_arguments, reason = "all that is known of one lock")]
 fn evidence(
     model: &Model,
-    key: &Key,
+    key: &WaitKey,
     lock: &Contention<'_>,
-    sums: &Sums,
+    sums: &WaitSums,
     holds: &[Hold],
     longest: Option<&Hold>,
     holders: &[(u32, u64, u64)],
@@ -527,7 +526,7 @@ fn evidence(
     let named = |tid: &u32| format!("{tid} ({})", model.thread_name(*tid));
     let waiting: Vec<String> = waiters(lock).iter().map(named).collect();
     let address = match key.object {
-        Object::Futex { address, .. } => format!(" at {address:#x}"),
+        WaitObject::Futex { address, .. } => format!(" at {address:#x}"),
         _ => String::new(),
     };
     let mut evidence = vec![Evidence {
@@ -613,7 +612,7 @@ fn evidence(
             mostly(model, holds)
         )));
     }
-    if matches!(key.object, Object::Lock(_)) {
+    if matches!(key.object, WaitObject::Lock(_)) {
         evidence.push(plain(
             "which row or table it was, nothing tells: all waits of the kind are taken together"
                 .to_owned(),
@@ -652,7 +651,7 @@ fn without_cpu_of(holds: &[Hold]) -> (u64, u64) {
     })
 }
 
-fn fix(key: &Key, held_across: bool, holds: &[Hold]) -> String {
+fn fix(key: &WaitKey, held_across: bool, holds: &[Hold]) -> String {
     let (without_cpu_ns, held_ns) = without_cpu_of(holds);
     let of_the_lock = fix_of_lock(key, held_across);
     if without_cpu_ns.saturating_mul(2) < held_ns || held_ns == 0 {
@@ -664,7 +663,7 @@ fn fix(key: &Key, held_across: bool, holds: &[Hold]) -> String {
     )
 }
 
-fn fix_of_lock(key: &Key, held_across: bool) -> &'static str {
+fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
     if key.object.primitive() == Some(Primitive::Gil) {
         "one thread at a time runs Python code: spread the work over processes, do it in native code that lets the lock go, or use a \
          free-threaded Python"

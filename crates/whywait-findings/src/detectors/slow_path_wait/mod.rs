@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Map, json};
 use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::{
-    Call, FrameOrigin, Label, Model, PathStep, RequestRef, app_frame, call, call_name, descriptor,
+    SystemCall, FrameOrigin, Label, Model, PathStep, RequestRef, app_frame, system_call, system_call_name, descriptor,
     origin,
 };
 
@@ -119,7 +119,7 @@ fn detect(model: &Model) -> Vec<Finding> {
             };
             // What a thread slept in before it answered another was for that one; a poll is for
             // all.
-            let polls = key.target == Target::Anything || call(wait) == Call::Poll;
+            let polls = key.target == Target::Anything || system_call(wait) == SystemCall::Poll;
             if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
                 continue;
             }
@@ -160,7 +160,7 @@ fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
     steps.iter().skip(1).any(|step| {
         matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
             && wait_of(model, step)
-                .is_some_and(|wait| matches!(call(wait), Call::Poll | Call::Futex))
+                .is_some_and(|wait| matches!(system_call(wait), SystemCall::Poll | SystemCall::Futex))
     })
 }
 
@@ -294,7 +294,7 @@ fn key<'a>(
     }
     let thread = model.threads.get(&step.tid)?;
     let wait = wait_of(model, step)?;
-    let call = call(wait);
+    let call = system_call(wait);
     let own_socket = wait.tgid == request.tgid && descriptor(wait) == Some(request.fd);
     // Once it answers, whether its own loop waits for the client to take more of that, or for
     // somebody else for the rest of it, does not show.
@@ -307,10 +307,10 @@ fn key<'a>(
         Part::PageFault => Target::Memory,
         // Its completions are of whatever kind, and of any request.
         Part::Uring => Target::Anything,
-        _ if own_socket && call != Call::File => Target::Client,
-        _ if call == Call::Poll && loops.shared(request, wait, step) => Target::Anything,
+        _ if own_socket && call != SystemCall::File => Target::Client,
+        _ if call == SystemCall::Poll && loops.shared(request, wait, step) => Target::Anything,
         Part::Network if own_loop && answers => Target::Anything,
-        Part::Timer if matches!(call, Call::Poll | Call::Futex) && tick() => Target::Anything,
+        Part::Timer if matches!(call, SystemCall::Poll | SystemCall::Futex) && tick() => Target::Anything,
         Part::Timer => Target::Timer,
         _ => Target::Peer,
     };
@@ -329,11 +329,11 @@ fn key<'a>(
 fn what(wait: &Wait, step: &PathStep) -> String {
     match (step.kind, wait.syscall) {
         // `a page fault`: in a sentence of its own.
-        (None, None) => call_name(wait).trim_start_matches("a ").to_owned(),
-        (Some(kind), _) if call(wait) != Call::Poll && call(wait) != Call::Sleep => {
+        (None, None) => system_call_name(wait).trim_start_matches("a ").to_owned(),
+        (Some(kind), _) if system_call(wait) != SystemCall::Poll && system_call(wait) != SystemCall::Sleep => {
             kind.name.to_owned()
         }
-        _ => call_name(wait),
+        _ => system_call_name(wait),
     }
 }
 
@@ -401,7 +401,7 @@ fn finding(
     let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
     let named = title_of(key.target, &whats, shares.ns);
     // A sleep that the program asked for is told as one.
-    let slept = steps().all(|step| call(step.wait) == Call::Sleep);
+    let slept = steps().all(|step| system_call(step.wait) == SystemCall::Sleep);
     let place = slow_paths::place(function.as_deref(), functions.first()?.1, shares.ns);
     let (worst, on_worst) = group
         .iter()
@@ -687,7 +687,7 @@ fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidenc
 fn at_disk(model: &Model, wait: &Wait) -> bool {
     match model.kind_of(wait).and_then(|kind| kind.part) {
         Some(part) => part == Part::Disk,
-        None => call(wait) == Call::File || wait.io_wait,
+        None => system_call(wait) == SystemCall::File || wait.io_wait,
     }
 }
 

@@ -4,8 +4,8 @@
 //! **Invariant.** Of the threads that can serve an epoll instance, either all are busy, or one of
 //! them waits for I/O.
 //!
-//! **Evidence.** The threads are a pool by evidence (see `whywait_model::Pool`): each polled the
-//! instance, or parks where its pollers park. Over a stretch nobody of the pool slept in
+//! **Evidence.** The threads are a pool by evidence (see `whywait_model::EpollPool`): each polled
+//! the instance, or parks where its pollers park. Over a stretch nobody of the pool slept in
 //! `epoll_wait` on it, some of the pool slept idle, and requests on its sockets had their first
 //! byte in the kernel, unread.
 //!
@@ -23,8 +23,8 @@
 //! one that idles and is woken gets its share of a crowded machine, which is why the confidence is
 //! medium then, and not nothing said.) Where it was not seen busy or asleep elsewhere for most of
 //! the time, it is not known to have kept anybody from polling. Beside as many busy threads as Go
-//! runs at once its parked ones cannot serve (see [`Pool::at_once`]). Less than [`MIN_STRANDED_NS`]
-//! is a wake-up under load.
+//! runs at once its parked ones cannot serve (see [`EpollPool::at_once`]). Less than
+//! [`MIN_STRANDED_NS`] is a wake-up under load.
 
 mod siblings;
 
@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
 use whywait_events::{Ns, Wait};
-use whywait_model::{Evidence as Membership, Model, Pool, RequestRef, Stranded, Thread, call_name};
+use whywait_model::{Membership, Model, EpollPool, RequestRef, StrandedInterval, Thread, system_call_name};
 
 use crate::declaration::{Code, Declaration};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -67,7 +67,7 @@ const ERROR_NS: u64 = 100_000_000;
 struct Victim<'a> {
     request: RequestRef<'a>,
     served_ns: Ns,
-    pieces: Vec<Stranded>,
+    pieces: Vec<StrandedInterval>,
     stranded_ns: u64,
 }
 
@@ -80,7 +80,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         .collect()
 }
 
-fn of_pool(model: &Model, pool: &Pool) -> Option<Finding> {
+fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
     if pool.members.len() < 2 {
         return None;
     }
@@ -155,7 +155,7 @@ fn episodes(mut victims: Vec<Victim<'_>>) -> Vec<Vec<Victim<'_>>> {
 }
 
 /// What a fix saves each request of an episode at most.
-fn savings(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> Vec<u64> {
+fn savings(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> Vec<u64> {
     let Some(begins) = episode.iter().map(|victim| victim.request.ready_ns).min() else {
         return Vec::new();
     };
@@ -194,7 +194,7 @@ fn savings(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> Vec<u64> {
 
 /// When a member could take a request, from `from_ns` on: when it idles or polls, or takes one of
 /// these.
-fn free_from(pool: &Pool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) -> Ns {
+fn free_from(pool: &EpollPool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) -> Ns {
     let rests = thread
         .timeline
         .overlapping(from_ns, Ns::MAX)
@@ -212,7 +212,7 @@ fn free_from(pool: &Pool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) 
 
 /// For how long a request kept the thread that read it from serving others: its service without
 /// what that thread spent polling or idle meanwhile.
-fn held_ns(model: &Model, pool: &Pool, request: RequestRef<'_>) -> u64 {
+fn held_ns(model: &Model, pool: &EpollPool, request: RequestRef<'_>) -> u64 {
     let (Some(from_ns), Some(to_ns)) = (request.recv_ns, request.answered_ns()) else {
         return u64::MAX;
     };
@@ -237,13 +237,13 @@ fn overlap(wait: &Wait, from_ns: Ns, to_ns: Ns) -> u64 {
 }
 
 /// The longest stretch in which nobody polled while members idled, and who idled in it.
-fn longest(episode: &[Victim<'_>]) -> Option<Stranded> {
+fn longest(episode: &[Victim<'_>]) -> Option<StrandedInterval> {
     // The pieces of each victim are cut at the edges of its own wait; across victims they are put
     // together again.
-    let mut pieces: Vec<&Stranded> = episode.iter().flat_map(|victim| &victim.pieces).collect();
+    let mut pieces: Vec<&StrandedInterval> = episode.iter().flat_map(|victim| &victim.pieces).collect();
     pieces.sort_by_key(|piece| piece.from_ns);
-    let mut best: Option<Stranded> = None;
-    let mut current: Option<Stranded> = None;
+    let mut best: Option<StrandedInterval> = None;
+    let mut current: Option<StrandedInterval> = None;
     for piece in pieces {
         match &mut current {
             Some(run) if piece.from_ns <= run.to_ns => {
@@ -268,7 +268,7 @@ fn longest(episode: &[Victim<'_>]) -> Option<Stranded> {
 
 /// The member that was in `epoll_wait` last before `at`; else the one that is neither idle nor
 /// polling then.
-fn last_poller<'a>(model: &'a Model, pool: &Pool, at: Ns) -> Option<&'a Thread> {
+fn last_poller<'a>(model: &'a Model, pool: &EpollPool, at: Ns) -> Option<&'a Thread> {
     let members = || pool.members.keys().filter_map(|tid| model.threads.get(tid));
     let polled = members()
         .filter_map(|thread| {
@@ -314,7 +314,7 @@ impl Elsewhere {
 
 /// Whether the thread that should have polled did something else for most of the stretch, and not
 /// just wait for a CPU.
-fn kept_busy(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
+fn kept_busy(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> bool {
     let Some(stretch) = longest(episode) else {
         return false;
     };
@@ -329,7 +329,7 @@ fn kept_busy(model: &Model, pool: &Pool, episode: &[Victim<'_>]) -> bool {
         && on_the_way_ns(model, pool, &stretch).saturating_mul(2) <= whole_ns
 }
 
-fn elsewhere(pool: &Pool, thread: &Thread, stretch: &Stranded) -> Elsewhere {
+fn elsewhere(pool: &EpollPool, thread: &Thread, stretch: &StrandedInterval) -> Elsewhere {
     let mut did = Elsewhere::default();
     for busy in &thread.busy {
         // A stretch of its own that only touches this one counts for as much as it shares.
@@ -360,7 +360,7 @@ fn elsewhere(pool: &Pool, thread: &Thread, stretch: &Stranded) -> Elsewhere {
 
 /// For how long of the stretch some thread of the pool had been woken from idling or polling and
 /// was not on a CPU yet.
-fn on_the_way_ns(model: &Model, pool: &Pool, stretch: &Stranded) -> u64 {
+fn on_the_way_ns(model: &Model, pool: &EpollPool, stretch: &StrandedInterval) -> u64 {
     let members = pool.members.keys().filter_map(|tid| model.threads.get(tid));
     let waits = members.flat_map(|thread| {
         thread
@@ -373,7 +373,7 @@ fn on_the_way_ns(model: &Model, pool: &Pool, stretch: &Stranded) -> u64 {
 }
 
 /// From when to when within the stretch it waited for a CPU after a sleep.
-fn to_its_cpu(wait: &Wait, stretch: &Stranded) -> (Ns, Ns) {
+fn to_its_cpu(wait: &Wait, stretch: &StrandedInterval) -> (Ns, Ns) {
     let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
     let back_ns = wait.in_ns.unwrap_or(stretch.to_ns).min(stretch.to_ns);
     (woken_ns, back_ns)
@@ -392,7 +392,7 @@ pub(crate) fn union_ns(mut spans: Vec<(Ns, Ns)>) -> u64 {
 }
 
 /// What a thread did for most of a stretch, instead of polling.
-fn what_it_did(model: &Model, pool: &Pool, thread: &Thread, stretch: &Stranded) -> Cause {
+fn what_it_did(model: &Model, pool: &EpollPool, thread: &Thread, stretch: &StrandedInterval) -> Cause {
     let (from_ns, to_ns) = (stretch.from_ns, stretch.to_ns);
     let blocked = thread
         .timeline
@@ -402,7 +402,7 @@ fn what_it_did(model: &Model, pool: &Pool, thread: &Thread, stretch: &Stranded) 
         .max_by_key(|wait| overlap(wait, from_ns, to_ns));
     let (doing, stack) = match blocked {
         Some(wait) if overlap(wait, from_ns, to_ns).saturating_mul(2) >= to_ns - from_ns => {
-            (format!("asleep in {}", call_name(wait)), wait.user_stack)
+            (format!("asleep in {}", system_call_name(wait)), wait.user_stack)
         }
         _ => (
             "on CPU".to_owned(),
@@ -414,13 +414,13 @@ fn what_it_did(model: &Model, pool: &Pool, thread: &Thread, stretch: &Stranded) 
 
 fn finding(
     model: &Model,
-    pool: &Pool,
+    pool: &EpollPool,
     worst: &[Victim<'_>],
     victims: usize,
     episodes: usize,
     savings: Vec<u64>,
 ) -> Finding {
-    let stretch = longest(worst).unwrap_or(Stranded {
+    let stretch = longest(worst).unwrap_or(StrandedInterval {
         from_ns: 0,
         to_ns: 0,
         idle: Vec::new(),
@@ -457,7 +457,7 @@ fn finding(
         .filter(|tid| {
             pool.members
                 .get(tid)
-                .is_some_and(|m| m.evidence == Membership::Polled)
+                .is_some_and(|m| m.membership == Membership::Polled)
         })
         .count();
     let named: Vec<String> = idle

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, json};
 use whywait_events::Wait;
-use whywait_model::{Call, Class, Model, RequestRef, call};
+use whywait_model::{SystemCall, WaitClass, Model, RequestRef, system_call};
 
 use crate::declaration::{Code, Declaration};
 use crate::detectors::deadlock;
@@ -66,7 +66,7 @@ fn detect(model: &Model) -> Vec<Finding> {
 }
 
 fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Finding> {
-    if call(wait) != Call::Futex || wait.timeout {
+    if system_call(wait) != SystemCall::Futex || wait.timeout {
         return None;
     }
     // Behind a deadlock everybody waits; that is told once.
@@ -97,12 +97,12 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
     if lasted < slowest.saturating_mul(TIMES) {
         return None;
     }
-    let class = model.class_of(wait).unwrap_or(Class::Unknown);
-    if class != Class::Lock && idles_there(model, wait) {
+    let class = model.class_of(wait).unwrap_or(WaitClass::Unknown);
+    if class != WaitClass::Lock && idles_there(model, wait) {
         return None;
     }
     let waits_for = match class {
-        Class::Lock => "a lock that nobody let go",
+        WaitClass::Lock => "a lock that nobody let go",
         _ => "a wake-up that never came",
     };
     let name = model.thread_name(wait.tid);
@@ -138,7 +138,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
             ns: Some(slowest),
         });
     }
-    if class == Class::Lock && wait.owner_tid != 0 {
+    if class == WaitClass::Lock && wait.owner_tid != 0 {
         evidence.push(Evidence {
             text: format!(
                 "the lock names thread {} ({}) as its owner",
@@ -148,7 +148,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
             ns: None,
         });
     }
-    if class != Class::Lock {
+    if class != WaitClass::Lock {
         evidence.push(Evidence {
             text: "a request that is meant to wait until something happens (a long poll, a job that a worker asks for) looks the same"
                 .to_owned(),
@@ -196,7 +196,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
             wait.user_stack,
         )),
         fix: match class {
-            Class::Lock => "find who took the lock and did not let it go: an error path without an unlock, or a thread that ended with it",
+            WaitClass::Lock => "find who took the lock and did not let it go: an error path without an unlock, or a thread that ended with it",
             _ => {
                 "look for the wake-up that was lost: change what is waited for only with the mutex held, and look at it again, with \
                  the mutex held, before each wait; or find out who should have answered and ended without"
@@ -209,7 +209,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
 /// Whether the thread sleeps where it idles: then it waits for work, as when the rest of the
 /// request has not come, and has no part in what the request waits for.
 fn idles_there(model: &Model, wait: &Wait) -> bool {
-    if model.class_of(wait) == Some(Class::Idle)
+    if model.class_of(wait) == Some(WaitClass::Idle)
         || model
             .pools
             .iter()
@@ -241,7 +241,7 @@ fn idles_there(model: &Model, wait: &Wait) -> bool {
                 end_ns.saturating_sub(before.out_ns) >= model.threshold_ns()
             })
             .take(MOST_LOOKED_AT)
-            .any(|before| call(before) == Call::Futex && !in_hand(before.out_ns))
+            .any(|before| system_call(before) == SystemCall::Futex && !in_hand(before.out_ns))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! owner, and that owner ended the sleep; whether those who end sleeps on the word sleep on it
 //! themselves; whether the sleeper had a request open; the value it expected. Each adds to the
 //! score of a class. A class needs [`ENOUGH`] and has to lead by [`CLEAR`]; otherwise the answer is
-//! [`Class::Unknown`].
+//! [`WaitClass::Unknown`].
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::stacks::{FrameOrigin, StackText, origin};
 /// What a thread waited for on a futex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Class {
+pub enum WaitClass {
     /// For a lock that another thread held.
     Lock,
     /// For work to come: nothing was being kept waiting.
@@ -31,15 +31,15 @@ pub enum Class {
     Unknown,
 }
 
-impl Class {
+impl WaitClass {
     /// The name that reports use.
     pub const fn name(self) -> &'static str {
         match self {
-            Class::Lock => "lock",
-            Class::Idle => "idle",
-            Class::Result => "result",
-            Class::Timer => "timer",
-            Class::Unknown => "unknown",
+            WaitClass::Lock => "lock",
+            WaitClass::Idle => "idle",
+            WaitClass::Result => "result",
+            WaitClass::Timer => "timer",
+            WaitClass::Unknown => "unknown",
         }
     }
 }
@@ -156,7 +156,7 @@ const PRIMITIVES: &[(&[&str], Primitive)] = &[
 
 /// What a thread waits at, as its stack tells: a function of the library that has it, between the
 /// system call and the application.
-pub fn primitive(stack: &StackText) -> Option<Primitive> {
+pub(crate) fn primitive(stack: &StackText) -> Option<Primitive> {
     for label in &stack.labels {
         let found = PRIMITIVES
             .iter()
@@ -325,29 +325,29 @@ const CMD_MASK: u32 = 0x7f;
 const LOCK_PI: [u32; 2] = [6, 13];
 
 /// What the sleeps were for, and why, the strongest reason first.
-pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String>) {
-    let mut reasons: Vec<(Class, i32, String)> = Vec::new();
+pub(crate) fn classify(seen: &Seen, primitive: Option<Primitive>) -> (WaitClass, Vec<String>) {
+    let mut reasons: Vec<(WaitClass, i32, String)> = Vec::new();
     let mut say = |class, score, text: String| reasons.push((class, score, text));
     let count = seen.count.max(1);
     let most = |n: u64| n * 10 >= count * 9;
     match primitive {
         Some(lock) if lock.is_lock() => say(
-            Class::Lock,
+            WaitClass::Lock,
             10,
             format!("the sleeper was taking a {}", lock.name()),
         ),
         Some(Primitive::Join) => say(
-            Class::Result,
+            WaitClass::Result,
             10,
             "the sleeper was joining a thread".to_owned(),
         ),
         Some(Primitive::GoIdle) => say(
-            Class::Idle,
+            WaitClass::Idle,
             10,
             "a thread of Go's scheduler that had no goroutine to run".to_owned(),
         ),
         Some(other) => say(
-            Class::Lock,
+            WaitClass::Lock,
             -10,
             format!("the sleeper was at a {}, which nobody holds", other.name()),
         ),
@@ -356,7 +356,7 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
     // CPython asks for its lock again every 5 ms.
     if seen.timeouts > 0 && most(seen.timeouts) && primitive != Some(Primitive::Gil) {
         say(
-            Class::Timer,
+            WaitClass::Timer,
             14,
             format!(
                 "{} of {count} waits were ended by their timeout",
@@ -366,14 +366,14 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
     }
     if LOCK_PI.contains(&(seen.op & CMD_MASK)) {
         say(
-            Class::Lock,
+            WaitClass::Lock,
             10,
             "the system call takes a priority-inheriting lock".to_owned(),
         );
     }
     if seen.by_owner > 0 && seen.by_owner * 2 >= count {
         say(
-            Class::Lock,
+            WaitClass::Lock,
             8,
             format!(
                 "the owner that stands beside the word ended {} of {count} waits",
@@ -385,7 +385,7 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
         && seen.values.len() == 1
     {
         say(
-            Class::Result,
+            WaitClass::Result,
             8,
             format!(
                 "the word held the id of thread {thread}, and the kernel clears it at the thread's end"
@@ -394,7 +394,7 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
     }
     if seen.parked_in_pool > 0 && most(seen.parked_in_pool) {
         say(
-            Class::Idle,
+            WaitClass::Idle,
             9,
             "the sleeper was where the threads of its event loop park that have nothing to do"
                 .to_owned(),
@@ -407,7 +407,7 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
         .count();
     if mutual >= 2 && mutual * 2 >= seen.wakers.len() {
         say(
-            Class::Lock,
+            WaitClass::Lock,
             // Not enough alone: two that hand work to and fro over one word do the same.
             3,
             format!("{mutual} threads both wait on it and end each other's waits"),
@@ -416,17 +416,21 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
     let value = |wanted: u32| seen.values.get(&wanted).copied().unwrap_or(0);
     if most(value(2)) {
         say(
-            Class::Lock,
+            WaitClass::Lock,
             2,
             "the word said \"locked, with waiters\" (2)".to_owned(),
         );
     }
     if most(value(u32::MAX)) {
-        say(Class::Lock, -4, "the word said \"parked\" (-1)".to_owned());
+        say(
+            WaitClass::Lock,
+            -4,
+            "the word said \"parked\" (-1)".to_owned(),
+        );
     }
     if seen.serving > 0 && seen.serving * 10 >= count * 8 {
         say(
-            Class::Result,
+            WaitClass::Result,
             4,
             format!(
                 "in {} of {count} waits the thread had read a request and not answered it",
@@ -435,7 +439,7 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
         );
     } else if seen.serving == 0 && seen.led_to_answers > 0 && seen.led_to_answers * 2 >= count {
         say(
-            Class::Idle,
+            WaitClass::Idle,
             4,
             format!(
                 "nothing was open while it waited, and after {} of {count} waits it did what others were waiting for",
@@ -446,23 +450,28 @@ pub fn classify(seen: &Seen, primitive: Option<Primitive>) -> (Class, Vec<String
     decide(reasons)
 }
 
-fn decide(mut reasons: Vec<(Class, i32, String)>) -> (Class, Vec<String>) {
-    let score = |class: Class| {
+fn decide(mut reasons: Vec<(WaitClass, i32, String)>) -> (WaitClass, Vec<String>) {
+    let score = |class: WaitClass| {
         reasons
             .iter()
             .filter(|(of, ..)| *of == class)
             .map(|(_, score, _)| score)
             .sum::<i32>()
     };
-    let mut scores: Vec<(i32, Class)> = [Class::Lock, Class::Idle, Class::Result, Class::Timer]
-        .map(|class| (score(class), class))
-        .to_vec();
+    let mut scores: Vec<(i32, WaitClass)> = [
+        WaitClass::Lock,
+        WaitClass::Idle,
+        WaitClass::Result,
+        WaitClass::Timer,
+    ]
+    .map(|class| (score(class), class))
+    .to_vec();
     scores.sort_by_key(|(score, class)| (std::cmp::Reverse(*score), *class));
     let (best, class) = scores[0];
     let class = if best >= ENOUGH && best - scores[1].0.max(0) >= CLEAR {
         class
     } else {
-        Class::Unknown
+        WaitClass::Unknown
     };
     reasons.sort_by_key(|(of, score, _)| (*of != class, std::cmp::Reverse(score.abs())));
     (class, reasons.into_iter().map(|(.., text)| text).collect())

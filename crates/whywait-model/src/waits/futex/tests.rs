@@ -26,7 +26,7 @@ fn seen(sleeps: &[Wait]) -> Seen {
 #[test]
 fn the_function_that_takes_a_mutex_says_so() {
     let (class, reasons) = classify(&seen(&[sleep(1, 2)]), Some(Primitive::Mutex));
-    assert_eq!(class, Class::Lock);
+    assert_eq!(class, WaitClass::Lock);
     assert_eq!(reasons[0], "the sleeper was taking a mutex");
 }
 
@@ -37,14 +37,14 @@ fn timeouts_make_a_timer_however_contended_it_looks() {
     wait.timeout = true;
     wait.args[2] = 2;
     let sleeps = vec![wait; 18];
-    assert_eq!(classify(&seen(&sleeps), None).0, Class::Timer);
+    assert_eq!(classify(&seen(&sleeps), None).0, WaitClass::Timer);
     assert_eq!(
         classify(&seen(&sleeps), Some(Primitive::Condvar)).0,
-        Class::Timer
+        WaitClass::Timer
     );
     assert_eq!(
         classify(&seen(&sleeps), Some(Primitive::Gil)).0,
-        Class::Lock,
+        WaitClass::Lock,
         "CPython asks for its lock again and again"
     );
 }
@@ -110,7 +110,7 @@ fn without_a_stack_those_who_wait_and_wake_in_turns_share_a_lock() {
     for wait in &mut sleeps {
         wait.args[2] = 2;
     }
-    assert_eq!(classify(&seen(&sleeps), None).0, Class::Lock);
+    assert_eq!(classify(&seen(&sleeps), None).0, WaitClass::Lock);
 }
 
 #[test]
@@ -118,24 +118,28 @@ fn the_owner_beside_the_word_makes_it_a_lock() {
     let mut wait = sleep(1, 2);
     wait.args[2] = 2;
     wait.owner_tid = 2;
-    assert_eq!(classify(&seen(&[wait]), None).0, Class::Lock);
+    assert_eq!(classify(&seen(&[wait]), None).0, WaitClass::Lock);
 }
 
 #[test]
 fn a_bare_word_with_one_waiter_and_one_waker_is_unknown() {
     let (class, _) = classify(&seen(&[sleep(1, 2), sleep(1, 2)]), None);
-    assert_eq!(class, Class::Unknown);
+    assert_eq!(class, WaitClass::Unknown);
     let mut two = sleep(1, 2);
     two.args[2] = 2;
     let (class, _) = classify(&seen(&[two]), None);
-    assert_eq!(class, Class::Unknown, "a value of 2 alone is no evidence");
+    assert_eq!(
+        class,
+        WaitClass::Unknown,
+        "a value of 2 alone is no evidence"
+    );
 }
 
 #[test]
 fn a_condition_variable_is_no_lock_even_between_equals() {
     let sleeps = vec![sleep(1, 2), sleep(2, 1)];
     let (class, _) = classify(&seen(&sleeps), Some(Primitive::Condvar));
-    assert_eq!(class, Class::Unknown);
+    assert_eq!(class, WaitClass::Unknown);
 }
 
 #[test]
@@ -144,14 +148,14 @@ fn a_thread_that_serves_waits_for_a_result() {
     for _ in 0..5 {
         seen.add(&sleep(1, 2), 10_000_000, true, true);
     }
-    assert_eq!(classify(&seen, Some(Primitive::Park)).0, Class::Result);
+    assert_eq!(classify(&seen, Some(Primitive::Park)).0, WaitClass::Result);
     // One that serves nobody, and after which others get their answers, idles.
     let mut idle = Seen::default();
     for _ in 0..5 {
         idle.add(&sleep(2, 1), 10_000_000, false, true);
     }
     idle.led_to_answers = 5;
-    assert_eq!(classify(&idle, Some(Primitive::Park)).0, Class::Idle);
+    assert_eq!(classify(&idle, Some(Primitive::Park)).0, WaitClass::Idle);
 }
 
 #[test]
@@ -161,11 +165,11 @@ fn parked_workers_of_an_event_loop_idle_also_while_requests_are_open() {
         seen.add(&sleep(1, 2), 10_000_000, true, true);
     }
     seen.parked_in_pool = 5;
-    assert_eq!(classify(&seen, Some(Primitive::Park)).0, Class::Idle);
+    assert_eq!(classify(&seen, Some(Primitive::Park)).0, WaitClass::Idle);
 }
 
 #[test]
 fn two_that_hand_work_to_and_fro_on_a_bare_word_hold_no_lock() {
     let sleeps = vec![sleep(1, 2), sleep(2, 1), sleep(1, 2), sleep(2, 1)];
-    assert_eq!(classify(&seen(&sleeps), None).0, Class::Unknown);
+    assert_eq!(classify(&seen(&sleeps), None).0, WaitClass::Unknown);
 }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
 use whywait_events::{Ns, StackId};
-use whywait_model::{Model, Pool, RequestRef, call_name};
+use whywait_model::{Model, EpollPool, RequestRef, system_call_name};
 
 use crate::declaration::Code;
 use crate::detectors::stranded_readiness::{DECLARATION, union_ns};
@@ -65,7 +65,7 @@ fn of_port(model: &Model, port: u16) -> Option<Finding> {
         return None;
     }
     // By own instance: who the siblings are takes a look at all pools and their stacks.
-    let mut known: BTreeMap<(u32, u32), Vec<&Pool>> = BTreeMap::new();
+    let mut known: BTreeMap<(u32, u32), Vec<&EpollPool>> = BTreeMap::new();
     let victims: Vec<Victim<'_>> = model
         .requests()
         .filter(|request| request.local_port == port && request.before_accept)
@@ -83,7 +83,7 @@ fn of_port(model: &Model, port: u16) -> Option<Finding> {
 
 fn victim<'a>(
     model: &Model,
-    siblings: &[&Pool],
+    siblings: &[&EpollPool],
     listeners: u64,
     request: RequestRef<'a>,
 ) -> Option<Victim<'a>> {
@@ -134,7 +134,7 @@ fn victim<'a>(
 }
 
 /// The pools that could have served what came to `own` at the port.
-fn siblings<'a>(model: &'a Model, port: u16, own: &Pool) -> Vec<&'a Pool> {
+fn siblings<'a>(model: &'a Model, port: u16, own: &EpollPool) -> Vec<&'a EpollPool> {
     model
         .pools
         .iter()
@@ -143,7 +143,7 @@ fn siblings<'a>(model: &'a Model, port: u16, own: &Pool) -> Vec<&'a Pool> {
 }
 
 /// Whether `other` could have served what came to `own` at the port.
-fn are_siblings(model: &Model, port: u16, own: &Pool, other: &Pool) -> bool {
+fn are_siblings(model: &Model, port: u16, own: &EpollPool, other: &EpollPool) -> bool {
     if other.epoll == own.epoll && other.tgid == own.tgid {
         return false;
     }
@@ -164,8 +164,8 @@ fn are_siblings(model: &Model, port: u16, own: &Pool, other: &Pool) -> bool {
 }
 
 /// Whether the pollers of both poll in the same functions.
-fn polls_alike(model: &Model, own: &Pool, other: &Pool) -> bool {
-    let names = |pool: &Pool| -> Vec<Vec<String>> {
+fn polls_alike(model: &Model, own: &EpollPool, other: &EpollPool) -> bool {
+    let names = |pool: &EpollPool| -> Vec<Vec<String>> {
         let name = |id: &StackId| model.stacks.names(*id);
         let mut names: Vec<Vec<String>> = pool.poll_stacks.iter().map(name).collect();
         names.retain(|names| !names.is_empty());
@@ -190,7 +190,7 @@ fn what_it_did(model: &Model, request: RequestRef<'_>) -> Option<Cause> {
         .filter(|wait| !own.polls(wait))
         .max_by_key(|wait| wait.in_ns.unwrap_or(served_ns).saturating_sub(wait.out_ns));
     let (doing, stack) = match asleep {
-        Some(wait) => (format!("asleep in {}", call_name(wait)), wait.user_stack),
+        Some(wait) => (format!("asleep in {}", system_call_name(wait)), wait.user_stack),
         None => (
             "on CPU".to_owned(),
             model.sampled_stack(thread, request.ready_ns, served_ns),

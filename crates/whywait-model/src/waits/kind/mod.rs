@@ -21,7 +21,7 @@ mod rules;
 
 /// What a thread waited for in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Kind {
+pub struct WaitKind {
     /// For reports, in a word or two: `fsync, journal commit`.
     pub name: &'static str,
     /// The part of a request's time that it is; `None`: the call and the waker say.
@@ -31,7 +31,7 @@ pub struct Kind {
 /// What a wait was for, as its kernel stack tells; `None` when it does not.
 ///
 /// Futex waits are none of these: what they are for is in the user's stack and in who wakes whom.
-pub fn kind(wait: &Wait, kernel: &StackText) -> Option<Kind> {
+pub fn wait_kind(wait: &Wait, kernel: &StackText) -> Option<WaitKind> {
     let stack: Vec<&str> = kernel
         .labels
         .iter()
@@ -45,7 +45,7 @@ pub fn kind(wait: &Wait, kernel: &StackText) -> Option<Kind> {
         .map(|rule| rule.kind)
         .or_else(|| {
             // Whatever called `io_schedule`; the stack may be missing.
-            wait.io_wait.then_some(Kind {
+            wait.io_wait.then_some(WaitKind {
                 name: "block I/O",
                 part: None,
             })
@@ -65,7 +65,7 @@ struct Rule {
     /// And one of each of these, wherever; empty: no matter.
     under: [&'static [&'static str]; 2],
     state: State,
-    kind: Kind,
+    kind: WaitKind,
 }
 
 /// In which state a thread sleeps in a rule's functions.
@@ -152,7 +152,7 @@ const fn rule(
         on,
         under: [&[], &[]],
         state,
-        kind: Kind { name, part },
+        kind: WaitKind { name, part },
     }
 }
 

@@ -23,7 +23,7 @@ const IO: Sleep = Sleep::Io;
 const D: Sleep = Sleep::Deep;
 
 /// Innermost function first.
-fn kind_of(state: Sleep, stack: &str) -> Option<Kind> {
+fn kind_of(state: Sleep, stack: &str) -> Option<WaitKind> {
     let wait = Wait {
         uninterruptible: !matches!(state, Sleep::Light),
         io_wait: matches!(state, Sleep::Io),
@@ -45,7 +45,7 @@ fn kind_of(state: Sleep, stack: &str) -> Option<Kind> {
             .collect(),
         truncated: false,
     };
-    kind(&wait, &stack)
+    wait_kind(&wait, &stack)
 }
 
 #[track_caller]
@@ -755,5 +755,5 @@ fn what_the_stack_does_not_tell_is_left_to_others() {
         None
     );
     assert_eq!(kind_of(D, "a_driver_of_a_later_kernel"), None);
-    assert_eq!(kind(&Wait::default(), &StackText::default()), None);
+    assert_eq!(wait_kind(&Wait::default(), &StackText::default()), None);
 }
