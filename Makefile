@@ -1,5 +1,5 @@
-# What people type here. Everything but `make bench` and `make install` leaves the machine as it was, except for
-# packages that were missing; see scripts/setup.
+# What people type here. Everything but `make bench` and `make install` leaves the machine as it
+# was, except for packages that were missing; see scripts/setup.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -22,18 +22,19 @@ test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF i
 	scripts/setup test
 	scripts/test
 
-kernels: build ## see that Debian's other kernels load whywait's programs, in emulated machines (see scripts/other-kernel)
+kernels: build ## see that Debian's other kernels load whywait's programs (scripts/other-kernel)
 	@for series in '6[.]1[.]' '6[.]12[.]'; do \
 	  kernel=$$(apt-cache search --names-only "^linux-image-$$series.*[0-9]-amd64\$$" | \
 	    cut -d ' ' -f 1 | sort -V | tail -n 1); \
-	  scripts/other-kernel "$${kernel:?apt knows no kernel $$series}" "$(WHYWAIT_BIN)" check || exit 1; done
+	  scripts/other-kernel "$${kernel:?apt knows no kernel $$series}" "$(WHYWAIT_BIN)" \
+	    check || exit 1; done
 
-bench: ## measure, and write docs/performance.md (needs root; BENCH_QUICK=1: rough; see bench/README.md)
+bench: ## measure, and write docs/performance.md (root; BENCH_QUICK=1: rough; bench/README.md)
 	scripts/setup bench
 	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" bench/run
 
-accuracy: ## hold what is said of the labs against the truth, and write docs/accuracy.md (needs root)
+accuracy: ## hold the labs' reports against the truth, and write docs/accuracy.md (root)
 	scripts/setup labs
 	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" labs/accuracy
@@ -57,5 +58,6 @@ setup:
 	@scripts/setup build
 
 help: ## list what there is
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | \
+	  while IFS="$$(printf '\t')" read -r name what; do \
 	  printf '  make %-8s %s\n' "$$name" "$$what"; done

@@ -95,7 +95,7 @@ def timed(command, cpu=None, deadline_s=60):
         stderr=subprocess.PIPE,
         preexec_fn=pin,
     )
-    # wait4, which tells of the memory, has no deadline of its own.
+    # wait4, which reports the memory, has no deadline of its own.
     timer = threading.Timer(deadline_s, process.kill)
     timer.start()
     said = process.stderr.read().decode(errors="replace").strip().splitlines() or ["silence"]

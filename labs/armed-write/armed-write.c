@@ -3,7 +3,7 @@
  *   armed-write [--flavour epoll-lt|epoll-et|poll|select] [--fixed]
  *
  * The fault: an idle connection is writable, and wakes a level-triggered loop at once, again and
- * again. Edge-triggered it is told once for each change, and the fault is none. */
+ * again. Edge-triggered it is reported once for each change, and the fault is none. */
 #define _GNU_SOURCE
 #include "../kit/loop.h"
 
@@ -17,7 +17,8 @@ static struct {
 /* Sends what there is to send; a client that has gone is met when it is read from. */
 OWN_FRAME static void flush_output(int fd) {
     while (unsent[fd].sent < unsent[fd].length) {
-        ssize_t sent = send(fd, unsent[fd].bytes + unsent[fd].sent, unsent[fd].length - unsent[fd].sent, MSG_NOSIGNAL);
+        ssize_t sent = send(fd, unsent[fd].bytes + unsent[fd].sent,
+                            unsent[fd].length - unsent[fd].sent, MSG_NOSIGNAL);
         if (sent <= 0)
             break;
         unsent[fd].sent += sent;
@@ -43,8 +44,9 @@ static void converse(int fd) {
         snprintf(body + used, sizeof body - used, "}");
     }
     unsent[fd].sent = 0;
-    unsent[fd].length = snprintf(unsent[fd].bytes, sizeof unsent[fd].bytes,
-                                 "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+    unsent[fd].length =
+        snprintf(unsent[fd].bytes, sizeof unsent[fd].bytes,
+                 "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
     /* Edge-triggered, the socket has been writable all the time and nobody will say so again. */
     flush_output(fd);
 }

@@ -1,5 +1,5 @@
-/* What Lua's library lacks for server.lua: sockets, epoll, the length of a send queue, TLS, and CPU time. Each function is
- * one call, so that what the server does can be read in server.lua alone. */
+/* What Lua's library lacks for server.lua: sockets, epoll, the length of a send queue, TLS, and CPU
+ * time. Each function is one call, so that what the server does can be read in server.lua alone. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +22,9 @@
 #define CONTEXT "bounceio.context"
 #define SESSION "bounceio.session"
 
-static int failed(lua_State *L, const char *what) { return luaL_error(L, "%s: %s", what, strerror(errno)); }
+static int failed(lua_State *L, const char *what) {
+    return luaL_error(L, "%s: %s", what, strerror(errno));
+}
 
 static int as_fd(lua_State *L, int index) { return (int)luaL_checkinteger(L, index); }
 
@@ -64,7 +66,8 @@ static int io_read(lua_State *L) {
     return 2;
 }
 
-/* write(fd, bytes, from) -> how many were taken; nil and "again" or what went wrong. `from` counts from 1. */
+/* write(fd, bytes, from) -> how many were taken; nil and "again" or what went wrong. `from` counts
+ * from 1. */
 static int io_write(lua_State *L) {
     size_t size;
     const char *bytes = luaL_checklstring(L, 2, &size);
@@ -165,7 +168,8 @@ static int certify(SSL_CTX *context) {
                                           (const unsigned char *)"localhost", -1, -1, 0) &&
                X509_set_issuer_name(certificate, X509_get_subject_name(certificate)) &&
                X509_set_pubkey(certificate, key) && X509_sign(certificate, key, EVP_sha256()) &&
-               SSL_CTX_use_certificate(context, certificate) && SSL_CTX_use_PrivateKey(context, key);
+               SSL_CTX_use_certificate(context, certificate) &&
+               SSL_CTX_use_PrivateKey(context, key);
     X509_free(certificate);
     EVP_PKEY_free(key);
     return done;

@@ -1,10 +1,10 @@
--- A server of documents with a coroutine for each connection, on two listeners: plain and TLS. A request is a line, the
--- answer a document, and then the connection is closed.
+-- A server of documents with a coroutine for each connection, on two listeners: plain and TLS. A
+-- request is a line, the answer a document, and then the connection is closed.
 --
 --   lua5.4 server.lua FOLDER_OF_BOUNCEIO [--fixed] [--edge]
 --
--- The fault: to close a plain connection it waits until the peer has everything, and waits for that by asking for the
--- socket to be writable, which it is all the time.
+-- The fault: to close a plain connection it waits until the peer has everything, and waits for that
+-- by asking for the socket to be writable, which it is all the time.
 
 package.cpath = arg[1] .. "/?.so"
 local io_ = require "bounceio"
@@ -13,7 +13,8 @@ local flags = {}
 for i = 2, #arg do flags[arg[i]] = true end
 local fixed, edge = flags["--fixed"], flags["--edge"] and io_.EDGE or 0
 
--- The document fits into the send buffer: the kernel takes it at once, long before the client reads it.
+-- The document fits into the send buffer: the kernel takes it at once, long before the client reads
+-- it.
 local SNDBUF = 200 * 1024
 local DOCUMENT = ("gopher://localhost/0/"):rep(3000):sub(1, 60000)
 
@@ -56,7 +57,9 @@ function plain.write(connection, bytes, from) return io_.write(connection.fd, by
 local context = io_.tls_context()
 function tls.open(connection) connection.session = io_.tls_session(context, connection.fd) end
 function tls.read(connection) return io_.tls_read(connection.session) end
-function tls.write(connection, bytes, from) return io_.tls_write(connection.session, bytes, from) end
+function tls.write(connection, bytes, from)
+  return io_.tls_write(connection.session, bytes, from)
+end
 function tls.drain(connection) io_.tls_bye(connection.session) end
 
 local function read_line(connection)
@@ -82,8 +85,10 @@ local function about()
       of.requests, of.user_s, of.system_s, of.user_s + of.system_s, of.bytes)
   end
   local user, system = io_.cpu()
-  return ('{"bounces":%d,"drains":%d,"drain_s":%.6f,"plain":%s,"tls":%s,"process_cpu_s":%.6f,"pid":%d}\n'):format(
-    truth.bounces, truth.drains, truth.drain_s, listener(truth.plain), listener(truth.tls), user + system, io_.pid())
+  return ('{"bounces":%d,"drains":%d,"drain_s":%.6f,"plain":%s,"tls":%s,' ..
+    '"process_cpu_s":%.6f,"pid":%d}\n'):format(
+    truth.bounces, truth.drains, truth.drain_s, listener(truth.plain), listener(truth.tls),
+    user + system, io_.pid())
 end
 
 -- What is left of the answer goes out when the socket is writable; see on_event.
@@ -110,7 +115,8 @@ local function close(connection)
   connections[connection.fd] = nil
 end
 
--- The CPU time from taking a connection to closing it is the listener's: the load has one connection at a time.
+-- The CPU time from taking a connection to closing it is the listener's: the load has one
+-- connection at a time.
 local function serve(connection)
   local user, system = io_.cpu()
   connection.kind.open(connection)
@@ -133,8 +139,9 @@ local function resume(connection)
   if not fine then error(debug.traceback(connection.coroutine, why)) end
 end
 
--- Nothing is left to write when the connection drains: then there is no interest in writing any more, and its coroutine
--- goes on. It looks at the queue again, finds it as it was, and asks to write.
+-- Nothing is left to write when the connection drains: then there is no interest in writing any
+-- more, and its coroutine goes on. It looks at the queue again, finds it as it was, and asks to
+-- write.
 local function on_event(connection, events)
   if not connection.out and events & io_.OUT ~= 0 and connection.kind == plain then
     connection.unsent = io_.sendqueue(connection.fd)
@@ -156,7 +163,8 @@ local function accept_all(fd)
   for new in function() return io_.accept(fd) end do
     local listener = listeners[fd]
     local connection = {
-      fd = new, kind = listener.kind, name = listener.name, events = io_.IN, coroutine = coroutine.create(serve),
+      fd = new, kind = listener.kind, name = listener.name, events = io_.IN,
+      coroutine = coroutine.create(serve),
     }
     connections[new] = connection
     io_.add(epoll, new, io_.IN | edge)
@@ -165,7 +173,8 @@ local function accept_all(fd)
 end
 
 local plain_port, tls_port = listen("plain", plain), listen("tls", tls)
-local file = assert(io.open(assert(os.getenv("READY_FILE"), "READY_FILE must name the file to write when ready"), "w"))
+local name = assert(os.getenv("READY_FILE"), "READY_FILE must name the file to write when ready")
+local file = assert(io.open(name, "w"))
 file:write(("%d 127.0.0.1:%d,%d\n"):format(io_.pid(), plain_port, tls_port))
 file:close()
 

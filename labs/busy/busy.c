@@ -1,12 +1,14 @@
 /* Servers that are busy, each in a way that looks like a loop without progress and is none.
  *
- *   busy socket [--flavour F]   answers of 2 MB; interest in writing is armed, and each time some of it goes out
+ *   busy socket [--flavour F]   answers of 2 MB; interest in writing is armed, and each time some
+ *                               of it goes out
  *   busy poll [--flavour F]     never sleeps: asks with a time-out of 0, over and over
  *   busy recv                   never sleeps: reads from each connection in turns
- *   busy spinlock [--yield]     a thread for each connection, and a lock that is spun for, for moments
- *   busy cpu                    a thread for each connection computes; another one computes all the time
- *   busy handoff                the loop hands each request, and a stream of other jobs, to a thread and back by eventfds
- *   busy pipes                  the loop moves bytes from pipe to pipe, beside its requests
+ *   busy spinlock [--yield]     thread-per-connection, and a lock that is spun for, for moments
+ *   busy cpu                    thread-per-connection computes; another one computes all the time
+ *   busy handoff                the loop hands each request, and a stream of other jobs, to a
+ *                               thread and back by eventfds
+ *   busy pipes                  the loop moves bytes from pipe to pipe, alongside its requests
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -48,7 +50,7 @@ static void converse(int fd) {
         reply_to(&loop, fd, path, "");
 }
 
-/* -- socket --------------------------------------------------------------------------------------------------------- */
+/* -- socket -- */
 
 static size_t unsent[LOOP_MOST_FDS];
 
@@ -81,7 +83,8 @@ static void serve_documents(void) {
                 continue;
             }
             if (got > 0 && strcmp(path, "/document") == 0) {
-                int length = snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", ANSWER_SIZE);
+                int length = snprintf(head, sizeof head,
+                                      "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", ANSWER_SIZE);
                 unsent[fd] = ANSWER_SIZE;
                 if (send(fd, head, length, MSG_NOSIGNAL | MSG_MORE) < 0)
                     unsent[fd] = 0;
@@ -95,7 +98,7 @@ static void serve_documents(void) {
     }
 }
 
-/* -- poll, recv ----------------------------------------------------------------------------------------------------- */
+/* -- poll, recv -- */
 
 static void poll_without_sleep(void) {
     struct ready ready[64];
@@ -119,7 +122,7 @@ static void receive_without_sleep(void) {
     }
 }
 
-/* -- spinlock, cpu: a thread for each connection -------------------------------------------------------------------- */
+/* -- spinlock, cpu: thread-per-connection -- */
 
 static int spinlock, yields;
 static unsigned long shared_state;
@@ -156,7 +159,7 @@ static void *compute_on(void *argument) {
     return NULL;
 }
 
-/* -- handoff -------------------------------------------------------------------------------------------------------- */
+/* -- handoff -- */
 
 #define JOBS 256
 static struct queue {
@@ -246,7 +249,7 @@ static void hand_over(void) {
     }
 }
 
-/* -- pipes ---------------------------------------------------------------------------------------------------------- */
+/* -- pipes -- */
 
 static void move_pipes(void) {
     struct ready ready[64];
@@ -303,6 +306,7 @@ int main(int count, char **words) {
         hand_over();
     if (strcmp(kind, "pipes") == 0)
         move_pipes();
-    fprintf(stderr, "usage: busy socket|poll|recv|spinlock|cpu|handoff|pipes [--flavour F] [--yield]\n");
+    fprintf(stderr,
+            "usage: busy socket|poll|recv|spinlock|cpu|handoff|pipes [--flavour F] [--yield]\n");
     return 2;
 }

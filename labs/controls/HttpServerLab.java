@@ -11,11 +11,13 @@ import java.util.concurrent.Executors;
 /** The JDK's own HTTP server with a pool of four threads; each request does a little work. */
 public final class HttpServerLab {
   public static void main(String[] args) throws IOException {
-    HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 1024);
+    InetSocketAddress address = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
+        HttpServer server = HttpServer.create(address, 1024);
     server.createContext("/", HttpServerLab::answer);
     server.setExecutor(Executors.newFixedThreadPool(4));
     server.start();
-    String ready = ProcessHandle.current().pid() + " 127.0.0.1:" + server.getAddress().getPort() + "\n";
+    int port = server.getAddress().getPort();
+        String ready = ProcessHandle.current().pid() + " 127.0.0.1:" + port + "\n";
     Files.writeString(Path.of(System.getenv("READY_FILE")), ready);
   }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# HAProxy with a frontend that passes everything on to another one of its own, on a unix socket, which answers.
-# usage: haproxy.sh FOLDER PORT PIDFILE
+# HAProxy with a frontend that passes everything on to another one of its own, on a unix socket,
+# which answers. usage: haproxy.sh FOLDER PORT PIDFILE
 set -eu
 tmp=$1 port=$2 pidfile=$3
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# nginx takes port and paths from its configuration alone: write one into the lab's folder, and become nginx.
-# usage: nginx-static.sh FOLDER PORT PIDFILE [tls]
-# tls: over TLS, and a connection that is idle for 1.5 s is closed
+# nginx takes port and paths from its configuration alone: write one into the lab's folder, and
+# become nginx. usage: nginx-static.sh FOLDER PORT PIDFILE [tls] tls: over TLS, and a connection
+# that is idle for 1.5 s is closed
 set -eu
 tmp=$1 port=$2 pidfile=$3 tls=${4:-}
 
@@ -10,7 +10,8 @@ echo 'hello' >"$tmp/www/index.html"
 listen="listen 127.0.0.1:$port;"
 if [ -n "$tls" ]; then
   "$(dirname "$0")/certificate.sh" "$tmp"
-  listen="listen 127.0.0.1:$port ssl; ssl_certificate $tmp/certificate.pem; ssl_certificate_key $tmp/key.pem; keepalive_timeout 1500ms;"
+  listen="listen 127.0.0.1:$port ssl; ssl_certificate $tmp/certificate.pem;
+    ssl_certificate_key $tmp/key.pem; keepalive_timeout 1500ms;"
 fi
 cat >"$tmp/nginx.conf" <<EOF
 daemon off;

@@ -57,8 +57,8 @@ static void answer(const char *path, char *body, size_t size) {
         pthread_mutex_lock(&met);
         int length = snprintf(body, size, "{\"threads\":[");
         for (int i = 0; i < threads_count; i++)
-            length += snprintf(body + length, size - length, "%s{\"path\":\"%s\",\"tid\":%d}", i ? "," : "",
-                               threads[i].path, threads[i].tid);
+            length += snprintf(body + length, size - length, "%s{\"path\":\"%s\",\"tid\":%d}",
+                               i ? "," : "", threads[i].path, threads[i].tid);
         snprintf(body + length, size - length, "]}");
         pthread_mutex_unlock(&met);
         return;

@@ -22,7 +22,7 @@ OWN_FRAME static void accept_clients(int listener) {
         }
         if (errno == EMFILE) {
             refused++;
-            /* Until a descriptor is free again, there is no point in being told. */
+            /* Until a descriptor is free again, a report has no point. */
             if (fixed)
                 loop_set(&loop, listener, NONE);
         } else if (errno != EAGAIN) {

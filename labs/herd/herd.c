@@ -14,9 +14,9 @@
 #define MOST_WORKERS 16
 
 struct worker {
-    /* Connections taken; times that accept found none; sleeps that ended, as the kernel counts them; those of them that
-     * ended for nothing: most of these never leave the kernel, which looks before it lets the
-     * worker go. */
+    /* Connections taken; times that accept found none; sleeps that ended, as the kernel counts
+     * them; those of them that ended for nothing: most of these never leave the kernel, which looks
+     * before it lets the worker go. */
     unsigned long taken, empty, wakes, wasted;
 };
 
@@ -32,8 +32,9 @@ static void about(char *body, size_t size) {
         wakes += workers[i].wakes;
         wasted += workers[i].wasted;
     }
-    snprintf(body, size, "{\"pid\":%d,\"workers\":%d,\"taken\":%lu,\"empty\":%lu,\"wakes\":%lu,\"wasted\":%lu}", getpid(),
-             workers_count, taken, empty, wakes, wasted);
+    snprintf(body, size,
+             "{\"pid\":%d,\"workers\":%d,\"taken\":%lu,\"empty\":%lu,\"wakes\":%lu,\"wasted\":%lu}",
+             getpid(), workers_count, taken, empty, wakes, wasted);
 }
 
 static void answer(int fd, const char *path) {
@@ -116,7 +117,8 @@ int main(int count, char **words) {
     workers_count = atoi(option(words, "--workers", "8"));
     if (workers_count < 1 || workers_count > MOST_WORKERS)
         die("1 to 16 workers");
-    workers = mmap(NULL, MOST_WORKERS * sizeof *workers, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    workers = mmap(NULL, MOST_WORKERS * sizeof *workers, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (workers == MAP_FAILED)
         die("mmap");
     listener = listen_on(&address, 0, blocking);

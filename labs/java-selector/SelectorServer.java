@@ -15,17 +15,20 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * A server over java.nio whose selector returns at once, for good, with nothing that anybody handles.
+ * A server over java.nio whose selector returns at once, for good, with nothing that anybody
+ * handles.
  *
  * <p>{@code SelectorServer [--connect] [--fixed]}
  *
- * <p>A request for /job is answered three seconds later, and until then its key is of no interest: interestOps(0).
- * Before JDK 11 that was the fault: a reset connection went on waking the selector, for no operation, and select()
- * returned 0. Since then a selector takes a channel without interest out of its set, and the same program has no fault.
+ * <p>A request for /job is answered three seconds later, and until then its key is of no interest:
+ * interestOps(0). Before JDK 11 that was the fault: a reset connection went on waking the selector,
+ * for no operation, and select() returned 0. Since then a selector takes a channel without interest
+ * out of its set, and the same program has no fault.
  *
- * <p>What still does it is {@code --connect}: what a connection is parked with is OP_CONNECT, which means nothing once it
- * is connected. For epoll that is EPOLLOUT, for the key nothing, and select() returns 0. When the peer resets the
- * connection, it returns 1, with a key that is ready for what nobody waits for.
+ * <p>What still does it is {@code --connect}: what a connection is parked with is OP_CONNECT, which
+ * means nothing once it is connected. For epoll that is EPOLLOUT, for the key nothing, and select()
+ * returns 0. When the peer resets the connection, it returns 1, with a key that is ready for what
+ * nobody waits for.
  */
 public final class SelectorServer {
   private static final long JOB_NS = 3_000_000_000L;
@@ -153,7 +156,8 @@ public final class SelectorServer {
     String text = "HTTP/1.1 200 OK\r\nContent-Length: " + body.length() + "\r\n\r\n" + body;
     try {
       // It fits into any send buffer.
-      ((SocketChannel) key.channel()).write(ByteBuffer.wrap(text.getBytes(StandardCharsets.US_ASCII)));
+      ByteBuffer bytes = ByteBuffer.wrap(text.getBytes(StandardCharsets.US_ASCII));
+        ((SocketChannel) key.channel()).write(bytes);
     } catch (IOException gone) {
       close(key);
     }
@@ -169,11 +173,13 @@ public final class SelectorServer {
   }
 
   private String about() {
-    var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+    var system =
+            (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     var threads = ManagementFactory.getThreadMXBean();
     double spun = (lastFutile - firstFutile) / 1e9;
     return String.format(
-        "{\"pid\":%d,\"turns\":%d,\"futile\":%d,\"futile_s\":%.6f,\"futile_per_s\":%.1f,\"cpu_s\":%.6f,"
+        "{\"pid\":%d,\"turns\":%d,\"futile\":%d,\"futile_s\":%.6f,"
+                + "\"futile_per_s\":%.1f,\"cpu_s\":%.6f,"
             + "\"loop_cpu_s\":%.6f}",
         ProcessHandle.current().pid(), turns, futile, spun, spun > 0 ? futile / spun : 0.0,
         system.getProcessCpuTime() / 1e9, threads.getCurrentThreadCpuTime() / 1e9);

@@ -1,6 +1,6 @@
-/* What the labs' servers in C have in common: as much of a blocking HTTP/1.1 server as they need, with a thread for
- * each connection, and saying that they are ready. The crate beside it is the same for those in
- * Rust. */
+/* What the labs' servers in C have in common: as much of a blocking HTTP/1.1 server as they need,
+ * thread-per-connection, and saying that they are ready. The crate beside it is the
+ * same for those in Rust. */
 #ifndef KIT_H
 #define KIT_H
 
@@ -40,8 +40,11 @@ static inline void require_disk(const char *dir) {
     if (statfs(dir, &found))
         die(dir);
     if (found.f_type != 0xef53 && found.f_type != 0x58465342 && found.f_type != 0x9123683e) {
-        fprintf(stderr, "%s is on a filesystem of type %#lx; this lab needs ext4, xfs, btrfs (LABS_DISK names another "
-                        "folder)\n", dir, (unsigned long)found.f_type);
+        fprintf(stderr,
+                "%s is on a filesystem of type %#lx; this lab needs ext4, xfs, btrfs (LABS_DISK "
+                "names another "
+                "folder)\n",
+                dir, (unsigned long)found.f_type);
         exit(1);
     }
 }
@@ -68,7 +71,8 @@ struct kit_connection {
 /* Any failure means that the client has gone, and ends this thread alone. */
 static inline void *kit_converse(void *argument) {
     struct kit_connection connection = *(struct kit_connection *)argument;
-    /* Small: what is above a frame of many kilobytes is out of reach for who copies the top of the stack. */
+    /* Small: what is above a frame of many kilobytes is out of reach for who copies the top of the
+     * stack. */
     char line[256], path[128], body[1024], reply[1152];
     free(argument);
     FILE *in = fdopen(connection.fd, "r");
@@ -79,8 +83,9 @@ static inline void *kit_converse(void *argument) {
             ;
         body[0] = 0;
         connection.answer(path, body, sizeof body);
-        int length = snprintf(reply, sizeof reply, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body),
-                              body);
+        int length =
+            snprintf(reply, sizeof reply, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
+                     strlen(body), body);
         if (send(connection.fd, reply, length, MSG_NOSIGNAL) < 0)
             break;
     }
@@ -93,8 +98,8 @@ static inline void serve(answer_fn *answer) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-    if (listener < 0 || bind(listener, (struct sockaddr *)&address, size) || listen(listener, 128) ||
-        getsockname(listener, (struct sockaddr *)&address, &size))
+    if (listener < 0 || bind(listener, (struct sockaddr *)&address, size) ||
+        listen(listener, 128) || getsockname(listener, (struct sockaddr *)&address, &size))
         die("cannot listen");
     char where[32];
     snprintf(where, sizeof where, "127.0.0.1:%d", ntohs(address.sin_port));
@@ -131,8 +136,9 @@ static inline void summary(double *series, int count, char *text, size_t size) {
         sum += series[i];
     /* Nearest ranks, as the clients have them. */
     int p50 = (count * 50 + 99) / 100 - 1, p99 = (count * 99 + 99) / 100 - 1;
-    snprintf(text, size, "{\"count\":%d,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f,\"sum_ms\":%.3f}", count,
-             series[p50], series[p99], series[count - 1], sum);
+    snprintf(text, size,
+             "{\"count\":%d,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f,\"sum_ms\":%.3f}",
+             count, series[p50], series[p99], series[count - 1], sum);
 }
 
 #endif

@@ -17,7 +17,8 @@ static atomic_int waiter;
 
 OWN_FRAME static void wait_for_result(void) {
     int seen = atomic_exchange(&ready, 0);
-    /* It has looked: now the worker may go on, and the careless one is done before the wait begins. */
+    /* It has looked: now the worker may go on, and the careless one is done before the wait begins.
+     */
     pthread_barrier_wait(&window);
     if (careless)
         pthread_barrier_wait(&window);
@@ -74,7 +75,8 @@ static void answer(const char *path, char *body, size_t size) {
 
 int main(void) {
     pthread_t worker;
-    if (pthread_barrier_init(&window, NULL, 2) || sem_init(&jobs, 0, 0) || pthread_create(&worker, NULL, work, NULL))
+    if (pthread_barrier_init(&window, NULL, 2) || sem_init(&jobs, 0, 0) ||
+        pthread_create(&worker, NULL, work, NULL))
         die("cannot start the worker");
     pthread_setname_np(worker, "worker");
     serve(answer);

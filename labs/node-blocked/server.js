@@ -1,6 +1,7 @@
 'use strict';
-// A node HTTP server whose handler burns CPU for 200 ms. With --worker a worker thread does it instead.
-// While the main thread burns, its event loop serves nobody. See lab.toml for the variants.
+// A node HTTP server whose handler burns CPU for 200 ms. With --worker a worker thread does it
+// instead. While the main thread burns, its event loop serves nobody. See lab.toml for the
+// variants.
 
 const fs = require('node:fs');
 const http = require('node:http');

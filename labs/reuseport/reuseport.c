@@ -22,7 +22,7 @@ static int listeners[MOST_WORKERS];
 static struct shared {
     unsigned long taken[MOST_WORKERS];
     unsigned long works[MOST_WORKERS];
-} * shared;
+} *shared;
 
 OWN_FRAME static int render_report(void) {
     struct timespec work = {0, WORK_MS * 1000000L};
@@ -40,10 +40,12 @@ static void answer(int worker, int fd, const char *path) {
         shared->works[worker]++;
         render_report();
     } else if (strcmp(path, "/about") == 0) {
-        int used = snprintf(body, sizeof body, "{\"pid\":%d,\"work_ms\":%d,\"worker\":%d,\"taken\":[", getpid(), WORK_MS,
-                            worker);
+        int used =
+            snprintf(body, sizeof body, "{\"pid\":%d,\"work_ms\":%d,\"worker\":%d,\"taken\":[",
+                     getpid(), WORK_MS, worker);
         for (int i = 0; i < workers_count; i++)
-            used += snprintf(body + used, sizeof body - used, "%s%lu", i ? "," : "", shared->taken[i]);
+            used +=
+                snprintf(body + used, sizeof body - used, "%s%lu", i ? "," : "", shared->taken[i]);
         snprintf(body + used, sizeof body - used, "]}");
     } else {
         /* Who answered: the load has to know where its connections are. */

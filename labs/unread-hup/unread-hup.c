@@ -4,11 +4,12 @@
  *
  * A request for /job is answered three seconds later; until then the connection is of no interest.
  * The faults:
- *   hup    interest in nothing is still interest in HUP and ERR: a client that resets the connection wakes the loop until
- *          the job is done
- *   eof    interest in reading is left on, and the end of the client's data is readable until somebody reads it
+ *   hup    interest in nothing is still interest in HUP and ERR: a client that resets the
+ *          connection wakes the loop until the job is done
+ *   eof    interest in reading is left on, and the end of the client's data is readable until
+ *          somebody reads it
  *   error  a UDP socket whose peer is gone has an error pending, which only who reads it takes away
- * With --again the loop asks anew for a connection that it was told of, as many do: an edge is none
+ * With --again the loop asks anew for a connection that was reported, as many do: an edge is none
  * any more. */
 #define _GNU_SOURCE
 #include "../kit/loop.h"
@@ -37,7 +38,8 @@ static void open_statistics(void) {
     int other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     statistics = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (other < 0 || statistics < 0 || bind(other, (struct sockaddr *)&gone, size) ||
-        getsockname(other, (struct sockaddr *)&gone, &size) || connect(statistics, (struct sockaddr *)&gone, size))
+        getsockname(other, (struct sockaddr *)&gone, &size) ||
+        connect(statistics, (struct sockaddr *)&gone, size))
         die("cannot make the statistics' socket");
     close(other);
     loop_set(&loop, statistics, IN);
@@ -57,7 +59,8 @@ OWN_FRAME static void on_statistics(int events) {
         loop_progress(&loop);
     int error = 0;
     socklen_t size = sizeof error;
-    if (fixed && events & ERR && !getsockopt(statistics, SOL_SOCKET, SO_ERROR, &error, &size) && error)
+    if (fixed && events & ERR && !getsockopt(statistics, SOL_SOCKET, SO_ERROR, &error, &size) &&
+        error)
         loop_progress(&loop);
 }
 

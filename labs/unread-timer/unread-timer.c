@@ -32,7 +32,8 @@ static void *write_events(void *argument) {
 }
 
 static void open_clock(int with_eventfd) {
-    /* Often when it is read; once, soon, when it is not: what comes after that makes no difference. */
+    /* Often when it is read; once, soon, when it is not: what comes after that makes no difference.
+     */
     struct itimerspec each = {{0, fixed ? 1000000 : 0}, {0, 1000000}};
     pthread_t thread;
     clock_fd = with_eventfd ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)

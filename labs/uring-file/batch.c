@@ -12,10 +12,12 @@
 static char blocks[BATCH][BLOCK];
 static double queued_at[BATCH];
 
-OWN_FRAME static void submit_reads(struct io_uring *ring, int file, unsigned flags, int one_by_one, unsigned first) {
+OWN_FRAME static void submit_reads(struct io_uring *ring, int file, unsigned flags, int one_by_one,
+                                   unsigned first) {
     for (int i = 0; i < BATCH; i++) {
         struct io_uring_sqe *sqe = next_sqe(ring);
-        io_uring_prep_read(sqe, file, blocks[i], BLOCK, (uint64_t)((first + i) % FILE_BLOCKS) * BLOCK);
+        io_uring_prep_read(sqe, file, blocks[i], BLOCK,
+                           (uint64_t)((first + i) % FILE_BLOCKS) * BLOCK);
         sqe->flags |= flags;
         io_uring_sqe_set_data64(sqe, i);
         queued_at[i] = now_ms();
@@ -51,8 +53,8 @@ static void read_in_batches(const struct lab *lab, unsigned flags, int one_by_on
         ops += BATCH;
     }
     double took = now_ms() - begun;
-    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"us_per_op\":%.3f,\"op_ms\":%.6f}", ops, ops / took * 1e3,
-               took * 1e3 / ops, sum_ms / ops);
+    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"us_per_op\":%.3f,\"op_ms\":%.6f}", ops,
+               ops / took * 1e3, took * 1e3 / ops, sum_ms / ops);
 }
 
 void punt_storm(const struct lab *lab) { read_in_batches(lab, lab->fixed ? 0 : IOSQE_ASYNC, 0); }

@@ -33,7 +33,8 @@ int connect_device(const struct lab *lab) { return connect_to(lab, "device.sock"
 int connect_to(const struct lab *lab, const char *socket_name) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     double deadline = now_ms() + DEVICE_DEADLINE_MS;
-    int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", lab->dir, socket_name);
+    int length =
+        snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", lab->dir, socket_name);
     if (length >= (int)sizeof address.sun_path)
         die("the folder's path is too long");
     for (;;) {

@@ -1,4 +1,5 @@
-/* What the faults have in common: rings, a slow device, a file that is in memory, work for a CPU, and the truth. */
+/* What the faults have in common: rings, a slow device, a file that is in memory, work for a CPU,
+ * and the truth. */
 #ifndef LAB_H
 #define LAB_H
 
@@ -34,7 +35,8 @@ void send_pressure(const struct lab *lab);
 void reopen(const struct lab *lab);
 
 /* A ring, or the end. `params` may be NULL. */
-static inline void make_ring(struct io_uring *ring, unsigned entries, struct io_uring_params *params) {
+static inline void make_ring(struct io_uring *ring, unsigned entries,
+                             struct io_uring_params *params) {
     struct io_uring_params plain = {0};
     errno = -io_uring_queue_init_params(entries, ring, params ? params : &plain);
     if (errno)
@@ -64,8 +66,8 @@ void publish(struct io_uring *ring);
 /* A file of so many bytes, all of them in the page cache. */
 int cached_file(const struct lab *lab, size_t size);
 
-/* The load's device: it answers each request after a fixed time, with the time when it did. A connection each for
- * requests at a time. */
+/* The load's device: it answers each request after a fixed time, with the time when it did. A
+ * connection each for requests at a time. */
 int connect_device(const struct lab *lab);
 int connect_to(const struct lab *lab, const char *socket_name);
 void ask_device(int fd);
@@ -77,6 +79,7 @@ static inline double since_ms(uint64_t answered_ns) { return now_ms() - answered
 void sleep_until(double at_ms);
 
 /* Leaves the line, which must be JSON, for the load. Printed as by printf. */
-void tell_truth(const struct lab *lab, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tell_truth(const struct lab *lab, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

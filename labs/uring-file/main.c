@@ -1,16 +1,25 @@
-/* Programs on io_uring, each with one fault and a fixed twin. It runs for a few seconds, leaves the truth in the folder
- * that it was given, and waits to be ended. */
+/* Programs on io_uring, each with one fault and a fixed twin. It runs for a few seconds, leaves the
+ * truth in the folder that it was given, and waits to be ended. */
 #include "lab.h"
 
 static const struct {
     const char *name;
     void (*show)(const struct lab *lab);
 } FAULTS[] = {
-    {"reap-lag", reap_lag},         {"cq-overflow", cq_overflow},     {"punt-storm", punt_storm},
-    {"one-an-enter", one_an_enter}, {"sqpoll-idle", sqpoll_idle},     {"sqpoll-asleep", sqpoll_asleep},
-    {"cross-thread", cross_thread}, {"slots-exhausted", slots},       {"send-pressure", send_pressure},
-    {"reopen", reopen},             {"spin", spin},                   {"stuck", stuck},
-    {"poll", poll_rings},           {"look", look_at_rings},
+    {"reap-lag", reap_lag},
+    {"cq-overflow", cq_overflow},
+    {"punt-storm", punt_storm},
+    {"one-an-enter", one_an_enter},
+    {"sqpoll-idle", sqpoll_idle},
+    {"sqpoll-asleep", sqpoll_asleep},
+    {"cross-thread", cross_thread},
+    {"slots-exhausted", slots},
+    {"send-pressure", send_pressure},
+    {"reopen", reopen},
+    {"spin", spin},
+    {"stuck", stuck},
+    {"poll", poll_rings},
+    {"look", look_at_rings},
 };
 
 int main(int count, char **words) {

@@ -38,7 +38,8 @@ OWN_FRAME static double reap_burst(struct io_uring *ring) {
 }
 
 void cq_overflow(const struct lab *lab) {
-    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE, .cq_entries = lab->fixed ? 2 * BURST : ENTRIES};
+    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE,
+                                     .cq_entries = lab->fixed ? 2 * BURST : ENTRIES};
     struct io_uring ring;
     long bursts = 0, overflown = 0;
     double sum_ms = 0;
@@ -51,6 +52,8 @@ void cq_overflow(const struct lab *lab) {
         overflown += !!(IO_URING_READ_ONCE(*ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW);
         sum_ms += reap_burst(&ring);
     }
-    tell_truth(lab, "{\"ops\":%ld,\"bursts\":%ld,\"bursts_overflown\":%ld,\"cq_entries\":%u,\"op_ms\":%.6f}", bursts * BURST,
-               bursts, overflown, params.cq_entries, sum_ms / (bursts * BURST));
+    tell_truth(
+        lab,
+        "{\"ops\":%ld,\"bursts\":%ld,\"bursts_overflown\":%ld,\"cq_entries\":%u,\"op_ms\":%.6f}",
+        bursts * BURST, bursts, overflown, params.cq_entries, sum_ms / (bursts * BURST));
 }

@@ -27,7 +27,8 @@ static void *compress_apart(void *argument) {
     double until = *(double *)argument;
     while (now_ms() < until) {
         compress_segment(now_ms() + COMPRESS_MS);
-        /* As much as the broken twin, which waits for nothing, would starve whoever shares its CPU. */
+        /* As much as the broken twin, which waits for nothing, would starve whoever shares its CPU.
+         */
         usleep(COMPRESS_MS * 1000);
     }
     return NULL;
@@ -41,7 +42,8 @@ static struct {
 static void ask(struct io_uring *ring, int lane) {
     struct io_uring_sqe *sqe = next_sqe(ring);
     ask_device(lanes[lane].fd);
-    io_uring_prep_recv(sqe, lanes[lane].fd, &lanes[lane].answered_ns, sizeof lanes[lane].answered_ns, MSG_WAITALL);
+    io_uring_prep_recv(sqe, lanes[lane].fd, &lanes[lane].answered_ns,
+                       sizeof lanes[lane].answered_ns, MSG_WAITALL);
     io_uring_sqe_set_data64(sqe, lane);
 }
 
@@ -85,6 +87,7 @@ void reap_lag(const struct lab *lab) {
     if (lab->fixed)
         pthread_join(compressor, NULL);
     /* The lanes are always in use: an operation's whole life follows from the rate. */
-    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"op_ms\":%.4f,\"unreaped_ms\":%.3f,\"rounds\":%ld}", reaped,
-               reaped / took * 1e3, LANES * took / reaped, late_ms / reaped, rounds);
+    tell_truth(
+        lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"op_ms\":%.4f,\"unreaped_ms\":%.3f,\"rounds\":%ld}",
+        reaped, reaped / took * 1e3, LANES * took / reaped, late_ms / reaped, rounds);
 }

@@ -1,4 +1,5 @@
-/* A healthy program that makes a ring for each piece of work, and closes it: many more in its life than it has at a time. */
+/* A healthy program that makes a ring for each piece of work, and closes it: many more in its life
+ * than it has at a time. */
 #include "lab.h"
 
 #define ENTRIES 8

@@ -68,6 +68,8 @@ void send_pressure(const struct lab *lab) {
         reaped += reap_sends(&ring, &sum_ms);
     }
     double took = now - begun;
-    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"op_ms\":%.6f,\"send_ms\":%.3f,\"come\":%ld,\"waiting\":%ld}", reaped,
-               reaped / took * 1e3, took / reaped, sum_ms / reaped, come, come - taken);
+    tell_truth(lab,
+               "{\"ops\":%ld,\"ops_per_s\":%.1f,\"op_ms\":%.6f,\"send_ms\":%.3f,\"come\":%ld,"
+               "\"waiting\":%ld}",
+               reaped, reaped / took * 1e3, took / reaped, sum_ms / reaped, come, come - taken);
 }

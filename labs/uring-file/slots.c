@@ -22,7 +22,8 @@ OWN_FRAME static int submit_jobs(struct io_uring *ring, long waiting) {
         int lane = idle[--idle_count];
         struct io_uring_sqe *sqe = next_sqe(ring);
         ask_device(lanes[lane].fd);
-        io_uring_prep_recv(sqe, lanes[lane].fd, &lanes[lane].answered_ns, sizeof lanes[lane].answered_ns, MSG_WAITALL);
+        io_uring_prep_recv(sqe, lanes[lane].fd, &lanes[lane].answered_ns,
+                           sizeof lanes[lane].answered_ns, MSG_WAITALL);
         io_uring_sqe_set_data64(sqe, lane);
     }
     return taken;
@@ -67,6 +68,9 @@ void slots(const struct lab *lab) {
         reaped += reap_answers(&ring, &late_ms);
     }
     double took = now - begun;
-    tell_truth(lab, "{\"ops\":%ld,\"ops_per_s\":%.1f,\"op_ms\":%.6f,\"unreaped_ms\":%.3f,\"come\":%ld,\"waiting\":%ld,\"most_in_flight\":%d}",
-               reaped, reaped / took * 1e3, took / reaped, late_ms / reaped, come, come - taken, most);
+    tell_truth(lab,
+               "{\"ops\":%ld,\"ops_per_s\":%.1f,\"op_ms\":%.6f,\"unreaped_ms\":%.3f,\"come\":%ld,"
+               "\"waiting\":%ld,\"most_in_flight\":%d}",
+               reaped, reaped / took * 1e3, took / reaped, late_ms / reaped, come, come - taken,
+               most);
 }

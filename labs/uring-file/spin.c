@@ -22,7 +22,8 @@ static struct {
 static void ask(struct io_uring *ring, int lane) {
     struct io_uring_sqe *sqe = next_sqe(ring);
     ask_device(lanes[lane].fd);
-    io_uring_prep_recv(sqe, lanes[lane].fd, &lanes[lane].answered_ns, sizeof lanes[lane].answered_ns, MSG_WAITALL);
+    io_uring_prep_recv(sqe, lanes[lane].fd, &lanes[lane].answered_ns,
+                       sizeof lanes[lane].answered_ns, MSG_WAITALL);
     io_uring_sqe_set_data64(sqe, lane);
 }
 
@@ -57,9 +58,12 @@ OWN_FRAME static void look_until_answered(struct io_uring *ring) {
         ;
 }
 
-static void wait_for_one(struct io_uring *ring) { done_or_die(io_uring_submit_and_wait(ring, 1), "submit and wait"); }
+static void wait_for_one(struct io_uring *ring) {
+    done_or_die(io_uring_submit_and_wait(ring, 1), "submit and wait");
+}
 
-static void go_round(const struct lab *lab, int count, void (*turn)(struct io_uring *ring), int leaves) {
+static void go_round(const struct lab *lab, int count, void (*turn)(struct io_uring *ring),
+                     int leaves) {
     struct io_uring ring;
     struct rusage usage;
     long turns = 0, futile = 0, answers = 0;
@@ -81,12 +85,18 @@ static void go_round(const struct lab *lab, int count, void (*turn)(struct io_ur
     }
     double took = now_ms() - begun;
     getrusage(RUSAGE_SELF, &usage);
-    double cpu = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-    tell_truth(lab, "{\"turns\":%ld,\"futile\":%ld,\"futile_per_s\":%.0f,\"ops\":%ld,\"cpus\":%.3f}", turns, futile,
-               futile / took * 1e3, answers, cpu / took * 1e3);
+    double cpu = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
+                 (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    tell_truth(lab,
+               "{\"turns\":%ld,\"futile\":%ld,\"futile_per_s\":%.0f,\"ops\":%ld,\"cpus\":%.3f}",
+               turns, futile, futile / took * 1e3, answers, cpu / took * 1e3);
 }
 
-void spin(const struct lab *lab) { go_round(lab, 1, lab->fixed ? wait_for_one : ask_without_waiting, 0); }
+void spin(const struct lab *lab) {
+    go_round(lab, 1, lab->fixed ? wait_for_one : ask_without_waiting, 0);
+}
 void stuck(const struct lab *lab) { go_round(lab, 1, wait_for_one, !lab->fixed); }
-void poll_rings(const struct lab *lab) { go_round(lab, lab->fixed ? 1 : MOST_LANES, ask_without_waiting, 0); }
+void poll_rings(const struct lab *lab) {
+    go_round(lab, lab->fixed ? 1 : MOST_LANES, ask_without_waiting, 0);
+}
 void look_at_rings(const struct lab *lab) { go_round(lab, 1, look_until_answered, 0); }

@@ -1,4 +1,5 @@
-/* The kernel's poller of a submission queue, burning a core for little, or asleep when it is needed.
+/* The kernel's poller of a submission queue, burning a core for little, or asleep when it is
+ * needed.
  *
  * Reads of a file in memory, now and then. Idle, broken: the poller looks for entries without a
  * pause for as long as the program runs, and finds one every 10 ms; fixed: there is no poller, each
@@ -40,7 +41,8 @@ OWN_FRAME static void queue_read(struct io_uring *ring, int file, int number) {
     queued_at[number] = now_ms();
 }
 
-static void read_now_and_then(const struct lab *lab, struct io_uring_params *params, double every_ms, int wake_every) {
+static void read_now_and_then(const struct lab *lab, struct io_uring_params *params,
+                              double every_ms, int wake_every) {
     struct io_uring ring;
     struct rusage usage;
     char latency[256];
@@ -58,9 +60,12 @@ static void read_now_and_then(const struct lab *lab, struct io_uring_params *par
     }
     double took = now_ms() - begun;
     getrusage(RUSAGE_SELF, &usage);
-    double cpu = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    double cpu = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
+                 (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
     summary(latencies, count, latency, sizeof latency);
-    tell_truth(lab, "{\"queued\":%d,\"ops\":%d,\"cpus\":%.3f,\"latency\":%s,\"server\":{\"cpu_s\":%.6f,\"requests\":%d}}",
+    tell_truth(lab,
+               "{\"queued\":%d,\"ops\":%d,\"cpus\":%.3f,\"latency\":%s,\"server\":{\"cpu_s\":%.6f,"
+               "\"requests\":%d}}",
                number, count, cpu / took * 1e3, latency, cpu, count);
 }
 

@@ -29,7 +29,8 @@ static struct io_uring ring;
 static int listener;
 static struct connection connections[MOST_CONNECTIONS];
 
-/* Connections that wait for a report, those whose report is made, and how the loop comes to know. */
+/* Connections that wait for a report, those whose report is made, and how the loop comes to know.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
 static int waiting[MOST_CONNECTIONS], done[MOST_CONNECTIONS], waiting_count, done_count;
@@ -58,11 +59,13 @@ static void start_accept(void) {
     mark(sqe, ACCEPTED, 0);
 }
 
-/* Submitted at once: what comes while a report is made lies in the ring then, whichever request the loop takes next, and not in the socket. */
+/* Submitted at once: what comes while a report is made lies in the ring then, whichever request the
+ * loop takes next, and not in the socket. */
 static void start_read(int number) {
     struct connection *one = &connections[number];
     struct io_uring_sqe *sqe = next_sqe();
-    io_uring_prep_recv(sqe, one->fd, one->request + one->filled, sizeof one->request - 1 - one->filled, 0);
+    io_uring_prep_recv(sqe, one->fd, one->request + one->filled,
+                       sizeof one->request - 1 - one->filled, 0);
     mark(sqe, READ, number);
     errno = -io_uring_submit(&ring);
     if (errno > 0 && errno != EINTR)
@@ -119,8 +122,8 @@ static void *render_apart(void *unused) {
 
 static void reply(int number, const char *body) {
     struct connection *one = &connections[number];
-    one->length = snprintf(one->reply, sizeof one->reply, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
-                           strlen(body), body);
+    one->length = snprintf(one->reply, sizeof one->reply,
+                           "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
     one->filled = 0;
     start_write(number);
 }
@@ -227,8 +230,8 @@ int main(int count, char **words) {
     for (int number = 0; number < MOST_CONNECTIONS; number++)
         connections[number].fd = -1;
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener < 0 || bind(listener, (struct sockaddr *)&address, size) || listen(listener, 128) ||
-        getsockname(listener, (struct sockaddr *)&address, &size))
+    if (listener < 0 || bind(listener, (struct sockaddr *)&address, size) ||
+        listen(listener, 128) || getsockname(listener, (struct sockaddr *)&address, &size))
         die("cannot listen");
     done_event = eventfd(0, EFD_CLOEXEC);
     errno = -io_uring_queue_init(ENTRIES, &ring, 0);

@@ -1,5 +1,5 @@
-/* Threads that wait on futexes, each for one reason, which its name tells: see server/src/main.rs. Here with what
- * glibc has. */
+/* Threads that wait on futexes, each for one reason, which its name tells: see server/src/main.rs.
+ * Here with what glibc has. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <semaphore.h>
@@ -50,7 +50,8 @@ static pthread_t start(const char *name, int number, void *(*body)(void *)) {
     return thread;
 }
 
-/* -- Locks. Each is held for a while, and its holder then stays away for a moment, so that who waits gets it. -- */
+/* -- Locks. Each is held for a while, and its holder then stays away for a moment, so that who
+ * waits gets it. -- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t timed = PTHREAD_MUTEX_INITIALIZER;
@@ -120,14 +121,16 @@ static void *contend_sem(void *unused) {
 
 static void start_locks(void) {
     pthread_mutexattr_t inherit;
-    check(pthread_mutexattr_init(&inherit) || pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT),
+    check(pthread_mutexattr_init(&inherit) ||
+              pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT),
           "a mutex with priority inheritance");
     check(pthread_mutex_init(&heir, &inherit), "a mutex with priority inheritance");
     if (sem_init(&one_at_a_time, 0, 1))
         die("sem_init");
     for (int i = 0; i < 3; i++) {
         start("lock-mutex", i, contend);
-        /* One reader: two might take turns for good, and shut the writers out, for readers go first. */
+        /* One reader: two might take turns for good, and shut the writers out, for readers go
+         * first. */
         start("lock-rwlock", i, i ? contend_write : contend_read);
     }
     for (int i = 0; i < 2; i++) {
@@ -159,14 +162,14 @@ static pthread_barrier_t begin, end;
 
 static struct reply *new_reply(void) {
     struct reply *reply = calloc(1, sizeof *reply);
-    if (!reply || pthread_mutex_init(&reply->mutex, NULL) || pthread_cond_init(&reply->arrived, NULL) ||
-        sem_init(&reply->by_semaphore, 0, 0))
+    if (!reply || pthread_mutex_init(&reply->mutex, NULL) ||
+        pthread_cond_init(&reply->arrived, NULL) || sem_init(&reply->by_semaphore, 0, 0))
         die("no room for a reply");
     return reply;
 }
 
-/* Signals without the mutex, so that whoever is woken does not wait for it. That takes replies that are never freed;
- * they are some kilobytes in all. */
+/* Signals without the mutex, so that whoever is woken does not wait for it. That takes replies that
+ * are never freed; they are some kilobytes in all. */
 static void put(struct reply *reply) {
     pthread_mutex_lock(&reply->mutex);
     reply->done = 1;
@@ -179,7 +182,8 @@ static void take(struct reply *reply, int patience_ms) {
     pthread_mutex_lock(&reply->mutex);
     while (!reply->done) {
         if (patience_ms)
-            check(pthread_cond_timedwait(&reply->arrived, &reply->mutex, &until), "no answer in time");
+            check(pthread_cond_timedwait(&reply->arrived, &reply->mutex, &until),
+                  "no answer in time");
         else
             pthread_cond_wait(&reply->arrived, &reply->mutex);
     }
@@ -247,8 +251,8 @@ static void *serve_timed(void *unused) {
     return unused;
 }
 
-/* Phases: the helper waits for the next to begin, and who asks waits for its end. Neither is ever late for the other,
- * so that it is always the same one that waits. */
+/* Phases: the helper waits for the next to begin, and who asks waits for its end. Neither is ever
+ * late for the other, so that it is always the same one that waits. */
 static void run_phase(void) {
     pthread_barrier_wait(&begin);
     pthread_barrier_wait(&end);
@@ -283,8 +287,8 @@ static void *ask_again(void *unused) {
 }
 
 static void start_helpers(void) {
-    if (sem_init(&asked, 0, 0) || sem_init(&asked_timed, 0, 0) || pthread_barrier_init(&begin, NULL, 2) ||
-        pthread_barrier_init(&end, NULL, 2))
+    if (sem_init(&asked, 0, 0) || sem_init(&asked_timed, 0, 0) ||
+        pthread_barrier_init(&begin, NULL, 2) || pthread_barrier_init(&end, NULL, 2))
         die("cannot start the helpers");
     for (int i = 0; i < 4; i++)
         start("idle-queue", i, serve_pool);
@@ -336,8 +340,8 @@ static void *tick_sem(void *unused) {
     return unused;
 }
 
-/* -- A word of their own, on which two threads take turns. From outside it may be a lock that is handed on, one that
- * asks and one that answers, or two that wait for something to do. -- */
+/* -- A word of their own, on which two threads take turns. From outside it may be a lock that is
+ * handed on, one that asks and one that answers, or two that wait for something to do. -- */
 
 static atomic_uint turn = 1000;
 
@@ -366,7 +370,7 @@ static void *relay_odd(void *unused) {
 
 /* -- Requests: what a connection's thread waits for hangs on which connection it is. -- */
 
-static const char *const KINDS[] = {"result-cond", "result-sem", "result-timed", "result-phase",
+static const char *const KINDS[] = {"result-cond", "result-sem",   "result-timed",  "result-phase",
                                     "result-join", "lock-request", "timer-request", "result-limit"};
 #define KIND_COUNT ((int)(sizeof KINDS / sizeof *KINDS))
 

@@ -35,8 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|(name, value)| format!("\"{name}\": {value}"))
         .collect();
     println!(
-        "{{\"waits\": {waits}, \"complete\": {complete}, \"cut_short\": {cut_short}, \"none\": {none}, \
-         \"counters\": {{{}}}}}",
+        "{{\"waits\": {waits}, \"complete\": {complete}, \"cut_short\": {cut_short}, \
+         \"none\": {none}, \"counters\": {{{}}}}}",
         counters.join(", ")
     );
     Ok(())

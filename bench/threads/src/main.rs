@@ -1,4 +1,4 @@
-//! A thread for each connection, as many servers have it: each request takes a lock that all share,
+//! Thread-per-connection, as many servers are: each request takes a lock that all share,
 //! hands a job to a few workers and sleeps until the answer is there. So a request is many futex
 //! calls and many switches. Prints its address once it listens; `echo-load` loads it.
 

@@ -51,7 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (begun, packets, cpu_ns) = (Instant::now(), packets()?, own_cpu_ns()?);
             watch(&mut session, hooked, window)?;
             println!(
-                "{{\"round\": {round}, \"on\": {on}, \"seconds\": {:.6}, \"packets\": {}, \"tool_cpu_s\": {:.6}}}",
+                "{{\"round\": {round}, \"on\": {on}, \"seconds\": {:.6}, \"packets\": {}, \
+                 \"tool_cpu_s\": {:.6}}}",
                 begun.elapsed().as_secs_f64(),
                 self::packets()? - packets,
                 (own_cpu_ns()? - cpu_ns) as f64 / 1e9,

@@ -1,10 +1,11 @@
-// A healthy server over HTTP/2 (net/http with TLS), and clients of it that have one connection each and pause between their requests:
+// A healthy server over HTTP/2 (net/http with TLS), and clients of it that have one connection each
+// and pause between their requests:
 //
 //	go-http2                  the server, on a port of the system's choice
 //	go-http2 load ADDRESS     the clients
 //
-// HTTP/2's clients acknowledge settings and say that they have room for more data: the server reads that after it has answered, and answers
-// nothing to it.
+// HTTP/2's clients acknowledge settings and say that they have room for more data: the server reads
+// that after it has answered, and answers nothing to it.
 package main
 
 import (
@@ -44,11 +45,12 @@ func serve() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	answer := func(response http.ResponseWriter, request *http.Request) {
+		response.Write(make([]byte, size))
+	}
 	server := &http.Server{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}},
-		Handler: http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
-			response.Write(make([]byte, size))
-		}),
+		Handler:   http.HandlerFunc(answer),
 		// A client that goes away is no news.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
@@ -64,7 +66,8 @@ func certificate() tls.Certificate {
 	if err != nil {
 		log.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(48 * time.Hour)}
+	until := time.Now().Add(48 * time.Hour)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: until}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		log.Fatal(err)
@@ -110,7 +113,8 @@ func load(url string) {
 			most = one
 		}
 	}
-	fmt.Fprintf(os.Stderr, "ground-truth: {\"requests\": %d, \"longest_ms\": %.1f}\n", clients*requests, float64(most.Microseconds())/1e3)
+	fmt.Fprintf(os.Stderr, "ground-truth: {\"requests\": %d, \"longest_ms\": %.1f}\n",
+		clients*requests, float64(most.Microseconds())/1e3)
 	// As in other labs: the schedule did not come about.
 	if most > pause/4 {
 		os.Exit(75)

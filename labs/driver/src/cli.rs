@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) const USAGE: &str = "\
-usage: labs/run [--keep DIR] NAME VARIANT [whywait report flags]   watch a lab and print the report
-       labs/run --check [--keep DIR] NAME VARIANT                  watch a lab and hold the report against its labels
-       labs/run --bare NAME VARIANT                                run a lab without whywait, print its ground truth
-       labs/run --list [--format json]                             all labs, variants and labels
+usage: labs/run [--keep DIR] NAME VARIANT [report flags]    watch a lab and print the report
+       labs/run --check [--keep DIR] NAME VARIANT           hold the report against its labels
+       labs/run --bare NAME VARIANT                         without whywait: print the ground truth
+       labs/run --list [--format json]                      all labs, variants and labels
 
 --keep DIR         leave the recording in DIR
 --server-arg ARG   one more argument for the lab's server; may be repeated

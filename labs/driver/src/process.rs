@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// How often a condition is looked at again. Short beside a lab, long beside the cost of looking.
+/// How often a condition is looked at again. Short for a lab, long for the cost of looking.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A child in a process group of its own, which is killed with all that it started when this is
@@ -120,7 +120,7 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// Whether the driver was told to stop. An ordinary error then, so that the children are cleaned
+/// Whether the driver was asked to stop. An ordinary error then, so that the children are cleaned
 /// up.
 fn interrupted() -> bool {
     use std::sync::LazyLock;

@@ -31,7 +31,7 @@ pub(crate) struct Run<'a> {
     pub(crate) variant: &'a Variant,
     /// Where the variant's program was built.
     pub(crate) out: &'a Path,
-    /// What the server is told beside what the variant says.
+    /// Arguments of the server besides those of the variant.
     pub(crate) server_args: &'a [String],
     /// None: the server runs on its own.
     pub(crate) watch: Option<Watch<'a>>,
@@ -57,7 +57,7 @@ pub(crate) fn temp_dir() -> Result<TempDir> {
     Ok(dir)
 }
 
-/// Folders for one run beside its temporary one, for servers to which it matters what a file is
+/// Folders for one run besides its temporary one, for servers to which it matters what a file is
 /// kept on. The system's temporary folder may be either.
 #[derive(Default)]
 struct Storage {

@@ -18,7 +18,8 @@ pub fn require_disk(dir: &Path) -> Result<()> {
     let names = DISKS.map(|(_, name)| name).join(", ");
     ensure!(
         DISKS.iter().any(|(disk, _)| *disk == kind),
-        "{} is on a filesystem of type {kind:#x}; this lab needs {names} (LABS_DISK names another folder)",
+        "{} is on a filesystem of type {kind:#x}; this lab needs {names} \
+         (LABS_DISK names another folder)",
         dir.display()
     );
     Ok(())

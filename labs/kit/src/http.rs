@@ -1,4 +1,4 @@
-//! As much of a blocking HTTP/1.1 server as the labs need: a thread for each connection.
+//! As much of a blocking HTTP/1.1 server as the labs need: thread-per-connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

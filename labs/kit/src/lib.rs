@@ -50,7 +50,8 @@ pub fn summary(mut series: Vec<Duration>) -> Value {
     let at =
         |percent: usize| ms(series[(series.len() * percent).div_ceil(100).clamp(1, last + 1) - 1]);
     json!({
-        "count": last + 1, "p50_ms": at(50), "p99_ms": at(99), "max_ms": at(100), "sum_ms": ms(series.iter().sum()),
+        "count": last + 1, "p50_ms": at(50), "p99_ms": at(99), "max_ms": at(100),
+        "sum_ms": ms(series.iter().sum()),
     })
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use crate::http::Connection;
 use crate::promise::{self, Outcome, Rule, ms, print_ground_truth, summary};
 
-/// How often the probe asks: often enough to meet every blocked stretch of 100 ms or more.
+/// How often the probe asks: often enough to meet every blocked interval of 100 ms or more.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
 
 struct Options {

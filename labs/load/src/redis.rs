@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn reads_what_redis_benchmark_prints() {
-        let csv = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\
-                   \"p99_latency_ms\",\"max_latency_ms\"\n\
+        let csv = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\
+                   \"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
                    \"SET\",\"100000.00\",\"0.3\",\"0.1\",\"0.2\",\"0.4\",\"0.5\",\"1.5\"\n\
                    \"GET\",\"110000.00\",\"0.3\",\"0.1\",\"0.2\",\"0.4\",\"0.6\",\"1.0\"\n";
         let truth = summary(csv).unwrap();

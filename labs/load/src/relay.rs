@@ -105,9 +105,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
     let mut next = || parts.next().context("not INGRESS,CONTROL[,OWN,NAMESPACE]");
     let (relay, control) = (next()?.parse()?, next()?.parse()?);
     let host = if let Some(host) = parts.next() {
-        let namespace = parts
-            .next()
-            .context("no namespace beside the own address")?;
+        let namespace = parts.next().context("no namespace after the own address")?;
         let file = File::open(namespace).with_context(|| format!("cannot open {namespace}"))?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
         host.parse()?
@@ -323,10 +321,12 @@ mod tests {
     fn the_truth_is_what_came_between() {
         let counters = |n: u64| {
             json!({
-                "at_ns": n * 1_000_000_000, "egress_cpu_ns": n * 900_000_000, "received": n * 400, "ingress_drops": n * 100, "sent": n * 100,
-                "allocation_failures": n * 300, "send_failures": 0, "arrived": n * 100, "rounds": n * 10,
-                "drain_ingress_ns": 0, "prepare_batch_ns": n * 500_000_000, "reap_completions_ns": 0,
-                "submit_batch_ns": 0, "idle_ns": 0, "unreaped_ns": n * 2_000_000, "queued": n * 50, "most_in_flight": 32,
+                "at_ns": n * 1_000_000_000, "egress_cpu_ns": n * 900_000_000, "received": n * 400,
+                "ingress_drops": n * 100, "sent": n * 100, "allocation_failures": n * 300,
+                "send_failures": 0, "arrived": n * 100, "rounds": n * 10, "drain_ingress_ns": 0,
+                "prepare_batch_ns": n * 500_000_000, "reap_completions_ns": 0,
+                "submit_batch_ns": 0, "idle_ns": 0, "unreaped_ns": n * 2_000_000,
+                "queued": n * 50, "most_in_flight": 32,
             })
         };
         let truth = truth(&counters(1), &counters(3), 500.0).unwrap();

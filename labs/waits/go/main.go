@@ -1,10 +1,11 @@
 // A server in Go whose goroutines wait for locks, for work, for answers and for times.
 //
-// None of that reaches a futex: a goroutine that waits gives its thread back. By construction of the runtime a thread
-// waits on a futex without a time limit only for a goroutine to run (stopm, by notesleep), which is idle. The one that
-// waits with a limit is the monitor (sysmon, by notetsleep): for the next timer, or for any thread to have work
-// again, so that both classes are right of it. Threads of Go have no names; here they get those by /proc. The
-// runtime's own locks are held for less than a microsecond. A goroutine that is locked to its thread would make the
+// None of that reaches a futex: a goroutine that waits gives its thread back. By construction of
+// the runtime a thread waits on a futex without a time limit only for a goroutine to run (stopm, by
+// notesleep), which is idle. The one that waits with a limit is the monitor (sysmon, by
+// notetsleep): for the next timer, or for any thread to have work again, so that both classes are
+// right of it. Threads of Go have no names; here they get those by /proc. The runtime's own locks
+// are held for less than a microsecond. A goroutine that is locked to its thread would make the
 // thread wait for what it waits for itself; there is none here.
 package main
 
@@ -104,12 +105,13 @@ func converse(connection net.Conn, number int) {
 	defer connection.Close()
 	buffer := make([]byte, 4096)
 	for {
-		// The client asks for nothing before it has the last answer, and its requests are small.
+		// The client asks for nothing before it has the last answer. Its requests are small.
 		if read, err := connection.Read(buffer); err != nil || read == 0 {
 			return
 		}
 		answer(number)
-		if _, err := connection.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")); err != nil {
+		done := []byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+		if _, err := connection.Write(done); err != nil {
 			return
 		}
 	}

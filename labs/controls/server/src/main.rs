@@ -1,4 +1,4 @@
-//! A healthy blocking HTTP server: one thread for each connection, each request a wait of 5 ms.
+//! A healthy blocking HTTP server: thread-per-connection, each request a wait of 5 ms.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

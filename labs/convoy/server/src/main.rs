@@ -26,8 +26,12 @@ fn main() -> Result<()> {
     let (commit_ms, commit_mb) = (log.commit_time(), log.commit_mb());
     let about = move |waits: &StdMutex<Vec<Duration>>| {
         let waits = waits.lock().unwrap_or_else(PoisonError::into_inner);
-        json!({"commit_ms": lab_kit::ms(commit_ms), "commit_mb": commit_mb, "lock_wait": summary(waits.clone())})
-            .to_string()
+        json!({
+            "commit_ms": lab_kit::ms(commit_ms),
+            "commit_mb": commit_mb,
+            "lock_wait": summary(waits.clone()),
+        })
+        .to_string()
     };
     let note = |waits: &StdMutex<Vec<Duration>>, waited: Duration| {
         waits

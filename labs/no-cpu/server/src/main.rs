@@ -1,4 +1,4 @@
-//! A server with a thread for each connection: each request computes for a millisecond, then
+//! A thread-per-connection server: each request computes for a millisecond, then
 //! changes a table that all share, under a lock.
 //!
 //! How long the lock is held is CPU time: where the machine has no CPU for the holder, the others

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use crate::Buffer;
 use crate::stats::{Stats, add};
 
-/// Of each packet's beginning, what is kept beside it.
+/// Of each packet's beginning, what is kept with it.
 const HEAD: usize = 384;
 
 /// A packet on its way, with what a relay keeps about one.

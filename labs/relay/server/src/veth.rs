@@ -33,7 +33,7 @@ impl Host {
         }
     }
 
-    /// What the load has to know beside the relay's addresses: its own, and the namespace to go
+    /// What the load has to know besides the relay's addresses: its own, and the namespace to go
     /// into.
     pub(crate) fn namespace(&self) -> String {
         self.load

@@ -18,7 +18,7 @@ const EPISODE: Duration = Duration::from_millis(220);
 /// Even the slowest disk writes the smallest ten times within the lab's time; the largest leaves
 /// room on a small one.
 const SIZES_MB: (u64, u64) = (REGION_MB, 256);
-/// Large beside the snapshot's regions, so that a region seldom finds the disk idle.
+/// Large next to the snapshot's regions, so that a region seldom finds the disk idle.
 const SIBLING_MB: u64 = 96;
 
 /// How the file is written.

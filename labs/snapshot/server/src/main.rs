@@ -29,7 +29,7 @@ pub(crate) enum Work {
     OutsideLock(Vec<Duration>),
 }
 
-/// What the mutex variants take, unless they are told to take as long as another variant took.
+/// What the mutex variants take, unless they are to take as long as another variant took.
 const EPISODES_MS: &str = "120,180,140,200,150,160,220,130,170,190";
 
 fn main() -> Result<()> {

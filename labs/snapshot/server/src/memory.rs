@@ -77,7 +77,7 @@ fn burn_cpu(time: Duration, mut seed: u64) -> u64 {
     seed
 }
 
-/// Some 50 us, long beside looking at a clock. Inlined, so that the time is its caller's.
+/// Some 50 us, long compared with looking at a clock. Inlined, so that the time is its caller's.
 #[inline(always)]
 fn churn(mut seed: u64) -> u64 {
     for _ in 0..20_000 {

@@ -69,7 +69,7 @@ pub(crate) fn start(listener: UnixListener, work: Work) -> Result<JoinHandle<Res
     let work = Arc::new(work);
     let memory = Arc::new(Mutex::new(Memory::default()));
     // Every thread says its number first, for the ground truth.
-    let (tell, told) = channel();
+    let (tell, heard) = channel();
     let mut vcpus = Vec::new();
     for name in VCPUS {
         let (orders, received) = channel();
@@ -98,7 +98,7 @@ pub(crate) fn start(listener: UnixListener, work: Work) -> Result<JoinHandle<Res
         tell.send(("api", tid())).ok();
         let mut tids = json!({});
         for _ in 0..VCPUS.len() + 2 {
-            let (name, tid) = told.recv()?;
+            let (name, tid) = heard.recv()?;
             tids[name] = json!(tid?);
         }
         let api = Api {

@@ -50,7 +50,7 @@ fn start_worker() -> Result<Sender<Sender<()>>> {
     Ok(ask)
 }
 
-/// A thread that is told things, and that nobody waits for.
+/// A thread that is given things, and that nobody waits for.
 struct Logger {
     thread: Thread,
     lines: Arc<AtomicU64>,
@@ -59,11 +59,11 @@ struct Logger {
 impl Logger {
     fn start() -> Result<Self> {
         let lines = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&lines);
+        let given = Arc::clone(&lines);
         let thread = named("idle-park-0", move || {
             let mut written = 0;
             loop {
-                while written == told.load(Ordering::Acquire) {
+                while written == given.load(Ordering::Acquire) {
                     thread::park();
                 }
                 written += 1;
