@@ -9,6 +9,7 @@ use crate::effect::median;
 use crate::explain::{self, Explanation};
 use crate::measures::{Found, Group, Run};
 use crate::side::Side;
+use crate::text::runs;
 
 /// The name of the test.
 pub const TEST: &str = "permutation test of the runs, two-sided; family-wise error by Westfall \
@@ -218,21 +219,14 @@ fn about(side: &Side) -> SideAbout {
 /// What makes two sides hard to compare.
 fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<String> {
     let mut notes = Vec::new();
-    let runs = |n: usize| {
-        if n == 1 {
-            "1 run".to_owned()
-        } else {
-            format!("{n} runs")
-        }
-    };
     let (n, m) = (base.runs.len(), head.runs.len());
     if all.least_p > options.alpha {
         let need = (2..100)
             .find(|runs| crate::permutation::least_p(*runs, *runs) <= options.alpha)
             .map_or("more".to_owned(), |runs| runs.to_string());
         notes.push(format!(
-            "no verdict: with {} against {} chance cannot be ruled out at alpha {}; record at least \
-             {need} a side, better five, and alternate the sides",
+            "no verdict: with {} against {} chance cannot be ruled out at alpha {}; record at \
+             least {need} a side, better five, and alternate the sides",
             runs(n),
             runs(m),
             options.alpha

@@ -43,8 +43,8 @@ pub enum SideError {
 
 impl Side {
     /// Reads and analyses recordings. Each path is a recording, a folder of recordings, or a file
-    /// that `whywait gate --save-baseline` wrote. `progress` is called with each recording before it
-    /// is read.
+    /// that `whywait gate --save-baseline` wrote. `progress` is called with each recording
+    /// before it is read.
     ///
     /// # Errors
     /// When a path is none of these.

@@ -82,11 +82,11 @@ fn side(page: &mut Page, name: &str, side: &SideAbout) {
         .runs
         .iter()
         .fold(0, |sum, run| sum.saturating_add(run.requests));
-    let runs = match side.runs.len() {
-        1 => "1 run".to_owned(),
-        n => format!("{n} runs"),
-    };
-    let text = format!(": {runs}, {} requests", text::count(requests));
+    let text = format!(
+        ": {}, {} requests",
+        runs(side.runs.len()),
+        text::count(requests)
+    );
     page.paragraph(
         "",
         "  ",
@@ -404,8 +404,8 @@ fn test(page: &mut Page, diff: &Diff) {
     page.gap();
     let test = &diff.test;
     let text = format!(
-        "{}; {} measures; {}{} permutations; alpha {}; changes below {} do not count. Each interval \
-         is a Hodges-Lehmann interval of one measure.",
+        "{}; {} measures; {}{} permutations; alpha {}; changes below {} do not count. Each \
+         interval is a Hodges-Lehmann interval of one measure.",
         test.name,
         test.measures,
         if test.exact { "all " } else { "" },
@@ -414,6 +414,12 @@ fn test(page: &mut Page, diff: &Diff) {
         percent(test.options.min_effect).trim_start_matches('+')
     );
     page.paragraph("", "  ", &[(Style::Strong, "test: "), (Style::Dim, &text)]);
+}
+
+/// `1 run`, `2 runs`.
+pub(crate) fn runs(n: usize) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} run{plural}")
 }
 
 /// A measure's name, for people.

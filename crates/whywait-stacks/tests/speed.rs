@@ -47,8 +47,9 @@ fn measure(what: &str, running: &Running, sleeper: &Sleeper) {
         running_on = running_on.min(start.elapsed());
     }
     println!(
-        "{what}: {frames} frames; cold {cold:?}, a further process with the same files {again:?}, warm {warm:?}, \
-         with a look for Python frames {sleeping:?}, as a sample of a running thread {running_on:?}; {:?}",
+        "{what}: {frames} frames; cold {cold:?}, a further process with the same files {again:?}, \
+         warm {warm:?}, with a look for Python frames {sleeping:?}, as a sample of a running \
+         thread {running_on:?}; {:?}",
         losses(&unwinder)
     );
 }

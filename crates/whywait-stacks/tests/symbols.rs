@@ -160,7 +160,8 @@ fn names_by_perfs_map() {
     // Node's functions are in anonymous memory, compiled or not:
     // `--interpreted-frames-native-stack` gives each interpreted function code of its own.
     let file = scratch("perf-map").join("wait.js");
-    let script = "function waitsHere() { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0); }\n\
+    let script = "function waitsHere() { \
+                  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0); }\n\
                   function caller() { waitsHere(); }\ncaller();\n";
     std::fs::write(&file, script).unwrap();
     let arguments = [

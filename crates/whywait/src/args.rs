@@ -32,9 +32,9 @@ Examples:
   sudo whywait record -p $(pidof redis-server) -d 30s
   sudo whywait record -o run1.whywait -- ./server
 
-The recording is a folder of Parquet files: `whywait report` reads it, and so do DuckDB, Polars and
-Spark. It holds function names and thread names, no memory of the process. It belongs to the user who
-called sudo and is readable by nobody else.
+The recording is a folder of Parquet files. `whywait report` reads it, and so do DuckDB, Polars and
+Spark. It holds names of functions and threads, but no memory of the process. It belongs to the user
+who called sudo, and nobody else can read it.
 
 Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; otherwise, with -- CMD, CMD's own.";
 
@@ -44,41 +44,46 @@ Examples:
   whywait report run1.whywait --format json | jq '.findings[].title'
   whywait report run1.whywait --fail-on warning     for CI: exit 3 when something is wrong
   whywait report run1.whywait --waits               who waited for what, longest first
-  whywait report run1.whywait --cpu                 what CPU time was for: listeners, connections, threads
+  whywait report run1.whywait --cpu                 CPU time by listener, connection and thread
   whywait report run1.whywait --request 12:0        where one slow request was, step by step
 
-A recording that is incomplete never makes --fail-on fail: that says something about the machine that
-recorded, not about the server.
+An incomplete recording never makes --fail-on fail: that is about the machine that recorded, not
+about the server.
 
 Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; 3 a finding at or above --fail-on.";
 
 const DIFF_HELP: &str = "\
 Examples:
-  whywait diff before.whywait after.whywait     shows differences, calls none: one run proves nothing
-  whywait diff before/ after/                   folders with a recording for each run, five or more a side
+  whywait diff before.whywait after.whywait     figures only: one run on each side proves nothing
+  whywait diff before/ after/                   folders with one recording per run, five per side
   whywait diff baseline.json after/             against what `whywait gate --save-baseline` wrote
-  whywait diff before/ after/ --format json | jq '.verdict, .changes[] | select(.verdict == \"worse\")'
+  whywait diff before/ after/ --format json | jq '.changes[] | select(.verdict == \"worse\")'
 
-Record the sides in turns (before, after, before, after, ...): a machine that warms up is no regression.
-A difference is called when chance would make one like it in fewer than --alpha of all comparisons, over all
-measures together, and when it is at least --min-effect. It takes four runs a side at least.
+Alternate the sides when you record (before, after, before, after, ...), so that a machine that
+warms up does not look like a regression. A difference counts when it is significant and at least
+--min-effect. Significant: between two equal sides, chance makes such a difference in any of the
+measures in at most the share --alpha of comparisons. That takes at least four runs per side.
 
-Exit codes: 0 compared, whatever came of it; 1 whywait failed; 2 wrong usage. To fail a CI run: whywait gate.";
+Exit codes: 0 compared, whatever the result; 1 whywait failed; 2 wrong usage. To fail a CI run, use
+whywait gate.";
 
 const GATE_HELP: &str = "\
 Examples:
   whywait gate --init budget.toml runs/                   write a first budget from recordings
-  whywait gate budget.toml runs/                          hold recordings against it
-  sudo whywait gate budget.toml --runs 5 --load ./load.sh -- ./server    start, load and record it five times
-  sudo whywait gate budget.toml --runs 5 -- ./bench.sh    watch a benchmark that ends by itself
-  whywait gate budget.toml runs/ --junit gate.xml --github               for CI
-  whywait gate budget.toml main/ --save-baseline baseline.json           what later runs are compared with
+  whywait gate budget.toml runs/                          check recordings against it
+  sudo whywait gate budget.toml --runs 5 -- ./bench.sh    record a benchmark that ends by itself
+  sudo whywait gate budget.toml --runs 5 --load ./load.sh -- ./server     record a server under load
+  whywait gate budget.toml runs/ --junit gate.xml --github                for CI
+  whywait gate budget.toml main/ --save-baseline baseline.json            for later comparisons
 
-A recording that is incomplete never fails a gate by itself: what it cannot tell is undecided, and fails only
-when the budget says `fail-when-undecided = true`.
+An incomplete recording never fails a gate by itself. What it does not show is undecided, and fails
+the gate only when the budget says `fail-when-undecided = true`.
 
-Exit codes: 0 the budget is kept to; 1 whywait failed, or CMD or the load did; 2 wrong usage, or the budget is wrong;
-3 the budget is broken.";
+Exit codes: 0 within the budget; 1 whywait, CMD or the load failed; 2 wrong usage, or an error in
+the budget; 3 the budget is broken.";
+
+const CHECK_HELP: &str = "\
+Exit codes: 0 whywait can watch here; 1 it cannot, and the lines marked `no` say why.";
 
 /// Over the flags for views that have no findings in them.
 const INSTEAD: &str = "Instead of the report (without --fail-on)";
@@ -88,8 +93,10 @@ const INSTEAD: &str = "Instead of the report (without --fail-on)";
 #[command(
     name = "whywait",
     version,
-    about = "Says where every request's time went in a running server, and why it waits",
-    override_usage = "whywait [OPTIONS] -- <CMD>...\n       whywait [OPTIONS] -p <PID>\n       whywait <COMMAND>",
+    about = "Shows where every request's time went in a running server, and why it waits",
+    override_usage = "whywait [OPTIONS] -- <CMD>...\n       \
+                      whywait [OPTIONS] -p <PID>\n       \
+                      whywait <COMMAND>",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     after_help = EXAMPLES
@@ -107,21 +114,19 @@ pub(crate) enum Verb {
     /// Watch a command or process and keep the recording
     #[command(after_help = RECORD_HELP)]
     Record(RecordArgs),
-    /// Say what a recording shows
+    /// Report what a recording shows
     #[command(after_help = REPORT_HELP)]
     Report(ReportArgs),
     /// Compare two sides: what got worse, what got better, what is new, and why
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
-    /// Hold recordings against a budget, and fail when it is broken
+    /// Check recordings against a budget, and fail when it is broken
     #[command(after_help = GATE_HELP)]
     Gate(GateArgs),
     /// Explain a finding: what it means, how it is measured, how to fix it
     Explain(ExplainArgs),
-    /// Say what this machine allows: kernel, type information, privileges, lockdown
-    #[command(
-        after_help = "Exit codes: 0 whywait can watch here; 1 it cannot, and the lines marked `no` say why."
-    )]
+    /// Check what this machine allows: kernel, type information, privileges, lockdown
+    #[command(after_help = CHECK_HELP)]
     Check,
     /// Print completions for a shell
     #[command(after_help = "Example: whywait completions bash > /etc/bash_completion.d/whywait")]
@@ -135,11 +140,16 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
     /// Watch this running process, with its threads and the children it makes
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        value_parser = clap::value_parser!(u32).range(1..=4_194_304),
+    )]
     pub(crate) pid: Option<u32>,
-    /// End the recording after this long (10s, 500ms, 2m) [default: until CMD ends, or Ctrl-C]
+    /// Stop recording after this time (10s, 500ms, 2m) [default: when CMD ends, or at Ctrl-C]
     ///
-    /// A launched command is not ended with it: whywait reports, then waits for the command.
+    /// This does not end CMD: whywait reports, then waits for it.
     #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
     /// Run this command and watch it
@@ -151,16 +161,15 @@ pub(crate) struct TargetArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub(crate) struct CaptureArgs {
-    /// How much to record: `waits` costs a saturated server some per cent of its throughput
+    /// How much to record: `waits` costs a saturated server a few per cent of its throughput
     ///
-    /// Where a thread seems to spin, `waits` traces system calls for a moment too.
+    /// Where a thread seems to spin, `waits` also traces system calls for a moment.
     #[arg(long, value_name = "WHAT", default_value = "waits", value_enum)]
     pub(crate) detail: Detail,
-    /// Bytes of a thread's stack to look at, 1K to 32K: more unwinds deeper, each stack costs more
+    /// Bytes to copy of a thread's stack, 1K to 32K: more bytes unwind deeper and cost more
     #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = values::stack_bytes)]
     pub(crate) stack_bytes: u32,
-    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to
-    /// 10s)
+    /// Record waits and requests of this length one by one, shorter ones as sums (10us to 10s)
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold)]
     pub(crate) threshold: Duration,
 }
@@ -169,13 +178,13 @@ pub(crate) struct CaptureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(crate) struct OutputArgs {
-    /// For people or for programs
+    /// Text for people, or JSON for programs
     #[arg(long, value_name = "FORMAT", default_value = "text", value_enum)]
     pub(crate) format: Format,
     /// Write the report to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Exit with 3 when there is a finding of this severity or a worse one
+    /// Exit with code 3 when there is a finding of this severity or a worse one
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
 }
@@ -186,7 +195,7 @@ pub(crate) struct WatchArgs {
     pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
-    /// Keep the recording in this new folder [default: it is removed after the report]
+    /// Keep the recording in this new folder [default: delete it after the report]
     #[arg(long, value_name = "DIR", help_heading = "Recording")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
@@ -209,19 +218,16 @@ pub(crate) struct ReportArgs {
     /// The folder that `whywait record` wrote
     #[arg(value_name = "DIR")]
     pub(crate) recording: PathBuf,
-    /// Show what threads waited for, on which lock, file or socket, and what of it slow requests
-    /// waited for
+    /// Show what threads waited for (lock, file, socket) and how much of it delayed slow requests
     #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) waits: bool,
-    /// Show the rings of io_uring: where the operations' time went, and how many slots they took
+    /// Show io_uring rings: where the operations' time went, and how many slots they used
     #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) uring: bool,
-    /// Show what CPU time was for: a request, a byte, each listener, each thread, user and system
-    /// apart
+    /// Show what CPU time was for: per request, byte, listener and thread, user and system apart
     #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) cpu: bool,
-    /// Show one slow request's critical path step by step; a report has the ID in brackets in its
-    /// line `slowest:`
+    /// Show one slow request's critical path; the report's line `slowest:` has the ID in brackets
     #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
     pub(crate) request: Option<String>,
     #[command(flatten)]
@@ -230,19 +236,19 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// What came before: a recording, a folder of recordings, or a baseline file
+    /// The side before the change: a recording, a folder of recordings, or a baseline file
     #[arg(value_name = "BASE")]
     pub(crate) base: PathBuf,
-    /// What is held against it: the same
+    /// The side after the change: the same
     #[arg(value_name = "HEAD")]
     pub(crate) head: PathBuf,
-    /// The chance that anything is called a difference between two sides that are the same
+    /// The chance that two equal sides have any significant difference
     #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = values::alpha)]
     pub(crate) alpha: f64,
-    /// Changes below this are not called
+    /// Changes below this share do not count
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::percent)]
     pub(crate) min_effect: f64,
-    /// For people or for programs
+    /// Text for people, or JSON for programs
     #[arg(long, value_name = "FORMAT", default_value = "text", value_enum)]
     pub(crate) format: Format,
     /// Write it to this file instead of standard output
@@ -251,9 +257,8 @@ pub(crate) struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    override_usage = "whywait gate [OPTIONS] <BUDGET> <DIR>...\n       whywait gate [OPTIONS] <BUDGET> -- <CMD>..."
-)]
+#[command(override_usage = "whywait gate [OPTIONS] <BUDGET> <DIR>...\n       \
+                      whywait gate [OPTIONS] <BUDGET> -- <CMD>...")]
 pub(crate) struct GateArgs {
     /// The budget, a TOML file
     #[arg(value_name = "BUDGET")]
@@ -267,12 +272,18 @@ pub(crate) struct GateArgs {
     /// Write a first budget from the recordings instead
     #[arg(long, conflicts_with_all = ["junit", "github", "save_baseline", "format"])]
     pub(crate) init: bool,
-    /// How often to run CMD
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Recording")]
+    /// How many times to run CMD
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=100),
+        help_heading = "Recording"
+    )]
     pub(crate) runs: u32,
-    /// A shell command that puts load on CMD, which is ended when that ends
+    /// A shell command that puts load on CMD; when it ends, whywait ends CMD
     ///
-    /// It starts beside CMD, waits for CMD to listen by itself, and is not watched.
+    /// It starts at the same time as CMD, must itself wait until CMD listens, and is not watched.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -280,7 +291,7 @@ pub(crate) struct GateArgs {
         help_heading = "Recording"
     )]
     pub(crate) load: Option<OsString>,
-    /// Keep the recordings in this new folder [default: they are removed]
+    /// Keep the recordings in this new folder [default: delete them]
     #[arg(
         long,
         value_name = "DIR",
@@ -288,11 +299,16 @@ pub(crate) struct GateArgs {
         help_heading = "Recording"
     )]
     pub(crate) keep: Option<PathBuf>,
-    /// Waits and requests of this length are recorded one by one, shorter ones as sums (10us to
-    /// 10s)
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold, help_heading = "Recording")]
+    /// Record waits and requests of this length one by one, shorter ones as sums (10us to 10s)
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1ms",
+        value_parser = values::threshold,
+        help_heading = "Recording"
+    )]
     pub(crate) threshold: Duration,
-    /// For people or for programs
+    /// Text for people, or JSON for programs
     #[arg(
         long,
         value_name = "FORMAT",
@@ -304,13 +320,13 @@ pub(crate) struct GateArgs {
     /// Write the report to this file instead of standard output
     #[arg(short, long, value_name = "FILE", help_heading = "Report")]
     pub(crate) output: Option<PathBuf>,
-    /// Also write the lines as JUnit XML to this file
+    /// Also write the result of each line as JUnit XML to this file
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) junit: Option<PathBuf>,
     /// Also print GitHub annotations at the budget's lines
     #[arg(long, conflicts_with = "output", help_heading = "Report")]
     pub(crate) github: bool,
-    /// Write the recordings' measures to this file, for [regressions] of a budget
+    /// Also write the recordings' measures to this file, for [regressions] in a budget
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) save_baseline: Option<PathBuf>,
 }
@@ -357,14 +373,14 @@ pub(crate) struct ExecArgs {
 pub(crate) enum Detail {
     /// Waits, requests and samples.
     Waits,
-    /// Every system call too, in bursts: for a moment, and at most a twentieth of the time
+    /// Also every system call, in short bursts: at most a twentieth of the time
     Full,
 }
 
 /// What a report looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// At most about a screen, for people
+    /// About one screen, for people
     Text,
     /// Everything, for programs (schema 1)
     Json,
@@ -373,11 +389,11 @@ pub(crate) enum Format {
 /// The severity from which findings fail a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Anything worth saying
+    /// Any remark
     Note,
-    /// What is probably wrong
+    /// Something is probably wrong
     Warning,
-    /// What is wrong
+    /// Something is wrong
     Error,
 }
 

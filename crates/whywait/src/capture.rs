@@ -61,9 +61,9 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     })?;
     if let Target::Process(pid) = config.target {
         let end = if config.duration.is_some() {
-            "Ctrl-C ends it early"
+            "Ctrl-C ends the recording early"
         } else {
-            "Ctrl-C ends it"
+            "Ctrl-C ends the recording"
         };
         eprintln_quietly(&format!("whywait: watching process {pid}; {end}"));
     }
@@ -114,7 +114,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     Err(error)
 }
 
-/// Whether somebody else's folder was in the way.
+/// Whether the folder was taken: something was in it already.
 fn is_taken(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
@@ -141,7 +141,7 @@ impl<'a> Folder<'a> {
     }
 
     fn restore(&self) {
-        // Should this fail, there is nothing to say that helps: the reason for it was told.
+        // Should this fail, there is nothing useful to say: the reason was reported already.
         if !self.existed {
             let _ = fs::remove_dir_all(self.path);
             return;

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use whywait_compare::gate::Date;
 use whywait_findings::Severity;
 
 use crate::args::{CaptureArgs, Detail, Format, OutputArgs, ReportArgs, TargetArgs};
@@ -47,7 +48,7 @@ pub(crate) enum View {
     Report,
     /// The table of waits.
     Waits,
-    /// The table of io_uring's rings.
+    /// The table of io_uring rings.
     Rings,
     /// What CPU time was for.
     Cpu,
@@ -119,7 +120,7 @@ fn process(pid: u32) -> Result<u32, Usage> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| {
         Usage::new(
             format!("there is no process {pid}"),
-            "pidof NAME or pgrep NAME finds processes",
+            "pidof NAME or pgrep NAME finds the number of a process",
         )
     })?;
     // /proc knows threads under their own number too.
@@ -162,7 +163,7 @@ pub(crate) fn capture(
 /// Checks that a recording can go to `dir`: it must not exist, or be an empty folder. Recordings
 /// are never overwritten.
 pub(crate) fn new_folder(dir: &Path) -> Result<(), Usage> {
-    let hint = "name a folder that does not exist yet; it will be made";
+    let hint = "name a folder that does not exist yet: whywait makes it";
     let shown = dir.display();
     match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
@@ -218,16 +219,8 @@ fn file_name(name: &str) -> String {
 
 /// Seconds since 1970 as `20260131-235959`, UTC.
 fn timestamp(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days are counted from 0000-03-01, so that the leap day is a year's last (Hinnant,
-    // "chrono-compatible low-level date algorithms").
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = (era * 400 + year + month / 10, (month + 2) % 12 + 1);
+    let Date { year, month, day } = Date::of_unix(seconds);
+    let second = seconds % 86_400;
     format!(
         "{year:04}{month:02}{day:02}-{:02}{:02}{:02}",
         second / 3_600,

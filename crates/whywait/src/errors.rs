@@ -16,7 +16,7 @@ pub(crate) const USAGE: u8 = 2;
 /// A finding at or above `--fail-on`.
 pub(crate) const FOUND: u8 = 3;
 
-/// The command line was wrong in a way that single flags do not show.
+/// The command line was wrong in a way that no single flag shows.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{message}")]
 pub(crate) struct Usage {
@@ -53,8 +53,7 @@ pub(crate) fn report(error: &anyhow::Error) -> u8 {
     FAILED
 }
 
-/// An error with what caused it. Some errors tell their cause themselves, which is then not told
-/// again.
+/// An error with its causes. A cause that the error's own text ends with is not repeated.
 pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -102,7 +101,10 @@ fn forgotten_dashes(error: &clap::Error) -> Option<String> {
     };
     let first = std::env::args_os().nth(1)?;
     (first == OsStr::new(word)).then(|| {
-        format!("to watch a command put -- before it: whywait -- {word}; whywait --help lists whywait's own")
+        format!(
+            "to watch a command put -- before it: whywait -- {word}; whywait --help lists \
+             whywait's own commands"
+        )
     })
 }
 
@@ -127,7 +129,7 @@ pub(crate) fn install_panic_hook() {
         if let Some(place) = info.location() {
             let _ = write!(text, " ({}:{})", place.file(), place.line());
         }
-        text.push_str("; please report this with the command that you ran");
+        text.push_str("; this is a bug: please report it with the command that you ran");
         eprintln_quietly(&text);
         // Not left to unwinding: a thread that died must not leave the others waiting for it.
         std::process::exit(FAILED.into());

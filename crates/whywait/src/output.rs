@@ -7,6 +7,7 @@ use std::os::unix::fs::fchown;
 use std::path::Path;
 
 use anyhow::Context;
+use tempfile::TempDir;
 use whywait_report::text::{Charset, TextOptions};
 
 use crate::user::Invoker;
@@ -46,6 +47,20 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => File::create(path),
         Err(error) => Err(error),
     }
+}
+
+/// A folder that is removed when dropped. Readable by its owner alone, as recordings are.
+///
+/// # Errors
+/// Fails when no folder can be made where temporary files go.
+pub(crate) fn temporary_folder() -> anyhow::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("whywait-")
+        .tempdir()
+        .context(
+            "cannot make a temporary folder: set TMPDIR to a folder that can be written, or use \
+             --keep DIR",
+        )
 }
 
 /// How text for standard output (or, when `to_file`, for a file) is to look.

@@ -57,7 +57,7 @@ impl Session {
                 let gone = || {
                     Usage::new(
                         format!("there is no process {pid}"),
-                        "it ended before whywait could watch it",
+                        "it ended before whywait could watch it: name a process that runs",
                     )
                 };
                 let held = hold(*pid).ok_or_else(gone)?;

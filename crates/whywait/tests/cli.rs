@@ -40,7 +40,10 @@ impl Run {
         let run = self.exits(2);
         let lines: Vec<&str> = run.err.lines().collect();
         assert!(
-            matches!(lines[..], [what, hint] if what.starts_with("whywait: ") && hint.starts_with("  hint: ")),
+            matches!(
+                lines[..],
+                [what, hint] if what.starts_with("whywait: ") && hint.starts_with("  hint: ")
+            ),
             "{}",
             run.err
         );
@@ -545,7 +548,9 @@ fn a_command_that_cannot_run_says_so_as_shells_do() {
 
 #[test]
 fn the_command_inherits_neither_the_gate_nor_an_ignored_sigpipe() {
-    let run = shell("exec 7< <(echo '!'); $W __exec --gate-fd 7 -- sh -c 'ls /proc/self/fd; cat /proc/self/status'").exits(0);
+    let script = "exec 7< <(echo '!')
+$W __exec --gate-fd 7 -- sh -c 'ls /proc/self/fd; cat /proc/self/status'";
+    let run = shell(script).exits(0);
     assert!(!run.out.lines().any(|line| line == "7"), "{}", run.out);
     let ignored = run
         .out
@@ -616,7 +621,8 @@ fn what_was_not_roots_stays_in_the_environment() {
     if !is_root() {
         return;
     }
-    let script = "echo '!' | HOME=/given USER=root $W __exec --gate-fd 0 --uid 65534 --gid 65534 -- sh -c 'echo $HOME $USER'";
+    let script = "echo '!' | HOME=/given USER=root \
+                  $W __exec --gate-fd 0 --uid 65534 --gid 65534 -- sh -c 'echo $HOME $USER'";
     shell(script).exits(0).says("/given nobody\n");
 }
 

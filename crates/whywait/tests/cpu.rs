@@ -202,7 +202,7 @@ fn the_rate_is_that_of_the_loop_without_tracing() {
             return;
         }
     }
-    panic!("turns as told, of those that there were: {said:?}");
+    panic!("turns as reported, of all that there were: {said:?}");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn connections_stand_side_by_side() {
     let dir = scratch();
     let recording = dir.path().join("recording");
     let mut target =
-        start(common::program(program(), &["dear"]).stdin(std::process::Stdio::piped()));
+        start(common::program(program(), &["expensive"]).stdin(std::process::Stdio::piped()));
     target.until_line("ready");
     let pid = target.pid().to_string();
     run(&mut whywait(&[
@@ -296,13 +296,13 @@ fn connections_stand_side_by_side() {
         .map(|socket| socket["per_request_ns"].as_f64().expect("a number") / 1e3)
         .collect();
     each.sort_by(f64::total_cmp);
-    let [cheap, dearer, dearest] = each[..] else {
+    let [cheap, expensive, most_expensive] = each[..] else {
         panic!("three connections, one of which has ended: {cpu:#}");
     };
     // They compute for 100, 300 and 1,000 us. What comes to that of the kernel's work is the
     // machine's, but the same for all three.
     assert!((80.0..250.0).contains(&cheap), "{cheap} us: {cpu:#}");
-    let between = [dearer - cheap, dearest - dearer];
+    let between = [expensive - cheap, most_expensive - expensive];
     assert!(
         (150.0..250.0).contains(&between[0]) && (560.0..840.0).contains(&between[1]),
         "200 us and 700 us between them, not {between:?}: {cpu:#}"
@@ -315,7 +315,7 @@ fn connections_stand_side_by_side() {
     assert!((0.97..1.001).contains(&share), "{share}: {cpu:#}");
 }
 
-/// A control group that may use a part of a CPU, and is gone with this.
+/// A cgroup that may use a part of a CPU, and is gone with this.
 struct Limited(std::path::PathBuf);
 
 impl Limited {
@@ -359,7 +359,7 @@ fn a_limit_that_stops_a_server_is_what_its_requests_wait_for() {
         return;
     }
     let Some(group) = Limited::new(20) else {
-        eprintln!("not tested: no control group with a CPU limit can be made here");
+        eprintln!("not tested: no cgroup with a CPU limit can be made here");
         return;
     };
     let report = |limited: bool| {

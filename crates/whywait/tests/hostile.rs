@@ -121,7 +121,8 @@ fn report(recording: &Path, what: &str, format: &str) -> Run {
             .arg(&kept)
             .status();
         panic!(
-            "{what}: expected a report or one line, got {reason} (kept in {}): exit code {}\nout: {:.2000}\nerr: {:.2000}",
+            "{what}: expected a report or one line, got {reason} (kept in {}): exit code {}\n\
+             out: {:.2000}\nerr: {:.2000}",
             kept.display(),
             run.code,
             run.out,

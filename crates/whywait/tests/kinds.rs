@@ -117,7 +117,9 @@ fn waits_are_called_what_they_are() {
             };
             if of_call {
                 assert!(
-                    kind.is_some_and(|kind| kind.name.contains(name) || remote.contains(&kind.name)),
+                    kind.is_some_and(|kind| {
+                        kind.name.contains(name) || remote.contains(&kind.name)
+                    }),
                     "expected {name:?} in {stack:?}, got {kind:?}"
                 );
             }
@@ -125,8 +127,8 @@ fn waits_are_called_what_they_are() {
     }
 }
 
-/// Tens of thousands of reads a second that each outlast the threshold: few are told one by one,
-/// and none is lost.
+/// Tens of thousands of reads a second that each outlast the threshold: few are recorded one by
+/// one, and none is lost.
 #[test]
 fn a_storm_of_reads_is_counted_whole() {
     if !bpf() {
@@ -175,7 +177,7 @@ fn a_storm_of_reads_is_counted_whole() {
     );
     assert!(
         summed_up > 0,
-        "expected that not all of {count} reads were told one by one"
+        "expected that not all of {count} reads were recorded one by one"
     );
 }
 

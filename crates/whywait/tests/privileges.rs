@@ -55,8 +55,8 @@ fn has_only(pid: u32, expected: u64) {
     for (effective, permitted, bounding, can_gain) in privileges(pid) {
         assert!(
             effective == expected && permitted == expected && bounding == expected && !can_gain,
-            "expected {expected:#x} for good, got effective {effective:#x}, permitted {permitted:#x}, \
-             bounding {bounding:#x}, can gain: {can_gain}"
+            "expected {expected:#x} for good, got effective {effective:#x}, permitted \
+             {permitted:#x}, bounding {bounding:#x}, can gain: {can_gain}"
         );
     }
 }
@@ -229,7 +229,7 @@ fn under_sudo_all_belongs_to_who_called_it() {
     assert_eq!(walk(&temporary).len(), 1, "expected no temporary files");
 }
 
-/// A copy that everybody can run: the way to the original may be closed to others.
+/// A copy that everybody can run: the folder of the original may be closed to others.
 fn copy(dir: &Path, program: &str) -> String {
     let name = Path::new(program).file_name().expect("a file");
     let to = dir.join(name);

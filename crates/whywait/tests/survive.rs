@@ -234,7 +234,12 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
     let ended = watcher.end().exits(1).complains("the command goes on");
     let lines: Vec<&str> = ended.err.lines().collect();
     assert!(
-        matches!(lines[..], [line] if line.starts_with("whywait: ") && line.contains(text(&recording)) && line.contains("free some space")),
+        matches!(
+            lines[..],
+            [line] if line.starts_with("whywait: ")
+                && line.contains(text(&recording))
+                && line.contains("free some space")
+        ),
         "expected one line that names the disk and says what to do, got:\n{}",
         ended.err
     );

@@ -17,7 +17,7 @@ use super::limit::Limit;
 use super::regression;
 use crate::effect::median;
 use crate::measures::{Found, Run};
-use crate::text::value;
+use crate::text::{self, value};
 
 /// What came of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -275,10 +275,7 @@ fn findings(
                 "none, but all recordings are incomplete".to_owned(),
             )
         } else {
-            (
-                Outcome::Held,
-                format!("none in {n} {}", if n == 1 { "run" } else { "runs" }),
-            )
+            (Outcome::Held, format!("none in {}", text::runs(n)))
         };
         lines.push(Line {
             line: max.line,
@@ -300,11 +297,11 @@ fn finding(
 ) -> Line {
     let found = seen.worst;
     let why = format!(
-        "{} {} in {} of {runs} {}: {}",
+        "{} {} in {} of {}: {}",
         found.severity,
         found.code,
         seen.runs,
-        if runs == 1 { "run" } else { "runs" },
+        text::runs(runs),
         found.title
     );
     let mut past = None;

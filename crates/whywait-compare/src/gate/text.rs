@@ -4,6 +4,7 @@
 use whywait_report::text::{self, Page, Style, TextOptions};
 
 use super::judge::{Judgement, Line, Outcome};
+use crate::text::runs;
 
 /// A judgement as text. `budget`: the file's name.
 pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> String {
@@ -15,11 +16,7 @@ pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> Stri
     } else {
         (Style::Good, "gate: passed")
     };
-    let runs = if judgement.runs == 1 {
-        "1 run".to_owned()
-    } else {
-        format!("{} runs", judgement.runs)
-    };
+    let runs = runs(judgement.runs);
     let mut rest = format!(", {runs}, {} lines, {broken} broken", judgement.lines.len());
     if undecided > 0 {
         rest = format!("{rest}, {undecided} undecided");

@@ -8,100 +8,8 @@ use crate::Report;
 const STOLEN_NS: u64 = 10_000_000;
 
 pub(super) fn render(page: &mut Page, report: &Report) {
-    let coverage = &report.coverage;
-    let mut facts: Vec<(Style, String)> = Vec::new();
-    if let Some(closure) = report.requests.closure {
-        facts.push((
-            Style::Plain,
-            format!(
-                "{} of the requests' time accounted for",
-                ratio_percent(closure)
-            ),
-        ));
-    }
-    facts.push((Style::Plain, counted(coverage.events, "kernel event")));
-    facts.push(match coverage.lost {
-        0 => (Style::Plain, "none lost".to_owned()),
-        lost => (
-            Style::Bad,
-            format!("{} lost{}", count(lost), reasons(page, report)),
-        ),
-    });
-    if coverage.unmatched_wakes > 0 {
-        facts.push((
-            Style::Plain,
-            format!(
-                "{} without a recorded wake",
-                counted(coverage.unmatched_wakes, "sleep")
-            ),
-        ));
-    }
-    if coverage.farewells > 0 {
-        facts.push((
-            Style::Plain,
-            format!(
-                "{} to idle connections not counted as part of a response",
-                counted(coverage.farewells, "close_notify or GOAWAY message")
-            ),
-        ));
-    }
-    if let Some(share) = coverage.frames_symbolised {
-        facts.push((
-            Style::Plain,
-            format!("{} of the frames named", ratio_percent(share)),
-        ));
-    }
-    if coverage.waits_without_stack > 0 && coverage.waits > 0 {
-        let share = coverage.waits_without_stack as f64 / coverage.waits as f64;
-        facts.push((
-            Style::Plain,
-            format!("{} of the long waits without a stack", ratio_percent(share)),
-        ));
-    }
-    if coverage.truncated_stacks > 0 {
-        facts.push((
-            Style::Plain,
-            format!("{} cut short", counted(coverage.truncated_stacks, "stack")),
-        ));
-    }
-    if coverage.truncated_paths > 0 {
-        facts.push((
-            Style::Plain,
-            format!(
-                "{} cut short",
-                counted(coverage.truncated_paths, "critical path")
-            ),
-        ));
-    }
-    if coverage.bursts > 0 {
-        facts.push((
-            Style::Plain,
-            format!(
-                "system calls traced for {} in {}",
-                duration(coverage.traced_ns),
-                counted(coverage.bursts, "burst")
-            ),
-        ));
-    }
-    if coverage.stolen_ns >= STOLEN_NS {
-        facts.push((
-            Style::Plain,
-            format!(
-                "the virtual machine's host took threads' CPUs away for {}",
-                duration(coverage.stolen_ns)
-            ),
-        ));
-    }
-    if !coverage.tier.is_empty() {
-        facts.push((
-            Style::Plain,
-            format!("detail: {}", page.cut(&coverage.tier, 20)),
-        ));
-    }
-    if !coverage.complete {
-        facts.push((Style::Bad, "the recording was not finished".to_owned()));
-    }
     let mut spans = vec![(Style::Strong, "coverage: ")];
+    let facts = facts(page, report);
     for (index, (style, text)) in facts.iter().enumerate() {
         if index > 0 {
             spans.push((Style::Plain, ", "));
@@ -109,6 +17,69 @@ pub(super) fn render(page: &mut Page, report: &Report) {
         spans.push((*style, text));
     }
     page.paragraph("", "  ", &spans);
+}
+
+fn facts(page: &Page, report: &Report) -> Vec<(Style, String)> {
+    let coverage = &report.coverage;
+    let mut facts: Vec<(Style, String)> = Vec::new();
+    let mut plain = |text: String| facts.push((Style::Plain, text));
+    if let Some(closure) = report.requests.closure {
+        let closure = ratio_percent(closure);
+        plain(format!("{closure} of the requests' time accounted for"));
+    }
+    plain(counted(coverage.events, "kernel event"));
+    if coverage.lost == 0 {
+        plain("none lost".to_owned());
+    } else {
+        let (lost, reasons) = (count(coverage.lost), reasons(page, report));
+        facts.push((Style::Bad, format!("{lost} lost{reasons}")));
+    }
+    facts.extend(limits(page, report).map(|text| (Style::Plain, text)));
+    if !coverage.complete {
+        facts.push((Style::Bad, "the recording was not finished".to_owned()));
+    }
+    facts
+}
+
+/// What the recording has less of than it could have, and what it was made with.
+fn limits(page: &Page, report: &Report) -> impl Iterator<Item = String> {
+    let coverage = &report.coverage;
+    let some =
+        |n: u64, noun: &str, rest: &str| (n > 0).then(|| format!("{} {rest}", counted(n, noun)));
+    let without_stack = || {
+        let share = coverage.waits_without_stack as f64 / coverage.waits as f64;
+        format!("{} of the long waits without a stack", ratio_percent(share))
+    };
+    let traced = || {
+        let (time, bursts) = (
+            duration(coverage.traced_ns),
+            counted(coverage.bursts, "burst"),
+        );
+        format!("system calls traced for {time} in {bursts}")
+    };
+    let stolen = || {
+        let time = duration(coverage.stolen_ns);
+        format!("the virtual machine's host took threads' CPUs away for {time}")
+    };
+    [
+        some(coverage.unmatched_wakes, "sleep", "without a recorded wake"),
+        some(
+            coverage.farewells,
+            "close_notify or GOAWAY message",
+            "to idle connections not counted as part of a response",
+        ),
+        coverage
+            .frames_symbolised
+            .map(|share| format!("{} of the frames named", ratio_percent(share))),
+        (coverage.waits_without_stack > 0 && coverage.waits > 0).then(without_stack),
+        some(coverage.truncated_stacks, "stack", "cut short"),
+        some(coverage.truncated_paths, "critical path", "cut short"),
+        (coverage.bursts > 0).then(traced),
+        (coverage.stolen_ns >= STOLEN_NS).then(stolen),
+        (!coverage.tier.is_empty()).then(|| format!("detail: {}", page.cut(&coverage.tier, 20))),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Why things were lost, the most frequent reasons first.

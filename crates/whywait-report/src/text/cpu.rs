@@ -47,7 +47,7 @@ pub(super) fn render(page: &mut Page, summary: Option<&CpuSummary>) {
     page.gap();
     if !cpu.listeners.is_empty() {
         let wide = page.width() >= WITH_BYTES;
-        head(page, wide);
+        head(page, wide, "listener");
         for row in cpu.listeners.iter().take(MAX_ROWS) {
             listener(page, row, wide);
         }
@@ -87,7 +87,8 @@ fn more(page: &mut Page, rows: u64, beyond: u64) {
     }
 }
 
-fn head(page: &mut Page, wide: bool) {
+/// The head of a table of `what`: listeners or connections.
+pub(super) fn head(page: &mut Page, wide: bool, what: &str) {
     let mut text = format!(
         "  {:>8}  {:>6}  {:>8}  {:>9}  {:>9}",
         "CPU", "user", "futile", "requests", "each"
@@ -95,7 +96,7 @@ fn head(page: &mut Page, wide: bool) {
     if wide {
         text.push_str(&format!("  {:>9}", "a byte"));
     }
-    text.push_str("  listener");
+    text.push_str(&format!("  {what}"));
     page.paragraph("", "", &[(Style::Dim, &text)]);
 }
 

@@ -2,7 +2,7 @@
 
 use whywait_model::cpu::SocketUse;
 
-use super::cpu::{futile, user};
+use super::cpu::{futile, head, user};
 use super::page::{Page, Style};
 use super::units::{count, counted, duration};
 
@@ -13,15 +13,7 @@ pub(super) fn render(page: &mut Page, sockets: &[SocketUse], beyond: u64, wide: 
     if sockets.is_empty() {
         return;
     }
-    let mut text = format!(
-        "  {:>8}  {:>6}  {:>8}  {:>9}  {:>9}",
-        "CPU", "user", "futile", "requests", "each"
-    );
-    if wide {
-        text.push_str(&format!("  {:>9}", "a byte"));
-    }
-    text.push_str("  connection");
-    page.paragraph("", "", &[(Style::Dim, &text)]);
+    head(page, wide, "connection");
     for row in sockets.iter().take(MAX_ROWS) {
         socket(page, row, wide);
     }

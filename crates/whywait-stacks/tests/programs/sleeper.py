@@ -1,4 +1,4 @@
-# Blocks the main thread in time.sleep and a second thread in a lock, below functions, a method and a C callback.
+# Blocks two threads, in time.sleep and in a lock, below functions, a method and a C callback.
 import functools
 import threading
 import time

@@ -1,4 +1,4 @@
-//! `whywait check`: what this machine allows, before anybody needs it.
+//! `whywait check`: what this machine allows.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -30,8 +30,8 @@ pub(crate) fn run() -> anyhow::Result<u8> {
     )
 }
 
-/// What the kernel says when the programs are loaded: each thing that it lacks takes a part of the
-/// report away.
+/// What the kernel says when the programs are loaded: for each feature that it lacks, a part of the
+/// report is missing.
 fn rehearsal(missing: Result<Vec<String>, whywait_capture::CaptureError>) -> Vec<Line> {
     let what = "programs";
     let line = |verdict, text: &str| Line {
@@ -49,7 +49,7 @@ fn rehearsal(missing: Result<Vec<String>, whywait_capture::CaptureError>) -> Vec
     }
 }
 
-/// What the kernel says of itself and of whywait's rights. Absent: it does not say.
+/// What the kernel says about itself and about whywait's privileges. Absent: it does not say.
 #[derive(Debug, Default)]
 struct Machine {
     release: Option<String>,
@@ -166,7 +166,7 @@ impl Machine {
                 verdict: Verdict::No,
                 what: "processor",
                 text: format!(
-                    "{}: only x86-64 can be watched so far",
+                    "{}: whywait supports only x86-64 so far",
                     std::env::consts::ARCH
                 ),
             },
@@ -176,11 +176,16 @@ impl Machine {
     fn type_information(&self) -> Line {
         let what = "type information";
         match self.has_btf {
-            true => Line { verdict: Verdict::Yes, what, text: "/sys/kernel/btf/vmlinux".to_owned() },
+            true => Line {
+                verdict: Verdict::Yes,
+                what,
+                text: "/sys/kernel/btf/vmlinux".to_owned(),
+            },
             false => Line {
                 verdict: Verdict::No,
                 what,
-                text: "no /sys/kernel/btf/vmlinux: use a kernel built with CONFIG_DEBUG_INFO_BTF=y (distributions' kernels are)"
+                text: "no /sys/kernel/btf/vmlinux: use a kernel built with \
+                       CONFIG_DEBUG_INFO_BTF=y, as distributions' kernels are"
                     .to_owned(),
             },
         }
@@ -227,28 +232,46 @@ impl Machine {
             .as_deref()
             .and_then(|text| text.split_once('[')?.1.split_once(']'));
         match mode.map(|(mode, _)| mode) {
-            None | Some("none") => Line { verdict: Verdict::Yes, what, text: "none".to_owned() },
+            None | Some("none") => Line {
+                verdict: Verdict::Yes,
+                what,
+                text: "none".to_owned(),
+            },
             Some("confidentiality") => Line {
                 verdict: Verdict::No,
                 what,
-                text: "confidentiality: the kernel refuses to let BPF read memory; boot with lockdown=integrity or without"
+                text: "confidentiality: the kernel does not let BPF read memory; boot with \
+                       lockdown=integrity or without lockdown"
                     .to_owned(),
             },
-            Some(mode) => Line { verdict: Verdict::Yes, what, text: escape(mode, Charset::Unicode, 30) },
+            Some(mode) => Line {
+                verdict: Verdict::Yes,
+                what,
+                text: escape(mode, Charset::Unicode, 30),
+            },
         }
     }
 
     fn processes(&self) -> Line {
         let what = "processes";
         match (self.has_proc, self.own_pid_namespace) {
-            (false, _) => Line { verdict: Verdict::No, what, text: "/proc is not mounted".to_owned() },
+            (false, _) => Line {
+                verdict: Verdict::No,
+                what,
+                text: "/proc is not mounted: mount it".to_owned(),
+            },
             (true, Some(true)) => Line {
                 verdict: Verdict::Partly,
                 what,
-                text: "this is a container with process numbers of its own: run whywait on the host, or with --pid=host"
+                text: "this container has a pid namespace of its own: run whywait on the host, or \
+                       start the container with --pid=host"
                     .to_owned(),
             },
-            (true, _) => Line { verdict: Verdict::Yes, what, text: "seen under the kernel's own numbers".to_owned() },
+            (true, _) => Line {
+                verdict: Verdict::Yes,
+                what,
+                text: "visible with the host's process numbers".to_owned(),
+            },
         }
     }
 }
@@ -276,8 +299,8 @@ fn render(findings: &[Line]) -> String {
     }
     let worst = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
     text.push_str(match (worst(Verdict::No), worst(Verdict::Partly)) {
-        (true, _) => "whywait cannot watch here.\n",
-        (false, true) => "whywait can watch here, with less to say.\n",
+        (true, _) => "whywait cannot watch here: fix the lines marked `no`.\n",
+        (false, true) => "whywait can watch here, but reports less.\n",
         (false, false) => "whywait can watch here.\n",
     });
     text

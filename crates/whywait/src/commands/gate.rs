@@ -1,4 +1,4 @@
-//! `whywait gate`: holds recordings against a budget.
+//! `whywait gate`: checks recordings against a budget.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -25,7 +25,7 @@ const ALLOWED_DAYS: u64 = 90;
 pub(crate) fn run(args: GateArgs) -> anyhow::Result<u8> {
     if args.recordings.is_empty() && args.command.is_empty() {
         return Err(Usage::new(
-            "nothing to hold against the budget",
+            "nothing to check against the budget",
             "name recordings, or a command after --: whywait gate budget.toml runs/",
         )
         .into());
@@ -33,7 +33,7 @@ pub(crate) fn run(args: GateArgs) -> anyhow::Result<u8> {
     if args.init {
         return init_budget(&args);
     }
-    // Before minutes of runs: what is wrong with the budget is told at once.
+    // Before minutes of runs: an error in the budget is reported at once.
     let budget = read_budget(&args.budget)?;
     let base = read_baseline(&args, &budget)?;
     let runs = runs(&args)?;
@@ -100,11 +100,15 @@ fn read_budget(path: &Path) -> anyhow::Result<Budget> {
         read => read.with_context(|| format!("cannot read the budget {}", path.display()))?,
     };
     Budget::parse(&text, path).map_err(|error| {
-        Usage::new(error.to_string(), "docs/ci.md says what a budget may hold").into()
+        Usage::new(
+            error.to_string(),
+            "docs/ci.md describes what a budget may contain",
+        )
+        .into()
     })
 }
 
-/// What the budget's regressions are held against. It may be about to be made.
+/// What the budget's regressions are compared with. This run may be about to write it.
 fn read_baseline(args: &GateArgs, budget: &Budget) -> anyhow::Result<Option<Baseline>> {
     let Some(regressions) = &budget.regressions else {
         return Ok(None);
@@ -121,19 +125,20 @@ fn init_budget(args: &GateArgs) -> anyhow::Result<u8> {
     if args.budget.exists() {
         return Err(Usage::new(
             format!("{} is there already", args.budget.display()),
-            "a budget is not overwritten: name a new file, or remove it",
+            "a budget is never overwritten: name a new file, or remove this one",
         )
         .into());
     }
     let text = init::render(&runs(args)?, Date::of_unix(now() + ALLOWED_DAYS * 86_400));
-    // Not to be read back is whywait's own fault, and is better told here than by the next gate.
-    Budget::parse(&text, &args.budget).context("the budget that was written cannot be read")?;
+    // If this cannot be read back, whywait is at fault: better reported here than by the next gate.
+    Budget::parse(&text, &args.budget)
+        .context("the new budget cannot be read back: this is a bug, please report it")?;
     output::create(&args.budget)
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .with_context(|| format!("cannot write {}", args.budget.display()))?;
     let name = escape(&args.budget.to_string_lossy(), Charset::Unicode, 4_096);
     eprintln_quietly(&format!(
-        "whywait: wrote {name}; to hold recordings against it: whywait gate {name} DIR..."
+        "whywait: wrote {name}; to check recordings against it: whywait gate {name} DIR..."
     ));
     Ok(0)
 }

@@ -17,6 +17,7 @@ use crate::args::GateArgs;
 use crate::config;
 use crate::errors::{FAILED, Reported, eprintln_quietly};
 use crate::launch::exit_code;
+use crate::output;
 use crate::signals::Signals;
 use crate::user::Invoker;
 
@@ -55,11 +56,7 @@ pub(crate) fn record(args: &GateArgs) -> anyhow::Result<Recorded> {
 
 fn folder(args: &GateArgs) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     let Some(path) = &args.keep else {
-        let hint = "cannot make a temporary folder: set TMPDIR to a folder that can be written, or use --keep DIR";
-        let dir = tempfile::Builder::new()
-            .prefix("whywait-")
-            .tempdir()
-            .context(hint)?;
+        let dir = output::temporary_folder()?;
         return Ok((dir.path().to_path_buf(), Some(dir)));
     };
     config::new_folder(path)?;
@@ -90,7 +87,7 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
         )?),
         None => None,
     };
-    let mut told_to_end = false;
+    let mut ending = false;
     let status = loop {
         if signals.any() {
             recorder.end()?;
@@ -100,14 +97,16 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
             break status;
         }
         if let Some(load) = &mut load
-            && !told_to_end
+            && !ending
             && let Some(status) = load.ended()?
         {
-            recorder.tell_to_end();
-            told_to_end = true;
+            recorder.ask_to_end();
+            ending = true;
             if !status.success() {
                 recorder.end()?;
-                return Err(anyhow!("the load failed: {status}"));
+                return Err(anyhow!(
+                    "the load failed: {status}; run it by hand to see why"
+                ));
             }
         }
         std::thread::sleep(PAUSE);
@@ -119,12 +118,14 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
         return Err(Reported(FAILED).into());
     }
     match &args.load {
-        Some(_) if !told_to_end => Err(anyhow!("the command ended before its load did: {status}")),
-        // It was told to end, and how it does that is its own business.
+        Some(_) if !ending => Err(anyhow!(
+            "the command ended before its load did: {status}; it must run until the load ends"
+        )),
+        // whywait ended it, and its exit code is its own business.
         Some(_) => Ok(()),
         None if status.success() => Ok(()),
         None => Err(anyhow!(
-            "the command failed: exit code {}",
+            "the command failed: exit code {}; run it by hand to see why",
             exit_code(status)
         )),
     }
@@ -157,7 +158,7 @@ impl Process {
         Ok(self.status)
     }
 
-    fn tell_to_end(&self) {
+    fn ask_to_end(&self) {
         if self.status.is_none()
             && let Ok(pid) = i32::try_from(self.child.id())
         {
@@ -165,9 +166,9 @@ impl Process {
         }
     }
 
-    /// Tells it to end, and waits for that.
+    /// Asks it to end, and waits until it has.
     fn end(&mut self) -> anyhow::Result<()> {
-        self.tell_to_end();
+        self.ask_to_end();
         if self.status.is_none() {
             self.status = Some(self.child.wait().context("cannot wait for a process")?);
         }

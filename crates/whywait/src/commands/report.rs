@@ -1,4 +1,4 @@
-//! `whywait report`: says what a recording shows.
+//! `whywait report`: reports what a recording shows.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -104,7 +104,8 @@ fn slow_request(model: &Model, id: &str) -> anyhow::Result<Slow> {
         Usage::new(
             "the recording has no slow request",
             format!(
-                "only requests of {} or longer are recorded one by one; record with a lower --threshold",
+                "only requests of {} or longer are recorded one by one; record with a lower \
+                 --threshold",
                 text::duration(model.threshold_ns())
             ),
         )
@@ -112,7 +113,8 @@ fn slow_request(model: &Model, id: &str) -> anyhow::Result<Slow> {
         Usage::new(
             format!("the recording has no slow request {id}"),
             format!(
-                "the slowest are {}; reports have the ID in brackets in their line \"slowest:\", in JSON as requests.slowest[].id",
+                "the slowest are {}; a report has the ID in brackets in its line \"slowest:\", and \
+                 in JSON as requests.slowest[].id",
                 ids.join(", ")
             ),
         )

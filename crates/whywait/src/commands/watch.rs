@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::args::WatchArgs;
@@ -10,6 +9,7 @@ use crate::capture::{CaptureOutcome, capture};
 use crate::commands::report;
 use crate::config::{self, ReportConfig};
 use crate::errors::FOUND;
+use crate::output;
 use crate::user::Invoker;
 
 pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
@@ -49,9 +49,7 @@ impl Folder {
             config::new_folder(&path)?;
             return Ok(Folder::Kept(path));
         }
-        let dir = tempfile::Builder::new().prefix("whywait-").tempdir();
-        let hint = "cannot make a temporary folder: set TMPDIR to a folder that can be written, or use --keep DIR";
-        dir.map(Folder::Temporary).context(hint)
+        output::temporary_folder().map(Folder::Temporary)
     }
 
     fn path(&self) -> PathBuf {

@@ -1,7 +1,7 @@
 /*
  * Serves itself over TCP: four threads answer, each 25 ms of CPU time later, what four others ask
  * 10 ms after the answer before. That is more than two CPUs can do, and each request is more than a
- * control group with a limit of 0.2 CPUs may use in a period of 100 ms: all of them wait for the
+ * cgroup with a limit of 0.2 CPUs may use in a period of 100 ms: all of them wait for the
  * next one, whatever else the machine does. Says "ready" and goes on until it is ended.
  */
 #include <arpa/inet.h>

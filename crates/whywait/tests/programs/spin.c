@@ -1,4 +1,7 @@
-/* Loops, each chosen by its first argument: some that spin for nothing, and some that only look like it. Ends when its standard input does. */
+/*
+ * Loops, each chosen by its first argument: some that spin for nothing, and some that only look
+ * like it. Ends when its standard input does.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -220,19 +223,24 @@ int main(int argc, char **argv)
 
 		if (!child()) {
 			close(ends[1]);
-			while (send(ends[0], bytes, sizeof(bytes), MSG_NOSIGNAL) > 0 && recv(ends[0], bytes, sizeof(bytes), 0) > 0)
+			while (send(ends[0], bytes, sizeof(bytes), MSG_NOSIGNAL) > 0 &&
+			       recv(ends[0], bytes, sizeof(bytes), 0) > 0)
 				;
 			return 0;
 		}
 		close(ends[0]);
 		for (;;) {
 			epoll_wait(epoll, ready, 4, -1);
-			if ((size = recv(ends[1], bytes, sizeof(bytes), 0)) <= 0 || send(ends[1], bytes, size, MSG_NOSIGNAL) <= 0)
+			if ((size = recv(ends[1], bytes, sizeof(bytes), 0)) <= 0 ||
+			    send(ends[1], bytes, size, MSG_NOSIGNAL) <= 0)
 				return 1;
 			turns++;
 		}
-	} else if (!strcmp(what, "dear")) {
-		/* Two connections, one of which asks for what takes ten times as long; and a third that ends soon. */
+	} else if (!strcmp(what, "expensive")) {
+		/*
+		 * Two connections, one of which asks for what takes ten times as long; and a third
+		 * that ends soon.
+		 */
 		int more[2], last[2], epoll = registered(ends[1], EPOLLIN, ends[1]);
 		struct epoll_event event = {.events = EPOLLIN};
 		char bytes[64] = {0};
@@ -249,9 +257,12 @@ int main(int argc, char **argv)
 
 				if (asked == 1500)
 					close(last[0]);
-				if (send(*end, bytes, sizeof(bytes), MSG_NOSIGNAL) <= 0 || recv(*end, bytes, sizeof(bytes), 0) <= 0)
+				if (send(*end, bytes, sizeof(bytes), MSG_NOSIGNAL) <= 0 ||
+				    recv(*end, bytes, sizeof(bytes), 0) <= 0)
 					return 0;
-				if (asked < 1500 && (send(last[0], bytes, sizeof(bytes), MSG_NOSIGNAL) <= 0 || recv(last[0], bytes, sizeof(bytes), 0) <= 0))
+				if (asked < 1500 &&
+				    (send(last[0], bytes, sizeof(bytes), MSG_NOSIGNAL) <= 0 ||
+				     recv(last[0], bytes, sizeof(bytes), 0) <= 0))
 					return 0;
 			}
 		}

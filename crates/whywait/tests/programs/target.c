@@ -1,4 +1,7 @@
-/* Programs to watch, each chosen by its first argument. Standard input at its end ends those that wait for it. */
+/*
+ * Programs to watch, each chosen by its first argument. Those that wait for standard input end when
+ * it does.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -98,7 +101,7 @@ __attribute__((noinline)) int block_the_loop(void)
 	return 1;
 }
 
-/* A server with one thread that answers each line, and stops for a while when it is told to. */
+/* A server with one thread that answers each line, and stops for a while when it is asked to. */
 static int loop(void)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };

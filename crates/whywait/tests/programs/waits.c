@@ -1,5 +1,5 @@
 /*
- * Waits in many ways at once, each in a thread that has the wait's name. All end when the main
+ * Waits for many things at once, each in a thread that has the wait's name. All end when the main
  * thread says so, or by themselves soon after.
  *
  *   waits FOLDER
@@ -36,7 +36,8 @@ static char path[4096], folder[2048];
 static struct sockaddr_in tcp, udp;
 static struct sockaddr_un backlog;
 static int pipe_read[2], pipe_write[2], event, polled[2], selected[2], epolled[2];
-static int listener, full_listener, udp_socket, tcp_read[2], tcp_write[2], unix_read[2], unix_write[2], locked;
+static int listener, full_listener, udp_socket, locked;
+static int tcp_read[2], tcp_write[2], unix_read[2], unix_write[2];
 
 static void pause_ms(int ms)
 {
@@ -166,11 +167,13 @@ static const struct wait {
 	const char *name;
 	void (*wait)(void);
 } waits[] = {
-	{"pipe-read", do_pipe_read}, {"pipe-write", do_pipe_write}, {"eventfd", do_eventfd}, {"timerfd", do_timerfd},
-	{"inotify", do_inotify}, {"poll", do_poll}, {"select", do_select}, {"epoll", do_epoll}, {"accept", do_accept},
-	{"connect", do_connect}, {"tcp-read", do_tcp_read}, {"tcp-write", do_tcp_write}, {"udp", do_udp},
-	{"unix-read", do_unix_read}, {"unix-write", do_unix_write}, {"flock", do_flock}, {"sleep", do_sleep},
-	{"child", do_child}, {"vfork", do_vfork}, {"fsync", do_fsync},
+	{"pipe-read", do_pipe_read}, {"pipe-write", do_pipe_write}, {"eventfd", do_eventfd},
+	{"timerfd", do_timerfd}, {"inotify", do_inotify}, {"poll", do_poll},
+	{"select", do_select}, {"epoll", do_epoll}, {"accept", do_accept},
+	{"connect", do_connect}, {"tcp-read", do_tcp_read}, {"tcp-write", do_tcp_write},
+	{"udp", do_udp}, {"unix-read", do_unix_read}, {"unix-write", do_unix_write},
+	{"flock", do_flock}, {"sleep", do_sleep}, {"child", do_child}, {"vfork", do_vfork},
+	{"fsync", do_fsync},
 };
 enum { WAITS = sizeof(waits) / sizeof(waits[0]) };
 
