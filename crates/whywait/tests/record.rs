@@ -426,7 +426,7 @@ fn ctrl_c_ends_watching_a_process() {
     let mut process = start(&mut program(target(), &["echo"]));
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let mut watcher = start(&mut whywait(&["-p", &process.pid().to_string()]));
-        watcher.until_err("Ctrl-C ends it");
+        watcher.until_err("Ctrl-C ends the recording");
         watcher.signal_group(signal);
         watcher.end().exits(0).reports();
         process.ping("still here");
