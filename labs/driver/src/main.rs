@@ -6,10 +6,12 @@
 mod artifacts;
 mod cli;
 mod list;
+mod peer;
 mod process;
 mod session;
 mod spec;
 mod verdict;
+mod watcher;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -49,6 +49,11 @@ impl Group {
         Ok(status)
     }
 
+    /// Asks the child to end, as ^C does.
+    pub(crate) fn interrupt(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::INT)?)
+    }
+
     pub(crate) fn wait(&mut self, deadline: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.what);
         wait_for(&what, deadline, || self.exited())

@@ -8,15 +8,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
+use crate::peer::Peer;
 use crate::process::{Foreign, Group, wait_for};
 use crate::spec::{Lab, Ready, Variant, expand};
+use crate::watcher::{self, Watcher};
 
 /// whywait has to load its BPF programs first, and a Java server to start.
-const READY_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const READY_DEADLINE: Duration = Duration::from_secs(60);
 /// No lab's load takes longer than about ten seconds.
 const LOAD_DEADLINE: Duration = Duration::from_secs(60);
 /// whywait has to finish its recording after the server's end.
-const END_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const END_DEADLINE: Duration = Duration::from_secs(60);
 const REPORT_DEADLINE: Duration = Duration::from_secs(120);
 
 /// The load's exit code for "ran, but the schedule did not come about".
@@ -109,14 +111,24 @@ pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
     give_to_invoker(tmp)?;
     // Outlives the server, which has its files there.
     let storage = Storage::new(run)?;
-    let mut server = Server::start(run, tmp, &storage)?;
+    let peer = Peer::start(run, tmp)?;
+    let mut server = Server::start(run, tmp, &storage, peer.as_ref())?;
     let (pid, address) = server.wait_until_ready(run.variant.ready)?;
     let mut target = Foreign::new(pid)?;
     eprintln!(
         "labs: {} {} serves on {address}",
         run.lab.name, run.variant.name
     );
-    let outcome = load(run, tmp, &address)?;
+    let mut watcher = None;
+    let ends = Ends {
+        pid,
+        address: &address,
+        peer: peer.as_ref(),
+    };
+    let outcome = load(run, tmp, &ends, &mut watcher)?;
+    if let Some(watcher) = watcher {
+        watcher.stop()?;
+    }
     target.terminate()?;
     server.wait_until_over()?;
     target.is_over();
@@ -132,25 +144,22 @@ struct Server {
 }
 
 impl Server {
-    fn start(run: &Run, tmp: &Path, storage: &Storage) -> Result<Self> {
+    fn start(run: &Run, tmp: &Path, storage: &Storage, peer: Option<&Peer>) -> Result<Self> {
         let ready_file = tmp.join("ready");
         let pidfile = tmp.join("server.pid");
         // Only a server that cannot choose a port itself uses this one.
         let port = free_port()?;
-        let words = expand_all(
-            &run.variant.server,
-            &[
-                ("lab", path(&run.lab.dir)?),
-                ("out", path(run.out)?),
-                ("tmp", path(tmp)?),
-                ("disk", storage_path(&storage.disk)?),
-                ("shm", storage_path(&storage.shm)?),
-                ("port", &port.to_string()),
-                ("pidfile", path(&pidfile)?),
-                ("python", &python(&run.variant.server)?),
-            ],
-        )?;
-        let mut command = match &run.watch {
+        let port_text = port.to_string();
+        let mut values = vec![
+            ("disk", storage_path(&storage.disk)?),
+            ("shm", storage_path(&storage.shm)?),
+            ("port", &port_text),
+            ("pidfile", path(&pidfile)?),
+        ];
+        values.extend(peer.map(|peer| ("peer", peer.address())));
+        let words = expand_all(run, tmp, &run.variant.server, &values)?;
+        let watched = run.watch.as_ref().filter(|_| !run.variant.attach);
+        let mut command = match watched {
             None => Command::new(&words[0]),
             Some(watch) => {
                 let mut command = Command::new(watch.whywait);
@@ -167,7 +176,7 @@ impl Server {
             .envs(&run.variant.env)
             .env("READY_FILE", &ready_file);
         command.stdin(Stdio::null()).stdout(std::io::stderr());
-        let what = if run.watch.is_some() {
+        let what = if watched.is_some() {
             "whywait"
         } else {
             "the server"
@@ -216,7 +225,7 @@ impl Server {
 }
 
 /// A file without its final newline is still being written.
-fn read_ready_file(file: &Path) -> Result<Option<(i32, String)>> {
+pub(crate) fn read_ready_file(file: &Path) -> Result<Option<(i32, String)>> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let Some(line) = text.strip_suffix('\n') else {
         return Ok(None);
@@ -272,26 +281,35 @@ fn python(words: &[String]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Runs the load from outside of what is watched.
-fn load(run: &Run, tmp: &Path, address: &str) -> Result<Outcome> {
+/// Whom the load deals with.
+struct Ends<'a> {
+    pid: i32,
+    address: &'a str,
+    peer: Option<&'a Peer>,
+}
+
+/// Runs the load from outside of what is watched. `watcher` is who watches since the load asked for
+/// it, where a variant is of that kind.
+fn load(run: &Run, tmp: &Path, ends: &Ends, watcher: &mut Option<Watcher>) -> Result<Outcome> {
     let load = run.labs.join("target/release/lab-load");
-    let words = expand_all(
-        &run.variant.load,
-        &[
-            ("lab", path(&run.lab.dir)?),
-            ("out", path(run.out)?),
-            ("tmp", path(tmp)?),
-            ("addr", address),
-            ("load", path(&load)?),
-            ("python", &python(&run.variant.load)?),
-        ],
-    )?;
+    let pid = ends.pid.to_string();
+    let mut values = vec![
+        ("addr", ends.address),
+        ("load", path(&load)?),
+        ("pid", &pid),
+    ];
+    values.extend(ends.peer.map(|peer| ("peer", peer.address())));
+    let words = expand_all(run, tmp, &run.variant.load, &values)?;
+    let attach_file = run.variant.attach.then(|| tmp.join("attach"));
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
         .stdin(Stdio::null())
         .stdout(std::io::stderr())
         .stderr(Stdio::piped());
+    if let Some(file) = &attach_file {
+        command.env(watcher::ATTACH_FILE, file);
+    }
     let mut group = Group::spawn("the load", &mut command)?;
     let stderr = group
         .child()
@@ -299,7 +317,20 @@ fn load(run: &Run, tmp: &Path, address: &str) -> Result<Outcome> {
         .take()
         .context("the load has no stderr")?;
     let reader = std::thread::spawn(move || relay(BufReader::new(stderr)));
-    let status = group.wait(LOAD_DEADLINE)?;
+    let status = wait_for("the load to end", LOAD_DEADLINE, || {
+        // The file is there while the load waits to be watched, and gone when it is.
+        if let Some(file) = attach_file.as_ref().filter(|file| file.exists()) {
+            if let Some(watch) = &run.watch {
+                *watcher = Some(Watcher::attach(watch, ends.pid)?);
+            }
+            std::fs::remove_file(file)?;
+        }
+        group.exited()
+    })?;
+    ensure!(
+        watcher.is_some() || attach_file.is_none() || run.watch.is_none() || !status.success(),
+        "the load did not ask for whywait to attach"
+    );
     let truth = reader.join().ok().flatten();
     match status.code() {
         Some(0) => Ok(Outcome::Kept(
@@ -333,9 +364,23 @@ pub(crate) fn report(whywait: &Path, recording: &Path, args: &[std::ffi::OsStrin
     Ok(u8::try_from(code)?)
 }
 
-fn expand_all(words: &[String], values: &[(&str, &str)]) -> Result<Vec<String>> {
+/// Fills in what every command of a lab may name, and what this one may beside.
+pub(crate) fn expand_all(
+    run: &Run,
+    tmp: &Path,
+    words: &[String],
+    more: &[(&str, &str)],
+) -> Result<Vec<String>> {
     ensure!(!words.is_empty(), "an empty command in lab.toml");
-    words.iter().map(|word| expand(word, values)).collect()
+    let python = python(words)?;
+    let mut values = vec![
+        ("lab", path(&run.lab.dir)?),
+        ("out", path(run.out)?),
+        ("tmp", path(tmp)?),
+        ("python", &python),
+    ];
+    values.extend(more);
+    words.iter().map(|word| expand(word, &values)).collect()
 }
 
 fn path(path: &Path) -> Result<&str> {

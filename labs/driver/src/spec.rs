@@ -32,9 +32,13 @@ pub(crate) struct Variant {
     pub(crate) labels: Labels,
     pub(crate) build: Option<String>,
     pub(crate) needs: BTreeSet<String>,
+    /// A program that the server talks to: it runs before the server, and is not watched.
+    pub(crate) peer: Option<Vec<String>>,
     pub(crate) server: Vec<String>,
     pub(crate) load: Vec<String>,
     pub(crate) ready: Ready,
+    /// whywait attaches to the server when the load asks for it, instead of starting it.
+    pub(crate) attach: bool,
     pub(crate) env: BTreeMap<String, String>,
 }
 
@@ -106,9 +110,11 @@ struct CommonFile {
     build: Option<String>,
     #[serde(default)]
     needs: BTreeSet<String>,
+    peer: Option<Vec<String>>,
     server: Option<Vec<String>>,
     load: Option<Vec<String>>,
     ready: Option<Ready>,
+    attach: Option<bool>,
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
@@ -127,9 +133,11 @@ struct VariantFile {
     build: Option<String>,
     #[serde(default)]
     needs: BTreeSet<String>,
+    peer: Option<Vec<String>>,
     server: Option<Vec<String>>,
     load: Option<Vec<String>>,
     ready: Option<Ready>,
+    attach: Option<bool>,
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
@@ -203,6 +211,7 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
         labels,
         build: own.build.or_else(|| common.build.clone()),
         needs: own.needs.union(&common.needs).cloned().collect(),
+        peer: own.peer.or_else(|| common.peer.clone()),
         server: own
             .server
             .or_else(|| common.server.clone())
@@ -212,6 +221,7 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
             .or_else(|| common.load.clone())
             .with_context(|| format!("{name}: no load"))?,
         ready: own.ready.or(common.ready).unwrap_or_default(),
+        attach: own.attach.or(common.attach).unwrap_or_default(),
         env,
         name,
     })
@@ -363,36 +373,17 @@ mod tests {
         assert!(!labs.is_empty());
         for lab in labs {
             for variant in lab.variants.values() {
-                for part in &variant.server {
-                    expand(
-                        part,
-                        &[
-                            ("lab", ""),
-                            ("out", ""),
-                            ("tmp", ""),
-                            ("disk", ""),
-                            ("shm", ""),
-                            ("port", ""),
-                            ("pidfile", ""),
-                            ("python", ""),
-                        ],
-                    )
-                    .unwrap();
-                }
-                for part in &variant.load {
-                    expand(
-                        part,
-                        &[
-                            ("lab", ""),
-                            ("out", ""),
-                            ("tmp", ""),
-                            ("addr", ""),
-                            ("load", ""),
-                            ("python", ""),
-                        ],
-                    )
-                    .unwrap();
-                }
+                let common = ["lab", "out", "tmp", "python"];
+                let check = |parts: &[String], more: &[&str]| {
+                    let names = common.iter().chain(more);
+                    let values: Vec<_> = names.map(|name| (*name, "")).collect();
+                    for part in parts {
+                        expand(part, &values).unwrap();
+                    }
+                };
+                check(variant.peer.as_deref().unwrap_or_default(), &[]);
+                check(&variant.server, &["disk", "shm", "port", "pidfile", "peer"]);
+                check(&variant.load, &["addr", "load", "pid", "peer"]);
             }
         }
     }

@@ -9,6 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 /// Tells the lab's driver, which waits for this file, that connections are accepted, and where.
@@ -33,6 +34,12 @@ pub fn tid() -> Result<i32> {
     let link = std::fs::read_link("/proc/thread-self")?;
     let last = link.file_name().and_then(|name| name.to_str());
     Ok(last.context("/proc/thread-self names no thread")?.parse()?)
+}
+
+/// Now, in milliseconds of the clock that all processes share: what a client compares its own with.
+pub fn monotonic_ms() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 * 1e3 + now.tv_nsec as f64 / 1e6
 }
 
 /// A duration in milliseconds, for the ground truth.

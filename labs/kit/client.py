@@ -1,0 +1,147 @@
+"""What the labs' loads in Python have in common: an HTTP client, series, rules, and what a server says of each request.
+
+The servers answer with a line of JSON, the moments of a request in milliseconds of CLOCK_MONOTONIC, which all processes
+of a machine share: `read`, when it was read from the socket; `begun` and `ended`, when the work on it did so.
+"""
+
+import json
+import os
+import re
+import socket
+import sys
+import time
+from pathlib import Path
+
+NOT_REPRODUCED = 75
+DEADLINE_S = 20
+
+
+def now_ms():
+    return 1e3 * time.monotonic()
+
+
+class Connection:
+    """A connection that is kept. A server that hangs is an error, after a time."""
+
+    def __init__(self, address):
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, path):
+        self.socket.sendall(f"GET {path} HTTP/1.1\r\nHost: lab\r\n\r\n".encode())
+
+    def receive(self):
+        received = b""
+        while True:
+            head, end, body = received.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            if end and len(body) >= int(length[1]):
+                break
+            piece = self.socket.recv(65536)
+            if not piece:
+                raise ConnectionError("the server closed the connection")
+            received += piece
+        if not head.startswith(b"HTTP/1.1 200"):
+            sys.exit(f"the server answered {head.splitlines()[0]}")
+        return body
+
+    def get(self, path):
+        self.send(path)
+        return self.receive()
+
+    def close(self):
+        self.socket.close()
+
+
+def ask(address, path):
+    """One request on a connection of its own."""
+    connection = Connection(address)
+    body = connection.get(path)
+    connection.close()
+    return body
+
+
+def summary(series):
+    """Nearest ranks, as lab-load has them."""
+    if not series:
+        return {"count": 0}
+    ordered = sorted(series)
+
+    def at(percent):
+        return round(ordered[max(-(-len(ordered) * percent // 100), 1) - 1], 1)
+
+    return {"count": len(ordered), "p50_ms": at(50), "p99_ms": at(99), "max_ms": at(100),
+            "sum_ms": round(sum(ordered), 1)}
+
+
+def wait_until(what, look):
+    """Looks again and again until there is something, for a while."""
+    end = time.monotonic() + DEADLINE_S
+    while not (found := look()):
+        if time.monotonic() > end:
+            sys.exit(f"waited in vain for {what}")
+        time.sleep(0.005)
+    return found
+
+
+def attach():
+    """Asks the lab's driver to let whywait attach to the server; returns when it watches."""
+    file = Path(os.environ["ATTACH_FILE"])
+    file.touch()
+    wait_until("whywait to attach", lambda: not file.exists())
+
+
+def accept_queue(address):
+    """How many connections wait to be accepted there."""
+    port = int(address.rpartition(":")[2])
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        columns = line.split()
+        if columns[1].endswith(f":{port:04X}") and columns[3] == "0A":
+            return int(columns[4].split(":")[1], 16)
+    sys.exit(f"nobody listens on {address}")
+
+
+def idle_cpus():
+    """The time that all CPUs were idle, and the time that there was, in ticks."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def keep_until_the_end(sockets):
+    """Keeps the sockets open until the server has gone: a process of its own does, and this one may end."""
+    if os.fork():
+        return
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for held in sockets:
+        held.settimeout(60)
+        try:
+            while held.recv(4096):
+                pass
+        except OSError:
+            pass
+    os._exit(0)
+
+
+def broken_rules(rules, truth):
+    """Rules as those of lab-load: NAME<=NUMBER or NAME>=NUMBER."""
+    broken = []
+    for rule in rules:
+        name, at_most, bound = re.fullmatch(r"([\w.]+)([<>])=([\d.]+)", rule).groups()
+        value = truth
+        for key in name.split("."):
+            value = value[key]
+        if value > float(bound) if at_most == "<" else value < float(bound):
+            broken.append(f"{name} was {value}, promised is {rule}")
+    return broken
+
+
+def tell(truth, rules):
+    """Prints the ground truth; returns the exit code: 75 when a rule is broken."""
+    print("ground-truth: " + json.dumps(truth), file=sys.stderr)
+    broken = broken_rules(rules, truth)
+    if broken:
+        print("not reproduced: " + "; ".join(broken), file=sys.stderr)
+    return NOT_REPRODUCED if broken else 0

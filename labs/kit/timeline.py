@@ -1,0 +1,100 @@
+"""Clients that each wait for their answer, and what became of each request: from the client, and from the server's answer.
+
+    timeline.py ADDRESS [--clients N] [--rounds N|--seconds N] [--path PATH] [--reconnect] [--pause-ms N]
+                [--expect RULE]…
+
+--reconnect   each request has a connection of its own
+--path        `{client}` in it is the number of the client, `{number}` that of the request, counted from 0
+
+The ground truth has, of all requests, the time until the server had read them (unread), until the work on them began
+(queued) and until it ended (work), and the moments of each request. A rule is like unread.p50_ms>=500.
+"""
+
+import argparse
+import json
+import sys
+import threading
+import time
+
+import client
+
+
+class Client(threading.Thread):
+    def __init__(self, number, args, start):
+        super().__init__(daemon=True)
+        self.number, self.args, self.start_line = number, args, start
+        self.requests, self.failed = [], None
+        self.connection = None
+
+    def run(self):
+        try:
+            self.converse()
+        except Exception as error:  # pylint: disable=broad-except
+            self.failed = error
+
+    def converse(self):
+        self.start_line.wait()
+        end = time.monotonic() + self.args.seconds if self.args.seconds else None
+        done = 0
+        while time.monotonic() < end if end else done < self.args.rounds:
+            self.requests.append(self.ask(done))
+            done += 1
+            time.sleep(self.args.pause_ms / 1e3)
+
+    def ask(self, done):
+        path = self.args.path.replace("{client}", str(self.number))
+        path = path.replace("{number}", str(self.number * 1000 + done))
+        sent = client.now_ms()
+        if not self.connection or self.args.reconnect:
+            self.connection = client.Connection(self.args.address)
+        try:
+            body = self.connection.get(path)
+        except ConnectionError:
+            # The server has closed a connection that was idle, as any may: the request goes out again.
+            self.connection = client.Connection(self.args.address)
+            body = self.connection.get(path)
+        received = client.now_ms()
+        if self.args.reconnect:
+            self.connection.close()
+        said = json.loads(body)
+        return [sent, said["read"], said["begun"], said["ended"], received]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--path", default="/")
+    parser.add_argument("--reconnect", action="store_true")
+    parser.add_argument("--pause-ms", type=float, default=0)
+    parser.add_argument("--expect", action="append", default=[])
+    args = parser.parse_args()
+    start = threading.Barrier(args.clients + 1)
+    clients = [Client(number, args, start) for number in range(args.clients)]
+    for one in clients:
+        one.start()
+    idle, ticks = client.idle_cpus()
+    start.wait()
+    begun = client.now_ms()
+    for one in clients:
+        one.join()
+        if one.failed:
+            sys.exit(f"timeline: client {one.number}: {one.failed!r}")
+    idle, ticks = (after - before for after, before in zip(client.idle_cpus(), (idle, ticks)))
+    requests = sorted(request for one in clients for request in one.requests)
+
+    def series(until, since):
+        return client.summary([request[until] - request[since] for request in requests])
+
+    truth = {
+        "load": series(4, 0), "unread": series(1, 0), "queued": series(2, 1), "work": series(3, 2),
+        "total_ms": round(client.now_ms() - begun, 1), "cpus_idle": round(idle / max(ticks, 1), 3),
+        "first_requests": [[round(moment - begun, 1) for moment in request] for request in requests[:24]],
+    }
+    return client.tell(truth, args.expect)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

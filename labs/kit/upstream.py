@@ -1,0 +1,66 @@
+"""A service that the labs' servers call: it answers every request after the same time, on one event loop.
+
+    upstream.py [--ms N] [--limit N]
+
+--ms      the time until the answer (200)
+--limit   it works on so many requests at a time; the others wait for their turn
+
+A path that ends in `hold` is answered when somebody asks for /release, or never; /holding says how many wait for that.
+It is the `peer` of a lab: nobody watches it.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+
+
+class Upstream:
+    def __init__(self, args):
+        self.seconds = args.ms / 1e3
+        self.turns = asyncio.Semaphore(args.limit or 1_000_000)
+        self.released = asyncio.Event()
+        self.holding = 0
+
+    async def answer(self, path):
+        if path == "/holding":
+            return str(self.holding)
+        if path == "/release":
+            self.released.set()
+            return "released"
+        if path.endswith("hold"):
+            self.holding += 1
+            await self.released.wait()
+            self.holding -= 1
+            return "held"
+        async with self.turns:
+            await asyncio.sleep(self.seconds)
+        return "upstream"
+
+    async def converse(self, reader, writer):
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                body = await self.answer(head.split(b" ", 2)[1].decode())
+                writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+async def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ms", type=float, default=200)
+    parser.add_argument("--limit", type=int, default=0)
+    upstream = Upstream(parser.parse_args())
+    server = await asyncio.start_server(upstream.converse, "127.0.0.1", 0, backlog=128)
+    with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
+        ready.write(f"{os.getpid()} 127.0.0.1:{server.sockets[0].getsockname()[1]}\n")
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    asyncio.run(main())

@@ -1,0 +1,80 @@
+"""Processes forked ahead, each of which takes one connection at a time and calls another service for each request.
+
+    prefork.py UPSTREAM --workers N
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import time
+
+
+def now_ms():
+    return 1e3 * time.monotonic()
+
+
+class Worker:
+    def __init__(self, listener, upstream):
+        self.listener = listener
+        host, _, port = upstream.rpartition(":")
+        self.upstream = socket.create_connection((host, int(port)))
+        self.upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def fetch_report(self):
+        """Asks the other service and waits for its answer."""
+        self.upstream.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        if not self.upstream.recv(4096):
+            raise SystemExit("prefork: the upstream has gone")
+
+    def serve(self):
+        while True:
+            connection, _ = self.listener.accept()
+            with connection:
+                try:
+                    self.answer(connection)
+                except OSError:
+                    # A client that goes away is no news.
+                    pass
+
+    def answer(self, connection):
+        received = b""
+        while not received.endswith(b"\r\n\r\n"):
+            piece = connection.recv(4096)
+            if not piece:
+                return
+            received += piece
+        read = now_ms()
+        self.fetch_report()
+        body = json.dumps({"worker": os.getpid(), "read": read, "begun": read, "ended": now_ms()})
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("upstream")
+    parser.add_argument("--workers", type=int, required=True)
+    args = parser.parse_args()
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    children = []
+    for _ in range(args.workers):
+        child = os.fork()
+        if not child:
+            Worker(listener, args.upstream).serve()
+        children.append(child)
+
+    def end(*_):
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
+        ready.write(f"{os.getpid()} 127.0.0.1:{listener.getsockname()[1]}\n")
+    os.wait()
+    raise SystemExit("prefork: a worker ended")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+//! A server whose threads each accept a connection, serve it to its end, and come back for the next.
+//!
+//! The work on a request is a call of another service (`--upstream`), or CPU time (`--burn-ms`).
+//! Without `--keep-alive-ms` a connection ends with its first answer; with it, the connection keeps
+//! its thread until it was idle for so long.
+
+use std::hint::black_box;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use lab_kit::{announce, monotonic_ms, named};
+use lexopt::prelude::*;
+
+#[derive(Clone, Default)]
+struct Options {
+    workers: usize,
+    upstream: Option<String>,
+    burn: Duration,
+    keep_alive: Option<Duration>,
+}
+
+fn main() -> Result<()> {
+    let options = parse()?;
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let mut workers = Vec::new();
+    for number in 0..options.workers {
+        let (listener, options) = (listener.try_clone()?, options.clone());
+        let work = Work::new(&options)?;
+        workers.push(named(&format!("worker-{number}"), move || {
+            serve(&listener, work, options.keep_alive)
+        })?);
+    }
+    announce(&listener.local_addr()?.to_string())?;
+    for worker in workers {
+        worker
+            .join()
+            .map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+    }
+    Ok(())
+}
+
+fn parse() -> Result<Options> {
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("workers") => options.workers = parser.value()?.parse()?,
+            // As many as there are CPUs, and no fewer than two.
+            Long("worker-per-cpu") => {
+                options.workers = std::thread::available_parallelism()?.get().max(2);
+            }
+            Long("upstream") => options.upstream = Some(parser.value()?.string()?),
+            Long("burn-ms") => options.burn = Duration::from_millis(parser.value()?.parse()?),
+            Long("keep-alive-ms") => {
+                options.keep_alive = Some(Duration::from_millis(parser.value()?.parse()?));
+            }
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    ensure!(options.workers > 0, "no --workers given");
+    Ok(options)
+}
+
+/// What a worker does for a request.
+enum Work {
+    Upstream(TcpStream),
+    Burn(Duration),
+}
+
+impl Work {
+    fn new(options: &Options) -> Result<Self> {
+        let Some(upstream) = &options.upstream else {
+            return Ok(Self::Burn(options.burn));
+        };
+        let stream = TcpStream::connect(upstream).context("cannot reach the upstream")?;
+        stream.set_nodelay(true)?;
+        Ok(Self::Upstream(stream))
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        match self {
+            Self::Upstream(stream) => fetch_report(stream),
+            Self::Burn(time) => {
+                render_report(*time);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Asks the other service and waits for its answer.
+#[inline(never)]
+fn fetch_report(upstream: &mut TcpStream) -> io::Result<()> {
+    upstream.write_all(b"GET / HTTP/1.1\r\n\r\n")?;
+    let mut answer = [0; 4096];
+    match upstream.read(&mut answer)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Computes until a fixed wall time is over.
+#[inline(never)]
+fn render_report(time: Duration) {
+    let end = Instant::now() + time;
+    let mut pixel = 1_u64;
+    while Instant::now() < end {
+        for _ in 0..1000 {
+            pixel = black_box(pixel.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+}
+
+/// One connection after the other.
+fn serve(listener: &TcpListener, mut work: Work, keep_alive: Option<Duration>) -> Result<()> {
+    loop {
+        let (stream, _) = listener.accept()?;
+        // A client that goes away, or has nothing to say, ends its connection and nothing else.
+        converse(&stream, &mut work, keep_alive).ok();
+    }
+}
+
+fn converse(stream: &TcpStream, work: &mut Work, keep_alive: Option<Duration>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(keep_alive)?;
+    let mut lines = BufReader::new(stream).lines();
+    while lines.next().transpose()?.is_some() {
+        while !lines.next().unwrap_or(Ok(String::new()))?.is_empty() {}
+        let read = monotonic_ms();
+        work.run()?;
+        let ended = monotonic_ms();
+        let body = serde_json::json!({"read": read, "begun": read, "ended": ended}).to_string();
+        let length = body.len();
+        let mut stream = stream;
+        stream.write_all(
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes(),
+        )?;
+        if keep_alive.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
