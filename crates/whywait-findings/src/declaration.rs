@@ -86,6 +86,12 @@ impl Code {
         )
     }
 
+    /// Whether the finding may have that severity.
+    pub(crate) fn may_be(self, severity: Severity) -> bool {
+        let mut severities = self.0.severities.iter();
+        severities.any(|(declared, _)| *declared == severity)
+    }
+
     fn position(self) -> usize {
         let same = |declaration: &&Declaration| std::ptr::eq(*declaration, self.0);
         CATALOGUE.iter().position(same).unwrap_or(CATALOGUE.len())

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Model, StackText};
 
-use crate::declaration::Code;
+use crate::declaration::{Code, Declaration};
+use crate::shared::intervals::sum;
 
 /// How bad it is. Ordered: `Note < Warning < Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -24,6 +25,28 @@ impl Severity {
             Severity::Note => "note",
             Severity::Warning => "warning",
             Severity::Error => "error",
+        }
+    }
+}
+
+/// From which figure on a finding is how bad.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
+    /// From here on it is a warning: below it is a note.
+    pub(crate) warning: u64,
+    /// From here on it is an error.
+    pub(crate) error: u64,
+}
+
+impl Scale {
+    /// How bad that is.
+    pub(crate) const fn severity(self, figure: u64) -> Severity {
+        if figure >= self.error {
+            Severity::Error
+        } else if figure >= self.warning {
+            Severity::Warning
+        } else {
+            Severity::Note
         }
     }
 }
@@ -62,6 +85,73 @@ pub struct Finding {
     pub fix: String,
 }
 
+impl Finding {
+    /// A finding of high confidence, of which more is to be said: see the functions below.
+    pub(crate) fn new(
+        declaration: &'static Declaration,
+        severity: Severity,
+        title: impl Into<String>,
+    ) -> Self {
+        let code = Code::of(declaration);
+        debug_assert!(code.may_be(severity), "{code:?} is never {severity:?}");
+        Self {
+            code,
+            severity,
+            confidence: Confidence::High,
+            title: title.into(),
+            subject: Map::new(),
+            saving: Saving::none(),
+            evidence: Vec::new(),
+            cause: None,
+            fix: String::new(),
+        }
+    }
+
+    /// How sure it is, unless that is high.
+    pub(crate) fn confidence(mut self, confidence: Confidence) -> Self {
+        self.confidence = confidence;
+        self
+    }
+
+    /// A key of what it is about.
+    pub(crate) fn about(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.subject.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// A key of what it is about, where that is known.
+    pub(crate) fn about_known(self, key: &str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.about(key, value),
+            None => self,
+        }
+    }
+
+    /// What it rests on besides: one piece or several, or none.
+    pub(crate) fn evidence(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
+        self.evidence.extend(evidence);
+        self
+    }
+
+    /// What a fix saves at most.
+    pub(crate) fn saving(mut self, saving: Saving) -> Self {
+        self.saving = saving;
+        self
+    }
+
+    /// Who caused it, where known.
+    pub(crate) fn cause(mut self, cause: impl Into<Option<Cause>>) -> Self {
+        self.cause = cause.into();
+        self
+    }
+
+    /// What to do about it.
+    pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = fix.into();
+        self
+    }
+}
+
 /// What kind of thing a fix saves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -85,6 +175,37 @@ pub struct Saving {
     pub each_at_most_ns: Vec<u64>,
 }
 
+/// For how many requests a finding says what a fix saves each of them.
+const EACH: usize = 100;
+
+impl Saving {
+    /// Nothing, as far as known.
+    pub(crate) const fn none() -> Self {
+        Self::sum(SavingKind::Latency, 0, 0)
+    }
+
+    /// Latency: so much of each of these requests.
+    pub(crate) fn latency(mut each: Vec<u64>) -> Self {
+        each.sort_unstable_by(|a, b| b.cmp(a));
+        Self {
+            at_most_ns: sum(each.iter().copied()),
+            requests: each.len() as u64,
+            each_at_most_ns: each.into_iter().take(EACH).collect(),
+            ..Self::none()
+        }
+    }
+
+    /// So much altogether, which concerns so many requests or operations.
+    pub(crate) const fn sum(kind: SavingKind, at_most_ns: u64, requests: u64) -> Self {
+        Self {
+            kind,
+            at_most_ns,
+            requests,
+            each_at_most_ns: Vec::new(),
+        }
+    }
+}
+
 /// One piece of evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evidence {
@@ -92,6 +213,24 @@ pub struct Evidence {
     pub text: String,
     /// The duration it speaks of, if it speaks of one.
     pub ns: Option<u64>,
+}
+
+impl Evidence {
+    /// A statement that speaks of no duration.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ns: None,
+        }
+    }
+
+    /// A statement about so much time.
+    pub(crate) fn of_ns(ns: impl Into<Option<u64>>, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ns: ns.into(),
+        }
+    }
 }
 
 /// Who caused it.
@@ -131,5 +270,35 @@ impl Cause {
             stack,
             own,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_begins_at_its_figures() {
+        let scale = Scale {
+            warning: 10,
+            error: 100,
+        };
+        assert_eq!(
+            [9, 10, 99, 100].map(|figure| scale.severity(figure)),
+            [
+                Severity::Note,
+                Severity::Warning,
+                Severity::Warning,
+                Severity::Error
+            ]
+        );
+    }
+
+    #[test]
+    fn a_saving_of_latency_is_told_for_the_requests_that_gain_most() {
+        let saving = Saving::latency((0..150).collect());
+        assert_eq!((saving.requests, saving.at_most_ns), (150, 11_175));
+        assert_eq!(saving.each_at_most_ns.len(), 100);
+        assert_eq!(saving.each_at_most_ns[..2], [149, 148]);
     }
 }

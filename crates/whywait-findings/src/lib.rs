@@ -44,8 +44,8 @@ pub fn looked_at(model: &Model) -> Vec<String> {
     if !model.rings.is_empty() {
         looked_at.push(shared::text::count(
             model.rings.len(),
-            "ring of io_uring",
-            "rings of io_uring",
+            "io_uring ring",
+            "io_uring rings",
         ));
     }
     looked_at.push(shared::text::count(

@@ -1,5 +1,7 @@
 //! What several detectors need.
 
+pub(crate) mod intervals;
+pub(crate) mod replay;
 pub(crate) mod rings;
 pub(crate) mod runtime;
 pub(crate) mod slow_paths;

@@ -2,35 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
 use whywait_events::StackId;
 use whywait_model::rings::{Lags, RingState, Standing};
 use whywait_model::{Model, system_call_name};
 
-use crate::finding::{Cause, Evidence};
+use crate::finding::{Cause, Confidence, Evidence, Finding};
+use crate::shared::intervals::sum;
 use crate::shared::slow_paths;
-use crate::shared::text::{count, duration};
+use crate::shared::text::{count, duration, named, shares};
 
 /// With fewer operations nothing is said of a ring.
 pub(crate) const MIN_OPERATIONS: u64 = 50;
 /// With fewer samples it is not said what a thread did.
 pub(crate) const MIN_SAMPLES: u64 = 5;
 
-/// What a finding about a ring is about.
-pub(crate) fn subject(state: &RingState) -> Map<String, Value> {
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(state.ring.tgid));
-    subject.insert("ring".to_owned(), json!(state.ring.id));
-    if state.ring.fd >= 0 {
-        subject.insert("fd".to_owned(), json!(state.ring.fd));
-    }
-    subject.insert("threads".to_owned(), json!([state.thread()]));
-    subject
+/// Says which ring a finding is about.
+pub(crate) fn about(state: &RingState, finding: Finding) -> Finding {
+    finding
+        .about("pid", state.ring.tgid)
+        .about("ring", state.ring.id)
+        .about_known("fd", (state.ring.fd >= 0).then_some(state.ring.fd))
+        .about("threads", vec![state.thread()])
 }
 
 /// `thread relay-out (123)`.
 pub(crate) fn thread(model: &Model, tid: u32) -> String {
-    format!("thread {} ({tid})", model.thread_name(tid))
+    format!("thread {}", named(model, tid))
 }
 
 /// `12 us to 40 us`.
@@ -56,10 +53,8 @@ pub(crate) fn life(state: &RingState) -> Evidence {
     if let Some((low, high)) = state.unreaped_ns() {
         parts.push(format!("completed and not taken {}", between(low, high)));
     }
-    Evidence {
-        text: format!("an operation's life in the mean: {}", parts.join(", ")),
-        ns: kernel_ns,
-    }
+    let text = format!("an operation's life in the mean: {}", parts.join(", "));
+    Evidence::of_ns(kernel_ns, text)
 }
 
 /// Sends that waited for room, and those that met a limit of the memory for sockets: their slots
@@ -68,33 +63,46 @@ pub(crate) fn sockets(state: &RingState) -> Vec<Evidence> {
     let mut evidence = Vec::new();
     let blocked = state.blocked_sends();
     if let Some(mean_ns) = blocked.ns.checked_div(blocked.waited) {
-        evidence.push(Evidence {
-            text: format!(
-                "{} of {} waited for room in the socket's buffer, {} in the mean: such a slot is held by the socket, not by the loop",
-                blocked.waited,
-                count(blocked.sends as usize, "send", "sends"),
-                duration(mean_ns)
-            ),
-            ns: Some(blocked.ns),
-        });
+        let text = format!(
+            "{} of {} waited for room in the socket's buffer, {} in the mean: such a slot is held \
+             by the socket, not by the loop",
+            blocked.waited,
+            count(blocked.sends as usize, "send", "sends"),
+            duration(mean_ns)
+        );
+        evidence.push(Evidence::of_ns(blocked.ns, text));
     }
     if state.ring.memory_limits > 0 {
-        evidence.push(Evidence {
-            text: format!(
-                "{} met a limit of the memory for sockets (of the protocol, or of the control group)",
-                count(state.ring.memory_limits as usize, "send", "sends")
-            ),
-            ns: None,
-        });
+        evidence.push(Evidence::new(format!(
+            "{} met a limit of the memory for sockets (of the protocol, or of the cgroup)",
+            count(state.ring.memory_limits as usize, "send", "sends")
+        )));
     }
     evidence
 }
 
-/// What a ring's thread did while something waited for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a ring's thread did while something waited for it; nothing where that is not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Instead {
     pub(crate) cause: Option<Cause>,
-    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) evidence: Option<Evidence>,
+}
+
+impl Instead {
+    fn of(cause: Cause, evidence: Evidence) -> Self {
+        Self {
+            cause: Some(cause),
+            evidence: Some(evidence),
+        }
+    }
+
+    /// How sure a finding is that rests on it.
+    pub(crate) fn confidence(&self) -> Confidence {
+        match self.cause {
+            Some(_) => Confidence::High,
+            None => Confidence::Medium,
+        }
+    }
 }
 
 /// What the thread did: where it slept, if a sleep covers most of the longest lags; otherwise where
@@ -105,41 +113,42 @@ pub(crate) fn instead(
     lags: &Lags,
     of: fn(&Standing) -> u64,
 ) -> Instead {
-    let tid = state.thread();
-    let mut asleep: BTreeMap<(String, StackId), (u64, u64)> = BTreeMap::new();
-    let (mut slept_ns, mut lag_ns) = (0u64, 0u64);
-    for longest in &lags.longest {
-        lag_ns = lag_ns.saturating_add(longest.lag.low_ns);
-        let Some((wait, ns)) = &longest.wait else {
-            continue;
-        };
-        slept_ns = slept_ns.saturating_add(longest.slept_ns);
-        let entry = asleep
+    asleep(model, state.thread(), lags)
+        .or_else(|| on_cpu(model, state, of))
+        .unwrap_or_default()
+}
+
+fn asleep(model: &Model, tid: u32, lags: &Lags) -> Option<Instead> {
+    let mut calls: BTreeMap<(String, StackId), (u64, u64)> = BTreeMap::new();
+    for (wait, ns) in lags.longest.iter().filter_map(|lag| lag.wait.as_ref()) {
+        let call = calls
             .entry((system_call_name(wait), wait.user_stack))
             .or_default();
-        entry.0 = entry.0.saturating_add(*ns);
-        entry.1 += 1;
+        call.0 = call.0.saturating_add(*ns);
+        call.1 += 1;
     }
-    if slept_ns > lag_ns / 2
-        && let Some(((call, user_stack), (ns, times))) =
-            asleep.into_iter().max_by_key(|(_, (ns, _))| *ns)
-    {
-        let doing = format!("asleep in {call}");
-        let function = slow_paths::function(model, user_stack);
-        let place = function.map_or_else(String::new, |name| format!(", called in {name}"));
-        return Instead {
-            cause: Some(Cause::new(model, tid, doing, user_stack)),
-            evidence: vec![Evidence {
-                text: format!(
-                    "meanwhile {} slept in {call}{place}: {} of the longest {}",
-                    thread(model, tid),
-                    count(times as usize, "time", "times"),
-                    lags.longest.len(),
-                ),
-                ns: Some(ns),
-            }],
-        };
+    let waited = lags.longest.iter().filter(|lag| lag.wait.is_some());
+    let slept_ns = sum(waited.map(|lag| lag.slept_ns));
+    let lag_ns = sum(lags.longest.iter().map(|lag| lag.lag.low_ns));
+    if slept_ns <= lag_ns / 2 {
+        return None;
     }
+    let ((call, user_stack), (ns, times)) = calls.into_iter().max_by_key(|(_, (ns, _))| *ns)?;
+    let function = slow_paths::function(model, user_stack);
+    let place = function.map_or_else(String::new, |name| format!(", called in {name}"));
+    let text = format!(
+        "meanwhile {} slept in {call}{place}: {} of the longest {}",
+        thread(model, tid),
+        count(times as usize, "time", "times"),
+        lags.longest.len(),
+    );
+    let cause = Cause::new(model, tid, format!("asleep in {call}"), user_stack);
+    Some(Instead::of(cause, Evidence::of_ns(ns, text)))
+}
+
+fn on_cpu(model: &Model, state: &RingState, of: fn(&Standing) -> u64) -> Option<Instead> {
+    const SHOWN: usize = 3;
+    let tid = state.thread();
     let mut functions: BTreeMap<String, u64> = BTreeMap::new();
     let mut stacks: BTreeMap<StackId, u64> = BTreeMap::new();
     let mut all = 0u64;
@@ -152,10 +161,7 @@ pub(crate) fn instead(
         }
     }
     if all < MIN_SAMPLES {
-        return Instead {
-            cause: None,
-            evidence: Vec::new(),
-        };
+        return None;
     }
     let mut functions: Vec<(String, u64)> = functions.into_iter().collect();
     functions.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), name.clone()));
@@ -165,23 +171,14 @@ pub(crate) fn instead(
         .filter(|(stack, _)| slow_paths::function(model, *stack) == top)
         .max_by_key(|(_, n)| *n)
         .map_or(0, |(stack, _)| stack);
-    let shown: Vec<String> = functions
-        .iter()
-        .take(3)
-        .map(|(name, n)| format!("{name} {} %", slow_paths::percent(*n, all)))
-        .collect();
-    Instead {
-        cause: Some(Cause::new(model, tid, "on CPU".to_owned(), stack)),
-        evidence: vec![Evidence {
-            text: format!(
-                "meanwhile {} was on a CPU, by {} samples in: {}",
-                thread(model, tid),
-                all,
-                shown.join(", ")
-            ),
-            ns: None,
-        }],
-    }
+    let shown = functions.iter().take(SHOWN);
+    let text = format!(
+        "meanwhile {} was on a CPU, by {all} samples in: {}",
+        thread(model, tid),
+        shares(shown.map(|(name, n)| (name.as_str(), *n)), all)
+    );
+    let cause = Cause::new(model, tid, "on CPU".to_owned(), stack);
+    Some(Instead::of(cause, Evidence::new(text)))
 }
 
 /// Nanoseconds that a sample stands for.

@@ -1,14 +1,15 @@
 //! What the detectors that look at slow requests' critical paths have in common: which requests are
-//! slow enough, what it is to dominate them, and how a path is told.
+//! slow enough, what it is to dominate them, and how a path reads.
 
 use std::collections::{BTreeSet, HashMap};
 
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Model, Path, PathStep, RequestRef, app_frame};
 
-use crate::finding::{Saving, SavingKind, Severity};
+use crate::finding::Severity;
+use crate::shared::intervals::sum;
 use crate::shared::runtime;
-use crate::shared::text::{count, duration};
+use crate::shared::text::{count, duration, named, percent};
 
 /// What takes a request less than this is not looked for.
 pub(crate) const MIN_NS: u64 = 10_000_000;
@@ -16,13 +17,13 @@ pub(crate) const MIN_NS: u64 = 10_000_000;
 const WARNING_NS: u64 = 30_000_000;
 /// What is less than one part in so many of all slow requests' time is rare…
 const RARE: u64 = 10;
-/// … and told, as a remark, only if it made a request take so long.
+/// … and reported, as a remark, only if it made a request take so long.
 const OUTLIER_NS: u64 = 100_000_000;
 /// A request that takes so many times what others of its kind take is an outlier.
 const OUTLIER_TIMES: u64 = 3;
 /// In percent: the rest is not worth a word in a title.
 pub(crate) const NEARLY_ALL: u64 = 95;
-/// Findings of one kind that are told.
+/// Findings of one kind that are reported.
 pub(crate) const MAX_FINDINGS: usize = 3;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
 pub(crate) const COMPILED: &str = "code compiled at run time";
@@ -78,8 +79,8 @@ pub(crate) fn dominates(ns: u64, latency_ns: u64) -> bool {
 /// dominates are outliers among them. Pairs of what it takes of a request and what the request
 /// took. Where two things take turns at being half of it, neither is the one.
 pub(crate) fn is_typical(all: &[(u64, u64)], members: &[u64]) -> bool {
-    let sum = |of: fn(&(u64, u64)) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
-    let (ns, latency_ns) = (sum(|pair| pair.0), sum(|pair| pair.1));
+    let ns = sum(all.iter().map(|pair| pair.0));
+    let latency_ns = sum(all.iter().map(|pair| pair.1));
     let mut latencies: Vec<u64> = all.iter().map(|pair| pair.1).collect();
     latencies.sort_unstable();
     let median = latencies.get(latencies.len() / 2).copied().unwrap_or(0);
@@ -133,7 +134,7 @@ impl Shares {
         percent(self.ns, self.latency_ns)
     }
 
-    /// How bad it is; `None` when it is not worth telling. `slow_ns`: what all slow requests took.
+    /// How bad it is; `None` when it is not worth a word. `slow_ns`: what all slow requests took.
     pub(crate) fn severity(&self, slow_ns: u64) -> Option<Severity> {
         if self.each_ns.is_empty() {
             None
@@ -153,7 +154,7 @@ impl Shares {
 
     /// How the time spreads: `92 % of these requests' time: 3.1 s of 3.4 s; from 210 to 388 ms
     /// each, median 300 ms`.
-    pub(crate) fn told(&self, slow_ns: u64) -> String {
+    pub(crate) fn spread(&self, slow_ns: u64) -> String {
         // Nothing new where these are all the slow requests that there are.
         let all = if percent(self.latency_ns, slow_ns) >= 99 {
             String::new()
@@ -185,25 +186,17 @@ impl Shares {
     }
 }
 
-/// What a fix saves at most that frees each of these requests of so much.
-pub(crate) fn saving(each: &[u64]) -> Saving {
-    let mut each = each.to_vec();
-    each.sort_unstable_by(|a, b| b.cmp(a));
-    Saving {
-        kind: SavingKind::Latency,
-        at_most_ns: each.iter().copied().fold(0, u64::saturating_add),
-        requests: each.len() as u64,
-        each_at_most_ns: each.into_iter().take(100).collect(),
-    }
+/// The ports at which these requests came.
+pub(crate) fn ports<'a>(requests: impl Iterator<Item = &'a SlowRequest<'a>>) -> BTreeSet<u16> {
+    requests.map(|request| request.request.local_port).collect()
 }
 
-/// Rounded; 100 only when it is all of it.
-pub(crate) fn percent(ns: u64, of_ns: u64) -> u64 {
-    if ns >= of_ns {
-        return 100;
+/// The port, where all came at the same.
+pub(crate) fn only_port(ports: &BTreeSet<u16>) -> Option<u16> {
+    match (ports.first(), ports.len()) {
+        (Some(port @ 1..), 1) => Some(*port),
+        _ => None,
     }
-    let share = (u128::from(ns) * 100 + u128::from(of_ns) / 2) / u128::from(of_ns);
-    (share as u64).min(99)
 }
 
 /// Where something was, for titles: ` in write_snapshot`, when that is all of it, or ` most of it
@@ -280,7 +273,7 @@ pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
             1 => text.push_str(" waits for "),
             _ => text.push_str(", which waits for "),
         }
-        text.push_str(&format!("{} ({tid})", model.thread_name(*tid)));
+        text.push_str(&named(model, *tid));
     }
     if tids.len() > 1 {
         text.push_str(", which");

@@ -1,5 +1,7 @@
 //! Words and figures in titles and evidence.
 
+use whywait_model::Model;
+
 /// A duration as people say it: `1.998 s`, `2.1 ms`, `340 us`.
 pub(crate) fn duration(ns: u64) -> String {
     match ns {
@@ -16,18 +18,51 @@ pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
+/// `worker (15)`.
+pub(crate) fn named(model: &Model, tid: u32) -> String {
+    format!("{} ({tid})", model.thread_name(tid))
+}
+
+/// `15 (worker)`.
+pub(crate) fn numbered(model: &Model, tid: u32) -> String {
+    format!("{tid} ({})", model.thread_name(tid))
+}
+
+/// Rounded; 100 only when it is all of it.
+pub(crate) fn percent(ns: u64, of_ns: u64) -> u64 {
+    if ns >= of_ns {
+        return 100;
+    }
+    let share = (u128::from(ns) * 100 + u128::from(of_ns) / 2) / u128::from(of_ns);
+    (share as u64).min(99)
+}
+
+/// `fsync (writeback) 57 %; block I/O 31 %`: what each has of the whole. The names may have commas
+/// of their own.
+pub(crate) fn shares<'a>(items: impl Iterator<Item = (&'a str, u64)>, of: u64) -> String {
+    let parts: Vec<String> = items
+        .map(|(name, part)| format!("{name} {} %", percent(part, of)))
+        .collect();
+    parts.join("; ")
+}
+
 /// `1, 2 and 3`; the first eight, then how many more.
 pub(crate) fn list(items: &[String]) -> String {
+    list_by(items, ", ")
+}
+
+/// The same with something else between the items, which may have commas of their own.
+pub(crate) fn list_by(items: &[String], separator: &str) -> String {
     const SHOWN: usize = 8;
     match items {
         [] => String::new(),
         [one] => one.clone(),
         _ if items.len() > SHOWN => format!(
             "{} and {} more",
-            items[..SHOWN].join(", "),
+            items[..SHOWN].join(separator),
             items.len() - SHOWN
         ),
-        [init @ .., last] => format!("{} and {last}", init.join(", ")),
+        [init @ .., last] => format!("{} and {last}", init.join(separator)),
     }
 }
 
@@ -42,6 +77,22 @@ mod tests {
             .into_iter()
             .collect();
         assert_eq!(said, ["999 ns", "340 us", "2.1 ms", "300 ms", "2.00 s"]);
+    }
+
+    #[test]
+    fn shares_are_apart_by_semicolons() {
+        let items = [("fsync (writeback)", 57), ("map<u8, u8>", 43)];
+        let text = shares(items.into_iter(), 100);
+        assert_eq!(text, "fsync (writeback) 57 %; map<u8, u8> 43 %");
+    }
+
+    #[test]
+    fn a_hundred_percent_is_all_of_it() {
+        assert_eq!(
+            [995, 999, 1_000].map(|ns| percent(ns, 1_000)),
+            [99, 99, 100]
+        );
+        assert_eq!(percent(0, 0), 100);
     }
 
     #[test]

@@ -14,23 +14,23 @@
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
 //! [`MIN_AWAY_NS`], or one in which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving
-//! request after request is load, not an absence: each read and write ends a stretch. A stretch in
-//! which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood still
+//! request after request is load, not an absence: each read and write ends an interval. An interval
+//! in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood still
 //! as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A loop
 //! that spins polls all the time, though its polls do not sleep. Small absences that cost less than
 //! a hundredth of all requests' time are not worth a remark: every runtime collects garbage, and
 //! compiles as it starts. With several threads that poll the instance it is another finding's
 //! business.
 
-use serde_json::{Map, json};
 use whywait_events::{Busy, Ns, StackId};
-use whywait_model::{Model, EpollPool, RequestRef, Thread, system_call_name};
+use whywait_model::{EpollPool, Model, RequestRef, Thread, system_call_name};
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
+use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{self, COMPILED};
-use crate::shared::text::{count, duration};
+use crate::shared::text::{count, duration, numbered};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -52,21 +52,23 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 const MIN_AWAY_NS: u64 = 10_000_000;
 /// A request that waited for less did not suffer from it.
 const MIN_VICTIM_NS: u64 = 10_000_000;
-/// From this on a single request's saving is an error.
-const ERROR_NS: u64 = 100_000_000;
-/// Below this it is a remark: a garbage collection, a page cache that is cold.
-const WARNING_NS: u64 = 30_000_000;
-/// A stretch begins with a read or a write, noted a moment before or after the read itself.
+/// By what a single request is saved. Below it is a remark: a garbage collection, a page cache that
+/// is cold.
+const SCALE: Scale = Scale {
+    warning: 30_000_000,
+    error: 100_000_000,
+};
+/// An interval begins with a read or a write, noted a moment before or after the read itself.
 const SLACK_NS: u64 = 50_000;
 /// A remark must be about at least one part in so many of all requests' time.
 const WORTH_A_NOTE: u64 = 100;
-/// A stretch without a poll in which the loop was not on a CPU for at least one part in so many is
+/// An interval without a poll in which the loop was not on a CPU for at least one part in so many is
 /// not known to be work.
 const RAN_SHARE: u64 = 10;
-/// Causes that are told for one loop.
+/// Causes that are reported of one loop.
 const MAX_CAUSES: usize = 3;
 
-/// A stretch in which the loop was away.
+/// An interval in which the loop was away.
 #[derive(Debug, Clone)]
 struct Away {
     from_ns: Ns,
@@ -83,13 +85,9 @@ impl Away {
     /// How much of `[from_ns, to_ns)` the loop was away. What it waited for a CPU is taken off in
     /// proportion.
     fn overlap_ns(&self, from_ns: Ns, to_ns: Ns) -> u64 {
-        let overlap_ns = self
-            .to_ns
-            .min(to_ns)
-            .saturating_sub(self.from_ns.max(from_ns));
-        let whole_ns = self.to_ns.saturating_sub(self.from_ns).max(1);
-        (u128::from(overlap_ns) * u128::from(self.away_ns.min(whole_ns)) / u128::from(whole_ns))
-            as u64
+        let overlap_ns = overlap_ns((self.from_ns, self.to_ns), (from_ns, to_ns));
+        let whole_ns = self.to_ns.saturating_sub(self.from_ns);
+        in_proportion(overlap_ns, self.away_ns, whole_ns)
     }
 }
 
@@ -186,7 +184,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         stack: model.sampled_stack(thread, busy.start_ns, busy.end_ns),
         owner: None,
     });
-    // A stretch that was spent waiting for a CPU almost throughout is the machine's doing.
+    // An interval that was spent waiting for a CPU almost throughout is the machine's doing.
     let its_own = |away: &Away| {
         away.away_ns >= MIN_AWAY_NS
             && away.away_ns.saturating_mul(4) >= away.to_ns.saturating_sub(away.from_ns)
@@ -197,7 +195,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
 }
 
 /// Up to when a request can have waited for the loop. One that was read and not answered may be
-/// what the loop was away for then, or want no answer at all (a client's farewell).
+/// what the loop was away for then, or want no answer at all (a client's close_notify).
 fn done_ns(model: &Model, request: RequestRef<'_>) -> Ns {
     request
         .first_send_ns
@@ -234,6 +232,33 @@ fn function(model: &Model, away: &Away) -> String {
     slow_paths::function(model, away.stack).unwrap_or_else(|| away.doing.clone())
 }
 
+/// The requests that waited while the loop was away with the work of others, and for how long: the
+/// longest first.
+fn victims<'a>(
+    model: &Model,
+    aways: &[Away],
+    requests: &[RequestRef<'a>],
+) -> Vec<(u64, RequestRef<'a>)> {
+    let waited = requests.iter().filter_map(|&request| {
+        let (from_ns, to_ns) = (request.ready_ns, done_ns(model, request));
+        // Absences are in order: those that matter are next to each other.
+        let first = aways.partition_point(|away| away.to_ns <= from_ns);
+        let others = aways[first..]
+            .iter()
+            .take_while(|away| away.from_ns < to_ns)
+            .filter(|away| away.owner != Some((request.socket, request.seq)));
+        let away_ns = sum(others.clone().map(|away| away.overlap_ns(from_ns, to_ns)));
+        // Work that is not there does not have to wait for a CPU either.
+        let whole_ns =
+            sum(others.map(|away| overlap_ns((away.from_ns, away.to_ns), (from_ns, to_ns))));
+        let latency_ns = to_ns.saturating_sub(from_ns);
+        (away_ns >= MIN_VICTIM_NS).then_some((whole_ns.min(latency_ns), request))
+    });
+    let mut victims: Vec<(u64, RequestRef<'_>)> = waited.collect();
+    victims.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
+    victims
+}
+
 fn finding(
     model: &Model,
     pool: &EpollPool,
@@ -242,129 +267,71 @@ fn finding(
     aways: &[Away],
     requests: &[RequestRef<'_>],
 ) -> Option<Finding> {
-    let mut savings: Vec<(u64, RequestRef<'_>)> = requests
-        .iter()
-        .map(|&request| {
-            let done_ns = done_ns(model, request);
-            // Absences are in order: those that matter are next to each other.
-            let first = aways.partition_point(|away| away.to_ns <= request.ready_ns);
-            let ns = aways[first..]
-                .iter()
-                .take_while(|away| away.from_ns < done_ns)
-                .filter(|away| away.owner != Some((request.socket, request.seq)))
-                .map(|away| {
-                    let whole_ns = away
-                        .to_ns
-                        .min(done_ns)
-                        .saturating_sub(away.from_ns.max(request.ready_ns));
-                    (away.overlap_ns(request.ready_ns, done_ns), whole_ns)
-                })
-                .fold((0u64, 0u64), |sum, one| {
-                    (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
-                });
-            (ns, request)
-        })
-        .filter(|((ns, _), _)| *ns >= MIN_VICTIM_NS)
-        // Work that is not there does not have to wait for a CPU either.
-        .map(|((_, whole_ns), request)| {
-            let latency_ns = done_ns(model, request).saturating_sub(request.ready_ns);
-            (whole_ns.min(latency_ns), request)
-        })
-        .collect();
-    savings.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
-    let (worst_ns, worst) = *savings.first()?;
+    let victims = victims(model, aways, requests);
+    let (worst_ns, worst) = *victims.first()?;
     let longest = aways.iter().max_by_key(|away| away.away_ns)?;
-    let total_ns: u64 = aways
-        .iter()
-        .map(|away| away.away_ns)
-        .fold(0, u64::saturating_add);
-    let runtime = runtime::of_process(model, pool.tgid);
-    let name = model.thread_name(thread.tid);
-    let known = model.stacks.get(longest.stack).is_some();
-    let severity = match worst_ns {
-        ERROR_NS.. => Severity::Error,
-        WARNING_NS.. => Severity::Warning,
-        _ => Severity::Note,
-    };
-    let at_most_ns = savings
-        .iter()
-        .fold(0u64, |sum, (ns, _)| sum.saturating_add(*ns));
-    if severity == Severity::Note && at_most_ns < model.time_of_requests_ns() / WORTH_A_NOTE {
+    let severity = SCALE.severity(worst_ns);
+    let saving = Saving::latency(victims.iter().map(|(ns, _)| *ns).collect());
+    if severity == Severity::Note && saving.at_most_ns < model.time_of_requests_ns() / WORTH_A_NOTE
+    {
         return None;
     }
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(pool.tgid));
-    subject.insert("epoll".to_owned(), json!(pool.epoll));
-    if worst.local_port != 0 {
-        subject.insert("port".to_owned(), json!(worst.local_port));
-    }
-    subject.insert("threads".to_owned(), json!([thread.tid]));
-    subject.insert("function".to_owned(), json!(function));
-    let by = if known {
-        format!(" by {function}")
+    let known = model.stacks.get(longest.stack).is_some();
+    let (confidence, by) = if known {
+        (Confidence::High, format!(" by {function}"))
     } else {
-        String::new()
+        (Confidence::Medium, String::new())
     };
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity,
-        confidence: if known {
-            Confidence::High
-        } else {
-            Confidence::Medium
-        },
-        title: format!(
-            "the event loop was blocked {} for up to {}{by}; {} waited",
-            count(aways.len(), "time", "times"),
-            duration(longest.away_ns),
-            count(savings.len(), "request", "requests"),
-        ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns,
-            requests: savings.len() as u64,
-            each_at_most_ns: savings.iter().take(100).map(|(ns, _)| *ns).collect(),
-        },
-        evidence: vec![
-            Evidence {
-                text: format!(
-                    "thread {} ({name}) alone polls epoll instance {}; it was away for {} in all, {}",
-                    thread.tid,
-                    pool.epoll,
-                    duration(total_ns),
-                    longest.doing
-                ),
-                ns: Some(total_ns),
-            },
-            Evidence {
-                text: format!(
-                    "{} waited for up to {} while it was away with others' work",
-                    count(savings.len(), "request", "requests"),
-                    duration(worst_ns)
-                ),
-                ns: Some(worst_ns),
-            },
-        ],
-        cause: Some(Cause::new(
-            model,
-            thread.tid,
-            longest.doing.clone(),
-            longest.stack,
-        )),
-        fix: match runtime::fix_of_own_account(function) {
-            Some(fix) => fix.to_owned(),
-            None if runtime == Runtime::Node && function == COMPILED => {
-                format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name")
-            }
-            None => fix(runtime, longest.doing == "on CPU").to_owned(),
-        },
-    })
+    let waited = count(victims.len(), "request", "requests");
+    let title = format!(
+        "the event loop was blocked {} for up to {}{by}; {waited} waited",
+        count(aways.len(), "time", "times"),
+        duration(longest.away_ns),
+    );
+    let total_ns = sum(aways.iter().map(|away| away.away_ns));
+    let away = format!(
+        "thread {} alone polls epoll instance {}; it was away for {} in all, {}",
+        numbered(model, thread.tid),
+        pool.epoll,
+        duration(total_ns),
+        longest.doing
+    );
+    let meanwhile = format!(
+        "{waited} waited for up to {} while it was away with others' work",
+        duration(worst_ns)
+    );
+    let doing = longest.doing.clone();
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(confidence)
+        .about("pid", pool.tgid)
+        .about("epoll", pool.epoll)
+        .about_known("port", (worst.local_port != 0).then_some(worst.local_port))
+        .about("threads", vec![thread.tid])
+        .about("function", function)
+        .saving(saving)
+        .evidence([
+            Evidence::of_ns(total_ns, away),
+            Evidence::of_ns(worst_ns, meanwhile),
+        ])
+        .cause(Cause::new(model, thread.tid, doing, longest.stack))
+        .fix(fix(model, pool, function, longest));
+    Some(finding)
 }
 
 const NODE_CPU: &str = "move the computation to worker_threads, or split it with setImmediate";
 
-fn fix(runtime: Runtime, on_cpu: bool) -> &'static str {
+fn fix(model: &Model, pool: &EpollPool, function: &str, longest: &Away) -> String {
+    let runtime = runtime::of_process(model, pool.tgid);
+    match runtime::fix_of_own_account(function) {
+        Some(fix) => fix.to_owned(),
+        None if runtime == Runtime::Node && function == COMPILED => {
+            format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name")
+        }
+        None => fix_of(runtime, longest.doing == "on CPU").to_owned(),
+    }
+}
+
+fn fix_of(runtime: Runtime, on_cpu: bool) -> &'static str {
     match (runtime, on_cpu) {
         (Runtime::Python, false) => {
             "await asyncio.to_thread(…) around the call, or an asynchronous variant of it"

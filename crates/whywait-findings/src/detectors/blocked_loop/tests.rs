@@ -1,5 +1,6 @@
 //! Scripts of events that must, or must not, be `blocked-loop`.
 
+use serde_json::json;
 use whywait_model::script::Script;
 
 use super::*;
@@ -322,7 +323,7 @@ fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
 }
 
 #[test]
-fn a_farewell_that_wants_no_answer_waits_for_nothing() {
+fn a_close_notify_that_wants_no_answer_waits_for_nothing() {
     let (mut script, handler, _) = server();
     // A backend of a database: the client says goodbye, and what the thread does before it ends is
     // that one's own.

@@ -17,14 +17,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, json};
 use whywait_events::Wait;
 use whywait_model::Model;
 use whywait_model::waits::WaitObject;
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::text::{count, duration, list};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::text::{count, duration, list, named};
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
 /// What it is.
@@ -125,102 +124,93 @@ fn finding(model: &Model, circle: &[&Wait]) -> Finding {
         .iter()
         .all(|wait| holder(wait, &stuck).is_some_and(|holder| holder.named));
     let tids: Vec<u32> = circle.iter().map(|wait| wait.tid).collect();
-    let named = |tid: &u32| format!("{} ({tid})", model.thread_name(*tid));
-    let longest = circle
-        .iter()
-        .map(|wait| lasted_ns(model, wait))
-        .max()
-        .unwrap_or(0);
+    let longest = circle.iter().map(|wait| lasted_ns(model, wait)).max();
+    let doing = format!(
+        "asleep for a lock for {}, to the end",
+        duration(longest.unwrap_or(0))
+    );
     let requests: Vec<u64> = unanswered(model)
         .filter(|request| tids.contains(&request.recv_tid))
         .map(|request| model.end_ns.saturating_sub(request.ready_ns))
         .collect();
-    let mut evidence: Vec<Evidence> = circle
-        .iter()
-        .zip(circle.iter().cycle().skip(1))
-        .map(|(wait, next)| {
-            let lock = match model.key_of(wait).object {
-                WaitObject::Futex { address, primitive } => format!(
-                    "the {} at {address:#x}",
-                    primitive.map_or("lock", |primitive| primitive.name())
-                ),
-                _ => "a lock".to_owned(),
-            };
-            let place = model
-                .stacks
-                .telling(wait.user_stack)
-                .map_or_else(String::new, |function| format!(" in {function}"));
-            let holds = if wait.owner_tid == next.tid {
-                "which names as its owner"
-            } else {
-                "whose address lies on the stack of"
-            };
-            let ns = lasted_ns(model, wait);
-            Evidence {
-                text: format!(
-                    "{} waits{place} for {lock}, {holds} {}; it had waited for {} when the recording ended",
-                    named(&wait.tid),
-                    if next.tid == wait.tid { "itself".to_owned() } else { named(&next.tid) },
-                    duration(ns)
-                ),
-                ns: Some(ns),
-            }
-        })
-        .collect();
-    if !requests.is_empty() {
-        evidence.push(Evidence {
-            text: format!(
-                "{} that they had read never got an answer",
-                count(requests.len(), "request", "requests")
-            ),
-            ns: None,
-        });
-    }
-    if !proven {
-        evidence.push(Evidence {
-            text: "who holds which lock is taken from where the locks' addresses lie on the threads' stacks".to_owned(),
-            ns: None,
-        });
-    }
-    let first = circle[0];
-    let names: Vec<String> = tids.iter().map(named).collect();
-    let title = if circle.len() == 1 {
-        format!(
-            "deadlock: {} waits for a lock that it holds itself",
-            names[0]
+    let never_answered = (!requests.is_empty()).then(|| {
+        Evidence::new(format!(
+            "{} that they had read never got an answer",
+            count(requests.len(), "request", "requests")
+        ))
+    });
+    let from_stacks = (!proven).then(|| {
+        Evidence::new(
+            "who holds which lock is taken from where the locks' addresses lie on the threads' \
+             stacks",
         )
-    } else {
-        format!("deadlock: {} wait for each other's locks", list(&names))
-    };
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(first.tgid));
-    subject.insert("threads".to_owned(), json!(tids));
+    });
+    let nexts = circle.iter().cycle().skip(1);
+    let links = circle.iter().zip(nexts);
     let locks: Vec<String> = circle
         .iter()
         .map(|wait| format!("{:#x}", awaited(wait)))
         .collect();
-    subject.insert("locks".to_owned(), json!(locks));
-    Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Error,
-        confidence: if proven { Confidence::High } else { Confidence::Medium },
-        title,
-        subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: requests.iter().copied().fold(0, u64::saturating_add),
-            requests: requests.len() as u64,
-            each_at_most_ns: requests.into_iter().take(100).collect(),
-        },
-        evidence,
-        cause: Some(Cause::new(
-            model,
-            first.tid,
-            format!("asleep for a lock for {}, to the end", duration(longest)),
-            first.user_stack,
-        )),
-        fix: "take locks in the same order everywhere (by rank, or by address), or hold only one at a time".to_owned(),
+    let first = circle[0];
+    Finding::new(&DECLARATION, Severity::Error, title(model, &tids))
+        .confidence(if proven {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        })
+        .about("pid", first.tgid)
+        .about("threads", tids)
+        .about("locks", locks)
+        .saving(Saving::latency(requests))
+        .evidence(links.map(|(wait, next)| link(model, wait, next)))
+        .evidence(never_answered)
+        .evidence(from_stacks)
+        .cause(Cause::new(model, first.tid, doing, first.user_stack))
+        .fix(
+            "take locks in the same order everywhere (by rank, or by address), or hold only one \
+             at a time",
+        )
+}
+
+fn title(model: &Model, tids: &[u32]) -> String {
+    let names: Vec<String> = tids.iter().map(|tid| named(model, *tid)).collect();
+    match names.as_slice() {
+        [alone] => format!("deadlock: {alone} waits for a lock that it holds itself"),
+        names => format!("deadlock: {} wait for each other's locks", list(names)),
     }
+}
+
+/// That a thread waits for a lock that the next one of the circle holds.
+fn link(model: &Model, wait: &Wait, next: &Wait) -> Evidence {
+    let lock = match model.key_of(wait).object {
+        WaitObject::Futex { address, primitive } => format!(
+            "the {} at {address:#x}",
+            primitive.map_or("lock", |primitive| primitive.name())
+        ),
+        _ => "a lock".to_owned(),
+    };
+    let place = model
+        .stacks
+        .telling(wait.user_stack)
+        .map_or_else(String::new, |function| format!(" in {function}"));
+    let holds = if wait.owner_tid == next.tid {
+        "which names as its owner"
+    } else {
+        "whose address lies on the stack of"
+    };
+    let holder = if next.tid == wait.tid {
+        "itself".to_owned()
+    } else {
+        named(model, next.tid)
+    };
+    let ns = lasted_ns(model, wait);
+    let text = format!(
+        "{} waits{place} for {lock}, {holds} {holder}; it had waited for {} when the recording \
+         ended",
+        named(model, wait.tid),
+        duration(ns)
+    );
+    Evidence::of_ns(ns, text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Scripts of events that must, or must not, be `deadlock`.
 
+use serde_json::json;
 use whywait_model::script::Script;
 
 use super::*;

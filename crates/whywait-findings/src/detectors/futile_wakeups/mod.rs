@@ -7,7 +7,7 @@
 //! millisecond of its CPU time; in bursts of system-call tracing its polls returned at once because
 //! of a descriptor, and until the next poll no call moved anything. The calls repeat.
 //!
-//! **Cost.** The CPU time of the stretches in which the thread was seen polling and no byte moved,
+//! **Cost.** The CPU time of the intervals in which the thread was seen polling and no byte moved,
 //! times the share of turns without progress. What a virtual machine's own threads used, its
 //! collector and its compiler, is part of the bound, up to twice the loop's share of all else that
 //! the process used: they work for the loop, too. Rates leave out what tracing adds to each call,
@@ -16,7 +16,7 @@
 //! **Rings.** io_uring_enter is a poll too: one that returned without sleeping, submitted nothing,
 //! and after which the program took no completion before it entered again. Where it was asked to
 //! wait (`min_complete`), completions lie in the queue that nobody takes. Where it was not, the
-//! program may poll on purpose: that is told only if its rings completed less than
+//! program may poll on purpose: that is reported only if its rings completed less than
 //! [`SPARSE_PER_SECOND`] operations a second, as a warning.
 //!
 //! **Guards.** Any call that moves something makes a turn one with progress, and so does any that
@@ -28,19 +28,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, json};
+use serde_json::json;
 use whywait_events::BurstCall;
-use whywait_model::cpu::Spinner;
+use whywait_model::cpu::{CpuUse, Spinner};
 use whywait_model::{Model, Thread};
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Scale, Severity};
+use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::spinning::{
     self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IO_URING_ENTER, IOCTL,
     SIOCOUTQ, descriptor, is_accept, is_read, rate,
 };
-use crate::shared::text::{count, duration, list};
+use crate::shared::text::{count, duration, list, numbered};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -56,9 +57,13 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 };
 
 /// In thousandths of one CPU over the part of the recording in which the thread did not have to
-/// wait for one: below this it is not worth a word, and from this on it is an error.
+/// wait for one: below this it is not worth a word.
 const MIN_PERMILLE: u64 = 50;
-const ERROR_PERMILLE: u64 = 250;
+/// … and by the same how bad it is.
+const SCALE: Scale = Scale {
+    warning: MIN_PERMILLE,
+    error: 250,
+};
 /// A program that asks its rings without waiting does so on purpose if they complete so many
 /// operations a second.
 const SPARSE_PER_SECOND: u64 = 10;
@@ -232,220 +237,231 @@ fn detect(model: &Model) -> Vec<Finding> {
     }
     groups
         .into_iter()
-        .filter_map(|((tgid, why, port), spinners)| finding(model, tgid, why, port, &spinners))
+        .filter_map(|((tgid, why, port), spinners)| {
+            finding(model, &Spinning::of(model, tgid, why, port, &spinners)?)
+        })
         .collect()
 }
 
 /// Whether a process's rings complete next to nothing.
 fn rings_are_idle(model: &Model, tgid: u32) -> bool {
-    let completed = model
-        .rings
-        .values()
-        .filter(|state| state.ring.tgid == tgid)
-        .map(|state| state.ring.completed)
-        .fold(0, u64::saturating_add);
+    let rings = model.rings.values();
+    let rings = rings.filter(|state| state.ring.tgid == tgid);
+    let completed = sum(rings.map(|state| state.ring.completed));
     let seconds = model.target().duration_ns as f64 / 1e9;
     (completed as f64) < SPARSE_PER_SECOND as f64 * seconds
 }
 
-/// What of a thread's CPU time was futile.
-fn futile_ns(model: &Model, spinner: &Spinner) -> u64 {
-    model.cpu.futile_ns(spinner)
+/// Threads of a process that go round for the same reason, with what that burnt.
+struct Spinning<'a> {
+    tgid: u32,
+    port: u16,
+    why: Why,
+    spinners: &'a [Spinner],
+    /// The one that burnt most.
+    worst: &'a Spinner,
+    /// What polled there.
+    ready: &'a BurstCall,
+    /// CPU time that was futile.
+    total_ns: u64,
+    /// The same, in thousandths of one CPU over the recording.
+    permille: u64,
+    /// … had they got the CPU whenever they wanted one: on a busy machine it is no smaller a fault.
+    wanted_permille: u64,
 }
 
-fn finding(model: &Model, tgid: u32, why: Why, port: u16, spinners: &[Spinner]) -> Option<Finding> {
-    let total_ns = spinners
-        .iter()
-        .map(|spinner| futile_ns(model, spinner))
-        .fold(0, u64::saturating_add);
-    let duration_ns = model.target().duration_ns.max(1);
-    let permille_of = |duration_ns: u64| {
-        (u128::from(total_ns) * 1000 / u128::from(duration_ns.max(1))).min(u128::from(u64::MAX))
-            as u64
-    };
-    let permille = permille_of(duration_ns);
-    // What it would burn if it got the CPU whenever it wants one: on a busy machine it is no
-    // smaller a fault.
-    let queued_ns = spinners
-        .iter()
-        .map(|spinner| spinning::use_of(model, spinner).runnable_ns)
-        .max()
-        .unwrap_or(0);
-    let wanted = permille_of(duration_ns - queued_ns.min(duration_ns / 10 * 9));
-    if wanted < MIN_PERMILLE {
+impl<'a> Spinning<'a> {
+    fn of(model: &Model, tgid: u32, why: Why, port: u16, spinners: &'a [Spinner]) -> Option<Self> {
+        let futile_ns = |spinner: &Spinner| model.cpu.futile_ns(spinner);
+        let total_ns = sum(spinners.iter().map(futile_ns));
+        let duration_ns = model.target().duration_ns.max(1);
+        let permille_of = |duration_ns: u64| {
+            let permille = u128::from(total_ns) * 1000 / u128::from(duration_ns.max(1));
+            permille.min(u128::from(u64::MAX)) as u64
+        };
+        let queued_ns = spinners
+            .iter()
+            .map(|spinner| spinning::use_of(model, spinner).runnable_ns)
+            .max()
+            .unwrap_or(0);
+        let worst = spinners
+            .iter()
+            .max_by_key(|spinner| (futile_ns(spinner), spinner.tid))?;
+        Some(Self {
+            tgid,
+            port,
+            why,
+            spinners,
+            worst,
+            ready: worst.cycle.first()?,
+            total_ns,
+            permille: permille_of(duration_ns),
+            wanted_permille: permille_of(duration_ns - queued_ns.min(duration_ns / 10 * 9)),
+        })
+    }
+
+    /// How often a second it goes round. A loop that spins runs whenever it gets a CPU.
+    fn turns_per_second(&self, model: &Model) -> Option<f64> {
+        let used = spinning::use_of(model, self.worst);
+        let ready_ns = used.on_cpu_ns.saturating_add(used.runnable_ns).max(1);
+        let share = used.on_cpu_ns as f64 / ready_ns as f64;
+        self.worst.turn_ns().map(|ns| 1e9 / ns as f64 * share)
+    }
+
+    /// What the requests at its port used.
+    fn requests(&self, model: &Model) -> CpuUse {
+        let used = model.cpu.ports.get(&(self.tgid, i32::from(self.port)));
+        used.filter(|_| self.port != 0).cloned().unwrap_or_default()
+    }
+}
+
+fn finding(model: &Model, found: &Spinning<'_>) -> Option<Finding> {
+    if found.wanted_permille < MIN_PERMILLE {
         return None;
     }
-    let worst = spinners
-        .iter()
-        .max_by_key(|spinner| (futile_ns(model, spinner), spinner.tid))?;
-    let used = spinning::use_of(model, worst);
-    let ready = worst.cycle.first()?;
+    let (worst, ready, why) = (found.worst, found.ready, found.why);
+    let severity = match SCALE.severity(found.wanted_permille) {
+        Severity::Error if why != Why::NeverWaits => Severity::Error,
+        _ => Severity::Warning,
+    };
+    let confidence = match why {
+        Why::Unknown | Why::NeverWaits => Confidence::Medium,
+        _ => Confidence::High,
+    };
     let turn_ns = worst.turn_ns();
-    // A loop that spins runs whenever it gets a CPU.
-    let ready_ns = used.on_cpu_ns.saturating_add(used.runnable_ns).max(1);
-    let while_spinning =
-        turn_ns.map(|ns| 1e9 / ns as f64 * (used.on_cpu_ns as f64 / ready_ns as f64));
-    let turns = turn_ns.and_then(|ns| futile_ns(model, worst).checked_div(ns));
-    let requests = model
-        .cpu
-        .ports
-        .get(&(tgid, i32::from(port)))
-        .filter(|_| port != 0)
-        .cloned()
-        .unwrap_or_default();
+    let per_second = found.turns_per_second(model);
+    let turns = turn_ns.and_then(|ns| model.cpu.futile_ns(worst).checked_div(ns));
     let calls = spinning::cycle(&worst.cycle);
-
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(tgid));
-    let tids: Vec<u32> = spinners.iter().map(|spinner| spinner.tid).collect();
-    subject.insert("threads".to_owned(), json!(tids));
-    subject.insert("fd".to_owned(), json!((ready.fd >= 0).then_some(ready.fd)));
-    subject.insert(
-        "fd_kind".to_owned(),
-        json!((!ready.kind.is_empty()).then_some(&ready.kind)),
-    );
-    subject.insert("port".to_owned(), json!((port != 0).then_some(port)));
-    subject.insert(
-        "peer_port".to_owned(),
-        json!((ready.peer_port != 0).then_some(ready.peer_port)),
+    let goes_round = format!(
+        "thread {} goes round in: {}",
+        numbered(model, worst.tid),
+        calls.join(", ")
     );
     let events = (ready.syscall != IO_URING_ENTER).then(|| spinning::bits(ready.events));
-    subject.insert("events".to_owned(), json!(events));
-    subject.insert("why".to_owned(), json!(why.name()));
-    subject.insert("cycle".to_owned(), json!(calls));
-    subject.insert("calls_per_cycle".to_owned(), json!(worst.cycle.len()));
-    subject.insert("turn_ns".to_owned(), json!(turn_ns));
-    subject.insert(
-        "turns_per_second".to_owned(),
-        json!(while_spinning.map(f64::round)),
-    );
-    subject.insert("turns".to_owned(), json!(turns));
-    subject.insert("cpu_permille".to_owned(), json!(permille));
+    let tids: Vec<u32> = found.spinners.iter().map(|spinner| spinner.tid).collect();
+    let requests = found.requests(model);
+    let (helped_ns, helpers) = helpers(model, found);
+    let at_most_ns = found.total_ns.saturating_add(helped_ns);
+    let each_ns = at_most_ns.checked_div(requests.requests);
+    let each_at_most_ns = each_ns
+        .map(|ns| vec![ns; requests.requests.min(100) as usize])
+        .unwrap_or_default();
+    let cause = "polling for nothing".to_owned();
+    let finding = Finding::new(&DECLARATION, severity, title(found, per_second))
+        .confidence(confidence)
+        .about("pid", found.tgid)
+        .about("threads", tids)
+        .about("fd", json!((ready.fd >= 0).then_some(ready.fd)))
+        .about(
+            "fd_kind",
+            json!((!ready.kind.is_empty()).then_some(&ready.kind)),
+        )
+        .about("port", json!((found.port != 0).then_some(found.port)))
+        .about(
+            "peer_port",
+            json!((ready.peer_port != 0).then_some(ready.peer_port)),
+        )
+        .about("events", json!(events))
+        .about("why", why.name())
+        .about("cycle", calls)
+        .about("calls_per_cycle", worst.cycle.len())
+        .about("turn_ns", json!(turn_ns))
+        .about("turns_per_second", json!(per_second.map(f64::round)))
+        .about("turns", json!(turns))
+        .about("cpu_permille", found.permille)
+        .saving(Saving {
+            each_at_most_ns,
+            ..Saving::sum(SavingKind::Cpu, at_most_ns, requests.requests)
+        })
+        .evidence([
+            Evidence::of_ns(turn_ns, goes_round),
+            Evidence::new(why.text()),
+            went_by(model, found),
+        ])
+        .evidence(served(found.port, &requests))
+        .evidence(helpers)
+        .cause(Cause::new(model, worst.tid, cause, worst.user_stack))
+        .fix(why.fix());
+    Some(finding)
+}
 
-    let how_often = while_spinning.map_or_else(
+fn title(found: &Spinning<'_>, per_second: Option<f64>) -> String {
+    let what = descriptor(found.ready);
+    let who = match (found.ready.syscall, found.spinners.len()) {
+        (IO_URING_ENTER, 1) => format!("a loop entered {what}"),
+        (IO_URING_ENTER, n) => format!("each of {n} loops entered {what}"),
+        (_, 1) => format!("{what} woke its loop"),
+        (_, n) => format!("{what} woke each of {n} loops"),
+    };
+    let how_often = per_second.map_or_else(
         || "again and again".to_owned(),
         |per_second| format!("{} times a second", rate(per_second)),
     );
-    let mut evidence = vec![Evidence {
-        text: format!(
-            "{} goes round in: {}",
-            thread(model, worst),
-            calls.join(", ")
-        ),
-        ns: turn_ns,
-    }];
-    evidence.push(Evidence {
-        text: why.text(),
-        ns: None,
-    });
-    evidence.push(Evidence {
-        text: format!(
-            "{} of {} of the thread's CPU time went by in polls without a byte read or written; {} of {} turns that were \
-             traced, in {}, moved nothing",
-            duration(used.futile_ns),
-            duration(used.on_cpu_ns),
-            worst.spins,
-            worst.turns,
-            count(worst.bursts as usize, "burst", "bursts"),
-        ),
-        ns: Some(total_ns),
-    });
-    if requests.requests > 0 {
-        evidence.push(Evidence {
-            text: format!(
-                "the listener at port {port} used {} for {}: {} each",
-                duration(requests.on_cpu_ns),
-                count(requests.requests as usize, "request", "requests"),
-                duration(requests.on_cpu_ns / requests.requests)
-            ),
-            ns: Some(requests.on_cpu_ns),
-        });
-    }
-    // A virtual machine works for a loop on other threads, too: each turn may leave garbage behind.
-    let (helpers, helpers_ns) = runtime::helpers(model, tgid);
-    let helped_ns = helped_ns(model, tgid, helpers_ns, total_ns);
-    if helpers_ns > 0 {
-        // Where there are many of a kind they are numbered.
-        let kind = |thread: &&Thread| {
-            let name = model.thread_name(thread.tid);
-            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '#')
-                .to_owned()
-        };
-        let kinds: BTreeSet<String> = helpers.iter().map(kind).collect();
-        evidence.push(Evidence {
-            text: format!(
-                "{} used {}, for this loop as well as for others: {} of it at most is part of the bound",
-                list(&kinds.into_iter().collect::<Vec<_>>()),
-                duration(helpers_ns),
-                duration(helped_ns)
-            ),
-            ns: Some(helped_ns),
-        });
-    }
-    let at_most_ns = total_ns.saturating_add(helped_ns);
-    let each_ns = at_most_ns.checked_div(requests.requests);
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: if wanted >= ERROR_PERMILLE && why != Why::NeverWaits {
-            Severity::Error
-        } else {
-            Severity::Warning
-        },
-        confidence: if matches!(why, Why::Unknown | Why::NeverWaits) {
-            Confidence::Medium
-        } else {
-            Confidence::High
-        },
-        title: format!(
-            "{} {how_often} and nothing moved: {} of CPU time burnt, {} % of a CPU",
-            match (ready.syscall, spinners.len()) {
-                (IO_URING_ENTER, 1) => format!("a loop entered {}", descriptor(ready)),
-                (IO_URING_ENTER, n) => format!("each of {n} loops entered {}", descriptor(ready)),
-                (_, 1) => format!("{} woke its loop", descriptor(ready)),
-                (_, n) => format!("{} woke each of {n} loops", descriptor(ready)),
-            },
-            duration(total_ns),
-            permille / 10,
-        ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Cpu,
-            at_most_ns,
-            requests: requests.requests,
-            each_at_most_ns: each_ns
-                .map(|ns| vec![ns; requests.requests.min(100) as usize])
-                .unwrap_or_default(),
-        },
-        evidence,
-        cause: Some(Cause::new(
-            model,
-            worst.tid,
-            "polling for nothing".to_owned(),
-            worst.user_stack,
-        )),
-        fix: why.fix().to_owned(),
-    })
+    format!(
+        "{who} {how_often} and nothing moved: {} of CPU time burnt, {} % of a CPU",
+        duration(found.total_ns),
+        found.permille / 10,
+    )
+}
+
+/// How much of the thread's CPU time was futile, and how that is known.
+fn went_by(model: &Model, found: &Spinning<'_>) -> Evidence {
+    let used = spinning::use_of(model, found.worst);
+    let text = format!(
+        "{} of {} of the thread's CPU time went by in polls without a byte read or written; {} of \
+         {} turns that were traced, in {}, moved nothing",
+        duration(used.futile_ns),
+        duration(used.on_cpu_ns),
+        found.worst.spins,
+        found.worst.turns,
+        count(found.worst.bursts as usize, "burst", "bursts"),
+    );
+    Evidence::of_ns(found.total_ns, text)
+}
+
+/// What the requests at the port cost.
+fn served(port: u16, requests: &CpuUse) -> Option<Evidence> {
+    let each_ns = requests.on_cpu_ns.checked_div(requests.requests)?;
+    let text = format!(
+        "the listener at port {port} used {} for {}: {} each",
+        duration(requests.on_cpu_ns),
+        count(requests.requests as usize, "request", "requests"),
+        duration(each_ns)
+    );
+    Some(Evidence::of_ns(requests.on_cpu_ns, text))
+}
+
+/// A virtual machine works for a loop on other threads, too: each turn may leave garbage behind.
+/// How much of that the loop's may be, and who did it.
+fn helpers(model: &Model, found: &Spinning<'_>) -> (u64, Option<Evidence>) {
+    let (helpers, helpers_ns) = runtime::helpers(model, found.tgid);
+    let helped_ns = helped_ns(model, found.tgid, helpers_ns, found.total_ns);
+    // Where there are many of a kind they are numbered.
+    let kind = |thread: &&Thread| {
+        let name = model.thread_name(thread.tid);
+        name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '#')
+            .to_owned()
+    };
+    let kinds: BTreeSet<String> = helpers.iter().map(kind).collect();
+    let text = format!(
+        "{} used {}, for this loop as well as for others: {} of it at most is part of the bound",
+        list(&kinds.into_iter().collect::<Vec<_>>()),
+        duration(helpers_ns),
+        duration(helped_ns)
+    );
+    let evidence = (helpers_ns > 0).then(|| Evidence::of_ns(helped_ns, text));
+    (helped_ns, evidence)
 }
 
 /// What of a virtual machine's own CPU time was for loops that burnt `futile_ns`, at most: a turn
 /// of theirs may leave twice as much to do as what else the process does.
 fn helped_ns(model: &Model, tgid: u32, helpers_ns: u64, futile_ns: u64) -> u64 {
     let threads = model.cpu.threads.range((tgid, 0)..=(tgid, u32::MAX));
-    let process_ns = threads
-        .map(|(_, used)| used.on_cpu_ns)
-        .fold(0, u64::saturating_add);
+    let process_ns = sum(threads.map(|(_, used)| used.on_cpu_ns));
     let others_ns = process_ns.saturating_sub(helpers_ns).max(1);
     let of_loops =
         u128::from(helpers_ns).saturating_mul(2 * u128::from(futile_ns)) / u128::from(others_ns);
     of_loops.min(u128::from(helpers_ns)) as u64
-}
-
-fn thread(model: &Model, spinner: &Spinner) -> String {
-    format!(
-        "thread {} ({})",
-        spinner.tid,
-        model.thread_name(spinner.tid)
-    )
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, json};
-use whywait_events::{Ns, Wait, WakeContext};
-use whywait_model::{SystemCall, WaitClass, Model, system_call};
+use whywait_events::{Wait, WakeContext};
+use whywait_model::{Model, SystemCall, Thread, WaitClass, system_call};
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::text::{count, duration, list};
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Severity};
+use crate::shared::intervals::{Interval, merged, overlap_ns, sum};
+use crate::shared::text::{count, duration, list, named};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -36,8 +36,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// A request that is faster needs no explanation.
 const MIN_NS: u64 = 10_000_000;
-/// Threads that are told one by one.
-const TOLD: usize = 6;
+/// Threads that are named one by one.
+const SHOWN: usize = 6;
 
 /// A thread that waited for most of the time.
 struct Waiter<'a> {
@@ -52,42 +52,14 @@ struct Waiter<'a> {
 
 fn detect(model: &Model) -> Vec<Finding> {
     let windows = windows(model);
-    let window_ns: u64 = windows
-        .iter()
-        .map(|(from, to)| to.saturating_sub(*from))
-        .fold(0, u64::saturating_add);
+    let window_ns = sum(windows.iter().map(|(from, to)| to.saturating_sub(*from)));
     if window_ns == 0 {
         return Vec::new();
     }
     let on_paths = on_paths(model);
-    let mut waiters: Vec<Waiter<'_>> = model
-        .threads
-        .values()
-        .filter_map(|thread| {
-            let mut waited_ns = 0u64;
-            let mut longest: Option<(u64, &Wait)> = None;
-            for (from, to) in &windows {
-                for wait in thread.timeline.overlapping(*from, *to) {
-                    if !is_harmless(model, wait) {
-                        continue;
-                    }
-                    let until = wait.wake_ns.or(wait.in_ns).unwrap_or(*to).min(*to);
-                    let ns = until.saturating_sub(wait.out_ns.max(*from));
-                    waited_ns = waited_ns.saturating_add(ns);
-                    if longest.is_none_or(|(most, _)| ns > most) {
-                        longest = Some((ns, wait));
-                    }
-                }
-            }
-            let (_, wait) = longest?;
-            (waited_ns.saturating_mul(2) >= window_ns).then(|| Waiter {
-                by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
-                tid: thread.tid,
-                waited_ns,
-                class: model.class_of(wait).unwrap_or(WaitClass::Unknown),
-                wait,
-            })
-        })
+    let threads = model.threads.values();
+    let mut waiters: Vec<Waiter<'_>> = threads
+        .filter_map(|thread| waiter(model, thread, &windows, window_ns, &on_paths))
         .collect();
     if waiters.is_empty() {
         return Vec::new();
@@ -100,6 +72,39 @@ fn detect(model: &Model) -> Vec<Finding> {
         )
     });
     vec![finding(model, &waiters, window_ns)]
+}
+
+/// A thread that waited harmlessly for half of the time in the windows, or more.
+fn waiter<'a>(
+    model: &Model,
+    thread: &'a Thread,
+    windows: &[Interval],
+    window_ns: u64,
+    on_paths: &BTreeSet<u32>,
+) -> Option<Waiter<'a>> {
+    let mut waited_ns = 0u64;
+    let mut longest: Option<(u64, &Wait)> = None;
+    for window in windows {
+        for wait in thread.timeline.overlapping(window.0, window.1) {
+            if !is_harmless(model, wait) {
+                continue;
+            }
+            let until = wait.wake_ns.or(wait.in_ns).unwrap_or(window.1);
+            let ns = overlap_ns((wait.out_ns, until), *window);
+            waited_ns = waited_ns.saturating_add(ns);
+            if longest.is_none_or(|(most, _)| ns > most) {
+                longest = Some((ns, wait));
+            }
+        }
+    }
+    let (_, wait) = longest?;
+    (waited_ns.saturating_mul(2) >= window_ns).then(|| Waiter {
+        by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
+        tid: thread.tid,
+        waited_ns,
+        class: model.class_of(wait).unwrap_or(WaitClass::Unknown),
+        wait,
+    })
 }
 
 /// What waits for an answer is asked about first.
@@ -134,58 +139,70 @@ fn is_harmless(model: &Model, wait: &Wait) -> bool {
         }
 }
 
-/// When slow requests were under way, merged.
-fn windows(model: &Model) -> Vec<(Ns, Ns)> {
-    let mut spans: Vec<(Ns, Ns)> = model
+/// When slow requests were under way.
+fn windows(model: &Model) -> Vec<Interval> {
+    let under_way = model
         .requests()
         .filter_map(|request| Some((request.ready_ns, request.answered_ns()?)))
-        .filter(|(from, to)| to.saturating_sub(*from) >= MIN_NS)
-        .collect();
-    spans.sort_unstable();
-    let mut merged: Vec<(Ns, Ns)> = Vec::new();
-    for (from, to) in spans {
-        match merged.last_mut() {
-            Some(last) if from <= last.1 => last.1 = last.1.max(to),
-            _ => merged.push((from, to)),
-        }
-    }
-    merged
+        .filter(|(from, to)| to.saturating_sub(*from) >= MIN_NS);
+    merged(under_way.collect())
 }
 
 fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
-    let named = |tid: u32| format!("{} ({tid})", model.thread_name(tid));
-    let total_ns: u64 = waiters
-        .iter()
-        .map(|waiter| waiter.waited_ns)
-        .fold(0, u64::saturating_add);
-    let mut evidence = vec![Evidence {
-        text: format!(
-            "slow requests were under way for {}; these threads waited for {} of that together, and no slow request would have \
-             been answered earlier had they not",
-            duration(window_ns),
-            duration(total_ns)
-        ),
-        ns: Some(total_ns),
-    }];
-    evidence.extend(waiters.iter().take(TOLD).map(|waiter| Evidence {
-        text: format!("{}: {}", named(waiter.tid), why(model, waiter)),
-        ns: Some(waiter.waited_ns),
-    }));
-    if let Some(more @ 1..) = waiters.len().checked_sub(TOLD) {
-        evidence.push(Evidence {
-            text: format!("and {}", count(more, "more thread", "more threads")),
-            ns: None,
-        });
-    }
-    let names: Vec<String> = waiters
-        .iter()
-        .take(TOLD)
-        .map(|waiter| named(waiter.tid))
-        .collect();
+    let total_ns = sum(waiters.iter().map(|waiter| waiter.waited_ns));
     let tids: Vec<u32> = waiters.iter().map(|waiter| waiter.tid).collect();
-    let all_are = |classes: &[WaitClass]| waiters.iter().all(|waiter| classes.contains(&waiter.class));
-    let some_result = waiters.iter().any(|waiter| waiter.class == WaitClass::Result);
-    let what = if all_are(&[WaitClass::Result]) {
+    let shown = waiters.iter().take(SHOWN);
+    let names: Vec<String> = shown
+        .clone()
+        .map(|waiter| named(model, waiter.tid))
+        .collect();
+    let (are, wait) = match waiters.len() {
+        1 => ("a large wait is", "waits"),
+        _ => ("large waits are", "wait"),
+    };
+    let title = format!(
+        "{are} harmless, {} in all: {} {wait} for {}, not for a lock",
+        duration(total_ns),
+        list(&names),
+        what_for(waiters)
+    );
+    let under_way = format!(
+        "slow requests were under way for {}; these threads waited for {} of that together, and \
+         no slow request would have been answered earlier had they not",
+        duration(window_ns),
+        duration(total_ns)
+    );
+    let each = shown.map(|waiter| {
+        let text = format!("{}: {}", named(model, waiter.tid), why(model, waiter));
+        Evidence::of_ns(waiter.waited_ns, text)
+    });
+    let more = waiters.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| {
+        Evidence::new(format!(
+            "and {}",
+            count(more, "more thread", "more threads")
+        ))
+    });
+    Finding::new(&DECLARATION, Severity::Note, title)
+        .about("threads", tids)
+        .about("waited_ns", total_ns)
+        .evidence([Evidence::of_ns(total_ns, under_way)])
+        .evidence(each)
+        .evidence(more)
+        .fix(
+            "leave them as they are; what they wait for is on the critical path of the slow \
+             requests (whywait report --request ID)",
+        )
+}
+
+/// What all of them wait for, in a word or two.
+fn what_for(waiters: &[Waiter<'_>]) -> &'static str {
+    let all_are =
+        |classes: &[WaitClass]| waiters.iter().all(|waiter| classes.contains(&waiter.class));
+    let some_result = waiters
+        .iter()
+        .any(|waiter| waiter.class == WaitClass::Result);
+    if all_are(&[WaitClass::Result]) {
         "the result"
     } else if all_are(&[WaitClass::Idle]) {
         "work"
@@ -195,32 +212,6 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
         "the result or for work"
     } else {
         "work or a sign to go on"
-    };
-    let mut subject = Map::new();
-    subject.insert("threads".to_owned(), json!(tids));
-    subject.insert("waited_ns".to_owned(), json!(total_ns));
-    Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Note,
-        confidence: Confidence::High,
-        title: format!(
-            "{} harmless, {} in all: {} {} for {}, not for a lock",
-            if waiters.len() == 1 { "a large wait is" } else { "large waits are" },
-            duration(total_ns),
-            list(&names),
-            if waiters.len() == 1 { "waits" } else { "wait" },
-            what
-        ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: 0,
-            requests: 0,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence,
-        cause: None,
-        fix: "leave them as they are; what they wait for is on the critical path of the slow requests (whywait report --request ID)".to_owned(),
     }
 }
 
@@ -232,16 +223,14 @@ fn why(model: &Model, waiter: &Waiter<'_>) -> String {
         .map_or_else(String::new, |function| format!(" in {function}"));
     let by =
         if wait.wake_context == WakeContext::Task && model.threads.contains_key(&wait.waker_tid) {
-            format!(
-                ", until {} ({}) woke it",
-                model.thread_name(wait.waker_tid),
-                wait.waker_tid
-            )
+            format!(", until {} woke it", named(model, wait.waker_tid))
         } else {
             String::new()
         };
     let what = match waiter.class {
-        WaitClass::Result => "waits for the result: it has a request open that another thread works on",
+        WaitClass::Result => {
+            "waits for the result: it has a request open that another thread works on"
+        }
         WaitClass::Idle => "waits for work: nothing was kept waiting by it",
         _ if waiter.by_the_path => {
             "waits for a sign to go on, which a thread on the slow requests' critical paths gives"

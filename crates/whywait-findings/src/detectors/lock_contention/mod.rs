@@ -14,21 +14,22 @@
 //!
 //! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not
 //! count, nor does that of a thread that it waited for. Of several threads that read at once under
-//! a read-write lock only the last one to let go shows: who waits to write is not told who held it,
-//! unless that one is known to have written. A class other than "lock" is never contention, however
-//! large the sum of its waits. Waits below [`MIN_NS`] a request that are less than a [`SHARE`]th of
-//! its time are what locks are for.
+//! a read-write lock only the last one to let go shows. So of a wait to write nobody is named as
+//! the holder, unless that one is known to have written. A class other than "lock" is never
+//! contention, however large the sum of its waits. Waits below [`MIN_NS`] a request that are less
+//! than a [`SHARE`]th of its time are what locks are for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, json};
+use serde_json::json;
 use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject, WaitSums};
-use whywait_model::{Label, Model, PathStep};
+use whywait_model::{Label, Model, Path, PathStep};
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::text::{count, duration, list};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Scale, Severity};
+use crate::shared::intervals::sum;
+use crate::shared::text::{count, duration, list, list_by, named, numbered};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -49,17 +50,20 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 const MIN_NS: u64 = 1_000_000;
 /// … nor one that spent a smaller part of its time so.
 const SHARE: u64 = 20;
-/// From this on a request's wait is a problem.
-const WARNING_NS: u64 = 10_000_000;
-/// From this on it is an error.
-const ERROR_NS: u64 = 100_000_000;
+/// By what a single request waits.
+const SCALE: Scale = Scale {
+    warning: 10_000_000,
+    error: 100_000_000,
+};
 /// Short waits must be at least one part in so many of all requests' time.
 const WORTH_A_NOTE: u64 = 20;
 /// Without requests: the waits are this part of the run of the threads that waited, or more.
 const RUN_SHARE: u64 = 10;
 
-/// From one part in so many on, a hold's time without a CPU is told.
+/// From one part in so many on, a hold's time without a CPU is named.
 const NOTABLE: u64 = 10;
+/// Reasons why it is taken for a lock that are named.
+const REASONS_SHOWN: usize = 3;
 
 /// What is known of a lock's waits.
 #[derive(Default)]
@@ -74,7 +78,7 @@ struct Contention<'a> {
 struct Waited {
     /// Asleep.
     ns: u64,
-    /// Thereof the lock's: without the time in which those who held it had no CPU.
+    /// Of which the lock's: without the time in which those who held it had no CPU.
     contended_ns: u64,
     /// What a fix saves at most.
     saved_ns: u64,
@@ -97,41 +101,9 @@ fn detect(model: &Model) -> Vec<Finding> {
         return Vec::new();
     }
     for request in model.requests() {
-        let mut waited: BTreeMap<WaitKey, Waited> = BTreeMap::new();
         let path = request.path();
-        let mut last: Option<(WaitKey, usize)> = None;
-        for (at, step) in path.steps.iter().enumerate() {
-            if step.part != Some(Part::Lock) {
-                continue;
-            }
-            let wait = model
-                .threads
-                .get(&step.tid)
-                .and_then(|thread| thread.timeline.before(step.to_ns));
-            let Some(wait) = wait else {
-                continue;
-            };
-            let key = model.key_of(wait);
-            let tries_ns = match &last {
-                Some((before, from)) if *before == key => tried_again(&key, &path.steps[*from..at]),
-                _ => 0,
-            };
-            let one = waited.entry(key.clone()).or_default();
-            one.ns = one.ns.saturating_add(step.ns());
-            one.contended_ns = one.contended_ns.saturating_add(contended_ns(model, step));
-            one.saved_ns = one
-                .saved_ns
-                .saturating_add(step.ns())
-                .saturating_add(waking(&path.steps, at))
-                .saturating_add(tries_ns);
-            last = Some((key, at));
-        }
-        let latency_ns: u64 = path
-            .steps
-            .iter()
-            .map(PathStep::ns)
-            .fold(0, u64::saturating_add);
-        for (key, waited) in waited {
+        let latency_ns = sum(path.steps.iter().map(PathStep::ns));
+        for (key, waited) in waited_for(model, &path) {
             let ns = waited.contended_ns;
             if ns < MIN_NS || ns.saturating_mul(SHARE) < latency_ns {
                 continue;
@@ -146,6 +118,32 @@ fn detect(model: &Model) -> Vec<Finding> {
         .iter()
         .filter_map(|(key, lock)| finding(model, key, lock, model.objects.get(key)?))
         .collect()
+}
+
+/// What a request waited for each lock on its path.
+fn waited_for(model: &Model, path: &Path) -> BTreeMap<WaitKey, Waited> {
+    let mut waited: BTreeMap<WaitKey, Waited> = BTreeMap::new();
+    let mut last: Option<(WaitKey, usize)> = None;
+    for (at, step) in path.steps.iter().enumerate() {
+        if step.part != Some(Part::Lock) {
+            continue;
+        }
+        let thread = model.threads.get(&step.tid);
+        let Some(wait) = thread.and_then(|thread| thread.timeline.before(step.to_ns)) else {
+            continue;
+        };
+        let key = model.key_of(wait);
+        let tries_ns = match &last {
+            Some((before, from)) if *before == key => tried_again(&key, &path.steps[*from..at]),
+            _ => 0,
+        };
+        let one = waited.entry(key.clone()).or_default();
+        one.ns = one.ns.saturating_add(step.ns());
+        one.contended_ns = one.contended_ns.saturating_add(contended_ns(model, step));
+        one.saved_ns = sum([one.saved_ns, step.ns(), waking(&path.steps, at), tries_ns]);
+        last = Some((key, at));
+    }
+    waited
 }
 
 /// Who does not have to sleep does not have to wait for a CPU when it is woken either.
@@ -174,10 +172,7 @@ fn tried_again(key: &WaitKey, steps: &[PathStep]) -> u64 {
     if !only_tried {
         return 0;
     }
-    let ns = between
-        .iter()
-        .map(PathStep::ns)
-        .fold(0, u64::saturating_add);
+    let ns = sum(between.iter().map(PathStep::ns));
     ns.saturating_sub(waking(steps, 0))
 }
 
@@ -190,41 +185,62 @@ fn contended_ns(model: &Model, step: &PathStep) -> u64 {
         Some(Part::OnCpu) | None => 0,
         Some(_) => model.without_cpu_along(step.woken_by, step.from_ns, step.to_ns),
     };
-    let no_cpu_ns = step
-        .meanwhile
-        .iter()
-        .map(no_cpu_ns)
-        .fold(0, u64::saturating_add);
+    let no_cpu_ns = sum(step.meanwhile.iter().map(no_cpu_ns));
     step.ns().saturating_sub(no_cpu_ns)
 }
 
-fn finding(model: &Model, key: &WaitKey, lock: &Contention<'_>, sums: &WaitSums) -> Option<Finding> {
-    let total_ns = sums.total_ns.saturating_add(sums.short_ns);
-    let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
-    let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
-    let mut each: Vec<u64> = lock.requests.iter().map(|waited| waited.saved_ns).collect();
-    each.sort_unstable_by(|a, b| b.cmp(a));
-    let contended_ns = sum(&mut lock.requests.iter().map(|waited| waited.contended_ns));
+/// What is to be said of one lock.
+struct Verdict<'a> {
+    key: &'a WaitKey,
+    lock: &'a Contention<'a>,
+    sums: &'a WaitSums,
+    /// Who held it while others waited, one after the other.
+    holds: &'a [Hold],
+    /// The hold to talk about.
+    longest: Option<&'a Hold>,
+    /// Most were across a wait of the holder's.
+    held_across: bool,
+    /// Waits to write that may have been for several who read.
+    behind_readers: &'a [&'a Wait],
+    of_readers: bool,
+}
+
+/// Whether the waits are too short or too few to matter.
+fn is_small(model: &Model, lock: &Contention<'_>) -> bool {
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
+    let contended_ns = sum(lock.requests.iter().map(|waited| waited.contended_ns));
+    // Short waits that cost little altogether are no more than that.
+    worst_ns.is_none_or(|worst| worst < SCALE.warning)
+        && (contended_ns == 0
+            || contended_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns())
+}
+
+fn holds_of(model: &Model, waits: &[&Wait]) -> Vec<Hold> {
+    let holds = waits.iter().map(|wait| model.hold(wait));
+    holds.flatten().collect()
+}
+
+fn finding(
+    model: &Model,
+    key: &WaitKey,
+    lock: &Contention<'_>,
+    sums: &WaitSums,
+) -> Option<Finding> {
+    let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
+    let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
+    let of_the_run = |ns: u64| ns >= SCALE.error && ns.saturating_mul(RUN_SHARE) >= threads_ns;
     // A lock that nobody lets go is another matter.
-    let ended_ns = total_ns.saturating_sub(sums.unfinished_ns);
+    let ended_ns = total_ns(sums).saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that
     // another one holds for them.
     let serves = model.requests_summary().count > 0;
-    let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
-    let of_the_run = |ns: u64| ns >= ERROR_NS && ns.saturating_mul(RUN_SHARE) >= threads_ns;
-    // Short waits that cost little altogether are no more than that.
-    let small = worst_ns.is_none_or(|worst| worst < WARNING_NS)
-        && (contended_ns == 0
-            || contended_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns());
+    let small = is_small(model, lock);
     if small && (serves || !of_the_run(ended_ns)) {
         return None;
     }
-    let held = |waits: &[&Wait]| -> Vec<Hold> {
-        let holds = waits.iter().map(|wait| model.hold(wait));
-        holds.flatten().collect()
-    };
-    let without_cpu_ns = sum(&mut held(&lock.waits).iter().map(|hold| hold.without_cpu_ns));
+    let without_cpu_ns = sum(holds_of(model, &lock.waits)
+        .iter()
+        .map(|hold| hold.without_cpu_ns));
     if small && !of_the_run(ended_ns.saturating_sub(without_cpu_ns)) {
         return None;
     }
@@ -234,88 +250,85 @@ fn finding(model: &Model, key: &WaitKey, lock: &Contention<'_>, sums: &WaitSums)
         .copied()
         .partition(|wait| may_wait_for_readers(model, key, wait));
     let of_readers = behind_readers.len() > behind_one.len();
-    let holds = held(&behind_one);
-    let longest = telling(model, &holds).filter(|_| !of_readers);
+    let holds = holds_of(model, &behind_one);
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
-    let held_across = across * 2 > holds.len();
-    let severity = match worst_ns {
-        Some(worst) if worst >= ERROR_NS => Severity::Error,
-        Some(worst) if worst < WARNING_NS => Severity::Note,
-        _ => Severity::Warning,
+    let verdict = Verdict {
+        key,
+        lock,
+        sums,
+        holds: &holds,
+        longest: telling(model, &holds).filter(|_| !of_readers),
+        held_across: across * 2 > holds.len(),
+        behind_readers: &behind_readers,
+        of_readers,
     };
-    let name = what(key);
-    let holders = by_holder(&holds);
-    let mut evidence = evidence(model, key, lock, sums, &holds, longest, &holders, &each);
-    evidence.extend(readers(model, &behind_readers));
-    let cause = longest.map(|hold| {
-        let doing = match &hold.across {
-            Some(across) => format!(
-                "held it for {}, asleep in {} for {} of that{}",
-                at_least(hold),
-                across.what,
-                duration(across.ns),
-                without_cpu(hold)
-            ),
-            None => format!("held it for {}{}", at_least(hold), without_cpu(hold)),
-        };
-        Cause::new(model, hold.holder, doing, hold.stack)
-    });
-    let at_most_ns = sum(&mut each.iter().copied());
-    let title = title(model, key, total_ns, lock, longest, held_across);
-    let mut subject = Map::new();
-    if key.tgid != 0 {
-        subject.insert("pid".to_owned(), json!(key.tgid));
-    }
-    if let WaitObject::Futex { address, .. } = key.object {
-        subject.insert("address".to_owned(), json!(format!("{address:#x}")));
-    }
-    subject.insert("lock".to_owned(), json!(name));
-    subject.insert(
-        "holder_tid".to_owned(),
-        json!(longest.map(|hold| hold.holder)),
-    );
-    subject.insert("hold_ns".to_owned(), json!(longest.map(Hold::ns)));
-    subject.insert(
-        "without_cpu_ns".to_owned(),
-        json!(longest.map(|hold| hold.without_cpu_ns)),
-    );
-    subject.insert("across".to_owned(), json!(held_across));
-    subject.insert("waiters".to_owned(), json!(waiters(lock)));
-    if let Some(port) = lock.ports.iter().find(|port| **port != 0) {
-        subject.insert("port".to_owned(), json!(port));
-    }
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity,
-        confidence: if longest.is_some_and(|hold| hold.stack != 0) {
-            Confidence::High
-        } else {
-            Confidence::Medium
-        },
-        title,
-        subject,
-        saving: Saving {
-            kind: if each.is_empty() {
-                SavingKind::Throughput
-            } else {
-                SavingKind::Latency
-            },
-            at_most_ns: if each.is_empty() {
-                ended_ns
-            } else {
-                at_most_ns
-            },
-            requests: each.len() as u64,
-            each_at_most_ns: each.into_iter().take(100).collect(),
-        },
-        evidence,
-        cause,
-        fix: if of_readers {
+    Some(finding_of(model, &verdict, ended_ns))
+}
+
+fn finding_of(model: &Model, verdict: &Verdict<'_>, ended_ns: u64) -> Finding {
+    let Verdict {
+        key, lock, longest, ..
+    } = *verdict;
+    let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
+    let severity = worst_ns.map_or(Severity::Warning, |worst| SCALE.severity(worst));
+    let confidence = if longest.is_some_and(|hold| hold.stack != 0) {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
+    let address = match key.object {
+        WaitObject::Futex { address, .. } => Some(format!("{address:#x}")),
+        _ => None,
+    };
+    let each: Vec<u64> = lock.requests.iter().map(|waited| waited.saved_ns).collect();
+    let saving = if each.is_empty() {
+        Saving::sum(SavingKind::Throughput, ended_ns, 0)
+    } else {
+        Saving::latency(each)
+    };
+    let port = lock.ports.iter().copied().find(|port| *port != 0);
+    Finding::new(&DECLARATION, severity, title(model, verdict))
+        .confidence(confidence)
+        .about_known("pid", (key.tgid != 0).then_some(key.tgid))
+        .about_known("address", address)
+        .about("lock", what(key))
+        .about("holder_tid", json!(longest.map(|hold| hold.holder)))
+        .about("hold_ns", json!(longest.map(Hold::ns)))
+        .about(
+            "without_cpu_ns",
+            json!(longest.map(|hold| hold.without_cpu_ns)),
+        )
+        .about("across", verdict.held_across)
+        .about("waiters", waiters(lock))
+        .about_known("port", port)
+        .evidence(evidence(model, verdict, saving.at_most_ns))
+        .evidence(readers(model, verdict.behind_readers))
+        .saving(saving)
+        .cause(longest.map(|hold| cause(model, hold)))
+        .fix(if verdict.of_readers {
             FIX_OF_READERS.to_owned()
         } else {
-            fix(key, held_across, &holds)
-        },
-    })
+            fix(key, verdict.held_across, verdict.holds)
+        })
+}
+
+fn cause(model: &Model, hold: &Hold) -> Cause {
+    let doing = match &hold.across {
+        Some(across) => format!(
+            "held it for {}, asleep in {} for {} of that{}",
+            at_least(hold),
+            across.what,
+            duration(across.ns),
+            without_cpu(hold)
+        ),
+        None => format!("held it for {}{}", at_least(hold), without_cpu(hold)),
+    };
+    Cause::new(model, hold.holder, doing, hold.stack)
+}
+
+/// All waits, also those that had not ended or were short.
+fn total_ns(sums: &WaitSums) -> u64 {
+    sums.total_ns.saturating_add(sums.short_ns)
 }
 
 /// Functions of glibc, Rust's std and parking_lot in which a thread waits for a read-write lock to
@@ -379,18 +392,16 @@ fn readers(model: &Model, waits: &[&Wait]) -> Option<Evidence> {
     let who: Vec<String> = last
         .iter()
         .map(|(tid, times)| {
-            let name = model.thread_name(*tid);
-            format!("{tid} ({name}) {}", count(*times, "time", "times"))
+            let who = numbered(model, *tid);
+            format!("{who} {}", count(*times, "time", "times"))
         })
         .collect();
-    (!who.is_empty()).then(|| Evidence {
-        text: format!(
-            "these waits to write may have been for several who read, of whom the last one to let go ended them: {}; how long it, or others, had \
-             held the lock does not show",
-            list(&who)
-        ),
-        ns: None,
-    })
+    let text = format!(
+        "these waits to write may have been for several who read, of whom the last one to let go \
+         ended them: {}; how long it, or others, had held the lock does not show",
+        list(&who)
+    );
+    (!who.is_empty()).then(|| Evidence::new(text))
 }
 
 /// How long it was held, as far as known.
@@ -465,20 +476,14 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
     holders
 }
 
-fn title(
-    model: &Model,
-    key: &WaitKey,
-    total_ns: u64,
-    lock: &Contention<'_>,
-    longest: Option<&Hold>,
-    held_across: bool,
-) -> String {
+fn title(model: &Model, verdict: &Verdict<'_>) -> String {
+    let Verdict { key, lock, .. } = *verdict;
     let name = what(key);
     let who = match lock.requests.iter().map(|waited| waited.ns).max() {
         None => format!(
             "{} waited {} in all for a {name}",
             count(waiters(lock).len(), "thread", "threads"),
-            duration(total_ns)
+            duration(total_ns(verdict.sums))
         ),
         Some(worst_ns) => format!(
             "{} waited up to {} for a {name}",
@@ -486,139 +491,136 @@ fn title(
             duration(worst_ns)
         ),
     };
-    match longest {
-        None => who,
-        Some(hold) => {
-            // The interpreter lets its lock go in a place of its own, whatever it was held for.
-            let place = model
-                .stacks
-                .telling(hold.stack)
-                .filter(|_| key.object.primitive() != Some(Primitive::Gil))
-                .map_or_else(String::new, |function| format!(" in {function}"));
-            let across = match &hold.across {
-                Some(across) if held_across => format!(", across {}", across.what),
-                _ => String::new(),
-            };
-            format!(
-                "{who} that {} ({}) held for up to {}{place}{across}{}",
-                model.thread_name(hold.holder),
-                hold.holder,
-                duration(hold.ns()),
-                without_cpu(hold)
-            )
-        }
-    }
+    let Some(hold) = verdict.longest else {
+        return who;
+    };
+    // The interpreter lets its lock go in a place of its own, whatever it was held for.
+    let place = model
+        .stacks
+        .telling(hold.stack)
+        .filter(|_| key.object.primitive() != Some(Primitive::Gil))
+        .map_or_else(String::new, |function| format!(" in {function}"));
+    let across = match &hold.across {
+        Some(across) if verdict.held_across => format!(", across {}", across.what),
+        _ => String::new(),
+    };
+    format!(
+        "{who} that {} held for up to {}{place}{across}{}",
+        named(model, hold.holder),
+        duration(hold.ns()),
+        without_cpu(hold)
+    )
 }
 
-#[allow(clippy::too_many_arguments, reason = "all that is known of one lock")]
-fn evidence(
-    model: &Model,
-    key: &WaitKey,
-    lock: &Contention<'_>,
-    sums: &WaitSums,
-    holds: &[Hold],
-    longest: Option<&Hold>,
-    holders: &[(u32, u64, u64)],
-    each: &[u64],
-) -> Vec<Evidence> {
-    let plain = |text: String| Evidence { text, ns: None };
-    let total_ns = sums.total_ns.saturating_add(sums.short_ns);
-    let named = |tid: &u32| format!("{tid} ({})", model.thread_name(*tid));
-    let waiting: Vec<String> = waiters(lock).iter().map(named).collect();
+fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterator<Item = Evidence> {
+    let Verdict {
+        key, lock, sums, ..
+    } = *verdict;
+    let total_ns = total_ns(sums);
+    let waiting: Vec<String> = waiters(lock)
+        .iter()
+        .map(|tid| numbered(model, *tid))
+        .collect();
     let address = match key.object {
         WaitObject::Futex { address, .. } => format!(" at {address:#x}"),
         _ => String::new(),
     };
-    let mut evidence = vec![Evidence {
-        text: format!(
-            "{} for the {}{address}, {} in all, the longest {}; by {}",
-            count(
-                (sums.seen.count.saturating_add(sums.short)) as usize,
-                "wait",
-                "waits"
-            ),
-            what(key),
-            duration(total_ns),
-            duration(sums.longest_ns.max(sums.short_longest_ns)),
-            list(&waiting)
+    let waits = format!(
+        "{} for the {}{address}, {} in all, the longest {}; by {}",
+        count(
+            sums.seen.count.saturating_add(sums.short) as usize,
+            "wait",
+            "waits"
         ),
-        ns: Some(total_ns),
-    }];
-    if !each.is_empty() {
-        let sum = each.iter().copied().fold(0, u64::saturating_add);
-        evidence.push(Evidence {
-            text: format!(
-                "{} on the critical paths of {}, until they had a CPU again or waited once more",
-                duration(sum),
-                count(each.len(), "slow request", "slow requests")
-            ),
-            ns: Some(sum),
-        });
-    }
-    if !sums.reasons.is_empty() {
-        evidence.push(plain(format!(
-            "it is a lock: {}",
-            sums.reasons[..sums.reasons.len().min(3)].join("; ")
-        )));
-    }
-    if let Some(hold) = longest {
-        let across = hold.across.as_ref().map_or_else(
-            || ", and was not seen to wait meanwhile".to_owned(),
-            |across| {
-                format!(
-                    ", and slept {} of that time in {}",
-                    duration(across.ns),
-                    across.what
-                )
-            },
+        what(key),
+        duration(total_ns),
+        duration(sums.longest_ns.max(sums.short_longest_ns)),
+        list(&waiting)
+    );
+    let on_paths = (!lock.requests.is_empty()).then(|| {
+        let text = format!(
+            "{} on the critical paths of {}, until they had a CPU again or waited once more",
+            duration(saved_ns),
+            count(lock.requests.len(), "slow request", "slow requests")
         );
-        evidence.push(Evidence {
-            text: format!(
-                "the longest hold of the usual kind that was waited for: {} by {}{}{across}",
-                at_least(hold),
-                named(&hold.holder),
-                without_cpu(hold)
-            ),
-            ns: Some(hold.ns()),
-        });
-    }
-    if holders.len() > 1 {
-        let told: Vec<String> = holders
-            .iter()
-            .map(|(tid, n, ns)| format!("{} {n} times, up to {}", named(tid), duration(*ns)))
-            .collect();
-        evidence.push(plain(format!(
-            "who let it go while others waited: {}",
-            list(&told)
-        )));
-    }
+        Evidence::of_ns(saved_ns, text)
+    });
+    let reasons = &sums.reasons[..sums.reasons.len().min(REASONS_SHOWN)];
+    let is_lock = (!reasons.is_empty())
+        .then(|| Evidence::new(format!("it is a lock: {}", reasons.join("; "))));
+    let no_row = matches!(key.object, WaitObject::Lock(_)).then(|| {
+        Evidence::new(
+            "which row or table it was, nothing tells: all waits of the kind are taken together",
+        )
+    });
+    [Evidence::of_ns(total_ns, waits)]
+        .into_iter()
+        .chain(on_paths)
+        .chain(is_lock)
+        .chain(verdict.longest.map(|hold| longest_hold(model, hold)))
+        .chain(let_go(model, verdict.holds))
+        .chain(lacked_a_cpu(verdict.holds))
+        .chain(across(model, verdict.holds))
+        .chain(no_row)
+}
+
+fn longest_hold(model: &Model, hold: &Hold) -> Evidence {
+    let across = hold.across.as_ref().map_or_else(
+        || ", and was not seen to wait meanwhile".to_owned(),
+        |across| {
+            let ns = duration(across.ns);
+            format!(", and slept {ns} of that time in {}", across.what)
+        },
+    );
+    let text = format!(
+        "the longest hold of the usual kind that was waited for: {} by {}{}{across}",
+        at_least(hold),
+        numbered(model, hold.holder),
+        without_cpu(hold)
+    );
+    Evidence::of_ns(hold.ns(), text)
+}
+
+/// Who held it, where that was several.
+fn let_go(model: &Model, holds: &[Hold]) -> Option<Evidence> {
+    let holders: Vec<String> = by_holder(holds)
+        .iter()
+        .map(|(tid, n, ns)| {
+            let who = numbered(model, *tid);
+            format!("{who} {n} times, up to {}", duration(*ns))
+        })
+        .collect();
+    let text = format!(
+        "who let it go while others waited: {}",
+        list_by(&holders, "; ")
+    );
+    (holders.len() > 1).then(|| Evidence::new(text))
+}
+
+/// For how long the holders had no CPU, where that is notable.
+fn lacked_a_cpu(holds: &[Hold]) -> Option<Evidence> {
     let (without_cpu_ns, held_ns) = without_cpu_of(holds);
-    if without_cpu_ns > 0 && without_cpu_ns.saturating_mul(NOTABLE) >= held_ns {
-        evidence.push(Evidence {
-            text: format!(
-                "of {} that they held it while others waited, they, or the threads that they waited for, were without a CPU for {}: \
-                 another thread had it, or the CPU limit of their control group was reached; how bad it is, is judged without that",
-                duration(held_ns),
-                duration(without_cpu_ns)
-            ),
-            ns: Some(without_cpu_ns),
-        });
-    }
+    let text = format!(
+        "of {} that they held it while others waited, they, or the threads that they waited for, \
+         were without a CPU for {}: another thread had it, or the CPU limit of their cgroup was \
+         reached; how bad it is, is judged without that",
+        duration(held_ns),
+        duration(without_cpu_ns)
+    );
+    (without_cpu_ns > 0 && without_cpu_ns.saturating_mul(NOTABLE) >= held_ns)
+        .then(|| Evidence::of_ns(without_cpu_ns, text))
+}
+
+/// How often it was held across a wait.
+fn across(model: &Model, holds: &[Hold]) -> Option<Evidence> {
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
-    if across > 0 && holds.len() > 1 {
-        evidence.push(plain(format!(
-            "in {across} of {} waits the holder itself waited for something with the lock in its hands{}",
-            holds.len(),
-            mostly(model, holds)
-        )));
-    }
-    if matches!(key.object, WaitObject::Lock(_)) {
-        evidence.push(plain(
-            "which row or table it was, nothing tells: all waits of the kind are taken together"
-                .to_owned(),
-        ));
-    }
-    evidence
+    let text = format!(
+        "in {across} of {} waits the holder itself waited for something with the lock in its \
+         hands{}",
+        holds.len(),
+        mostly(model, holds)
+    );
+    (across > 0 && holds.len() > 1).then(|| Evidence::new(text))
 }
 
 /// What the holders waited for, altogether, if they waited for several things.
@@ -658,7 +660,7 @@ fn fix(key: &WaitKey, held_across: bool, holds: &[Hold]) -> String {
         return of_the_lock.to_owned();
     }
     format!(
-        "see first that the holders, and what they wait for, get a CPU, which they lacked for most of the time: look at what else runs, and at the control group's \
+        "see first that the holders, and what they wait for, get a CPU, which they lacked for most of the time: look at what else runs, and at the cgroup's \
          CPU limit (cpu.stat: nr_throttled); then: {of_the_lock}"
     )
 }

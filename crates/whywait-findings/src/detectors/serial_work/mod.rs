@@ -12,7 +12,7 @@
 //! what is more than the least is said as well.
 //!
 //! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps
-//! too, so that stretch is taken as what the kernel counted of it, and as what was sampled of it
+//! too, so that interval is taken as what the kernel counted of it, and as what was sampled of it
 //! when that is far less. A loop that answers others on the way works for this request only since
 //! then. What waits to be read is not this finding's, nor is the time in which a thread went round
 //! in its poll (futile-wakeups).
@@ -21,18 +21,19 @@ mod ring;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, json};
+use serde_json::{Value, json};
 use whywait_events::{Ns, Part, Sample, StackId};
 use whywait_model::{Model, PathStep, Thread};
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{
-    self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates, percent,
+    self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates,
 };
 use crate::shared::spinning::Rounds;
-use crate::shared::text::duration;
+use crate::shared::text::{self, duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -56,7 +57,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 const MIN_SAMPLES: u64 = 3;
 /// With fewer samples expected, their lack says nothing.
 const MIN_EXPECTED: u64 = 6;
-/// Requests from which on growth can be told from chance.
+/// With fewer requests growth may be chance.
 const MIN_EPISODES: usize = 5;
 /// How well a line must fit.
 const MIN_R2: f64 = 0.8;
@@ -127,21 +128,16 @@ fn work_of<'a>(
     roles
 }
 
-/// How much of a stretch between long sleeps a thread was on a CPU, as far as is known.
+/// How much of an interval between long sleeps a thread was on a CPU, as far as is known.
 fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled: u64) -> u64 {
     let ns = to_ns.saturating_sub(from_ns);
     // Parts of the time that it was not preempted for long, for which the path has steps of their
     // own.
-    let of = |part_ns: u64, whole_ns: u64| {
-        (u128::from(ns) * u128::from(part_ns.min(whole_ns)) / u128::from(whole_ns.max(1))) as u64
-    };
-    // A stretch that the kernel counted and that is as good as this one, or the row of the sleep
+    let of = |part_ns: u64, whole_ns: u64| in_proportion(ns, part_ns, whole_ns);
+    // An interval that the kernel counted and that is as good as this one, or the row of the sleep
     // that ended it.
     let busy = thread.busy.iter().find(|busy| {
-        let common_ns = busy
-            .end_ns
-            .min(to_ns)
-            .saturating_sub(busy.start_ns.max(from_ns));
+        let common_ns = overlap_ns((busy.start_ns, busy.end_ns), (from_ns, to_ns));
         common_ns.saturating_mul(10) >= ns.saturating_mul(8)
     });
     let counted_ns = match (busy, thread.segment_before(to_ns)) {
@@ -183,7 +179,7 @@ fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, 
 }
 
 /// The work of several requests by function. Those with too few samples each are taken together:
-/// short requests are told by their number.
+/// short requests show only by their number.
 fn by_function_of_all(model: &Model, members: &[&Episode<'_>]) -> BTreeMap<Option<String>, u64> {
     let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
     let mut add = |on_path: &OnPath<'_>| {
@@ -252,6 +248,18 @@ struct Growth {
     function: Option<(String, f64)>,
 }
 
+impl Growth {
+    /// As the finding's subject has it.
+    fn subject(&self) -> Value {
+        json!({
+            "per_episode_ns": self.line.slope as u64,
+            "r2": (self.line.r2 * 1000.0).round() / 1000.0,
+            "episodes": self.episodes,
+            "function": self.function.as_ref().map(|(name, _)| name),
+        })
+    }
+}
+
 /// Whether the work grows over these episodes, which are in order.
 fn growth(model: &Model, episodes: &[&Episode<'_>]) -> Option<Growth> {
     if episodes.len() < MIN_EPISODES {
@@ -288,35 +296,32 @@ fn growth(model: &Model, episodes: &[&Episode<'_>]) -> Option<Growth> {
     })
 }
 
-fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Finding> {
-    let members: Vec<&Episode<'_>> = episodes
-        .iter()
-        .filter(|(request, on_path)| dominates(on_path.ns, request.latency_ns))
-        .collect();
-    let shares = Shares::new(
-        members
-            .iter()
-            .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
-    );
+/// Whether requests of such work and latency are worth a finding: what it takes of those that it
+/// dominates, and of each to which it matters.
+fn notable(episodes: &[Episode<'_>], members: &[&Episode<'_>]) -> Option<(Shares, Vec<u64>)> {
+    let pair = |(request, on_path): &Episode<'_>| (on_path.ns, request.latency_ns);
+    let shares = Shares::new(members.iter().map(|episode| pair(episode)));
     let notable: Vec<(u64, u64)> = episodes
         .iter()
-        .map(|(request, on_path)| (on_path.ns, request.latency_ns))
+        .map(pair)
         .filter(|(ns, _)| *ns >= slow_paths::MIN_NS)
         .collect();
-    let latencies: Vec<u64> = members
+    let latencies: Vec<u64> = members.iter().map(|episode| pair(episode).1).collect();
+    slow_paths::is_typical(&notable, &latencies).then(|| {
+        // A fix helps those too that it does not dominate.
+        let each = notable.iter().map(|(ns, _)| *ns).collect();
+        (shares, each)
+    })
+}
+
+fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Finding> {
+    let dominated = episodes
         .iter()
-        .map(|(request, _)| request.latency_ns)
-        .collect();
-    if !slow_paths::is_typical(&notable, &latencies) {
-        return None;
-    }
+        .filter(|(request, on_path)| dominates(on_path.ns, request.latency_ns));
+    let members: Vec<&Episode<'_>> = dominated.collect();
+    let (shares, each) = notable(episodes, &members)?;
     let severity = shares.severity(slow_ns)?;
-    // A fix helps those too that it does not dominate.
-    let each: Vec<u64> = notable.iter().map(|(ns, _)| *ns).collect();
-    let ports: BTreeSet<u16> = members
-        .iter()
-        .map(|(request, _)| request.request.local_port)
-        .collect();
+    let ports = slow_paths::ports(members.iter().map(|(request, _)| *request));
     // Work that grows begins small: the requests that it does not dominate yet are episodes as
     // well.
     let all: Vec<&Episode<'_>> = episodes
@@ -330,34 +335,63 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
     let mut functions: Vec<(Option<String>, u64)> =
         by_function_of_all(model, &members).into_iter().collect();
     functions.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    // Where it is not known, samples were too few, and say nothing about where most of it was.
-    let largest = functions.iter().find_map(|(name, _)| name.clone());
-    let grows_in = growth
-        .as_ref()
-        .and_then(|growth| growth.function.as_ref())
-        .map(|(name, _)| name.clone());
-    let function = grows_in.or(largest);
-    let (tid, stack) = most_sampled(model, &members, function.as_deref())?;
-    let tids: BTreeSet<u32> = members
-        .iter()
-        .flat_map(|(_, on_path)| on_path.steps.iter().map(|(step, _)| step.tid))
-        .collect();
-
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(tgid));
-    subject.insert("tid".to_owned(), json!(tid));
-    subject.insert("thread".to_owned(), json!(model.thread_name(tid)));
-    if let Some(function) = &function {
-        subject.insert("function".to_owned(), json!(function));
-    }
-    if let (Some(port @ 1..), 1) = (ports.first(), ports.len()) {
-        subject.insert("port".to_owned(), json!(port));
-    }
+    let function = dominant(growth.as_ref(), &functions);
     let function_ns = functions
         .iter()
         .find(|(name, _)| *name == function)
         .map_or(0, |(_, ns)| *ns);
     let place = slow_paths::place(function.as_deref(), function_ns, shares.ns);
+    let (tid, stack) = most_sampled(model, &members, function.as_deref())?;
+    let (worst, on_worst) = members
+        .iter()
+        .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
+    let sampled: usize = members
+        .iter()
+        .map(|(_, on_path)| on_path.samples.len())
+        .sum();
+    let confidence = if sampled as u64 >= MIN_SAMPLES && function.is_some() {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
+    let title = title(model, &members, &shares, &place, growth.as_ref());
+    let runtime = runtime::of_process(model, tgid);
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(confidence)
+        .about("pid", tgid)
+        .about("tid", tid)
+        .about("thread", model.thread_name(tid))
+        .about_known("function", function.clone())
+        .about_known("port", slow_paths::only_port(&ports))
+        .about_known("growth", growth.as_ref().map(Growth::subject))
+        .saving(Saving::latency(each))
+        .evidence(growth.as_ref().map(grows))
+        .evidence([chain(model, worst, on_worst)])
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(split(&functions, shares.ns))
+        .evidence(growth.as_ref().map(|growth| remains(growth, &shares)))
+        .cause(Cause::new(model, tid, "on CPU".to_owned(), stack))
+        .fix(fix(runtime, growth.is_some(), function.as_deref()));
+    Some(finding)
+}
+
+/// The function to talk about: what grows, or else the one that most of it is in. Where it is not
+/// known, samples were too few, and say nothing about where most of it was.
+fn dominant(growth: Option<&Growth>, functions: &[(Option<String>, u64)]) -> Option<String> {
+    let grows_in = growth.and_then(|growth| growth.function.as_ref());
+    let largest = || functions.iter().find_map(|(name, _)| name.clone());
+    grows_in.map(|(name, _)| name.clone()).or_else(largest)
+}
+
+fn title(
+    model: &Model,
+    members: &[&Episode<'_>],
+    shares: &Shares,
+    place: &str,
+    growth: Option<&Growth>,
+) -> String {
+    let steps = members.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let tids: BTreeSet<u32> = steps.map(|(step, _)| step.tid).collect();
     let mut title = format!(
         "{} spent {} % of {} time on the CPU{place} ({})",
         shares.requests(),
@@ -365,62 +399,14 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         if members.len() == 1 { "its" } else { "their" },
         slow_paths::who(model, &tids),
     );
-    let mut evidence = Vec::new();
-    if let Some(growth) = &growth {
-        title.push_str(&format!(
-            ", {} more with each",
-            duration(growth.line.slope as u64)
-        ));
+    if let Some(growth) = growth {
+        let more = duration(growth.line.slope as u64);
+        title.push_str(&format!(", {more} more with each"));
         if let (true, Some((function, _))) = (place.is_empty(), &growth.function) {
             title.push_str(&format!(", in {function}"));
         }
-        subject.insert(
-            "growth".to_owned(),
-            json!({
-                "per_episode_ns": growth.line.slope as u64,
-                "r2": (growth.line.r2 * 1000.0).round() / 1000.0,
-                "episodes": growth.episodes,
-                "function": growth.function.as_ref().map(|(name, _)| name),
-            }),
-        );
-        evidence.push(grows(growth));
     }
-    let (worst, on_worst) = members
-        .iter()
-        .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
-    evidence.push(chain(model, worst, on_worst));
-    evidence.push(Evidence {
-        text: shares.told(slow_ns),
-        ns: Some(shares.ns),
-    });
-    evidence.extend(split(&functions, shares.ns));
-    if let Some(growth) = &growth {
-        evidence.push(remains(growth, &shares));
-    }
-    let sampled: usize = members
-        .iter()
-        .map(|(_, on_path)| on_path.samples.len())
-        .sum();
-    let fix = fix(
-        runtime::of_process(model, tgid),
-        growth.is_some(),
-        function.as_deref(),
-    );
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity,
-        confidence: if sampled as u64 >= MIN_SAMPLES && function.is_some() {
-            Confidence::High
-        } else {
-            Confidence::Medium
-        },
-        title,
-        subject,
-        saving: slow_paths::saving(&each),
-        evidence,
-        cause: Some(Cause::new(model, tid, "on CPU".to_owned(), stack)),
-        fix,
-    })
+    title
 }
 
 /// The thread that did most of it, and the stack in which it was sampled most within the function.
@@ -475,14 +461,12 @@ fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidenc
             format!(", {} of them in {name}", duration(ns))
         }
     });
-    Evidence {
-        text: format!(
-            "{} is on the CPU for {}{most}",
-            slow_paths::chain(model, slow, tid),
-            duration(on_path.ns),
-        ),
-        ns: Some(on_path.ns),
-    }
+    let text = format!(
+        "{} is on the CPU for {}{most}",
+        slow_paths::chain(model, slow, tid),
+        duration(on_path.ns),
+    );
+    Evidence::of_ns(on_path.ns, text)
 }
 
 /// In which functions it was.
@@ -491,20 +475,13 @@ fn split(functions: &[(Option<String>, u64)], of_ns: u64) -> Option<Evidence> {
     if functions.len() < 2 {
         return None;
     }
-    let shown: Vec<String> = functions
+    let shown = functions
         .iter()
-        .map(|(name, ns)| {
-            let name = name.as_deref().unwrap_or("too few samples to tell");
-            (name, percent(*ns, of_ns))
-        })
-        .filter(|(_, share)| *share > 0)
-        .take(SHOWN)
-        .map(|(name, share)| format!("{name} {share} %"))
-        .collect();
-    Some(Evidence {
-        text: format!("by samples: {}", shown.join(", ")),
-        ns: None,
-    })
+        .map(|(name, ns)| (name.as_deref().unwrap_or("too few samples to tell"), *ns))
+        .filter(|(_, ns)| percent(*ns, of_ns) > 0)
+        .take(SHOWN);
+    let text = format!("by samples: {}", text::shares(shown, of_ns));
+    Some(Evidence::new(text))
 }
 
 fn grows(growth: &Growth) -> Evidence {
@@ -515,36 +492,28 @@ fn grows(growth: &Growth) -> Evidence {
         Some((name, _)) => format!("; {name} accounts for all of it"),
         None => "; no single function accounts for it".to_owned(),
     };
-    Evidence {
-        text: format!(
-            "it grows: from {} to {} over {} requests, {} more with each (R² {:.2}){function}",
-            duration(growth.first_ns),
-            duration(growth.last_ns),
-            growth.episodes,
-            duration(growth.line.slope as u64),
-            growth.line.r2,
-        ),
-        ns: Some(growth.line.slope as u64),
-    }
+    let text = format!(
+        "it grows: from {} to {} over {} requests, {} more with each (R² {:.2}){function}",
+        duration(growth.first_ns),
+        duration(growth.last_ns),
+        growth.episodes,
+        duration(growth.line.slope as u64),
+        growth.line.r2,
+    );
+    Evidence::of_ns(growth.line.slope as u64, text)
 }
 
 /// What a fix of the growth alone saves.
 fn remains(growth: &Growth, shares: &Shares) -> Evidence {
     let first_ns = growth.line.first.max(0.0) as u64;
-    let saved_ns = shares
-        .each_ns
-        .iter()
-        .map(|ns| ns.saturating_sub(first_ns))
-        .fold(0, u64::saturating_add);
-    Evidence {
-        text: format!(
-            "had it stayed as in the first, {} of the {} would be gone, and {} remain of each",
-            duration(saved_ns),
-            duration(shares.ns),
-            duration(first_ns),
-        ),
-        ns: Some(saved_ns),
-    }
+    let saved_ns = sum(shares.each_ns.iter().map(|ns| ns.saturating_sub(first_ns)));
+    let text = format!(
+        "had it stayed as in the first, {} of the {} would be gone, and {} remain of each",
+        duration(saved_ns),
+        duration(shares.ns),
+        duration(first_ns),
+    );
+    Evidence::of_ns(saved_ns, text)
 }
 
 fn fix(runtime: Runtime, grows: bool, function: Option<&str>) -> String {

@@ -104,7 +104,7 @@ fn a_worker_on_the_cpu_dominates_every_request() {
         "it is the same each time"
     );
     assert!(
-        told(&finding).contains("by samples: compact_index 90 %, checksum_pages 10 %"),
+        told(&finding).contains("by samples: compact_index 90 %; checksum_pages 10 %"),
         "{}",
         told(&finding)
     );
@@ -142,7 +142,7 @@ fn samples_of_a_clock_that_ticked_less_often_weigh_more() {
             .sampled(WORKER, server.checksum, 171, 211);
     });
     assert!(
-        told(&finding).contains("by samples: compact_index 80 %, checksum_pages 20 %"),
+        told(&finding).contains("by samples: compact_index 80 %; checksum_pages 20 %"),
         "160 ms were sampled every 20 ms, and 40 ms every 5: {}",
         told(&finding)
     );
@@ -164,7 +164,7 @@ fn two_samples_of_four_periods_are_two() {
 }
 
 #[test]
-fn requests_with_too_few_samples_each_are_told_by_all_of_them() {
+fn requests_with_too_few_samples_each_are_known_from_all_of_them() {
     let mut server = server();
     for n in 0..30 {
         let (checksum_ms, compact_ms) = if n % 3 == 0 { (10, 0) } else { (0, 10) };
@@ -172,7 +172,7 @@ fn requests_with_too_few_samples_each_are_told_by_all_of_them() {
     }
     let finding = the_finding(&server.script);
     assert!(
-        told(&finding).contains("by samples: compact_index 67 %, checksum_pages 33 %"),
+        told(&finding).contains("by samples: compact_index 67 %; checksum_pages 33 %"),
         "two samples of each of 30 requests say in which functions they were: {}",
         told(&finding)
     );

@@ -12,31 +12,30 @@
 //! for as long as the thread then waited for a CPU: one that had not slept would have kept its own.
 //! Of a wait for the disk, for as long as the thread waited for a CPU at all (the kernel's writers
 //! and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to
-//! be told. Without the wait a part of that would go elsewhere: a bound.
+//! be recorded. Without the wait a part of that would go elsewhere: a bound.
 //!
 //! **Guards.** A poll or a futex wait that a timer ended, and after which the request waited for
 //! something else, may have been a tick of a loop: what the request waited for does not show. What
 //! nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll
 //! while it serves others too, is a remark of low confidence: what the request waited for does not
 //! show. So is a wait for the request's own client. What takes less than a tenth of slow requests'
-//! time is told only if it made one of them take 100 ms, and as a remark.
+//! time is reported only if it made one of them take 100 ms, and as a remark.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde_json::{Map, json};
 use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::{
-    SystemCall, FrameOrigin, Label, Model, PathStep, RequestRef, app_frame, system_call, system_call_name, descriptor,
-    origin,
+    FrameOrigin, Label, Model, PathStep, RequestRef, SystemCall, app_frame, descriptor, origin,
+    system_call, system_call_name,
 };
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::slow_paths::{
-    self, Answers, MAX_FINDINGS, NEARLY_ALL, Shares, SlowRequest, SlowRequests, UnderWay,
-    dominates, percent,
+    self, Answers, MAX_FINDINGS, NEARLY_ALL, Shares, SlowRequest, SlowRequests, UnderWay, dominates,
 };
-use crate::shared::text::{count, duration};
+use crate::shared::text::{self, count, duration, named, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -56,8 +55,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 /// Functions of the kernel that are shown, and those that are kept for views that have room.
 const KERNEL_SHOWN: usize = 5;
 const KERNEL_KEPT: usize = 16;
-/// What the bound has beside a wait is told from so many percent of the wait on.
-const MIN_BESIDE: u64 = 2;
+/// What the bound has besides a wait is named from so many percent of the wait on.
+const MIN_BESIDES: u64 = 2;
 /// Steps for which it is looked up who else used the disk then.
 const MAX_LOOKED_UP: usize = 200;
 
@@ -135,7 +134,7 @@ fn detect(model: &Model) -> Vec<Finding> {
             if on_path.ns >= slow_paths::MIN_NS {
                 let ns = on_path
                     .ns
-                    .saturating_add(beside_ns(model, &key, request, &on_path));
+                    .saturating_add(besides_ns(model, &key, request, &on_path));
                 each.entry(key.clone()).or_default().push(ns);
             }
             if dominates(on_path.ns, request.latency_ns) {
@@ -159,8 +158,9 @@ fn detect(model: &Model) -> Vec<Finding> {
 fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
     steps.iter().skip(1).any(|step| {
         matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
-            && wait_of(model, step)
-                .is_some_and(|wait| matches!(system_call(wait), SystemCall::Poll | SystemCall::Futex))
+            && wait_of(model, step).is_some_and(|wait| {
+                matches!(system_call(wait), SystemCall::Poll | SystemCall::Futex)
+            })
     })
 }
 
@@ -175,34 +175,30 @@ fn queued_ns(steps: &[PathStep]) -> u64 {
     }
 }
 
-/// What a request may be spared beside the wait itself: the waits for a CPU behind it. Of the disk
+/// What a request may be spared besides the wait itself: the waits for a CPU behind it. Of the disk
 /// all waits for a CPU that threads of its role had on the path, and their sleeps for the disk that
 /// are too short to be steps: what they did between longer sleeps is one step, of which the kernel
 /// counted the parts.
-fn beside_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnPath<'_>) -> u64 {
+fn besides_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnPath<'_>) -> u64 {
     if key.target != Target::Disk {
-        let queued = on_path.steps.iter().map(|step| step.queued_ns);
-        return queued.fold(0, u64::saturating_add);
+        return sum(on_path.steps.iter().map(|step| step.queued_ns));
     }
-    slow_paths::steps(&request.path)
-        .filter_map(|(part, step)| {
-            let thread = model.threads.get(&step.tid)?;
-            if thread.tgid != key.tgid || slow_paths::role(model, step.tid) != key.role {
-                return None;
+    let each = slow_paths::steps(&request.path).filter_map(|(part, step)| {
+        let thread = model.threads.get(&step.tid)?;
+        if thread.tgid != key.tgid || slow_paths::role(model, step.tid) != key.role {
+            return None;
+        }
+        match part {
+            Part::Runnable => Some(step.ns()),
+            Part::OnCpu => {
+                let parts = thread.segment_before(step.to_ns)?;
+                let short_ns = parts[Part::Disk].saturating_add(parts[Part::Runnable]);
+                Some(in_proportion(step.ns(), short_ns, parts.total_ns()))
             }
-            match part {
-                Part::Runnable => Some(step.ns()),
-                Part::OnCpu => {
-                    let parts = thread.segment_before(step.to_ns)?;
-                    let short_ns = parts[Part::Disk].saturating_add(parts[Part::Runnable]);
-                    let whole_ns = parts.total_ns().max(1);
-                    let share = u128::from(step.ns()) * u128::from(short_ns.min(whole_ns));
-                    Some((share / u128::from(whole_ns)) as u64)
-                }
-                _ => None,
-            }
-        })
-        .fold(0, u64::saturating_add)
+            _ => None,
+        }
+    });
+    sum(each)
 }
 
 /// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which
@@ -310,7 +306,9 @@ fn key<'a>(
         _ if own_socket && call != SystemCall::File => Target::Client,
         _ if call == SystemCall::Poll && loops.shared(request, wait, step) => Target::Anything,
         Part::Network if own_loop && answers => Target::Anything,
-        Part::Timer if matches!(call, SystemCall::Poll | SystemCall::Futex) && tick() => Target::Anything,
+        Part::Timer if matches!(call, SystemCall::Poll | SystemCall::Futex) && tick() => {
+            Target::Anything
+        }
         Part::Timer => Target::Timer,
         _ => Target::Peer,
     };
@@ -330,7 +328,9 @@ fn what(wait: &Wait, step: &PathStep) -> String {
     match (step.kind, wait.syscall) {
         // `a page fault`: in a sentence of its own.
         (None, None) => system_call_name(wait).trim_start_matches("a ").to_owned(),
-        (Some(kind), _) if system_call(wait) != SystemCall::Poll && system_call(wait) != SystemCall::Sleep => {
+        (Some(kind), _)
+            if system_call(wait) != SystemCall::Poll && system_call(wait) != SystemCall::Sleep =>
+        {
             kind.name.to_owned()
         }
         _ => system_call_name(wait),
@@ -362,9 +362,10 @@ fn by_ns<K: Ord + Clone>(items: impl IntoIterator<Item = (K, u64)>) -> Vec<(K, u
     sums
 }
 
-/// `fsync` of `fsync, journal commit`.
+/// `fsync` of `fsync (journal commit)`.
 fn head(what: &str) -> &str {
-    what.split_once(", ").map_or(what, |(head, _)| head)
+    let ends = [", ", " ("].iter().filter_map(|end| what.find(end)).min();
+    ends.map_or(what, |end| &what[..end])
 }
 
 fn finding(
@@ -386,116 +387,91 @@ fn finding(
     .min(shares.severity(slow_ns)?);
     let steps = || group.iter().flat_map(|(_, on_path)| &on_path.steps);
     let whats = by_ns(steps().map(|step| (what(step.wait, step.step), step.step.ns())));
+    let what = &whats.first()?.0;
     let functions = by_ns(steps().map(|step| (in_function(model, step.step), step.step.ns())));
-    let function = functions.first().and_then(|(function, _)| function.clone());
+    let (function, function_ns) = functions.first()?;
     let tids = by_ns(steps().map(|step| (step.step.tid, step.step.ns())));
     let tid = tids.first()?.0;
     let stacks = by_ns(
         steps()
             .filter(|step| step.step.tid == tid)
-            .filter(|step| in_function(model, step.step) == function || function.is_none())
+            .filter(|step| function.is_none() || in_function(model, step.step) == *function)
             .map(|step| ((step.step.stack, step.step.kernel_stack), step.step.ns())),
     );
     let (user_stack, kernel_stack) = stacks.first().map_or((0, 0), |(stacks, _)| *stacks);
     let kernel = kernel_functions(model, kernel_stack);
-    let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
-    let named = title_of(key.target, &whats, shares.ns);
-    // A sleep that the program asked for is told as one.
-    let slept = steps().all(|step| system_call(step.wait) == SystemCall::Sleep);
-    let place = slow_paths::place(function.as_deref(), functions.first()?.1, shares.ns);
     let (worst, on_worst) = group
         .iter()
         .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
 
-    let mut evidence = vec![chain(model, worst, on_worst)];
-    evidence.push(Evidence {
-        text: shares.told(slow_ns),
-        ns: Some(shares.ns),
-    });
-    if whats.len() > 1 {
-        evidence.push(Evidence {
-            text: format!("thereof {}", split(&whats, shares.ns)),
-            ns: None,
-        });
-    }
-    if functions.len() > 1 {
-        let named: Vec<(String, u64)> = functions
-            .iter()
-            .map(|(name, ns)| {
-                (
-                    name.clone().unwrap_or("an unknown function".to_owned()),
-                    *ns,
-                )
-            })
-            .collect();
-        evidence.push(Evidence {
-            text: format!("in {}", split(&named, shares.ns)),
-            ns: None,
-        });
-    }
-    evidence.extend(beside(model, key, group, shares.ns));
-    if key.target == Target::Disk {
-        evidence.extend(others_on_disk(model, key, group));
-    }
-    evidence.extend(remark(key.target));
-
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(key.tgid));
-    subject.insert("tid".to_owned(), json!(tid));
-    subject.insert("thread".to_owned(), json!(model.thread_name(tid)));
-    subject.insert("kind".to_owned(), json!(whats.first()?.0));
-    if let Some(function) = &function {
-        subject.insert("function".to_owned(), json!(function));
-    }
-    let ports: BTreeSet<u16> = group
-        .iter()
-        .map(|(request, _)| request.request.local_port)
-        .collect();
-    if let (Some(port @ 1..), 1) = (ports.first(), ports.len()) {
-        subject.insert("port".to_owned(), json!(port));
-    }
-    if let Some(fd) = same_descriptor(steps().map(|step| step.wait)) {
-        subject.insert("fd".to_owned(), json!(fd));
-    }
-    subject.insert(
-        "kernel".to_owned(),
-        json!(kernel.iter().take(KERNEL_KEPT).collect::<Vec<_>>()),
-    );
-    let known = function.is_some();
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity,
-        confidence: match key.target {
-            Target::Anything => Confidence::Low,
-            Target::Peer | Target::Client => Confidence::Medium,
-            _ if known => Confidence::High,
-            _ => Confidence::Medium,
-        },
-        title: {
-            let (requests, share) = (shares.requests(), shares.percent());
-            let their = if group.len() == 1 { "its" } else { "their" };
-            if slept {
-                format!("{requests} slept {share} % of {their} time{place} ({named}, {role})")
-            } else {
-                format!("{requests} waited {share} % of {their} time for {named}{place} ({role})")
-            }
-        },
-        subject,
-        saving: slow_paths::saving(each),
-        evidence,
-        cause: Some(Cause::new(
-            model,
-            tid,
-            format!("asleep in {}", head(&whats.first()?.0)),
-            user_stack,
-        )),
-        fix: fix(
+    let (requests, share) = (shares.requests(), shares.percent());
+    let their = if group.len() == 1 { "its" } else { "their" };
+    let named = title_of(key.target, &whats, shares.ns);
+    let place = slow_paths::place(function.as_deref(), *function_ns, shares.ns);
+    let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
+    // A sleep that the program asked for is called one.
+    let title = if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
+        format!("{requests} slept {share} % of {their} time{place} ({named}, {role})")
+    } else {
+        format!("{requests} waited {share} % of {their} time for {named}{place} ({role})")
+    };
+    let on_disk = (key.target == Target::Disk)
+        .then(|| others_on_disk(model, key, group))
+        .flatten();
+    let ports = slow_paths::ports(group.iter().map(|(request, _)| *request));
+    let doing = format!("asleep in {}", head(what));
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(confidence(key.target, function.is_some()))
+        .about("pid", key.tgid)
+        .about("tid", tid)
+        .about("thread", model.thread_name(tid))
+        .about("kind", what.as_str())
+        .about_known("function", function.clone())
+        .about_known("port", slow_paths::only_port(&ports))
+        .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
+        .about(
+            "kernel",
+            kernel.into_iter().take(KERNEL_KEPT).collect::<Vec<_>>(),
+        )
+        .saving(Saving::latency(each.to_vec()))
+        .evidence([chain(model, worst, on_worst)])
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(of_which(&whats, &functions, shares.ns))
+        .evidence(besides(model, key, group, shares.ns))
+        .evidence(on_disk)
+        .evidence(remark(key.target))
+        .cause(Cause::new(model, tid, doing, user_stack))
+        .fix(fix(
             model,
             key.target,
             &whats,
             steps().map(|step| step.step.kernel_stack),
-        ),
-    })
+        ));
+    Some(finding)
+}
+
+fn confidence(target: Target, function_known: bool) -> Confidence {
+    match target {
+        Target::Anything => Confidence::Low,
+        Target::Peer | Target::Client => Confidence::Medium,
+        _ if function_known => Confidence::High,
+        _ => Confidence::Medium,
+    }
+}
+
+/// What it consists of, where that is several things: kinds of waits, and functions.
+fn of_which(
+    whats: &[(String, u64)],
+    functions: &[(Option<String>, u64)],
+    ns: u64,
+) -> impl Iterator<Item = Evidence> {
+    let whats = whats.iter().map(|(what, ns)| (what.as_str(), *ns));
+    let functions = functions
+        .iter()
+        .map(|(name, ns)| (name.as_deref().unwrap_or("an unknown function"), *ns));
+    let whats = (whats.len() > 1).then(|| format!("of which {}", split(whats, ns)));
+    let functions = (functions.len() > 1).then(|| format!("in {}", split(functions, ns)));
+    whats.into_iter().chain(functions).map(Evidence::new)
 }
 
 /// What was waited for, for the title.
@@ -526,38 +502,33 @@ fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
     }
 }
 
-/// `fsync 60 %, writeback throttling 35 %`.
-fn split(items: &[(String, u64)], of_ns: u64) -> String {
+/// `fsync 60 %; writeback throttling 35 % and 2 more`.
+fn split<'a>(items: impl ExactSizeIterator<Item = (&'a str, u64)>, of_ns: u64) -> String {
     const SHOWN: usize = 4;
-    let shown: Vec<String> = items
-        .iter()
-        .take(SHOWN)
-        .map(|(name, ns)| format!("{name} {} %", percent(*ns, of_ns)))
-        .collect();
-    match items.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+    let more = items.len().saturating_sub(SHOWN);
+    let shown = text::shares(items.take(SHOWN), of_ns);
+    match more {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
-/// What the bound has beside the wait itself, where that is worth a word.
-fn beside(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
-    let beside_ns = group
-        .iter()
-        .map(|(request, on_path)| beside_ns(model, key, request, on_path))
-        .fold(0, u64::saturating_add);
-    (percent(beside_ns, ns) >= MIN_BESIDE).then(|| Evidence {
-        text: format!(
-            "beside it another {} {}; the bound has them, too",
-            duration(beside_ns),
-            if key.target == Target::Disk {
-                "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that were short"
-            } else {
-                "for a CPU, which a thread that does not sleep keeps"
-            }
-        ),
-        ns: Some(beside_ns),
-    })
+/// What the bound has besides the wait itself, where that is worth a word.
+fn besides(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
+    let members = group.iter();
+    let besides_ns =
+        sum(members.map(|(request, on_path)| besides_ns(model, key, request, on_path)));
+    let text = format!(
+        "besides, another {} {}; the bound has them, too",
+        duration(besides_ns),
+        if key.target == Target::Disk {
+            "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that \
+             were short"
+        } else {
+            "for a CPU, which a thread that does not sleep keeps"
+        }
+    );
+    (percent(besides_ns, ns) >= MIN_BESIDES).then(|| Evidence::of_ns(besides_ns, text))
 }
 
 /// The slowest request's chain of waits, in order.
@@ -578,21 +549,18 @@ fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidenc
     let kernel = if kernel.is_empty() {
         String::new()
     } else {
-        let shown: Vec<&str> = kernel
-            .iter()
-            .take(KERNEL_SHOWN)
-            .map(String::as_str)
-            .collect();
-        format!(": {}", shown.join(" < "))
+        let shown = kernel.iter().take(KERNEL_SHOWN);
+        format!(
+            ": {}",
+            shown.map(String::as_str).collect::<Vec<_>>().join(" < ")
+        )
     };
-    Evidence {
-        text: format!(
-            "{} sleeps {}{pieces} in {name}{kernel}",
-            slow_paths::chain(model, slow, tid),
-            duration(on_path.ns),
-        ),
-        ns: Some(on_path.ns),
-    }
+    let text = format!(
+        "{} sleeps {}{pieces} in {name}{kernel}",
+        slow_paths::chain(model, slow, tid),
+        duration(on_path.ns),
+    );
+    Evidence::of_ns(on_path.ns, text)
 }
 
 /// The kernel's functions that say what a sleep was for: without those of every sleep and every
@@ -674,14 +642,11 @@ fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidenc
         0 => String::new(),
         n => format!(" and {}", count(n, "other thread", "other threads")),
     };
-    Some(Evidence {
-        text: format!(
-            "at the same time {} ({tid}){more} waited for the disk too, {}",
-            model.thread_name(*tid),
-            count(waits, "time", "times")
-        ),
-        ns: None,
-    })
+    Some(Evidence::new(format!(
+        "at the same time {}{more} waited for the disk too, {}",
+        named(model, *tid),
+        count(waits, "time", "times")
+    )))
 }
 
 fn at_disk(model: &Model, wait: &Wait) -> bool {
@@ -706,10 +671,7 @@ fn remark(target: Target) -> Option<Evidence> {
         }
         _ => return None,
     };
-    Some(Evidence {
-        text: text.to_owned(),
-        ns: None,
-    })
+    Some(Evidence::new(text))
 }
 
 fn fix(
@@ -756,14 +718,14 @@ fn fix_disk(
     whats: &[(String, u64)],
     kernel_stacks: impl Iterator<Item = StackId>,
 ) -> String {
-    let total_ns: u64 = whats.iter().map(|(_, ns)| *ns).fold(0, u64::saturating_add);
+    let total_ns = sum(whats.iter().map(|(_, ns)| *ns));
     // What is a small part of it is not worth a change of the program.
     let much = |words: &[&str]| {
-        let ns = whats
+        let is_one = |what: &str| words.iter().any(|word| what.contains(word));
+        let ns = sum(whats
             .iter()
-            .filter(|(what, _)| words.iter().any(|word| what.contains(word)))
-            .map(|(_, ns)| *ns)
-            .fold(0, u64::saturating_add);
+            .filter(|(what, _)| is_one(what))
+            .map(|(_, ns)| *ns));
         ns.saturating_mul(5) >= total_ns && ns > 0
     };
     let kernel_stacks: BTreeSet<StackId> = kernel_stacks.collect();

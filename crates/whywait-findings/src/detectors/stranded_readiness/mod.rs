@@ -5,7 +5,7 @@
 //! them waits for I/O.
 //!
 //! **Evidence.** The threads are a pool by evidence (see `whywait_model::EpollPool`): each polled
-//! the instance, or parks where its pollers park. Over a stretch nobody of the pool slept in
+//! the instance, or parks where its pollers park. Over an interval nobody of the pool slept in
 //! `epoll_wait` on it, some of the pool slept idle, and requests on its sockets had their first
 //! byte in the kernel, unread.
 //!
@@ -22,22 +22,23 @@
 //! was a CPU that lacked, and not a poller. (That a busy thread also waits for a CPU is no excuse:
 //! one that idles and is woken gets its share of a crowded machine, which is why the confidence is
 //! medium then, and not nothing said.) Where it was not seen busy or asleep elsewhere for most of
-//! the time, it is not known to have kept anybody from polling. Beside as many busy threads as Go
+//! the time, it is not known to have kept anybody from polling. Alongside as many busy threads as Go
 //! runs at once its parked ones cannot serve (see [`EpollPool::at_once`]). Less than
 //! [`MIN_STRANDED_NS`] is a wake-up under load.
 
 mod siblings;
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, json};
 use whywait_events::{Ns, Wait};
-use whywait_model::{Membership, Model, EpollPool, RequestRef, StrandedInterval, Thread, system_call_name};
+use whywait_model::{
+    EpollPool, Membership, Model, RequestRef, StrandedInterval, Thread, system_call_name,
+};
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
+use crate::shared::intervals::{in_proportion, overlap_ns, sum, union_ns};
+use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::text::{count, duration, list};
+use crate::shared::text::{count, duration, list, numbered};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -60,8 +61,11 @@ const MIN_SAVING_NS: u64 = 10_000_000;
 /// The thread that polled last, if it mostly waited for a CPU, did something for at least this part
 /// of the time in which nobody polled.
 const SHARE_OF_DOING: u64 = 8;
-/// From this on a single request's saving is an error, whatever the rest.
-const ERROR_NS: u64 = 100_000_000;
+/// By what a single request is saved, whatever the rest.
+const SCALE: Scale = Scale {
+    warning: 0,
+    error: 100_000_000,
+};
 
 /// A request that was stranded.
 struct Victim<'a> {
@@ -107,140 +111,51 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
             })
         })
         .collect();
-    let mut episodes = episodes(victims);
+    let mut episodes = episodes(victims, |victim| {
+        (victim.request.ready_ns, victim.served_ns)
+    });
     episodes.retain(|episode| kept_busy(model, pool, episode));
-    let mut savings: Vec<u64> = episodes
+    let savings: Vec<u64> = episodes
         .iter()
         .flat_map(|episode| savings(model, pool, episode))
         .filter(|ns| *ns >= MIN_SAVING_NS)
         .collect();
-    savings.sort_unstable_by(|a, b| b.cmp(a));
-    let worst = episodes.iter().max_by_key(|episode| {
-        episode
-            .iter()
-            .map(|victim| victim.stranded_ns)
-            .fold(0, u64::saturating_add)
-    })?;
     if savings.is_empty() {
         return None;
     }
-    let victims = episodes.iter().map(Vec::len).sum();
-    Some(finding(
-        model,
-        pool,
-        worst,
-        victims,
-        episodes.len(),
-        savings,
-    ))
-}
-
-/// Groups victims whose waits overlap: they compete for the same threads.
-fn episodes(mut victims: Vec<Victim<'_>>) -> Vec<Vec<Victim<'_>>> {
-    victims.sort_by_key(|victim| victim.request.ready_ns);
-    let mut episodes: Vec<Vec<Victim<'_>>> = Vec::new();
-    let mut until = 0;
-    for victim in victims {
-        let served_ns = victim.served_ns;
-        match episodes.last_mut() {
-            Some(episode) if victim.request.ready_ns < until => episode.push(victim),
-            _ => {
-                until = 0;
-                episodes.push(vec![victim]);
-            }
-        }
-        until = until.max(served_ns);
-    }
-    episodes
+    let worst = episodes
+        .iter()
+        .max_by_key(|episode| sum(episode.iter().map(|victim| victim.stranded_ns)))?;
+    let worst = Worst::of(model, pool, worst)?;
+    Some(finding(model, pool, &worst, &episodes, savings))
 }
 
 /// What a fix saves each request of an episode at most.
 fn savings(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> Vec<u64> {
-    let Some(begins) = episode.iter().map(|victim| victim.request.ready_ns).min() else {
-        return Vec::new();
-    };
-    let mut free_at: BTreeMap<u32, Ns> = pool
-        .members
-        .keys()
-        .filter_map(|tid| {
-            Some((
-                *tid,
-                free_from(pool, model.threads.get(tid)?, begins, episode),
-            ))
-        })
-        .collect();
+    let requests: Vec<RequestRef<'_>> = episode.iter().map(|victim| victim.request).collect();
+    let taken = replayed(model, pool, &requests);
     episode
         .iter()
-        .map(|victim| {
-            let Some((tid, free_ns)) = free_at
-                .iter()
-                .map(|(tid, at)| (*tid, *at))
-                .min_by_key(|(tid, at)| (*at, *tid))
-            else {
-                return 0;
-            };
-            let start_ns = free_ns.max(victim.request.ready_ns);
-            free_at.insert(
-                tid,
-                start_ns.saturating_add(held_ns(model, pool, victim.request)),
-            );
-            victim
-                .served_ns
-                .saturating_sub(start_ns)
-                .min(victim.stranded_ns)
+        .zip(taken)
+        .map(|(victim, taken_ns)| {
+            let earlier_ns = victim.served_ns.saturating_sub(taken_ns);
+            earlier_ns.min(victim.stranded_ns)
         })
         .collect()
 }
 
-/// When a member could take a request, from `from_ns` on: when it idles or polls, or takes one of
-/// these.
-fn free_from(pool: &EpollPool, thread: &Thread, from_ns: Ns, episode: &[Victim<'_>]) -> Ns {
-    let rests = thread
-        .timeline
-        .overlapping(from_ns, Ns::MAX)
-        .iter()
-        .find(|wait| pool.idles(wait) || pool.polls(wait))
-        .map_or(Ns::MAX, |wait| wait.out_ns.max(from_ns));
-    let takes = episode
-        .iter()
-        .filter(|victim| victim.request.recv_tid == thread.tid)
-        .filter_map(|victim| victim.request.recv_ns)
-        .min()
-        .unwrap_or(Ns::MAX);
-    rests.min(takes)
+/// How much of a wait is in an interval.
+fn overlap(wait: &Wait, interval: &StrandedInterval) -> u64 {
+    let slept = (wait.out_ns, wait.in_ns.unwrap_or(Ns::MAX));
+    overlap_ns(slept, (interval.from_ns, interval.to_ns))
 }
 
-/// For how long a request kept the thread that read it from serving others: its service without
-/// what that thread spent polling or idle meanwhile.
-fn held_ns(model: &Model, pool: &EpollPool, request: RequestRef<'_>) -> u64 {
-    let (Some(from_ns), Some(to_ns)) = (request.recv_ns, request.answered_ns()) else {
-        return u64::MAX;
-    };
-    let Some(thread) = model.threads.get(&request.recv_tid) else {
-        return to_ns.saturating_sub(from_ns);
-    };
-    let elsewhere: u64 = thread
-        .timeline
-        .overlapping(from_ns, to_ns)
-        .iter()
-        .filter(|wait| pool.idles(wait) || pool.polls(wait))
-        .map(|wait| overlap(wait, from_ns, to_ns))
-        .fold(0, u64::saturating_add);
-    to_ns.saturating_sub(from_ns).saturating_sub(elsewhere)
-}
-
-fn overlap(wait: &Wait, from_ns: Ns, to_ns: Ns) -> u64 {
-    wait.in_ns
-        .unwrap_or(Ns::MAX)
-        .min(to_ns)
-        .saturating_sub(wait.out_ns.max(from_ns))
-}
-
-/// The longest stretch in which nobody polled while members idled, and who idled in it.
+/// The longest interval in which nobody polled while members idled, and who idled in it.
 fn longest(episode: &[Victim<'_>]) -> Option<StrandedInterval> {
     // The pieces of each victim are cut at the edges of its own wait; across victims they are put
     // together again.
-    let mut pieces: Vec<&StrandedInterval> = episode.iter().flat_map(|victim| &victim.pieces).collect();
+    let mut pieces: Vec<&StrandedInterval> =
+        episode.iter().flat_map(|victim| &victim.pieces).collect();
     pieces.sort_by_key(|piece| piece.from_ns);
     let mut best: Option<StrandedInterval> = None;
     let mut current: Option<StrandedInterval> = None;
@@ -293,7 +208,7 @@ fn last_poller<'a>(model: &'a Model, pool: &EpollPool, at: Ns) -> Option<&'a Thr
     })
 }
 
-/// What the thread that should have polled did in a stretch, nanoseconds.
+/// What the thread that should have polled did in an interval, nanoseconds.
 #[derive(Default)]
 struct Elsewhere {
     /// Neither idle nor polling.
@@ -312,44 +227,41 @@ impl Elsewhere {
     }
 }
 
-/// Whether the thread that should have polled did something else for most of the stretch, and not
+/// Whether the thread that should have polled did something else for most of the interval, and not
 /// just wait for a CPU.
 fn kept_busy(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> bool {
-    let Some(stretch) = longest(episode) else {
+    let Some(interval) = longest(episode) else {
         return false;
     };
-    let Some(thread) = last_poller(model, pool, stretch.from_ns) else {
+    let Some(thread) = last_poller(model, pool, interval.from_ns) else {
         return true;
     };
-    let whole_ns = stretch.to_ns - stretch.from_ns;
-    let did = elsewhere(pool, thread, &stretch);
+    let whole_ns = interval.to_ns - interval.from_ns;
+    let did = elsewhere(pool, thread, &interval);
     did.ns.saturating_mul(2) >= whole_ns
         && (!did.mostly_without_cpu()
             || did.doing_ns() >= MIN_STRANDED_NS.max(whole_ns / SHARE_OF_DOING))
-        && on_the_way_ns(model, pool, &stretch).saturating_mul(2) <= whole_ns
+        && on_the_way_ns(model, pool, &interval).saturating_mul(2) <= whole_ns
 }
 
-fn elsewhere(pool: &EpollPool, thread: &Thread, stretch: &StrandedInterval) -> Elsewhere {
+fn elsewhere(pool: &EpollPool, thread: &Thread, interval: &StrandedInterval) -> Elsewhere {
     let mut did = Elsewhere::default();
     for busy in &thread.busy {
-        // A stretch of its own that only touches this one counts for as much as it shares.
-        let shared_ns = busy
-            .end_ns
-            .min(stretch.to_ns)
-            .saturating_sub(busy.start_ns.max(stretch.from_ns));
-        let whole_ns = busy.end_ns.saturating_sub(busy.start_ns).max(1);
-        let share = |ns: u64| {
-            (u128::from(ns.min(whole_ns)) * u128::from(shared_ns) / u128::from(whole_ns)) as u64
-        };
+        // An interval of its own that only touches this one counts for as much as it shares.
+        let whole = (busy.start_ns, busy.end_ns);
+        let shared_ns = overlap_ns(whole, (interval.from_ns, interval.to_ns));
+        let whole_ns = busy.end_ns.saturating_sub(busy.start_ns);
+        let without_cpu_ns = in_proportion(shared_ns, busy.runnable_ns, whole_ns);
         did.ns = did.ns.saturating_add(shared_ns);
-        did.without_cpu_ns = did.without_cpu_ns.saturating_add(share(busy.runnable_ns));
+        did.without_cpu_ns = did.without_cpu_ns.saturating_add(without_cpu_ns);
     }
-    for wait in thread.timeline.overlapping(stretch.from_ns, stretch.to_ns) {
+    for wait in thread
+        .timeline
+        .overlapping(interval.from_ns, interval.to_ns)
+    {
         if !pool.idles(wait) && !pool.polls(wait) {
-            did.ns = did
-                .ns
-                .saturating_add(overlap(wait, stretch.from_ns, stretch.to_ns));
-            let (woken_ns, back_ns) = to_its_cpu(wait, stretch);
+            did.ns = did.ns.saturating_add(overlap(wait, interval));
+            let (woken_ns, back_ns) = to_its_cpu(wait, interval);
             did.without_cpu_ns = did
                 .without_cpu_ns
                 .saturating_add(back_ns.saturating_sub(woken_ns));
@@ -358,52 +270,46 @@ fn elsewhere(pool: &EpollPool, thread: &Thread, stretch: &StrandedInterval) -> E
     did
 }
 
-/// For how long of the stretch some thread of the pool had been woken from idling or polling and
+/// For how long of the interval some thread of the pool had been woken from idling or polling and
 /// was not on a CPU yet.
-fn on_the_way_ns(model: &Model, pool: &EpollPool, stretch: &StrandedInterval) -> u64 {
+fn on_the_way_ns(model: &Model, pool: &EpollPool, interval: &StrandedInterval) -> u64 {
     let members = pool.members.keys().filter_map(|tid| model.threads.get(tid));
     let waits = members.flat_map(|thread| {
         thread
             .timeline
-            .overlapping(stretch.from_ns, stretch.to_ns)
+            .overlapping(interval.from_ns, interval.to_ns)
             .iter()
             .filter(|wait| pool.idles(wait) || pool.polls(wait))
     });
-    union_ns(waits.map(|wait| to_its_cpu(wait, stretch)).collect())
+    union_ns(waits.map(|wait| to_its_cpu(wait, interval)).collect())
 }
 
-/// From when to when within the stretch it waited for a CPU after a sleep.
-fn to_its_cpu(wait: &Wait, stretch: &StrandedInterval) -> (Ns, Ns) {
-    let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(stretch.from_ns);
-    let back_ns = wait.in_ns.unwrap_or(stretch.to_ns).min(stretch.to_ns);
+/// From when to when within the interval it waited for a CPU after a sleep.
+fn to_its_cpu(wait: &Wait, interval: &StrandedInterval) -> (Ns, Ns) {
+    let woken_ns = wait.wake_ns.unwrap_or(Ns::MAX).max(interval.from_ns);
+    let back_ns = wait.in_ns.unwrap_or(interval.to_ns).min(interval.to_ns);
     (woken_ns, back_ns)
 }
 
-/// How long at least one of the spans lasts.
-pub(crate) fn union_ns(mut spans: Vec<(Ns, Ns)>) -> u64 {
-    spans.sort_unstable();
-    let (mut sum, mut until) = (0u64, 0);
-    for (from, to) in spans {
-        let from = from.max(until);
-        sum = sum.saturating_add(to.saturating_sub(from));
-        until = until.max(to);
-    }
-    sum
-}
-
-/// What a thread did for most of a stretch, instead of polling.
-fn what_it_did(model: &Model, pool: &EpollPool, thread: &Thread, stretch: &StrandedInterval) -> Cause {
-    let (from_ns, to_ns) = (stretch.from_ns, stretch.to_ns);
+/// What a thread did for most of an interval, instead of polling.
+fn what_it_did(
+    model: &Model,
+    pool: &EpollPool,
+    thread: &Thread,
+    interval: &StrandedInterval,
+) -> Cause {
+    let (from_ns, to_ns) = (interval.from_ns, interval.to_ns);
     let blocked = thread
         .timeline
         .overlapping(from_ns, to_ns)
         .iter()
         .filter(|wait| !pool.idles(wait) && !pool.polls(wait))
-        .max_by_key(|wait| overlap(wait, from_ns, to_ns));
+        .max_by_key(|wait| overlap(wait, interval));
     let (doing, stack) = match blocked {
-        Some(wait) if overlap(wait, from_ns, to_ns).saturating_mul(2) >= to_ns - from_ns => {
-            (format!("asleep in {}", system_call_name(wait)), wait.user_stack)
-        }
+        Some(wait) if overlap(wait, interval).saturating_mul(2) >= to_ns - from_ns => (
+            format!("asleep in {}", system_call_name(wait)),
+            wait.user_stack,
+        ),
         _ => (
             "on CPU".to_owned(),
             model.sampled_stack(thread, from_ns, to_ns),
@@ -412,171 +318,160 @@ fn what_it_did(model: &Model, pool: &EpollPool, thread: &Thread, stretch: &Stran
     Cause::new(model, thread.tid, doing, stack)
 }
 
+/// What is known of the worst episode.
+struct Worst<'a> {
+    victims: &'a [Victim<'a>],
+    interval: StrandedInterval,
+    /// What the thread did that polled last.
+    did: Elsewhere,
+    cause: Option<Cause>,
+}
+
+impl<'a> Worst<'a> {
+    fn of(model: &Model, pool: &EpollPool, victims: &'a [Victim<'a>]) -> Option<Self> {
+        let interval = longest(victims)?;
+        let holder = last_poller(model, pool, interval.from_ns);
+        Some(Self {
+            victims,
+            did: holder.map_or_else(Elsewhere::default, |thread| {
+                elsewhere(pool, thread, &interval)
+            }),
+            cause: holder.map(|thread| what_it_did(model, pool, thread, &interval)),
+            interval,
+        })
+    }
+
+    fn ns(&self) -> u64 {
+        self.interval.to_ns - self.interval.from_ns
+    }
+}
+
 fn finding(
     model: &Model,
     pool: &EpollPool,
-    worst: &[Victim<'_>],
-    victims: usize,
-    episodes: usize,
+    worst: &Worst<'_>,
+    episodes: &[Vec<Victim<'_>>],
     savings: Vec<u64>,
 ) -> Finding {
-    let stretch = longest(worst).unwrap_or(StrandedInterval {
-        from_ns: 0,
-        to_ns: 0,
-        idle: Vec::new(),
-    });
-    let stretch_ns = stretch.to_ns - stretch.from_ns;
-    let idle = &stretch.idle;
-    let longest_ns = worst
-        .iter()
-        .map(|victim| victim.stranded_ns)
-        .max()
-        .unwrap_or(0);
-    let holder = last_poller(model, pool, stretch.from_ns);
-    let cause = holder.map(|thread| what_it_did(model, pool, thread, &stretch));
-    let did = holder.map_or_else(Elsewhere::default, |thread| {
-        elsewhere(pool, thread, &stretch)
-    });
     let runtime = runtime::of_process(model, pool.tgid);
-
-    let mut evidence = vec![Evidence {
-        text: format!(
-            "nobody was in epoll_wait on epoll instance {} for {}; {} ready meanwhile and stayed unread",
-            pool.epoll,
-            duration(stretch_ns),
-            if worst.len() == 1 {
-                "1 request was".to_owned()
-            } else {
-                format!("{} requests were", worst.len())
-            },
-        ),
-        ns: Some(stretch_ns),
-    }];
-    let polled = idle
-        .iter()
-        .filter(|tid| {
-            pool.members
-                .get(tid)
-                .is_some_and(|m| m.membership == Membership::Polled)
-        })
-        .count();
-    let named: Vec<String> = idle
-        .iter()
-        .map(|tid| format!("{tid} ({})", model.thread_name(*tid)))
-        .collect();
-    evidence.push(Evidence {
-        text: format!(
-            "idle all that time, parked in futex: {}; {}",
-            list(&named),
-            match polled {
-                0 => "they park where the threads that poll this instance park".to_owned(),
-                all if all == idle.len() => "at other times each of them polls this very instance".to_owned(),
-                1 => "one of them polls this instance at other times, the others park where it parks".to_owned(),
-                some => format!("{some} of them poll this instance at other times, the others park where those park"),
-            }
-        ),
-        ns: Some(stretch_ns),
-    });
-    if let Some(cause) = &cause {
-        evidence.push(Evidence {
-            text: format!(
-                "thread {} ({}) polled last; it was {} instead{}",
-                cause.tid,
-                cause.thread,
-                cause.doing,
-                if runtime == Runtime::Tokio {
-                    ", and had woken no other worker to poll in its place"
-                } else {
-                    ""
-                }
-            ),
-            ns: None,
-        });
-    }
-    if did.mostly_without_cpu() {
-        evidence.push(Evidence {
-            text: format!(
-                "for {} of that it could have run and had no CPU; a thread that took its place would have had to share the CPUs, too",
-                duration(did.without_cpu_ns)
-            ),
-            ns: Some(did.without_cpu_ns),
-        });
-    }
-    let spared = victims - savings.len();
-    if spared > 0 {
-        evidence.push(Evidence {
-            text: format!(
-                "{} would have had to wait anyway: the pool has {} threads",
-                count(spared, "of these requests", "of these requests"),
-                pool.members.len()
-            ),
-            ns: None,
-        });
-    }
-    if episodes > 1 {
-        evidence.push(Evidence {
-            text: format!("this happened {episodes} times; the worst is shown"),
-            ns: None,
-        });
-    }
-    if cause.as_ref().is_some_and(|cause| cause.doing == "on CPU") {
-        evidence.push(Evidence {
-            text: format!(
-                "the bound supposes a CPU for each thread that takes a request; this machine has {}",
-                model.meta.host.cpus
-            ),
-            ns: None,
-        });
-    }
-
-    let known = runtime != Runtime::Unknown
-        && cause.as_ref().is_some_and(|cause| !cause.stack.is_empty())
-        && !did.mostly_without_cpu();
-    let at_most_ns = savings.iter().copied().fold(0, u64::saturating_add);
-    let severity = if savings.first().is_some_and(|ns| *ns >= ERROR_NS) {
-        Severity::Error
-    } else {
-        Severity::Warning
-    };
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(pool.tgid));
-    subject.insert("epoll".to_owned(), json!(pool.epoll));
-    if let Some(victim) = worst
-        .first()
-        .filter(|victim| victim.request.local_port != 0)
+    let victims = episodes.iter().map(Vec::len).sum();
+    let idle = &worst.interval.idle;
+    let first = worst.victims.first();
+    let port = first.map(|victim| victim.request.local_port);
+    let longest_ns = worst.victims.iter().map(|victim| victim.stranded_ns).max();
+    let title = format!(
+        "{} ready for up to {} while {} sat idle and nobody polled",
+        count(victims, "request was", "requests were"),
+        duration(longest_ns.unwrap_or(0)),
+        count(idle.len(), "capable thread", "capable threads"),
+    );
+    let by_name = |cause: &Cause| runtime != Runtime::Unknown && !cause.stack.is_empty();
+    let confidence = if worst.cause.as_ref().is_some_and(by_name) && !worst.did.mostly_without_cpu()
     {
-        subject.insert("port".to_owned(), json!(victim.request.local_port));
-    }
-    subject.insert("threads".to_owned(), json!(idle));
-    Finding {
-        code: Code::of(&DECLARATION),
-        severity,
-        confidence: if known {
-            Confidence::High
-        } else {
-            Confidence::Medium
-        },
-        title: format!(
-            "{} ready for up to {} while {} sat idle and nobody polled",
-            if victims == 1 {
-                "1 request was".to_owned()
-            } else {
-                format!("{victims} requests were")
-            },
-            duration(longest_ns),
-            count(idle.len(), "capable thread", "capable threads"),
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
+    let spared = victims - savings.len();
+    let saving = Saving::latency(savings);
+    let largest_ns = saving.each_at_most_ns.first().copied().unwrap_or(0);
+    Finding::new(&DECLARATION, SCALE.severity(largest_ns), title)
+        .confidence(confidence)
+        .about("pid", pool.tgid)
+        .about("epoll", pool.epoll)
+        .about_known("port", port.filter(|port| *port != 0))
+        .about("threads", idle.clone())
+        .saving(saving)
+        .evidence([nobody_polled(pool, worst), who_idled(model, pool, worst)])
+        .evidence(polled_last(worst, runtime))
+        .evidence(without_cpu(&worst.did))
+        .evidence(had_to_wait(pool, spared))
+        .evidence(happened(episodes.len()))
+        .evidence(supposes_cpus(model, worst))
+        .cause(worst.cause.clone())
+        .fix(fix(runtime))
+}
+
+fn nobody_polled(pool: &EpollPool, worst: &Worst<'_>) -> Evidence {
+    let text = format!(
+        "nobody was in epoll_wait on epoll instance {} for {}; {} ready meanwhile and stayed \
+         unread",
+        pool.epoll,
+        duration(worst.ns()),
+        count(worst.victims.len(), "request was", "requests were"),
+    );
+    Evidence::of_ns(worst.ns(), text)
+}
+
+fn who_idled(model: &Model, pool: &EpollPool, worst: &Worst<'_>) -> Evidence {
+    let idle = &worst.interval.idle;
+    let members = idle.iter().filter_map(|tid| pool.members.get(tid));
+    let polled = members
+        .filter(|member| member.membership == Membership::Polled)
+        .count();
+    let why = match polled {
+        0 => "they park where the threads that poll this instance park".to_owned(),
+        all if all == idle.len() => {
+            "at other times each of them polls this very instance".to_owned()
+        }
+        1 => "one of them polls this instance at other times, the others park where it parks"
+            .to_owned(),
+        some => format!(
+            "{some} of them poll this instance at other times, the others park where those park"
         ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns,
-            requests: savings.len() as u64,
-            each_at_most_ns: savings.into_iter().take(100).collect(),
-        },
-        evidence,
-        cause,
-        fix: fix(runtime).to_owned(),
-    }
+    };
+    let named: Vec<String> = idle.iter().map(|tid| numbered(model, *tid)).collect();
+    let text = format!(
+        "idle all that time, parked in futex: {}; {why}",
+        list(&named)
+    );
+    Evidence::of_ns(worst.ns(), text)
+}
+
+fn polled_last(worst: &Worst<'_>, runtime: Runtime) -> Option<Evidence> {
+    let cause = worst.cause.as_ref()?;
+    let woken = if runtime == Runtime::Tokio {
+        ", and had woken no other worker to poll in its place"
+    } else {
+        ""
+    };
+    Some(Evidence::new(format!(
+        "thread {} ({}) polled last; it was {} instead{woken}",
+        cause.tid, cause.thread, cause.doing
+    )))
+}
+
+fn without_cpu(did: &Elsewhere) -> Option<Evidence> {
+    let text = format!(
+        "for {} of that it could have run and had no CPU; a thread that took its place would have \
+         had to share the CPUs, too",
+        duration(did.without_cpu_ns)
+    );
+    did.mostly_without_cpu()
+        .then(|| Evidence::of_ns(did.without_cpu_ns, text))
+}
+
+/// That a fix spares some requests nothing.
+fn had_to_wait(pool: &EpollPool, spared: usize) -> Option<Evidence> {
+    let text = format!(
+        "{spared} of these requests would have had to wait anyway: the pool has {} threads",
+        pool.members.len()
+    );
+    (spared > 0).then(|| Evidence::new(text))
+}
+
+fn happened(episodes: usize) -> Option<Evidence> {
+    let text = format!("this happened {episodes} times; the worst is shown");
+    (episodes > 1).then(|| Evidence::new(text))
+}
+
+fn supposes_cpus(model: &Model, worst: &Worst<'_>) -> Option<Evidence> {
+    let text = format!(
+        "the bound supposes a CPU for each thread that takes a request; this machine has {}",
+        model.meta.host.cpus
+    );
+    let cause = worst.cause.as_ref()?;
+    (cause.doing == "on CPU").then(|| Evidence::new(text))
 }
 
 fn fix(runtime: Runtime) -> &'static str {

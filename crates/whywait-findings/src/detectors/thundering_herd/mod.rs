@@ -12,15 +12,15 @@
 //!
 //! **Guards.** A wake is wasted only if it was one beyond the first that its connection made, and
 //! if the thread went back to sleep with nothing: the smaller of both counts. Less than
-//! [`MIN_WASTED`] a second, or less than half a wake for each connection, is not told.
+//! [`MIN_WASTED`] a second, or less than half a wake for each connection, is not reported.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, json};
 use whywait_model::Model;
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::spinning::rate;
 use crate::shared::text::{count, duration};
 
@@ -91,8 +91,7 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
     {
         return None;
     }
-    let wasted_ns = (u128::from(herd.dry_cpu_ns) * u128::from(wasted)
-        / u128::from(herd.dry_wakes.max(1))) as u64;
+    let wasted_ns = in_proportion(herd.dry_cpu_ns, wasted, herd.dry_wakes);
     let permille =
         (u128::from(wasted_ns) * 1000 / u128::from(duration_ns)).min(u128::from(u64::MAX)) as u64;
     let used = model
@@ -101,111 +100,45 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
         .iter()
         .filter(|((_, of), _)| *of == i32::from(port));
     let pids: Vec<u32> = used.clone().map(|((tgid, _), _)| *tgid).collect();
-    let requests: u64 = used
-        .map(|(_, used)| used.requests)
-        .fold(0, u64::saturating_add);
-    let mut subject = Map::new();
-    subject.insert("port".to_owned(), json!(port));
-    subject.insert("pids".to_owned(), json!(pids));
-    subject.insert("connections".to_owned(), json!(herd.connections));
-    subject.insert("most_woken".to_owned(), json!(herd.most_woken));
-    subject.insert("wasted".to_owned(), json!(wasted));
-    subject.insert("wasted_per_second".to_owned(), json!(per_second.round()));
-    subject.insert("cpu_permille".to_owned(), json!(permille));
+    let requests = sum(used.map(|(_, used)| used.requests));
+    let severity = if permille >= WARNING_PERMILLE {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
+    let title = format!(
+        "a connection at port {port} wakes up to {} and all but one find nothing: {} wake-ups a \
+         second wasted",
+        count(herd.most_woken as usize, "thread", "threads"),
+        rate(per_second)
+    );
     let each = wasted as f64 / herd.connections.max(1) as f64;
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: if permille >= WARNING_PERMILLE {
-            Severity::Warning
-        } else {
-            Severity::Note
-        },
-        confidence: Confidence::High,
-        title: format!(
-            "a connection at port {port} wakes up to {} and all but one find nothing: {} wake-ups a second wasted",
-            count(herd.most_woken as usize, "thread", "threads"),
-            rate(per_second)
-        ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Cpu,
-            at_most_ns: wasted_ns,
-            requests,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence: vec![
-            Evidence {
-                text: format!(
-                    "{} woke {} beyond the first ({each:.1} each); at most {} went back to sleep with nothing",
-                    count(herd.connections as usize, "connection", "connections"),
-                    count(herd.extra_wakes as usize, "thread", "threads"),
-                    wasted
-                ),
-                ns: None,
-            },
-            Evidence {
-                text: format!(
-                    "the wasted wake-ups took {} of CPU time",
-                    duration(wasted_ns)
-                ),
-                ns: Some(wasted_ns),
-            },
-        ],
-        cause: None,
-        fix: "register the listener with EPOLLEXCLUSIVE in each process (Linux 4.5), or let one thread accept".to_owned(),
-    })
+    let woke = format!(
+        "{} woke {} beyond the first ({each:.1} each); at most {wasted} went back to sleep with \
+         nothing",
+        count(herd.connections as usize, "connection", "connections"),
+        count(herd.extra_wakes as usize, "thread", "threads"),
+    );
+    let took = format!(
+        "the wasted wake-ups took {} of CPU time",
+        duration(wasted_ns)
+    );
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .about("port", port)
+        .about("pids", pids)
+        .about("connections", herd.connections)
+        .about("most_woken", herd.most_woken)
+        .about("wasted", wasted)
+        .about("wasted_per_second", per_second.round())
+        .about("cpu_permille", permille)
+        .saving(Saving::sum(SavingKind::Cpu, wasted_ns, requests))
+        .evidence([Evidence::new(woke), Evidence::of_ns(wasted_ns, took)])
+        .fix(
+            "register the listener with EPOLLEXCLUSIVE in each process (Linux 4.5), or let one \
+             thread accept",
+        );
+    Some(finding)
 }
 
 #[cfg(test)]
-mod tests {
-    use whywait_model::script::Script;
-
-    use super::*;
-
-    fn findings(connections: u64, extra: u64, dry: u64) -> Vec<Finding> {
-        let mut script = Script::new();
-        for (name, value) in [
-            ("connections", connections),
-            ("extra-wakes", extra),
-            ("most-woken", 8),
-            ("dry-wakes", dry),
-            ("dry-cpu-ns", dry * 10_000),
-        ] {
-            script.counter(&format!("herd.80.{name}"), value);
-        }
-        script.ends(1000);
-        detect(&script.model())
-    }
-
-    #[test]
-    fn a_connection_that_wakes_all_workers_is_a_herd() {
-        let found = &findings(800, 5600, 5800)[0];
-        assert_eq!(
-            found.title,
-            "a connection at port 80 wakes up to 8 threads and all but one find nothing: 5,600 wake-ups a second wasted"
-        );
-        assert_eq!(found.severity, Severity::Warning);
-        assert_eq!(found.saving.at_most_ns, 56_000_000);
-    }
-
-    #[test]
-    fn who_accepts_and_hands_over_is_no_loser() {
-        // As many went back to sleep without a byte as were woken at all: the one that accepted
-        // reads nothing either.
-        let found = &findings(5000, 10_000, 15_000)[0];
-        assert_eq!(found.subject["wasted"], json!(10_000));
-        assert_eq!(found.saving.at_most_ns, 100_000_000, "of 150 ms in all");
-        assert!(
-            found.evidence[0].text.contains("at most 10000 went back"),
-            "{}",
-            found.evidence[0].text
-        );
-    }
-
-    #[test]
-    fn what_led_to_something_or_is_rare_is_none() {
-        assert_eq!(findings(800, 0, 800), [], "one is woken each time");
-        assert_eq!(findings(800, 5600, 10), [], "they all found something");
-        assert_eq!(findings(8, 56, 56), [], "a few a second");
-    }
-}
+mod tests;

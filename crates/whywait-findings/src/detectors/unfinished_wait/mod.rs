@@ -20,14 +20,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, json};
 use whywait_events::Wait;
-use whywait_model::{SystemCall, WaitClass, Model, RequestRef, system_call};
+use whywait_model::{Model, RequestRef, SystemCall, WaitClass, system_call};
 
-use crate::declaration::{Code, Declaration};
+use crate::declaration::Declaration;
 use crate::detectors::deadlock;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::text::{count, duration};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::text::{count, duration, named, numbered};
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
 /// What it is.
@@ -69,141 +68,120 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
     if system_call(wait) != SystemCall::Futex || wait.timeout {
         return None;
     }
-    // Behind a deadlock everybody waits; that is told once.
+    // Behind a deadlock everybody waits; that is reported once.
     if deadlocked.contains(&wait.owner_tid) {
         return None;
     }
     let lasted = lasted_ns(model, wait);
-    let requests: Vec<RequestRef<'_>> = unanswered(model)
-        .filter(|request| request.recv_tid == wait.tid)
-        .filter(|request| {
-            request
-                .recv_ns
-                .is_some_and(|read_ns| read_ns <= wait.out_ns)
-        })
-        .collect();
-    if requests.is_empty() || lasted < MIN_NS {
-        return None;
-    }
-    let answered: Vec<u64> = model
-        .requests()
-        .filter_map(RequestRef::latency_ns)
-        .collect();
-    let summary = model.requests_summary();
-    let slowest = summary
-        .latency_ns
-        .map_or(0, |latency| latency.max)
-        .max(answered.iter().copied().max().unwrap_or(0));
-    if lasted < slowest.saturating_mul(TIMES) {
+    let read_before = |request: &RequestRef<'_>| {
+        let read_ns = request.recv_ns;
+        request.recv_tid == wait.tid && read_ns.is_some_and(|read_ns| read_ns <= wait.out_ns)
+    };
+    let requests: Vec<RequestRef<'_>> = unanswered(model).filter(read_before).collect();
+    let slowest = slowest_answered_ns(model);
+    if requests.is_empty() || lasted < MIN_NS || lasted < slowest.saturating_mul(TIMES) {
         return None;
     }
     let class = model.class_of(wait).unwrap_or(WaitClass::Unknown);
-    if class != WaitClass::Lock && idles_there(model, wait) {
+    let lock = class == WaitClass::Lock;
+    if !lock && idles_there(model, wait) {
         return None;
     }
-    let waits_for = match class {
-        WaitClass::Lock => "a lock that nobody let go",
-        _ => "a wake-up that never came",
-    };
-    let name = model.thread_name(wait.tid);
-    let mut evidence = vec![
-        Evidence {
-            text: format!(
-                "thread {} ({name}) had read {} when it went to sleep, {} before the recording ended, and slept on",
-                wait.tid,
-                count(requests.len(), "request", "requests"),
-                duration(lasted)
-            ),
-            ns: Some(lasted),
-        },
-        Evidence {
-            text: format!(
-                "it sleeps on the futex at {:#x}, without a timeout; nobody woke it",
-                wait.args[0]
-            ),
-            ns: None,
-        },
-    ];
-    if summary.count > 0 {
-        evidence.push(Evidence {
-            text: format!(
-                "{} answered meanwhile or before, the slowest in {}",
-                if summary.count == 1 {
-                    "1 other request was".to_owned()
-                } else {
-                    format!("{} other requests were", summary.count)
-                },
-                duration(slowest)
-            ),
-            ns: Some(slowest),
-        });
-    }
-    if class == WaitClass::Lock && wait.owner_tid != 0 {
-        evidence.push(Evidence {
-            text: format!(
-                "the lock names thread {} ({}) as its owner",
-                wait.owner_tid,
-                model.thread_name(wait.owner_tid)
-            ),
-            ns: None,
-        });
-    }
-    if class != WaitClass::Lock {
-        evidence.push(Evidence {
-            text: "a request that is meant to wait until something happens (a long poll, a job that a worker asks for) looks the same"
-                .to_owned(),
-            ns: None,
-        });
-    }
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(wait.tgid));
-    subject.insert("tid".to_owned(), json!(wait.tid));
-    subject.insert("address".to_owned(), json!(format!("{:#x}", wait.args[0])));
-    subject.insert("class".to_owned(), json!(class.name()));
-    if let Some(port) = requests
-        .iter()
-        .map(|request| request.local_port)
-        .find(|port| *port != 0)
-    {
-        subject.insert("port".to_owned(), json!(port));
-    }
-    let each: Vec<u64> = requests
-        .iter()
-        .map(|request| lasted.saturating_add(wait.out_ns.saturating_sub(request.ready_ns)))
-        .collect();
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Error,
-        confidence: if summary.count > 0 { Confidence::Medium } else { Confidence::Low },
-        title: format!(
-            "{} still not answered after {}: its thread {name} ({}) waits for {waits_for}",
-            if requests.len() == 1 { "1 request was".to_owned() } else { format!("{} requests were", requests.len()) },
-            duration(lasted),
-            wait.tid
-        ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: each.iter().copied().fold(0, u64::saturating_add),
-            requests: each.len() as u64,
-            each_at_most_ns: each.into_iter().take(100).collect(),
-        },
-        evidence,
-        cause: Some(Cause::new(
-            model,
-            wait.tid,
-            format!("asleep in futex for {}, to the end", duration(lasted)),
-            wait.user_stack,
-        )),
-        fix: match class {
-            WaitClass::Lock => "find who took the lock and did not let it go: an error path without an unlock, or a thread that ended with it",
-            _ => {
-                "look for the wake-up that was lost: change what is waited for only with the mutex held, and look at it again, with \
-                 the mutex held, before each wait; or find out who should have answered and ended without"
-            }
+    let answered = model.requests_summary().count;
+    let title = format!(
+        "{} still not answered after {}: its thread {} waits for {}",
+        count(requests.len(), "request was", "requests were"),
+        duration(lasted),
+        named(model, wait.tid),
+        if lock {
+            "a lock that nobody let go"
+        } else {
+            "a wake-up that never came"
         }
-        .to_owned(),
-    })
+    );
+    let ports = requests.iter().map(|request| request.local_port);
+    let port = ports.into_iter().find(|port| *port != 0);
+    let each = requests
+        .iter()
+        .map(|request| lasted.saturating_add(wait.out_ns.saturating_sub(request.ready_ns)));
+    let doing = format!("asleep in futex for {}, to the end", duration(lasted));
+    let finding = Finding::new(&DECLARATION, Severity::Error, title)
+        .confidence(if answered > 0 {
+            Confidence::Medium
+        } else {
+            Confidence::Low
+        })
+        .about("pid", wait.tgid)
+        .about("tid", wait.tid)
+        .about("address", format!("{:#x}", wait.args[0]))
+        .about("class", class.name())
+        .about_known("port", port)
+        .saving(Saving::latency(each.collect()))
+        .evidence(asleep(model, wait, requests.len(), lasted))
+        .evidence(others(answered, slowest))
+        .evidence(if lock {
+            owner(model, wait)
+        } else {
+            Some(Evidence::new(
+                "a request that is meant to wait until something happens (a long poll, a job that \
+                 a worker asks for) looks the same",
+            ))
+        })
+        .cause(Cause::new(model, wait.tid, doing, wait.user_stack))
+        .fix(if lock {
+            "find who took the lock and did not let it go: an error path without an unlock, or a \
+             thread that ended with it"
+        } else {
+            "look for the wake-up that was lost: change what is waited for only with the mutex \
+             held, and look at it again, with the mutex held, before each wait; or find out who \
+             should have answered and ended without"
+        });
+    Some(finding)
+}
+
+/// How long the slowest request took that was answered.
+fn slowest_answered_ns(model: &Model) -> u64 {
+    let latencies = model.requests().filter_map(RequestRef::latency_ns);
+    let summary = model.requests_summary().latency_ns;
+    let short = summary.map_or(0, |latency| latency.max);
+    short.max(latencies.max().unwrap_or(0))
+}
+
+fn asleep(model: &Model, wait: &Wait, requests: usize, lasted: u64) -> [Evidence; 2] {
+    let slept = format!(
+        "thread {} had read {} when it went to sleep, {} before the recording ended, and slept on",
+        numbered(model, wait.tid),
+        count(requests, "request", "requests"),
+        duration(lasted)
+    );
+    let futex = format!(
+        "it sleeps on the futex at {:#x}, without a timeout; nobody woke it",
+        wait.args[0]
+    );
+    [Evidence::of_ns(lasted, slept), Evidence::new(futex)]
+}
+
+/// That other requests were answered.
+fn others(answered: u64, slowest: u64) -> Option<Evidence> {
+    let text = format!(
+        "{} answered meanwhile or before, the slowest in {}",
+        count(
+            answered as usize,
+            "other request was",
+            "other requests were"
+        ),
+        duration(slowest)
+    );
+    (answered > 0).then(|| Evidence::of_ns(slowest, text))
+}
+
+/// Who the lock says holds it.
+fn owner(model: &Model, wait: &Wait) -> Option<Evidence> {
+    let text = format!(
+        "the lock names thread {} as its owner",
+        numbered(model, wait.owner_tid)
+    );
+    (wait.owner_tid != 0).then(|| Evidence::new(text))
 }
 
 /// Whether the thread sleeps where it idles: then it waits for work, as when the rest of the

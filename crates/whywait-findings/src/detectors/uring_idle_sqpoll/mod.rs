@@ -17,11 +17,10 @@ use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings;
-use crate::shared::slow_paths::percent;
-use crate::shared::text::duration;
+use crate::shared::text::{duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -35,7 +34,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 };
 
 /// CPU time for an operation above which a call to submit it is cheaper, nanoseconds.
-const DEAR_NS: u64 = 20_000;
+const EXPENSIVE_NS: u64 = 20_000;
 /// Of a core, percent.
 const MIN_BURNT: u64 = 20;
 /// Times that it slept when it was needed.
@@ -57,45 +56,29 @@ fn burning(model: &Model, state: &RingState) -> Option<Finding> {
     let burnt_ns = state.poller_samples.saturating_mul(rings::sample_ns(model));
     let burnt = percent(burnt_ns, ring.observed_ns);
     let each_ns = burnt_ns / ring.submitted.max(1);
-    if state.poller_samples < MIN_SAMPLES || burnt < MIN_BURNT || each_ns < DEAR_NS {
+    if state.poller_samples < MIN_SAMPLES || burnt < MIN_BURNT || each_ns < EXPENSIVE_NS {
         return None;
     }
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        title: format!(
-            "io_uring's poller burns {burnt} % of a core to submit {} operations, {} of CPU for each",
-            ring.submitted,
-            duration(each_ns)
-        ),
-        subject: rings::subject(state),
-        saving: Saving {
-            kind: SavingKind::Cpu,
-            at_most_ns: burnt_ns,
-            requests: ring.submitted,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence: vec![
-            Evidence {
-                text: format!(
-                    "{} was seen on a CPU {} times",
-                    rings::thread(model, ring.sqpoll_tid),
-                    state.poller_samples
-                ),
-                ns: Some(burnt_ns),
-            },
-            rings::life(state),
-        ],
-        cause: Some(Cause::new(
-            model,
-            ring.sqpoll_tid,
-            "polling in the kernel".to_owned(),
-            0,
-        )),
-        fix: "make the ring without IORING_SETUP_SQPOLL, or with a short sq_thread_idle, after which the poller sleeps"
-            .to_owned(),
-    })
+    let title = format!(
+        "io_uring's poller burns {burnt} % of a core to submit {} operations, {} of CPU for each",
+        ring.submitted,
+        duration(each_ns)
+    );
+    let seen = format!(
+        "{} was seen on a CPU {} times",
+        rings::thread(model, ring.sqpoll_tid),
+        state.poller_samples
+    );
+    let doing = "polling in the kernel".to_owned();
+    let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
+        .saving(Saving::sum(SavingKind::Cpu, burnt_ns, ring.submitted))
+        .evidence([Evidence::of_ns(burnt_ns, seen), rings::life(state)])
+        .cause(Cause::new(model, ring.sqpoll_tid, doing, 0))
+        .fix(
+            "make the ring without IORING_SETUP_SQPOLL, or with a short sq_thread_idle, after \
+             which the poller sleeps",
+        );
+    Some(finding)
 }
 
 fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
@@ -110,36 +93,27 @@ fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
     let instead = rings::instead(model, state, &state.unsubmitted, |standing| {
         standing.pending
     });
-    let mut evidence = vec![Evidence {
-        text: format!(
-            "entries were published {} times while the poller slept and asked to be woken, {} altogether",
-            state.unsubmitted.count,
-            duration(ring.asleep_ns)
-        ),
-        ns: Some(ring.asleep_ns),
-    }];
-    evidence.push(rings::life(state));
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        title: format!(
-            "io_uring's poller sleeps while entries lie published for {} in the mean",
-            rings::between(low_ns, high_ns)
-        ),
-        subject: rings::subject(state),
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: ring.queued_high_ns,
-            requests: ring.submitted,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence,
-        cause: instead.cause,
-        fix: "look at IORING_SQ_NEED_WAKEUP after publishing, and enter with IORING_ENTER_SQ_WAKEUP when it is set (liburing's \
-              io_uring_submit does), or give the poller a longer sq_thread_idle"
-            .to_owned(),
-    })
+    let title = format!(
+        "io_uring's poller sleeps while entries lie published for {} in the mean",
+        rings::between(low_ns, high_ns)
+    );
+    let lay = format!(
+        "entries were published {} times while the poller slept and asked to be woken, {} \
+         altogether",
+        state.unsubmitted.count,
+        duration(ring.asleep_ns)
+    );
+    let saving = Saving::sum(SavingKind::Latency, ring.queued_high_ns, ring.submitted);
+    let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
+        .saving(saving)
+        .evidence([Evidence::of_ns(ring.asleep_ns, lay), rings::life(state)])
+        .cause(instead.cause)
+        .fix(
+            "look at IORING_SQ_NEED_WAKEUP after publishing, and enter with \
+             IORING_ENTER_SQ_WAKEUP when it is set (liburing's io_uring_submit does), or give the \
+             poller a longer sq_thread_idle",
+        );
+    Some(finding)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings;
 use crate::shared::text::count;
 
@@ -43,44 +43,31 @@ fn detect(model: &Model) -> Vec<Finding> {
 fn finding(model: &Model, state: &RingState) -> Finding {
     let ring = &state.ring;
     let often = ring.overflows.saturating_mul(1000) >= ring.submitted;
-    Finding {
-        code: Code::of(&DECLARATION),
-        severity: if often {
-            Severity::Warning
-        } else {
-            Severity::Note
-        },
-        confidence: Confidence::High,
-        title: format!(
-            "{} of io_uring found no room in a completion queue of {}",
-            count(ring.overflows as usize, "completion", "completions"),
-            ring.cq_entries
-        ),
-        subject: rings::subject(state),
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: 0,
-            requests: ring.overflows,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence: vec![
-            Evidence {
-                text: format!(
-                    "{} has up to {} operations under way or not taken, in a ring of {} entries and {} completions",
-                    rings::thread(model, state.thread()),
-                    ring.max_slots,
-                    ring.sq_entries,
-                    ring.cq_entries
-                ),
-                ns: None,
-            },
-            rings::life(state),
-        ],
-        cause: None,
-        fix: "make the completion queue as large as the most operations under way (IORING_SETUP_CQSIZE), or take completions \
-              before submitting more"
-            .to_owned(),
-    }
+    let severity = if often {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
+    let title = format!(
+        "{} of io_uring found no room in a completion queue of {}",
+        count(ring.overflows as usize, "completion", "completions"),
+        ring.cq_entries
+    );
+    let room = format!(
+        "{} has up to {} operations under way or not taken, in a ring of {} entries and {} \
+         completions",
+        rings::thread(model, state.thread()),
+        ring.max_slots,
+        ring.sq_entries,
+        ring.cq_entries
+    );
+    rings::about(state, Finding::new(&DECLARATION, severity, title))
+        .saving(Saving::sum(SavingKind::Latency, 0, ring.overflows))
+        .evidence([Evidence::new(room), rings::life(state)])
+        .fix(
+            "make the completion queue as large as the most operations under way \
+             (IORING_SETUP_CQSIZE), or take completions before submitting more",
+        )
 }
 
 #[cfg(test)]

@@ -17,11 +17,10 @@ use whywait_events::uring::{Sum, opcode_name};
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
-use crate::shared::slow_paths::percent;
-use crate::shared::text::duration;
+use crate::shared::text::{duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -69,49 +68,37 @@ fn unreaped_ns(sum: &Sum) -> u64 {
 
 fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
     let name = opcode_name(sum.opcode);
-    let mut evidence = vec![Evidence {
-        text: format!(
-            "{} of {} {name} operations were handed to a worker; each took {} in the mean",
-            sum.punted,
-            sum.completed,
-            duration(sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0))
-        ),
-        ns: Some(sum.punted_ns),
-    }];
+    let title = format!(
+        "{} % of the {name} operations of {} are handed to worker threads",
+        percent(sum.punted.min(sum.completed), sum.completed),
+        rings::thread(model, state.thread()),
+    );
+    let handed_over = format!(
+        "{} of {} {name} operations were handed to a worker; each took {} in the mean",
+        sum.punted,
+        sum.completed,
+        duration(sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0))
+    );
     let worker_ns = state.worker_samples.saturating_mul(rings::sample_ns(model));
-    if worker_ns > 0 {
-        evidence.push(Evidence {
-            text: format!(
-                "the workers of the process were on a CPU for {}, by {} samples",
-                duration(worker_ns),
-                state.worker_samples
-            ),
-            ns: Some(worker_ns),
-        });
-    }
-    evidence.push(rings::life(state));
-    Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        title: format!(
-            "{} % of the {name} operations of {} are handed to worker threads",
-            percent(sum.punted.min(sum.completed), sum.completed),
-            rings::thread(model, state.thread()),
-        ),
-        subject: rings::subject(state),
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: sum.punted_ns.saturating_add(unreaped_ns(sum)),
-            requests: sum.punted,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence,
-        cause: None,
-        fix: "do not set IOSQE_ASYNC on them; if the kernel punts them by itself, the file does not support reads or writes \
-              without blocking (open it with O_DIRECT, or use another filesystem), or the data is not in the page cache"
-            .to_owned(),
-    }
+    let workers = (worker_ns > 0).then(|| {
+        let text = format!(
+            "the workers of the process were on a CPU for {}, by {} samples",
+            duration(worker_ns),
+            state.worker_samples
+        );
+        Evidence::of_ns(worker_ns, text)
+    });
+    let saved_ns = sum.punted_ns.saturating_add(unreaped_ns(sum));
+    rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
+        .saving(Saving::sum(SavingKind::Latency, saved_ns, sum.punted))
+        .evidence([Evidence::of_ns(sum.punted_ns, handed_over)])
+        .evidence(workers)
+        .evidence([rings::life(state)])
+        .fix(
+            "do not set IOSQE_ASYNC on them; if the kernel punts them by itself, the file does \
+             not support reads or writes without blocking (open it with O_DIRECT, or use another \
+             filesystem), or the data is not in the page cache",
+        )
 }
 
 #[cfg(test)]

@@ -25,16 +25,14 @@
 //! `uring-overflow`'s. Where the kernel's or the device's part is not the longest, it is another
 //! finding's.
 
-use serde_json::json;
 use whywait_events::uring::Ring;
 use whywait_model::Model;
 use whywait_model::rings::{RingState, Stage};
 
-use crate::declaration::{Code, Declaration};
+use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
-use crate::shared::slow_paths::percent;
-use crate::shared::text::duration;
+use crate::shared::text::{duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -97,76 +95,75 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         return None;
     }
     let by_socket = holder == Some(Stage::Socket);
-    let kernel_ns = state.kernel_ns()?;
-    let mut subject = rings::subject(state);
-    subject.insert(
-        "held_by".to_owned(),
-        json!(if by_socket { "socket" } else { "kernel" }),
-    );
-    subject.insert("throughput_at_most_percent".to_owned(), json!(gain(state)));
-    let allowed = u64::from(ring.sq_entries).saturating_mul(1_000_000_000) / kernel_ns.max(1);
-    let mut evidence = vec![
+    let title = title(state, full, by_socket)?;
+    let evidence = [
         rings::life(state),
-        Evidence {
-            text: format!(
-                "{} came back {} times ({stalled} % of its waits) with all slots taken and nothing completed since: \
-                 what it had been woken for could not be submitted",
-                rings::thread(model, state.thread()),
-                ring.stalled_waits,
-            ),
-            ns: None,
-        },
-        Evidence {
-            text: format!(
-                "the slots are held by the kernel or the device for {} % of their time, not by completions that nobody takes",
+        came_back_in_vain(model, state, stalled),
+        Evidence::of_ns(
+            ring.flight_ns,
+            format!(
+                "the slots are held by the kernel or the device for {} % of their time, not by \
+                 completions that nobody takes",
                 percent(ring.flight_ns, ring.slot_ns)
             ),
-            ns: Some(ring.flight_ns),
-        },
-        Evidence {
-            text: format!(
-                "never more than {} were taken at once, of {} entries to submit and {} to complete; how many the device, or the \
-                 peer, takes at a time, and how much there was to submit, shows in nothing: the bound is for as many as there may be",
+        ),
+        Evidence::of_ns(
+            ring.at_depth_ns,
+            format!(
+                "never more than {} were taken at once, of {} entries to submit and {} to \
+                 complete; how many the device, or the peer, takes at a time, and how much there \
+                 was to submit, shows in nothing: the bound is for as many as there may be",
                 ring.max_slots, ring.sq_entries, ring.cq_entries
             ),
-            ns: Some(ring.at_depth_ns),
-        },
+        ),
     ];
-    evidence.extend(rings::sockets(state));
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Warning,
-        confidence: Confidence::Medium,
-        title: if by_socket {
-            format!(
-                "the {} slots of a ring are all taken for {full} % of the time, held by sends that wait for room in their socket's buffer",
-                ring.sq_entries,
-            )
-        } else {
-            format!(
-                "the {} slots of a ring are all taken for {full} % of the time: at {} an operation they allow {allowed} a second",
-                ring.sq_entries,
-                duration(kernel_ns),
-            )
-        },
-        subject,
-        saving: Saving {
-            kind: SavingKind::Throughput,
-            at_most_ns: ring.at_depth_ns,
-            requests: ring.submitted,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence,
-        cause: None,
-        fix: if by_socket {
-            "the peer, or the network, takes less than is sent: have it read faster, or send it less (drop, or stop taking in \
-             what is for it); a deeper ring or a larger SO_SNDBUF only takes up bursts. Keep slots for other peers from one that is slow"
-        } else {
-            "make the ring deeper, as long as the device takes more at a time without slowing down; beyond that only a \
-             faster device helps"
-        }
-        .to_owned(),
-    })
+    let saving = Saving::sum(SavingKind::Throughput, ring.at_depth_ns, ring.submitted);
+    let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
+        .about("held_by", if by_socket { "socket" } else { "kernel" })
+        .about("throughput_at_most_percent", gain(state))
+        .confidence(Confidence::Medium)
+        .saving(saving)
+        .evidence(evidence)
+        .evidence(rings::sockets(state))
+        .fix(fix(by_socket));
+    Some(finding)
+}
+
+fn title(state: &RingState, full: u64, by_socket: bool) -> Option<String> {
+    let slots = state.ring.sq_entries;
+    let kernel_ns = state.kernel_ns()?;
+    if by_socket {
+        return Some(format!(
+            "the {slots} slots of a ring are all taken for {full} % of the time, held by sends \
+             that wait for room in their socket's buffer"
+        ));
+    }
+    let allowed = u64::from(slots).saturating_mul(1_000_000_000) / kernel_ns.max(1);
+    Some(format!(
+        "the {slots} slots of a ring are all taken for {full} % of the time: at {} an operation \
+         they allow {allowed} a second",
+        duration(kernel_ns),
+    ))
+}
+
+fn came_back_in_vain(model: &Model, state: &RingState, stalled: u64) -> Evidence {
+    Evidence::new(format!(
+        "{} came back {} times ({stalled} % of its waits) with all slots taken and nothing \
+         completed since: what it had been woken for could not be submitted",
+        rings::thread(model, state.thread()),
+        state.ring.stalled_waits,
+    ))
+}
+
+fn fix(by_socket: bool) -> &'static str {
+    if by_socket {
+        "the peer, or the network, takes less than is sent: have it read faster, or send it less \
+         (drop, or stop taking in what is for it); a deeper ring or a larger SO_SNDBUF only takes \
+         up bursts. Keep slots for other peers from one that is slow"
+    } else {
+        "make the ring deeper, as long as the device takes more at a time without slowing down; \
+         beyond that only a faster device helps"
+    }
 }
 
 #[cfg(test)]

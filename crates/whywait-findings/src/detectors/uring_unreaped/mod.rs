@@ -25,8 +25,9 @@ use whywait_events::uring::Sum;
 use whywait_model::rings::{LagWithWait, RingState, Stage};
 use whywait_model::{Label, Model, StackText};
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings::{self, MIN_OPERATIONS};
 use crate::shared::spinning::IO_URING_ENTER;
 use crate::shared::text::duration;
@@ -63,7 +64,7 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
     };
     let mostly = state.dominant() == Some(Stage::Unreaped) && {
         let (elsewhere, all) = elsewhere(model, state);
-        let left_lying_ns = (u128::from(low_ns) * u128::from(elsewhere) / u128::from(all)) as u64;
+        let left_lying_ns = in_proportion(low_ns, elsewhere, all);
         left_lying_ns >= model.threshold_ns().max(state.kernel_ns().unwrap_or(0))
     };
     state.ring.completed >= MIN_OPERATIONS
@@ -78,10 +79,7 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
 /// those is known, or else by all samples that saw completions lying there. All of it if they are
 /// few.
 fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
-    let sum = |of: &dyn Fn(&LagWithWait) -> u64| {
-        let longest = state.unreaped.longest.iter();
-        longest.map(of).fold(0, u64::saturating_add)
-    };
+    let sum = |of: &dyn Fn(&LagWithWait) -> u64| sum(state.unreaped.longest.iter().map(of));
     let lag_ns = sum(&|longest| longest.lag.low_ns);
     let waited_ns = sum(&|longest| match &longest.wait {
         Some((wait, ns)) if wait.syscall == Some(IO_URING_ENTER) => *ns,
@@ -117,11 +115,7 @@ fn at_times(model: &Model, state: &RingState) -> bool {
         .iter()
         .filter(|longest| longest.lag.low_ns >= LONG_NS)
         .collect();
-    let sum = |of: &dyn Fn(&LagWithWait) -> u64| {
-        long.iter()
-            .map(|longest| of(longest))
-            .fold(0, u64::saturating_add)
-    };
+    let sum = |of: &dyn Fn(&LagWithWait) -> u64| sum(long.iter().map(|longest| of(longest)));
     let lag_ns = sum(&|longest| longest.lag.low_ns);
     let slept_ns = sum(&|longest| longest.slept_ns);
     let computed_ns = sum(&|longest| sampled_ns(model, longest, is_other_work));
@@ -143,10 +137,8 @@ fn sampled_ns(model: &Model, longest: &LagWithWait, is: Is) -> u64 {
         .samples
         .iter()
         .filter(|(kernel_stack, _)| is(model, **kernel_stack));
-    let sampled_ns = samples
-        .map(|(_, samples)| *samples)
-        .fold(0, u64::saturating_add)
-        .saturating_mul(rings::sample_ns(model));
+    let sampled_ns =
+        sum(samples.map(|(_, samples)| *samples)).saturating_mul(rings::sample_ns(model));
     sampled_ns.min(lag.low_ns.saturating_sub(kept_ns))
 }
 
@@ -172,83 +164,69 @@ fn is_held_up(model: &Model, kernel_stack: StackId) -> bool {
 /// Whether nearly all operations are such as nobody waits for.
 fn nobody_waits(state: &RingState) -> bool {
     let completed = |of: &dyn Fn(&Sum) -> bool| {
-        state
-            .sums
-            .iter()
-            .filter(|sum| of(sum))
-            .map(|sum| sum.completed)
-            .fold(0, u64::saturating_add)
+        let sums = state.sums.iter().filter(|sum| of(sum));
+        sum(sums.map(|sum| sum.completed))
     };
     let sends = completed(&|sum| matches!(sum.opcode, 9 | 19 | 26 | 34 | 47 | 48));
     sends.saturating_mul(10) >= completed(&|_| true).saturating_mul(9)
 }
 
 fn finding(model: &Model, state: &RingState) -> Finding {
-    let (low_ns, high_ns) = state.unreaped_ns().unwrap_or_default();
+    let ring = &state.ring;
     let instead = rings::instead(model, state, &state.unreaped, |standing| standing.unreaped);
-    let mut evidence = vec![rings::life(state)];
-    evidence.extend(instead.evidence);
-    evidence.extend(rings::sockets(state));
     let held_back_ns = state.held_back_ns();
-    if held_back_ns > 0 {
-        evidence.push(Evidence {
-            text: format!(
-                "entries that were prepared before or while it did that, and submitted after, may have lain there too, {} at most \
-                 altogether: a library that publishes an entry only as it submits it does not show since when. It is part of the bound, which may \
-                 be far too large for that",
-                duration(held_back_ns)
-            ),
-            ns: Some(held_back_ns),
-        });
-    }
-    evidence.push(Evidence {
-        text: format!(
-            "up to {} completions lay there at once, in a queue of {}",
-            state.ring.max_unreaped, state.ring.cq_entries
-        ),
-        ns: None,
+    let held_back = (held_back_ns > 0).then(|| {
+        let text = format!(
+            "entries that were prepared before or while it did that, and submitted after, may \
+             have lain there too, {} at most altogether: a library that publishes an entry only \
+             as it submits it does not show since when. It is part of the bound, which may be far \
+             too large for that",
+            duration(held_back_ns)
+        );
+        Evidence::of_ns(held_back_ns, text)
     });
-    Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Warning,
-        confidence: if instead.cause.is_some() {
-            Confidence::High
-        } else {
-            Confidence::Medium
-        },
-        title: if low_ns >= model.threshold_ns() {
-            format!(
-                "{} leaves io_uring's completions lying for {} in the mean{}",
-                rings::thread(model, state.thread()),
-                rings::between(low_ns, high_ns),
-                state.kernel_ns().map_or_else(String::new, |ns| format!(
-                    ", when the operations took {}",
-                    duration(ns)
-                )),
-            )
-        } else {
-            format!(
-                "{} left io_uring's completions lying {} times, for {} at the longest",
-                rings::thread(model, state.thread()),
-                state.unreaped.count,
-                state.unreaped.longest.first().map_or_else(String::new, |longest| {
-                    rings::between(longest.lag.low_ns, longest.lag.high_ns)
-                }),
-            )
-        },
-        subject: rings::subject(state),
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: state.ring.unreaped_high_ns.saturating_add(held_back_ns),
-            requests: state.ring.completed,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence,
-        cause: instead.cause,
-        fix: "take completions between pieces of the other work, or give that work to another thread; a thread that must \
-              sleep elsewhere can be woken by an eventfd registered with the ring"
-            .to_owned(),
+    let at_once = format!(
+        "up to {} completions lay there at once, in a queue of {}",
+        ring.max_unreaped, ring.cq_entries
+    );
+    let saved_ns = ring.unreaped_high_ns.saturating_add(held_back_ns);
+    let finding = Finding::new(&DECLARATION, Severity::Warning, title(model, state));
+    rings::about(state, finding)
+        .confidence(instead.confidence())
+        .saving(Saving::sum(SavingKind::Latency, saved_ns, ring.completed))
+        .evidence([rings::life(state)])
+        .evidence(instead.evidence)
+        .evidence(rings::sockets(state))
+        .evidence(held_back)
+        .evidence([Evidence::new(at_once)])
+        .cause(instead.cause)
+        .fix(
+            "take completions between pieces of the other work, or give that work to another \
+             thread; a thread that must sleep elsewhere can be woken by an eventfd registered with \
+             the ring",
+        )
+}
+
+fn title(model: &Model, state: &RingState) -> String {
+    let thread = rings::thread(model, state.thread());
+    let (low_ns, high_ns) = state.unreaped_ns().unwrap_or_default();
+    if low_ns >= model.threshold_ns() {
+        let took = state.kernel_ns().map_or_else(String::new, |ns| {
+            format!(", when the operations took {}", duration(ns))
+        });
+        return format!(
+            "{thread} leaves io_uring's completions lying for {} in the mean{took}",
+            rings::between(low_ns, high_ns),
+        );
     }
+    let longest = state.unreaped.longest.first();
+    let longest = longest.map_or_else(String::new, |longest| {
+        rings::between(longest.lag.low_ns, longest.lag.high_ns)
+    });
+    format!(
+        "{thread} left io_uring's completions lying {} times, for {longest} at the longest",
+        state.unreaped.count,
+    )
 }
 
 #[cfg(test)]

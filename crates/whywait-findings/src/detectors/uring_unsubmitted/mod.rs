@@ -16,8 +16,8 @@ use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
-use crate::declaration::{Code, Declaration};
-use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings::{self, MIN_OPERATIONS};
 
 /// What it is.
@@ -54,44 +54,32 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let instead = rings::instead(model, state, &state.unsubmitted, |standing| {
         standing.pending
     });
-    let mut evidence = vec![rings::life(state)];
-    evidence.extend(instead.evidence);
-    let longest = state.unsubmitted.longest.first();
-    if let Some(longest) = longest {
-        evidence.push(Evidence {
-            text: format!(
-                "{} times entries lay there for a threshold or longer, {} at the longest",
-                state.unsubmitted.count,
-                rings::between(longest.lag.low_ns, longest.lag.high_ns)
-            ),
-            ns: Some(longest.lag.low_ns),
-        });
-    }
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: Severity::Warning,
-        confidence: if instead.cause.is_some() {
-            Confidence::High
-        } else {
-            Confidence::Medium
-        },
-        title: format!(
-            "io_uring's entries lie published for {} in the mean until {} submits them",
-            rings::between(low_ns, high_ns),
-            rings::thread(model, state.thread()),
-        ),
-        subject: rings::subject(state),
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: ring.queued_high_ns,
-            requests: ring.submitted,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence,
-        cause: instead.cause,
-        fix: "submit where the entries are made, or wake the thread that submits (an eventfd that it polls) with each batch"
-            .to_owned(),
-    })
+    let title = format!(
+        "io_uring's entries lie published for {} in the mean until {} submits them",
+        rings::between(low_ns, high_ns),
+        rings::thread(model, state.thread()),
+    );
+    let lay = state.unsubmitted.longest.first().map(|longest| {
+        let text = format!(
+            "{} times entries lay there for a threshold or longer, {} at the longest",
+            state.unsubmitted.count,
+            rings::between(longest.lag.low_ns, longest.lag.high_ns)
+        );
+        Evidence::of_ns(longest.lag.low_ns, text)
+    });
+    let saving = Saving::sum(SavingKind::Latency, ring.queued_high_ns, ring.submitted);
+    let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
+        .confidence(instead.confidence())
+        .saving(saving)
+        .evidence([rings::life(state)])
+        .evidence(instead.evidence)
+        .evidence(lay)
+        .cause(instead.cause)
+        .fix(
+            "submit where the entries are made, or wake the thread that submits (an eventfd that \
+             it polls) with each batch",
+        );
+    Some(finding)
 }
 
 #[cfg(test)]

@@ -20,19 +20,17 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
 use whywait_events::StackId;
 use whywait_events::uring::{SETUP_COOP_TASKRUN, SETUP_DEFER_TASKRUN};
-use whywait_model::rings::{RingState, Standing};
+use whywait_model::rings::RingState;
 use whywait_model::{Model, app_frame};
 
-use crate::declaration::Code;
 use crate::detectors::serial_work::DECLARATION;
 use crate::detectors::uring_unreaped;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings::{self, MIN_OPERATIONS};
-use crate::shared::slow_paths::percent;
-use crate::shared::text::duration;
+use crate::shared::text::{duration, percent, shares};
 
 /// Of the time, on a CPU or waiting for one: a thread with less is not bound by it.
 const MIN_BOUND: u64 = 60;
@@ -74,54 +72,68 @@ struct Work {
     stack: (u64, StackId),
 }
 
-fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
-    let busiest = states.iter().max_by_key(|state| state.ring.submitted)?;
-    if states
-        .iter()
-        .any(|state| uring_unreaped::concerns(model, state))
-    {
-        return None;
-    }
-    // A loop that was seen going round with nothing to take has time, whatever its CPU time is.
-    if model
-        .bursts
-        .threads()
-        .iter()
-        .any(|spinner| spinner.tid == tid && spinner.goes_round())
-    {
-        return None;
-    }
-    let operations = states
-        .iter()
-        .map(|state| state.ring.completed)
-        .fold(0, u64::saturating_add);
-    let observed_ns = states
-        .iter()
-        .map(|state| state.ring.observed_ns)
-        .max()
-        .unwrap_or(0);
-    let mut functions: BTreeMap<String, Work> = BTreeMap::new();
-    let (mut all, mut kernel, mut with_kernel) = (0u64, 0u64, 0u64);
-    for ((user_stack, kernel_stack), standing) in states.iter().flat_map(|state| &state.stacks) {
-        let Standing { samples, .. } = *standing;
-        all = all.saturating_add(samples);
-        with_kernel = with_kernel.saturating_add(standing.with_kernel);
-        if *kernel_stack != 0 {
-            kernel = kernel.saturating_add(samples);
-            continue;
+/// The samples of the thread that drives some rings.
+#[derive(Default)]
+struct Samples {
+    all: u64,
+    /// In the kernel.
+    kernel: u64,
+    /// While all there is was with the kernel.
+    with_kernel: u64,
+    /// By function of the application, the most seen first.
+    functions: Vec<(String, Work)>,
+}
+
+impl Samples {
+    fn of(model: &Model, states: &[&RingState]) -> Self {
+        let mut samples = Self::default();
+        let mut functions: BTreeMap<String, Work> = BTreeMap::new();
+        for ((user_stack, kernel_stack), standing) in states.iter().flat_map(|state| &state.stacks)
+        {
+            let n = standing.samples;
+            samples.all = samples.all.saturating_add(n);
+            samples.with_kernel = samples.with_kernel.saturating_add(standing.with_kernel);
+            if *kernel_stack != 0 {
+                samples.kernel = samples.kernel.saturating_add(n);
+                continue;
+            }
+            let Some(label) = model.stacks.get(*user_stack).and_then(app_frame) else {
+                continue;
+            };
+            let work = functions.entry(label.name.to_string()).or_default();
+            work.samples = work.samples.saturating_add(n);
+            work.stack = work.stack.max((n, *user_stack));
         }
-        let Some(label) = model.stacks.get(*user_stack).and_then(app_frame) else {
-            continue;
-        };
-        let work = functions.entry(label.name.to_string()).or_default();
-        work.samples = work.samples.saturating_add(samples);
-        work.stack = work.stack.max((samples, *user_stack));
+        samples.functions = functions.into_iter().collect();
+        samples
+            .functions
+            .sort_by_key(|(name, work)| (std::cmp::Reverse(work.samples), name.clone()));
+        samples
     }
+}
+
+/// What the thread that drives some rings did with its CPU time.
+struct Loop<'a> {
+    busiest: &'a RingState,
+    operations: u64,
+    cpu_ns: u64,
+    runnable_ns: u64,
+    seen_ns: u64,
+    samples: Samples,
+}
+
+/// The loop, if it is bound by its CPU time, and so far as it is known.
+fn bound_loop<'a>(model: &Model, tid: u32, states: &[&'a RingState]) -> Option<Loop<'a>> {
+    let sum_of = |of: fn(&RingState) -> u64| sum(states.iter().map(|state| of(state)));
+    let busiest = states.iter().max_by_key(|state| state.ring.submitted)?;
+    let operations = sum_of(|state| state.ring.completed);
+    let observed_ns = states.iter().map(|state| state.ring.observed_ns).max()?;
+    let samples = Samples::of(model, states);
     // From the first sample to the last: of a recording of seconds that is all of it.
     let (cpu_ns, runnable_ns, seen_ns) = states.iter().find_map(|state| state.cpu_of(tid))?;
     let bound = percent(cpu_ns.saturating_add(runnable_ns), seen_ns);
     if operations < MIN_OPERATIONS
-        || all < MIN_SAMPLES
+        || samples.all < MIN_SAMPLES
         || bound < MIN_BOUND
         || seen_ns < observed_ns / 2
     {
@@ -132,96 +144,101 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     let shows = states
         .iter()
         .all(|state| state.ring.flags & (SETUP_DEFER_TASKRUN | SETUP_COOP_TASKRUN) == 0);
-    let waits = states
-        .iter()
-        .map(|state| state.ring.waits)
-        .fold(0, u64::saturating_add);
+    let waits = sum_of(|state| state.ring.waits);
     let never_waits = waits.saturating_mul(NEVER_WAITS_NS) < observed_ns;
-    if shows && never_waits && percent(with_kernel, all) >= NOTHING_TO_DO {
+    if shows && never_waits && percent(samples.with_kernel, samples.all) >= NOTHING_TO_DO {
         return None;
     }
-    let mut functions: Vec<(String, Work)> = functions.into_iter().collect();
-    functions.sort_by_key(|(name, work)| (std::cmp::Reverse(work.samples), name.clone()));
-    let (name, work) = functions.first()?;
+    Some(Loop {
+        busiest,
+        operations,
+        cpu_ns,
+        runnable_ns,
+        seen_ns,
+        samples,
+    })
+}
+
+fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
+    let mut concerned = states.iter();
+    if concerned.any(|state| uring_unreaped::concerns(model, state)) {
+        return None;
+    }
+    // A loop that was seen going round with nothing to take has time, whatever its CPU time is.
+    let mut spinners = model.bursts.threads().into_iter();
+    if spinners.any(|spinner| spinner.tid == tid && spinner.goes_round()) {
+        return None;
+    }
+    let bound = bound_loop(model, tid, states)?;
+    let (all, cpu_ns, operations) = (bound.samples.all, bound.cpu_ns, bound.operations);
+    let (name, work) = bound.samples.functions.first()?;
     let share = percent(work.samples, all);
     if share < MIN_SHARE {
         return None;
     }
+    let severity = if share >= LARGE_SHARE {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
     let function = at_most(work.samples, all);
     let saved = function.saturating_add(all.saturating_sub(function) / REST_FASTER);
-    let ns_of =
-        |samples: u64| (u128::from(cpu_ns) * u128::from(samples) / u128::from(all.max(1))) as u64;
+    let saved_ns = in_proportion(cpu_ns, saved, all);
     let rest = all.saturating_sub(saved).max(1);
     let faster = u128::from(saved) * 100 / u128::from(rest);
-    let mut shown: Vec<String> = functions
-        .iter()
-        .take(4)
-        .map(|(name, work)| (name, percent(work.samples, all)))
-        .filter(|(_, share)| *share > 0)
-        .map(|(name, share)| format!("{name} {share} %"))
-        .collect();
-    shown.push(format!("the kernel {} %", percent(kernel, all)));
-    let mut subject = rings::subject(busiest);
-    subject.insert("function".to_owned(), json!(name));
-    subject.insert(
-        "cpu_per_operation_ns".to_owned(),
-        json!(cpu_ns / operations),
+    let title = format!(
+        "{} spends {share} % of its CPU time in {name}: without it, {}",
+        rings::thread(model, tid),
+        gain(faster),
     );
-    subject.insert(
-        "throughput_at_most_percent".to_owned(),
-        json!(faster as u64),
+    let finding = rings::about(bound.busiest, Finding::new(&DECLARATION, severity, title))
+        .about("function", name.as_str())
+        .about("cpu_per_operation_ns", cpu_ns / operations)
+        .about("throughput_at_most_percent", faster as u64)
+        .saving(Saving::sum(SavingKind::Throughput, saved_ns, operations))
+        .evidence(evidence(&bound, name, work))
+        .cause(Cause::new(model, tid, "on CPU".to_owned(), work.stack.1))
+        .fix(format!(
+            "make {name} cheaper: look for something that is gone through or moved as a whole for \
+             each operation (the front of a vector, a line that is formatted), or give it to \
+             another thread"
+        ));
+    Some(finding)
+}
+
+fn evidence(bound: &Loop<'_>, name: &str, work: &Work) -> [Evidence; 4] {
+    const SHOWN: usize = 4;
+    let all = bound.samples.all;
+    let share = percent(work.samples, all);
+    let per_operation = format!(
+        "per operation of io_uring {} on a CPU, {share} % of it in {name}; it was on a CPU for {} \
+         % of the time, and waited for one for {} %",
+        per_operation(bound.cpu_ns, bound.operations),
+        percent(bound.cpu_ns, bound.seen_ns).min(100),
+        percent(bound.runnable_ns, bound.seen_ns).min(100),
     );
-    Some(Finding {
-        code: Code::of(&DECLARATION),
-        severity: if share >= LARGE_SHARE {
-            Severity::Warning
-        } else {
-            Severity::Note
-        },
-        confidence: Confidence::High,
-        title: format!(
-            "{} spends {share} % of its CPU time in {name}: without it, {}",
-            rings::thread(model, tid),
-            gain(faster),
+    let functions = bound.samples.functions.iter().take(SHOWN);
+    let shown = functions
+        .map(|(name, work)| (name.as_str(), work.samples))
+        .filter(|(_, samples)| percent(*samples, all) > 0)
+        .chain([("the kernel", bound.samples.kernel)]);
+    let by_samples = format!(
+        "by {all} samples: {}. The bound allows for twice their standard error, and for the rest \
+         to take a fifth less with the caches to itself",
+        shares(shown, all)
+    );
+    [
+        Evidence::of_ns(
+            in_proportion(bound.cpu_ns, work.samples, all),
+            per_operation,
         ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Throughput,
-            at_most_ns: ns_of(saved),
-            requests: operations,
-            each_at_most_ns: Vec::new(),
-        },
-        evidence: vec![
-            Evidence {
-                text: format!(
-                    "per operation of io_uring {} on a CPU, {share} % of it in {name}; it was on a CPU for {} % of the time, and waited for one for {} %",
-                    per_operation(cpu_ns, operations),
-                    percent(cpu_ns, seen_ns).min(100),
-                    percent(runnable_ns, seen_ns).min(100),
-                ),
-                ns: Some(ns_of(work.samples)),
-            },
-            Evidence {
-                text: format!(
-                    "by {all} samples: {}; the bound allows for twice their standard error, and for the rest to take a fifth less \
-                     with the caches to itself",
-                    shown.join(", ")
-                ),
-                ns: None,
-            },
-            rings::life(busiest),
-            Evidence {
-                text: "it is bound by its CPU time: to take completions or to submit sooner gives it no more of that"
-                    .to_owned(),
-                ns: None,
-            },
-        ],
-        cause: Some(Cause::new(model, tid, "on CPU".to_owned(), work.stack.1)),
-        fix: format!(
-            "make {name} cheaper: look for something that is gone through or moved as a whole for each operation (the front of \
-             a vector, a line that is formatted), or give it to another thread"
+        Evidence::new(by_samples),
+        rings::life(bound.busiest),
+        Evidence::new(
+            "it is bound by its CPU time: to take completions or to submit sooner gives it no \
+             more of that",
         ),
-    })
+    ]
 }
 
 /// How many of `all` samples a function has at most that was seen in `samples`, give or take the

@@ -17,23 +17,20 @@
 //! and who is idle takes connections from it. A program of another kind at the same port is no
 //! sibling. A worker that waited for a CPU for most of the time was not busy: the machine was.
 //! Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`], nothing is
-//! told.
+//! reported.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, json};
-use whywait_events::{Ns, StackId};
-use whywait_model::{Model, EpollPool, RequestRef, system_call_name};
+use whywait_events::StackId;
+use whywait_model::{EpollPool, Model, RequestRef, system_call_name};
 
-use crate::declaration::Code;
-use crate::detectors::stranded_readiness::{DECLARATION, union_ns};
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::text::{count, duration, list};
+use crate::detectors::stranded_readiness::{DECLARATION, SCALE};
+use crate::finding::{Cause, Evidence, Finding, Saving};
+use crate::shared::intervals::{Interval, union_ns};
+use crate::shared::text::{count, duration, list, numbered};
 
 /// A request that was stranded for less is not reported.
 const MIN_STRANDED_NS: u64 = 10_000_000;
-/// From this on a single request's saving is an error.
-const ERROR_NS: u64 = 100_000_000;
 
 struct Victim<'a> {
     request: RequestRef<'a>,
@@ -96,7 +93,7 @@ fn victim<'a>(
         return None;
     }
     let mut idle = Vec::new();
-    let mut spans: Vec<(Ns, Ns)> = Vec::new();
+    let mut spans: Vec<Interval> = Vec::new();
     for pool in siblings {
         for thread in pool.members.keys().filter_map(|tid| model.threads.get(tid)) {
             let before = spans.len();
@@ -190,7 +187,10 @@ fn what_it_did(model: &Model, request: RequestRef<'_>) -> Option<Cause> {
         .filter(|wait| !own.polls(wait))
         .max_by_key(|wait| wait.in_ns.unwrap_or(served_ns).saturating_sub(wait.out_ns));
     let (doing, stack) = match asleep {
-        Some(wait) => (format!("asleep in {}", system_call_name(wait)), wait.user_stack),
+        Some(wait) => (
+            format!("asleep in {}", system_call_name(wait)),
+            wait.user_stack,
+        ),
         None => (
             "on CPU".to_owned(),
             model.sampled_stack(thread, request.ready_ns, served_ns),
@@ -206,79 +206,54 @@ fn finding(
     victims: &[Victim<'_>],
     worst: &Victim<'_>,
 ) -> Finding {
-    let mut savings: Vec<u64> = victims.iter().map(|victim| victim.stranded_ns).collect();
-    savings.sort_unstable_by(|a, b| b.cmp(a));
+    let saving = Saving::latency(victims.iter().map(|victim| victim.stranded_ns).collect());
     let cause = what_it_did(model, worst.request);
-    let named: Vec<String> = worst
-        .idle
-        .iter()
-        .map(|tid| format!("{tid} ({})", model.thread_name(*tid)))
-        .collect();
-    let mut evidence = vec![
-        Evidence {
-            text: format!(
-                "the kernel had queued {} at one of {listeners} listeners with SO_REUSEPORT at port {port}, for up to {}",
-                count(victims.len(), "new connection", "new connections"),
-                duration(worst.stranded_ns)
-            ),
-            ns: Some(worst.stranded_ns),
-        },
-        Evidence {
-            text: format!(
-                "asleep in their polls meanwhile, at listeners of their own: {}",
-                list(&named)
-            ),
-            ns: Some(worst.stranded_ns),
-        },
-    ];
-    if let Some(cause) = &cause {
-        evidence.push(Evidence {
-            text: format!(
-                "thread {} ({}), to which they were given, was {}",
-                cause.tid, cause.thread, cause.doing
-            ),
-            ns: None,
-        });
-    }
-    let mut subject = Map::new();
-    subject.insert("pid".to_owned(), json!(worst.request.tgid));
-    subject.insert("port".to_owned(), json!(port));
-    subject.insert("threads".to_owned(), json!(worst.idle));
-    subject.insert("listeners".to_owned(), json!(listeners));
-    Finding {
-        code: Code::of(&DECLARATION),
-        severity: if savings.first().is_some_and(|ns| *ns >= ERROR_NS) {
-            Severity::Error
-        } else {
-            Severity::Warning
-        },
-        confidence: Confidence::High,
-        title: format!(
-            "{} at port {port} for up to {} behind a busy worker while {} idle",
-            if victims.len() == 1 {
-                "1 new connection waited".to_owned()
-            } else {
-                format!("{} new connections waited", victims.len())
-            },
-            duration(worst.stranded_ns),
-            match worst.idle.len() {
-                1 => "a sibling sat".to_owned(),
-                n => format!("{n} siblings sat"),
-            }
+    let named: Vec<String> = worst.idle.iter().map(|tid| numbered(model, *tid)).collect();
+    let title = format!(
+        "{} at port {port} for up to {} behind a busy worker while {} idle",
+        count(
+            victims.len(),
+            "new connection waited",
+            "new connections waited"
         ),
-        subject,
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: savings.iter().copied().fold(0, u64::saturating_add),
-            requests: savings.len() as u64,
-            each_at_most_ns: savings.into_iter().take(100).collect(),
-        },
-        evidence,
-        cause,
-        fix: "share one listener between the workers (open it before the fork, register it with EPOLLEXCLUSIVE), or keep what \
-              blocks out of the workers' loops"
-            .to_owned(),
-    }
+        duration(worst.stranded_ns),
+        match worst.idle.len() {
+            1 => "a sibling sat".to_owned(),
+            n => format!("{n} siblings sat"),
+        }
+    );
+    let queued = format!(
+        "the kernel had queued {} at one of {listeners} listeners with SO_REUSEPORT at port \
+         {port}, for up to {}",
+        count(victims.len(), "new connection", "new connections"),
+        duration(worst.stranded_ns)
+    );
+    let asleep = format!(
+        "asleep in their polls meanwhile, at listeners of their own: {}",
+        list(&named)
+    );
+    let given_to = cause.as_ref().map(|cause| {
+        Evidence::new(format!(
+            "thread {} ({}), to which they were given, was {}",
+            cause.tid, cause.thread, cause.doing
+        ))
+    });
+    Finding::new(&DECLARATION, SCALE.severity(worst.stranded_ns), title)
+        .about("pid", worst.request.tgid)
+        .about("port", port)
+        .about("threads", worst.idle.clone())
+        .about("listeners", listeners)
+        .saving(saving)
+        .evidence([
+            Evidence::of_ns(worst.stranded_ns, queued),
+            Evidence::of_ns(worst.stranded_ns, asleep),
+        ])
+        .evidence(given_to)
+        .cause(cause)
+        .fix(
+            "share one listener between the workers (open it before the fork, register it with \
+             EPOLLEXCLUSIVE), or keep what blocks out of the workers' loops",
+        )
 }
 
 #[cfg(test)]

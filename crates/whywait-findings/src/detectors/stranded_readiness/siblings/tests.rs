@@ -3,6 +3,7 @@ use whywait_model::Model;
 use whywait_model::script::{Script, TGID};
 
 use super::*;
+use crate::finding::Severity;
 
 /// Two workers with a listener each, the first busy from 100 to 400 ms, and a connection that comes
 /// at 150 ms.

@@ -1,0 +1,34 @@
+use whywait_model::script::Script;
+
+use super::*;
+
+#[test]
+fn a_whole_recording_is_not_mentioned() {
+    assert_eq!(
+        detect(&Script::new().counter("lost.ring-full", 0).model()),
+        []
+    );
+}
+
+#[test]
+fn a_recording_that_was_cut_off_is_a_note() {
+    let findings = detect(&Script::new().cut_off().model());
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].severity, Severity::Note);
+}
+
+#[test]
+fn losses_that_may_matter_are_a_warning() {
+    let findings = detect(
+        &Script::new()
+            .counter("events", 1000)
+            .counter("lost.ring-full", 10)
+            .model(),
+    );
+    assert_eq!(findings[0].severity, Severity::Warning);
+    assert!(
+        findings[0].evidence[0].text.contains("ring-full"),
+        "{:?}",
+        findings[0].evidence
+    );
+}

@@ -1,0 +1,73 @@
+//! Intervals of time, from and to, and sums of durations. The figures of a damaged recording do not
+//! overflow.
+
+use whywait_events::Ns;
+
+/// From when to when.
+pub(crate) type Interval = (Ns, Ns);
+
+/// All of them together.
+pub(crate) fn sum(durations: impl IntoIterator<Item = u64>) -> u64 {
+    durations.into_iter().fold(0, u64::saturating_add)
+}
+
+/// How long both last.
+pub(crate) fn overlap_ns(one: Interval, other: Interval) -> u64 {
+    one.1.min(other.1).saturating_sub(one.0.max(other.0))
+}
+
+/// The intervals in order, those that touch or overlap as one.
+pub(crate) fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
+    intervals.sort_unstable();
+    let mut merged: Vec<Interval> = Vec::new();
+    for (from, to) in intervals {
+        match merged.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    merged
+}
+
+/// How long at least one of them lasts.
+pub(crate) fn union_ns(intervals: Vec<Interval>) -> u64 {
+    let merged = merged(intervals);
+    sum(merged.iter().map(|(from, to)| to.saturating_sub(*from)))
+}
+
+/// `ns`, or so much of it as `part` is of `whole`.
+pub(crate) fn in_proportion(ns: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(ns) * u128::from(part.min(whole)) / u128::from(whole.max(1));
+    // At most `ns`.
+    share as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overlaps_is_one_interval() {
+        assert_eq!(
+            merged(vec![(5, 9), (0, 3), (2, 4), (9, 10)]),
+            [(0, 4), (5, 10)]
+        );
+        assert_eq!(union_ns(vec![(5, 9), (0, 3), (2, 4), (9, 10)]), 9);
+        assert_eq!(overlap_ns((0, 5), (3, 9)), 2);
+        assert_eq!(overlap_ns((0, 3), (3, 9)), 0);
+    }
+
+    #[test]
+    fn an_interval_that_ends_before_it_begins_lasts_no_time() {
+        assert_eq!(union_ns(vec![(0, 3), (Ns::MAX, 5)]), 3);
+        assert_eq!(overlap_ns((5, 2), (0, 9)), 0);
+    }
+
+    #[test]
+    fn a_part_is_never_more_than_the_whole() {
+        assert_eq!(in_proportion(1_000, 1, 4), 250);
+        assert_eq!(in_proportion(1_000, 9, 4), 1_000);
+        assert_eq!(in_proportion(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(in_proportion(1_000, 1, 0), 0);
+    }
+}
