@@ -158,8 +158,8 @@ struct Candidate {
     tested: bool,
 }
 
-/// Compares two sides. Measures that runs of either side lack, and that are not nought there, are
-/// left out.
+/// Compares two sides. Measures that some run lacks are left out, unless lacking means 0 (see
+/// [`zero`]).
 pub fn compare(base: &Side, head: &Side, options: Options) -> Changes {
     let candidates = candidates(base, head);
     let rows: Vec<Vec<f64>> = candidates
@@ -280,12 +280,12 @@ fn candidates(base: &Side, head: &Side) -> BTreeMap<String, Candidate> {
 /// that kind of thing at all; what it did not measure is not known.
 fn values(runs: &[Run], name: &str, group: Group) -> Option<Vec<f64>> {
     runs.iter()
-        .map(|run| run.value(name).or_else(|| nought(run, name, group)))
+        .map(|run| run.value(name).or_else(|| zero(run, name, group)))
         .map(|value| value.filter(|value| value.is_finite() && *value >= 0.0))
         .collect()
 }
 
-fn nought(run: &Run, name: &str, group: Group) -> Option<f64> {
+fn zero(run: &Run, name: &str, group: Group) -> Option<f64> {
     let measured = match group {
         Group::Headline | Group::Section => false,
         Group::Finding => true,

@@ -24,7 +24,7 @@ pub(crate) enum Source {
     File(Vec<u8>),
     /// The kernel's vDSO.
     Vdso,
-    /// Anonymous memory: as a rule code of a just-in-time compiler.
+    /// Anonymous memory: usually code of a just-in-time compiler.
     Anonymous,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct PythonImage {
     pub(crate) version: Option<u64>,
     /// `PyCode_Type`, `PyUnicode_Type`, `PyBytes_Type`.
     pub(crate) types: [u64; 3],
-    /// The file's name, which tells the version before 3.11.
+    /// The file's name, which holds the version before 3.11.
     pub(crate) file_name: String,
     /// `_PyEval_EvalFrameDefault` and the parts that the compiler split off.
     pub(crate) eval: Vec<Range<u64>>,

@@ -61,7 +61,7 @@ pub(crate) struct Process {
     rereads: u32,
     /// framehop's modules: the mappings that were looked at.
     pub(crate) unwinder: arch::Unwinder<Arc<[u8]>>,
-    /// framehop's cache. Its entries are told apart by a 16-bit count of module changes, which can
+    /// framehop's cache. Its entries are keyed by a 16-bit count of module changes, which can
     /// wrap in a long recording: so each process has its own, and a new one with each change.
     pub(crate) cache: arch::Cache,
     places: HashMap<u64, Place, BuildHasherDefault<AddressHasher>>,

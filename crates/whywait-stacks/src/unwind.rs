@@ -214,7 +214,7 @@ impl Unwinder {
     }
 
     /// Whether frames are looked for in the memory of a process that goes on meanwhile, as Python's
-    /// are: they are to be looked for soon.
+    /// are: look for them soon.
     pub fn reads_memory(&self) -> bool {
         self.python.reads_any()
     }

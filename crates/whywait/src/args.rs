@@ -136,7 +136,7 @@ pub(crate) enum Verb {
     Exec(ExecArgs),
 }
 
-/// Whom to watch, and for how long.
+/// What to watch, and for how long.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
     /// Watch this running process, with its threads and the children it makes

@@ -10,7 +10,7 @@ use crate::args::{CaptureArgs, Detail, Format, OutputArgs, ReportArgs, TargetArg
 use crate::errors::Usage;
 use crate::user::Invoker;
 
-/// Whom to watch.
+/// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A process that runs already.
@@ -22,7 +22,7 @@ pub(crate) enum Target {
 /// What to record, and where to.
 #[derive(Debug, Clone)]
 pub(crate) struct CaptureConfig {
-    /// Whom to watch.
+    /// What to watch.
     pub(crate) target: Target,
     /// When to stop; `None`: when the target ends or a signal says so.
     pub(crate) duration: Option<std::time::Duration>,
@@ -36,8 +36,7 @@ pub(crate) struct CaptureConfig {
     pub(crate) stack_bytes: u32,
     /// Whether system calls are traced now and then, also where nothing suggests a look.
     pub(crate) full: bool,
-    /// Whom the recording is to belong to, and as whom to run the command; `None`: whoever runs
-    /// whywait.
+    /// The owner of the recording, as who the command runs too; `None`: the user who runs whywait.
     pub(crate) owner: Option<Invoker>,
 }
 
@@ -90,7 +89,7 @@ impl From<OutputArgs> for ReportConfig {
     }
 }
 
-/// Whom to watch.
+/// What to watch.
 pub(crate) fn target(args: &TargetArgs) -> Result<Target, Usage> {
     match (args.pid, args.command.as_slice()) {
         (Some(pid), []) => process(pid).map(Target::Process),

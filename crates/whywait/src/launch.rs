@@ -91,7 +91,7 @@ impl Launch {
                 self.wait()?;
                 Err(Reported(failure[0]).into())
             }
-            // A child that was killed at the gate closes it too: its status will tell.
+            // A child that was killed at the gate closes it too: its status will show that.
             Ok(_) => Ok(()),
             Err(error)
                 if matches!(

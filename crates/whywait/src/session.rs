@@ -31,7 +31,7 @@ enum Watched {
     Command(Running),
 }
 
-/// A launched command, and the signals that are to be passed on to it.
+/// A launched command, and the signals to pass on to it.
 pub(crate) struct Running {
     launch: Launch,
     signals: Signals,
@@ -180,7 +180,7 @@ fn lives(process: &OwnedFd) -> bool {
         tv_nsec: 0,
     };
     let mut polled = [PollFd::new(process, PollFlags::IN)];
-    // Interrupted by a signal: the next look tells.
+    // Interrupted by a signal: the next look will show it.
     !matches!(poll(&mut polled, Some(&at_once)), Ok(ready) if ready > 0)
 }
 

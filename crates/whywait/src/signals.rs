@@ -14,7 +14,7 @@ use signal_hook::flag;
 /// Signals that came in since whywait started to watch. Dropping it gives them their usual effect
 /// again.
 pub(crate) struct Signals {
-    /// Signals to tell the caller about, and whether each came.
+    /// The signals that the caller wants to know about, and whether each came.
     seen: Vec<(i32, Arc<AtomicBool>)>,
     /// While this is false, signals only set flags.
     over: Arc<AtomicBool>,

@@ -77,7 +77,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     let (_, unit_ns) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(HINT)?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let decimal = digits.contains('.');
-    // More digits than nanoseconds can tell apart are more likely a slip than a wish.
+    // More digits than nanoseconds have are a typing error.
     if whole.is_empty() || (decimal && fraction.is_empty()) || fraction.len() > 9 {
         return Err(HINT.to_owned());
     }

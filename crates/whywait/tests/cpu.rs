@@ -191,7 +191,7 @@ fn the_rate_is_that_of_the_loop_without_tracing() {
         let report: Value =
             serde_json::from_slice(&std::fs::read(&file).expect("a report")).expect("JSON");
         let turns: f64 = std::fs::read_to_string(dir.path().join("turns"))
-            .expect("it tells its turns")
+            .expect("it prints its turns")
             .lines()
             .find_map(|line| line.strip_prefix("turns ")?.parse().ok())
             .expect("a number");

@@ -26,7 +26,7 @@ pub fn render(runs: &[Run], until: Date) -> String {
     let mut text = String::from(
         "# What whywait gate holds recordings of this server against: see docs/ci.md.\n\
          schema = 1\n\
-         # Whether what the recordings cannot tell fails the gate.\n\
+         # Whether lines that the recordings cannot decide fail the gate.\n\
          fail-when-undecided = false\n\n\
          # MEASURE STATISTIC < VALUE; each is the median of the runs.\nlimits = [\n",
     );

@@ -71,7 +71,7 @@ pub enum Outcome {
     Broken,
     /// It was not, and that is allowed.
     Allowed,
-    /// The recordings cannot tell.
+    /// The recordings cannot decide it.
     Undecided,
 }
 

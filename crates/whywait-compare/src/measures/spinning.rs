@@ -1,5 +1,5 @@
 //! Futile wake-ups a second: turns of loops that poll, are woken, and get nothing done, as bursts
-//! of system-call tracing saw them. Nought where nothing looked like it; not measured in recordings
+//! of system-call tracing saw them. 0 where nothing looked like it; not measured in recordings
 //! that could not have seen it.
 
 use super::{Better, Group, Measure, Run, Source, Unit};
@@ -19,7 +19,7 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
         .collect();
     // A loop that goes round at a rate that is not known makes the sum unknown, too.
     if let Some(rates) = rates {
-        // An empty sum of floats is negative nought.
+        // An empty sum of floats is negative zero.
         let rate = rates.iter().fold(0.0, |sum, rate| sum + rate);
         let measure = Measure::new(Group::Section, Unit::PerSecond, Better::Less, rate);
         run.add("futile-wakeups.rate".to_owned(), measure);

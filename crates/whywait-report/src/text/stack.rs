@@ -332,7 +332,7 @@ fn first_segment(name: &str) -> Option<&str> {
     if path[end..].starts_with("::") {
         return Some(&path[..end]);
     }
-    // A type parameter: the function belongs to who wrote the trait's implementation, as a rule the
+    // A type parameter: the function belongs to the crate that implements the trait, usually the
     // trait's own crate.
     implements.map(|path| &path[..identifier(path)])
 }

@@ -171,7 +171,7 @@ pub(crate) fn report() -> Report {
     report
 }
 
-/// A healthy server, of which there is something to remark.
+/// A healthy server with notes.
 pub(crate) fn harmless() -> Report {
     let mut report = reports::nothing_wrong();
     report.findings = self::report().findings;

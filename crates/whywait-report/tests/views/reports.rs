@@ -70,6 +70,14 @@ pub(crate) fn stranded() -> Report {
         duration_ns: 5_012 * MS,
         threads: 6,
     };
+    let (requests, finding) = (stranded_requests(), stranded_finding());
+    Report {
+        looked_at: strings(&["readiness of 1 epoll instance", "polls of 4 threads"]),
+        ..Report::new(target, requests, vec![finding], coverage())
+    }
+}
+
+fn stranded_requests() -> Requests {
     let slowest = Slow {
         id: "12:0".to_owned(),
         port: Some(8080),
@@ -88,7 +96,7 @@ pub(crate) fn stranded() -> Report {
             },
         ],
     };
-    let requests = Requests {
+    Requests {
         count: 6,
         slow: 5,
         slow_threshold_ns: MS,
@@ -112,8 +120,11 @@ pub(crate) fn stranded() -> Report {
         },
         closure: Some(0.999_888_88),
         slowest: vec![slowest],
-    };
-    let finding = Finding {
+    }
+}
+
+fn stranded_finding() -> Finding {
+    Finding {
         code: code("stranded-readiness"),
         severity: Severity::Error,
         confidence: Confidence::High,
@@ -158,10 +169,6 @@ pub(crate) fn stranded() -> Report {
               Builder::enable_eager_driver_handoff() (built with --cfg tokio_unstable); or move \
               the blocking work into spawn_blocking"
             .to_owned(),
-    };
-    Report {
-        looked_at: strings(&["readiness of 1 epoll instance", "polls of 4 threads"]),
-        ..Report::new(target, requests, vec![finding], coverage())
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) struct RawFrame {
     pub(super) code: u64,
     /// The last instruction: its number or its address.
     pub(super) instruction: u64,
-    /// Tells the calls of the interpreter's loop apart. From 3.11 it is an address on the C stack,
+    /// Identifies a call of the interpreter's loop. From 3.11 it is an address on the C stack,
     /// within the loop's own frame.
     pub(super) call: u64,
 }

@@ -43,8 +43,8 @@ pub(crate) fn run(args: &ExecArgs) -> anyhow::Result<u8> {
             ),
         ),
     };
-    // Tells the launcher, if it listens: it need not guess from an exit code that the command could
-    // have too.
+    // For the launcher, if it listens: it cannot know from the exit code alone, which the command
+    // could have too.
     let _ = send(args.gate_fd, &[code], MsgFlags::MSG_NOSIGNAL);
     Ok(code)
 }

@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Recorded {
     /// The recordings, in order.
     pub(crate) recordings: Vec<PathBuf>,
-    /// Removed when dropped, unless they are to be kept.
+    /// Removed when dropped, unless --keep keeps them.
     _folder: Option<TempDir>,
 }
 

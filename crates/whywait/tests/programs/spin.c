@@ -23,7 +23,7 @@
 
 static volatile unsigned long turns;
 
-/* Tells how many turns there were, at the end. */
+/* Prints how many turns there were, at the end. */
 static void *wait_for_end(void *unused)
 {
 	char byte;
