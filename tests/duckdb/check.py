@@ -6,15 +6,16 @@ described with another type, or described but not there is a failure.
 usage: check.py FILE.md RECORDING
 """
 
+import pathlib
 import re
 import sys
 
 import duckdb
 
-TABLES = (
-    "threads waits busy futexes requests samples stacks modules symbols counters "
-    "rings ring_sums ring_histograms ring_ops ring_samples ring_lags"
-).split()
+
+def tables(recording):
+    """The tables that the recording has: a file each."""
+    return sorted(path.stem for path in pathlib.Path(recording, "seg-000001").glob("*.parquet"))
 
 
 def sql_blocks(text):
@@ -60,7 +61,7 @@ def main(document, recording):
     connection = duckdb.connect()
     passed, failures = 0, []
 
-    for table in TABLES:
+    for table in tables(recording):
         described = described_columns(text, table)
         actual = actual_columns(connection, recording, table)
         if described == actual:

@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use whywait_events::Wait;
 use whywait_events::recording::Recording;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -15,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let recording = Recording::open(Path::new(dir))?;
     let stacks = recording.stacks()?;
     let [mut waits, mut complete, mut cut_short, mut none] = [0u64; 4];
-    recording.waits(None, &mut |wait| {
+    recording.read::<Wait>(None, &mut |wait| {
         if wait.in_ns.is_none() {
             return;
         }

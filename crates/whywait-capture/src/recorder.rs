@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use whywait_events::recording::{WriteError, Writer};
-use whywait_events::uring::{Ring, RingEvent, Sum};
+use whywait_events::uring::{Ring, Sum};
 use whywait_events::{
     Busy, Event, Frame, FutexSum, Module, Parts, Preempted, Request, Sample, StackId, ThreadChange,
     ThreadEvent, Wait, WakeContext,
@@ -232,9 +232,11 @@ impl Recorder {
             Record::Sleeper(record, stack) => self.sleeper(&record, stack),
             Record::UserStack(record, stack) => self.user_stack(&record, &stack),
             Record::Waker(record, stack) => self.waker(&record, &stack),
-            Record::UringOp(record) => self.ring(RingEvent::Op(urings::op(&record))),
-            Record::UringSample(record) => self.ring(RingEvent::Sample(urings::sample(&record))),
-            Record::UringLag(record) => self.ring(RingEvent::Lag(urings::lag(&record))),
+            Record::UringOp(record) => self.writer.write(&Event::RingOp(urings::op(&record))),
+            Record::UringSample(record) => self
+                .writer
+                .write(&Event::RingSample(urings::sample(&record))),
+            Record::UringLag(record) => self.writer.write(&Event::RingLag(urings::lag(&record))),
             Record::Socket(record) => {
                 let row = sockets::row(&record);
                 self.writer.write(&Event::SocketCpu(row))
@@ -253,10 +255,6 @@ impl Recorder {
                 Ok(())
             }
         }
-    }
-
-    fn ring(&mut self, event: RingEvent) -> Result<(), WriteError> {
-        self.writer.write(&Event::Ring(event))
     }
 
     /// Writes the rings as they are now, but for those that have not changed.
@@ -295,9 +293,9 @@ impl Recorder {
 
     fn ring_with_sums(&mut self, ring: Ring, sums: &[Sum]) -> Result<(), WriteError> {
         for sum in sums.iter().filter(|sum| sum.ring == ring.id) {
-            self.ring(RingEvent::Sum(Box::new(sum.clone())))?;
+            self.writer.write(&Event::RingSum(Box::new(sum.clone())))?;
         }
-        self.ring(RingEvent::Ring(ring))
+        self.writer.write(&Event::Ring(ring))
     }
 
     fn thread(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
@@ -772,7 +770,9 @@ mod tests {
                 exits.push((event.at_ns, event.tid));
             }
         };
-        recording.threads(None, visit).expect("readable");
+        recording
+            .read::<ThreadEvent>(None, visit)
+            .expect("readable");
         assert_eq!(exits, [(3, 10), (4, 11), (5, 10)]);
     }
 

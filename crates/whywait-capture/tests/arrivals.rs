@@ -134,7 +134,7 @@ impl Conversation {
         let mut requests: Vec<Request> = Vec::new();
         Recording::open(&self.dir)
             .expect("a recording")
-            .requests(None, &mut |row| requests.push(row.clone()))
+            .read::<Request>(None, &mut |row| requests.push(row.clone()))
             .expect("requests");
         requests.sort_by_key(|request| request.seq);
         requests.dedup_by_key(|request| request.seq);

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
-use whywait_events::Sample;
 use whywait_events::recording::Recording;
+use whywait_events::{Cpu, Sample};
 
 use common::Running;
 
@@ -87,12 +87,12 @@ fn the_clock_ticks_less_often_while_nothing_is_slow() {
     let recording = Recording::open(&dir).expect("a recording");
     let (mut samples, mut sampled, mut on_cpu_ns) = (Vec::<Sample>::new(), 0, 0);
     let mut keep = |sample: &Sample| samples.push(sample.clone());
-    recording.samples(None, &mut keep).expect("samples");
-    let mut add = |row: &whywait_events::Cpu| {
+    recording.read::<Sample>(None, &mut keep).expect("samples");
+    let mut add = |row: &Cpu| {
         on_cpu_ns += row.on_cpu_ns;
         sampled += row.user_samples + row.system_samples;
     };
-    recording.cpu(&mut add).expect("CPU times");
+    recording.read::<Cpu>(None, &mut add).expect("CPU times");
     let of = |periods: u32| samples.iter().filter(|one| one.periods == periods).count();
     assert!(
         of(1) >= 50 && (of(4) >= 10 || !sparse) && of(1) + of(4) == samples.len(),

@@ -10,6 +10,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
+use whywait_events::Request;
 use whywait_events::recording::Recording;
 
 use common::Running;
@@ -74,7 +75,7 @@ fn the_end_of_a_connection_is_no_request() {
     let recording = Recording::open(&dir).expect("a recording");
     let mut unread = 0;
     recording
-        .requests(None, &mut |row| {
+        .read::<Request>(None, &mut |row| {
             unread += usize::from(row.recv_ns.is_none())
         })
         .expect("requests");

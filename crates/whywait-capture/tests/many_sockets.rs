@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use whywait_capture::{Options, Session};
+use whywait_events::Request;
 use whywait_events::recording::Recording;
 
 use common::Running;
@@ -88,7 +89,7 @@ fn connections_whose_slot_is_taken_are_followed_all_the_same() {
     // Slow requests are not in the sums, but in rows of their own.
     let mut rows = 0;
     recording
-        .requests(None, &mut |_| rows += 1)
+        .read::<Request>(None, &mut |_| rows += 1)
         .expect("requests");
     assert_eq!(
         of("requests.count") + rows,

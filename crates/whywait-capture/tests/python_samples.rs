@@ -136,7 +136,7 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
             python,
         });
     };
-    recording.samples(None, &mut take).expect("samples");
+    recording.read::<Sample>(None, &mut take).expect("samples");
     let counters = recording.counters().expect("counters");
     let watched = Watched {
         interpreter: name,

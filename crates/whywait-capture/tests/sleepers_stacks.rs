@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use whywait_capture::{Options, Session};
+use whywait_events::Wait;
 use whywait_events::recording::Recording;
 
 use common::Running;
@@ -62,7 +63,7 @@ fn sleeps_that_a_thread_or_a_read_ends_have_their_stack_on_any_kernel() {
     ] {
         let (mut sleeps, mut right) = (0, 0);
         let mut other = String::new();
-        let mut count = |wait: &whywait_events::Wait| {
+        let mut count = |wait: &Wait| {
             let long = wait
                 .wake_ns
                 .is_some_and(|wake_ns| wake_ns - wait.out_ns >= 1_000_000);
@@ -82,7 +83,7 @@ fn sleeps_that_a_thread_or_a_read_ends_have_their_stack_on_any_kernel() {
                 other = names.join(" ");
             }
         };
-        recording.waits(None, &mut count).expect("waits");
+        recording.read::<Wait>(None, &mut count).expect("waits");
         // Of so long a sleep the sweep reads none, unless the machine made it longer.
         assert!(
             sleeps >= ROUNDS * 9 / 10,

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use whywait_capture::{Options, Session};
 use whywait_events::recording::Recording;
+use whywait_events::{Cpu, Wait};
 
 use common::Running;
 
@@ -82,14 +83,14 @@ fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
         "expected most of {ROUNDS} sleeps to end without a switch that is seen, got {unseen}"
     );
     let mut slept = Vec::new();
-    let mut sleeps = |wait: &whywait_events::Wait| {
+    let mut sleeps = |wait: &Wait| {
         if wait.syscall == Some(libc::SYS_clock_nanosleep as u32)
             && let Some(wake_ns) = wait.wake_ns
         {
             slept.push((wake_ns - wait.out_ns) / MS);
         }
     };
-    recording.waits(None, &mut sleeps).expect("waits");
+    recording.read::<Wait>(None, &mut sleeps).expect("waits");
     let whole = slept
         .iter()
         .filter(|ms| (SLEEP_MS..SLEEP_MS * 2).contains(ms))
@@ -102,7 +103,7 @@ fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
     );
     let mut on_cpu_ns = 0;
     recording
-        .cpu(&mut |row| on_cpu_ns += row.on_cpu_ns)
+        .read::<Cpu>(None, &mut |row| on_cpu_ns += row.on_cpu_ns)
         .expect("CPU times");
     assert!(
         on_cpu_ns > used_ns * 9 / 10 && on_cpu_ns < used_ns * 13 / 10,

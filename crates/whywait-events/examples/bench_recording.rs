@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use generator::Server;
-use whywait_events::Event;
 use whywait_events::recording::{Meta, Recording, Writer};
+use whywait_events::{Busy, Event, Request, Sample, Wait};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let rows: usize = std::env::args()
@@ -59,10 +59,10 @@ fn measure(table: &str, events: Vec<Event>) -> Result<(), Box<dyn Error>> {
         check = check.wrapping_add(at);
     };
     match table {
-        "waits" => recording.waits(None, &mut |row| seen(row.out_ns))?,
-        "samples" => recording.samples(None, &mut |row| seen(row.at_ns))?,
-        "requests" => recording.requests(None, &mut |row| seen(row.ready_ns))?,
-        _ => recording.busy(None, &mut |row| seen(row.start_ns))?,
+        "waits" => recording.read::<Wait>(None, &mut |row| seen(row.out_ns))?,
+        "samples" => recording.read::<Sample>(None, &mut |row| seen(row.at_ns))?,
+        "requests" => recording.read::<Request>(None, &mut |row| seen(row.ready_ns))?,
+        _ => recording.read::<Busy>(None, &mut |row| seen(row.start_ns))?,
     }
     let read = start.elapsed();
     assert_eq!(

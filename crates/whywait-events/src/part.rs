@@ -65,6 +65,24 @@ impl Part {
     }
 }
 
+/// The columns of a field with the time of each [`Part`].
+macro_rules! parts_columns {
+    ($prefix:literal) => {
+        parts_columns!(
+            @named $prefix "_on_cpu_ns" "_runnable_ns" "_lock_ns" "_thread_ns" "_disk_ns"
+            "_network_ns" "_timer_ns" "_uring_ns" "_page_fault_ns" "_unknown_ns"
+        )
+    };
+    (@named $prefix:literal $($name:literal)+) => {
+        &[$(Column {
+            name: concat!($prefix, $name),
+            #[cfg(test)]
+            about: &[],
+        }),+]
+    };
+}
+pub(crate) use parts_columns;
+
 /// Nanoseconds of each [`Part`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Parts(pub [u64; PART_COUNT]);

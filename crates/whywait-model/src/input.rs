@@ -8,7 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use whywait_events::recording::{Meta, ReadError, Recording};
-use whywait_events::{Busy, Ns, Part, Preempted, Request, Sample, StackId, ThreadEvent, Wait};
+use whywait_events::{
+    Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Part, Preempted, Request, Sample, SocketCpu,
+    StackId, ThreadEvent, Wait,
+};
 
 use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
@@ -98,14 +101,14 @@ impl Input {
             ..Input::default()
         };
         let mut requests = Slowest::new(MAX_REQUESTS);
-        recording.requests(None, &mut |row| requests.add(row))?;
+        recording.read::<Request>(None, &mut |row| requests.add(row))?;
         input.counters = recording.counters()?;
         let (kept, sums, latency) = requests.finish();
         input.sums = sums;
         input.latency = latency;
         input.take_counters();
         input.requests = kept;
-        recording.threads(None, &mut |row| {
+        recording.read::<ThreadEvent>(None, &mut |row| {
             if input.threads.len() < MAX_ROWS {
                 input.threads.push(row.clone());
             }
@@ -134,20 +137,20 @@ impl Input {
                 push(&mut input.waits, &known, &mut left_out);
             }
         };
-        recording.waits(None, &mut |row| sleeps.add(row, &mut settled))?;
+        recording.read::<Wait>(None, &mut |row| sleeps.add(row, &mut settled))?;
         sleeps.finish(&mut settled);
         if let Some(range) = windows.range() {
-            recording.busy(Some(range.clone()), &mut |row| {
+            recording.read::<Busy>(Some(range.clone()), &mut |row| {
                 if windows.overlap(row.start_ns, row.end_ns) {
                     push(&mut input.busy, row, &mut left_out);
                 }
             })?;
-            recording.preempted(Some(range.clone()), &mut |row| {
+            recording.read::<Preempted>(Some(range.clone()), &mut |row| {
                 if windows.overlap(row.out_ns, row.in_ns) {
                     push(&mut input.preempted, row, &mut left_out);
                 }
             })?;
-            recording.samples(Some(range), &mut |row| {
+            recording.read::<Sample>(Some(range), &mut |row| {
                 if windows.overlap(row.at_ns, row.at_ns.saturating_add(1)) {
                     push(&mut input.samples, row, &mut left_out);
                 }
@@ -155,11 +158,11 @@ impl Input {
         }
         input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
-        recording.cpu(&mut |row| input.cpu.add(row))?;
-        recording.sockets(&mut |row| input.cpu.sockets.add(row))?;
-        recording.bursts(&mut |row| input.bursts.add(row))?;
-        recording.calls(&mut |row| input.bursts.add_step(row))?;
-        recording.futexes(&mut |sum| input.objects.add_short(sum))?;
+        recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;
+        recording.read::<SocketCpu>(None, &mut |row| input.cpu.sockets.add(row))?;
+        recording.read::<Burst>(None, &mut |row| input.bursts.add(row))?;
+        recording.read::<BurstCall>(None, &mut |row| input.bursts.add_step(row))?;
+        recording.read::<FutexSum>(None, &mut |sum| input.objects.add_short(sum))?;
         // The open segment of a recording that was cut off is what "cut off" means, and not damage
         // on top of it.
         let cut_off = !input.meta.complete;

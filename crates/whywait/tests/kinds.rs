@@ -20,7 +20,7 @@ fn kinds(dir: &Path) -> Kinds {
         Recording::open(dir).unwrap_or_else(|error| panic!("expected a recording, got {error}"));
     let mut names: Vec<ThreadEvent> = Vec::new();
     recording
-        .threads(None, &mut |event| {
+        .read::<ThreadEvent>(None, &mut |event| {
             if event.change == ThreadChange::Rename {
                 names.push(event.clone());
             }
@@ -28,7 +28,7 @@ fn kinds(dir: &Path) -> Kinds {
         .expect("readable");
     let mut waits: Vec<Wait> = Vec::new();
     recording
-        .waits(None, &mut |wait| {
+        .read::<Wait>(None, &mut |wait| {
             if wait.in_ns.is_some() {
                 waits.push(wait.clone());
             }

@@ -21,14 +21,16 @@ fn open(dir: &Path) -> Recording {
 fn threads(dir: &Path) -> Vec<ThreadEvent> {
     let mut found = Vec::new();
     let visit = &mut |event: &ThreadEvent| found.push(event.clone());
-    open(dir).threads(None, visit).expect("readable");
+    open(dir)
+        .read::<ThreadEvent>(None, visit)
+        .expect("readable");
     found
 }
 
 fn waits(recording: &Recording) -> Vec<Wait> {
     let mut found = Vec::new();
     let visit = &mut |wait: &Wait| found.push(wait.clone());
-    recording.waits(None, visit).expect("readable");
+    recording.read::<Wait>(None, visit).expect("readable");
     found
 }
 

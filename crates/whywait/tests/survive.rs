@@ -14,6 +14,7 @@ use common::{
 };
 use nix::sys::signal::Signal;
 use whywait_events::recording::Recording;
+use whywait_events::{Busy, Request, Sample, ThreadEvent, Wait};
 
 fn first_segment(recording: &Path) -> PathBuf {
     recording.join("seg-000001")
@@ -115,7 +116,8 @@ fn killed_while_it_watches_a_process() {
     reports_a_cut(&recording);
     let mut waits = 0;
     let read = Recording::open(&recording).expect("readable");
-    read.waits(None, &mut |_| waits += 1).expect("readable");
+    read.read::<Wait>(None, &mut |_| waits += 1)
+        .expect("readable");
     assert!(
         waits > 10,
         "expected the waits of the closed segment, got {waits}"
@@ -350,7 +352,7 @@ fn the_bytes_of_stacks_never_reach_the_disk() {
     let mut with_stack = 0;
     let mut shown = String::new();
     let mut say = |row: &dyn std::fmt::Debug| shown.push_str(&format!("{row:?}\n"));
-    read.waits(None, &mut |row| {
+    read.read::<Wait>(None, &mut |row| {
         with_stack += usize::from(row.user_stack != 0);
         say(row);
         // Numbers are shown in decimal: as bytes they are looked at too.
@@ -360,10 +362,14 @@ fn the_bytes_of_stacks_never_reach_the_disk() {
     })
     .expect("readable");
     assert!(with_stack > 0, "expected waits with stacks, got none");
-    read.threads(None, &mut |row| say(row)).expect("readable");
-    read.busy(None, &mut |row| say(row)).expect("readable");
-    read.requests(None, &mut |row| say(row)).expect("readable");
-    read.samples(None, &mut |row| say(row)).expect("readable");
+    read.read::<ThreadEvent>(None, &mut |row| say(row))
+        .expect("readable");
+    read.read::<Busy>(None, &mut |row| say(row))
+        .expect("readable");
+    read.read::<Request>(None, &mut |row| say(row))
+        .expect("readable");
+    read.read::<Sample>(None, &mut |row| say(row))
+        .expect("readable");
     let stacks = read.stacks().expect("readable");
     for id in stacks.ids() {
         say(&stacks.named(id).collect::<Vec<_>>());

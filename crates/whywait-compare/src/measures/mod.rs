@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use whywait_events::Sample;
 use whywait_events::recording::{ReadError, Recording};
 use whywait_findings::{Code, Finding, Severity};
 use whywait_model::{Input, Model};
@@ -207,7 +208,7 @@ impl Run {
         let recording = Recording::open(dir)?;
         let model = Model::new(Input::read(&recording)?);
         let mut samples: BTreeMap<(u32, u32), u64> = BTreeMap::new();
-        recording.samples(None, &mut |sample| {
+        recording.read::<Sample>(None, &mut |sample| {
             let place = (sample.user_stack, sample.tid);
             if samples.len() < MAX_PLACES || samples.contains_key(&place) {
                 let weight = samples.entry(place).or_default();

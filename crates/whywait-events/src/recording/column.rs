@@ -1,5 +1,5 @@
-//! Typed column buffers: rows are put in on one side and encoded on the other, or decoded and taken
-//! out.
+//! Typed column buffers: rows are put in on one side and encoded on the other, or decoded and
+//! taken out.
 
 use bytes::Bytes;
 use parquet::basic::Type;
@@ -17,30 +17,31 @@ pub(crate) enum Layout {
     Plain,
     /// Differences, packed to the bits they need: times, durations and counts.
     Delta,
+    /// The same, and each row group says the smallest and the greatest value, to be skipped without
+    /// decoding.
+    DeltaBounds,
     /// Numbers of entries in a dictionary: ids and names.
     Dictionary,
 }
 
-/// A column as declared.
+/// What is known of a column from its type alone.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spec {
-    pub(crate) name: &'static str,
+pub(crate) struct Kind {
     pub(crate) physical: Type,
     pub(crate) nullable: bool,
-    pub(crate) layout: Layout,
-    /// Whether each row group says the smallest and the greatest value, to be skipped without
-    /// decoding.
-    pub(crate) bounds: bool,
 }
 
-/// What is known of a column from its type alone.
-pub(crate) trait Kind {
-    const PHYSICAL: Type;
-    const NULLABLE: bool;
+/// The buffers of a field: as a rule those of one column.
+pub(crate) trait Slot: Default {
+    /// Of each of its columns.
+    const KINDS: &'static [Kind];
+
+    /// Calls `visit` with each of its columns.
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn AnyColumn) -> Result<()>) -> Result<()>;
 }
 
 /// A column whose type does not matter to the one who moves it.
-pub(crate) trait AnyColumn {
+pub trait AnyColumn {
     /// Encodes all rows.
     fn encode(&self, writer: &mut SerializedColumnWriter<'_>) -> Result<()>;
     /// Drops all rows.
@@ -68,14 +69,6 @@ pub(crate) struct Nullable<D: DataType> {
     next_level: usize,
     reader: Option<ColumnReaderImpl<D>>,
 }
-
-pub(crate) type Flag = Required<BoolType>;
-pub(crate) type Int = Required<Int32Type>;
-pub(crate) type Long = Required<Int64Type>;
-pub(crate) type Text = Required<ByteArrayType>;
-pub(crate) type FlagOrNull = Nullable<BoolType>;
-pub(crate) type IntOrNull = Nullable<Int32Type>;
-pub(crate) type LongOrNull = Nullable<Int64Type>;
 
 impl<D: DataType> Default for Required<D> {
     fn default() -> Self {
@@ -137,55 +130,83 @@ impl<D: DataType> Nullable<D> {
     }
 }
 
-impl Text {
-    /// Puts in a name that the program knows: no allocation.
-    pub(crate) fn put_static(&mut self, text: &'static str) {
-        self.put(ByteArray::from(Bytes::from_static(text.as_bytes())));
+/// A text as a column holds it, cut at [`MAX_TEXT`].
+pub(crate) fn text(text: &str) -> ByteArray {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
+    ByteArray::from(&text[..end])
+}
 
-    /// Puts in a text, cut at [`MAX_TEXT`].
-    pub(crate) fn put_text(&mut self, text: &str) {
-        let mut end = text.len().min(MAX_TEXT);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.put(ByteArray::from(&text[..end]));
+/// A name that the program knows, as a column holds it: no allocation.
+pub(crate) fn static_text(text: &'static str) -> ByteArray {
+    ByteArray::from(Bytes::from_static(text.as_bytes()))
+}
+
+/// Looks at a text. `None` when it is not UTF-8 or longer than any that is written.
+pub(crate) fn look_at_text<T>(value: &ByteArray, look: impl FnOnce(&str) -> T) -> Option<T> {
+    // A forged dictionary may leave entries unset, at whose bytes it panics to look.
+    if *value == ByteArray::new() {
+        return None;
     }
+    let value = value.data();
+    if value.len() > MAX_TEXT {
+        return None;
+    }
+    std::str::from_utf8(value).ok().map(look)
+}
 
-    /// Looks at the next text. `None` when it is not UTF-8 or longer than any that is written.
-    pub(crate) fn take_text<T>(&mut self, look: impl FnOnce(&str) -> T) -> Option<T> {
-        let value = self.values.get(self.next)?;
-        self.next += 1;
-        // A forged dictionary may leave entries unset, at whose bytes it panics to look.
-        if *value == ByteArray::new() {
-            return None;
-        }
-        let value = value.data();
-        if value.len() > MAX_TEXT {
-            return None;
-        }
-        std::str::from_utf8(value).ok().map(look)
+impl<D: PhysicalType> Slot for Required<D> {
+    const KINDS: &'static [Kind] = &[Kind {
+        physical: D::TYPE,
+        nullable: false,
+    }];
+
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn AnyColumn) -> Result<()>) -> Result<()> {
+        visit(self)
     }
 }
 
-impl<D: DataType> Kind for Required<D>
-where
-    D: PhysicalType,
-{
-    const PHYSICAL: Type = D::TYPE;
-    const NULLABLE: bool = false;
+impl<D: PhysicalType> Slot for Nullable<D> {
+    const KINDS: &'static [Kind] = &[Kind {
+        physical: D::TYPE,
+        nullable: true,
+    }];
+
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn AnyColumn) -> Result<()>) -> Result<()> {
+        visit(self)
+    }
 }
 
-impl<D: DataType> Kind for Nullable<D>
-where
-    D: PhysicalType,
-{
-    const PHYSICAL: Type = D::TYPE;
-    const NULLABLE: bool = true;
+/// Several columns of the same type.
+pub(crate) struct Many<S, const N: usize>(pub(crate) [S; N]);
+
+impl<S: Default, const N: usize> Default for Many<S, N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| S::default()))
+    }
+}
+
+impl<S: Slot, const N: usize> Slot for Many<S, N> {
+    const KINDS: &'static [Kind] = &[S::KINDS[0]; N];
+
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn AnyColumn) -> Result<()>) -> Result<()> {
+        self.0.iter_mut().try_for_each(|slot| slot.each(visit))
+    }
+}
+
+impl<A: Slot, B: Slot> Slot for (A, B) {
+    const KINDS: &'static [Kind] = &[A::KINDS[0], B::KINDS[0]];
+
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn AnyColumn) -> Result<()>) -> Result<()> {
+        self.0.each(visit)?;
+        self.1.each(visit)
+    }
 }
 
 /// The physical type as a constant; the library has it as a function only.
-pub(crate) trait PhysicalType {
+pub(crate) trait PhysicalType: DataType {
     const TYPE: Type;
 }
 

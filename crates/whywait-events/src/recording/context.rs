@@ -1,4 +1,4 @@
-//! What a flight recorder must say again in each segment: its oldest segments go, and with them
+//! What a flight recorder must record again in each segment: its oldest segments go, and with them
 //! would go the stacks and the threads that later events name.
 //!
 //! The simplest rule that holds whatever is deleted: every segment is complete in itself. It begins
@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::table::Record;
 use crate::{Event, Frame, Module, Ns, Stack, StackId, Symbol, ThreadChange, ThreadEvent};
 
 /// Everything said so far that later events may refer to, and which of it the open segment has.
@@ -45,9 +46,12 @@ impl Context {
 
     /// Takes note of an event that is about to be written; returns what must be written before it.
     pub(crate) fn learn(&mut self, event: &Event) -> Vec<Event> {
+        if let Some((start, end)) = event.span() {
+            self.now = self.now.max(start).max(end.unwrap_or(0));
+        }
+        let mut before = Vec::new();
         match event {
             Event::Thread(thread) => {
-                self.now = self.now.max(thread.at_ns);
                 if thread.change == ThreadChange::Exit {
                     self.threads.remove(&thread.tid);
                 } else {
@@ -55,20 +59,10 @@ impl Context {
                         .insert(thread.tid, (thread.tgid, thread.comm.clone()));
                 }
             }
-            Event::Wait(wait) => {
-                self.now = self.now.max(wait.out_ns).max(wait.in_ns.unwrap_or(0));
-                return self.restate(&[wait.user_stack, wait.kernel_stack, wait.waker_stack]);
-            }
-            Event::Sample(sample) => {
-                self.now = self.now.max(sample.at_ns);
-                return self.restate(&[sample.user_stack, sample.kernel_stack]);
-            }
             Event::Stack(stack) => {
                 self.stacks_here.insert(stack.id);
                 self.stacks.insert(stack.id, stack.clone());
-                let mut before = Vec::new();
                 self.restate_frames(&stack.frames, &mut before);
-                return before;
             }
             Event::Module(module) => {
                 self.modules_here.insert(module.id);
@@ -81,22 +75,12 @@ impl Context {
                     .or_default()
                     .insert(symbol.depth, symbol.clone());
             }
-            Event::Busy(busy) => self.now = self.now.max(busy.end_ns),
-            Event::Preempted(preempted) => self.now = self.now.max(preempted.in_ns),
-            Event::Request(request) => self.now = self.now.max(request.ready_ns),
-            Event::Burst(burst) => {
-                self.now = self.now.max(burst.start_ns);
-                return self.restate(&[burst.user_stack]);
-            }
-            Event::Cpu(cpu) => self.now = self.now.max(cpu.at_ns),
-            Event::SocketCpu(socket) => self.now = self.now.max(socket.at_ns),
-            Event::Futex(_) | Event::BurstCall(_) | Event::Ring(_) => {}
+            other => self.restate(&other.stacks(), &mut before),
         }
-        Vec::new()
+        before
     }
 
-    fn restate(&mut self, stacks: &[StackId]) -> Vec<Event> {
-        let mut events = Vec::new();
+    fn restate(&mut self, stacks: &[StackId], events: &mut Vec<Event>) {
         for id in stacks.iter().copied() {
             if id == 0 || self.stacks_here.contains(&id) {
                 continue;
@@ -105,10 +89,9 @@ impl Context {
                 continue;
             };
             self.stacks_here.insert(id);
-            self.restate_frames(&stack.frames, &mut events);
+            self.restate_frames(&stack.frames, events);
             events.push(Event::Stack(stack));
         }
-        events
     }
 
     fn restate_frames(&mut self, frames: &[Frame], events: &mut Vec<Event>) {

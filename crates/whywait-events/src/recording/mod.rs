@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `docs/recording.md` describes the tables for those who read them with SQL. [`Writer`] writes,
-//! [`Recording`] reads; the columns of each table are declared once, in `tables.rs`, for both.
+//! [`Recording`] reads. Nothing here knows what tables there are: each is declared once, in the
+//! folder `tables`.
 //!
 //! A recording may come from anywhere. Whatever bytes are in the folder, the reader neither panics
 //! nor allocates out of proportion: `guard.rs` checks what the Parquet decoder would otherwise take
@@ -16,18 +17,23 @@
 
 mod column;
 mod context;
+#[cfg(test)]
+mod documentation;
 mod error;
+mod events;
 mod guard;
+#[cfg(test)]
+mod made_up;
 mod meta;
 mod reader;
 mod shield;
-mod socket_tables;
-mod spin_tables;
 mod stacks;
+mod table;
 mod table_file;
-mod tables;
+#[cfg(test)]
+mod tests;
 mod thrift;
-mod uring_tables;
+mod value;
 mod writer;
 
 pub use error::{Damage, ReadError, WriteError};
@@ -35,6 +41,32 @@ pub use meta::{Host, Meta, Options, ProgramCost, SegmentRange};
 pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};
 pub use writer::{Writer, WriterOptions};
+
+#[cfg(test)]
+pub(crate) use column::Layout;
+pub(crate) use column::{look_at_text, static_text};
+pub(crate) use events::tables;
+#[cfg(test)]
+pub(crate) use made_up::MadeUp;
+pub(crate) use table::{Record, Sink, Tables, table};
+pub(crate) use table_file::{Place, TableWriter};
+pub(crate) use value::Single;
+
+/// What the declarations of tables and their list use.
+pub(crate) mod declaration {
+    pub(crate) use parquet::errors::Result;
+    #[cfg(test)]
+    pub(crate) use proptest::strategy::{BoxedStrategy, Just, Strategy, Union};
+
+    pub(crate) use super::column::{AnyColumn, Layout, Slot};
+    #[cfg(test)]
+    pub(crate) use super::made_up::{MadeUp, with_field};
+    pub(crate) use super::table::{Column, Field, Record, Row, Sink, Table, field, of, set};
+    pub(crate) use super::table_file::TableWriter;
+    pub(crate) use super::value::{Moment, Value};
+    pub(crate) use crate::part::parts_columns;
+    pub(crate) use crate::{Ns, StackId, Writers};
+}
 
 /// The version of the format. It goes up when an old reader would misread a new recording; new
 /// tables and new nullable columns leave it as it is.

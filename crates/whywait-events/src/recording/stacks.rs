@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::tables::StackRow;
-use crate::{Frame, Module, StackId, Symbol};
+use crate::{Frame, Module, StackId, StackRow, Symbol};
 
 /// Bounds for forged recordings. Real ones have some 10,000 stacks of 40 frames, and names of some
 /// megabytes.
@@ -157,19 +156,24 @@ impl StacksBuilder {
         }
     }
 
-    pub(crate) fn module(&mut self, module: Module) {
+    pub(crate) fn module(&mut self, module: &Module) {
         let bytes = module.path.len() + module.build_id.len();
         if self.stacks.modules.len() >= MAX_ENTRIES || self.text_bytes + bytes > MAX_NAME_BYTES {
             self.overflowed = true;
             return;
         }
         // Repeated by a flight recorder, it is the same again.
-        if self.stacks.modules.insert(module.id, module).is_none() {
+        if self
+            .stacks
+            .modules
+            .insert(module.id, module.clone())
+            .is_none()
+        {
             self.text_bytes += bytes;
         }
     }
 
-    pub(crate) fn symbol(&mut self, symbol: Symbol) {
+    pub(crate) fn symbol(&mut self, symbol: &Symbol) {
         let (Some(name), Some(file)) = (self.text(&symbol.name), self.text(&symbol.file)) else {
             self.overflowed = true;
             return;

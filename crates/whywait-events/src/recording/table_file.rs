@@ -21,11 +21,11 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::MAX_FILE_ROWS;
-use super::column::{Layout, Spec};
+use super::column::Layout;
 use super::error::WriteError;
 use super::guard::{MAX_FOOTER_BYTES, check_footer, check_pages};
 use super::shield::quietly;
-use super::tables::{Columns, Table};
+use super::table::{Spec, Table, specs};
 use crate::Ns;
 
 /// Rows of a row group: what the writer holds in memory and a reader skips at once.
@@ -65,7 +65,7 @@ pub(crate) fn table_path<T: Table>(segment: &Path) -> PathBuf {
 }
 
 /// Collects rows of a table and writes them to the open segment.
-pub(crate) struct TableWriter<T: Table> {
+pub struct TableWriter<T: Table> {
     columns: T::Columns,
     buffered: usize,
     buffered_text: usize,
@@ -78,7 +78,7 @@ pub(crate) struct TableWriter<T: Table> {
 
 impl<T: Table> Default for TableWriter<T> {
     fn default() -> Self {
-        let specs = T::Columns::SPECS;
+        let specs = &specs::<T>();
         Self {
             columns: T::Columns::default(),
             buffered: 0,
@@ -94,12 +94,12 @@ impl<T: Table> Default for TableWriter<T> {
 impl<T: Table> TableWriter<T> {
     pub(crate) fn put(
         &mut self,
-        row: &T::Row,
+        row: &T,
         place: &Place<'_>,
     ) -> std::result::Result<(), WriteError> {
-        T::put(&mut self.columns, row);
+        row.put(&mut self.columns);
         self.buffered += 1;
-        self.buffered_text += T::text_bytes(row);
+        self.buffered_text += row.text_bytes();
         if self.buffered < GROUP_ROWS && self.buffered_text < GROUP_TEXT_BYTES {
             return Ok(());
         }
@@ -121,12 +121,10 @@ impl<T: Table> TableWriter<T> {
     /// Drops what is buffered and what is open.
     pub(crate) fn abandon(&mut self) {
         self.file = None;
-        let _ = self
-            .columns
-            .each(|_, column| -> std::result::Result<(), ()> {
-                column.clear();
-                Ok(())
-            });
+        let _ = T::each(&mut self.columns, &mut |column| {
+            column.clear();
+            Ok(())
+        });
         self.buffered = 0;
         self.buffered_text = 0;
     }
@@ -148,7 +146,8 @@ impl<T: Table> TableWriter<T> {
         if let Some(file) = &mut self.file
             && self.buffered > 0
         {
-            encode(&mut self.columns, file).map_err(|error| WriteError::parquet(&path, error))?;
+            encode::<T>(&mut self.columns, file)
+                .map_err(|error| WriteError::parquet(&path, error))?;
         }
         self.buffered = 0;
         self.buffered_text = 0;
@@ -162,9 +161,9 @@ pub(crate) struct Place<'a> {
     pub(crate) owner: Option<(u32, u32)>,
 }
 
-fn encode<C: Columns>(columns: &mut C, file: &mut SerializedFileWriter<File>) -> Result<()> {
+fn encode<T: Table>(columns: &mut T::Columns, file: &mut SerializedFileWriter<File>) -> Result<()> {
     let mut group = file.next_row_group()?;
-    columns.each(|_, column| {
+    T::each(columns, &mut |column| {
         let Some(mut writer) = group.next_column()? else {
             return Err(ParquetError::General(
                 "the schema has too few columns".to_owned(),
@@ -179,13 +178,13 @@ fn encode<C: Columns>(columns: &mut C, file: &mut SerializedFileWriter<File>) ->
 
 fn schema(name: &str, specs: &[Spec]) -> TypePtr {
     let fields = specs.iter().map(|spec| {
-        let repetition = if spec.nullable {
+        let repetition = if spec.kind.nullable {
             Repetition::OPTIONAL
         } else {
             Repetition::REQUIRED
         };
-        let text = (spec.physical == Physical::BYTE_ARRAY).then_some(LogicalType::String);
-        let builder = Type::primitive_type_builder(spec.name, spec.physical)
+        let text = (spec.kind.physical == Physical::BYTE_ARRAY).then_some(LogicalType::String);
+        let builder = Type::primitive_type_builder(spec.name, spec.kind.physical)
             .with_repetition(repetition)
             .with_logical_type(text);
         Arc::new(builder.build().expect("a column as declared is valid"))
@@ -212,14 +211,14 @@ fn properties(specs: &[Spec], compression: Compression) -> WriterProperties {
         let path = ColumnPath::from(spec.name);
         match spec.layout {
             Layout::Plain => (),
-            Layout::Delta => {
+            Layout::Delta | Layout::DeltaBounds => {
                 builder = builder.set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
             }
             Layout::Dictionary => {
                 builder = builder.set_column_dictionary_enabled(path.clone(), true)
             }
         }
-        if spec.bounds {
+        if spec.layout == Layout::DeltaBounds {
             builder = builder.set_column_statistics_enabled(path, EnabledStatistics::Chunk);
         }
     }
@@ -303,26 +302,25 @@ impl TableReader {
     pub(crate) fn rows<T: Table>(
         &self,
         range: Option<&Range<Ns>>,
-        visit: &mut dyn FnMut(T::Row),
+        visit: &mut dyn FnMut(&T),
     ) -> std::result::Result<u64, Reason> {
         let mut strange = 0;
         let mut columns = T::Columns::default();
+        let mut row = T::default();
         for group in self.metadata.row_groups() {
             if range.is_some_and(|range| !shielded_overlap::<T>(group, range)) {
                 continue;
             }
-            shielded(|| self.attach(group, &mut columns))?;
+            shielded(|| self.attach::<T>(group, &mut columns))?;
             let mut left = usize::try_from(group.num_rows()).unwrap_or(0);
             while left > 0 {
                 let batch = left.min(BATCH_ROWS);
-                shielded(|| columns.each(|_, column| column.fill(batch)))?;
+                shielded(|| T::each(&mut columns, &mut |column| column.fill(batch)))?;
                 for _ in 0..batch {
-                    match T::take(&mut columns) {
-                        Some(row) if range.is_none_or(|range| T::overlaps(&row, range)) => {
-                            visit(row)
-                        }
-                        Some(_) => (),
-                        None => strange += 1,
+                    if !row.take(&mut columns) {
+                        strange += 1;
+                    } else if range.is_none_or(|range| row.overlaps(range)) {
+                        visit(&row);
                     }
                 }
                 left -= batch;
@@ -333,10 +331,13 @@ impl TableReader {
 
     /// Loads a row group's columns and checks them, by name: a newer version may have added
     /// columns.
-    fn attach<C: Columns>(&self, group: &RowGroupMetaData, columns: &mut C) -> Result<()> {
+    fn attach<T: Table>(&self, group: &RowGroupMetaData, columns: &mut T::Columns) -> Result<()> {
         let general = |text: String| ParquetError::General(text);
-        columns.each(|index, column| {
-            let spec = &C::SPECS[index];
+        let mut specs = specs::<T>().into_iter();
+        T::each(columns, &mut |column| {
+            let spec = specs
+                .next()
+                .ok_or_else(|| general("a column was not declared".to_owned()))?;
             let Some(chunk) = group
                 .columns()
                 .iter()
@@ -347,9 +348,9 @@ impl TableReader {
                     .map_err(|_| general(format!("column {} is missing", spec.name)));
             };
             let described = chunk.column_descr();
-            if chunk.column_type() != spec.physical
+            if chunk.column_type() != spec.kind.physical
                 || described.max_rep_level() != 0
-                || described.max_def_level() != i16::from(spec.nullable)
+                || described.max_def_level() != i16::from(spec.kind.nullable)
             {
                 return Err(general(format!("column {} has another type", spec.name)));
             }
@@ -375,7 +376,7 @@ impl TableReader {
             }
             let mut bytes = vec![0; length as usize];
             self.file.read_exact_at(&mut bytes, start)?;
-            check_pages(&bytes, spec.physical, group.num_rows())
+            check_pages(&bytes, spec.kind.physical, group.num_rows())
                 .map_err(|bad| general(format!("column {}: {bad}", spec.name)))?;
             let rows = usize::try_from(group.num_rows())?;
             let chunk_bytes = Arc::new(Chunk {

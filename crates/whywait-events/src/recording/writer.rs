@@ -9,19 +9,10 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::error::WriteError;
 use super::meta::{Meta, SegmentRange};
-use super::socket_tables::SocketTable;
-use super::spin_tables::{BurstTable, CallTable, CpuTable};
-use super::table_file::{Place, TableWriter};
-use super::tables::{
-    BusyTable, Counters, FutexTable, Modules, PreemptedTable, Requests, Samples, StackRow,
-    StackTable, Symbols, Threads, Waits,
-};
-use super::uring_tables::{
-    Bucket, RingHistograms, RingLags, RingOps, RingSamples, RingSums, Rings,
-};
+use super::table::{Record, Sink, Table};
+use super::table_file::Place;
 use super::{META, OPEN_SUFFIX, SCHEMA, segment_name};
-use crate::uring::{RingEvent, Sum};
-use crate::{Event, Stack};
+use crate::{Counter, Event, Writers};
 
 /// The most rows of a segment, whatever is asked for: readers hold a bound too.
 const MAX_SEGMENT_ROWS: usize = 1 << 22;
@@ -62,7 +53,7 @@ pub struct Writer {
     dir: PathBuf,
     meta: Meta,
     options: WriterOptions,
-    tables: Tables,
+    writers: Writers,
     /// The open segment's folder, once it has a row.
     open: Option<PathBuf>,
     number: u64,
@@ -73,31 +64,6 @@ pub struct Writer {
     kept: VecDeque<u64>,
     context: Option<Context>,
     stopped: bool,
-}
-
-#[derive(Default)]
-struct Tables {
-    threads: TableWriter<Threads>,
-    waits: TableWriter<Waits>,
-    busy: TableWriter<BusyTable>,
-    preempted: TableWriter<PreemptedTable>,
-    futexes: TableWriter<FutexTable>,
-    requests: TableWriter<Requests>,
-    samples: TableWriter<Samples>,
-    stacks: TableWriter<StackTable>,
-    modules: TableWriter<Modules>,
-    symbols: TableWriter<Symbols>,
-    counters: TableWriter<Counters>,
-    rings: TableWriter<Rings>,
-    ring_sums: TableWriter<RingSums>,
-    ring_histograms: TableWriter<RingHistograms>,
-    ring_ops: TableWriter<RingOps>,
-    ring_samples: TableWriter<RingSamples>,
-    ring_lags: TableWriter<RingLags>,
-    cpu: TableWriter<CpuTable>,
-    sockets: TableWriter<SocketTable>,
-    bursts: TableWriter<BurstTable>,
-    calls: TableWriter<CallTable>,
 }
 
 impl Writer {
@@ -132,7 +98,7 @@ impl Writer {
         Ok(Self {
             dir: dir.to_path_buf(),
             meta,
-            tables: Tables::default(),
+            writers: Writers::default(),
             open: None,
             number: 1,
             segment_rows: 0,
@@ -248,7 +214,7 @@ impl Writer {
         let result = step(self);
         if result.is_err() {
             self.stopped = true;
-            self.tables.abandon();
+            self.writers.abandon();
             if let Some(open) = self.open.take() {
                 let _ = fs::remove_dir_all(open);
             }
@@ -283,40 +249,17 @@ impl Writer {
         let Some(segment) = &self.open else {
             return Ok(());
         };
-        let place = Place {
-            segment,
-            owner: self.options.owner,
+        let mut open = OpenSegment {
+            writers: &mut self.writers,
+            place: Place {
+                segment,
+                owner: self.options.owner,
+            },
+            rows: 0,
         };
-        let tables = &mut self.tables;
-        self.segment_rows += 1;
-        match event {
-            Event::Wait(row) => tables.waits.put(row, &place),
-            Event::Busy(row) => tables.busy.put(row, &place),
-            Event::Preempted(row) => tables.preempted.put(row, &place),
-            Event::Futex(row) => tables.futexes.put(row, &place),
-            Event::Request(row) => tables.requests.put(row, &place),
-            Event::Sample(row) => tables.samples.put(row, &place),
-            Event::Thread(row) => tables.threads.put(row, &place),
-            Event::Module(row) => tables.modules.put(row, &place),
-            Event::Symbol(row) => tables.symbols.put(row, &place),
-            Event::Cpu(row) => tables.cpu.put(row, &place),
-            Event::SocketCpu(row) => tables.sockets.put(row, &place),
-            Event::Burst(row) => tables.bursts.put(row, &place),
-            Event::BurstCall(row) => tables.calls.put(row, &place),
-            Event::Stack(stack) => {
-                self.segment_rows += stack.frames.len();
-                put_stack(&mut tables.stacks, stack, &place)
-            }
-            Event::Ring(RingEvent::Ring(row)) => tables.rings.put(row, &place),
-            Event::Ring(RingEvent::Sum(row)) => {
-                self.segment_rows += row.kernel.len() + row.unreaped.len();
-                tables.ring_sums.put(row, &place)?;
-                put_histograms(&mut tables.ring_histograms, row, &place)
-            }
-            Event::Ring(RingEvent::Op(row)) => tables.ring_ops.put(row, &place),
-            Event::Ring(RingEvent::Sample(row)) => tables.ring_samples.put(row, &place),
-            Event::Ring(RingEvent::Lag(row)) => tables.ring_lags.put(row, &place),
-        }
+        let written = event.rows(&mut open);
+        self.segment_rows += open.rows;
+        written
     }
 
     fn close_segment(&mut self) -> Result<(), WriteError> {
@@ -328,9 +271,13 @@ impl Writer {
             owner: self.options.owner,
         };
         for (name, value) in &self.counters {
-            self.tables.counters.put(&(name.clone(), *value), &place)?;
+            let counter = Counter {
+                name: name.clone(),
+                value: *value,
+            };
+            Counter::writer(&mut self.writers).put(&counter, &place)?;
         }
-        self.tables.close(&place)?;
+        self.writers.close(&place)?;
         let closed = self.dir.join(segment_name(self.number));
         fs::rename(segment, &closed).map_err(|error| WriteError::io(&closed, error))?;
         self.open = None;
@@ -355,94 +302,21 @@ impl Writer {
     }
 }
 
-impl Tables {
-    fn close(&mut self, place: &Place<'_>) -> Result<(), WriteError> {
-        self.threads.close(place)?;
-        self.waits.close(place)?;
-        self.busy.close(place)?;
-        self.preempted.close(place)?;
-        self.futexes.close(place)?;
-        self.requests.close(place)?;
-        self.samples.close(place)?;
-        self.stacks.close(place)?;
-        self.modules.close(place)?;
-        self.symbols.close(place)?;
-        self.rings.close(place)?;
-        self.ring_sums.close(place)?;
-        self.ring_histograms.close(place)?;
-        self.ring_ops.close(place)?;
-        self.ring_samples.close(place)?;
-        self.ring_lags.close(place)?;
-        self.cpu.close(place)?;
-        self.sockets.close(place)?;
-        self.bursts.close(place)?;
-        self.calls.close(place)?;
-        self.counters.close(place)
-    }
-
-    fn abandon(&mut self) {
-        self.threads.abandon();
-        self.waits.abandon();
-        self.busy.abandon();
-        self.preempted.abandon();
-        self.futexes.abandon();
-        self.requests.abandon();
-        self.samples.abandon();
-        self.stacks.abandon();
-        self.modules.abandon();
-        self.symbols.abandon();
-        self.rings.abandon();
-        self.ring_sums.abandon();
-        self.ring_histograms.abandon();
-        self.ring_ops.abandon();
-        self.ring_samples.abandon();
-        self.ring_lags.abandon();
-        self.counters.abandon();
-        self.cpu.abandon();
-        self.sockets.abandon();
-        self.bursts.abandon();
-        self.calls.abandon();
-    }
+/// Where rows go.
+struct OpenSegment<'a> {
+    writers: &'a mut Writers,
+    place: Place<'a>,
+    /// Rows so far.
+    rows: usize,
 }
 
-fn put_stack(
-    table: &mut TableWriter<StackTable>,
-    stack: &Stack,
-    place: &Place<'_>,
-) -> Result<(), WriteError> {
-    let row = |depth, frame| StackRow {
-        stack: stack.id,
-        depth,
-        frame,
-        truncated: stack.truncated,
-    };
-    if stack.frames.is_empty() {
-        return table.put(&row(0, None), place);
-    }
-    for (depth, frame) in (0..).zip(&stack.frames) {
-        table.put(&row(depth, Some(*frame)), place)?;
-    }
-    Ok(())
-}
+impl Sink for OpenSegment<'_> {
+    type Error = WriteError;
 
-fn put_histograms(
-    table: &mut TableWriter<RingHistograms>,
-    sum: &Sum,
-    place: &Place<'_>,
-) -> Result<(), WriteError> {
-    for (kernel, buckets) in [(true, &sum.kernel), (false, &sum.unreaped)] {
-        for (bucket, count) in buckets {
-            let row = Bucket {
-                ring: sum.ring,
-                opcode: sum.opcode,
-                kernel,
-                bucket: *bucket,
-                count: *count,
-            };
-            table.put(&row, place)?;
-        }
+    fn row<T: Table>(&mut self, row: &T) -> Result<(), WriteError> {
+        self.rows += 1;
+        T::writer(self.writers).put(row, &self.place)
     }
-    Ok(())
 }
 
 /// Makes `dir` ours, or says why it cannot be.

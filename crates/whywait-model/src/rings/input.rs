@@ -49,8 +49,8 @@ impl RingInput {
                 state.sums.push(sum);
             }
         }
-        recording.ring_lags(None, &mut |lag| input.add_lag(lag))?;
-        recording.ring_ops(None, &mut |op| input.add_op(op))?;
+        recording.read::<Lag>(None, &mut |lag| input.add_lag(lag))?;
+        recording.read::<Op>(None, &mut |op| input.add_op(op))?;
         for state in input.states.values_mut() {
             for lags in [&mut state.unreaped, &mut state.unsubmitted] {
                 lags.keep_longest();
@@ -60,14 +60,14 @@ impl RingInput {
                 .sort_by_key(|op| std::cmp::Reverse(op.complete_ns.saturating_sub(op.submit_ns)));
         }
         let mut at: HashMap<(u32, Ns), RingSample> = HashMap::new();
-        recording.ring_samples(None, &mut |sample| {
+        recording.read::<RingSample>(None, &mut |sample| {
             if at.len() < MAX_SAMPLES {
                 at.insert((sample.tid, sample.at_ns), sample.clone());
             }
         })?;
         let pollers: HashMap<u32, Vec<u32>> = input.by_tid(|ring| ring.sqpoll_tid);
         let workers = workers(threads);
-        recording.samples(None, &mut |sample| {
+        recording.read::<Sample>(None, &mut |sample| {
             input.add_sample(sample, at.get(&(sample.tid, sample.at_ns)));
             for id in pollers.get(&sample.tid).into_iter().flatten() {
                 if let Some(state) = input.states.get_mut(id) {
@@ -82,7 +82,7 @@ impl RingInput {
                 }
             }
         })?;
-        recording.waits(None, &mut |wait| input.add_wait(wait))?;
+        recording.read::<Wait>(None, &mut |wait| input.add_wait(wait))?;
         Ok(input)
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use common::{Run, binary, bpf, program, run, scratch, start, target, text, walk, whywait};
 use made_up::{Random, made_up};
+use whywait_events::ThreadEvent;
 
 /// Escape sequences, a bell, markup, another direction of writing, and bytes that are no text.
 const NAME: &str = "\x1b[31m\x07<b>&\u{202e}";
@@ -54,7 +55,7 @@ fn hostile_names_reach_no_terminal_raw() {
     is_clean(&watcher.end().exits(0).err);
     let mut seen = false;
     let read = whywait_events::recording::Recording::open(&recording).expect("readable");
-    read.threads(None, &mut |thread| {
+    read.read::<ThreadEvent>(None, &mut |thread| {
         seen |= thread.comm.contains("\x1b[31m\x07<b>&")
     })
     .expect("readable");

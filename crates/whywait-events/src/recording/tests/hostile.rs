@@ -1,21 +1,20 @@
 //! Whatever bytes are in the folder: an error or a recording, never a panic, and no memory to speak
 //! of.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use common::{Contents, event, record, scratch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use whywait_events::recording::Recording;
-use whywait_events::{Event, Wait};
+
+use super::{Contents, event, record, scratch};
+use crate::recording::Recording;
+use crate::{Event, Wait};
 
 /// The files of an intact recording of all kinds of events.
 static INTACT: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
@@ -68,8 +67,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn cut_anywhere(victim in 0usize..10, at in any::<prop::sample::Index>()) {
+    fn cut_anywhere(victim in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
         let (_folder, dir) = scratch();
+        let victim = victim.index(INTACT.len());
         let (path, intact) = &INTACT[victim];
         lay_out(&dir, victim, &intact[..at.index(intact.len())]);
         let read = read_everything(&dir);
@@ -84,11 +84,12 @@ proptest! {
 
     #[test]
     fn bytes_flipped_anywhere(
-        victim in 0usize..10,
+        victim in any::<prop::sample::Index>(),
         flips in vec((any::<prop::sample::Index>(), 1u8..=255), 1..6),
         near_the_end in any::<bool>(),
     ) {
         let (_folder, dir) = scratch();
+        let victim = victim.index(INTACT.len());
         let mut bytes = INTACT[victim].1.clone();
         // The footer, at the end, is where the interesting lies are told.
         let from = if near_the_end { bytes.len() / 2 } else { 0 };
@@ -101,8 +102,9 @@ proptest! {
     }
 
     #[test]
-    fn bytes_made_up(victim in 0usize..10, bytes in vec(any::<u8>(), 0..400), framed in any::<bool>()) {
+    fn bytes_made_up(victim in any::<prop::sample::Index>(), bytes in vec(any::<u8>(), 0..400), framed in any::<bool>()) {
         let (_folder, dir) = scratch();
+        let victim = victim.index(INTACT.len());
         let bytes = if framed { parquet_with_footer(&bytes) } else { bytes };
         lay_out(&dir, victim, &bytes);
         read_everything(&dir);
@@ -146,8 +148,14 @@ fn damage_of_footer(footer: &[u8]) -> String {
     let (_folder, dir) = scratch();
     lay_out(&dir, file_of("waits.parquet"), &parquet_with_footer(footer));
     let (contents, recording) = read_everything(&dir).expect("meta.json is intact");
-    assert_eq!(contents.waits, [], "nothing can be read of a forged file");
-    assert!(!contents.samples.is_empty(), "the other tables are read");
+    assert_eq!(
+        contents.tables["waits"], [""; 0],
+        "nothing can be read of a forged file"
+    );
+    assert!(
+        !contents.tables["samples"].is_empty(),
+        "the other tables are read"
+    );
     let damaged = recording.damaged();
     assert_eq!(damaged.len(), 1, "{damaged:?}");
     damaged[0].to_string()
@@ -207,7 +215,10 @@ fn files_of_the_wrong_kind() {
     symlink("/", dir.join("seg-000002")).unwrap();
 
     let (contents, recording) = read_everything(&dir).expect("meta.json is intact");
-    assert!(!contents.threads.is_empty(), "what is intact is read");
+    assert!(
+        !contents.tables["threads"].is_empty(),
+        "what is intact is read"
+    );
     let damaged: Vec<_> = recording
         .damaged()
         .iter()
@@ -253,7 +264,7 @@ fn a_recording_that_goes_away_while_it_is_read() {
     let recording = Recording::open(&dir).unwrap();
     fs::remove_dir_all(&dir).unwrap();
     recording
-        .waits(None, &mut |_| ())
+        .read::<Wait>(None, &mut |_| ())
         .expect_err("nothing is there any more");
 }
 
@@ -266,7 +277,10 @@ fn all_of_it_with_little_memory() {
     }
     let this = std::env::current_exe().expect("this test has a path");
     let run = Command::new("sh")
-        .args(["-c", "ulimit -v 1000000; exec \"$0\" --test-threads=1"])
+        .args([
+            "-c",
+            "ulimit -v 1000000; exec \"$0\" hostile --test-threads=1",
+        ])
         .arg(this)
         .env("HOSTILE_INNER", "1")
         .output()

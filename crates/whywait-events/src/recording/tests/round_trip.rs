@@ -1,18 +1,15 @@
 //! What is written is read again; folders that are no recording are refused; segments come and go.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use common::{Contents, event, meta, record, scratch};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use whywait_events::recording::{
-    Meta, ReadError, Recording, SCHEMA, WriteError, Writer, WriterOptions,
-};
-use whywait_events::*;
+
+use super::{Contents, event, meta, record, rows, scratch};
+use crate::recording::{Meta, ReadError, Recording, SCHEMA, WriteError, Writer, WriterOptions};
+use crate::*;
 
 fn open(dir: &Path) -> Recording {
     Recording::open(dir).expect("the recording opens")
@@ -31,7 +28,7 @@ fn wait_at(out_ns: u64, in_ns: Option<u64>) -> Event {
 fn waits_in(recording: &Recording, range: std::ops::Range<u64>) -> Vec<u64> {
     let mut found = Vec::new();
     recording
-        .waits(Some(range), &mut |wait| found.push(wait.out_ns))
+        .read::<Wait>(Some(range), &mut |wait| found.push(wait.out_ns))
         .expect("waits are read");
     found
 }
@@ -107,7 +104,7 @@ fn samples_at_the_edges_of_a_range() {
     record(&dir, &[sample(10), sample(20), sample(30)]);
     let mut found = Vec::new();
     open(&dir)
-        .samples(Some(10..30), &mut |sample| found.push(sample.at_ns))
+        .read::<Sample>(Some(10..30), &mut |sample| found.push(sample.at_ns))
         .unwrap();
     assert_eq!(
         found,
@@ -120,18 +117,7 @@ fn samples_at_the_edges_of_a_range() {
 fn every_table_has_a_file_even_in_an_empty_recording() {
     let (_folder, dir) = scratch();
     record(&dir, &[]);
-    let names = [
-        "threads",
-        "waits",
-        "busy",
-        "preempted",
-        "requests",
-        "samples",
-        "stacks",
-        "modules",
-        "symbols",
-        "counters",
-    ];
+    let names = Contents::of(&[]).tables.into_keys();
     for name in names {
         let path = dir.join("seg-000001").join(format!("{name}.parquet"));
         assert!(
@@ -414,8 +400,7 @@ fn a_flight_recorder_keeps_what_its_segments_need() {
     assert_eq!(recording.segments(), [5, 6], "two segments were asked for");
     let contents = Contents::read(&recording);
     assert_eq!(
-        contents
-            .waits
+        rows::<Wait>(&recording)
             .iter()
             .map(|wait| wait.out_ns)
             .collect::<Vec<_>>(),
@@ -433,8 +418,8 @@ fn a_flight_recorder_keeps_what_its_segments_need() {
     );
     assert!(contents.modules.contains_key(&3), "and its module");
     assert_eq!(contents.symbols[&(frame, 0)].0, "f", "and its symbol");
-    let names: Vec<_> = contents
-        .threads
+    let threads = rows::<ThreadEvent>(&recording);
+    let names: Vec<_> = threads
         .iter()
         .map(|thread| (thread.tid, thread.comm.as_str()))
         .collect();

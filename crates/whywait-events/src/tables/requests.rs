@@ -1,0 +1,74 @@
+//! The table `requests`.
+
+use crate::recording::table;
+use crate::{Ns, Parts};
+
+table! {
+    /// A request that took at least the threshold: on a stream socket, from the kernel having its
+    /// first byte to the last byte of the response before the next request.
+    ///
+    /// A row may come twice for the same (`socket`, `seq`), when more of the response was sent
+    /// after the first row: the later row replaces the earlier one.
+    #[span(ready_ns, [latency_ns], |row| row.last_send_ns)]
+    pub struct Request {
+        /// Identifies the connection.
+        socket: u64 = Dictionary,
+        /// Counts the connection's requests.
+        seq: u32 = Delta,
+        /// Process that read it; 0: it was never read.
+        tgid: u32 = Dictionary,
+        /// When the kernel had the first byte.
+        ready_ns: Ns = DeltaBounds,
+        /// When the target first read from the socket; `None`: never.
+        recv_ns: Option<Ns> = Delta {
+            /// From `ready_ns` until the target first read; NULL: never.
+            recv_after_ns since |row| row.ready_ns
+        },
+        /// When the target wrote the first byte of the response; `None`: never.
+        first_send_ns: Option<Ns> = Delta {
+            /// From `ready_ns` until the first byte of the response was written; NULL: never.
+            first_send_after_ns since |row| row.ready_ns
+        },
+        /// When the target wrote the last byte of the response; `None`: never.
+        last_send_ns: Option<Ns> = DeltaBounds {
+            /// From `ready_ns` until the last byte of the response was written; NULL: never.
+            latency_ns since |row| row.ready_ns
+        },
+        /// The thread that first read it, 0: none.
+        recv_tid: u32 = Dictionary,
+        /// The thread that wrote the last byte, 0: none.
+        send_tid: u32 = Dictionary,
+        /// Bytes read.
+        bytes_in: u64 = Dictionary,
+        /// Bytes written.
+        bytes_out: u64 = Dictionary,
+        /// File descriptor as registered with epoll, or, where it is not, as the response was
+        /// written to it; -1: unknown.
+        fd: i32 = Dictionary,
+        /// The epoll instance with which the socket is registered (before it was accepted: the
+        /// listener's); 0: none or unknown.
+        epoll: u32 = Dictionary,
+        /// Whether epoll read interest was armed for the socket when the row was made; NULL:
+        /// unknown.
+        read_armed: Option<bool> = Plain,
+        /// The first byte came before the connection was accepted.
+        before_accept: bool = Plain,
+        /// The thread that accepted the connection, 0: unknown.
+        accept_tid: u32 = Dictionary,
+        /// Local port, 0 for unix sockets.
+        local_port: u16 = Dictionary,
+        /// Part of `recv_after_ns` in which the reader was waking up (from the wake until it was on
+        /// a CPU, and the wake itself).
+        unserved_wakeup_ns: u64 = Delta,
+        /// How the reader, then the writer, spent the time from the first read to the last write,
+        /// as counted in the kernel.
+        service: Parts = Delta { parts "service" },
+        /// Until then what was read lay in an io_uring ring, done and not taken, for certain;
+        /// `None`: not known, or not so.
+        taken_ns: Option<Ns> = Delta {
+            /// From `ready_ns`: until then what was read lay in an io_uring ring, done and not
+            /// taken, for certain; NULL: not known, or not so.
+            taken_after_ns since |row| row.ready_ns
+        },
+    }
+}
