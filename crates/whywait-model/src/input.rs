@@ -60,9 +60,9 @@ pub struct Input {
     pub(crate) latency: Histogram,
     /// Long waits around the kept requests.
     pub waits: Vec<Wait>,
-    /// Stretches without I/O around them.
+    /// Intervals without I/O around them.
     pub busy: Vec<Busy>,
-    /// Stretches without a CPU within them.
+    /// Intervals without a CPU within them.
     pub preempted: Vec<Preempted>,
     /// Samples within them.
     pub samples: Vec<Sample>,
@@ -73,7 +73,7 @@ pub struct Input {
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     /// What was waited for, over the whole recording.
     pub objects: WaitObjects,
-    /// Rings of io_uring.
+    /// The io_uring rings.
     pub rings: RingInput,
     /// What CPU time was for.
     pub cpu: CpuTime,

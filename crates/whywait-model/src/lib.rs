@@ -1,14 +1,17 @@
 //! Replays a recording into threads, waits, pools and requests, and accounts for each request's
 //! time.
 //!
-//! A pure function of a recording: no kernel, no clock, no printing. The way of the data:
+//! A pure function of a recording: no kernel, no clock, no printing. The path of the data:
 //!
 //! ```text
 //! recording ── input ──> rows that matter ── timeline ──> what each thread did when
-//!                                          ├─ pools ────> which threads can stand in for each other
-//!                                          ├─ accounting > where each request's time went
-//!                                          └─ path ─────> a request's critical path
+//!                                          ├─ pools ────> which threads stand in for each other
+//!                                          ├─ path ─────> a request's critical path
+//!                                          └─ requests ─> where each request's time went
 //! ```
+//!
+//! A room for each: [`requests`], [`waits`], [`path`], [`pools`], [`rings`] and [`cpu`]. Each has
+//! its data, what is found out about it, and its section of the report.
 
 mod coverage;
 pub mod cpu;
@@ -32,5 +35,6 @@ pub use requests::{Account, RequestRef};
 pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, origin};
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::{
-    SystemCall, WaitClass, WaitKind, descriptor, system_call, system_call_name, wait_kind,
+    SystemCall, WaitClass, WaitKind, broad_kind, descriptor, system_call, system_call_name,
+    wait_kind,
 };

@@ -323,7 +323,7 @@ impl Script {
         self
     }
 
-    /// A ring of io_uring with what its operations came to.
+    /// An io_uring ring with the sums of its operations.
     pub fn ring(&mut self, ring: Ring, sums: Vec<Sum>) -> &mut Self {
         self.input.rings.states.insert(
             ring.id,
@@ -458,7 +458,7 @@ impl<'a> WaitLine<'a> {
         self
     }
 
-    /// Beside the word stands that this thread has the lock.
+    /// The word's surroundings name this thread as the lock's owner.
     pub fn owner(mut self, tid: u32) -> Self {
         self.wait.owner_tid = tid;
         self
@@ -568,7 +568,7 @@ impl<'a> RequestLine<'a> {
         self
     }
 
-    /// It was seen lying in a ring of io_uring until then, at least.
+    /// It was seen lying in an io_uring ring until then, at least.
     pub fn taken(mut self, at_ms: u64) -> Self {
         self.request.taken_ns = Some(ms(at_ms));
         self

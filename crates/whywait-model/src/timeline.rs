@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use whywait_events::{Busy, Ns, Part, Parts, Preempted, Sample, ThreadChange, ThreadEvent, Wait};
 
-/// What a thread did at a time, as far as long waits tell.
+/// What a thread did at a time, as far as long waits show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity<'a> {
     /// It ran, or was between short waits.
@@ -90,16 +90,16 @@ pub struct Thread {
     pub started: Option<(Ns, u32)>,
     /// Its long waits.
     pub timeline: Timeline,
-    /// Its stretches without I/O, in order.
+    /// Its intervals without I/O, in order.
     pub busy: Vec<Busy>,
-    /// Its long stretches without a CPU that no sleep led to, in order; they do not overlap.
+    /// Its long intervals without a CPU that no sleep led to, in order; they do not overlap.
     pub preempted: Vec<Preempted>,
     /// When it was seen on a CPU, in order.
     pub samples: Vec<Sample>,
 }
 
 impl Thread {
-    /// The long stretches without a CPU that overlap `[from, to)`.
+    /// The long intervals without a CPU that overlap `[from, to)`.
     pub fn preempted(&self, from: Ns, to: Ns) -> &[Preempted] {
         let first = self.preempted.partition_point(|row| row.in_ns <= from);
         let last = self.preempted.partition_point(|row| row.out_ns < to);
@@ -113,7 +113,7 @@ impl Thread {
         &self.samples[first..last.max(first)]
     }
 
-    /// How long it was preempted within `[from, to)`, as far as that is told: nanoseconds.
+    /// How long it was preempted within `[from, to)`, as far as that is recorded: nanoseconds.
     pub fn preempted_ns(&self, from: Ns, to: Ns) -> u64 {
         self.preempted(from, to)
             .iter()
@@ -136,7 +136,7 @@ impl Thread {
     }
 
     /// When it was on a CPU at the earliest, from `at` on, as far as its long waits and preemptions
-    /// tell.
+    /// show it.
     pub(crate) fn on_cpu_from(&self, at: Ns) -> Ns {
         if let Activity::Sleeping(wait) | Activity::Runnable(wait) = self.timeline.at(at) {
             return end_of(wait);
@@ -145,9 +145,9 @@ impl Thread {
         preempted.map_or(at, |row| row.in_ns)
     }
 
-    /// How it spent the stretch before the long wait that follows `to_ns`, as that wait's row
-    /// tells, but for the preemptions that are told one by one. `None`: there is no such wait, or
-    /// its row tells nothing.
+    /// How it spent the interval before the long wait that follows `to_ns`, by that wait's row,
+    /// without the preemptions that have rows of their own. `None`: there is no such wait, or its
+    /// row does not say.
     pub fn segment_before(&self, to_ns: Ns) -> Option<Parts> {
         let waits = self.timeline.waits();
         let wait = waits.get(waits.partition_point(|wait| wait.out_ns < to_ns))?;
@@ -159,7 +159,7 @@ impl Thread {
     }
 }
 
-/// When a thread was seen last, as far as long waits tell; 0: never.
+/// When a thread was seen last, as far as long waits show it; 0: never.
 pub(crate) fn last_seen(threads: &BTreeMap<u32, Thread>) -> Ns {
     let waits = threads
         .values()
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_one_by_one_is_no_part_of_the_rest() {
+    fn what_has_a_row_of_its_own_is_no_part_of_the_rest() {
         let mut slept = wait(1, 100, Some(150), Some(170));
         slept.segment[Part::OnCpu] = 60;
         slept.segment[Part::Runnable] = 40;

@@ -1,5 +1,5 @@
 //! The critical path against an independent reference: on schedules that programs can have, it is
-//! the longest of all ways from the request to its response, found by trying every one.
+//! the longest of all paths from the request to its response, found by trying every one.
 
 use proptest::prelude::*;
 use whywait_events::{Ns, Part, StackId};
@@ -139,9 +139,9 @@ fn halves(slept: &Slept) -> u64 {
     }
 }
 
-/// The most that is done on any way from thread 1 at time 0 to `tid` at `at`, in half milliseconds:
-/// tries every way. A sleep that a thread ended counts nothing, and another thread's wait that
-/// timed out half.
+/// The most that is done on any path from thread 1 at time 0 to `tid` at `at`, in half
+/// milliseconds: tries every path. A sleep that a thread ended counts nothing, and another thread's
+/// wait that timed out half.
 fn longest(slept: &[Slept], tid: u32, at: u64) -> Option<u64> {
     let last = slept
         .iter()
@@ -583,7 +583,7 @@ fn preemptions_by_the_dozen_are_two_steps() {
 }
 
 #[test]
-fn preemptions_that_no_kernel_tells_do_not_upset_the_sum() {
+fn preemptions_that_no_kernel_reports_do_not_upset_the_sum() {
     let model = of_a_thread_without_a_cpu([(20, 60), (30, 70), (90, 80), (95, 95), (100, 200)]);
     let steps = first(&model).path().steps;
     assert_eq!(
@@ -635,7 +635,7 @@ fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
     script.ends(120);
     let steps = first(&script.model()).path().steps;
     let held = meanwhile(&steps);
-    // Whether the fourth one had it from 55 to 60, nothing tells.
+    // Whether the fourth one had it from 55 to 60, nothing shows.
     assert_eq!(
         held,
         [

@@ -8,7 +8,7 @@ use whywait_events::{Burst, BurstCall, StackId};
 const MAX_BURSTS: usize = 100_000;
 /// Fewer turns without progress say nothing.
 const MIN_TURNS: u64 = 20;
-/// Steps of a cycle: captures tell no more.
+/// Steps of a cycle: captures record no more.
 const MAX_STEPS: usize = 32;
 const MAX_CALLS: usize = 1_000_000;
 

@@ -41,11 +41,11 @@ impl Model {
     }
 
     /// Whether the clock that ticks on each CPU bears out that a thread ran for `on_cpu_ns` in a
-    /// stretch. A virtual machine may lose its CPU to others for tens of milliseconds, and its
+    /// interval. A virtual machine may lose its CPU to others for tens of milliseconds, and its
     /// kernel knows nothing of it: the thread is then on a CPU that stands still, as the clock
     /// does. Of two ticks and more that were to be expected a quarter must have come, and the clock
     /// must not have stood still for half of that time: it ticks once for all that it missed, so
-    /// such a stretch may have its ticks before and after. True where the clock tells nothing:
+    /// such an interval may have its ticks before and after. True where the clock says nothing:
     /// there is none, the thread had no tick in all of the recording, or ticks were lost.
     pub fn clock_agrees(&self, thread: &Thread, from_ns: Ns, to_ns: Ns, on_cpu_ns: u64) -> bool {
         let hz = u128::from(self.meta.options.sample_hz);
@@ -87,10 +87,10 @@ impl Model {
         u128::from(ticks) * 4 >= expected && still_ns.saturating_mul(2) <= on_cpu_ns
     }
 
-    /// Whether a thread's CPU was kept by interrupts for most of a stretch, by samples: the kernel
-    /// then works for whoever is due (packets of others, timers), on the time of the thread that
-    /// happens to be there. What a thread's own call sets off runs within that call, and is its
-    /// own.
+    /// Whether a thread's CPU was kept by interrupts for most of an interval, by samples: the
+    /// kernel then works for whoever is due (packets of others, timers), on the time of the thread
+    /// that happens to be there. What a thread's own call sets off runs within that call, and is
+    /// its own.
     pub fn kept_by_interrupts(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> bool {
         let interrupted = |sample: &&Sample| self.in_interrupt(sample.kernel_stack);
         let within = thread.samples_within(from_ns, to_ns);

@@ -23,7 +23,7 @@ pub struct CpuUse {
     pub on_cpu_ns: u64,
     /// Nanoseconds waiting for a CPU.
     pub runnable_ns: u64,
-    /// Of `on_cpu_ns`: in stretches of polling in which no byte moved.
+    /// Of `on_cpu_ns`: in intervals of polling in which no byte moved.
     pub futile_ns: u64,
     /// Requests whose first byte was read.
     pub requests: u64,

@@ -9,15 +9,15 @@ use crate::cpu::bursts::Spinner;
 
 /// Connections that are kept apart.
 const MAX_SOCKETS: usize = 100_000;
-/// Fewer samples do not tell user from system time.
+/// Fewer samples do not separate user from system time.
 const MIN_SAMPLES: u64 = 10;
 /// A single burst says which connection keeps a loop awake if all others had less than one part in
 /// so many of what it burnt.
 const OTHERS: u64 = 10;
-/// Connections that are told.
+/// Connections that are reported.
 const MAX_TOLD: usize = 50;
 
-/// All connections that a recording tells of.
+/// All connections of a recording.
 #[derive(Debug, Clone, Default)]
 pub struct Sockets {
     rows: BTreeMap<u64, SocketCpu>,
@@ -100,7 +100,7 @@ impl Sockets {
 pub struct SocketUse {
     /// Process id.
     pub pid: u32,
-    /// The connection's number in the recording; `None`: only a loop's cycle tells of it.
+    /// The connection's number in the recording; `None`: only a loop's cycle shows it.
     pub socket: Option<u64>,
     /// Local port, `None` for unix sockets.
     pub local_port: Option<u16>,
@@ -120,7 +120,7 @@ pub struct SocketUse {
     pub user_ns: Option<u64>,
     /// Of that in the kernel, by samples.
     pub system_ns: Option<u64>,
-    /// Of `cpu_ns`: in stretches of polling in which no byte moved, of processes in which bursts
+    /// Of `cpu_ns`: in intervals of polling in which no byte moved, of processes in which bursts
     /// saw a thread go round.
     pub futile_ns: u64,
     /// What loops burnt that it kept awake, as each burst saw; they may have served another
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_comes_first_and_rows_of_a_connection_add_up() {
+    fn the_most_expensive_comes_first_and_rows_of_a_connection_add_up() {
         let mut sockets = Sockets::default();
         for one in [row(1, 1000, 50), row(2, 1001, 40), row(2, 1001, 40)] {
             sockets.add(&one);

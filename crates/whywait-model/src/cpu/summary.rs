@@ -23,7 +23,7 @@ pub struct CpuSummary {
     pub system_ns: Option<u64>,
     /// What no thread used while it worked for a request.
     pub not_for_requests_ns: u64,
-    /// In stretches of polling in which no byte moved, of processes in which bursts saw a thread go
+    /// In intervals of polling in which no byte moved, of processes in which bursts saw a thread go
     /// round.
     pub futile_ns: u64,
     /// By listener, the most expensive first.
@@ -58,7 +58,7 @@ pub struct ListenerCpu {
     pub user_ns: Option<u64>,
     /// Of that in the kernel, by samples.
     pub system_ns: Option<u64>,
-    /// Of that in stretches of polling in which no byte moved.
+    /// Of that in intervals of polling in which no byte moved.
     pub futile_ns: u64,
     /// CPU time a request.
     pub per_request_ns: Option<u64>,
@@ -81,12 +81,12 @@ pub struct ThreadCpu {
     pub user_ns: Option<u64>,
     /// Of that in the kernel, by samples.
     pub system_ns: Option<u64>,
-    /// Of that in stretches of polling in which no byte moved.
+    /// Of that in intervals of polling in which no byte moved.
     pub futile_ns: u64,
 }
 
 impl Model {
-    /// What CPU time was for; `None` when the recording does not tell.
+    /// What CPU time was for; `None` when the recording does not say.
     pub fn cpu_summary(&self) -> Option<CpuSummary> {
         // Only bursts prove that what looks futile is.
         let mut spinners = self.bursts.threads();

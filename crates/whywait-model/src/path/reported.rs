@@ -25,7 +25,7 @@ pub struct Step {
     pub stack: Vec<String>,
     /// The thread that ended the wait, if one did.
     pub woken_by: Option<u32>,
-    /// What a sleep was for, as the kernel's stack tells: `fsync, journal commit`.
+    /// What a sleep was for, by the kernel's stack: `fsync (journal commit)`.
     pub kind: Option<String>,
     /// Kernel functions of a sleep, innermost first; empty when no stack was taken.
     pub kernel: Vec<String>,

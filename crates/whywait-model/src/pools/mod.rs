@@ -12,13 +12,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{ModuleKind, Ns, StackId, Wait};
+use whywait_events::{Ns, StackId, Wait};
 
-use crate::input::Polls;
 use crate::model::Model;
-use crate::stacks::{Label, StackNames, StackText};
 use crate::timeline::{Activity, Thread, end_of, woken_at};
-use crate::waits::system_call::{SystemCall, system_call};
+use crate::waits::{SystemCall, system_call};
+
+mod find;
+mod parking;
+
+pub(crate) use find::find;
 
 /// Why a thread counts as a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +32,7 @@ pub enum Membership {
     Polled,
 }
 
-/// A thread of a pool.
+/// A thread of a pool, with why it counts to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolMember {
     /// Thread id.
@@ -58,7 +61,7 @@ pub struct EpollPool {
     park_words: BTreeSet<(u32, u64)>,
 }
 
-/// A stretch in which nobody polled while members idled.
+/// An interval in which nobody polled while members idled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StrandedInterval {
     /// From.
@@ -76,156 +79,6 @@ pub(crate) enum Duty {
     Idle,
     /// Serving, blocked, on its way, or unknown.
     Busy,
-}
-
-/// Finds the pools of a recording.
-pub(crate) fn find(
-    polls: &BTreeMap<(u32, u32), Polls>,
-    parks: &BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
-    stacks: &StackNames,
-    threads: &BTreeMap<u32, Thread>,
-    cpus: u32,
-) -> Vec<EpollPool> {
-    polls
-        .iter()
-        .map(|(&(tgid, epoll), polls)| {
-            let poll_texts: Vec<&StackText> = polls
-                .stacks
-                .iter()
-                .filter_map(|id| stacks.get(*id))
-                .collect();
-            let mut pool = EpollPool {
-                tgid,
-                epoll,
-                members: BTreeMap::new(),
-                park_stacks: BTreeSet::new(),
-                poll_stacks: polls.stacks.clone(),
-                at_once: None,
-                park_words: BTreeSet::new(),
-            };
-            for tid in polls.threads.keys() {
-                pool.members.insert(
-                    *tid,
-                    PoolMember {
-                        tid: *tid,
-                        membership: Membership::Polled,
-                    },
-                );
-            }
-            let mut looked_at: BTreeMap<StackId, bool> = BTreeMap::new();
-            for &(stack, tid, word) in parks.get(&tgid).into_iter().flatten() {
-                let parks = *looked_at.entry(stack).or_insert_with(|| {
-                    stacks.get(stack).is_some_and(|park| {
-                        poll_texts
-                            .iter()
-                            .any(|poll| parks_beside(&park.labels, &poll.labels))
-                    })
-                });
-                if parks {
-                    pool.park_stacks.insert(stack);
-                    pool.park_words.insert((tid, word));
-                    pool.members.entry(tid).or_insert(PoolMember {
-                        tid,
-                        membership: Membership::ParksAsPollers,
-                    });
-                }
-            }
-            if poll_texts.iter().any(|poll| is_go(&poll.labels)) {
-                let members = pool.members.keys().filter_map(|tid| threads.get(tid));
-                let most = (cpus as usize).max(1);
-                pool.at_once = Some(busy_at_once(members).clamp(1, most));
-            }
-            pool
-        })
-        .collect()
-}
-
-/// Whether a thread that polls does so in Go's scheduler.
-fn is_go(poll: &[Label]) -> bool {
-    poll.iter().any(|label| {
-        matches!(
-            &*label.name,
-            "runtime.findRunnable" | "runtime.findrunnable"
-        )
-    })
-}
-
-/// The most threads that were seen busy at the same time.
-fn busy_at_once<'a>(threads: impl Iterator<Item = &'a Thread>) -> usize {
-    // Where one stretch ends as another begins, it ends first.
-    let mut edges: Vec<(Ns, bool)> = threads
-        .flat_map(|thread| &thread.busy)
-        .filter(|busy| busy.start_ns < busy.end_ns)
-        .flat_map(|busy| [(busy.start_ns, true), (busy.end_ns, false)])
-        .collect();
-    edges.sort_unstable();
-    let (mut now, mut most) = (0_usize, 0);
-    for (_, begins) in edges {
-        now = if begins {
-            now + 1
-        } else {
-            now.saturating_sub(1)
-        };
-        most = most.max(now);
-    }
-    most
-}
-
-/// Parts of the names of functions that only wait: what a runtime calls between deciding to idle
-/// and the kernel.
-const WAITING: &[&str] = &[
-    "park",
-    "wait",
-    "futex",
-    "syscall",
-    "sleep",
-    "condvar",
-    "cond_",
-    "semaphore",
-    "stopm",
-    "lll_lock",
-];
-
-/// The most frames that a runtime puts between deciding to idle and the system call.
-const MAX_WAITING_FRAMES: usize = 8;
-
-/// Whether a thread that sleeps in `park` could as well be polling in `poll`: from the thread's
-/// start, both stacks go through the same functions to where the runtime decides; from there `park`
-/// has nothing but waiting in it, and `poll` is not far from its system call either. Innermost
-/// first, as stacks are.
-///
-/// An idle thread of another kind (a helper, a blocking pool) parts from the pollers early, so that
-/// what is left of `poll` is long. A worker that waits for a lock inside a request has functions
-/// between that do more than wait.
-fn parks_beside(park: &[Label], poll: &[Label]) -> bool {
-    let common = park
-        .iter()
-        .rev()
-        .zip(poll.iter().rev())
-        .take_while(|(a, b)| a.name == b.name && a.module == b.module && tells(a))
-        .count();
-    let park_rest = &park[..park.len() - common];
-    let poll_rest = &poll[..poll.len() - common];
-    let decided_by_the_runtime = common * 2 > poll.len() && common >= 2;
-    decided_by_the_runtime
-        && !park_rest.is_empty()
-        && park_rest.len() <= MAX_WAITING_FRAMES
-        && poll_rest.len() <= MAX_WAITING_FRAMES
-        && park_rest
-            .iter()
-            .all(|label| label.named && only_waits(&label.name))
-}
-
-/// Whether a frame says which function it is. Just-in-time compiled code without a name is any
-/// function: all threads of a JVM go through the same few such frames, its helpers as well as its
-/// pollers.
-fn tells(label: &Label) -> bool {
-    label.named || !matches!(label.kind, ModuleKind::Jit | ModuleKind::Unknown)
-}
-
-fn only_waits(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    WAITING.iter().any(|part| name.contains(part))
 }
 
 impl EpollPool {
@@ -254,7 +107,7 @@ impl EpollPool {
         }
     }
 
-    /// The stretches of `[from_ns, to_ns)` in which nobody polled while members idled that could
+    /// The intervals of `[from_ns, to_ns)` in which nobody polled while members idled that could
     /// have run.
     pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<StrandedInterval> {
         let members: Vec<&Thread> = self
@@ -298,104 +151,5 @@ impl EpollPool {
             }
         }
         found
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Outermost first, as one reads a call.
-    fn stack(calls: &[&str]) -> Vec<Label> {
-        let label = |name: &&str| Label {
-            name: (*name).into(),
-            named: true,
-            file: "".into(),
-            line: 0,
-            module: "/srv/app".into(),
-            kind: ModuleKind::Elf,
-        };
-        calls.iter().rev().map(label).collect()
-    }
-
-    const WORKER: &[&str] = &[
-        "thread_start",
-        "pool::run",
-        "Task::poll",
-        "worker::run",
-        "Context::run",
-    ];
-
-    fn worker(rest: &[&str]) -> Vec<Label> {
-        stack(&[WORKER, rest].concat())
-    }
-
-    #[test]
-    fn a_worker_that_parks_could_poll() {
-        let poll = worker(&["Context::park", "Driver::turn", "epoll_wait"]);
-        assert!(parks_beside(
-            &worker(&[
-                "Context::park",
-                "Inner::park_condvar",
-                "Condvar::wait",
-                "syscall"
-            ]),
-            &poll
-        ));
-    }
-
-    #[test]
-    fn a_thread_of_the_blocking_pool_could_not() {
-        let poll = worker(&["Context::park", "Driver::turn", "epoll_wait"]);
-        assert!(!parks_beside(
-            &stack(&["thread_start", "pool::run", "Condvar::wait", "syscall"]),
-            &poll
-        ));
-    }
-
-    #[test]
-    fn a_worker_that_waits_for_a_lock_in_a_request_is_not_idle() {
-        let poll = worker(&["Context::park", "Driver::turn", "epoll_wait"]);
-        let locked = worker(&[
-            "run_task",
-            "handler",
-            "Mutex::lock_contended",
-            "futex_wait",
-            "syscall",
-        ]);
-        assert!(!parks_beside(&locked, &poll));
-        let inlined = worker(&["handler", "futex_wait", "syscall"]);
-        assert!(!parks_beside(&inlined, &poll));
-    }
-
-    #[test]
-    fn code_without_a_name_is_no_evidence_of_parking_beside_a_poller() {
-        let compiled = |rest: &[&str]| {
-            let mut stack = stack(&[&["[jit]", "[jit]", "[jit]", "[jit]"], rest].concat());
-            for label in &mut stack {
-                if &*label.name == "[jit]" {
-                    label.named = false;
-                    label.kind = ModuleKind::Jit;
-                }
-            }
-            stack
-        };
-        let poll = compiled(&["EPoll_wait", "epoll_wait"]);
-        let helper = compiled(&["Unsafe_Park", "Parker::park", "pthread_cond_wait"]);
-        assert!(!parks_beside(&helper, &poll));
-    }
-
-    #[test]
-    fn a_helper_beside_a_single_threaded_loop_could_not() {
-        let poll = stack(&["_start", "main", "aeMain", "aeProcessEvents", "epoll_wait"]);
-        assert!(!parks_beside(
-            &stack(&[
-                "clone3",
-                "start_thread",
-                "bioProcessBackgroundJobs",
-                "pthread_cond_wait"
-            ]),
-            &poll
-        ));
     }
 }

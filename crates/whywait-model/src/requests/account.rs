@@ -136,7 +136,7 @@ pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
     }
 }
 
-/// The critical path tells which waits the response waited for; in a loop that serves many requests
+/// The critical path shows which waits the response waited for; in a loop that serves many requests
 /// those are not all that its thread had. What lies between long waits the path only knows as
 /// "active": there the kernel's sums, short waits and all, say how the time was spent.
 fn service(request: RequestRef<'_>, path: &Path, recv_ns: u64, answered_ns: u64) -> Parts {
@@ -168,7 +168,7 @@ fn service(request: RequestRef<'_>, path: &Path, recv_ns: u64, answered_ns: u64)
 }
 
 /// What the kernel counted for the thread that read and answered, without its long waits and the
-/// preemptions that are told; `None` when that leaves nothing.
+/// preemptions that are recorded; `None` when that leaves nothing.
 fn between_long_waits(request: RequestRef<'_>, recv_ns: u64, answered_ns: u64) -> Option<Parts> {
     let model = request.model();
     let mut rest = request.service;

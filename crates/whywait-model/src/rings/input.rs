@@ -175,7 +175,7 @@ impl RingInput {
 
     /// Notes a sleep of a ring's thread while something waited for it; for scripts of events.
     pub(crate) fn add_wait(&mut self, wait: &Wait) {
-        // The row of a sleep that has not ended is followed by one that tells its end, but for the
+        // The row of a sleep that has not ended is followed by one that has its end, but for the
         // last.
         let Some(end_ns) = wait.wake_ns.or(wait.in_ns) else {
             return;

@@ -95,7 +95,7 @@ pub struct RingState {
     pub poller_samples: u64,
     /// Samples of the process's io_uring workers, each with its weight.
     pub worker_samples: u64,
-    /// Operations that are told, the slowest first.
+    /// Operations with rows of their own, the slowest first.
     pub ops: Vec<Op>,
 }
 

@@ -1,7 +1,7 @@
 //! io_uring: slots that a socket holds, not the loop.
 //!
 //! A send for which the socket's buffer has no room waits, with the kernel, until the peer (or the
-//! network) has taken some of what is in it. The kernel tells which operations waited for
+//! network) has taken some of what is in it. The kernel reports which operations waited for
 //! readiness, and how long those took, so that part of an operation's life is known. Memory for
 //! sockets may be short, too: that is counted where it meets a send.
 

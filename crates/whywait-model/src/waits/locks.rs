@@ -33,7 +33,7 @@ pub struct Hold {
     pub exact: bool,
     /// Where the holder was, for most of the time that is known. 0: not known.
     pub stack: StackId,
-    /// Thereof the holder, or a thread that it waited for, could have run and had no CPU,
+    /// Of that the holder, or a thread that it waited for, could have run and had no CPU,
     /// nanoseconds: that is no matter of the lock.
     pub without_cpu_ns: u64,
     /// What the holder waited for with the lock in its hands, if that was a notable part of the
@@ -133,7 +133,7 @@ impl Model {
             holder,
             from_ns,
             to_ns,
-            // Where locks are not told apart, what the holder waited for itself may have been
+            // Where locks are not distinguished, what the holder waited for itself may have been
             // another one.
             exact: !matches!(key.object, WaitObject::Lock(_))
                 && own.is_some_and(|got_ns| got_ns >= from_ns),
@@ -169,9 +169,9 @@ impl Model {
             .fold(own_ns, u64::saturating_add)
     }
 
-    /// The last sleep of a thread within a stretch in which it waited for its next request. It held
-    /// no lock then, though nothing tells when it let go of it, or took it again. (A database's
-    /// connection may: a transaction is open for several requests.)
+    /// The last sleep of a thread within an interval in which it waited for its next request. It
+    /// held no lock then, though nothing shows when it let go of it, or took it again. (A
+    /// database's connection may: a transaction is open for several requests.)
     pub(crate) fn last_between_requests<'a>(
         &self,
         key: &WaitKey,
@@ -190,7 +190,7 @@ impl Model {
             .find(|wait| self.objects.between_requests(wait))
     }
 
-    /// When a thread other than the holder let go of a lock last within a stretch, and which, as
+    /// When a thread other than the holder let go of a lock last within an interval, and which, as
     /// far as that woke somebody.
     pub(crate) fn others_let_go(
         &self,
@@ -255,7 +255,8 @@ impl Model {
         })
     }
 
-    /// What a sleep was for, in a word or two: what the kernel's stack tells, or the call's name.
+    /// What a sleep was for, in a word or two: what the kernel's stack says, or the system call's
+    /// name.
     pub fn what(&self, wait: &Wait) -> String {
         self.kind_of(wait).map_or_else(
             || crate::system_call_name(wait),

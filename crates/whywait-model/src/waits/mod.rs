@@ -13,7 +13,7 @@ use whywait_events::{Wait, WakeContext};
 use crate::model::Model;
 
 pub use futex::{Primitive, Seen, WaitClass};
-pub use kind::{WaitKind, wait_kind};
+pub use kind::{WaitKind, broad_kind, wait_kind};
 pub use locks::{Across, Hold};
 pub use objects::{WaitKey, WaitObject, WaitObjects, WaitSums};
 pub use system_call::{SystemCall, descriptor, system_call, system_call_name};
@@ -39,12 +39,12 @@ impl Model {
         self.objects.get(&key)?.class
     }
 
-    /// What a thread that slept on a futex, or for a lock, called, as its stack tells.
+    /// What a thread that slept on a futex, or for a lock, called, by its stack.
     pub fn primitive_of(&self, wait: &Wait) -> Option<Primitive> {
         self.key_of(wait).object.primitive()
     }
 
-    /// What a sleep was for, as the kernel's stack tells.
+    /// What a sleep was for, by the kernel's stack.
     pub fn kind_of(&self, wait: &Wait) -> Option<WaitKind> {
         self.objects.kind(wait, &self.stacks)
     }

@@ -19,7 +19,7 @@ const MAX_OBJECTS: usize = 65_536;
 /// Distinct words that are kept of a lock whose words are the waiters'.
 const MAX_WORDS: usize = 256;
 
-/// Something that threads wait for.
+/// Names what is waited for in all of the recording: an object of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitKey {
     /// Process id; 0: of all processes of the target.
@@ -28,14 +28,14 @@ pub struct WaitKey {
     pub object: WaitObject,
 }
 
-/// Something in a process that threads wait for.
+/// What is waited for: a futex word, a descriptor, an epoll instance, or a kind of wait alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitObject {
     /// A futex word; of `parking_lot`, whose words belong to the waiters, what they queue for.
     Futex {
         /// Its address.
         address: u64,
-        /// What it is part of, as the waiters' stacks tell: a thread's own word may serve several.
+        /// What it is part of, by the waiters' stacks: a thread's own word may serve several.
         primitive: Option<Primitive>,
     },
     /// A file descriptor, in a kind of wait.
@@ -47,7 +47,7 @@ pub enum WaitObject {
     },
     /// An epoll instance.
     Epoll(u32),
-    /// Locks that are waited for in a poll. Which of them it is, nothing tells: all of a kind are
+    /// Locks that are waited for in a poll. Which of them it is, is not recorded: all of a kind are
     /// one.
     Lock(Primitive),
     /// A kind of wait.
@@ -55,7 +55,7 @@ pub enum WaitObject {
 }
 
 impl WaitObject {
-    /// What it is part of, as the waiters' stacks tell.
+    /// What it is part of, by the waiters' stacks.
     pub const fn primitive(&self) -> Option<Primitive> {
         match self {
             WaitObject::Futex { primitive, .. } => *primitive,
@@ -65,14 +65,14 @@ impl WaitObject {
     }
 }
 
-/// What was seen of the waits for one thing.
+/// All waits for one object, summed up: a row of the table of waits.
 #[derive(Debug, Clone, Default)]
 pub struct WaitSums {
-    /// Asleep in waits that were told one by one.
+    /// Asleep in waits that have rows of their own.
     pub total_ns: u64,
     /// The longest of them.
     pub longest_ns: u64,
-    /// Waits that were too short, or too many, to be told one by one, and their time.
+    /// Waits that were too short, or too many, to have rows of their own, and their time.
     pub short: u64,
     /// Asleep in them.
     pub short_ns: u64,
@@ -92,7 +92,7 @@ pub struct WaitSums {
     pub reasons: Vec<String>,
 }
 
-/// All that was waited for.
+/// All objects that were waited for, with the sums of their waits.
 #[derive(Debug, Clone, Default)]
 pub struct WaitObjects {
     sums: HashMap<WaitKey, WaitSums>,
@@ -398,7 +398,7 @@ impl WaitObjects {
         }
     }
 
-    /// What a sleep was for as the kernel's stack tells.
+    /// What a sleep was for, by the kernel's stack.
     pub(crate) fn kind(&self, wait: &Wait, stacks: &StackNames) -> Option<WaitKind> {
         self.kinds
             .get(&(wait.kernel_stack, wait.syscall))

@@ -1,9 +1,9 @@
 //! One row for each sleep.
 //!
-//! A sleep that is still under way when the kernel side looks for the blocked is told then, without
-//! an end, and told again when it is over. A look that falls into the moment of the wake may come
-//! second. Whoever asks what a thread did, or only for what happened around a request, must not see
-//! the first row without the other: to it the sleep would never end.
+//! A sleep that is still under way when the kernel side looks for the blocked is recorded then,
+//! without an end, and recorded again when it is over. A look that falls into the moment of the
+//! wake may come second. Whoever asks what a thread did, or only for what happened around a
+//! request, must not see the first row without the other: to it the sleep would never end.
 
 use std::collections::HashMap;
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_told_while_it_lasted_ends_when_its_last_row_says() {
+    fn a_sleep_recorded_while_it_lasted_ends_when_its_last_row_says() {
         assert_eq!(
             put_together(&[row(4, 10, None), row(4, 10, None), row(4, 10, Some(25))]),
             [(4, Some(25), 25)]

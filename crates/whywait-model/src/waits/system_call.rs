@@ -1,8 +1,8 @@
-//! System calls in which threads sleep (x86-64 numbers), and what kind of wait each is.
+//! System calls in which threads sleep (x86-64 numbers), and what each does.
 
 use whywait_events::{Part, Wait, WakeContext};
 
-/// What kind of call a thread sleeps in.
+/// The system call that a thread sleeps in, by what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SystemCall {
     /// None: a page fault, or stopped.
@@ -27,8 +27,8 @@ pub enum SystemCall {
     Other,
 }
 
-/// The name and kind of each system call in which long waits are common. The kinds are those of
-/// `syscalls.bpf.h`, which sums up the short waits.
+/// The name of each system call in which long waits are common, and what it does, as
+/// in `syscalls.bpf.h`, which sums up the short waits.
 const CALLS: &[(u32, &str, SystemCall)] = &[
     (0, "read", SystemCall::Stream),
     (1, "write", SystemCall::Stream),
@@ -81,7 +81,7 @@ const CALLS: &[(u32, &str, SystemCall)] = &[
     (455, "futex_wait", SystemCall::Futex),
 ];
 
-/// The kind of the call that a thread slept in.
+/// What the system call does that a thread slept in.
 pub fn system_call(wait: &Wait) -> SystemCall {
     match wait.syscall {
         None => SystemCall::None,
@@ -89,7 +89,7 @@ pub fn system_call(wait: &Wait) -> SystemCall {
     }
 }
 
-/// The name of the call that a thread slept in, for reports.
+/// The name of the system call that a thread slept in, for reports.
 pub fn system_call_name(wait: &Wait) -> String {
     match wait.syscall {
         None if wait.uninterruptible || wait.io_wait => "a page fault".to_owned(),

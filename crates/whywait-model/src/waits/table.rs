@@ -3,7 +3,7 @@
 //! for.
 //!
 //! A large sum of waiting proves nothing by itself: a thread that idles all day has the largest.
-//! The columns that tell are the class and the share on critical paths.
+//! The columns that count are the class and the share on critical paths.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::waits::futex::{self, WaitClass};
 use crate::waits::objects::{WaitKey, WaitObject, WaitSums};
 
-/// What threads waited for, and how.
+/// A row of the table of waits: what threads waited for, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct WaitRow {
     /// Process id.
@@ -35,8 +35,8 @@ pub struct WaitRow {
     pub fd: Option<i32>,
     /// How many waits, short ones too where they are known.
     pub count: u64,
-    /// Thereof shorter than the recording's threshold, or too many to be told one by one: only the
-    /// sums of them are known.
+    /// Of these shorter than the recording's threshold, or too many to have rows of their own: only
+    /// the sums of them are known.
     pub short: u64,
     /// Asleep, altogether, nanoseconds.
     pub total_ns: u64,

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::{
-    FrameOrigin, Label, Model, PathStep, RequestRef, SystemCall, app_frame, descriptor, origin,
+    FrameOrigin, Label, Model, PathStep, RequestRef, SystemCall, app_frame, broad_kind, descriptor, origin,
     system_call, system_call_name,
 };
 
@@ -362,12 +362,6 @@ fn by_ns<K: Ord + Clone>(items: impl IntoIterator<Item = (K, u64)>) -> Vec<(K, u
     sums
 }
 
-/// `fsync` of `fsync (journal commit)`.
-fn head(what: &str) -> &str {
-    let ends = [", ", " ("].iter().filter_map(|end| what.find(end)).min();
-    ends.map_or(what, |end| &what[..end])
-}
-
 fn finding(
     model: &Model,
     key: &Key,
@@ -419,7 +413,7 @@ fn finding(
         .then(|| others_on_disk(model, key, group))
         .flatten();
     let ports = slow_paths::ports(group.iter().map(|(request, _)| *request));
-    let doing = format!("asleep in {}", head(what));
+    let doing = format!("asleep in {}", broad_kind(what));
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence(key.target, function.is_some()))
         .about("pid", key.tgid)
@@ -476,7 +470,7 @@ fn of_which(
 
 /// What was waited for, for the title.
 fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
-    let heads = by_ns(whats.iter().map(|(what, ns)| (head(what).to_owned(), *ns)));
+    let heads = by_ns(whats.iter().map(|(what, ns)| (broad_kind(what).to_owned(), *ns)));
     let (first, first_ns) = heads
         .first()
         .map_or(("?", 0), |(head, ns)| (head.as_str(), *ns));

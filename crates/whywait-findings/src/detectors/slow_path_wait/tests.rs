@@ -140,12 +140,12 @@ fn an_fsync_in_another_thread_dominates_every_request() {
     assert_eq!(finding.saving.each_at_most_ns, [180_000_000; 10]);
     assert_eq!(
         finding.evidence[0].text,
-        "the slowest of them, 184 ms: api (1) waits for worker (2), which sleeps 180 ms in fsync, journal commit: \
+        "the slowest of them, 184 ms: api (1) waits for worker (2), which sleeps 180 ms in fsync (journal commit): \
          jbd2_log_wait_commit < ext4_sync_file < do_fsync"
     );
     let subject = json!(finding.subject);
     assert_eq!(subject["tid"], WORKER);
-    assert_eq!(subject["kind"], "fsync, journal commit");
+    assert_eq!(subject["kind"], "fsync (journal commit)");
     assert_eq!(subject["function"], "write_snapshot");
     assert_eq!(subject["port"], 8080);
     let cause = finding.cause.unwrap();

@@ -2,12 +2,12 @@
 //!
 //! The kernel leaves its scheduler's own functions out of the stack of a sleeping thread: all of
 //! the section `.sched.text`, and with it `io_schedule`, `__mutex_lock`,
-//! `rwsem_down_write_slowpath`, `wait_for_completion` and `do_nanosleep`. What they wait for is to
-//! be told from the function that called them, which is then the innermost one, and from the
-//! thread's state: uninterruptible and not waiting for I/O, in a function that takes a lock, is a
-//! wait for the lock.
+//! `rwsem_down_write_slowpath`, `wait_for_completion` and `do_nanosleep`. What they wait for shows
+//! in the function that called them, which is then the innermost one, and from the thread's state:
+//! uninterruptible and not waiting for I/O, in a function that takes a lock, is a wait for the
+//! lock.
 //!
-//! Several functions of a stack may tell: an fsync that waits for the journal waits for a block
+//! Several functions of a stack may say it: an fsync that waits for the journal waits for a block
 //! device in the end. The order of [`RULES`] decides, so that the answer is the one which leads to
 //! the cause. Names are those of Linux 5.15 to 6.18; those that a kernel has inlined into their
 //! callers have their callers next to them.
@@ -19,16 +19,17 @@ use rules::RULES;
 
 mod rules;
 
-/// What a thread waited for in the kernel.
+/// What a sleep was for, by the functions in its kernel stack: a name, and the part of time that it
+/// is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WaitKind {
-    /// For reports, in a word or two: `fsync, journal commit`.
+    /// For reports, in a word or two: `fsync (journal commit)`.
     pub name: &'static str,
     /// The part of a request's time that it is; `None`: the call and the waker say.
     pub part: Option<Part>,
 }
 
-/// What a wait was for, as its kernel stack tells; `None` when it does not.
+/// What a wait was for, by its kernel stack; `None` when that does not say it.
 ///
 /// Futex waits are none of these: what they are for is in the user's stack and in who wakes whom.
 pub fn wait_kind(wait: &Wait, kernel: &StackText) -> Option<WaitKind> {
@@ -50,6 +51,35 @@ pub fn wait_kind(wait: &Wait, kernel: &StackText) -> Option<WaitKind> {
                 part: None,
             })
         })
+}
+
+/// Kinds of which reports say what in them it was: `fsync (writeback)`.
+const BROAD: &[&str] = &[
+    "FUSE server",
+    "block I/O",
+    "close",
+    "connect",
+    "fanotify",
+    "fsync",
+    "io_uring poller",
+    "io_uring worker",
+    "network send",
+    "page fault",
+    "pipe write",
+    "sync",
+    "synchronous write",
+    "unix send",
+];
+
+/// What a kind is one of: `fsync` for `fsync (journal commit)`. Others are their own.
+pub fn broad_kind(name: &str) -> &str {
+    BROAD
+        .iter()
+        .find(|broad| {
+            name.strip_prefix(**broad)
+                .is_some_and(|rest| rest.starts_with(" ("))
+        })
+        .map_or(name, |broad| *broad)
 }
 
 /// The name in the source: compilers add `.isra.0`, `.constprop.0`, `.part.0`, `.cold`,

@@ -1,183 +1,8 @@
-//! Stacks with names, and whose code a frame is.
+//! Whose code a frame is: the application's, a runtime's or the system's.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use whywait_events::ModuleKind;
 
-use whywait_events::recording::Stacks;
-use whywait_events::{ModuleKind, StackId, UNNAMED_JIT};
-
-/// A function in a stack. Inlined functions have labels of their own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Label {
-    /// The function's name, or `file+0xaddress` when it has none. Hostile.
-    pub name: Arc<str>,
-    /// Whether `name` is a function's.
-    pub named: bool,
-    /// Source file, empty when unknown. Hostile.
-    pub file: Arc<str>,
-    /// Line, 0 when unknown.
-    pub line: u32,
-    /// Path of the module. Hostile.
-    pub module: Arc<str>,
-    /// What the module is.
-    pub kind: ModuleKind,
-}
-
-/// A stack with names, innermost first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StackText {
-    /// Innermost first.
-    pub labels: Vec<Label>,
-    /// Unwinding ended before the thread's start.
-    pub truncated: bool,
-}
-
-impl StackText {
-    /// For reports: function names, Python functions with their line, and whose code each is. From
-    /// the innermost Python function outwards the interpreter's own frames say nothing more, and
-    /// are left out.
-    pub fn names(&self) -> Vec<(String, FrameOrigin)> {
-        let python = self
-            .labels
-            .iter()
-            .position(|label| label.kind == ModuleKind::Python)
-            .unwrap_or(usize::MAX);
-        self.labels
-            .iter()
-            .enumerate()
-            .filter(|(at, label)| {
-                *at < python || label.kind == ModuleKind::Python || !of_python(label)
-            })
-            .map(|(_, label)| (shown(label), origin(label)))
-            .collect()
-    }
-}
-
-/// A function as reports show it.
-fn shown(label: &Label) -> String {
-    match label.kind {
-        ModuleKind::Python if !label.file.is_empty() => {
-            let file = label.file.rsplit('/').next().unwrap_or_default();
-            match label.line {
-                0 => format!("{} ({file})", label.name),
-                line => format!("{} ({file}:{line})", label.name),
-            }
-        }
-        _ => label.name.to_string(),
-    }
-}
-
-/// All stacks of a recording, with names.
-#[derive(Debug, Clone, Default)]
-pub struct StackNames {
-    stacks: HashMap<StackId, StackText>,
-    frames: u64,
-    named_frames: u64,
-}
-
-impl StackNames {
-    /// Those of a recording.
-    pub fn read(stacks: &Stacks) -> Self {
-        let mut frames = HashMap::new();
-        let mut all = HashMap::new();
-        for id in stacks.ids() {
-            let mut labels = Vec::new();
-            for named in stacks.named(id) {
-                frames.insert(named.frame, !named.names.is_empty());
-                let path: Arc<str> = named
-                    .module
-                    .map_or("", |module| module.path.as_str())
-                    .into();
-                let kind = named
-                    .module
-                    .map_or(ModuleKind::Unknown, |module| module.kind);
-                if named.names.is_empty() {
-                    let file = path
-                        .rsplit('/')
-                        .next()
-                        .filter(|file| !file.is_empty())
-                        .unwrap_or("?");
-                    labels.push(Label {
-                        name: format!("{file}+{:#x}", named.frame.address).into(),
-                        named: false,
-                        file: "".into(),
-                        line: 0,
-                        module: path,
-                        kind,
-                    });
-                    continue;
-                }
-                labels.extend(named.names.iter().map(|name| Label {
-                    name: name.name.clone(),
-                    named: tells_function(kind, &name.name),
-                    file: name.file.clone(),
-                    line: name.line,
-                    module: path.clone(),
-                    kind,
-                }));
-            }
-            all.insert(
-                id,
-                StackText {
-                    labels,
-                    truncated: stacks.truncated(id).unwrap_or(false),
-                },
-            );
-        }
-        let named_frames = frames.values().filter(|named| **named).count() as u64;
-        Self {
-            stacks: all,
-            frames: frames.len() as u64,
-            named_frames,
-        }
-    }
-
-    /// A stack; `None` for 0 and for one that the recording does not have.
-    pub fn get(&self, id: StackId) -> Option<&StackText> {
-        self.stacks.get(&id)
-    }
-
-    /// Function names of a stack for reports, innermost first; empty when there is none.
-    pub fn names(&self, id: StackId) -> Vec<String> {
-        self.get(id)
-            .map(StackText::names)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect()
-    }
-
-    /// What a stack is in: the innermost function of the application, or else the innermost one.
-    pub fn telling(&self, id: StackId) -> Option<String> {
-        let stack = self.get(id)?;
-        app_frame(stack)
-            .or(stack.labels.first())
-            .map(|label| label.name.to_string())
-    }
-
-    /// Share of the distinct frames that have a name; `None` without frames.
-    pub fn named_share(&self) -> Option<f64> {
-        (self.frames > 0).then(|| self.named_frames as f64 / self.frames as f64)
-    }
-
-    /// Stacks whose unwinding ended before the thread's start.
-    pub fn truncated(&self) -> u64 {
-        self.stacks.values().filter(|stack| stack.truncated).count() as u64
-    }
-
-    /// Adds a stack; for scripts of events.
-    pub fn insert(&mut self, id: StackId, stack: StackText) {
-        self.frames += stack.labels.len() as u64;
-        self.named_frames += stack.labels.iter().filter(|label| label.named).count() as u64;
-        self.stacks.insert(id, stack);
-    }
-}
-
-/// Whether a frame's name says which function it is. Compiled code that has no name of its own has
-/// one for all of it.
-fn tells_function(kind: ModuleKind, name: &str) -> bool {
-    kind != ModuleKind::Jit || name != UNNAMED_JIT
-}
+use super::Label;
 
 /// Whose code a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +72,7 @@ const GO_RUNTIME: &[&str] = &[
 ];
 
 /// Whether a frame is the Python interpreter's own.
-fn of_python(label: &Label) -> bool {
+pub(super) fn of_python(label: &Label) -> bool {
     let file = label.module.rsplit('/').next().unwrap_or_default();
     label.kind == ModuleKind::Elf
         && ["libpython", "python3", "python2"]
@@ -374,7 +199,7 @@ pub fn origin(label: &Label) -> FrameOrigin {
         .unwrap_or(path);
     if let Some((krate, _)) = path.split_once("::") {
         // `<F as axum::handler::Handler>::call`: a type parameter belongs to nobody, the trait
-        // tells.
+        // says whose it is.
         let krate = krate.rsplit(" as ").next().unwrap_or(krate);
         return if RUST_RUNTIME.contains(&krate) {
             FrameOrigin::Runtime
@@ -412,14 +237,6 @@ pub fn origin(label: &Label) -> FrameOrigin {
     FrameOrigin::App
 }
 
-/// The innermost function of the application's own in a stack.
-pub fn app_frame(stack: &StackText) -> Option<&Label> {
-    stack
-        .labels
-        .iter()
-        .find(|label| label.named && origin(label) == FrameOrigin::App)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,14 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_all_compiled_code_names_no_function() {
-        assert!(!tells_function(ModuleKind::Jit, "[jit]"));
-        assert!(tells_function(ModuleKind::Jit, "LazyCompile:*render"));
-        assert!(tells_function(ModuleKind::Elf, "[jit]"));
-    }
-
-    #[test]
-    fn the_applications_frames_are_told_from_the_runtimes() {
+    fn the_applications_frames_are_not_the_runtimes() {
         let elf = |name, module| origin(&label(name, module, ModuleKind::Elf, ""));
         assert_eq!(
             elf("tokio::runtime::park::Inner::park", "/srv/app"),

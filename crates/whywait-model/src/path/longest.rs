@@ -1,0 +1,129 @@
+//! Which of two paths to a point is the longer one.
+
+use whywait_events::{Ns, Wait};
+
+use super::steps::{is_lock, timed_out, waits_for_threads, waker};
+use super::walk::Walk;
+use crate::timeline::{end_of, woken_at};
+use crate::waits::{SystemCall, system_call};
+
+/// Points that are looked at for whether a path leads there from the request; beyond that none
+/// does.
+const MAX_LOOKED_AT: usize = 4096;
+
+impl Walk<'_> {
+    /// Whether the path from the request to the end of this sleep on which most was done leads
+    /// through the waker, rather than through the sleep itself.
+    pub(super) fn comes_through(&mut self, tid: u32, waker: u32, wait: &Wait, woken: Ns) -> bool {
+        let asleep = self.done_until(tid, wait.out_ns);
+        match self.done_until(waker, woken) {
+            Some(through_waker) => asleep.is_none_or(|asleep| through_waker >= asleep),
+            // A loop polls for all its requests. What ended its earlier polls was for others as
+            // likely as not, so that what is known to have answered this one, its waker, says more
+            // than they do.
+            None => system_call(wait) == SystemCall::Poll,
+        }
+    }
+
+    /// How much was done, at most, on a path from the reading of the request to thread `tid` at
+    /// `at`: threads' own time, and time that devices and the network took. A sleep that a thread
+    /// ended counts nothing, and another thread's wait that timed out half. `None`: no path leads
+    /// there.
+    ///
+    /// The longest path to a point is the longer one of two: within the thread, and through the
+    /// wake that ended its last sleep.
+    fn done_until(&mut self, tid: u32, at: Ns) -> Option<u64> {
+        enum Task {
+            Find(u32, Ns),
+            Settle(u32, Ns),
+        }
+        let mut tasks = vec![Task::Find(tid, at)];
+        while let Some(task) = tasks.pop() {
+            let (Task::Find(tid, at) | Task::Settle(tid, at)) = task;
+            if matches!(task, Task::Find(..)) {
+                if self.reached.contains_key(&(tid, at)) {
+                    continue;
+                }
+                self.looked_at += 1;
+                if self.looked_at > MAX_LOOKED_AT {
+                    self.truncated = true;
+                    return None;
+                }
+                // Until it is settled no path leads here: threads that woke each other at one
+                // instant lead nowhere.
+                self.reached.insert((tid, at), None);
+                tasks.push(Task::Settle(tid, at));
+                for (tid, at) in self.before(tid, at).into_iter().flatten() {
+                    tasks.push(Task::Find(tid, at));
+                }
+                continue;
+            }
+            let done = self.settle(tid, at);
+            self.reached.insert((tid, at), done);
+        }
+        self.reached.get(&(tid, at)).copied().flatten()
+    }
+
+    /// The last sleep of a thread before `at`, since the request was read.
+    fn last_sleep(&self, tid: u32, at: Ns) -> Option<&Wait> {
+        self.model
+            .threads
+            .get(&tid)?
+            .timeline
+            .before(at)
+            .filter(|wait| end_of(wait) > self.from_ns)
+    }
+
+    /// The points from which paths lead to a thread's state at `at`: it before its last sleep, and
+    /// who ended that; or who made the thread.
+    fn before(&self, tid: u32, at: Ns) -> [Option<(u32, Ns)>; 2] {
+        let Some(wait) = self.last_sleep(tid, at) else {
+            return [self.maker(tid, at), None];
+        };
+        let woken = woken_at(wait).min(at);
+        let stay = (wait.out_ns > self.from_ns).then_some((tid, wait.out_ns));
+        let waker = waker(self.model, wait);
+        let through = waker != 0
+            && waker != tid
+            && waits_for_threads(wait)
+            && !is_lock(self.model, wait)
+            && woken > self.from_ns;
+        [stay, through.then_some((waker, woken))]
+    }
+
+    fn maker(&self, tid: u32, at: Ns) -> Option<(u32, Ns)> {
+        let (started_ns, parent) = self.model.threads.get(&tid)?.started?;
+        (started_ns > self.from_ns && started_ns < at).then_some((parent, started_ns))
+    }
+
+    fn settle(&self, tid: u32, at: Ns) -> Option<u64> {
+        let done = |point: Option<(u32, Ns)>| self.reached.get(&point?).copied().flatten();
+        let [stay, through] = self.before(tid, at);
+        let Some(wait) = self.last_sleep(tid, at) else {
+            if tid == self.reader {
+                return Some(at.saturating_sub(self.from_ns));
+            }
+            let (_, started_ns) = stay?;
+            return Some(done(stay)?.saturating_add(at.saturating_sub(started_ns)));
+        };
+        let end = end_of(wait).min(at);
+        let woken = woken_at(wait).min(end).max(self.from_ns);
+        let active = at
+            .saturating_sub(end)
+            .saturating_add(end.saturating_sub(woken));
+        let began = wait.out_ns.max(self.from_ns);
+        // The reader may have read just as a sleep of it ended, by the clock.
+        let stayed = done(stay).or_else(|| (stay.is_none() && tid == self.reader).then_some(0));
+        let waker = waker(self.model, wait);
+        let explained =
+            is_lock(self.model, wait) || (waker != 0 && waker != tid && waits_for_threads(wait));
+        let asleep = match woken.saturating_sub(began) {
+            _ if explained => 0,
+            ns if tid != self.reader && timed_out(self.model, wait) => ns / 2,
+            ns => ns,
+        };
+        let stayed = stayed.map(|done| done.saturating_add(asleep));
+        let best = stayed.max(done(through))?;
+        Some(best.saturating_add(active))
+    }
+}

@@ -1,0 +1,296 @@
+//! The walk back in time over sleeps and wakes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use whywait_events::{Ns, Part, Request, Wait};
+
+use super::PathStep;
+use super::steps::{active, is_lock, sleep, step, waits_for_threads, waker};
+use crate::model::Model;
+use crate::timeline::{Thread, end_of, woken_at};
+use crate::waits::WaitObject;
+use crate::waits::locks::LetGo;
+
+/// A path of more steps is cut off: its beginning is one `unknown` step.
+const MAX_STEPS: usize = 256;
+/// Sleepers that wait for each other are followed this deep.
+const MAX_DEPTH: usize = 32;
+/// Holders of a lock that had it one after another while a thread waited for it.
+const MAX_HOLDERS: usize = 64;
+
+/// The steps between the reading of a request and its response, the latest first, and whether they
+/// were too many to be followed to the beginning.
+pub(super) fn back(
+    model: &Model,
+    request: &Request,
+    from_ns: Ns,
+    end_ns: Ns,
+) -> (Vec<PathStep>, bool) {
+    let mut walk = Walk {
+        model,
+        from_ns,
+        reader: request.recv_tid,
+        reached: HashMap::new(),
+        looked_at: 0,
+        hops: 0,
+        truncated: false,
+    };
+    let mut steps = Vec::new();
+    walk.back(request.send_tid, from_ns, end_ns, None, &mut steps);
+    (steps, walk.truncated)
+}
+
+/// A walk back in time, from a response to where its request was read.
+pub(super) struct Walk<'a> {
+    pub(super) model: &'a Model,
+    /// When the request was read…
+    pub(super) from_ns: Ns,
+    /// … and by whom.
+    pub(super) reader: u32,
+    /// By thread and the end of a sleep of it: how much was done on the path from the request to
+    /// there; `None`: no path leads there. Absent while it is being found out.
+    pub(super) reached: HashMap<(u32, Ns), Option<u64>>,
+    pub(super) looked_at: usize,
+    pub(super) hops: usize,
+    pub(super) truncated: bool,
+}
+
+/// Why an interval of another thread is on the path.
+#[derive(Clone, Copy)]
+struct Inside {
+    /// The thread that slept meanwhile.
+    waiting: u32,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    /// What a thread did from `from_ns` to `to_ns`, and others on whom it waited; latest step
+    /// first.
+    fn back(
+        &mut self,
+        tid: u32,
+        from_ns: Ns,
+        to_ns: Ns,
+        inside: Option<Inside>,
+        steps: &mut Vec<PathStep>,
+    ) {
+        let model = self.model;
+        let waiting = inside.map_or(0, |inside| inside.waiting);
+        let mut tid = tid;
+        let mut now = to_ns;
+        while now > from_ns {
+            let thread = model.threads.get(&tid);
+            self.hops += 1;
+            let Some(thread) = thread.filter(|_| self.hops <= MAX_STEPS) else {
+                self.truncated |= thread.is_some();
+                steps.push(step(Part::Unknown, tid, from_ns, now, waiting));
+                return;
+            };
+            let Some(wait) = thread
+                .timeline
+                .before(now)
+                .filter(|wait| end_of(wait) > from_ns)
+            else {
+                now = self.active(
+                    thread,
+                    from_ns,
+                    now,
+                    waiting,
+                    inside.is_none(),
+                    &mut tid,
+                    steps,
+                );
+                continue;
+            };
+            // It may still be under way at `now`, when the path comes from a thread that it woke by
+            // a timer's signal, say.
+            let back_on_cpu = end_of(wait).min(now);
+            if back_on_cpu < now {
+                active(model, thread, back_on_cpu, now, waiting, steps);
+            }
+            let woken = woken_at(wait).min(back_on_cpu).max(from_ns);
+            if woken < back_on_cpu {
+                steps.push(step(Part::Runnable, tid, woken, back_on_cpu, waiting));
+            }
+            let began = wait.out_ns.max(from_ns);
+            let waker = waker(model, wait);
+            if is_lock(model, wait) {
+                if began < woken {
+                    steps.push(self.lock(tid, wait, began, woken, waiting));
+                }
+                now = began;
+            } else if waker != 0 && waker != tid && waits_for_threads(wait) {
+                if inside.is_none() && self.comes_through(tid, waker, wait, woken) {
+                    // What the waker did until then is what this thread waited for.
+                    if let Some(last) = steps.last_mut() {
+                        last.woken_by = waker;
+                    }
+                    tid = waker;
+                    now = woken;
+                } else {
+                    self.meanwhile(tid, waker, wait, (began, woken), inside, steps);
+                    now = began;
+                }
+            } else {
+                if began < woken {
+                    steps.push(sleep(model, wait, tid, began, woken, waiting));
+                }
+                now = began;
+            }
+        }
+    }
+
+    /// A thread did not sleep for long between `from_ns` and `to_ns`, or was not there before.
+    /// Gives how far back that led.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of the walk, of which it takes all"
+    )]
+    fn active(
+        &mut self,
+        thread: &Thread,
+        from_ns: Ns,
+        to_ns: Ns,
+        waiting: u32,
+        on_own_path: bool,
+        tid: &mut u32,
+        steps: &mut Vec<PathStep>,
+    ) -> Ns {
+        // A thread that the request's own made: before that, the path is its maker's.
+        if let Some((started_ns, parent)) = thread.started
+            && on_own_path
+            && started_ns > from_ns
+            && started_ns < to_ns
+            && self.model.threads.contains_key(&parent)
+        {
+            active(self.model, thread, started_ns, to_ns, waiting, steps);
+            *tid = parent;
+            return started_ns;
+        }
+        active(self.model, thread, from_ns, to_ns, waiting, steps);
+        from_ns
+    }
+
+    /// A wait for a lock, with what those who held it did meanwhile. The path stays with the thread
+    /// that waited: the holders did not work for this request.
+    fn lock(&mut self, tid: u32, wait: &Wait, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
+        let model = self.model;
+        let key = model.key_of(wait);
+        let inside = Inside {
+            waiting: tid,
+            depth: MAX_DEPTH,
+        };
+        let mut meanwhile = Vec::new();
+        let who_let_go = |wait: &Wait| match waker(model, wait) {
+            0 => wait.owner_tid,
+            waker => waker,
+        };
+        let mut holder = who_let_go(wait);
+        let mut now = to_ns;
+        // Back from holder to holder: each had the lock from the one that ended its own wait for
+        // it, or found it free after another one had let it go.
+        for _ in 0..MAX_HOLDERS {
+            let thread = model.threads.get(&holder);
+            let Some(thread) = thread.filter(|_| holder != tid && now > from_ns) else {
+                break;
+            };
+            let own = thread
+                .timeline
+                .overlapping(from_ns, now)
+                .iter()
+                .rev()
+                .find(|own| own.in_ns.is_some() && model.key_of(own) == key);
+            let own = own.map(|own| LetGo {
+                at_ns: woken_at(own).clamp(from_ns, now),
+                by: who_let_go(own),
+                woken: holder,
+            });
+            // Where locks are not distinguished, what others let go of may have been another one.
+            let others = (!matches!(key.object, WaitObject::Lock(_)))
+                .then(|| model.others_let_go(&key, holder, from_ns, now))
+                .flatten();
+            let let_go = own.max(others);
+            let known_ns = let_go.map_or(from_ns, |let_go| let_go.at_ns);
+            let mut got_ns = known_ns;
+            // It held nothing while it waited for its next request.
+            if let Some(idle) = model.last_between_requests(&key, thread, known_ns, now) {
+                got_ns = end_of(idle).clamp(known_ns, now);
+            }
+            // It cannot have taken what another one was woken for before it had a CPU.
+            let given = let_go.filter(|let_go| let_go.woken != holder);
+            if let Some(let_go) = given {
+                got_ns = got_ns.max(thread.on_cpu_from(let_go.at_ns)).min(now);
+            }
+            self.back(holder, got_ns, now, Some(inside), &mut meanwhile);
+            // Until the one that was woken had one, nobody took it; what was afterwards is not
+            // known.
+            let free_ns = given
+                .and_then(|let_go| model.threads.get(&let_go.woken))
+                .map_or(known_ns, |woken| woken.on_cpu_from(known_ns).min(got_ns));
+            if free_ns < got_ns {
+                meanwhile.push(step(Part::Unknown, holder, free_ns, got_ns, tid));
+            }
+            if let Some(let_go) = given
+                && known_ns < free_ns
+            {
+                meanwhile.push(step(Part::Runnable, let_go.woken, known_ns, free_ns, tid));
+            }
+            let Some(let_go) = let_go else {
+                break;
+            };
+            holder = let_go.by;
+            now = known_ns;
+        }
+        meanwhile.reverse();
+        // The one that had it for longest is the one to talk about.
+        let mut held: BTreeMap<u32, u64> = BTreeMap::new();
+        for step in &meanwhile {
+            let ns = held.entry(step.tid).or_default();
+            *ns = ns.saturating_add(step.ns());
+        }
+        let holder = held
+            .into_iter()
+            .max_by_key(|(tid, ns)| (*ns, std::cmp::Reverse(*tid)))
+            .map_or_else(|| waker(model, wait), |(tid, _)| tid);
+        PathStep {
+            woken_by: holder,
+            meanwhile,
+            part: Some(Part::Lock),
+            state: Part::Lock.name(),
+            ..sleep(model, wait, tid, from_ns, to_ns, waiting)
+        }
+    }
+
+    /// No path leads from the request through the waker, as when the waker was at something older,
+    /// or was woken from a sleep too short to be known: what it did while this thread slept stands
+    /// for the sleep.
+    fn meanwhile(
+        &mut self,
+        tid: u32,
+        waker: u32,
+        wait: &Wait,
+        (from_ns, to_ns): (Ns, Ns),
+        inside: Option<Inside>,
+        steps: &mut Vec<PathStep>,
+    ) {
+        if from_ns >= to_ns {
+            return;
+        }
+        let depth = inside.map_or(0, |inside| inside.depth) + 1;
+        if depth > MAX_DEPTH {
+            let waiting = inside.map_or(0, |inside| inside.waiting);
+            let mut sleep = sleep(self.model, wait, tid, from_ns, to_ns, waiting);
+            sleep.woken_by = waker;
+            steps.push(sleep);
+            return;
+        }
+        if let Some(last) = steps.last_mut() {
+            last.woken_by = waker;
+        }
+        let inside = Inside {
+            waiting: tid,
+            depth,
+        };
+        self.back(waker, from_ns, to_ns, Some(inside), steps);
+    }
+}
