@@ -78,13 +78,15 @@ pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
 pub(crate) fn fix_of_own_account(function: &str) -> Option<&'static str> {
     match function {
         COLLECTOR => Some(
-            "whatever the thread computes, memory is what it pays for: a collection goes through all that lives. Keep less alive, allocate \
-             less, collect at another time (Python: gc.freeze, gc.set_threshold), or give the young more room (node: \
+            "whatever the thread computes, memory is what it pays for: a collection goes through \
+             all that lives. Keep less alive, allocate less, collect at another time (Python: \
+             gc.freeze, gc.set_threshold), or give the young more room (node: \
              --max-semi-space-size; --trace-gc tells what is collected when)",
         ),
         PAUSE => Some(
-            "it stops all its threads, to collect garbage as a rule (-Xlog:safepoint,gc tells): keep less alive, allocate less, give it \
-             more memory, or take a collector with shorter pauses (-XX:+UseZGC, -XX:+UseShenandoahGC)",
+            "it stops all its threads, to collect garbage as a rule (-Xlog:safepoint,gc tells): \
+             keep less alive, allocate less, give it more memory, or take a collector with shorter \
+             pauses (-XX:+UseZGC, -XX:+UseShenandoahGC)",
         ),
         _ => None,
     }

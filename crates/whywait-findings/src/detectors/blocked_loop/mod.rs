@@ -15,11 +15,11 @@
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
 //! [`MIN_AWAY_NS`], or one in which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving
 //! request after request is load, not an absence: each read and write ends an interval. An interval
-//! in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood still
-//! as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A loop
-//! that spins polls all the time, though its polls do not sleep. Small absences that cost less than
-//! a hundredth of all requests' time are not worth a remark: every runtime collects garbage, and
-//! compiles as it starts. With several threads that poll the instance it is another finding's
+//! in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood
+//! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A
+//! loop that spins polls all the time, though its polls do not sleep. Small absences that cost less
+//! than a hundredth of all requests' time are not worth a remark: every runtime collects garbage,
+//! and compiles as it starts. With several threads that poll the instance it is another finding's
 //! business.
 
 use whywait_events::{Busy, Ns, StackId};
@@ -62,8 +62,8 @@ const SCALE: Scale = Scale {
 const SLACK_NS: u64 = 50_000;
 /// A remark must be about at least one part in so many of all requests' time.
 const WORTH_A_NOTE: u64 = 100;
-/// An interval without a poll in which the loop was not on a CPU for at least one part in so many is
-/// not known to be work.
+/// An interval without a poll in which the loop was not on a CPU for at least one part in so many
+/// is not known to be work.
 const RAN_SHARE: u64 = 10;
 /// Causes that are reported of one loop.
 const MAX_CAUSES: usize = 3;
@@ -337,8 +337,8 @@ fn fix_of(runtime: Runtime, on_cpu: bool) -> &'static str {
             "await asyncio.to_thread(…) around the call, or an asynchronous variant of it"
         }
         (Runtime::Python, true) => {
-            "move the computation off the loop: loop.run_in_executor with a ProcessPoolExecutor (threads share the \
-             interpreter's lock)"
+            "move the computation off the loop: loop.run_in_executor with a ProcessPoolExecutor \
+             (threads share the interpreter's lock)"
         }
         (Runtime::Node, false) => {
             "use the asynchronous variant of the call (not …Sync), or a worker thread"

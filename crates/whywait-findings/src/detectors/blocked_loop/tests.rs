@@ -164,7 +164,7 @@ fn a_loop_that_waits_for_a_cpu_is_not_blocked() {
 
 /// A server that is on its CPU from 31 ms to `to_ms` while a request waits. The CPU's clock ticks
 /// then only in `ticking`, and later. Whether a loop blocked for that long is told.
-fn is_told(to_ms: u64, ticking: &[(u64, u64)]) -> bool {
+fn is_reported(to_ms: u64, ticking: &[(u64, u64)]) -> bool {
     let (mut script, handler, _) = server();
     script.busy(1, 31, to_ms, (to_ms - 31) * 1_000_000, 0);
     for &(from_ms, to_ms) in ticking {
@@ -225,21 +225,21 @@ fn interrupts_that_keep_its_cpu_are_not_the_loops_doing() {
 
 #[test]
 fn a_machine_that_was_stopped_is_not_the_loops_doing() {
-    let ticks_once_when_all_goes_on = is_told(64, &[(63, 64)]);
+    let ticks_once_when_all_goes_on = is_reported(64, &[(63, 64)]);
     assert!(!ticks_once_when_all_goes_on, "no blocked loop was expected");
-    let stopped_in_the_midst_of_work = is_told(69, &[(31, 37), (68, 69)]);
+    let stopped_in_the_midst_of_work = is_reported(69, &[(31, 37), (68, 69)]);
     assert!(
         !stopped_in_the_midst_of_work,
         "no blocked loop was expected"
     );
-    let ticks_all_the_time = is_told(69, &[(31, 69)]);
+    let ticks_all_the_time = is_reported(69, &[(31, 69)]);
     assert!(ticks_all_the_time, "a loop blocked for 38 ms was expected");
 }
 
 #[test]
 fn a_clock_that_ticks_less_often_bears_out_as_much() {
     // Each of its ticks stands for four.
-    let is_told = |ticks_until_ms: u64| {
+    let reported_with = |ticks_until_ms: u64| {
         let (mut script, handler, _) = server();
         script.sampled_sparsely(1, handler, 0, ticks_until_ms);
         script.busy(1, 31, 91, 60_000_000, 0);
@@ -254,9 +254,9 @@ fn a_clock_that_ticks_less_often_bears_out_as_much() {
             .iter()
             .any(|finding| finding.title.contains("60 ms"))
     };
-    assert!(is_told(91), "a loop blocked for 60 ms was expected");
+    assert!(reported_with(91), "a loop blocked for 60 ms was expected");
     assert!(
-        !is_told(31),
+        !reported_with(31),
         "no blocked loop was expected: the clock stood still meanwhile"
     );
 }

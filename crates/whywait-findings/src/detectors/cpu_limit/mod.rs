@@ -30,8 +30,8 @@ use crate::shared::text::duration;
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "cpu-limit",
-    meaning: "the cgroup had used up the CPU time that it is allowed, and requests waited until it got \
-        more",
+    meaning: "the cgroup had used up the CPU time that it is allowed, and requests waited until it \
+         got more",
     severities: &[
         (Severity::Warning, "from 30 ms of the median request on"),
         (Severity::Note, "otherwise"),

@@ -29,13 +29,14 @@ fn server(periods: u64, throttled: u64) -> Script {
 }
 
 #[test]
-fn a_server_that_is_stopped_by_its_limit_is_told() {
+fn a_server_that_is_stopped_by_its_limit_is_reported() {
     let findings = detect(&server(11, 10).model());
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
         finding.title,
-        "10 slow requests waited 78 % of their time for a CPU; the cgroup may use 0.3 CPUs, and had used them up in 10 of 11 periods"
+        "10 slow requests waited 78 % of their time for a CPU; the cgroup may use 0.3 CPUs, and \
+         had used them up in 10 of 11 periods"
     );
     assert_eq!(
         (finding.severity, finding.confidence),

@@ -138,29 +138,33 @@ impl Why {
     fn text(self) -> String {
         match self {
             Why::NoDescriptors => {
-                "accept fails because the process is out of descriptors (EMFILE): the connection stays in the queue and \
-                 the listener stays ready"
+                "accept fails because the process is out of descriptors (EMFILE): the connection \
+                 stays in the queue and the listener stays ready"
             }
             Why::DrainsBySpinning => {
-                "it waits for the send queue to drain by asking for writability: the socket is writable at once, the \
-                 peer has not read, and nothing changes until it does"
+                "it waits for the send queue to drain by asking for writability: the socket is \
+                 writable at once, the peer has not read, and nothing changes until it does"
             }
             Why::NothingToWrite => {
-                "it asks for writability and has nothing to write: a socket that can take more is ready all the time"
+                "it asks for writability and has nothing to write: a socket that can take more is \
+                 ready all the time"
             }
             Why::HangUp => {
-                "the peer has hung up, or the descriptor has an error, and nobody consumes that: epoll tells it whether \
-                 it is asked for or not"
+                "the peer has hung up, or the descriptor has an error, and nobody consumes that: \
+                 epoll tells it whether it is asked for or not"
             }
             Why::NeverRead(what) => return format!("{what}, and nobody reads: it stays ready"),
             Why::EndOfFile => {
-                "it reads the end of the stream again and again: a descriptor at its end stays ready until it is closed"
+                "it reads the end of the stream again and again: a descriptor at its end stays \
+                 ready until it is closed"
             }
             Why::NeverReaped => {
-                "completions lie in the ring's queue and the program does not take them: a wait for one is over at once"
+                "completions lie in the ring's queue and the program does not take them: a wait \
+                 for one is over at once"
             }
             Why::NeverWaits => {
-                "it asks the ring for completions without waiting for any (min_complete 0), and there are none"
+                "it asks the ring for completions without waiting for any (min_complete 0), and \
+                 there are none"
             }
             Why::Unknown => "why it does not stop is not to be seen in its system calls",
         }
@@ -184,35 +188,37 @@ impl Why {
     fn fix(self) -> &'static str {
         match self {
             Why::NoDescriptors => {
-                "raise the limit of open files, close idle connections, and take the listener out of epoll while accept \
-                 fails (or keep a spare descriptor to accept and close with)"
+                "raise the limit of open files, close idle connections, and take the listener out \
+                 of epoll while accept fails (or keep a spare descriptor to accept and close with)"
             }
             Why::DrainsBySpinning => {
-                "just close: the kernel delivers what is queued; or shutdown(SHUT_WR) and wait for the peer's end of \
-                 file; never wait for the queue with EPOLLOUT"
+                "just close: the kernel delivers what is queued; or shutdown(SHUT_WR) and wait for \
+                 the peer's end of file; never wait for the queue with EPOLLOUT"
             }
             Why::NothingToWrite => {
-                "ask for EPOLLOUT only while there is something that a write could not take, and take it back \
-                 (EPOLL_CTL_MOD) when all is written; or register it edge-triggered"
+                "ask for EPOLLOUT only while there is something that a write could not take, and \
+                 take it back (EPOLL_CTL_MOD) when all is written; or register it edge-triggered"
             }
             Why::HangUp => {
-                "close the descriptor on EPOLLHUP and EPOLLERR (read SO_ERROR); an interest of 0 does not keep these away, \
-                 only EPOLL_CTL_DEL does"
+                "close the descriptor on EPOLLHUP and EPOLLERR (read SO_ERROR); an interest of 0 \
+                 does not keep these away, only EPOLL_CTL_DEL does"
             }
             Why::NeverRead(_) => {
-                "read the descriptor in its handler (a timerfd's or eventfd's eight bytes too), or take it out of epoll"
+                "read the descriptor in its handler (a timerfd's or eventfd's eight bytes too), or \
+                 take it out of epoll"
             }
             Why::EndOfFile => "close the descriptor when a read returns 0",
             Why::NeverReaped => {
-                "take every completion (io_uring_cqe_seen, io_uring_cq_advance), also those that the program does not know or \
-                 that failed"
+                "take every completion (io_uring_cqe_seen, io_uring_cq_advance), also those that \
+                 the program does not know or that failed"
             }
             Why::NeverWaits => {
-                "wait for a completion when there is nothing else to do (io_uring_submit_and_wait, min_complete 1, with a \
-                 timeout where other work has to go on)"
+                "wait for a completion when there is nothing else to do (io_uring_submit_and_wait, \
+                 min_complete 1, with a timeout where other work has to go on)"
             }
             Why::Unknown => {
-                "look at what the handler does with the descriptor, and take it out of epoll while nothing can"
+                "look at what the handler does with the descriptor, and take it out of epoll while \
+                 nothing can"
             }
         }
     }

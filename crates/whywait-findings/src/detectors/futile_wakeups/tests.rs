@@ -97,8 +97,8 @@ fn a_loop_that_goes_round_is_found_with_its_rate_and_cost() {
     );
     assert_eq!(
         found.title,
-        "fd 7 (connection at port 8080, peer's port 4000) woke its loop 1,250,000 times a second and nothing moved: 800 ms \
-         of CPU time burnt, 80 % of a CPU"
+        "fd 7 (connection at port 8080, peer's port 4000) woke its loop 1,250,000 times a second \
+         and nothing moved: 800 ms of CPU time burnt, 80 % of a CPU"
     );
     assert_eq!(found.saving.at_most_ns, 800_000_000);
     assert_eq!(found.saving.requests, 10);
@@ -209,7 +209,8 @@ fn a_ring_whose_completions_nobody_takes_is_found() {
     assert_eq!(found[0].subject["why"], "never-reaped");
     assert_eq!(
         found[0].title,
-        "a loop entered fd 4 (io_uring) 2,000,000 times a second and nothing moved: 800 ms of CPU time burnt, 80 % of a CPU"
+        "a loop entered fd 4 (io_uring) 2,000,000 times a second and nothing moved: 800 ms of CPU \
+         time burnt, 80 % of a CPU"
     );
     assert_eq!(
         found[0].subject["cycle"][0],

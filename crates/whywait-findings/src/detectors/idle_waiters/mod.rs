@@ -27,7 +27,8 @@ use crate::shared::text::{count, duration, list, named};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "idle-waiters",
-    meaning: "large waits cost nothing: the threads wait for work, or for a result that is being made",
+    meaning: "large waits cost nothing: the threads wait for work, or for a result that is being \
+         made",
     severities: &[(Severity::Note, "")],
     invariant: "none broke: the finding says which large waits are harmless, and why",
     explain: include_str!("explain.md"),

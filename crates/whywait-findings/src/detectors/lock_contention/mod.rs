@@ -34,8 +34,8 @@ use crate::shared::text::{count, duration, list, list_by, named, numbered};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "lock-contention",
-    meaning: "requests waited for a lock that another thread held for long, or held across a wait of \
-        its own",
+    meaning: "requests waited for a lock that another thread held for long, or held across a wait \
+         of its own",
     severities: &[
         (Severity::Error, "from 100 ms of a request on"),
         (Severity::Warning, "from 10 ms on or without requests"),
@@ -347,8 +347,9 @@ const WRITTEN: [&[&str]; 3] = [
     &["RwLock", "::write_unlock"],
     &["RwLockWriteGuard"],
 ];
-const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: read under the lock for less, or have readers take a \
-                              snapshot that a writer replaces as a whole. If they had written: hold the lock for less, and across no wait";
+const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: \
+     read under the lock for less, or have readers take a snapshot that a writer replaces as a \
+     whole. If they had written: hold the lock for less, and across no wait";
 
 /// Whether several threads may have held what this one waited for, of which the last one ended its
 /// wait. Not if that one is known to have written: it lets go as writers do, or had itself waited
@@ -660,24 +661,26 @@ fn fix(key: &WaitKey, held_across: bool, holds: &[Hold]) -> String {
         return of_the_lock.to_owned();
     }
     format!(
-        "see first that the holders, and what they wait for, get a CPU, which they lacked for most of the time: look at what else runs, and at the cgroup's \
-         CPU limit (cpu.stat: nr_throttled); then: {of_the_lock}"
+        "see first that the holders, and what they wait for, get a CPU, which they lacked for most \
+         of the time: look at what else runs, and at the cgroup's CPU limit (cpu.stat: \
+         nr_throttled); then: {of_the_lock}"
     )
 }
 
 fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
     if key.object.primitive() == Some(Primitive::Gil) {
-        "one thread at a time runs Python code: spread the work over processes, do it in native code that lets the lock go, or use a \
-         free-threaded Python"
+        "one thread at a time runs Python code: spread the work over processes, do it in native \
+         code that lets the lock go, or use a free-threaded Python"
     } else if key.object.primitive() == Some(Primitive::Database) {
-        "a transaction keeps what it has changed until it is committed: change what everybody wants last, and wait for nothing \
-         between that and the commit; or spread it over several rows"
+        "a transaction keeps what it has changed until it is committed: change what everybody \
+         wants last, and wait for nothing between that and the commit; or spread it over several \
+         rows"
     } else if held_across {
-        "do not wait with the lock in hand: take what is needed, let the lock go, then do the I/O; or let one thread do it for \
-         all that asked meanwhile (group commit)"
+        "do not wait with the lock in hand: take what is needed, let the lock go, then do the I/O; \
+         or let one thread do it for all that asked meanwhile (group commit)"
     } else {
-        "hold the lock for less: do the work outside and take the lock only to publish the result; or split what it protects, \
-         or let readers share it (a read-write lock, a snapshot)"
+        "hold the lock for less: do the work outside and take the lock only to publish the result; \
+         or split what it protects, or let readers share it (a read-write lock, a snapshot)"
     }
 }
 

@@ -332,7 +332,7 @@ fn a_holder_that_waits_for_a_thread_without_a_cpu_is_not_to_blame_either() {
 }
 
 #[test]
-fn what_a_holder_lacked_a_cpu_for_is_told_and_not_held_against_the_lock() {
+fn what_a_holder_lacked_a_cpu_for_is_reported_and_not_held_against_the_lock() {
     let mut script = turns(false);
     // Of each other hold's 40 ms, 30 are without a CPU.
     for tid in [1, 3, 5] {
@@ -491,7 +491,7 @@ fn waiting_for_a_cpu_after_the_lock_is_not_waiting_for_the_lock() {
 }
 
 #[test]
-fn the_one_long_hold_of_another_kind_is_not_what_is_told() {
+fn the_one_long_hold_of_another_kind_is_not_what_is_reported() {
     let mut script = convoy(false);
     let locking = locking(&mut script);
     let rotating = script.stack(&["main", "app::handle", "app::rotate"]);

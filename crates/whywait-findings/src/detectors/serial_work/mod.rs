@@ -523,20 +523,23 @@ fn fix(runtime: Runtime, grows: bool, function: Option<&str>) -> String {
     let function = function.unwrap_or("it");
     if grows {
         return format!(
-            "look in {function} for something that is gone through as a whole and grows with every request: a list, log or map \
-             that is never cleaned up; index it, bound it, or do the work as it arises. (Unless each request asked for more than the one \
-             before: then it is they that grow.)"
+            "look in {function} for something that is gone through as a whole and grows with every \
+             request: a list, log or map that is never cleaned up; index it, bound it, or do the \
+             work as it arises. (Unless each request asked for more than the one before: then it \
+             is they that grow.)"
         );
     }
     match runtime {
         Runtime::Python => format!(
-            "make {function} cheaper, keep its results, or do it in several processes (threads share the interpreter's lock)"
+            "make {function} cheaper, keep its results, or do it in several processes (threads \
+             share the interpreter's lock)"
         ),
         Runtime::Node => {
             format!("make {function} cheaper, keep its results, or split it over worker_threads")
         }
         _ => format!(
-            "make {function} cheaper, keep its results, split it over several threads, or do it before or after the request"
+            "make {function} cheaper, keep its results, split it over several threads, or do it \
+             before or after the request"
         ),
     }
 }

@@ -69,7 +69,7 @@ fn the_finding(script: &Script) -> Finding {
     findings.into_iter().next().unwrap()
 }
 
-fn told(finding: &Finding) -> String {
+fn said(finding: &Finding) -> String {
     let texts: Vec<&str> = finding
         .evidence
         .iter()
@@ -91,12 +91,14 @@ fn a_worker_on_the_cpu_dominates_every_request() {
     );
     assert_eq!(
         finding.title,
-        "10 slow requests spent 99 % of their time on the CPU, most of it in compact_index (thread worker)"
+        "10 slow requests spent 99 % of their time on the CPU, most of it in compact_index (thread \
+         worker)"
     );
     assert_eq!(finding.saving.each_at_most_ns, [200_000_000; 10]);
     assert_eq!(
         finding.evidence[0].text,
-        "the slowest of them, 202 ms: api (1) waits for worker (2), which is on the CPU for 200 ms, 180 ms of them in compact_index"
+        "the slowest of them, 202 ms: api (1) waits for worker (2), which is on the CPU for 200 \
+         ms, 180 ms of them in compact_index"
     );
     assert_eq!(
         finding.subject.get("growth"),
@@ -104,9 +106,9 @@ fn a_worker_on_the_cpu_dominates_every_request() {
         "it is the same each time"
     );
     assert!(
-        told(&finding).contains("by samples: compact_index 90 %; checksum_pages 10 %"),
+        said(&finding).contains("by samples: compact_index 90 %; checksum_pages 10 %"),
         "{}",
-        told(&finding)
+        said(&finding)
     );
     let cause = finding.cause.unwrap();
     assert_eq!((cause.tid, cause.doing.as_str()), (WORKER, "on CPU"));
@@ -142,9 +144,9 @@ fn samples_of_a_clock_that_ticked_less_often_weigh_more() {
             .sampled(WORKER, server.checksum, 171, 211);
     });
     assert!(
-        told(&finding).contains("by samples: compact_index 80 %; checksum_pages 20 %"),
+        said(&finding).contains("by samples: compact_index 80 %; checksum_pages 20 %"),
         "160 ms were sampled every 20 ms, and 40 ms every 5: {}",
-        told(&finding)
+        said(&finding)
     );
 }
 
@@ -172,9 +174,9 @@ fn requests_with_too_few_samples_each_are_known_from_all_of_them() {
     }
     let finding = the_finding(&server.script);
     assert!(
-        told(&finding).contains("by samples: compact_index 67 %; checksum_pages 33 %"),
+        said(&finding).contains("by samples: compact_index 67 %; checksum_pages 33 %"),
         "two samples of each of 30 requests say in which functions they were: {}",
-        told(&finding)
+        said(&finding)
     );
     assert_eq!(finding.subject["function"], "compact_index");
 }
@@ -202,19 +204,20 @@ fn work_that_grows_says_where_and_how_fast() {
     );
     assert_eq!(
         finding.evidence[0].text,
-        "it grows: from 70 ms to 340 ms over 10 requests, 30 ms more with each (R² 1.00); compact_index accounts for all of it"
+        "it grows: from 70 ms to 340 ms over 10 requests, 30 ms more with each (R² 1.00); \
+         compact_index accounts for all of it"
     );
     // 2050 ms altogether, ten times 70 if it had not grown.
     assert!(
-        told(&finding).contains("1.35 s of the 2.05 s would be gone, and 70 ms remain of each"),
+        said(&finding).contains("1.35 s of the 2.05 s would be gone, and 70 ms remain of each"),
         "{}",
-        told(&finding)
+        said(&finding)
     );
     assert!(finding.fix.contains("compact_index"), "{}", finding.fix);
 }
 
 #[test]
-fn growth_is_told_of_the_function_that_grows_not_of_the_largest() {
+fn growth_is_reported_of_the_function_that_grows_not_of_the_largest() {
     let mut server = server();
     for n in 0..10 {
         server.request(n + 1, 10 + n * 700, 400, 20 * (n + 1));

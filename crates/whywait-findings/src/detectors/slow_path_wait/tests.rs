@@ -112,7 +112,7 @@ fn the_finding(script: &Script) -> Finding {
     findings.into_iter().next().unwrap()
 }
 
-fn told(finding: &Finding) -> String {
+fn said(finding: &Finding) -> String {
     let texts: Vec<&str> = finding
         .evidence
         .iter()
@@ -140,8 +140,8 @@ fn an_fsync_in_another_thread_dominates_every_request() {
     assert_eq!(finding.saving.each_at_most_ns, [180_000_000; 10]);
     assert_eq!(
         finding.evidence[0].text,
-        "the slowest of them, 184 ms: api (1) waits for worker (2), which sleeps 180 ms in fsync (journal commit): \
-         jbd2_log_wait_commit < ext4_sync_file < do_fsync"
+        "the slowest of them, 184 ms: api (1) waits for worker (2), which sleeps 180 ms in fsync \
+         (journal commit): jbd2_log_wait_commit < ext4_sync_file < do_fsync"
     );
     let subject = json!(finding.subject);
     assert_eq!(subject["tid"], WORKER);
@@ -180,9 +180,9 @@ fn a_thread_that_had_not_slept_would_not_have_waited_for_a_cpu_either() {
         "without it 20 ms for a CPU may be gone, too"
     );
     assert!(
-        told(&finding).contains("besides, another 20 ms for a CPU"),
+        said(&finding).contains("besides, another 20 ms for a CPU"),
         "{}",
-        told(&finding)
+        said(&finding)
     );
 }
 
@@ -252,15 +252,15 @@ fn throttled_writes_and_syncs_are_one_wait_for_the_disk() {
         finding.title
     );
     assert!(
-        told(&finding).contains("of which dirty page throttling 53 %; fsync"),
+        said(&finding).contains("of which dirty page throttling 53 %; fsync"),
         "{}",
-        told(&finding)
+        said(&finding)
     );
     assert!(finding.fix.contains("posix_fallocate"), "{}", finding.fix);
 }
 
 #[test]
-fn who_else_used_the_disk_is_told() {
+fn who_else_used_the_disk_is_reported() {
     let mut server = server();
     server.request(1, 10, &[(FSYNC, 180)]);
     for n in 0..4 {
@@ -273,9 +273,9 @@ fn who_else_used_the_disk_is_told() {
     }
     let finding = the_finding(&server.script);
     assert!(
-        told(&finding).contains("at the same time copier (3) waited for the disk too, 4 times"),
+        said(&finding).contains("at the same time copier (3) waited for the disk too, 4 times"),
         "{}",
-        told(&finding)
+        said(&finding)
     );
 }
 
@@ -321,7 +321,7 @@ fn twenty_milliseconds_each_are_a_remark() {
 }
 
 #[test]
-fn a_rare_wait_is_told_only_when_it_is_long() {
+fn a_rare_wait_is_reported_only_when_it_is_long() {
     for (ms, expected) in [(60, 0), (150, 1)] {
         let mut server = server();
         // Many others are slow for reasons of their own.

@@ -22,8 +22,8 @@
 //! was a CPU that lacked, and not a poller. (That a busy thread also waits for a CPU is no excuse:
 //! one that idles and is woken gets its share of a crowded machine, which is why the confidence is
 //! medium then, and not nothing said.) Where it was not seen busy or asleep elsewhere for most of
-//! the time, it is not known to have kept anybody from polling. Alongside as many busy threads as Go
-//! runs at once its parked ones cannot serve (see [`EpollPool::at_once`]). Less than
+//! the time, it is not known to have kept anybody from polling. Alongside as many busy threads as
+//! Go runs at once its parked ones cannot serve (see [`EpollPool::at_once`]). Less than
 //! [`MIN_STRANDED_NS`] is a wake-up under load.
 
 mod siblings;
@@ -48,8 +48,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
         (Severity::Error, "from 100 ms of a request on"),
         (Severity::Warning, "otherwise"),
     ],
-    invariant: "of the threads that can serve an epoll instance, either all are busy, or one of them \
-        waits for I/O",
+    invariant: "of the threads that can serve an epoll instance, either all are busy, or one of \
+         them waits for I/O",
     explain: include_str!("explain.md"),
     detect,
 };
@@ -477,17 +477,19 @@ fn supposes_cpus(model: &Model, worst: &Worst<'_>) -> Option<Evidence> {
 fn fix(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Tokio => {
-            "keep work that blocks or burns CPU off the workers: tokio::task::spawn_blocking (or block_in_place). Or let a \
-             worker that leaves the poll with work hand the I/O driver on: \
-             tokio::runtime::Builder::enable_eager_driver_handoff(), tokio 1.52.2 or newer, built with --cfg tokio_unstable"
+            "keep work that blocks or burns CPU off the workers: tokio::task::spawn_blocking (or \
+             block_in_place). Or let a worker that leaves the poll with work hand the I/O driver \
+             on: tokio::runtime::Builder::enable_eager_driver_handoff(), tokio 1.52.2 or newer, \
+             built with --cfg tokio_unstable"
         }
         Runtime::Go => {
-            "a goroutine kept its thread and the netpoller unattended: look for cgo calls or system calls on the path above, \
-             and give the program more GOMAXPROCS if it runs with 1"
+            "a goroutine kept its thread and the netpoller unattended: look for cgo calls or \
+             system calls on the path above, and give the program more GOMAXPROCS if it runs with \
+             1"
         }
         _ => {
-            "before a thread runs what it polled, let it wake another to poll in its place; or move the work above to \
-             threads that do not poll"
+            "before a thread runs what it polled, let it wake another to poll in its place; or \
+             move the work above to threads that do not poll"
         }
     }
 }

@@ -77,7 +77,7 @@ fn burst(script: &mut Script, stacks: &Stacks) {
 }
 
 #[test]
-fn ready_requests_beside_parked_workers_are_stranded() {
+fn ready_requests_alongside_parked_workers_are_stranded() {
     let (mut script, stacks) = pool();
     burst(&mut script, &stacks);
     let findings = detect(&script.model());
@@ -315,7 +315,7 @@ fn a_socket_whose_read_interest_is_off_waits_for_nobody() {
 fn what_the_poller_waited_for_a_cpu_later_does_not_excuse_it() {
     let (mut script, stacks) = pool();
     script.burns(1, stacks.handler, 10, 2010);
-    // Once all four burn on two CPUs they wait for them; the last poller's own next stretch
+    // Once all four burn on two CPUs they wait for them; the last poller's own next interval
     // overlaps a little.
     script.busy(1, 2010, 4010, 1_000_000_000, 1_000_000_000);
     for tid in 2..=4 {
@@ -364,7 +364,7 @@ fn go() -> (Script, u32, u32) {
 }
 
 #[test]
-fn threads_that_go_has_parked_beside_as_many_as_it_runs_cannot_serve() {
+fn threads_that_go_has_parked_alongside_as_many_as_it_runs_cannot_serve() {
     let (mut script, handler, _) = go();
     script.burns(2, handler, 5, 2009);
     let model = script.model();

@@ -23,7 +23,8 @@ fn a_connection_that_wakes_all_workers_is_a_herd() {
     let found = &findings(800, 5600, 5800)[0];
     assert_eq!(
         found.title,
-        "a connection at port 80 wakes up to 8 threads and all but one find nothing: 5,600 wake-ups a second wasted"
+        "a connection at port 80 wakes up to 8 threads and all but one find nothing: 5,600 \
+         wake-ups a second wasted"
     );
     assert_eq!(found.severity, Severity::Warning);
     assert_eq!(found.saving.at_most_ns, 56_000_000);

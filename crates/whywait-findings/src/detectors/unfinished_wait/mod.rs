@@ -32,8 +32,8 @@ use crate::shared::unfinished::{lasted_ns, unanswered};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "unfinished-wait",
-    meaning: "a thread that had read a request still waited when the recording ended, and nothing was \
-        seen that would end the wait",
+    meaning: "a thread that had read a request still waited when the recording ended, and nothing \
+         was seen that would end the wait",
     severities: &[(Severity::Error, "")],
     invariant: "a wait that requests depend on ends",
     explain: include_str!("explain.md"),

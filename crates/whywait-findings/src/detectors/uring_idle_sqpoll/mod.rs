@@ -25,10 +25,11 @@ use crate::shared::text::{duration, percent};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "uring-idle-sqpoll",
-    meaning: "the kernel's poller of a submission queue (IORING_SETUP_SQPOLL) burns a core for little, \
-        or sleeps when it is needed",
+    meaning: "the kernel's poller of a submission queue (IORING_SETUP_SQPOLL) burns a core for \
+         little, or sleeps when it is needed",
     severities: &[(Severity::Warning, "")],
-    invariant: "the poller is worth its core, and what is published is submitted while it sleeps too",
+    invariant: "the poller is worth its core, and what is published is submitted while it sleeps \
+         too",
     explain: include_str!("explain.md"),
     detect,
 };

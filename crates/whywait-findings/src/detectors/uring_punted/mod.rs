@@ -25,8 +25,8 @@ use crate::shared::text::{duration, percent};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "uring-punted",
-    meaning: "the kernel's worker threads do reads, writes, sends or receives of an io_uring ring that \
-        need no worker",
+    meaning: "the kernel's worker threads do reads, writes, sends or receives of an io_uring ring \
+         that need no worker",
     severities: &[(Severity::Warning, "")],
     invariant: "such operations are done at once, or when their file is ready",
     explain: include_str!("explain.md"),

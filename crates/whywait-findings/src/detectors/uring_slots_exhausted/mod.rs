@@ -37,7 +37,8 @@ use crate::shared::text::{duration, percent};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "uring-slots-exhausted",
-    meaning: "all slots of an io_uring ring are taken, and its thread has more to submit and cannot",
+    meaning: "all slots of an io_uring ring are taken, and its thread has more to submit and \
+         cannot",
     severities: &[(Severity::Warning, "")],
     invariant: "a program that has something to submit has a slot for it",
     explain: include_str!("explain.md"),

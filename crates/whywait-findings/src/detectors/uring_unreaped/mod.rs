@@ -35,8 +35,8 @@ use crate::shared::text::duration;
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "uring-unreaped",
-    meaning: "completions lie in an io_uring ring's queue while the thread that should take them does \
-        something else",
+    meaning: "completions lie in an io_uring ring's queue while the thread that should take them \
+         does something else",
     severities: &[(Severity::Warning, "")],
     invariant: "a completion is taken within the threshold",
     explain: include_str!("explain.md"),

@@ -23,7 +23,8 @@ use crate::shared::rings::{self, MIN_OPERATIONS};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "uring-unsubmitted",
-    meaning: "entries are published in an io_uring ring's submission queue, and nobody submits them",
+    meaning: "entries are published in an io_uring ring's submission queue, and nobody submits \
+         them",
     severities: &[(Severity::Warning, "")],
     invariant: "what is published is submitted within the threshold",
     explain: include_str!("explain.md"),

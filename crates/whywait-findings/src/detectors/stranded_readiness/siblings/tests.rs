@@ -46,11 +46,12 @@ fn script(listeners: u64, second_idles: bool, second_polls_in: &str, sleeps: boo
 }
 
 #[test]
-fn a_connection_that_waits_for_a_busy_worker_beside_an_idle_sibling_is_stranded() {
+fn a_connection_that_waits_for_a_busy_worker_alongside_an_idle_sibling_is_stranded() {
     let found = &detect(&model(2, true, "work"))[0];
     assert_eq!(
         found.title,
-        "1 new connection waited at port 80 for up to 251 ms behind a busy worker while a sibling sat idle"
+        "1 new connection waited at port 80 for up to 251 ms behind a busy worker while a sibling \
+         sat idle"
     );
     assert_eq!(found.severity, Severity::Error);
     assert_eq!(found.saving.at_most_ns, 251_000_000);

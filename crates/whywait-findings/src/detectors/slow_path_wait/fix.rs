@@ -1,0 +1,117 @@
+//! What helps against a wait on slow requests' paths, by what is waited for.
+
+use std::collections::BTreeSet;
+
+use whywait_events::StackId;
+use whywait_model::Model;
+
+use super::Target;
+use crate::shared::intervals::sum;
+
+/// What helps against such a wait.
+pub(super) fn of(
+    model: &Model,
+    target: Target,
+    whats: &[(String, u64)],
+    kernel_stacks: impl Iterator<Item = StackId>,
+) -> String {
+    match target {
+        Target::Timer => {
+            "it is the program's own sleep: wait for the event instead of for a time, or shorten it"
+        }
+        Target::Peer => {
+            "look at the peer: why it takes so long; ask it earlier or several at once, cache its \
+             answers, or limit the wait"
+        }
+        Target::Client => {
+            "nothing in the server waits but for its client: read and write with time limits, and \
+             buffer what is large"
+        }
+        Target::Anything => {
+            "find what these requests wait for: record the process they ask too, or trace one with \
+             --request"
+        }
+        Target::Memory => {
+            return fix_memory(whats).to_owned();
+        }
+        Target::Disk => return fix_disk(model, whats, kernel_stacks),
+    }
+    .to_owned()
+}
+
+/// … for memory.
+fn fix_memory(whats: &[(String, u64)]) -> &'static str {
+    let is = |word: &str| whats.first().is_some_and(|(what, _)| what.contains(word));
+    if is("reclaim") || is("cgroup") || is("swap") || is("out of memory") || is("compaction") {
+        "memory is short: give it more (or raise the cgroup's memory.high), use less, or lock what \
+         requests touch with mlock"
+    } else if is("mmap lock") {
+        "another thread maps or unmaps memory at the time: map less often, or more at once"
+    } else {
+        "touch the pages before requests need them (MAP_POPULATE, madvise), keep them with mlock, \
+         or read the file instead of mapping it"
+    }
+}
+
+/// … for the disk.
+fn fix_disk(
+    model: &Model,
+    whats: &[(String, u64)],
+    kernel_stacks: impl Iterator<Item = StackId>,
+) -> String {
+    let total_ns = sum(whats.iter().map(|(_, ns)| *ns));
+    // What is a small part of it is not worth a change of the program.
+    let much = |words: &[&str]| {
+        let is_one = |what: &str| words.iter().any(|word| what.contains(word));
+        let ns = sum(whats
+            .iter()
+            .filter(|(what, _)| is_one(what))
+            .map(|(_, ns)| *ns));
+        ns.saturating_mul(5) >= total_ns && ns > 0
+    };
+    let kernel_stacks: BTreeSet<StackId> = kernel_stacks.collect();
+    let allocates = kernel_stacks
+        .iter()
+        .filter_map(|id| model.stacks.get(*id))
+        .flat_map(|stack| &stack.labels)
+        .any(|label| {
+            let name = &*label.name;
+            name.contains("_da_") || name.contains("_map_blocks") || name.ends_with("_writepages")
+        });
+    let mut fixes: Vec<&str> = Vec::new();
+    if much(&["sync", "fdatasync", "journal", "flush"]) {
+        fixes.push(
+            "sync less often, once for several requests (a group commit), or off the request's \
+             path where the answer need not wait for it",
+        );
+    }
+    // A file that becomes longer, or is made anew, has blocks and metadata to be written besides
+    // its data.
+    if (allocates && much(&["sync", "write", "throttling", "writeback"]))
+        || much(&["journal", "metadata", "discard"])
+    {
+        fixes.push(
+            "overwrite a file in place, or allocate it before it is written (posix_fallocate), so \
+             that a sync has no blocks to allocate",
+        );
+    }
+    if much(&["dirty page throttling"]) {
+        fixes.push(
+            "start writing back earlier and in smaller pieces (sync_file_range, a lower \
+             vm.dirty_background_bytes)",
+        );
+    }
+    if much(&["writeback throttling", "I/O throttling", "queue full"]) {
+        fixes.push("keep bulk writers (copies, backups) off this disk, or slow them down (io.max)");
+    }
+    if much(&["read", "pread64"]) && fixes.is_empty() {
+        fixes.push(
+            "read ahead of the request (posix_fadvise), or keep what requests read in memory",
+        );
+    }
+    if fixes.is_empty() {
+        fixes.push("move the I/O off the request's path, or to a faster disk");
+    }
+    fixes.truncate(2);
+    fixes.join("; ")
+}
