@@ -197,7 +197,7 @@ def find_perf():
 def iterators():
     """Names of whywait's programs that are no hooks: they run when whywait reads them."""
     names = set()
-    for source in (HERE.parent / "crates/whywait-capture/src/bpf").glob("*.bpf.h"):
+    for source in (HERE.parent / "crates/whywait-capture/src").rglob("*.bpf.h"):
         names.update(
             re.findall(r'SEC\("iter[^"]*"\)\s*int (?:BPF_PROG\()?(\w+)', source.read_text())
         )

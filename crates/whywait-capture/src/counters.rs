@@ -17,42 +17,47 @@ fn per_cpu<T: Plain>(map: &Map<'_>) -> Vec<T> {
     }
 }
 
+/// The sums of counters under their names. A counter without a name does not compile.
+macro_rules! named {
+    ($cpus:ident: $($field:ident => $name:literal,)*) => {{
+        let types::counters { $($field: _),* } = types::counters::default();
+        [$(($name.to_owned(), $cpus.iter().map(|cpu| cpu.$field).sum())),*]
+    }};
+}
+
 /// Loss and event counters.
 pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
     let cpus: Vec<types::counters> = per_cpu(map);
-    let sum = |field: fn(&types::counters) -> u64| cpus.iter().map(field).sum::<u64>();
-    [
-        ("events", sum(|c| c.events)),
-        ("lost.ring-full", sum(|c| c.lost_ring_full)),
-        ("lost.stack-ring-full", sum(|c| c.lost_stack_ring_full)),
-        ("lost.thread-storage", sum(|c| c.lost_thread_storage)),
-        ("lost.socket-storage", sum(|c| c.lost_socket_storage)),
-        ("lost.wait-budget", sum(|c| c.lost_wait_budget)),
-        ("preempted.over-budget", sum(|c| c.preempted_budget)),
-        ("requests.over-budget", sum(|c| c.lost_request_budget)),
-        ("stacks.sleeper-unreadable", sum(|c| c.sleeper_no_stack)),
-        ("stacks.sleeper-moved", sum(|c| c.sleeper_moved)),
-        ("stacks.sample-unreadable", sum(|c| c.sample_no_stack)),
-        ("lost.futexes", sum(|c| c.lost_futexes)),
-        ("stacks.wait-unreadable", sum(|c| c.user_stack_unread)),
-        ("stacks.wait-over-budget", sum(|c| c.user_stack_budget)),
-        ("stacks.waker-over-budget", sum(|c| c.waker_stack_budget)),
-        ("lost.rings", sum(|c| c.lost_rings)),
-        ("rings.ops-over-budget", sum(|c| c.uring_op_budget)),
-        ("rings.lags-over-budget", sum(|c| c.uring_lag_budget)),
-        ("waits.summed-up", sum(|c| c.storm_waits)),
-        ("unmatched-wakes", sum(|c| c.unmatched_wakes)),
-        ("unseen-switches", sum(|c| c.unseen_switches)),
-        ("lost.calls", sum(|c| c.lost_calls)),
-        ("bursts.calls-counted-only", sum(|c| c.calls_counted_only)),
-        ("sockets.without-slot", sum(|c| c.lost_socket_cpu)),
-        ("requests.farewells", sum(|c| c.farewells)),
-        ("requests.began-later", sum(|c| c.began_later)),
-        ("cpu.stolen-ns", sum(|c| c.stolen_ns)),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+    named! { cpus:
+        events => "events",
+        lost_ring_full => "lost.ring-full",
+        lost_stack_ring_full => "lost.stack-ring-full",
+        lost_thread_storage => "lost.thread-storage",
+        lost_socket_storage => "lost.socket-storage",
+        lost_wait_budget => "lost.wait-budget",
+        preempted_budget => "preempted.over-budget",
+        lost_request_budget => "requests.over-budget",
+        sleeper_no_stack => "stacks.sleeper-unreadable",
+        sleeper_moved => "stacks.sleeper-moved",
+        sample_no_stack => "stacks.sample-unreadable",
+        lost_futexes => "lost.futexes",
+        user_stack_unread => "stacks.wait-unreadable",
+        user_stack_budget => "stacks.wait-over-budget",
+        waker_stack_budget => "stacks.waker-over-budget",
+        lost_rings => "lost.rings",
+        uring_op_budget => "rings.ops-over-budget",
+        uring_lag_budget => "rings.lags-over-budget",
+        storm_waits => "waits.summed-up",
+        unmatched_wakes => "unmatched-wakes",
+        unseen_switches => "unseen-switches",
+        lost_calls => "lost.calls",
+        calls_counted_only => "bursts.calls-counted-only",
+        lost_socket_cpu => "sockets.without-slot",
+        farewells => "requests.farewells",
+        began_later => "requests.began-later",
+        stolen_ns => "cpu.stolen-ns",
+    }
+    .into()
 }
 
 /// The short sleeps on each futex word: what is summed up in `futexes`, and what threads have
@@ -67,7 +72,8 @@ pub(crate) fn futexes(
         .filter_map(|key| {
             let value = futexes.lookup(&key, MapFlags::ANY).ok()??;
             let key: types::futex_key = view(&key)?;
-            Some(((key.tgid, key.address), view(&value)?))
+            let state: types::futex_state = view(&value)?;
+            Some(((key.tgid, key.address), state.sum))
         })
         .collect();
     let mut add = |thread: &types::thread| {

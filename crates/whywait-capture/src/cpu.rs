@@ -142,7 +142,6 @@ mod tests {
 
     fn record(tid: u32, on_cpu_ns: u64) -> types::cpu_record {
         types::cpu_record {
-            r#type: 31,
             tid,
             tgid: 1,
             on_cpu_ns,

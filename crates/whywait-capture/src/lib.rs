@@ -1,6 +1,6 @@
 //! Watches a process with BPF and writes what it waited for into a recording.
 //!
-//! The only crate that needs a kernel. The BPF programs are in `src/bpf`, one file for each
+//! The only crate that needs a kernel. Each collector has a folder in `src/collectors`, with its BPF
 //! subsystem; they keep sums for everything and send records only for what is slow, rare or new.
 //! [`Session`] loads and attaches them, turns their records into the vocabulary of
 //! `whywait-events`, unwinds stacks on arrival and writes the recording.

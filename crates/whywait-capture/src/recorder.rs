@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use whywait_events::recording::{WriteError, Writer};
 use whywait_events::uring::{Ring, Sum};
 use whywait_events::{
-    Busy, Event, Frame, FutexSum, Module, Parts, Preempted, Request, Sample, StackId, ThreadChange,
-    ThreadEvent, Wait, WakeContext,
+    Busy, Event, Frame, FutexSum, Module, Part, Parts, Preempted, Request, Sample, StackId,
+    ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 use whywait_stacks::{Registers, Unwinder};
 
 use crate::cpu::CpuTotals;
 use crate::known_stacks::KnownStacks;
 use crate::records::{Record, kernel_addresses};
-use crate::skel::types;
+use crate::skel::types::{self, thread_change, wake_context};
 use crate::{sockets, urings};
 use processes::Processes;
 use ring_counts::{Counts, RingCounts};
@@ -212,7 +212,11 @@ impl Recorder {
     pub(crate) fn take(&mut self, record: Record) -> Result<(), WriteError> {
         match record {
             Record::Thread(record) => self.thread(&record),
-            Record::Wait(record, kernel_stack) => self.wait(&record, &kernel_stack),
+            Record::Wait(record) => self.wait(&record, &[]),
+            Record::WholeWait(record) => {
+                let len = record.wait.kernel_stack_len;
+                self.wait(&record.wait, kernel_addresses(&record.kernel_stack, len))
+            }
             Record::Busy(record) => self.writer.write(&Event::Busy(Busy {
                 tid: record.tid,
                 tgid: record.tgid,
@@ -299,11 +303,11 @@ impl Recorder {
     }
 
     fn thread(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
-        let change = match record.change {
-            1 => ThreadChange::Fork,
-            2 => ThreadChange::Exec,
-            3 => ThreadChange::Rename,
-            4 => ThreadChange::Exit,
+        let change = match thread_change(record.change) {
+            thread_change::THREAD_FORK => ThreadChange::Fork,
+            thread_change::THREAD_EXEC => ThreadChange::Exec,
+            thread_change::THREAD_RENAME => ThreadChange::Rename,
+            thread_change::THREAD_EXIT => ThreadChange::Exit,
             _ => ThreadChange::Found,
         };
         match change {
@@ -374,11 +378,11 @@ impl Recorder {
         self.words.note(&wait);
         wait.wake_ns = (record.wake_ns != 0).then_some(record.wake_ns);
         wait.in_ns = Some(record.in_ns);
-        wait.wake_context = match record.wake_context {
-            1 => WakeContext::Task,
-            2 => WakeContext::Softirq,
-            3 => WakeContext::Hardirq,
-            4 => WakeContext::Exit,
+        wait.wake_context = match wake_context(record.wake_context) {
+            wake_context::WAKE_TASK => WakeContext::Task,
+            wake_context::WAKE_SOFTIRQ => WakeContext::Softirq,
+            wake_context::WAKE_HARDIRQ => WakeContext::Hardirq,
+            wake_context::WAKE_EXIT => WakeContext::Exit,
             _ => WakeContext::Unknown,
         };
         wait.waker_tid = record.waker_tid;
@@ -694,6 +698,13 @@ impl Recorder {
     }
 }
 
+/// The recording's kinds of time are those of `enum part`, in their order.
+const _: () = {
+    assert!(types::part::PART_COUNT.0 as usize == Part::ALL.len());
+    assert!(types::part::PART_ON_CPU.0 == Part::OnCpu as u32);
+    assert!(types::part::PART_UNKNOWN.0 == Part::Unknown as u32);
+};
+
 fn name(comm: &[i8]) -> String {
     let bytes: Vec<u8> = comm
         .iter()
@@ -710,10 +721,10 @@ mod tests {
     use super::processes::ENDED_AT_ONCE;
     use super::*;
 
-    const FOUND: u32 = 0;
-    const FORK: u32 = 1;
-    const EXEC: u32 = 2;
-    const EXIT: u32 = 4;
+    const FOUND: u32 = thread_change::THREAD_FOUND.0;
+    const FORK: u32 = thread_change::THREAD_FORK.0;
+    const EXEC: u32 = thread_change::THREAD_EXEC.0;
+    const EXIT: u32 = thread_change::THREAD_EXIT.0;
 
     fn recorder() -> (tempfile::TempDir, Recorder) {
         let dir = tempfile::tempdir().expect("a temporary folder");
@@ -724,7 +735,7 @@ mod tests {
 
     fn thread(recorder: &mut Recorder, at_ns: u64, change: u32, tgid: u32, tid: u32) {
         let record = types::thread_record {
-            r#type: 1,
+            r#type: types::record_type::RECORD_THREAD.0,
             change,
             at_ns,
             tid,
@@ -733,7 +744,9 @@ mod tests {
             parent_tgid: 0,
             comm: [0; 16],
         };
-        recorder.take(Record::Thread(record)).expect("writable");
+        recorder
+            .take(Record::Thread(Box::new(record)))
+            .expect("writable");
     }
 
     #[test]

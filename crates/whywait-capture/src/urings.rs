@@ -13,14 +13,11 @@ use crate::iterate::{self, Scope};
 use crate::kernel;
 use crate::programs::Programs;
 use crate::records::view;
-use crate::skel::types;
+use crate::skel::types::{self, uring_key, uring_lag, uring_op_flag, uring_origin};
 
-/// `URING_RINGS` and `URING_OPCODES` of `uring_events.h`.
-const RINGS: u32 = 128;
-const OPCODES: u32 = 64;
-/// `URING_FREE` and `URING_CLOSED` of `uring.bpf.h`.
-const FREE: u64 = 0;
-const CLOSED: u64 = 1;
+/// What stands in `uring_keys` where there is no ring.
+const FREE: u64 = uring_key::URING_FREE.0 as u64;
+const CLOSED: u64 = uring_key::URING_CLOSED.0 as u64;
 
 /// The tracepoints, and what cannot be told without them.
 const TRACEPOINTS: [(&str, &str); 9] = [
@@ -158,15 +155,17 @@ fn read_where(programs: &Programs, wanted: impl Fn(u64) -> bool) -> Known {
     else {
         return known;
     };
-    for index in (0..RINGS).filter(|index| wanted(keys[*index as usize])) {
+    let sums_of_rings = &programs.skel.maps.uring_sums;
+    let opcodes = sums_of_rings.max_entries() / keys.len() as u32;
+    for (index, _) in (0..).zip(keys).filter(|(_, key)| wanted(*key)) {
         let Some(state) = value::<types::uring_state>(&programs.skel.maps.urings, index) else {
             continue;
         };
         known.places.push(index);
         known.rings.push((ring(&state), state.lost_ops));
-        for opcode in (0..OPCODES).filter(|opcode| state.opcodes >> opcode & 1 == 1) {
-            let at = index * OPCODES + opcode;
-            if let Some(sum) = value::<types::uring_sum>(&programs.skel.maps.uring_sums, at) {
+        for opcode in (0..opcodes).filter(|opcode| state.opcodes >> opcode & 1 == 1) {
+            let at = index * opcodes + opcode;
+            if let Some(sum) = value::<types::uring_sum>(sums_of_rings, at) {
                 known.sums.push(sums(&state, opcode, &sum));
             }
         }
@@ -193,14 +192,14 @@ pub(crate) fn take_closed(programs: &mut Programs) -> Known {
 
 /// Makes room: forgets the rings of processes that have ended. `alive` costs a look into /proc.
 pub(crate) fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool) {
-    for index in 0..RINGS {
-        let used = programs
-            .skel
-            .maps
-            .bss_data
-            .as_deref()
-            .is_some_and(|bss| !matches!(bss.uring_keys[index as usize], FREE | CLOSED));
-        let ended = used
+    let keys = programs
+        .skel
+        .maps
+        .bss_data
+        .as_deref()
+        .map(|bss| bss.uring_keys);
+    for (index, key) in (0..).zip(keys.into_iter().flatten()) {
+        let ended = !matches!(key, FREE | CLOSED)
             && value::<types::uring_state>(&programs.skel.maps.urings, index)
                 .is_some_and(|state| state.id != 0 && !alive(state.tgid));
         if ended && let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
@@ -221,9 +220,9 @@ fn ring(state: &types::uring_state) -> Ring {
         user_tid: state.user_tid,
         users_changed: state.users_changed,
         sqpoll_tid: state.sqpoll_tid,
-        origin: match state.origin {
-            0 => RingOrigin::Created,
-            1 => RingOrigin::Found,
+        origin: match uring_origin(state.origin) {
+            uring_origin::URING_CREATED => RingOrigin::Created,
+            uring_origin::URING_FOUND => RingOrigin::Found,
             _ => RingOrigin::FirstEvent,
         },
         fd: state.fd,
@@ -297,6 +296,7 @@ fn sums(state: &types::uring_state, opcode: u32, sum: &types::uring_sum) -> Sum 
 
 /// An operation that is told.
 pub(crate) fn op(record: &types::uring_op_record) -> Op {
+    let is = |flag: uring_op_flag| record.flags & flag.0 != 0;
     Op {
         ring: record.ring,
         submit_ns: record.submit_ns,
@@ -305,9 +305,9 @@ pub(crate) fn op(record: &types::uring_op_record) -> Op {
         fd: record.fd,
         result: record.res,
         tid: record.tid,
-        punted: record.flags & 1 != 0,
-        polled: record.flags & 2 != 0,
-        sampled: record.flags & 8 != 0,
+        punted: is(uring_op_flag::URING_OP_PUNTED),
+        polled: is(uring_op_flag::URING_OP_POLLED),
+        sampled: is(uring_op_flag::URING_OP_SAMPLED),
     }
 }
 
@@ -330,10 +330,9 @@ pub(crate) fn sample(record: &types::uring_sample_record) -> RingSample {
 pub(crate) fn lag(record: &types::uring_lag_record) -> Lag {
     Lag {
         ring: record.ring,
-        kind: if record.what == 0 {
-            LagKind::Unreaped
-        } else {
-            LagKind::Unsubmitted
+        kind: match uring_lag(record.what) {
+            uring_lag::LAG_UNREAPED => LagKind::Unreaped,
+            _ => LagKind::Unsubmitted,
         },
         from_ns: record.from_ns,
         low_ns: record.low_ns.saturating_sub(record.from_ns),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A kind of time, as counted in the kernel for each thread. The order is that of `enum part` in
-/// the BPF program's `events.h`.
+/// the BPF program's `layout.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]

@@ -58,7 +58,7 @@ impl Files {
         let mut rest = buffer.as_slice();
         while let Some((record, size)) = decode(rest) {
             if let Record::File(file) = record {
-                files.add(file);
+                files.add(*file);
             }
             rest = &rest[size..];
         }

@@ -14,7 +14,7 @@ pub(crate) struct Histogram {
     max: u64,
 }
 
-/// The bucket of a value: the inverse of [`middle`]. Equals `latency_bucket` of `sock.bpf.h`.
+/// The bucket of a value: the inverse of [`middle`]. Equals `latency_bucket` of `requests.bpf.h`.
 fn bucket(ns: u64) -> usize {
     if ns < 1 << SHIFT {
         return ns as usize;

@@ -1,0 +1,52 @@
+//! Compiles the BPF object, and generates what Rust has of it: the skeleton (maps, programs,
+//! variables and layouts) and the records.
+
+mod records;
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use libbpf_cargo::SkeletonBuilder;
+use libbpf_rs::btf::Btf;
+
+fn main() {
+    let source = "src/core/whywait.bpf.c";
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    if env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok("x86_64") {
+        panic!("whywait reads system calls from saved registers and knows those of x86-64 only");
+    }
+    // libbpf-sys brings libbpf's headers and says where they are.
+    let headers = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where libbpf's headers are");
+    let object = out.join("whywait.bpf.o");
+    SkeletonBuilder::new()
+        .source(source)
+        .obj(&object)
+        .clang_args([
+            "-D__TARGET_ARCH_x86",
+            "-mcpu=v3",
+            "-Wall",
+            "-Werror",
+            "-I",
+            "src",
+            "-I",
+            &headers,
+        ])
+        .build_and_generate(out.join("whywait.skel.rs"))
+        .expect("the BPF object compiles (clang 14 or newer is needed: apt-get install clang)");
+    let btf = Btf::from_path(&object).expect("clang writes BTF into the object");
+    fs::write(out.join("records.rs"), records::generate(&btf)).expect("OUT_DIR is writable");
+    rerun_if_changed(Path::new("src"));
+}
+
+/// Each C file by itself, so that no change of Rust code compiles the object again.
+fn rerun_if_changed(dir: &Path) {
+    for entry in fs::read_dir(dir).expect("the sources are readable") {
+        let path = entry.expect("the sources are readable").path();
+        if path.is_dir() {
+            rerun_if_changed(&path);
+        } else if path.extension().is_some_and(|end| end == "h" || end == "c") {
+            println!("cargo:rerun-if-changed={}", path.display());
+        }
+    }
+    println!("cargo:rerun-if-changed=build");
+}

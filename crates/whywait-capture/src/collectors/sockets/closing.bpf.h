@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Messages that close a connection and belong to no response: TLS's close_notify, HTTP/2's GOAWAY,
+ * and the FIN that comes behind them.
+ */
+#pragma once
+
+#include "collectors/sockets/requests.bpf.h"
+
+/* How many bytes have come and were not read; the end of all takes one of TCP's numbers, too (as for SIOCINQ, net/ipv4/tcp.c). */
+static __always_inline u32 tcp_unread(struct sock *sk)
+{
+	return KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - tcp_read_up_to(sk);
+}
+
+/* The peer has said goodbye, and that is all there is to read. */
+static __always_inline bool only_goodbye(struct sock *sk)
+{
+	return unlikely(sk->sk_shutdown & RCV_SHUTDOWN) && is_tcp(sk) && tcp_unread(sk) <= 1;
+}
+
+#define FAREWELL_NS 1000000000
+
+/*
+ * Whether somebody who writes so many bytes may say goodbye: the records of TLS that have an alert
+ * of 2 bytes (close_notify), or a GOAWAY of HTTP/2, 17 bytes, with what the cipher adds to that.
+ * (RFC 8446, 5.2: 22 bytes; RFC 5288: 29; RFC 7905: 21; CBC: its blocks.)
+ */
+static __always_inline bool is_farewell_size(int bytes)
+{
+	switch (bytes) {
+	case 17: /* without TLS */
+	case 24:
+	case 39: /* TLS 1.3 */
+	case 31:
+	case 46: /* 1.2 with AES-GCM */
+	case 23:
+	case 38: /* … with ChaCha20-Poly1305 */
+	case 53:
+	case 69:
+	case 85: /* … with AES-CBC */
+		return true;
+	}
+	return false;
+}
+
+/*
+ * What was just read, `bytes` and what lies there behind them, is the peer's own farewell, or its
+ * end has come behind it. (A library may read the head of a record before the rest.)
+ */
+static __noinline bool peer_leaves(struct sock *sk, int bytes)
+{
+	if (sk->sk_shutdown & RCV_SHUTDOWN)
+		return true;
+	return is_farewell_size(is_tcp(sk) ? bytes + tcp_unread(sk) : bytes);
+}
+
+/* What was written last was a farewell if `ends`: the response ended before. If not it was an answer, and as slow as that. */
+static __noinline void settle_farewell(struct socket_state *socket, struct sock *sk, bool ends, u64 now)
+{
+	if (!socket->farewell)
+		return;
+	socket->farewell = 0;
+	if (!ends) {
+		if (!socket->emitted)
+			socket->emitted = send_request(socket, sk, now);
+		return;
+	}
+	COUNT(farewells);
+	socket->last_send_ns = socket->answered.last_send_ns;
+	socket->send_tid = socket->answered.send_tid;
+	__builtin_memcpy(socket->service, socket->answered.service, sizeof(socket->service));
+}
+
+/*
+ * Whether these bytes may be no part of the response: a goodbye, long after it. A server says so
+ * when a connection is idle. It was one if the connection then ends, or the peer says the same; if
+ * not, an answer (of a request beside others on the same connection, say). That a thread asked for
+ * the next request meanwhile tells nothing: some loops wait in a poll and read only what is there,
+ * others read before they answer until there is nothing left.
+ */
+static __always_inline bool may_be_farewell(struct socket_state *socket, int ret, u64 now)
+{
+	if (!is_farewell_size(ret))
+		return false;
+	if (!socket->farewell) {
+		if (now - socket->last_send_ns < FAREWELL_NS)
+			return false;
+		socket->farewell = 1;
+		socket->answered.last_send_ns = socket->last_send_ns;
+		socket->answered.send_tid = socket->send_tid;
+		__builtin_memcpy(socket->answered.service, socket->service, sizeof(socket->service));
+	}
+	return true;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Where the kernel reports what happens to sockets; and the sockets that were there before, or are in the end. */
+#pragma once
+
+#include "collectors/cpu/cpu.bpf.h"
+#include "collectors/herd/herd.bpf.h"
+#include "collectors/sched/sched.bpf.h"
+#include "collectors/sockets/closing.bpf.h"
+#include "collectors/sockets/later.bpf.h"
+#include "collectors/sockets/requests.bpf.h"
+#include "collectors/uring/taken.bpf.h"
+
+/* Nobody will read what has come: that is a request, too, unless it is more of one that was not answered either. */
+static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk, bool closed, u64 now)
+{
+	u64 arrived_ns = unread_since(socket, sk);
+
+	settle_farewell(socket, sk, closed, now);
+	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
+		request_ends(socket, sk, now);
+		socket->timing = TIMED;
+		request_begins(socket, sk, arrived_ns);
+	}
+	request_ends(socket, sk, now);
+}
+
+/* A thread has read from the socket. */
+static __always_inline void reads_request(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, int flags,
+					  u64 now, u64 on_cpu_ns)
+{
+	u64 read_before_ns = socket->read_ns;
+
+	/* What is read after a response is the next request. */
+	if (likely(!socket->ready_ns || socket->last_send_ns)) {
+		if (unlikely(socket->farewell))
+			settle_farewell(socket, sk, peer_leaves(sk, ret), now);
+		request_ends(socket, sk, now);
+		was_read(socket, sk, now);
+		request_begins(socket, sk, arrival_of(socket, sk, ret, read_before_ns, now));
+	} else {
+		must_be_timed(socket, sk);
+		was_read(socket, sk, now);
+		if (unlikely(now - read_before_ns >= threshold_ns))
+			may_begin_later(socket, sk, thread, ret, read_before_ns);
+	}
+	socket->bytes_in += ret;
+	if (socket->recv_ns)
+		return;
+	thread->open.requests++;
+	socket->recv_ns = now;
+	socket->recv_tid = thread->tid;
+	socket->tgid = thread->tgid;
+	if (thread->back_ns > socket->ready_ns)
+		socket->unserved_wakeup_ns = on_the_way_ns(thread, socket->ready_ns);
+	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
+	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
+	if (unlikely(thread->uring))
+		uring_reads(socket, thread, flags);
+}
+
+/* How the time from the read to this write was spent. */
+static __always_inline void account_service(struct socket_state *socket, const struct thread *thread, u64 now,
+					    u64 on_cpu_ns)
+{
+	if (likely(thread->tid == socket->recv_tid)) {
+		/* Most answers are written before the thread was switched even once. */
+		if (likely(socket->only_on_cpu && thread->in_ns && thread->in_ns <= socket->recv_ns)) {
+			socket->service[PART_ON_CPU] = now - socket->recv_ns;
+			return;
+		}
+		socket->only_on_cpu = 0;
+		for (int i = 0; i < PART_COUNT; i++)
+			socket->service[i] = thread->parts[i] - socket->at_recv[i];
+		socket->service[PART_ON_CPU] = on_cpu_ns - socket->at_recv[PART_ON_CPU];
+		return;
+	}
+	socket->only_on_cpu = 0;
+	/* Another thread answers: until it was woken (or came to it) the request waited for threads. */
+	__builtin_memset(socket->service, 0, sizeof(socket->service));
+	if (thread->back_ns > socket->recv_ns) {
+		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->back_ns ? thread->wake_ns :
+												      thread->back_ns;
+
+		socket->service[PART_THREAD] = woken - socket->recv_ns;
+		socket->service[PART_RUNNABLE] = thread->back_ns - woken;
+		socket->service[PART_ON_CPU] = now - thread->back_ns;
+	} else {
+		socket->service[PART_ON_CPU] = now - socket->recv_ns;
+	}
+}
+
+/* The descriptor that a thread is just writing to, and 1; 0: not known. What a ring of io_uring writes, it writes whatever the call is. */
+static __always_inline u32 writes_to(struct task_struct *task, const struct thread *thread)
+{
+	struct pt_regs *regs = user_registers(task);
+
+	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
+		return 0;
+	switch ((s32)regs->orig_ax) {
+	case 1: /* write */
+	case 20: /* writev */
+	case 40: /* sendfile */
+	case 44: /* sendto */
+	case 46: /* sendmsg */
+	case 307: /* sendmmsg */
+		return (u32)regs->di + 1;
+	}
+	return 0;
+}
+
+/* A thread has written to the socket, of which a request was read. */
+static __always_inline void writes_response(struct socket_state *socket, struct sock *sk, struct task_struct *task,
+					    const struct thread *thread, int ret, u64 now, u64 on_cpu_ns)
+{
+	bool farewell = false;
+
+	if (likely(!socket->first_send_ns)) {
+		if (unlikely(socket->later.ready_ns))
+			begin_later(socket, thread, now);
+		socket->first_send_ns = now;
+		if (unlikely(socket->uring))
+			socket->taken_ns = uring_taken(socket);
+	} else {
+		farewell = may_be_farewell(socket, ret, now);
+		if (!farewell)
+			socket->farewell = 0;
+	}
+	/* Until now it cannot have lasted for the threshold, whenever it came. */
+	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
+		must_be_timed(socket, sk);
+	socket->last_send_ns = now;
+	socket->send_tid = thread->tid;
+	socket->bytes_out += ret;
+	account_service(socket, thread, now, on_cpu_ns);
+	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns)) {
+		/* Of the one who reads it is told who reads and waits for it. */
+		socket->fd = thread->tgid == socket->tgid ? writes_to(task, thread) : 0;
+		/* Whether it was slow shows at its end. */
+		socket->emitted = !farewell && send_request(socket, sk, now);
+	}
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(sk_data_ready, struct sock *sk)
+{
+	struct arrivals *arrivals;
+
+	if (hooks_do_nothing)
+		return 0;
+	arrivals = arrivals_in_slot(cookie_of(sk));
+	if (unlikely(!arrivals)) {
+		struct socket_state *socket = socket_elsewhere(sk);
+
+		if (!socket)
+			socket = unix_discover(sk);
+		if (socket)
+			arrivals = arrivals_of(socket, sk);
+	}
+	if (!arrivals)
+		return 0;
+	if (unlikely(arrivals->role == SOCKET_LISTENER))
+		herd_begins(arrivals->local_port, bpf_ktime_get_ns());
+	if (arrivals->role != SOCKET_SERVER)
+		return 0;
+	COUNT(events);
+	herd_ends();
+	/* A unix socket's reader does not wait for the writer to say so: what it was to be told of may be read, and answered, by now. */
+	if (arrivals->family == AF_UNIX && !unix_packets(sk))
+		return 0;
+	if (only_goodbye(sk))
+		return 0;
+	note_arrival(arrivals, sk);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
+	struct socket_state *socket;
+	u64 now, on_cpu_ns;
+
+	if (!thread)
+		return 0;
+	COUNT(events);
+	now = bpf_ktime_get_ns();
+	must_run(task, thread, now);
+	stretch_may_end(task, thread, now);
+	leave_stack_after_read(task, thread, now);
+	on_cpu_ns = on_cpu_now(thread, now);
+	thread_does_io(thread, now, on_cpu_ns);
+	if (likely(ret > 0 && !(flags & MSG_PEEK)))
+		cpu_progress(thread, on_cpu_ns);
+	if (unlikely(sk->sk_type != SOCK_STREAM))
+		return 0; /* datagrams are no requests */
+	socket = socket_of(sk);
+	if (unlikely(!socket))
+		socket = socket_discover(sk);
+	if (unlikely(!socket || (flags & MSG_PEEK)))
+		return 0;
+	if (unlikely(ret < 0))
+		return 0;
+	if (unlikely(ret == 0) && !socket->ended) {
+		/* To learn of the end is progress, once. */
+		socket->ended = 1;
+		cpu_progress(thread, on_cpu_ns);
+	}
+	if (socket->role != SOCKET_SERVER)
+		return 0;
+	if (unlikely(ret == 0)) {
+		/* No tracepoint tells of a unix socket's end. */
+		if (socket->family == AF_UNIX) {
+			settle_farewell(socket, sk, true, now);
+			if (socket->last_send_ns)
+				request_ends(socket, sk, now);
+			socket_ends(socket, sk, now);
+			socket_leaves(sk);
+		}
+		return 0;
+	}
+	cpu_serves(thread, socket->local_port, socket->id, ret, on_cpu_ns);
+	reads_request(socket, sk, thread, ret, flags, now, on_cpu_ns);
+	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
+	struct socket_state *socket;
+	u64 now, on_cpu_ns;
+
+	if (!thread)
+		return 0;
+	COUNT(events);
+	now = bpf_ktime_get_ns();
+	must_run(task, thread, now);
+	stretch_may_end(task, thread, now);
+	on_cpu_ns = on_cpu_now(thread, now);
+	thread_does_io(thread, now, on_cpu_ns);
+	if (ret > 0)
+		cpu_progress(thread, on_cpu_ns);
+	if (unlikely(sk->sk_type != SOCK_STREAM))
+		return 0;
+	socket = socket_of(sk);
+	if (unlikely(!socket))
+		socket = socket_discover(sk);
+	if (socket && socket->role == SOCKET_SERVER && ret > 0) {
+		thread->open.bytes_out += ret;
+		cpu_answers(thread, socket->id, on_cpu_ns);
+	}
+	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
+		return 0;
+	writes_response(socket, sk, task, thread, ret, now, on_cpu_ns);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
+{
+	struct socket_state *socket;
+	struct arrivals *arrivals;
+	struct thread *thread;
+	u64 now;
+
+	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
+		/* Made by the thread that calls listen or connect. */
+		if (!thread_of(bpf_get_current_task_btf()))
+			return 0;
+		u8 role = new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT;
+
+		socket = socket_of(sk);
+		arrivals = socket ? arrivals_of(socket, sk) : 0;
+		if (arrivals)
+			socket_begin(socket, arrivals, sk, role);
+		else if (!socket_create(sk, role))
+			return 0;
+		COUNT(events);
+	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT || new_state == TCP_CLOSE) {
+		socket = socket_of(sk);
+		if (!socket)
+			return 0;
+		if (socket->role != SOCKET_SERVER)
+			goto out;
+		now = bpf_ktime_get_ns();
+		/* Closed by the one that works for it, as a rule: what it has used since it wrote is still to be charged. */
+		thread = thread_of(bpf_get_current_task_btf());
+		if (thread && thread->serves && thread->cpu_socket == socket->id)
+			cpu_charge(thread, on_cpu_now(thread, now));
+		if (new_state != TCP_CLOSE)
+			return 0;
+		/* The socket itself does not know yet. */
+		last_request_ends(socket, sk, true, now);
+		socket_ends(socket, sk, now);
+out:
+		if (new_state == TCP_CLOSE)
+			socket_leaves(sk);
+	}
+	return 0;
+}
+
+/* What the target has open already. First pass: the ports on which it listens. Second pass: its connections. */
+SEC("iter/task_file")
+int open_sockets(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *kernel_socket;
+	struct sock *sk;
+	u8 one = 1;
+	u16 port;
+
+	if (!task || !file || !thread_of(task))
+		return 0;
+	kernel_socket = bpf_sock_from_file(file);
+	if (!kernel_socket)
+		return 0;
+	sk = kernel_socket->sk;
+	if (!sk)
+		return 0;
+	if (file_pass == 0) {
+		if (sk->__sk_common.skc_state != TCP_LISTEN)
+			return 0;
+		if (is_unix_stream(sk))
+			listens_at(sk);
+		else if (!is_inet_stream(sk))
+			return 0;
+		port = sk->__sk_common.skc_num;
+		bpf_map_update_elem(&listen_ports, &port, &one, BPF_ANY);
+	}
+	if (!bpf_sk_storage_get(&sockets, sk, 0, 0))
+		socket_discover(sk);
+	return 0;
+}
+
+/* At the end: close the books on every socket. */
+SEC("iter/bpf_sk_storage_map")
+int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct socket_home *home = ctx->value;
+	struct socket_record record = {};
+	struct sock *sk = ctx->sk;
+	struct socket_state *socket;
+	struct socket_cpu *cpu;
+	u64 now;
+
+	if (!home || !sk || home->cookie != cookie_of(sk))
+		return 0;
+	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
+	if (!socket || socket->role != SOCKET_SERVER)
+		return 0;
+	now = bpf_ktime_get_ns();
+	last_request_ends(socket, sk, sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
+	cpu = socket_cpu_of(socket->id);
+	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_TOLD_NS)
+		return 0;
+	fill_socket(&record, socket, sk, cpu, now);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Requests. */
+#pragma once
+
+#include "core/layout.h"
+
+struct request_record {
+	u32 type;
+	u32 seq;
+	u64 socket;
+	u64 epoll; /* kernel address, for identity only */
+	u64 ready_ns;
+	u64 recv_ns;
+	u64 first_send_ns;
+	u64 last_send_ns;
+	u64 bytes_in;
+	u64 bytes_out;
+	u64 unserved_wakeup_ns;
+	u32 tgid;
+	u32 recv_tid;
+	u32 send_tid;
+	s32 fd;
+	u16 local_port;
+	u8 read_armed; /* 0 no, 1 yes, 2 unknown */
+	u8 before_accept;
+	u32 pad;
+	u64 service[PART_COUNT];
+	u64 taken_ns; /* until then what was read lay in a ring of io_uring for certain; 0: not known */
+};
+
+#define LATENCY_BUCKETS 512 /* 8 to the power of two */
+
+/* One for each CPU: the requests that were not sent one by one. */
+struct request_totals {
+	u64 count;
+	u64 slow;
+	u64 max_ns;
+	u64 total_ns;
+	u64 unserved_ns;
+	u64 unserved_wakeup_ns;
+	u64 service[PART_COUNT];
+	u64 latency[LATENCY_BUCKETS];
+};

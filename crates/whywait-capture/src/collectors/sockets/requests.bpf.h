@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Sockets: when the kernel had a request's first byte, when the target read it and when it wrote
+ * the response. All requests go into sums; only slow ones become records.
+ */
+#pragma once
+
+#include "core/bits.bpf.h"
+#include "collectors/samples/slow.bpf.h"
+#include "collectors/sockets/arrivals.bpf.h"
+
+#define MSG_PEEK 2
+#define EPOLLIN 1
+/* The first epoll registration of the socket's file; where there is none, `fd` is its descriptor, -1: not known. */
+static __always_inline void fill_registration(struct request_record *record, struct sock *sk, s32 fd)
+{
+	struct hlist_head *head = BPF_CORE_READ(sk, sk_socket, file, f_ep);
+	struct hlist_node *first = 0;
+	struct epitem *item;
+
+	record->epoll = 0;
+	record->fd = fd;
+	record->read_armed = 2;
+	if (!head)
+		return;
+	first = BPF_CORE_READ(head, first);
+	if (!first)
+		return;
+	item = (struct epitem *)((u64)first - bpf_core_field_offset(struct epitem, fllink));
+	record->epoll = (u64)BPF_CORE_READ(item, ep);
+	record->fd = BPF_CORE_READ(item, ffd.fd);
+	record->read_armed = !!(BPF_CORE_READ(item, event.events) & EPOLLIN);
+}
+
+static __always_inline bool send_request(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	struct request_record *record;
+
+	if (!within_budget(BUDGET_REQUESTS, requests_per_second, now)) {
+		COUNT(lost_request_budget);
+		return false;
+	}
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return false;
+	}
+	record->type = RECORD_REQUEST;
+	record->seq = socket->seq;
+	record->socket = socket->id;
+	record->ready_ns = socket->ready_ns;
+	record->recv_ns = socket->recv_ns;
+	record->first_send_ns = socket->first_send_ns;
+	record->last_send_ns = socket->last_send_ns;
+	record->bytes_in = socket->bytes_in;
+	record->bytes_out = socket->bytes_out;
+	record->unserved_wakeup_ns = socket->unserved_wakeup_ns;
+	record->tgid = socket->tgid;
+	record->recv_tid = socket->recv_tid;
+	record->send_tid = socket->send_tid;
+	record->local_port = socket->local_port;
+	record->before_accept = socket->before_accept;
+	record->pad = 0;
+	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
+	record->taken_ns = socket->taken_ns;
+	was_slow(socket->recv_ns, socket->last_send_ns,
+		 socket->last_send_ns - socket->recv_ns - socket->service[PART_RUNNABLE]);
+	fill_registration(record, sk, (s32)(socket->fd - 1));
+	submit(record);
+	return true;
+}
+
+/* log-linear: 8 buckets to the power of two */
+static __always_inline u32 latency_bucket(u64 ns)
+{
+	u32 exponent;
+
+	if (ns < 8)
+		return ns;
+	exponent = log2_u64(ns);
+	return ((exponent - 2) << 3) + ((ns >> (exponent - 3)) & 7);
+}
+
+/* The request is over: into the sums, or, if it was sent as a record, the record once more with its final end. */
+static __always_inline void request_ends(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	struct request_totals *sums;
+	u64 latency_ns, many;
+	u32 zero = 0;
+	u32 bucket;
+
+	if (!socket->ready_ns)
+		return;
+	if (unlikely(socket->emitted)) {
+		/* Sent when the first byte of the response was written: say how it ended if that was not all. */
+		if (socket->last_send_ns > socket->first_send_ns)
+			send_request(socket, sk, now);
+		goto out;
+	}
+	if (unlikely(!socket->last_send_ns)) {
+		must_be_timed(socket, sk);
+		/* Never answered. Data that nobody read is told if it waited for long; an end of file is no request. */
+		if ((socket->recv_ns ? socket->bytes_in : 1) && now - socket->ready_ns >= threshold_ns)
+			send_request(socket, sk, now);
+		goto out;
+	}
+	sums = bpf_map_lookup_elem(&totals, &zero);
+	if (!sums)
+		goto out;
+	sums->count++;
+	if (likely(socket->timing == UNTIMED))
+		goto out;
+	many = socket->timing == TIMED_FOR_MANY ? TIMED_SHARE : 1;
+	latency_ns = socket->last_send_ns - socket->ready_ns;
+	if (latency_ns >= threshold_ns)
+		sums->slow++;
+	sums->total_ns += many * latency_ns;
+	if (latency_ns > sums->max_ns)
+		sums->max_ns = latency_ns;
+	sums->unserved_ns += many * (socket->recv_ns - socket->ready_ns);
+	sums->unserved_wakeup_ns += many * socket->unserved_wakeup_ns;
+	if (socket->only_on_cpu) {
+		u64 on_cpu_ns = socket->service[PART_ON_CPU];
+		u64 lay_ns = socket->taken_ns > socket->recv_ns ? socket->taken_ns - socket->recv_ns : 0;
+
+		if (lay_ns > on_cpu_ns)
+			lay_ns = on_cpu_ns;
+		sums->service[PART_URING] += many * lay_ns;
+		sums->service[PART_ON_CPU] += many * (on_cpu_ns - lay_ns);
+	} else {
+		for (int i = 0; i < PART_COUNT; i++)
+			sums->service[i] += many * socket->service[i];
+	}
+	bucket = latency_bucket(latency_ns);
+	if (bucket < LATENCY_BUCKETS)
+		sums->latency[bucket] += many;
+out:
+	socket->ready_ns = 0;
+	socket->last_send_ns = 0;
+}
+
+static __always_inline void request_begins(struct socket_state *socket, struct sock *sk, u64 ready_ns)
+{
+	socket->before_accept = !socket->seq && came_before_accept(socket, sk);
+	socket->seq++;
+	socket->before_in += socket->bytes_in;
+	socket->before_out += socket->bytes_out;
+	socket->recent_out = socket->recent_out / 2 + socket->bytes_out;
+	socket->ready_ns = ready_ns;
+	socket->recv_ns = 0;
+	socket->first_send_ns = 0;
+	socket->last_send_ns = 0;
+	socket->bytes_in = 0;
+	socket->bytes_out = 0;
+	socket->unserved_wakeup_ns = 0;
+	socket->recv_tid = 0;
+	socket->send_tid = 0;
+	socket->emitted = 0;
+	socket->farewell = 0;
+	socket->later.ready_ns = 0;
+	socket->fd = 0;
+	socket->uring = 0;
+	socket->taken_ns = 0;
+	if (unlikely(!socket->only_on_cpu))
+		__builtin_memset(socket->service, 0, sizeof(socket->service));
+	socket->only_on_cpu = 1;
+	socket->service[PART_ON_CPU] = 0;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What is kept for each socket of the target. */
+#pragma once
+
+#include "core/state.bpf.h"
+
+enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
+
+/*
+ * When data came, and what those need to know who bring it: it is noted on one CPU and read on
+ * another, as a rule, and most reads need not look. One line of the cache.
+ */
+struct arrivals {
+	u64 cookie; /* of the socket; 0: nobody's, or not filled yet */
+	u64 ns; /* the first of which nothing had been read yet when it came last; 0: none has come */
+	u64 before_ns; /* the same, of the one before that */
+	u32 at; /* how far the socket had been read then: see read_up_to */
+	u32 before_at;
+	u16 local_port;
+	u8 role;
+	u8 family;
+	u8 before_accept; /* the very first came before the connection was accepted */
+} __attribute__((aligned(64)));
+
+/* Whether it is known when a request came: see arrivals.bpf.h. */
+enum timing { TIMED, TIMED_FOR_MANY, UNTIMED };
+
+/* Where a request may begin that seemed to begin before: see may_begin_later. */
+struct later {
+	u64 ready_ns; /* 0: nowhere */
+	u64 recv_ns;
+	u64 paused_ns; /* so long nothing came before it */
+	u64 bytes_in; /* … and so much had come until then */
+	u64 unserved_wakeup_ns;
+	u32 recv_tid;
+	u64 at_recv[PART_COUNT];
+};
+
+/* A response as it was before what may be a farewell: see may_be_farewell. */
+struct answered {
+	u64 last_send_ns;
+	u32 send_tid;
+	u64 service[PART_COUNT];
+};
+
+/* What those need to know who read and write. The first two lines of the cache are what most of them look at. */
+struct socket_state {
+	u64 cookie; /* of the socket whose slot this is; 0: it is at home */
+	u64 id; /* 0: inherited from the listener and not seen yet */
+	u16 local_port;
+	u8 role;
+	u8 family;
+	u8 ended; /* its end of file was read */
+	u8 emitted;
+	u8 before_accept;
+	u8 only_on_cpu; /* of `service` all but that part is 0 */
+	u32 tgid;
+	u32 recv_tid;
+	u32 send_tid;
+	u32 seq;
+	u64 ready_ns; /* 0: no request is open */
+	u64 read_ns; /* it was read last, and … */
+	u32 read_to; /* how far that was: see read_up_to */
+	u32 read_before; /* … and before */
+	u64 after_ns; /* it was read before the request came: kept of one that was read soon after */
+	u8 timing; /* TIMED… */
+	u8 farewell; /* what was written last may be none of the response's */
+	u32 fd; /* … and 1, of a request that was slow; 0: not known */
+	u64 recv_ns;
+	u64 first_send_ns;
+	u64 last_send_ns;
+	u64 bytes_in;
+	u64 bytes_out;
+	u64 unserved_wakeup_ns;
+	u64 at_recv[PART_COUNT]; /* the reader's totals when it read */
+	u64 service[PART_COUNT];
+	u64 before_in; /* bytes of earlier requests */
+	u64 before_out;
+	u64 recent_out; /* … and of the last answers, each one before another counting half */
+	/* What was read through a ring of io_uring: see taken.bpf.h. */
+	u32 uring; /* its index and 1; 0: none */
+	u32 uring_id;
+	u32 uring_number; /* of the completion, at least */
+	u64 taken_ns;
+	union {
+		struct later later; /* until it is answered */
+		struct answered answered; /* of one with a farewell */
+	};
+};
+
+/* Ports on which the target listened when it was attached to: tells its server sockets from its client sockets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u16);
+	__type(value, u8);
+} listen_ports SEC(".maps");
+
+/* Addresses (struct unix_address) of unix sockets on which the target listens. Accepted connections share their listener's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u8);
+} unix_listeners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct request_totals);
+} totals SEC(".maps");

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Stacks of sleeping threads, read from outside while they sleep: exact, and free of cost for the
+ * target's own path. Each sleep that is long enough is read once. User space looks into the table
+ * of threads first: as long as it finds none that this would read (thread_table.rs), it need not
+ * have all threads walked.
+ */
+#pragma once
+
+#include "collectors/sched/sched.bpf.h"
+
+struct sweep_scratch {
+	struct sleeper_record record;
+	u8 stack[MAX_STACK_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sweep_scratch);
+} sweep_buffer SEC(".maps");
+
+SEC("iter.s/task")
+int sweep(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct sweep_scratch *scratch;
+	struct sleeper_record *record;
+	struct thread *thread;
+	struct pt_regs *regs;
+	u32 zero = 0, seq, done = 0;
+	u64 now, sp;
+
+	if (!task)
+		return 0;
+	thread = thread_of(task);
+	if (!thread)
+		return 0;
+	now = bpf_ktime_get_ns();
+	/* The last sweep also tells of stretches without I/O that have not ended. */
+	if (sweep_all && thread->io_ns && !(thread->state == THREAD_SLEEPING && thread->io_ns >= thread->out_ns))
+		thread_did_io_until(thread, thread->state == THREAD_SLEEPING ? thread->out_ns : now);
+	if (thread->state != THREAD_SLEEPING)
+		return 0;
+	seq = thread->seq;
+	/* Those that wait for a futex in the end are told again: their stacks are searched for the locks that they hold. */
+	if ((thread->stack_seq == seq + 1 && !(sweep_all && thread->nr == NR_FUTEX)) || (!sweep_all && now - thread->out_ns < sweep_min_ns))
+		return 0;
+	scratch = bpf_map_lookup_elem(&sweep_buffer, &zero);
+	if (!scratch)
+		return 0;
+	record = &scratch->record;
+	record->type = RECORD_SLEEPER;
+	/* It slept before whywait came: the lock's owner was not read when it went to sleep. */
+	if (thread->since_before && thread->nr == NR_FUTEX && (u32)thread->args[2] == 2 && !thread->word_tells &&
+	    !bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner), (void *)(thread->args[0] + 8), task, 0))
+		thread->word_tells = WORD_TELLS_OWNER;
+	fill_sleep(&record->sleep, thread);
+	regs = user_registers(task);
+	record->ip = regs->ip;
+	record->sp = sp = regs->sp;
+	record->bp = regs->bp;
+	record->now_ns = now;
+	record->pad = 0;
+	record->kernel_stack_len =
+		bpf_get_task_stack(task, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
+		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
+
+		/* A record must fit into the reader's buffer, which the kernel makes 8 pages large: MAX_STACK_BYTES. */
+		if (done >= stack_bytes - STACK_PIECE || done > MAX_STACK_BYTES - 2 * STACK_PIECE)
+			break;
+		if (bpf_copy_from_user_task(scratch->stack + done, piece, (void *)(sp + done), task, 0))
+			break;
+		done += piece;
+	}
+	if (thread->seq != seq || thread->state != THREAD_SLEEPING) {
+		COUNT(sleeper_moved);
+		return 0;
+	}
+	record->stack_len = done;
+	if (done > MAX_STACK_BYTES)
+		return 0;
+	/* When the reader's buffer is full the kernel comes back to this task with an empty one. */
+	if (bpf_seq_write(ctx->meta->seq, scratch, sizeof(*record) + done))
+		return 0;
+	thread->stack_seq = seq + 1;
+	if (!done)
+		COUNT(sleeper_no_stack);
+	return 0;
+}

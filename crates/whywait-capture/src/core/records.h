@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * What the BPF programs hand to user space. Every layout stands once, in the `records.h` of its
+ * collector, and every record once in the list below: build.rs takes from the object's BTF what
+ * Rust has of them.
+ */
+#pragma once
+
+#include "collectors/burst/records.h"
+#include "collectors/cpu/records.h"
+#include "collectors/futex/records.h"
+#include "collectors/herd/records.h"
+#include "collectors/samples/records.h"
+#include "collectors/sched/records.h"
+#include "collectors/sockets/records.h"
+#include "collectors/stacks/records.h"
+#include "collectors/sweep/records.h"
+#include "collectors/threads/records.h"
+#include "collectors/uring/records.h"
+#include "core/layout.h"
+
+/*
+ * The records, in any order: each name stands for a tag (RECORD_THREAD) and a layout (struct
+ * thread_record), which begins with the tag in a field `type`. A layout with a field `stack_len` is
+ * followed by as many bytes of a user stack.
+ */
+#define RECORDS(X)                    \
+	X(THREAD, thread)             \
+	X(WAIT, wait)                 \
+	X(WHOLE_WAIT, whole_wait)     \
+	X(BUSY, busy)                 \
+	X(PREEMPTED, preempted)       \
+	X(REQUEST, request)           \
+	X(SAMPLE, sample)             \
+	X(SLEEPER, sleeper)           \
+	X(USER_STACK, user_stack)     \
+	X(WAKER, waker)               \
+	X(URING_OP, uring_op)         \
+	X(URING_SAMPLE, uring_sample) \
+	X(URING_LAG, uring_lag)       \
+	X(SUSPECT, suspect)           \
+	X(CPU, cpu)                   \
+	X(CALL, call)                 \
+	X(FILE, file)                 \
+	X(SOCKET, socket)
+
+#define TAG(name, layout) RECORD_##name,
+enum record_type { RECORD_NONE, RECORDS(TAG) };
+#undef TAG
+
+IN_BTF(enum record_type, record_type);
+
+#define LAYOUT(name, layout) IN_BTF(struct layout##_record, layout##_record);
+RECORDS(LAYOUT)
+#undef LAYOUT
+
+/* One for each CPU. Every reason for losing something has its own. The names are the recording's. */
+struct counters {
+	u64 events; /* tracepoint hits that concerned the target */
+	u64 lost_ring_full; /* events ring: record dropped */
+	u64 lost_stack_ring_full; /* samples ring: sample dropped */
+	u64 lost_thread_storage; /* a thread could not be followed: no memory for its state */
+	u64 lost_socket_storage; /* a socket could not be followed */
+	u64 lost_wait_budget; /* long waits over the rate that is sent; their time is in the thread's totals */
+	u64 preempted_budget; /* long stretches without a CPU over the rate that is sent; their time is in the thread's totals */
+	u64 lost_request_budget; /* slow requests over the rate that is sent one by one; they are in the sums */
+	u64 sleeper_no_stack; /* the stack of a sleeping thread could not be read */
+	u64 sleeper_moved; /* it woke while its stack was read: dropped */
+	u64 sample_no_stack; /* user stack of a sample could not be read */
+	u64 user_stack_unread; /* long sleeps whose user stack could not be asked for or read */
+	u64 user_stack_budget; /* long sleeps over the rate at which user stacks are read */
+	u64 waker_stack_budget; /* wakes of long sleeps over the rate at which the waker's stack is read */
+	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
+	u64 lost_rings; /* io_uring instances beyond those that can be followed */
+	u64 uring_op_budget; /* told operations over the rate that is sent; they are in the sums */
+	u64 uring_lag_budget; /* the same of told lags */
+	u64 storm_waits; /* long sleeps over the rate at which those of a storm are sent; they are in their object's sums */
+	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
+	u64 unseen_switches; /* a thread was running that had not been seen getting its CPU */
+	u64 lost_calls; /* bursts: the ring was full */
+	u64 calls_counted_only; /* bursts: calls beyond those that are told */
+	u64 lost_socket_cpu; /* a connection found no slot for its CPU time */
+	u64 farewells; /* responses that were followed by one: see may_be_farewell */
+	u64 began_later; /* requests that came behind something that wanted no answer: see may_begin_later */
+	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */
+};

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What is kept for each thread and each socket of the target, and the maps that keep it. */
+#pragma once
+
+#include "core/compat.bpf.h"
+#include "core/records.h"
+
+/* Options, set before loading so that the verifier drops what is not used. */
+const volatile u64 threshold_ns = 1000000;
+/* A sleeping thread's stack is read once it has slept for this long. */
+const volatile u64 sweep_min_ns = 4000000;
+const volatile u32 stack_bytes = 8192;
+/* So much that is slow has the sampling clock tick at its faster rate: see clock.rs. */
+const volatile u64 dense_clock_ns = 5000000;
+/* At most this many records a second and CPU. */
+const volatile u32 waits_per_second = 20000;
+/*
+ * Of these, at most this many sleeps on futexes, and this many for descriptors to become readable,
+ * at a place of which the thread had its stack read, and shorter than STORM_THRESHOLDS times the
+ * threshold. Those beyond are added to their object's sums.
+ */
+const volatile u32 storm_per_second = 1000;
+const volatile u32 read_storm_per_second = 500;
+/* … and sleeps on futexes that a thread of the target ended soon: most of their length was a wait for a CPU. */
+const volatile u32 queued_storm_per_second = 50;
+#define STORM_THRESHOLDS 8
+const volatile u32 preempted_per_second = 1000;
+const volatile u32 requests_per_second = 5000;
+const volatile u32 stacks_per_second = 2000;
+const volatile u32 wakers_per_second = 1000;
+const volatile u32 known_wakers_per_second = 4000;
+/* For benchmarks: the hooks that run for each event do nothing. What that costs is the kernel's part of the cost. */
+const volatile bool hooks_do_nothing = false;
+/* For a test: switches from this process are not seen, as on kernels that do not trace what some processes do. 0: all are. */
+const volatile u32 untraced_process = 0;
+/* The kernel has bpf_task_work_schedule_resume: a thread can leave its stack whatever it slept in. */
+const volatile bool user_stacks_exact = false;
+
+/* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
+volatile bool sweep_all = false;
+/* Set when reads and writes are seen: before that a thread that moves bytes seems to move none. */
+volatile bool sockets_followed = false;
+/* Set when the clock of the samples ticks on every CPU: what the host takes is looked at often enough to know when it did. */
+volatile bool clock_ticks = false;
+/* It ticks at its slower rate. */
+volatile bool clock_is_sparse = false;
+/* User space sleeps, and is to be woken for what cannot wait. */
+volatile bool user_space_sleeps = false;
+/* Which pass over the target's files is being made: first the listeners, then the connections. */
+volatile u32 file_pass = 0;
+
+enum thread_state {
+	THREAD_RUNNING,
+	THREAD_RUNNABLE,
+	THREAD_SLEEPING,
+	THREAD_ROBBED, /* it runs, and its CPU stood still: see stolen.bpf.h */
+};
+IN_BTF(enum thread_state, thread_state);
+
+/* Sums of a thread's short sleeps on one futex word, or of a storm's on one descriptor, that are not in `futexes` yet. */
+struct recent_futex {
+	u64 total_ns;
+	u64 longest_ns;
+	u64 count;
+};
+
+#define WORD_TELLS_OWNER 1
+#define WORD_TELLS_LOCK 2
+
+#define RECENT_FUTEXES 6
+#define OWNERLESS_WORDS 4
+#define KNOWN_KERNEL_STACKS 4
+
+/* A user stack that user space has had, and what tells it: see known_stack.bpf.h. */
+#define KNOWN_STACKS 8
+#define KNOWN_WORDS 16
+#define STACK_TOP_BYTES 512
+
+struct known_stack {
+	u64 ip;
+	u64 sp; /* 0: none */
+	u64 key;
+	u64 told_ns;
+	u32 words;
+	u32 bytes; /* up to the last of them */
+	u8 at[KNOWN_WORDS]; /* which words of the stack are return addresses */
+};
+
+struct stack_top {
+	u64 words[STACK_TOP_BYTES / 8];
+};
+
+/* A kernel stack that user space has had: see kernel_key. */
+struct known_kernel_stack {
+	u64 key;
+	u64 told_ns;
+};
+
+/*
+ * By line of the cache: what each switch needs, what each read and write needs, and what only a
+ * record does. The tables of threads begin at a page (BPF_F_MMAPABLE), so that a state begins at a
+ * line.
+ */
+struct thread {
+	u32 tid; /* 0: not followed (yet, or any more), see threads.bpf.h */
+	u32 claimed; /* by the thread of this id */
+	u32 tgid;
+	s32 nr;
+	u64 in_ns; /* last got a CPU */
+	u64 out_ns; /* last left the CPU, or was last known to sleep */
+	u64 wake_ns;
+	u32 waker_tid;
+	u32 waker_tgid;
+	u32 wake_context;
+	u32 seq;
+	u8 state;
+	u8 family; /* of the system call that it sleeps in */
+	u8 waker_in_target;
+	u8 since_before;
+	u8 uninterruptible;
+	u8 io_wait;
+	u8 timeout;
+	u8 stack_asked; /* STACK_…: it will leave its stack */
+	/* The second line. */
+	u64 args[3];
+	u64 ip, sp; /* of the program that it sleeps in */
+	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
+	u64 back_ns; /* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
+	u8 tell_poll; /* it sleeps in an epoll instance for the first time: told however short the sleep */
+	u8 interruptible; /* it sleeps for a wake or a signal, and is not stopped */
+	u8 serves; /* it works for a request of `cpu_port` */
+	u8 suspected;
+	u8 progressed; /* a byte moved since it last went to sleep in a poll */
+	u8 short_sleeps; /* in a row: see SHORT_SLEEPS */
+	u8 word_tells; /* WORD_…: what was read beside the word of its futex wait */
+	u8 storm; /* its sleep is added to its word's sums, however long it was */
+	/* The third and fourth. */
+	u64 parts[PART_COUNT]; /* nanoseconds of each kind so far, up to the last switch */
+	/* The thread's last I/O (poll, read or write), and its totals then. 0: it has done none. */
+	u64 io_ns;
+	u64 io_on_cpu_ns;
+	u64 io_runnable_ns;
+	/* What its CPU time is for: see cpu.bpf.h. */
+	u64 cpu_mark_ns; /* its on-CPU total when it was last charged */
+	u64 progress_on_cpu_ns; /* … and when a byte last moved */
+	u64 stretch_on_cpu_ns; /* … or it slept in a poll */
+	/* The fifth. */
+	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
+	u32 dry_samples; /* samples in polls since a byte last moved */
+	u16 herd_port; /* it was woken for a connection there: see herd.bpf.h */
+	u16 cpu_port;
+	/* The sixth: sleeps in polls, and connections. */
+	u64 herd_on_cpu_ns;
+	u64 poll_sleeps;
+	u64 dry_sleeps;
+	u64 window_ns;
+	u32 window_samples;
+	u32 window_sleeps;
+	u32 window_dry;
+	s32 epfd;
+	u64 cpu_socket; /* the connection for which it works, 0: none: see socket_cpu.bpf.h */
+	u64 cpu_wrote; /* … and wrote to it last */
+	/* Three for sleeps on futexes. */
+	u64 recent_futexes[RECENT_FUTEXES]; /* which ones `futexes` has the sums of, 0: none; see summed_under */
+	u32 next_futex; /* the place that is given away next */
+	u32 ended;
+	struct recent_futex futexes[RECENT_FUTEXES];
+	/* Words beside which no owner was found: the lowest half of their address, and how often in a row. */
+	u32 ownerless[OWNERLESS_WORDS];
+	u8 ownerless_times[OWNERLESS_WORDS];
+	u32 known_tags[KNOWN_STACKS]; /* see slot_with */
+	struct known_stack known[KNOWN_STACKS];
+	struct known_kernel_stack known_kernel[KNOWN_KERNEL_STACKS];
+	u64 at_row[PART_COUNT]; /* `parts` after the last record */
+	u64 epoll;
+	u64 lock; /* of the futex wait, as `word_tells` says: see read_futex */
+	u32 owner;
+	u32 stack_seq; /* the sleep whose stack was read last */
+	u32 uring; /* the ring that it uses: its index and 1; 0: none */
+	/* Counted while bursts last: see burst.bpf.h. */
+	u32 burst_id;
+	u64 burst_calls;
+	u64 burst_polls;
+	u64 uring_seen; /* how far its ring was when the clock found it in io_uring_enter last: see uring_progress */
+	u32 burst_told;
+	u32 known_next; /* the slot of `known` that is taken next */
+	/* When its CPU had stood still last, and for how long, while it ran: not in `parts` yet. */
+	u64 stolen_until_ns;
+	u64 stolen_ns;
+	u64 futile_ns;
+	u64 user_samples;
+	u64 system_samples;
+} __attribute__((aligned(64)));
+
+/* The target's processes: a unix socket on which one of them listens is the target's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u8);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+enum budget_kind {
+	BUDGET_WAITS,
+	BUDGET_STORM,
+	BUDGET_READ_STORM,
+	BUDGET_QUEUED_STORM,
+	BUDGET_PREEMPTED,
+	BUDGET_REQUESTS,
+	BUDGET_STACKS,
+	BUDGET_WAKERS,
+	BUDGET_KNOWN_WAKERS,
+	BUDGET_URING_OPS,
+	BUDGET_URING_LAGS,
+	BUDGET_COUNT
+};
+
+struct budget {
+	u64 window_ns;
+	u64 used;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BUDGET_COUNT);
+	__type(key, u32);
+	__type(value, struct budget);
+} budgets SEC(".maps");
+
+#define COUNT_MORE(field, more)                                                 \
+	do {                                                                    \
+		u32 zero_ = 0;                                                  \
+		struct counters *counters_ = bpf_map_lookup_elem(&counters, &zero_); \
+		if (counters_)                                                  \
+			counters_->field += (more);                             \
+	} while (0)
+#define COUNT(field) COUNT_MORE(field, 1)
+
+/* Whether one more record of this kind may be sent in this tenth of a second. */
+static __always_inline bool within_budget(u32 kind, u32 per_second, u64 now)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &kind);
+
+	if (!budget)
+		return false;
+	if (now - budget->window_ns > 100000000) {
+		budget->window_ns = now;
+		budget->used = 0;
+	}
+	return budget->used++ < per_second / 10;
+}
+
+/* Whether within_budget would say no. */
+static __always_inline bool used_up(u32 kind, u32 per_second, u64 now)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &kind);
+
+	return budget && now - budget->window_ns <= 100000000 && budget->used >= per_second / 10;
+}
+
+/* So many bytes cannot wait: a ring has room for 64 times as many. */
+#define MANY_BYTES (256 << 10)
+
+/* The flags to submit a record to `ring` with. `urgent`: it is of something that will not be there for long. */
+static __always_inline u64 wakeup_for(void *ring, bool urgent)
+{
+	if (!user_space_sleeps || (!urgent && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < MANY_BYTES))
+		return BPF_RB_NO_WAKEUP;
+	user_space_sleeps = false;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
+/* Of `records`, that can wait. */
+static __always_inline void submit(void *record)
+{
+	bpf_ringbuf_submit(record, wakeup_for(&records, false));
+}
+
+static __always_inline void follow_process(u32 tgid)
+{
+	u8 one = 1;
+
+	bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY);
+}
+
+static __always_inline bool is_running(const struct thread *thread)
+{
+	return thread->state == THREAD_RUNNING || thread->state == THREAD_ROBBED;
+}
+
+/* On-CPU time up to now of a thread that runs. Of one that was not seen getting its CPU nothing is known. */
+static __always_inline u64 on_cpu_now(const struct thread *thread, u64 now)
+{
+	return thread->parts[PART_ON_CPU] + (thread->in_ns && now > thread->in_ns ? now - thread->in_ns : 0);
+}
+
+/* The same, to be told: without what the host took of it so far. A thread that only spins comes by no hook that would put it right. */
+static __always_inline u64 own_on_cpu_now(const struct thread *thread, u64 now)
+{
+	u64 on_cpu_ns = on_cpu_now(thread, now);
+	u64 stolen_ns = thread->state == THREAD_ROBBED ? thread->stolen_ns : 0;
+
+	return on_cpu_ns > stolen_ns ? on_cpu_ns - stolen_ns : 0;
+}
+
+/* The kernel address of the epoll instance under `fd` of `task`: its identity. */
+static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
+{
+	struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);
+	struct file **table = BPF_CORE_READ(fdt, fd);
+	struct file *file = 0;
+
+	if (!table || fd >= BPF_CORE_READ(fdt, max_fds))
+		return 0;
+	if (bpf_probe_read_kernel(&file, sizeof(file), table + fd))
+		return 0;
+	return (u64)BPF_CORE_READ(file, private_data);
+}

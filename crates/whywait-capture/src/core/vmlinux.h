@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * The kernel types that whywait reads, trimmed to the fields it reads. Every access is relocated at load time (CO-RE),
+ * so that neither offsets nor the order of fields matter, only their names. The full header of a running kernel, to
+ * check a name or to add a field:
+ *
+ *     bpftool btf dump file /sys/kernel/btf/vmlinux format c
+ */
+#pragma once
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __s32 s32;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef int pid_t;
+typedef _Bool bool;
+enum { false = 0, true = 1 };
+
+/* include/uapi/linux/bpf.h */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_CLONE = 1U << 9,
+	BPF_F_MMAPABLE = 1U << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0,
+	BPF_SK_STORAGE_GET_F_CREATE = 1U << 0,
+	BPF_RB_NO_WAKEUP = 1U << 0,
+	BPF_RB_FORCE_WAKEUP = 1U << 1,
+	BPF_RB_AVAIL_DATA = 0,
+	BPF_NOEXIST = 1,
+	BPF_ANY = 0,
+};
+
+/* include/linux/sched.h; of the flags, threads that never leave the kernel */
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_STATES 0xf /* these, stopped and traced */
+#define PF_IO_WORKER 0x10
+#define PF_USER_WORKER 0x4000
+#define PF_KTHREAD 0x200000
+
+/* include/linux/sched/signal.h: the process ends, or was killed */
+#define SIGNAL_GROUP_EXIT 4
+
+/* include/linux/socket.h, include/linux/net.h, include/uapi/linux/in.h */
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define SOCK_STREAM 1
+#define IPPROTO_TCP 6
+
+/* include/net/tcp_states.h, include/net/sock.h */
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_SENT 2
+#define TCP_CLOSE 7
+#define TCP_CLOSE_WAIT 8
+#define TCP_LISTEN 10
+#define RCV_SHUTDOWN 1
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long bp, dx, si, di, r10, orig_ax, ip, sp;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct epoll_filefd {
+	struct file *file;
+	int fd;
+} __attribute__((packed));
+
+struct epoll_event {
+	__u32 events;
+	__u64 data;
+} __attribute__((packed));
+
+struct eventpoll;
+
+struct epitem {
+	struct epoll_filefd ffd;
+	struct eventpoll *ep;
+	struct hlist_node fllink;
+	struct epoll_event event;
+};
+
+struct inode {
+	unsigned short i_mode;
+};
+
+struct file_operations;
+
+struct file {
+	void *private_data;
+	const struct file_operations *f_op;
+	struct inode *f_inode;
+	struct hlist_head *f_ep;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct rq;
+struct bpf_local_storage;
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	u64 sum_exec_runtime;
+	u64 prev_sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
+struct signal_struct {
+	unsigned int flags;
+};
+
+struct thread_struct {
+	unsigned long sp;
+	unsigned long fsbase;
+};
+
+struct mm_struct {
+	unsigned long start_code, end_code;
+	unsigned long start_stack;
+};
+
+struct task_struct {
+	unsigned int __state;
+	void *stack;
+	unsigned int flags;
+	int on_cpu;
+	int on_rq;
+	unsigned in_iowait : 1;
+	pid_t pid;
+	pid_t tgid;
+	struct task_struct *group_leader;
+	struct signal_struct *signal;
+	struct files_struct *files;
+	struct sched_entity se;
+	struct mm_struct *mm;
+	struct thread_struct thread;
+	char comm[16];
+};
+
+struct socket {
+	struct file *file;
+	struct sock *sk;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+struct sock_common {
+	refcount_t skc_refcnt;
+	atomic64_t skc_cookie;
+	__u16 skc_num;
+	__be16 skc_dport;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	unsigned char skc_reuseport : 1;
+	__be32 skc_daddr;
+	struct in6_addr skc_v6_daddr;
+};
+
+struct sk_buff_head {
+	__u32 qlen;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
+	__u8 sk_shutdown;
+	__u16 sk_type;
+	__u16 sk_protocol;
+	struct socket *sk_socket;
+	struct bpf_local_storage *sk_bpf_storage;
+	struct pid *sk_peer_pid;
+};
+
+/* What a connection knows of when its last packet came, and of how much is to be read. */
+struct tcp_sock {
+	__u64 tcp_clock_cache;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+};
+
+/* What a hypervisor took from a CPU, in nanoseconds (arch/x86/include/uapi/asm/kvm_para.h). */
+struct kvm_steal_time {
+	__u64 steal;
+};
+
+struct unix_address;
+
+struct unix_sock {
+	struct unix_address *addr;
+};
+
+struct io_uring {
+	u32 head;
+	u32 tail;
+};
+
+struct io_rings {
+	struct io_uring sq, cq;
+	u32 sq_ring_entries;
+	atomic_t sq_flags;
+};
+
+struct percpu_ref {
+	unsigned long percpu_count_ptr;
+};
+
+struct io_ring_ctx {
+	unsigned int flags;
+	struct percpu_ref refs;
+	struct io_rings *rings;
+	unsigned int cached_sq_head;
+	unsigned int sq_entries;
+	unsigned int cached_cq_tail;
+	unsigned int cq_entries;
+};
+
+struct io_cqe {
+	s32 res;
+	union {
+		u32 flags;
+		int fd;
+	};
+};
+
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+	u64 flags;
+	struct io_cqe cqe;
+	struct io_ring_ctx *ctx;
+};
+
+struct io_uring_cqe {
+	s32 res;
+	u32 flags;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
+};
+
+/* Whole, not only declared: the kernel's functions are told apart by their prototypes. */
+struct bpf_map {
+	u32 id;
+};
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
+
+#pragma clang attribute pop
+
+struct bpf_perf_event_data;
+
+/* include/uapi/linux/bpf.h, from Linux 6.18 on */
+struct bpf_task_work {
+	__u64 __opaque;
+} __attribute__((aligned(8)));
+typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
+
