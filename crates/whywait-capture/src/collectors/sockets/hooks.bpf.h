@@ -10,6 +10,51 @@
 #include "collectors/sockets/requests.bpf.h"
 #include "collectors/uring/taken.bpf.h"
 
+/* A read or a write of a thread of the target. */
+struct transfer {
+	struct task_struct *task;
+	struct thread *thread;
+	u64 now;
+	u64 on_cpu_ns; /* of the thread so far */
+};
+
+/* What reads and writes have in common. False: the thread is none of the target's. */
+static __always_inline bool transfer_begins(struct transfer *transfer, bool reads, int ret, int flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
+	u64 now, on_cpu_ns;
+
+	if (!thread)
+		return false;
+	COUNT(events);
+	now = bpf_ktime_get_ns();
+	must_run(task, thread, now);
+	stretch_may_end(task, thread, now);
+	if (reads)
+		leave_stack_after_read(task, thread, now);
+	on_cpu_ns = on_cpu_now(thread, now);
+	thread_does_io(thread, now, on_cpu_ns);
+	if (likely(ret > 0 && !(flags & MSG_PEEK)))
+		cpu_progress(thread, on_cpu_ns);
+	transfer->task = task;
+	transfer->thread = thread;
+	transfer->now = now;
+	transfer->on_cpu_ns = on_cpu_ns;
+	return true;
+}
+
+/* The state of a connection or a listener; 0: there is none, as of datagrams, which are no requests. */
+static __always_inline struct socket_state *stream_of(struct sock *sk)
+{
+	struct socket_state *socket;
+
+	if (unlikely(sk->sk_type != SOCK_STREAM))
+		return 0;
+	socket = socket_of(sk);
+	return likely(socket) ? socket : socket_discover(sk);
+}
+
 /* Nobody will read what has come: that is a request, too, unless it is more of one that was not answered either. */
 static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk, bool closed, u64 now)
 {
@@ -109,9 +154,11 @@ static __always_inline u32 writes_to(struct task_struct *task, const struct thre
 }
 
 /* A thread has written to the socket, of which a request was read. */
-static __always_inline void writes_response(struct socket_state *socket, struct sock *sk, struct task_struct *task,
-					    const struct thread *thread, int ret, u64 now, u64 on_cpu_ns)
+static __always_inline void writes_response(struct socket_state *socket, struct sock *sk,
+					    const struct transfer *transfer, int ret)
 {
+	const struct thread *thread = transfer->thread;
+	u64 now = transfer->now;
 	bool farewell = false;
 
 	if (likely(!socket->first_send_ns)) {
@@ -131,10 +178,10 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 	socket->last_send_ns = now;
 	socket->send_tid = thread->tid;
 	socket->bytes_out += ret;
-	account_service(socket, thread, now, on_cpu_ns);
+	account_service(socket, thread, now, transfer->on_cpu_ns);
 	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns)) {
-		/* Of the one who reads it is told who reads and waits for it. */
-		socket->fd = thread->tgid == socket->tgid ? writes_to(task, thread) : 0;
+		/* Record the descriptor only if the writer belongs to the process that read the request. */
+		socket->fd = thread->tgid == socket->tgid ? writes_to(transfer->task, thread) : 0;
 		/* Whether it was slow shows at its end. */
 		socket->emitted = !farewell && send_request(socket, sk, now);
 	}
@@ -176,27 +223,17 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
 	struct socket_state *socket;
+	struct transfer transfer;
+	struct thread *thread;
 	u64 now, on_cpu_ns;
 
-	if (!thread)
+	if (!transfer_begins(&transfer, true, ret, flags))
 		return 0;
-	COUNT(events);
-	now = bpf_ktime_get_ns();
-	must_run(task, thread, now);
-	stretch_may_end(task, thread, now);
-	leave_stack_after_read(task, thread, now);
-	on_cpu_ns = on_cpu_now(thread, now);
-	thread_does_io(thread, now, on_cpu_ns);
-	if (likely(ret > 0 && !(flags & MSG_PEEK)))
-		cpu_progress(thread, on_cpu_ns);
-	if (unlikely(sk->sk_type != SOCK_STREAM))
-		return 0; /* datagrams are no requests */
-	socket = socket_of(sk);
-	if (unlikely(!socket))
-		socket = socket_discover(sk);
+	thread = transfer.thread;
+	now = transfer.now;
+	on_cpu_ns = transfer.on_cpu_ns;
+	socket = stream_of(sk);
 	if (unlikely(!socket || (flags & MSG_PEEK)))
 		return 0;
 	if (unlikely(ret < 0))
@@ -227,33 +264,18 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
 	struct socket_state *socket;
-	u64 now, on_cpu_ns;
+	struct transfer transfer;
 
-	if (!thread)
+	if (!transfer_begins(&transfer, false, ret, 0))
 		return 0;
-	COUNT(events);
-	now = bpf_ktime_get_ns();
-	must_run(task, thread, now);
-	stretch_may_end(task, thread, now);
-	on_cpu_ns = on_cpu_now(thread, now);
-	thread_does_io(thread, now, on_cpu_ns);
-	if (ret > 0)
-		cpu_progress(thread, on_cpu_ns);
-	if (unlikely(sk->sk_type != SOCK_STREAM))
+	socket = stream_of(sk);
+	if (!socket || socket->role != SOCKET_SERVER || ret <= 0)
 		return 0;
-	socket = socket_of(sk);
-	if (unlikely(!socket))
-		socket = socket_discover(sk);
-	if (socket && socket->role == SOCKET_SERVER && ret > 0) {
-		thread->open.bytes_out += ret;
-		cpu_answers(thread, socket->id, on_cpu_ns);
-	}
-	if (!socket || socket->role != SOCKET_SERVER || ret <= 0 || !socket->ready_ns || !socket->recv_ns)
-		return 0;
-	writes_response(socket, sk, task, thread, ret, now, on_cpu_ns);
+	transfer.thread->open.bytes_out += ret;
+	cpu_answers(transfer.thread, socket->id, transfer.on_cpu_ns);
+	if (socket->ready_ns && socket->recv_ns)
+		writes_response(socket, sk, &transfer, ret);
 	return 0;
 }
 
