@@ -1,39 +1,20 @@
 //! Watches a process with BPF and writes what it waited for into a recording.
 //!
-//! The only crate that needs a kernel. Each collector has a folder in `src/collectors`, with its BPF
-//! subsystem; they keep sums for everything and send records only for what is slow, rare or new.
-//! [`Session`] loads and attaches them, turns their records into the vocabulary of
-//! `whywait-events`, unwinds stacks on arrival and writes the recording.
+//! The only crate that needs a kernel. `collectors` has a folder for each thing that is watched,
+//! with its BPF programs and the Rust that loads, decodes and counts what they give, side by side.
+//! The programs keep sums for everything and send records only for what is slow, rare or new.
+//! `core` has what collectors share: [`Session`] loads and attaches the programs, hands their
+//! records to the collectors, which turn them into the vocabulary of `whywait-events`, and writes
+//! the recording.
 //!
-//! Nothing is pinned: when whywait goes, however it goes, the kernel takes the programs off.
+//! Nothing is pinned: when whywait ends, however it ends, the kernel takes the programs off.
 
-mod burst;
-mod check;
-mod clock;
-mod cost;
-mod counters;
-mod cpu;
-mod cpu_limit;
-mod error;
-mod iterate;
-mod kernel;
-mod known_stacks;
-mod options;
-mod perf;
-mod programs;
-mod recorder;
-mod records;
-mod session;
-mod skel;
-mod sockets;
-mod target;
-mod thread_table;
-mod urings;
-mod wakeups;
+mod collectors;
+mod core;
 
-pub use check::rehearse;
-pub use error::CaptureError;
-pub use kernel::host;
-pub use options::Options;
-pub use session::{Outcome, Session};
-pub use target::{alive, command_line};
+pub use core::check::rehearse;
+pub use core::error::CaptureError;
+pub use core::kernel::host;
+pub use core::options::Options;
+pub use core::session::{Outcome, Session};
+pub use core::target::{alive, command_line};

@@ -1,11 +1,14 @@
 //! What the CPU time of the target was for, by connection: from the records of `socket_cpu.bpf.h`.
 
+use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use whywait_events::SocketCpu;
+use whywait_events::recording::WriteError;
+use whywait_events::{Event, SocketCpu};
 
-use crate::records::{Record, decode};
-use crate::skel::types;
+use crate::core::recorder::Recorder;
+use crate::core::records::{Record, decode};
+use crate::core::skel::types;
 
 /// The connections that are told when the recording ends: those that used most.
 const MAX_OPEN: usize = 1000;
@@ -14,7 +17,7 @@ const INET: u16 = 2;
 const INET6: u16 = 10;
 
 /// A row of the recording.
-pub(crate) fn row(record: &types::socket_record) -> SocketCpu {
+fn row(record: &types::socket_record) -> SocketCpu {
     let [a, b, c, d, ..] = record.peer;
     let peer = match record.family {
         INET => Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
@@ -39,8 +42,9 @@ pub(crate) fn row(record: &types::socket_record) -> SocketCpu {
     }
 }
 
-/// Of the connections that were open in the end, those that used most, and how many more there are.
-pub(crate) fn open(mut bytes: &[u8]) -> (Vec<SocketCpu>, u64) {
+/// Of the connections that were open in the end, as the iterator over sockets wrote them, those that
+/// used most; and how many more there are.
+pub(crate) fn write_open(mut bytes: &[u8], recorder: &mut Recorder) -> Result<(), WriteError> {
     let mut rows = Vec::new();
     while let Some((record, size)) = decode(bytes) {
         if let Record::Socket(record) = record {
@@ -48,10 +52,20 @@ pub(crate) fn open(mut bytes: &[u8]) -> (Vec<SocketCpu>, u64) {
         }
         bytes = &bytes[size..];
     }
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.cpu_ns), row.socket));
+    rows.sort_by_key(|row| (Reverse(row.cpu_ns), row.socket));
     let more = rows.len().saturating_sub(MAX_OPEN) as u64;
     rows.truncate(MAX_OPEN);
-    (rows, more)
+    for row in rows {
+        recorder.output.write(&Event::SocketCpu(row))?;
+    }
+    recorder.output.writer.counter("sockets.not-told", more);
+    Ok(())
+}
+
+impl Recorder {
+    pub(crate) fn connection(&mut self, record: &types::socket_record) -> Result<(), WriteError> {
+        self.output.write(&Event::SocketCpu(row(record)))
+    }
 }
 
 #[cfg(test)]

@@ -3,95 +3,99 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::btf::{Btf, types as btf_types};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use whywait_events::Event;
+use whywait_events::recording::WriteError;
 use whywait_events::uring::{Lag, LagKind, Op, Ring, RingOrigin, RingSample, Sum};
 
-use crate::iterate::{self, Scope};
-use crate::kernel;
-use crate::programs::Programs;
-use crate::records::view;
-use crate::skel::types::{self, uring_key, uring_lag, uring_op_flag, uring_origin};
+use self::ring_counts::Counts;
+use crate::core::collector::{Collector, Configuration, Hook};
+use crate::core::error::CaptureError;
+use crate::core::iterate::{self, Scope};
+use crate::core::programs::Programs;
+use crate::core::recorder::Recorder;
+use crate::core::records::{Plain, view};
+use crate::core::skel::types::{self, uring_key, uring_lag, uring_op_flag, uring_origin};
+use crate::core::{kernel, target};
+
+pub(crate) mod ring_counts;
 
 /// What stands in `uring_keys` where there is no ring.
 const FREE: u64 = uring_key::URING_FREE.0 as u64;
 const CLOSED: u64 = uring_key::URING_CLOSED.0 as u64;
 
-/// The tracepoints, and what cannot be told without them.
-const TRACEPOINTS: [(&str, &str); 9] = [
-    ("io_uring_submit_req", "operations of io_uring are not seen"),
-    ("io_uring_complete", "completions of io_uring are not seen"),
-    (
-        "io_uring_create",
-        "rings are known from their first operation on, without their creator",
-    ),
-    (
-        "io_uring_cqring_wait",
-        "waits for completions are not counted",
-    ),
-    (
-        "io_uring_queue_async_work",
-        "operations that are punted to workers are not told from others",
-    ),
-    (
-        "io_uring_poll_arm",
-        "operations that wait for readiness are not told from others",
-    ),
-    (
-        "io_uring_cqe_overflow",
-        "overflows of completion queues are not seen",
-    ),
-    (
-        "io_uring_register",
-        "registered files and buffers are not seen",
-    ),
-    (
-        "sock_exceed_buf_limit",
-        "sends through io_uring that met a limit of the memory for sockets are not counted",
-    ),
-];
+pub(crate) const COLLECTOR: Collector = Collector {
+    hooks: &[
+        Hook::or("io_uring_submit_req", "io_uring operations are not seen"),
+        Hook::or("io_uring_complete", "io_uring completions are not seen"),
+        Hook::or(
+            "io_uring_create",
+            "io_uring rings are known from their first operation on, without their creator",
+        ),
+        Hook::or(
+            "io_uring_cqring_wait",
+            "waits for io_uring completions are not counted",
+        ),
+        Hook::or(
+            "io_uring_queue_async_work",
+            "io_uring operations that are punted to workers are not told from others",
+        ),
+        Hook::or(
+            "io_uring_poll_arm",
+            "io_uring operations that wait for readiness are not told from others",
+        ),
+        Hook::or(
+            "io_uring_cqe_overflow",
+            "overflows of io_uring completion queues are not seen",
+        ),
+        Hook::or(
+            "io_uring_register",
+            "files and buffers registered with io_uring are not seen",
+        ),
+        Hook::or(
+            "sock_exceed_buf_limit",
+            "sends through io_uring that met a limit of the memory for sockets are not counted",
+        ),
+    ],
+    configure,
+    after: find,
+    ..Collector::NONE
+};
 
-/// The tracepoints that this kernel does not have.
-pub(crate) fn lacking(btf: &Btf<'_>) -> Vec<(&'static str, &'static str)> {
-    TRACEPOINTS
-        .into_iter()
-        .filter(|(tracepoint, _)| !kernel::has_tracepoint(btf, tracepoint))
-        .collect()
+fn configure(configuration: &mut Configuration<'_>) {
+    // The first parameter is the tracepoint's private data; then come ring, request and completion,
+    // before Linux 6.14 as several numbers.
+    let parameters = kernel::tracepoint_parameters(configuration.kernel, "io_uring_complete");
+    configuration.variables.complete_passes_cqe = parameters.is_none_or(|count| count == 4);
 }
 
-/// Whether `io_uring_complete` passes the completion as it is in the queue.
-pub(crate) fn complete_passes_cqe(btf: &Btf<'_>) -> bool {
-    use libbpf_rs::btf::ReferencesType;
-    let parameters = || {
-        let prototype =
-            btf.type_by_name::<btf_types::Typedef<'_>>("btf_trace_io_uring_complete")?;
-        let pointer =
-            btf.type_by_id::<btf_types::Ptr<'_>>(prototype.referenced_type().type_id())?;
-        let function =
-            btf.type_by_id::<btf_types::FuncProto<'_>>(pointer.referenced_type().type_id())?;
-        Some(function.iter().count())
-    };
-    // The first parameter is the tracepoint's private data; then come ring, request and completion.
-    parameters().is_none_or(|count| count == 4)
+/// Takes the rings that are there already into the target.
+fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
+    find_in(programs, pid).map_err(|source| CaptureError::Iterate {
+        what: "files",
+        source,
+    })
 }
 
-/// Takes the rings of these processes into the target that are open already.
-pub(crate) fn find(programs: &mut Programs, processes: &[u32]) -> std::io::Result<()> {
+fn find_in(programs: &mut Programs, pid: u32) -> io::Result<()> {
     // Where rings are forbidden, or there are none, the target has none.
     let Some(own) = own_ring() else {
         return Ok(());
     };
     let mut buffer = Vec::new();
-    programs.set_own_ring(own.as_raw_fd());
+    if let Some(variables) = programs.variables_mut() {
+        variables.uring_own_fd = own.as_raw_fd();
+    }
     let program = &programs.skel.progs.open_urings;
     let link = iterate::attach(program, Scope::Process(std::process::id()))?;
     iterate::read(&link, &mut buffer)?;
     drop(own);
-    for tgid in processes {
+    for tgid in target::with_descendants(pid) {
         // It may have ended by now.
-        if let Ok(link) = iterate::attach(program, Scope::Process(*tgid)) {
+        if let Ok(link) = iterate::attach(program, Scope::Process(tgid)) {
             iterate::read(&link, &mut buffer)?;
         }
     }
@@ -112,8 +116,9 @@ fn own_ring() -> Option<OwnedFd> {
 /// Whether the target has rings.
 pub(crate) fn used(programs: &Programs) -> bool {
     let used = |keys: &[u64]| keys.iter().any(|key| !matches!(*key, FREE | CLOSED));
-    let bss = programs.skel.maps.bss_data.as_deref();
-    bss.is_some_and(|bss| used(&bss.uring_keys))
+    programs
+        .variables()
+        .is_some_and(|variables| used(&variables.uring_keys))
 }
 
 /// Has the kernel look at all rings, if there are any.
@@ -131,28 +136,18 @@ pub(crate) fn look(programs: &mut Programs) {
 
 /// The rings and their sums.
 #[derive(Default)]
-pub(crate) struct Known {
+struct Known {
     /// With the operations whose submission was not seen.
-    pub(crate) rings: Vec<(Ring, u64)>,
-    pub(crate) sums: Vec<Sum>,
+    rings: Vec<(Ring, u64)>,
+    sums: Vec<Sum>,
     /// Where they are kept.
     places: Vec<u32>,
 }
 
-/// Reads what the BPF programs have summed up so far, of all rings that are in use.
-pub(crate) fn read(programs: &Programs) -> Known {
-    read_where(programs, |key| key != FREE && key != CLOSED)
-}
-
+/// Reads what the BPF programs have summed up so far, of the rings whose key is wanted.
 fn read_where(programs: &Programs, wanted: impl Fn(u64) -> bool) -> Known {
     let mut known = Known::default();
-    let Some(keys) = programs
-        .skel
-        .maps
-        .bss_data
-        .as_deref()
-        .map(|bss| bss.uring_keys)
-    else {
+    let Some(keys) = programs.variables().map(|bss| bss.uring_keys) else {
         return known;
     };
     let sums_of_rings = &programs.skel.maps.uring_sums;
@@ -173,21 +168,67 @@ fn read_where(programs: &Programs, wanted: impl Fn(u64) -> bool) -> Known {
     known
 }
 
-/// How many rings have been closed so far.
-pub(crate) fn closed(programs: &Programs) -> u32 {
-    let bss = programs.skel.maps.bss_data.as_deref();
-    bss.map_or(0, |bss| bss.urings_closed)
-}
-
-/// Reads the sums of the rings that were closed, and makes their places free.
-pub(crate) fn take_closed(programs: &mut Programs) -> Known {
+/// Writes rings that were closed, and makes room for others.
+pub(crate) fn take_closed(
+    programs: &mut Programs,
+    recorder: &mut Recorder,
+) -> Result<(), WriteError> {
+    let closed = programs.variables().map_or(0, |bss| bss.urings_closed);
+    if !recorder.rings.more_closed(closed) {
+        return Ok(());
+    }
     let known = read_where(programs, |key| key == CLOSED);
-    if let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
+    if let Some(variables) = programs.variables_mut() {
         for index in known.places.iter().map(|index| *index as usize) {
-            bss.uring_keys[index] = FREE;
+            variables.uring_keys[index] = FREE;
         }
     }
-    known
+    for (ring, lost) in known.rings {
+        recorder.rings.closed(ring.id, Counts::of(&ring, lost));
+        recorder.ring_with_sums(ring, &known.sums)?;
+    }
+    Ok(())
+}
+
+/// Writes the rings as they are now, but for those that have not changed.
+pub(crate) fn write(programs: &Programs, recorder: &mut Recorder) -> Result<(), WriteError> {
+    let known = read_where(programs, |key| key != FREE && key != CLOSED);
+    let mut all = BTreeMap::new();
+    for (ring, lost) in known.rings {
+        let counts = Counts::of(&ring, lost);
+        let unchanged = recorder.rings.unchanged(ring.id, counts);
+        all.insert(ring.id, counts);
+        // One that nobody uses goes on being idle: told in the end only.
+        if !unchanged || recorder.last_look {
+            recorder.ring_with_sums(ring, &known.sums)?;
+        }
+    }
+    recorder.rings.replace(all);
+    Ok(())
+}
+
+impl Recorder {
+    fn ring_with_sums(&mut self, ring: Ring, sums: &[Sum]) -> Result<(), WriteError> {
+        for sum in sums.iter().filter(|sum| sum.ring == ring.id) {
+            self.output.write(&Event::RingSum(Box::new(sum.clone())))?;
+        }
+        self.output.write(&Event::Ring(ring))
+    }
+
+    pub(crate) fn ring_op(&mut self, record: &types::uring_op_record) -> Result<(), WriteError> {
+        self.output.write(&Event::RingOp(op(record)))
+    }
+
+    pub(crate) fn ring_sample(
+        &mut self,
+        record: &types::uring_sample_record,
+    ) -> Result<(), WriteError> {
+        self.output.write(&Event::RingSample(sample(record)))
+    }
+
+    pub(crate) fn ring_lag(&mut self, record: &types::uring_lag_record) -> Result<(), WriteError> {
+        self.output.write(&Event::RingLag(lag(record)))
+    }
 }
 
 /// Makes room: forgets the rings of processes that have ended. `alive` costs a look into /proc.
@@ -202,13 +243,13 @@ pub(crate) fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool)
         let ended = !matches!(key, FREE | CLOSED)
             && value::<types::uring_state>(&programs.skel.maps.urings, index)
                 .is_some_and(|state| state.id != 0 && !alive(state.tgid));
-        if ended && let Some(bss) = programs.skel.maps.bss_data.as_deref_mut() {
-            bss.uring_keys[index as usize] = FREE;
+        if ended && let Some(variables) = programs.variables_mut() {
+            variables.uring_keys[index as usize] = FREE;
         }
     }
 }
 
-fn value<T: crate::records::Plain>(map: &libbpf_rs::Map<'_>, index: u32) -> Option<T> {
+fn value<T: Plain>(map: &libbpf_rs::Map<'_>, index: u32) -> Option<T> {
     view(&map.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok()??)
 }
 
@@ -295,7 +336,7 @@ fn sums(state: &types::uring_state, opcode: u32, sum: &types::uring_sum) -> Sum 
 }
 
 /// An operation that is told.
-pub(crate) fn op(record: &types::uring_op_record) -> Op {
+fn op(record: &types::uring_op_record) -> Op {
     let is = |flag: uring_op_flag| record.flags & flag.0 != 0;
     Op {
         ring: record.ring,
@@ -312,7 +353,7 @@ pub(crate) fn op(record: &types::uring_op_record) -> Op {
 }
 
 /// How it stood with a ring when its thread was sampled.
-pub(crate) fn sample(record: &types::uring_sample_record) -> RingSample {
+fn sample(record: &types::uring_sample_record) -> RingSample {
     RingSample {
         ring: record.ring,
         at_ns: record.at_ns,
@@ -327,7 +368,7 @@ pub(crate) fn sample(record: &types::uring_sample_record) -> RingSample {
 }
 
 /// What waited for the program.
-pub(crate) fn lag(record: &types::uring_lag_record) -> Lag {
+fn lag(record: &types::uring_lag_record) -> Lag {
     Lag {
         ring: record.ring,
         kind: match uring_lag(record.what) {

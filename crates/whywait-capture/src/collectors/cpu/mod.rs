@@ -4,10 +4,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use libbpf_rs::{Map, MapCore, MapFlags};
-use whywait_events::Cpu;
+use whywait_events::recording::WriteError;
+use whywait_events::{Cpu, Event};
 
-use crate::records::view;
-use crate::skel::types;
+use crate::core::iterate::{self, Scope};
+use crate::core::kernel;
+use crate::core::programs::Programs;
+use crate::core::recorder::Recorder;
+use crate::core::records::{Record, decode, view};
+use crate::core::skel::types;
+
+pub(crate) mod connections;
 
 /// Ports and threads whose totals are remembered. Beyond that they are not told.
 const MAX_SUBJECTS: usize = 1 << 17;
@@ -59,6 +66,57 @@ impl CpuTotals {
         rows.retain(used);
         rows
     }
+}
+
+/// Writes what was used of the CPUs since the last time.
+pub(crate) fn account(programs: &Programs, recorder: &mut Recorder) -> Result<(), WriteError> {
+    let threads: Vec<_> = totals(programs, &recorder.processes.all())
+        .into_values()
+        .collect();
+    let ports = &programs.skel.maps.listeners;
+    for row in recorder.cpu.look(kernel::now_ns(), &threads, ports) {
+        recorder.output.write(&Event::Cpu(row))?;
+    }
+    Ok(())
+}
+
+impl Recorder {
+    pub(crate) fn cpu_of_ended(&mut self, record: &types::cpu_record) -> Result<(), WriteError> {
+        match self.cpu.ended(record) {
+            Some(row) => self.output.write(&Event::Cpu(row)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The totals of the threads that live, by thread.
+pub(crate) fn totals(programs: &Programs, processes: &[u32]) -> BTreeMap<u32, types::cpu_record> {
+    /// With more processes than this, one walk over all tasks costs less than one each.
+    const SCOPED_PROCESSES: usize = 32;
+    let scopes: Vec<Scope> = if processes.len() <= SCOPED_PROCESSES {
+        processes.iter().copied().map(Scope::Process).collect()
+    } else {
+        vec![Scope::All]
+    };
+    let mut found = BTreeMap::new();
+    let mut buffer = Vec::new();
+    for scope in scopes {
+        // A process may have ended by now.
+        let Ok(link) = iterate::attach(&programs.skel.progs.tell_cpu, scope) else {
+            continue;
+        };
+        if iterate::read(&link, &mut buffer).is_err() {
+            continue;
+        }
+        let mut rest = buffer.as_slice();
+        while let Some((record, size)) = decode(rest) {
+            if let Record::Cpu(record) = record {
+                found.insert(record.tid, *record);
+            }
+            rest = &rest[size..];
+        }
+    }
+    found
 }
 
 fn of_map(map: &Map<'_>) -> BTreeMap<(u32, u32), types::listener_sum> {

@@ -4,7 +4,7 @@
 use whywait_events::{StackId, Wait};
 
 /// The most threads whose stacks are searched for the locks that they hold.
-pub(super) const MAX_UNFINISHED: usize = 4096;
+pub(crate) const MAX_UNFINISHED: usize = 4096;
 /// How far after the address that a thread holds the futex word of a lock may lie: its data may
 /// come first.
 const LOCK_BYTES: u64 = 256;
@@ -16,26 +16,26 @@ struct Sleep {
 }
 
 #[derive(Default)]
-pub(super) struct Unfinished {
+pub(crate) struct Unfinished {
     sleeps: Vec<Sleep>,
 }
 
 impl Unfinished {
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.sleeps.len() < MAX_UNFINISHED
     }
 
-    pub(super) fn push(&mut self, wait: Wait, stack: Vec<u8>) {
+    pub(crate) fn push(&mut self, wait: Wait, stack: Vec<u8>) {
         self.sleeps.push(Sleep { wait, stack });
     }
 
     /// Whether a sleep of this thread still has no stack.
-    pub(super) fn wants_stack(&self, tid: u32) -> bool {
+    pub(crate) fn wants_stack(&self, tid: u32) -> bool {
         self.without_stack(tid).is_some()
     }
 
     /// The stack of the thread's first sleep that has none.
-    pub(super) fn stack_came(&mut self, tid: u32, user_stack: StackId, bytes: &[u8]) {
+    pub(crate) fn stack_came(&mut self, tid: u32, user_stack: StackId, bytes: &[u8]) {
         if let Some(sleep) = self
             .without_stack(tid)
             .and_then(|at| self.sleeps.get_mut(at))
@@ -53,7 +53,7 @@ impl Unfinished {
 
     /// All of them, each with the lock that others of its process wait for and that its stack
     /// points to. Forgets them.
-    pub(super) fn take(&mut self) -> Vec<Wait> {
+    pub(crate) fn take(&mut self) -> Vec<Wait> {
         let sleeps = std::mem::take(&mut self.sleeps);
         let all: Vec<(u32, u64)> = sleeps
             .iter()
@@ -77,7 +77,7 @@ impl Unfinished {
 
 /// What a thread that sleeps on a futex waits for: the lock where it is known, or else the word. 0:
 /// it is no futex.
-pub(super) fn awaited(wait: &Wait) -> u64 {
+pub(crate) fn awaited(wait: &Wait) -> u64 {
     const FUTEX: u32 = 202;
     match wait.syscall {
         Some(FUTEX) if wait.lock != 0 => wait.lock,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::btf::{Btf, ReferencesType, types};
 use whywait_events::recording::Host;
 
 /// How far per-CPU variables are from a CPU's run queue, in bytes, as the kernel's BTF tells. See
@@ -68,9 +68,15 @@ fn field_offset(btf: &Btf<'_>, composite: &types::Struct<'_>, wanted: &str) -> O
 /// Whether `sched_switch` passes the previous task's state (Linux 5.18).
 pub(crate) fn switch_passes_state(btf: &Btf<'_>) -> bool {
     // The first parameter of the prototype is the tracepoint's private data.
-    btf.type_by_name::<types::Typedef<'_>>("btf_trace_sched_switch")
-        .and_then(|prototype| prototype.referenced_type_as_func_params(btf))
-        .is_none_or(|parameters| parameters >= 5)
+    tracepoint_parameters(btf, "sched_switch").is_none_or(|parameters| parameters >= 5)
+}
+
+/// How many parameters the prototype of a tracepoint has, if the kernel has it.
+pub(crate) fn tracepoint_parameters(btf: &Btf<'_>, tracepoint: &str) -> Option<usize> {
+    let prototype: types::Typedef<'_> = btf.type_by_name(&format!("btf_trace_{tracepoint}"))?;
+    let pointer: types::Ptr<'_> = btf.type_by_id(prototype.referenced_type().type_id())?;
+    let function: types::FuncProto<'_> = btf.type_by_id(pointer.referenced_type().type_id())?;
+    Some(function.iter().count())
 }
 
 /// Whether the kernel has a tracepoint, as its BTF tells.
@@ -85,29 +91,9 @@ pub(crate) fn leaves_user_stacks(btf: &Btf<'_>) -> bool {
         .is_some()
 }
 
-/// Whether the ends of system calls can be traced (`CONFIG_FTRACE_SYSCALLS`).
-pub(crate) fn traces_calls(btf: &Btf<'_>) -> bool {
-    btf.type_by_name::<types::Typedef<'_>>("btf_trace_sys_exit")
-        .is_some()
-}
-
 /// The thread that asks.
 pub(crate) fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
-}
-
-trait FuncParams {
-    fn referenced_type_as_func_params(&self, btf: &Btf<'_>) -> Option<usize>;
-}
-
-impl FuncParams for types::Typedef<'_> {
-    fn referenced_type_as_func_params(&self, btf: &Btf<'_>) -> Option<usize> {
-        use libbpf_rs::btf::ReferencesType;
-        let pointer = btf.type_by_id::<types::Ptr<'_>>(self.referenced_type().type_id())?;
-        let function =
-            btf.type_by_id::<types::FuncProto<'_>>(pointer.referenced_type().type_id())?;
-        Some(function.iter().count())
-    }
 }
 
 /// The machine.

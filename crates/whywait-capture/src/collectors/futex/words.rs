@@ -14,7 +14,7 @@ const MAX_WORDS: usize = 16_384;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
-pub(super) struct Words {
+pub(crate) struct Words {
     /// By process and address; `None` as long as nobody looked.
     mappings: BTreeMap<(u32, u64), Option<String>>,
     looked: Option<Instant>,
@@ -22,7 +22,7 @@ pub(super) struct Words {
 
 impl Words {
     /// Remembers what a thread waits for, if that is a futex.
-    pub(super) fn note(&mut self, wait: &Wait) {
+    pub(crate) fn note(&mut self, wait: &Wait) {
         let address = awaited(wait);
         if address != 0 && self.mappings.len() < MAX_WORDS {
             // Where a lock has the waiters' words, its own address says more than theirs.
@@ -33,7 +33,7 @@ impl Words {
 
     /// Finds out what is mapped at words that were not looked up yet, unless it did so a moment
     /// ago.
-    pub(super) fn look_up(&mut self, now: Instant) {
+    pub(crate) fn look_up(&mut self, now: Instant) {
         if self.looked.is_some_and(|before| now - before < LOOK_EVERY) {
             return;
         }
@@ -58,7 +58,7 @@ impl Words {
     }
 
     /// All words, with what is known of the short sleeps on them. Forgets them.
-    pub(super) fn take(&mut self, short: Vec<FutexSum>) -> impl Iterator<Item = FutexSum> {
+    pub(crate) fn take(&mut self, short: Vec<FutexSum>) -> impl Iterator<Item = FutexSum> {
         let mut sums: BTreeMap<(u32, u64), FutexSum> = short
             .into_iter()
             .map(|sum| ((sum.tgid, sum.address), sum))

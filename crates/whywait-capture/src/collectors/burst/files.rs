@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 
-use crate::iterate::{self, Scope};
-use crate::programs::Programs;
-use crate::records::{Record, decode};
-use crate::skel::types;
+use crate::core::iterate::{self, Scope};
+use crate::core::programs::Programs;
+use crate::core::records::{Record, decode};
+use crate::core::skel::types;
 
 /// `S_IFMT` and its values of `linux/stat.h`.
 const TYPE: u32 = 0o170_000;

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use whywait_events::BurstCall;
 
 use super::files::Files;
-use crate::skel::types;
+use crate::core::skel::types;
 
 const POLL: i32 = 7;
 const SELECT: i32 = 23;

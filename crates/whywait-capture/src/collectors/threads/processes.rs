@@ -3,22 +3,22 @@
 use std::collections::{BTreeMap, HashSet};
 
 /// How many processes are looked at in one go for whether they still live: some 20 us each.
-pub(super) const ENDED_AT_ONCE: usize = 64;
+pub(crate) const ENDED_AT_ONCE: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     threads: BTreeMap<u32, HashSet<u32>>,
     /// Up to which process was looked for ones whose end was not told.
     looked_up_to: u32,
 }
 
 impl Processes {
-    pub(super) fn all(&self) -> Vec<u32> {
+    pub(crate) fn all(&self) -> Vec<u32> {
         self.threads.keys().copied().collect()
     }
 
     /// Those with a thread of which this is true.
-    pub(super) fn with(&self, is_so: impl Fn(u32) -> bool) -> Vec<u32> {
+    pub(crate) fn with(&self, is_so: impl Fn(u32) -> bool) -> Vec<u32> {
         self.threads
             .iter()
             .filter(|(_, threads)| threads.iter().any(|tid| is_so(*tid)))
@@ -26,18 +26,18 @@ impl Processes {
             .collect()
     }
 
-    pub(super) fn has(&self, tgid: u32, tid: u32) -> bool {
+    pub(crate) fn has(&self, tgid: u32, tid: u32) -> bool {
         self.threads
             .get(&tgid)
             .is_some_and(|threads| threads.contains(&tid))
     }
 
-    pub(super) fn thread_began(&mut self, tgid: u32, tid: u32) {
+    pub(crate) fn thread_began(&mut self, tgid: u32, tid: u32) {
         self.threads.entry(tgid).or_default().insert(tid);
     }
 
     /// Whether it was the process's last one.
-    pub(super) fn thread_ended(&mut self, tgid: u32, tid: u32) -> bool {
+    pub(crate) fn thread_ended(&mut self, tgid: u32, tid: u32) -> bool {
         let Some(threads) = self.threads.get_mut(&tgid) else {
             return false;
         };
@@ -51,7 +51,7 @@ impl Processes {
 
     /// A process becomes another program: of its threads this one is left. Returns the others, in
     /// order.
-    pub(super) fn becomes_another(&mut self, tgid: u32, tid: u32) -> Vec<u32> {
+    pub(crate) fn becomes_another(&mut self, tgid: u32, tid: u32) -> Vec<u32> {
         let before = self.threads.insert(tgid, HashSet::from([tid]));
         let mut others: Vec<u32> = before.into_iter().flatten().collect();
         others.retain(|other| *other != tid);
@@ -60,13 +60,13 @@ impl Processes {
     }
 
     /// Whether it was known.
-    pub(super) fn forget(&mut self, tgid: u32) -> bool {
+    pub(crate) fn forget(&mut self, tgid: u32) -> bool {
         self.threads.remove(&tgid).is_some()
     }
 
     /// Forgets processes that are not alive any more, and returns them with their threads. Looks at
     /// some of them, the others are for the next call.
-    pub(super) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) -> Vec<(u32, HashSet<u32>)> {
+    pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) -> Vec<(u32, HashSet<u32>)> {
         let some: Vec<u32> = self
             .threads
             .range(self.looked_up_to..)

@@ -6,12 +6,12 @@ use whywait_events::{Frame, Stack, StackId};
 
 /// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to
 /// ever new depths has a new one at each look, and a recording may go on for weeks.
-pub(super) const MAX_STACKS: usize = 1 << 16;
+pub(crate) const MAX_STACKS: usize = 1 << 16;
 /// The most distinct frames that are named: those of the largest programs are fewer.
 const MAX_FRAMES: usize = 1 << 20;
 
 #[derive(Default)]
-pub(super) struct StackNumbers {
+pub(crate) struct StackNumbers {
     numbers: HashMap<(Vec<Frame>, bool), StackId>,
     last: StackId,
     /// What is to be named in the end.
@@ -20,7 +20,7 @@ pub(super) struct StackNumbers {
 
 impl StackNumbers {
     /// The number of a stack, 0 for none; and the stack, if it was not known.
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         frames: Vec<Frame>,
         truncated: bool,
@@ -53,7 +53,7 @@ impl StackNumbers {
     }
 
     /// The distinct frames of all stacks, in order.
-    pub(super) fn frames(&self) -> Vec<Frame> {
+    pub(crate) fn frames(&self) -> Vec<Frame> {
         let mut frames: Vec<Frame> = self.frames.iter().copied().collect();
         frames.sort_unstable();
         frames

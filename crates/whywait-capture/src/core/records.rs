@@ -5,7 +5,7 @@
 //! that (`build/records.rs`).
 #![allow(unsafe_code)]
 
-use crate::skel::types;
+use super::skel::types;
 
 // The enum `Record`, and `decode`.
 include!(concat!(env!("OUT_DIR"), "/records.rs"));

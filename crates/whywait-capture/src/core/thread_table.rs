@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use libbpf_rs::MapCore;
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::skel::types;
+use super::skel::types;
 
 pub(crate) struct ThreadTable {
     slots: MmapRaw,

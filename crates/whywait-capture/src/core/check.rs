@@ -1,9 +1,9 @@
 //! Whether this machine takes the BPF programs: part of `whywait check`.
 
-use crate::error::CaptureError;
-use crate::options::Options;
-use crate::perf;
-use crate::programs::Programs;
+use super::error::CaptureError;
+use super::options::Options;
+use super::programs::Programs;
+use crate::collectors::samples::perf;
 
 /// Loads the BPF programs without attaching them, and tries the sampling clock. Says what would be
 /// missing.

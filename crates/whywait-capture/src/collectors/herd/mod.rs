@@ -1,0 +1,36 @@
+//! How many threads a connection wakes, by port.
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::core::collector::Collector;
+use crate::core::programs::Programs;
+use crate::core::records::view;
+use crate::core::skel::types;
+
+/// The hooks of others call its functions.
+pub(crate) const COLLECTOR: Collector = Collector {
+    counters,
+    ..Collector::NONE
+};
+
+fn counters(programs: &Programs) -> Vec<(String, u64)> {
+    let herds = &programs.skel.maps.herds;
+    herds
+        .keys()
+        .filter_map(|key| {
+            let value = herds.lookup(&key, MapFlags::ANY).ok()??;
+            Some((view::<u32>(&key)?, view::<types::herd_sum>(&value)?))
+        })
+        .flat_map(|(port, sum)| {
+            [
+                ("connections", sum.events),
+                ("extra-wakes", sum.extra_wakes),
+                ("most-woken", sum.most_woken),
+                ("dry-wakes", sum.dry_wakes),
+                ("dry-cpu-ns", sum.dry_cpu_ns),
+                ("reuseport", sum.reuseport),
+            ]
+            .map(|(name, value)| (format!("herd.{port}.{name}"), value))
+        })
+        .collect()
+}

@@ -1,0 +1,30 @@
+//! What is watched: a folder for each collector.
+
+use crate::core::collector::Collector;
+
+pub(crate) mod burst;
+pub(crate) mod cpu;
+pub(crate) mod cpu_limit;
+pub(crate) mod futex;
+pub(crate) mod herd;
+pub(crate) mod samples;
+pub(crate) mod sched;
+pub(crate) mod sockets;
+pub(crate) mod stacks;
+pub(crate) mod sweep;
+pub(crate) mod threads;
+pub(crate) mod uring;
+
+/// All collectors with BPF programs, in the order in which they are attached: switches before the
+/// threads that are there already are looked for, so that none of theirs is missed.
+pub(crate) const ALL: [&Collector; 9] = [
+    &sched::COLLECTOR,
+    &threads::COLLECTOR,
+    &sockets::COLLECTOR,
+    &uring::COLLECTOR,
+    &burst::COLLECTOR,
+    &herd::COLLECTOR,
+    &samples::COLLECTOR,
+    &stacks::COLLECTOR,
+    &sweep::COLLECTOR,
+];

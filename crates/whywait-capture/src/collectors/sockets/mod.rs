@@ -1,0 +1,146 @@
+//! Sockets: when the kernel had a request's first byte, when the target read it and when it wrote
+//! the response.
+
+use std::os::fd::AsFd;
+
+use whywait_events::recording::WriteError;
+use whywait_events::{Event, Part, Parts, Request};
+
+use crate::core::collector::{Collector, Hook};
+use crate::core::counters::per_cpu;
+use crate::core::error::{CaptureError, one_line};
+use crate::core::iterate::{self, Scope};
+use crate::core::programs::Programs;
+use crate::core::recorder::Recorder;
+use crate::core::skel::types;
+use crate::core::target;
+
+const WITHOUT: &str =
+    "requests are not seen, only threads and what they wait for (Linux 6.3 has it)";
+
+pub(crate) const COLLECTOR: Collector = Collector {
+    hooks: &[
+        Hook::or("inet_sock_set_state", WITHOUT),
+        Hook::or("sk_data_ready", WITHOUT),
+        Hook::or("sock_recv_length", WITHOUT),
+        Hook::or("sock_send_length", WITHOUT),
+    ],
+    all_or_none: true,
+    // The other way round than with threads: which end of a connection is the target's is known only
+    // once its listeners are.
+    before: find,
+    after: followed,
+    counters,
+    ..Collector::NONE
+};
+
+/// Takes the sockets that are there already into the target: first its listeners, then its
+/// connections.
+fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
+    let files = |source| CaptureError::Iterate {
+        what: "files",
+        source,
+    };
+    let mut buffer = Vec::new();
+    for pass in 0..2 {
+        if let Some(variables) = programs.variables_mut() {
+            variables.file_pass = pass;
+        }
+        for tgid in target::with_descendants(pid) {
+            match iterate::attach(&programs.skel.progs.open_sockets, Scope::Process(tgid)) {
+                Ok(link) => iterate::read(&link, &mut buffer).map_err(files)?,
+                Err(_) if !target::alive(tgid) => {}
+                Err(error) => return Err(files(error)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn followed(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
+    let followed = programs.has_all(&COLLECTOR);
+    if let Some(variables) = programs.variables_mut() {
+        variables.sockets_followed = followed;
+    }
+    Ok(())
+}
+
+/// Closes the books on every socket: what the iterator over them wrote.
+pub(crate) fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
+    let map = programs.skel.maps.sockets.as_fd();
+    let program = &programs.skel.progs.flush_sockets;
+    let link = program
+        .attach_iter(map)
+        .map_err(|error| CaptureError::Attach {
+            program: "bpf_sk_storage_map",
+            reason: one_line(&error),
+        })?;
+    let mut buffer = Vec::new();
+    iterate::read(&link, &mut buffer).map_err(|source| CaptureError::Iterate {
+        what: "sockets",
+        source,
+    })?;
+    Ok(buffer)
+}
+
+/// The sums over the requests that are not in the table of requests.
+fn counters(programs: &Programs) -> Vec<(String, u64)> {
+    let cpus: Vec<types::request_totals> = per_cpu(&programs.skel.maps.totals);
+    let sum = |field: fn(&types::request_totals) -> u64| cpus.iter().map(field).sum::<u64>();
+    let max_ns = cpus.iter().map(|totals| totals.max_ns).max();
+    let mut found: Vec<(String, u64)> = [
+        ("requests.count", sum(|t| t.count)),
+        ("requests.slow", sum(|t| t.slow)),
+        ("requests.total-ns", sum(|t| t.total_ns)),
+        ("requests.max-ns", max_ns.unwrap_or(0)),
+        ("requests.unserved-ns", sum(|t| t.unserved_ns)),
+        ("requests.unserved-wakeup-ns", sum(|t| t.unserved_wakeup_ns)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    for part in Part::ALL {
+        let of_part = cpus.iter().map(|totals| totals.service[part as usize]);
+        found.push((format!("requests.service.{}", part.name()), of_part.sum()));
+    }
+    let buckets = cpus.first().map_or(0, |totals| totals.latency.len());
+    for bucket in 0..buckets {
+        let count: u64 = cpus.iter().map(|totals| totals.latency[bucket]).sum();
+        if count > 0 {
+            found.push((format!("latency.bucket.{bucket}"), count));
+        }
+    }
+    found
+}
+
+impl Recorder {
+    pub(crate) fn request(&mut self, record: &types::request_record) -> Result<(), WriteError> {
+        let time = |ns: u64| (ns != 0).then_some(ns);
+        let request = Request {
+            socket: record.socket,
+            seq: record.seq,
+            tgid: record.tgid,
+            ready_ns: record.ready_ns,
+            recv_ns: time(record.recv_ns),
+            first_send_ns: time(record.first_send_ns),
+            last_send_ns: time(record.last_send_ns),
+            recv_tid: record.recv_tid,
+            send_tid: record.send_tid,
+            bytes_in: record.bytes_in,
+            bytes_out: record.bytes_out,
+            fd: record.fd,
+            epoll: self.output.epoll(record.epoll),
+            read_armed: match record.read_armed {
+                0 => Some(false),
+                1 => Some(true),
+                _ => None,
+            },
+            before_accept: record.before_accept != 0,
+            accept_tid: 0,
+            local_port: record.local_port,
+            unserved_wakeup_ns: record.unserved_wakeup_ns,
+            service: Parts(record.service),
+            taken_ns: time(record.taken_ns),
+        };
+        self.output.write(&Event::Request(request))
+    }
+}

@@ -1,0 +1,223 @@
+//! Threads: those that are there, begin, become another program, take a name and end.
+
+use whywait_events::recording::WriteError;
+use whywait_events::{Event, ThreadChange, ThreadEvent};
+
+use crate::core::collector::{Collector, Hook};
+use crate::core::error::CaptureError;
+use crate::core::iterate::{self, Scope};
+use crate::core::programs::Programs;
+use crate::core::recorder::Recorder;
+use crate::core::skel::types::{self, thread_change};
+use crate::core::target;
+
+pub(crate) mod processes;
+
+pub(crate) const COLLECTOR: Collector = Collector {
+    hooks: &[
+        Hook::always("sched_process_fork"),
+        Hook::always("sched_process_exec"),
+        Hook::always("sched_process_exit"),
+        Hook::always("task_rename"),
+    ],
+    // Threads are followed before they are looked for, so that none slips through in between.
+    after: find,
+    ..Collector::NONE
+};
+
+/// Takes the threads that are there already into the target.
+fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
+    let threads = |source| CaptureError::Iterate {
+        what: "threads",
+        source,
+    };
+    let mut buffer = Vec::new();
+    // A process made between two looks descends from one that is followed by then, so two looks
+    // suffice.
+    for _ in 0..2 {
+        for tgid in target::with_descendants(pid) {
+            match iterate::attach(&programs.skel.progs.find_threads, Scope::Process(tgid)) {
+                Ok(link) => iterate::read(&link, &mut buffer).map_err(threads)?,
+                // It ended in between.
+                Err(error) if !target::alive(tgid) || error.raw_os_error() == Some(libc::ESRCH) => {
+                }
+                Err(error) => return Err(threads(error)),
+            }
+        }
+    }
+    if !target::alive(pid) {
+        return Err(CaptureError::NoSuchProcess(pid));
+    }
+    Ok(())
+}
+
+impl Recorder {
+    pub(crate) fn thread(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
+        let change = match thread_change(record.change) {
+            thread_change::THREAD_FORK => ThreadChange::Fork,
+            thread_change::THREAD_EXEC => ThreadChange::Exec,
+            thread_change::THREAD_RENAME => ThreadChange::Rename,
+            thread_change::THREAD_EXIT => ThreadChange::Exit,
+            _ => ThreadChange::Found,
+        };
+        match change {
+            ThreadChange::Exit => self.thread_ends(record)?,
+            ThreadChange::Exec => self.process_becomes_another(record)?,
+            _ => {
+                // The number was another process's whose end was lost.
+                let anew = change == ThreadChange::Fork && record.tid == record.tgid;
+                if anew && self.processes.forget(record.tgid) {
+                    self.output.unwinder.forget(record.tgid);
+                }
+                self.processes.thread_began(record.tgid, record.tid);
+            }
+        }
+        self.output.write(&Event::Thread(ThreadEvent {
+            at_ns: record.at_ns,
+            tid: record.tid,
+            tgid: record.tgid,
+            parent_tid: record.parent_tid,
+            change,
+            comm: name(&record.comm),
+        }))
+    }
+
+    fn thread_ends(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
+        self.release(record.tid, None)?;
+        self.forget_thread(record.tid);
+        if self.processes.thread_ended(record.tgid, record.tid) {
+            self.output.unwinder.forget(record.tgid);
+        }
+        Ok(())
+    }
+
+    /// Of a process that becomes another program one thread is left, under the process's number. If
+    /// it had another number before, that one ends here, and no exit tells of it.
+    fn process_becomes_another(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
+        self.output.unwinder.forget(record.tgid);
+        for tid in self.processes.becomes_another(record.tgid, record.tid) {
+            self.release(tid, None)?;
+            self.forget_thread(tid);
+            self.output.write(&Event::Thread(ThreadEvent {
+                at_ns: record.at_ns,
+                tid,
+                tgid: record.tgid,
+                parent_tid: 0,
+                change: ThreadChange::Exit,
+                comm: name(&record.comm),
+            }))?;
+        }
+        Ok(())
+    }
+}
+
+fn name(comm: &[i8]) -> String {
+    let bytes: Vec<u8> = comm
+        .iter()
+        .map(|byte| *byte as u8)
+        .take_while(|byte| *byte != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use whywait_events::recording::{Meta, Recording, Writer};
+    use whywait_stacks::Unwinder;
+
+    use super::processes::ENDED_AT_ONCE;
+    use super::*;
+    use crate::core::records::Record;
+
+    const FOUND: u32 = thread_change::THREAD_FOUND.0;
+    const FORK: u32 = thread_change::THREAD_FORK.0;
+    const EXEC: u32 = thread_change::THREAD_EXEC.0;
+    const EXIT: u32 = thread_change::THREAD_EXIT.0;
+
+    fn recorder() -> (tempfile::TempDir, Recorder) {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let writer =
+            Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
+        (dir, Recorder::new(writer, Unwinder::new()))
+    }
+
+    fn thread(recorder: &mut Recorder, at_ns: u64, change: u32, tgid: u32, tid: u32) {
+        let record = types::thread_record {
+            r#type: types::record_type::RECORD_THREAD.0,
+            change,
+            at_ns,
+            tid,
+            tgid,
+            parent_tid: 0,
+            parent_tgid: 0,
+            comm: [0; 16],
+        };
+        recorder
+            .take(Record::Thread(Box::new(record)))
+            .expect("writable");
+    }
+
+    #[test]
+    fn a_process_is_known_from_its_first_thread_to_its_last() {
+        let (_dir, mut recorder) = recorder();
+        thread(&mut recorder, 1, FOUND, 10, 10);
+        thread(&mut recorder, 2, FORK, 10, 11);
+        thread(&mut recorder, 3, FORK, 20, 20);
+        thread(&mut recorder, 4, EXIT, 10, 10);
+        assert_eq!(recorder.processes.all(), [10, 20]);
+        thread(&mut recorder, 5, EXIT, 10, 11);
+        assert_eq!(recorder.processes.all(), [20]);
+    }
+
+    #[test]
+    fn a_thread_that_becomes_another_program_loses_its_number() {
+        let (dir, mut recorder) = recorder();
+        thread(&mut recorder, 1, FOUND, 10, 10);
+        thread(&mut recorder, 2, FORK, 10, 11);
+        thread(&mut recorder, 3, EXIT, 10, 10);
+        // The kernel has given it the first thread's number by now.
+        thread(&mut recorder, 4, EXEC, 10, 10);
+        thread(&mut recorder, 5, EXIT, 10, 10);
+        assert!(
+            recorder.processes.all().is_empty(),
+            "{:?}",
+            recorder.processes.all()
+        );
+        recorder
+            .output
+            .writer
+            .finish(&Meta::default())
+            .expect("writable");
+        let mut exits = Vec::new();
+        let recording = Recording::open(&dir.path().join("recording")).expect("readable");
+        let visit = &mut |event: &ThreadEvent| {
+            if event.change == ThreadChange::Exit {
+                exits.push((event.at_ns, event.tid));
+            }
+        };
+        recording
+            .read::<ThreadEvent>(None, visit)
+            .expect("readable");
+        assert_eq!(exits, [(3, 10), (4, 11), (5, 10)]);
+    }
+
+    #[test]
+    fn processes_whose_end_was_lost_are_forgotten_little_by_little() {
+        let (_dir, mut recorder) = recorder();
+        for tgid in 1..=150 {
+            thread(&mut recorder, 1, FOUND, tgid, tgid);
+        }
+        let is_even = |tgid: u32| tgid.is_multiple_of(2);
+        recorder.forget_ended(is_even);
+        assert_eq!(recorder.processes.all().len(), 150 - ENDED_AT_ONCE / 2);
+        recorder.forget_ended(is_even);
+        recorder.forget_ended(is_even);
+        assert_eq!(recorder.processes.all().len(), 75);
+        recorder.forget_ended(|_| false);
+        assert_eq!(
+            recorder.processes.all().len(),
+            75 - ENDED_AT_ONCE,
+            "it begins again"
+        );
+    }
+}

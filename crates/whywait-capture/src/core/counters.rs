@@ -1,0 +1,57 @@
+//! The loss counters that the BPF programs keep for each CPU, added up under the recording's names.
+
+use libbpf_rs::{Map, MapCore, MapFlags};
+
+use super::records::{Plain, view};
+use super::skel::types;
+
+/// What a map with one value has on each CPU.
+pub(crate) fn per_cpu<T: Plain>(map: &Map<'_>) -> Vec<T> {
+    match map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY) {
+        Ok(Some(values)) => values.iter().filter_map(|bytes| view(bytes)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The sums of counters under their names. A counter without a name does not compile.
+macro_rules! named {
+    ($cpus:ident: $($field:ident => $name:literal,)*) => {{
+        let types::counters { $($field: _),* } = types::counters::default();
+        [$(($name.to_owned(), $cpus.iter().map(|cpu| cpu.$field).sum())),*]
+    }};
+}
+
+/// Loss and event counters.
+pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
+    let cpus: Vec<types::counters> = per_cpu(map);
+    named! { cpus:
+        events => "events",
+        lost_ring_full => "lost.ring-full",
+        lost_stack_ring_full => "lost.stack-ring-full",
+        lost_thread_storage => "lost.thread-storage",
+        lost_socket_storage => "lost.socket-storage",
+        lost_wait_budget => "lost.wait-budget",
+        preempted_budget => "preempted.over-budget",
+        lost_request_budget => "requests.over-budget",
+        sleeper_no_stack => "stacks.sleeper-unreadable",
+        sleeper_moved => "stacks.sleeper-moved",
+        sample_no_stack => "stacks.sample-unreadable",
+        lost_futexes => "lost.futexes",
+        user_stack_unread => "stacks.wait-unreadable",
+        user_stack_budget => "stacks.wait-over-budget",
+        waker_stack_budget => "stacks.waker-over-budget",
+        lost_rings => "lost.rings",
+        uring_op_budget => "rings.ops-over-budget",
+        uring_lag_budget => "rings.lags-over-budget",
+        storm_waits => "waits.summed-up",
+        unmatched_wakes => "unmatched-wakes",
+        unseen_switches => "unseen-switches",
+        lost_calls => "lost.calls",
+        calls_counted_only => "bursts.calls-counted-only",
+        lost_socket_cpu => "sockets.without-slot",
+        farewells => "requests.farewells",
+        began_later => "requests.began-later",
+        stolen_ns => "cpu.stolen-ns",
+    }
+    .into()
+}

@@ -1,0 +1,21 @@
+//! What collectors share: the BPF object, the session that drives them, and the recorder.
+
+pub(crate) mod check;
+pub(crate) mod collector;
+pub(crate) mod cost;
+pub(crate) mod counters;
+pub(crate) mod error;
+pub(crate) mod incoming;
+pub(crate) mod iterate;
+pub(crate) mod kernel;
+pub(crate) mod options;
+pub(crate) mod output;
+pub(crate) mod programs;
+pub(crate) mod recorder;
+pub(crate) mod records;
+pub(crate) mod session;
+pub(crate) mod skel;
+mod stack_numbers;
+pub(crate) mod target;
+pub(crate) mod thread_table;
+pub(crate) mod wakeups;

@@ -1,0 +1,117 @@
+//! The recording that is written, and the stacks in it: unwound, numbered, each written once.
+
+use std::collections::HashMap;
+
+use whywait_events::recording::{WriteError, Writer};
+use whywait_events::{Event, Frame, Module, StackId};
+use whywait_stacks::{Registers, Unwinder, Unwound};
+
+use super::stack_numbers::StackNumbers;
+
+/// Writes events in the order in which they come.
+pub(crate) struct Output {
+    pub(crate) writer: Writer,
+    pub(crate) unwinder: Unwinder,
+    stacks: StackNumbers,
+    modules: Vec<Module>,
+    /// Kernel addresses of epoll instances, numbered: the addresses themselves stay out of the
+    /// recording.
+    epolls: HashMap<u64, u32>,
+}
+
+impl Output {
+    pub(crate) fn new(writer: Writer, unwinder: Unwinder) -> Self {
+        Self {
+            writer,
+            unwinder,
+            stacks: StackNumbers::default(),
+            modules: Vec::new(),
+            epolls: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn write(&mut self, event: &Event) -> Result<(), WriteError> {
+        self.writer.write(event)
+    }
+
+    /// The number of the user stack of a thread that sleeps, or has just slept; and whether its
+    /// return addresses tell it.
+    pub(crate) fn stack_of_sleeper(
+        &mut self,
+        (tgid, tid): (u32, u32),
+        registers: Registers,
+        stack: &[u8],
+    ) -> Result<(StackId, bool), WriteError> {
+        let unwound = self.unwinder.unwind_sleeping(tgid, tid, registers, stack);
+        self.unwound(unwound)
+    }
+
+    /// The same of a thread of which only its process is known to be there.
+    pub(crate) fn stack_of_waker(
+        &mut self,
+        tgid: u32,
+        registers: Registers,
+        stack: &[u8],
+    ) -> Result<(StackId, bool), WriteError> {
+        let unwound = self.unwinder.unwind(tgid, registers, stack);
+        self.unwound(unwound)
+    }
+
+    /// The number of a stack, and whether its return addresses tell it.
+    pub(crate) fn unwound(&mut self, unwound: Unwound) -> Result<(StackId, bool), WriteError> {
+        let repeats = unwound.repeats;
+        Ok((self.number(unwound.frames, unwound.truncated)?, repeats))
+    }
+
+    /// The number of a kernel stack.
+    pub(crate) fn kernel_stack(&mut self, addresses: &[u64]) -> Result<StackId, WriteError> {
+        let frames = self.unwinder.kernel(addresses);
+        self.number(frames, false)
+    }
+
+    /// The number of a stack; its frames are written when it is new.
+    fn number(&mut self, frames: Vec<Frame>, truncated: bool) -> Result<StackId, WriteError> {
+        if frames.is_empty() {
+            return Ok(0);
+        }
+        for module in self.unwinder.take_new_modules() {
+            self.writer.write(&Event::Module(module.clone()))?;
+            self.modules.push(module);
+        }
+        for symbol in self.unwinder.take_new_symbols() {
+            self.writer.write(&Event::Symbol(symbol))?;
+        }
+        let (id, new) = self.stacks.number(frames, truncated);
+        if let Some(stack) = new {
+            self.writer.write(&Event::Stack(stack))?;
+        }
+        Ok(id)
+    }
+
+    /// The number of an epoll instance, 0 for none.
+    pub(crate) fn epoll(&mut self, address: u64) -> u32 {
+        if address == 0 {
+            return 0;
+        }
+        let next = self.epolls.len() as u32 + 1;
+        *self.epolls.entry(address).or_insert(next)
+    }
+
+    /// Counters of what could not be unwound.
+    pub(crate) fn count(&mut self) {
+        let losses: Vec<(&'static str, u64)> = self.unwinder.losses().collect();
+        for (name, value) in losses {
+            self.writer.counter(&format!("stacks.{name}"), value);
+        }
+    }
+
+    /// The modules that were written.
+    pub(crate) fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// The distinct frames that were written.
+    pub(crate) fn frames(&self) -> Vec<Frame> {
+        self.stacks.frames()
+    }
+}

@@ -1,0 +1,327 @@
+//! A capture from attaching to the finished recording.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use whywait_events::Event;
+use whywait_events::recording::{Meta, Options as RecordedOptions, Writer, WriterOptions};
+use whywait_stacks::{Symboliser, Unwinder};
+
+use super::error::CaptureError;
+use super::incoming::{Incoming, sample_ns};
+use super::options::Options;
+use super::programs::Programs;
+use super::recorder::Recorder;
+use super::records::Record;
+use super::thread_table::ThreadTable;
+use super::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
+use super::{cost, counters, kernel, target};
+use crate::collectors::burst::Bursts;
+use crate::collectors::cpu_limit::CpuLimits;
+use crate::collectors::samples::Sampling;
+use crate::collectors::sweep::{self, Sweeper};
+use crate::collectors::{self, cpu, futex, sockets, stacks, uring};
+
+/// After a process began, others may, and end soon: what is to be read of one can be read while it
+/// lives.
+const YOUNG: Duration = Duration::from_millis(200);
+
+/// A capture that runs. Dropping it takes everything off.
+pub struct Session {
+    // Declared before `programs`: links go first.
+    sweeper: Sweeper,
+    sampling: Sampling,
+    incoming: Incoming,
+    wakeups: Wakeups,
+    bursts: Bursts,
+    programs: Programs,
+    threads: ThreadTable,
+    recorder: Recorder,
+    options: Options,
+    meta: Meta,
+    statistics: Option<OwnedFd>,
+    cpu_limits: CpuLimits,
+    next_roll: Instant,
+    /// The target's processes are not that young any more.
+    settled: Instant,
+}
+
+/// What a capture came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Rows that were written.
+    pub rows: u64,
+}
+
+impl Session {
+    /// Loads, attaches to `pid` with its threads and descendants, and begins to record into `dir`.
+    /// The recording and the privileges are checked before anything is attached.
+    pub fn start(
+        pid: u32,
+        command: Vec<String>,
+        dir: &Path,
+        options: &Options,
+    ) -> Result<Self, CaptureError> {
+        if !target::alive(pid) {
+            return Err(CaptureError::NoSuchProcess(pid));
+        }
+        let mut unwinder = Unwinder::new();
+        unwinder.prepare();
+        let programs = Programs::load(options)?;
+        unwinder.prepared();
+        let meta = meta(pid, command, options);
+        let writer_options = WriterOptions {
+            owner: options.owner,
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create_with(dir, &meta, writer_options)?;
+        let statistics = if options.measure_cost {
+            cost::enable().ok()
+        } else {
+            None
+        };
+        let iterate = |what| move |source| CaptureError::Iterate { what, source };
+        let maps = &programs.skel.maps;
+        let mut session = Self {
+            sweeper: Sweeper::default(),
+            sampling: Sampling::default(),
+            incoming: Incoming::of(&programs)?,
+            wakeups: Wakeups::of([&maps.records, &maps.stacks]).map_err(iterate("records"))?,
+            bursts: Bursts::new(&programs, options.full)?,
+            threads: ThreadTable::new(&maps.bss_threads, sweep::min_ns(options))
+                .map_err(iterate("threads"))?,
+            programs,
+            recorder: Recorder::new(writer, unwinder),
+            options: options.clone(),
+            meta,
+            statistics,
+            cpu_limits: CpuLimits::of(pid),
+            next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
+            settled: Instant::now() + YOUNG,
+        };
+        session.programs.begin(pid)?;
+        session.start_sampling();
+        session.drain()?;
+        Ok(session)
+    }
+
+    fn start_sampling(&mut self) {
+        self.sampling
+            .start(&mut self.programs, self.options.sample_hz);
+    }
+
+    /// For benchmarks: takes the hooks off, or puts them on again. What happens in between is in no
+    /// recording.
+    pub fn set_hooks(&mut self, on: bool) -> Result<(), CaptureError> {
+        self.detach();
+        if on {
+            self.programs.attach_all()?;
+            self.start_sampling();
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        self.sampling.stop();
+        self.programs.detach();
+    }
+
+    /// For tests: whether the sampling clock ticks less often for now, because nothing is slow.
+    pub fn clock_is_sparse(&self) -> bool {
+        self.sampling.is_sparse()
+    }
+
+    /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as
+    /// each is due. Call it again after [`Session::sleep`].
+    pub fn turn(&mut self) -> Result<(), CaptureError> {
+        uring::look(&mut self.programs);
+        // What lies in a ring for long is told apart by what the thread did meanwhile, however
+        // short that was.
+        let dense = self.options.full || uring::used(&self.programs);
+        self.sampling.set(&mut self.programs, dense);
+        self.drain()?;
+        let now = Instant::now();
+        self.sweeper.turn(
+            &self.programs,
+            &self.threads,
+            &mut self.recorder,
+            &self.incoming,
+        )?;
+        if self.bursts.due(&self.recorder) {
+            self.bursts
+                .run(&mut self.programs, &mut self.recorder, &self.incoming)?;
+            self.drain()?;
+        }
+        uring::take_closed(&mut self.programs, &mut self.recorder)?;
+        if now >= self.next_roll {
+            self.roll()?;
+            self.next_roll = now + Duration::from_nanos(self.options.segment_ns);
+        }
+        Ok(())
+    }
+
+    /// Closes a segment.
+    fn roll(&mut self) -> Result<(), CaptureError> {
+        uring::write(&self.programs, &mut self.recorder)?;
+        cpu::account(&self.programs, &mut self.recorder)?;
+        uring::forget_ended(&mut self.programs, target::alive);
+        self.count();
+        self.recorder.output.writer.roll()?;
+        self.recorder.forget_ended(target::alive);
+        self.sweeper.keep(&self.recorder.processes.all());
+        Ok(())
+    }
+
+    /// Sleeps until the next turn is due.
+    pub fn sleep(&mut self) {
+        self.sleep_at_most(LONG_PAUSE);
+    }
+
+    /// As [`Session::sleep`], but not for longer than this.
+    pub fn sleep_at_most(&mut self, at_most: Duration) {
+        std::thread::sleep(PAUSE.min(at_most));
+        // Where a stack is there only for as long as its thread sleeps, or a part of it is in
+        // memory that changes, it is to be read soon; and so are io_uring rings looked at.
+        let may_wait = self.programs.user_stacks_exact
+            && !self.recorder.reads_memory()
+            && !uring::used(&self.programs)
+            && Instant::now() >= self.settled;
+        if may_wait && at_most > PAUSE {
+            self.programs.wake_for_what_is_urgent(true);
+            self.wakeups.sleep(at_most.min(LONG_PAUSE) - PAUSE);
+            self.programs.wake_for_what_is_urgent(false);
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), CaptureError> {
+        self.incoming.consume();
+        let arrived = self.incoming.take();
+        let mut samples = arrived.samples.into_iter().peekable();
+        let mut consumed = Instant::now();
+        for record in arrived.records {
+            // A sample is read with the mappings that its process had then: before those of another
+            // program, or none.
+            if let Record::Thread(thread) = &record {
+                while let Some(sample) = samples.next_if(|sample| sample_ns(sample) <= thread.at_ns)
+                {
+                    self.recorder.take(sample)?;
+                }
+                if thread.tid == thread.tgid {
+                    self.settled = Instant::now() + YOUNG;
+                }
+            }
+            self.recorder.take(record)?;
+            self.incoming.keep_up(&mut consumed);
+        }
+        self.recorder.turn()?;
+        for sample in samples {
+            self.recorder.take(sample)?;
+            self.incoming.keep_up(&mut consumed);
+        }
+        for _ in 0..arrived.undecodable {
+            self.recorder.bad_record();
+        }
+        if !self.recorder.known.stacks_repeat() {
+            stacks::do_not_repeat(&mut self.programs);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        let maps = &self.programs.skel.maps;
+        self.recorder.count(counters::losses(&maps.counters));
+        for collector in collectors::ALL {
+            self.recorder.count((collector.counters)(&self.programs));
+        }
+        self.recorder.count(self.cpu_limits.look());
+    }
+
+    /// Records who still sleeps, closes the books on every socket, takes everything off, names the
+    /// frames and finishes the recording.
+    pub fn finish(mut self, exit_status: Option<i32>) -> Result<Outcome, CaptureError> {
+        uring::look(&mut self.programs);
+        sweep::all_from_now_on(&mut self.programs);
+        self.drain()?;
+        self.recorder.last_look = true;
+        let processes = self.recorder.processes.all();
+        self.sweeper.sweep(
+            &self.programs,
+            &processes,
+            &mut self.recorder,
+            &self.incoming,
+        )?;
+        // A sample after the last look at the totals would be told and not counted.
+        self.sampling.stop();
+        cpu::account(&self.programs, &mut self.recorder)?;
+        let open = sockets::flush(&self.programs);
+        self.meta.ended_ns = Some(kernel::now_ns());
+        self.detach();
+        self.sweeper.keep(&[]);
+        let open = open?;
+        self.drain()?;
+        cpu::connections::write_open(&open, &mut self.recorder)?;
+        self.recorder.settle()?;
+        futex::write(&self.programs, &self.threads, &mut self.recorder)?;
+        uring::take_closed(&mut self.programs, &mut self.recorder)?;
+        uring::write(&self.programs, &mut self.recorder)?;
+        self.count();
+        let missed = cost::missed_runs(self.programs.object().progs_mut());
+        self.recorder.output.writer.counter("runs.left-out", missed);
+        if self.statistics.is_some() {
+            self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
+        }
+        self.meta.notes = std::mem::take(&mut self.programs.notes);
+        self.meta.exit_status = exit_status;
+        self.name_frames()?;
+        let writer = self.recorder.output.writer;
+        let rows = writer.rows();
+        writer.finish(&self.meta)?;
+        Ok(Outcome { rows })
+    }
+
+    fn name_frames(&mut self) -> Result<(), CaptureError> {
+        let output = &mut self.recorder.output;
+        let frames = output.frames();
+        for symbol in Symboliser::new().symbolise(output.modules(), &frames, None) {
+            output.write(&Event::Symbol(symbol))?;
+        }
+        Ok(())
+    }
+
+    /// Ends a capture that failed: takes everything off and leaves a recording of what came before,
+    /// with a note.
+    pub fn abandon(mut self, why: &str) {
+        self.detach();
+        self.sweeper.keep(&[]);
+        self.meta.ended_ns = Some(kernel::now_ns());
+        self.meta.notes = std::mem::take(&mut self.programs.notes);
+        self.meta
+            .notes
+            .push(format!("the recording was cut short: {why}"));
+        self.count();
+        // Where the disk is full not even this may be possible, and the caller says why already.
+        let _ = self.recorder.output.writer.finish(&self.meta);
+    }
+}
+
+/// What is known of the recording when it begins.
+fn meta(pid: u32, command: Vec<String>, options: &Options) -> Meta {
+    Meta {
+        whywait: env!("CARGO_PKG_VERSION").to_owned(),
+        started_wall_unix_ns: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos() as u64),
+        started_ns: kernel::now_ns(),
+        host: kernel::host(),
+        command,
+        pid: Some(pid),
+        options: RecordedOptions {
+            threshold_ns: options.threshold_ns,
+            stack_bytes: options.stack_bytes,
+            sample_hz: options.sample_hz,
+            detail: if options.full { "full" } else { "waits" }.to_owned(),
+        },
+        ..Meta::default()
+    }
+}
