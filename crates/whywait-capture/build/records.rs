@@ -52,7 +52,8 @@ pub(crate) fn generate(btf: &Btf<'_>) -> String {
         } else {
             write!(
                 arms,
-                "{layout}| record.stack_len)?;\n            (Record::{variant}(record, stack), size)"
+                "{layout}| record.stack_len)?;\n            \
+                 (Record::{variant}(record, stack), size)"
             )
         };
         arms.push_str("\n        }\n");

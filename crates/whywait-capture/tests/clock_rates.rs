@@ -110,6 +110,7 @@ fn the_clock_ticks_less_often_while_nothing_is_slow() {
     let used_ms = on_cpu_ns / 1_000_000;
     assert!(
         sampled_ms * 4 > used_ms * 3 && sampled_ms * 3 < used_ms * 4,
-        "expected samples of about the CPU time that was counted, {used_ms} ms, got those of {sampled_ms} ms"
+        "expected samples of about the CPU time that was counted, {used_ms} ms, got \
+         those of {sampled_ms} ms"
     );
 }

@@ -94,6 +94,7 @@ fn connections_whose_slot_is_taken_are_followed_all_the_same() {
     assert_eq!(
         of("requests.count") + rows,
         2 * CONNECTIONS as u64,
-        "expected two requests on each of {CONNECTIONS} connections, {rows} of them in rows; counters: {counters:?}"
+        "expected two requests on each of {CONNECTIONS} connections, {rows} of them in \
+         rows; counters: {counters:?}"
     );
 }

@@ -91,7 +91,8 @@ fn sleeps_that_a_thread_or_a_read_ends_have_their_stack_on_any_kernel() {
         );
         assert!(
             right * 100 >= sleeps * 95,
-            "expected {function} in the stack of 95 % of {sleeps} sleeps, got {right}; another one: {other:?}"
+            "expected {function} in the stack of 95 % of {sleeps} sleeps, got \
+             {right}; another one: {other:?}"
         );
     }
 }

@@ -99,7 +99,8 @@ fn a_thread_that_was_not_seen_getting_its_cpu_is_put_right() {
     // or not at all.
     assert!(
         whole >= ROUNDS - 2,
-        "expected a row with an end for each of {ROUNDS} sleeps of {SLEEP_MS} ms, but for two at most, got {slept:?} ms"
+        "expected a row with an end for each of {ROUNDS} sleeps of {SLEEP_MS} ms, but for two \
+         at most, got {slept:?} ms"
     );
     let mut on_cpu_ns = 0;
     recording

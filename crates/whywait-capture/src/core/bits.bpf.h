@@ -10,7 +10,10 @@ static const u8 log2_u8[256] = {
 	[32 ... 63] = 5, [64 ... 127] = 6, [128 ... 255] = 7,
 };
 
-/* … in a number. (clang 14 does not get to an end on __builtin_clzll for BPF, and each branch doubles what is verified.) */
+/*
+ * … in a number. (clang 14 does not get to an end on __builtin_clzll for BPF, and each branch
+ * doubles what is verified.)
+ */
 static __always_inline u32 log2_u64(u64 value)
 {
 	u32 log = 0;

@@ -91,7 +91,10 @@ static __always_inline u8 known_call(s32 nr)
 
 	if (number >= CALL_NUMBERS)
 		return 0;
-	/* Masked once more, because the comparison may have been made on another copy than the verifier sees used. */
+	/*
+	 * Masked once more, because the comparison may have been made on another copy than the
+	 * verifier sees used.
+	 */
 	barrier_var(number);
 	return families[number & (CALL_NUMBERS - 1)];
 }
@@ -112,13 +115,19 @@ static __always_inline bool is_epoll_call(s32 nr)
 
 /* Who ended a sleep. The first ones are those of `wake_context`. */
 enum { BY_UNKNOWN, BY_THREAD, BY_SOFTIRQ, BY_HARDIRQ, BY_EXIT, BY_STRANGER, BY_COUNT = 8 };
-_Static_assert(BY_THREAD == WAKE_TASK && BY_SOFTIRQ == WAKE_SOFTIRQ && BY_HARDIRQ == WAKE_HARDIRQ && BY_EXIT == WAKE_EXIT,
+_Static_assert(BY_THREAD == WAKE_TASK && BY_SOFTIRQ == WAKE_SOFTIRQ && BY_HARDIRQ == WAKE_HARDIRQ &&
+		       BY_EXIT == WAKE_EXIT,
 	       "the order of wake_context");
 
-#define EACH(asleep, blocked) { [0 ... BY_COUNT - 1] = { asleep, blocked } }
+#define EACH(asleep, blocked)                              \
+	{                                                  \
+		[0 ... BY_COUNT - 1] = { asleep, blocked } \
+	}
 #define BOTH(part) { part, part }
 
-/* By family, by who ended it, and whether it was uninterruptible or counted as a wait for a device. */
+/*
+ * By family, by who ended it, and whether it was uninterruptible or counted as a wait for a device.
+ */
 static const u8 parts_of_sleeps[16][BY_COUNT][2] = {
 	/* Not in a system call, yet asleep: a page fault. Stopped threads sleep interruptibly. */
 	[CALL_NONE] = EACH(PART_UNKNOWN, PART_PAGE_FAULT),
@@ -130,7 +139,10 @@ static const u8 parts_of_sleeps[16][BY_COUNT][2] = {
 		[BY_EXIT] = BOTH(PART_UNKNOWN),
 		[BY_STRANGER] = BOTH(PART_THREAD),
 	},
-	/* Loopback delivers in a soft interrupt, as a network card does; a timeout is a hard interrupt. */
+	/*
+	 * Loopback delivers in a soft interrupt, as a network card does; a timeout is a hard
+	 * interrupt.
+	 */
 	[CALL_POLL] = {
 		[BY_UNKNOWN] = BOTH(PART_UNKNOWN),
 		[BY_THREAD] = BOTH(PART_THREAD),
@@ -159,7 +171,8 @@ static const u8 parts_of_sleeps[16][BY_COUNT][2] = {
 #undef BOTH
 
 /* `by_target`: the thread that made the wake belongs to the target. The flags are 0 or 1. */
-static __always_inline u32 part_of_sleep(u32 family, u32 uninterruptible, u32 io_wait, u32 context, u32 by_target)
+static __always_inline u32 part_of_sleep(u32 family, u32 uninterruptible, u32 io_wait, u32 context,
+					 u32 by_target)
 {
 	u32 by = context == WAKE_TASK && !by_target ? BY_STRANGER : context;
 

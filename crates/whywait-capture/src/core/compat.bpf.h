@@ -31,7 +31,8 @@
  */
 extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __weak __ksym;
 
-#define AS_KERNEL(type, address) ((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))
+#define AS_KERNEL(type, address) \
+	((type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(type)))
 
 /*
  * For loads of pointers from an object that the verifier trusts: to find out whether it may trust
@@ -39,11 +40,12 @@ extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __weak __ksym;
  * (btf_nested_type_is_trusted in kernel/bpf/btf.c), which takes a millisecond for each such load on
  * each way through a program. They made a third of the time that loading took.
  */
-#define UNTRUSTED(type, pointer) (bpf_ksym_exists(bpf_rdonly_cast) ? AS_KERNEL(type, pointer) : (pointer))
+#define UNTRUSTED(type, pointer) \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? AS_KERNEL(type, pointer) : (pointer))
 
 /* Reads a field of a kernel object whose address came as a number. */
-#define KERNEL_READ(type, address, field)                                            \
-	(bpf_ksym_exists(bpf_rdonly_cast) ? AS_KERNEL(type, address)->field :        \
+#define KERNEL_READ(type, address, field)                                     \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? AS_KERNEL(type, address)->field : \
 					    BPF_CORE_READ((type *)(address), field))
 
 /* The lower half of an address: the verifier lets no program calculate with whole ones. */
@@ -55,7 +57,10 @@ static __always_inline u32 low_half(u64 address)
 	return low;
 }
 
-/* How far a thread's saved registers are from where its kernel stack begins; the same for all. 0: not known yet. */
+/*
+ * How far a thread's saved registers are from where its kernel stack begins; the same for all. 0:
+ * not known yet.
+ */
 u32 registers_at = 0;
 
 static __noinline int learn_registers(struct task_struct *task)
@@ -101,10 +106,15 @@ static __always_inline u64 runqueue_of(struct task_struct *task)
 	return (u64)UNTRUSTED(struct task_struct, task)->se.cfs_rq->rq;
 }
 
-/* How long this CPU stood still since the machine began, because its host had others run, in nanoseconds; `task` is the current one. */
+/*
+ * How long this CPU stood still since the machine began, because its host had others run, in
+ * nanoseconds; `task` is the current one.
+ */
 static __always_inline u64 stolen_so_far(struct task_struct *task)
 {
-	return steal_known ? KERNEL_READ(struct kvm_steal_time, runqueue_of(task) + steal_from_runqueue, steal) : 0;
+	return steal_known ? KERNEL_READ(struct kvm_steal_time,
+					 runqueue_of(task) + steal_from_runqueue, steal) :
+			     0;
 }
 
 static __always_inline u32 preempt_count(struct task_struct *task)
@@ -116,8 +126,10 @@ static __always_inline u32 preempt_count(struct task_struct *task)
 		return 0;
 	runqueue = runqueue_of(task);
 	if (bpf_ksym_exists(bpf_rdonly_cast))
-		return AS_KERNEL(struct refcount_struct, runqueue + preempt_count_from_runqueue)->refs.counter;
-	if (bpf_probe_read_kernel(&count, sizeof(count), (void *)(runqueue + preempt_count_from_runqueue)))
+		return AS_KERNEL(struct refcount_struct, runqueue + preempt_count_from_runqueue)
+			->refs.counter;
+	if (bpf_probe_read_kernel(&count, sizeof(count),
+				  (void *)(runqueue + preempt_count_from_runqueue)))
 		return 0;
 	return count;
 }

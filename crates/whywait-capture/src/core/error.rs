@@ -14,14 +14,15 @@ pub enum CaptureError {
     NoSuchProcess(u32),
     /// Missing privileges.
     #[error(
-        "not permitted to load BPF programs: run whywait as root (sudo), or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; \
-         `whywait check` says what is missing"
+        "not permitted to load BPF programs: run whywait as root (sudo), or give it CAP_BPF, \
+         CAP_PERFMON and CAP_SYS_PTRACE; `whywait check` says what is missing"
     )]
     NotPermitted,
     /// The kernel has no type information.
     #[error(
-        "this kernel has no type information (/sys/kernel/btf/vmlinux): whywait needs a kernel built with \
-         CONFIG_DEBUG_INFO_BTF=y, as those of Debian 11, Ubuntu 20.10, RHEL 8.2 and later are"
+        "this kernel has no type information (/sys/kernel/btf/vmlinux): whywait needs a kernel \
+         built with CONFIG_DEBUG_INFO_BTF=y, as those of Debian 11, Ubuntu 20.10, RHEL 8.2 and \
+         later are"
     )]
     NoBtf,
     /// The BPF object was refused.

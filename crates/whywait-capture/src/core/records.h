@@ -54,33 +54,47 @@ IN_BTF(enum record_type, record_type);
 RECORDS(LAYOUT)
 #undef LAYOUT
 
-/* One for each CPU. Every reason for losing something has its own. The names are the recording's. */
+/*
+ * One for each CPU. Every reason for losing something has its own. The names are the recording's.
+ */
 struct counters {
 	u64 events; /* tracepoint hits that concerned the target */
 	u64 lost_ring_full; /* events ring: record dropped */
 	u64 lost_stack_ring_full; /* samples ring: sample dropped */
 	u64 lost_thread_storage; /* a thread could not be followed: no memory for its state */
 	u64 lost_socket_storage; /* a socket could not be followed */
-	u64 lost_wait_budget; /* long waits over the rate that is sent; their time is in the thread's totals */
-	u64 preempted_budget; /* long stretches without a CPU over the rate that is sent; their time is in the thread's totals */
-	u64 lost_request_budget; /* slow requests over the rate that is sent one by one; they are in the sums */
+	/* long waits over the rate that is sent; their time is in the thread's totals */
+	u64 lost_wait_budget;
+	/*
+	 * long stretches without a CPU over the rate that is sent; their time is in the thread's
+	 * totals
+	 */
+	u64 preempted_budget;
+	/* slow requests over the rate that is sent one by one; they are in the sums */
+	u64 lost_request_budget;
 	u64 sleeper_no_stack; /* the stack of a sleeping thread could not be read */
 	u64 sleeper_moved; /* it woke while its stack was read: dropped */
 	u64 sample_no_stack; /* user stack of a sample could not be read */
 	u64 user_stack_unread; /* long sleeps whose user stack could not be asked for or read */
 	u64 user_stack_budget; /* long sleeps over the rate at which user stacks are read */
-	u64 waker_stack_budget; /* wakes of long sleeps over the rate at which the waker's stack is read */
+	/* wakes of long sleeps over the rate at which the waker's stack is read */
+	u64 waker_stack_budget;
 	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
 	u64 lost_rings; /* io_uring instances beyond those that can be followed */
 	u64 uring_op_budget; /* told operations over the rate that is sent; they are in the sums */
 	u64 uring_lag_budget; /* the same of told lags */
-	u64 storm_waits; /* long sleeps over the rate at which those of a storm are sent; they are in their object's sums */
+	/*
+	 * long sleeps over the rate at which those of a storm are sent; they are in their object's
+	 * sums
+	 */
+	u64 storm_waits;
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
 	u64 unseen_switches; /* a thread was running that had not been seen getting its CPU */
 	u64 lost_calls; /* bursts: the ring was full */
 	u64 calls_counted_only; /* bursts: calls beyond those that are told */
 	u64 lost_socket_cpu; /* a connection found no slot for its CPU time */
 	u64 farewells; /* responses that were followed by one: see may_be_farewell */
-	u64 began_later; /* requests that came behind something that wanted no answer: see may_begin_later */
+	/* requests that came behind something that wanted no answer: see may_begin_later */
+	u64 began_later;
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */
 };

@@ -21,7 +21,10 @@ const volatile u32 waits_per_second = 20000;
  */
 const volatile u32 storm_per_second = 1000;
 const volatile u32 read_storm_per_second = 500;
-/* … and sleeps on futexes that a thread of the target ended soon: most of their length was a wait for a CPU. */
+/*
+ * … and sleeps on futexes that a thread of the target ended soon: most of their length was a wait
+ * for a CPU.
+ */
 const volatile u32 queued_storm_per_second = 50;
 #define STORM_THRESHOLDS 8
 const volatile u32 preempted_per_second = 1000;
@@ -29,18 +32,29 @@ const volatile u32 requests_per_second = 5000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
 const volatile u32 known_wakers_per_second = 4000;
-/* For benchmarks: the hooks that run for each event do nothing. What that costs is the kernel's part of the cost. */
+/*
+ * For benchmarks: the hooks that run for each event do nothing. What that costs is the kernel's
+ * part of the cost.
+ */
 const volatile bool hooks_do_nothing = false;
-/* For a test: switches from this process are not seen, as on kernels that do not trace what some processes do. 0: all are. */
+/*
+ * For a test: switches from this process are not seen, as on kernels that do not trace what some
+ * processes do. 0: all are.
+ */
 const volatile u32 untraced_process = 0;
-/* The kernel has bpf_task_work_schedule_resume: a thread can leave its stack whatever it slept in. */
+/*
+ * The kernel has bpf_task_work_schedule_resume: a thread can leave its stack whatever it slept in.
+ */
 const volatile bool user_stacks_exact = false;
 
 /* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
 volatile bool sweep_all = false;
 /* Set when reads and writes are seen: before that a thread that moves bytes seems to move none. */
 volatile bool sockets_followed = false;
-/* Set when the clock of the samples ticks on every CPU: what the host takes is looked at often enough to know when it did. */
+/*
+ * Set when the clock of the samples ticks on every CPU: what the host takes is looked at often
+ * enough to know when it did.
+ */
 volatile bool clock_ticks = false;
 /* It ticks at its slower rate. */
 volatile bool clock_is_sparse = false;
@@ -57,7 +71,10 @@ enum thread_state {
 };
 IN_BTF(enum thread_state, thread_state);
 
-/* Sums of a thread's short sleeps on one futex word, or of a storm's on one descriptor, that are not in `futexes` yet. */
+/*
+ * Sums of a thread's short sleeps on one futex word, or of a storm's on one descriptor, that are
+ * not in `futexes` yet.
+ */
 struct recent_futex {
 	u64 total_ns;
 	u64 longest_ns;
@@ -125,8 +142,10 @@ struct thread {
 	u64 args[3];
 	u64 ip, sp; /* of the program that it sleeps in */
 	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
-	u64 back_ns; /* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
-	u8 tell_poll; /* it sleeps in an epoll instance for the first time: told however short the sleep */
+	/* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
+	u64 back_ns;
+	/* it sleeps in an epoll instance for the first time: told however short the sleep */
+	u8 tell_poll;
 	u8 interruptible; /* it sleeps for a wake or a signal, and is not stopped */
 	u8 serves; /* it works for a request of `cpu_port` */
 	u8 suspected;
@@ -161,11 +180,16 @@ struct thread {
 	u64 cpu_socket; /* the connection for which it works, 0: none: see socket_cpu.bpf.h */
 	u64 cpu_wrote; /* … and wrote to it last */
 	/* Three for sleeps on futexes. */
-	u64 recent_futexes[RECENT_FUTEXES]; /* which ones `futexes` has the sums of, 0: none; see summed_under */
+	u64 recent_futexes
+		/* which ones `futexes` has the sums of, 0: none; see summed_under */
+		[RECENT_FUTEXES];
 	u32 next_futex; /* the place that is given away next */
 	u32 ended;
 	struct recent_futex futexes[RECENT_FUTEXES];
-	/* Words beside which no owner was found: the lowest half of their address, and how often in a row. */
+	/*
+	 * Words beside which no owner was found: the lowest half of their address, and how often in
+	 * a row.
+	 */
 	u32 ownerless[OWNERLESS_WORDS];
 	u8 ownerless_times[OWNERLESS_WORDS];
 	u32 known_tags[KNOWN_STACKS]; /* see slot_with */
@@ -181,7 +205,10 @@ struct thread {
 	u32 burst_id;
 	u64 burst_calls;
 	u64 burst_polls;
-	u64 uring_seen; /* how far its ring was when the clock found it in io_uring_enter last: see uring_progress */
+	/*
+	 * how far its ring was when the clock found it in io_uring_enter last: see uring_progress
+	 */
+	u64 uring_seen;
 	u32 burst_told;
 	u32 known_next; /* the slot of `known` that is taken next */
 	/* When its CPU had stood still last, and for how long, while it ran: not in `parts` yet. */
@@ -245,12 +272,12 @@ struct {
 	__type(value, struct budget);
 } budgets SEC(".maps");
 
-#define COUNT_MORE(field, more)                                                 \
-	do {                                                                    \
-		u32 zero_ = 0;                                                  \
+#define COUNT_MORE(field, more)                                                      \
+	do {                                                                         \
+		u32 zero_ = 0;                                                       \
 		struct counters *counters_ = bpf_map_lookup_elem(&counters, &zero_); \
-		if (counters_)                                                  \
-			counters_->field += (more);                             \
+		if (counters_)                                                       \
+			counters_->field += (more);                                  \
 	} while (0)
 #define COUNT(field) COUNT_MORE(field, 1)
 
@@ -279,10 +306,14 @@ static __always_inline bool used_up(u32 kind, u32 per_second, u64 now)
 /* So many bytes cannot wait: a ring has room for 64 times as many. */
 #define MANY_BYTES (256 << 10)
 
-/* The flags to submit a record to `ring` with. `urgent`: it is of something that will not be there for long. */
+/*
+ * The flags to submit a record to `ring` with. `urgent`: it is of something that will not be there
+ * for long.
+ */
 static __always_inline u64 wakeup_for(void *ring, bool urgent)
 {
-	if (!user_space_sleeps || (!urgent && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < MANY_BYTES))
+	if (!user_space_sleeps ||
+	    (!urgent && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < MANY_BYTES))
 		return BPF_RB_NO_WAKEUP;
 	user_space_sleeps = false;
 	return BPF_RB_FORCE_WAKEUP;
@@ -306,13 +337,20 @@ static __always_inline bool is_running(const struct thread *thread)
 	return thread->state == THREAD_RUNNING || thread->state == THREAD_ROBBED;
 }
 
-/* On-CPU time up to now of a thread that runs. Of one that was not seen getting its CPU nothing is known. */
+/*
+ * On-CPU time up to now of a thread that runs. Of one that was not seen getting its CPU nothing is
+ * known.
+ */
 static __always_inline u64 on_cpu_now(const struct thread *thread, u64 now)
 {
-	return thread->parts[PART_ON_CPU] + (thread->in_ns && now > thread->in_ns ? now - thread->in_ns : 0);
+	return thread->parts[PART_ON_CPU] +
+	       (thread->in_ns && now > thread->in_ns ? now - thread->in_ns : 0);
 }
 
-/* The same, to be told: without what the host took of it so far. A thread that only spins comes by no hook that would put it right. */
+/*
+ * The same, to be told: without what the host took of it so far. A thread that only spins comes by
+ * no hook that would put it right.
+ */
 static __always_inline u64 own_on_cpu_now(const struct thread *thread, u64 now)
 {
 	u64 on_cpu_ns = on_cpu_now(thread, now);

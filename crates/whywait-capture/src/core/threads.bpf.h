@@ -74,7 +74,10 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 	return thread_by_id(task->pid);
 }
 
-/* A state for a thread that is not followed yet, empty but for its process. Nobody finds it until publish_thread. */
+/*
+ * A state for a thread that is not followed yet, empty but for its process. Nobody finds it until
+ * publish_thread.
+ */
 static __always_inline struct thread *claim_thread(struct task_struct *task)
 {
 	u32 tid = task->pid, zero = 0;
@@ -84,11 +87,16 @@ static __always_inline struct thread *claim_thread(struct task_struct *task)
 	if (owner == tid)
 		return 0; /* just being taken in */
 	if (!owner) {
-		/* In two pieces, because the compiler makes no more than 128 stores of one, and would put them together again. */
+		/*
+		 * In two pieces, because the compiler makes no more than 128 stores of one, and
+		 * would put them together again.
+		 */
 		__builtin_memset((void *)thread + offsetof(struct thread, tgid), 0,
-				 offsetof(struct thread, known_tags) - offsetof(struct thread, tgid));
+				 offsetof(struct thread, known_tags) -
+					 offsetof(struct thread, tgid));
 		barrier();
-		__builtin_memset(thread->known_tags, 0, sizeof(*thread) - offsetof(struct thread, known_tags));
+		__builtin_memset(thread->known_tags, 0,
+				 sizeof(*thread) - offsetof(struct thread, known_tags));
 	} else {
 		blank = bpf_map_lookup_elem(&blank_thread, &zero);
 		if (!blank || bpf_map_update_elem(&more_threads, &tid, blank, BPF_NOEXIST))

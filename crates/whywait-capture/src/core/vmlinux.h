@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * The kernel types that whywait reads, trimmed to the fields it reads. Every access is relocated at load time (CO-RE),
- * so that neither offsets nor the order of fields matter, only their names. The full header of a running kernel, to
- * check a name or to add a field:
+ * The kernel types that whywait reads, trimmed to the fields it reads. Every access is relocated at
+ * load time (CO-RE), so that neither offsets nor the order of fields matter, only their names. The
+ * full header of a running kernel, to check a name or to add a field:
  *
  *     bpftool btf dump file /sys/kernel/btf/vmlinux format c
  */

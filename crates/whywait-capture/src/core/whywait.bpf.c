@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
-/* whywait's BPF programs: one object, of what each collector has. A header includes what it uses. */
+/*
+ * whywait's BPF programs: one object, of what each collector has. A header includes what it uses.
+ */
 #include "collectors/burst/burst.bpf.h"
 #include "collectors/samples/samples.bpf.h"
 #include "collectors/sched/sched.bpf.h"

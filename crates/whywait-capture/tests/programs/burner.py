@@ -1,6 +1,6 @@
-"""Burns CPU. "steady": in one function, which calls a small one all the time. "turns": in two functions by turns of 50 ms,
-on one line each the time (of the monotonic clock, ns) and the function that begins. "short": as a server does, sleeps in
-one function and burns in another, for 3 ms each."""
+"""Burns CPU. "steady": in one function that calls a small one. "turns": in two functions by turns
+of 50 ms; prints the time (monotonic, ns) and the function that begins. "short": as a server does,
+sleeps in one function and burns in another, for 3 ms each."""
 
 import sys
 import time

@@ -1,4 +1,7 @@
-/* Sleeps of some 2 ms, by turns on a condition and in a read from a socket; another thread of the program ends each. */
+/*
+ * Sleeps of some 2 ms, by turns on a condition and in a read from a socket; another thread of the
+ * program ends each.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>

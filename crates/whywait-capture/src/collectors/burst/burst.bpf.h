@@ -27,7 +27,10 @@
 #define POLLFD_BYTES 8
 #define FD_SET_BYTES 32
 
-/* Which burst this is; it tells calls, beyond counting them; and at most so many of each thread, and altogether. */
+/*
+ * Which burst this is; it tells calls, beyond counting them; and at most so many of each thread,
+ * and altogether.
+ */
 volatile u32 burst_id = 0;
 volatile bool burst_tells = false;
 const volatile u32 burst_thread_calls = 1000;
@@ -94,7 +97,10 @@ static __always_inline void fill_user(struct call_record *record, u64 from, u32 
 		record->bytes_len = len;
 }
 
-/* What the calls' arguments point to, as far as it tells of readiness. No data that is read or written is looked at. */
+/*
+ * What the calls' arguments point to, as far as it tells of readiness. No data that is read or
+ * written is looked at.
+ */
 static __always_inline void fill_call_user(struct call_record *record)
 {
 	u64 ready = record->ret > 0 ? record->ret : 0;
@@ -104,13 +110,15 @@ static __always_inline void fill_call_user(struct call_record *record)
 	case 232: /* epoll_wait */
 	case 281: /* epoll_pwait */
 	case 441: /* epoll_pwait2 */
-		fill_user(record, record->args[1], ready < 10 ? ready * EPOLL_EVENT_BYTES : 10 * EPOLL_EVENT_BYTES);
+		fill_user(record, record->args[1],
+			  ready < 10 ? ready * EPOLL_EVENT_BYTES : 10 * EPOLL_EVENT_BYTES);
 		break;
 	case NR_POLL:
 	case NR_PPOLL:
 		if (ready)
 			fill_user(record, record->args[0],
-				  record->args[1] < 16 ? record->args[1] * POLLFD_BYTES : 16 * POLLFD_BYTES);
+				  record->args[1] < 16 ? record->args[1] * POLLFD_BYTES :
+							 16 * POLLFD_BYTES);
 		break;
 	case NR_SELECT:
 	case NR_PSELECT6:
@@ -121,7 +129,8 @@ static __always_inline void fill_call_user(struct call_record *record)
 
 			/* The kernel writes as many bytes as the highest descriptor asks for. */
 			if (set)
-				bpf_probe_read_user(record->bytes + i * FD_SET_BYTES, FD_SET_BYTES, (void *)set);
+				bpf_probe_read_user(record->bytes + i * FD_SET_BYTES, FD_SET_BYTES,
+						    (void *)set);
 		}
 		record->bytes_len = 3 * FD_SET_BYTES;
 		break;
@@ -131,13 +140,16 @@ static __always_inline void fill_call_user(struct call_record *record)
 		break;
 	case NR_IOCTL:
 		/* How much is in a queue, and no other memory. */
-		if (record->ret == 0 && (record->args[1] == SIOCOUTQ || record->args[1] == FIONREAD) && !bpf_probe_read_user(&value, sizeof(value), (void *)record->args[2]))
+		if (record->ret == 0 &&
+		    (record->args[1] == SIOCOUTQ || record->args[1] == FIONREAD) &&
+		    !bpf_probe_read_user(&value, sizeof(value), (void *)record->args[2]))
 			record->value = value;
 		break;
 	}
 }
 
-static __always_inline void tell_call(struct thread *thread, struct task_struct *task, struct pt_regs *regs, s64 ret)
+static __always_inline void tell_call(struct thread *thread, struct task_struct *task,
+				      struct pt_regs *regs, s64 ret)
 {
 	struct call_record *record;
 	struct uring_view view;
@@ -205,7 +217,10 @@ int BPF_PROG(burst, struct pt_regs *regs, long ret)
 	return 0;
 }
 
-/* The sockets of a process, and whatever else is registered with epoll: under which number of the program's own choosing. */
+/*
+ * The sockets of a process, and whatever else is registered with epoll: under which number of the
+ * program's own choosing.
+ */
 SEC("iter/task_file")
 int burst_files(struct bpf_iter__task_file *ctx)
 {

@@ -25,7 +25,11 @@ struct call_record {
 	u16 bytes_len;
 	u32 sleeps; /* counts the thread's sleeps */
 	u32 family; /* of a socket */
-	u8 bytes[CALL_BYTES]; /* polls: what was ready; epoll_ctl: the event; io_uring_enter: head and tail of the completions */
+	/*
+	 * polls: what was ready; epoll_ctl: the event; io_uring_enter: head and tail of the
+	 * completions
+	 */
+	u8 bytes[CALL_BYTES];
 };
 
 /* A socket of the target, or another file that is registered with epoll. */

@@ -42,8 +42,8 @@ fn row(record: &types::socket_record) -> SocketCpu {
     }
 }
 
-/// Of the connections that were open in the end, as the iterator over sockets wrote them, those that
-/// used most; and how many more there are.
+/// Of the connections that were open in the end, as the iterator over sockets wrote them, those
+/// that used most; and how many more there are.
 pub(crate) fn write_open(mut bytes: &[u8], recorder: &mut Recorder) -> Result<(), WriteError> {
     let mut rows = Vec::new();
     while let Some((record, size)) = decode(bytes) {

@@ -11,7 +11,10 @@
 #include "collectors/cpu/socket_cpu.bpf.h"
 #include "collectors/herd/herd.bpf.h"
 
-/* A thread that wakes up and reads has its way there charged to what it reads, if the way was no longer than this. */
+/*
+ * A thread that wakes up and reads has its way there charged to what it reads, if the way was no
+ * longer than this.
+ */
 #define WAY_NS 100000
 /* A sample in a stretch of CPU time without a byte read or written is of interest from here on. */
 #define DRY_NS 1000000
@@ -21,7 +24,10 @@
  */
 #define SHORT_NS 200000
 #define MISSED_NS 50000000
-/* So many samples in polls within such stretches, or so many poll sleeps for nothing, in a second make a suspect. */
+/*
+ * So many samples in polls within such stretches, or so many poll sleeps for nothing, in a second
+ * make a suspect.
+ */
 #define SUSPECT_SAMPLES 3
 #define SUSPECT_SLEEPS 200
 #define SUSPECT_WINDOW_NS 1000000000
@@ -34,10 +40,10 @@ struct {
 	__type(value, struct listener_sum);
 } listeners SEC(".maps");
 
-#define ADD(field)                                                              \
-	if (open->field) {                                                      \
-		__sync_fetch_and_add(&sum->field, open->field);                 \
-		open->field = 0;                                                \
+#define ADD(field)                                              \
+	if (open->field) {                                      \
+		__sync_fetch_and_add(&sum->field, open->field); \
+		open->field = 0;                                \
 	}
 
 /* Adds what the thread has used for the port that it served so far to the port's sum. */
@@ -82,7 +88,10 @@ static __always_inline u64 cpu_charge(struct thread *thread, u64 on_cpu_ns)
 	return ns;
 }
 
-/* What it has burnt since a byte last moved, or since it slept in a poll, if that was for nothing as far as is to be seen. */
+/*
+ * What it has burnt since a byte last moved, or since it slept in a poll, if that was for nothing
+ * as far as is to be seen.
+ */
 static __always_inline u64 cpu_stretch(const struct thread *thread, u64 on_cpu_ns)
 {
 	u64 ns = on_cpu_ns - thread->stretch_on_cpu_ns;
@@ -116,7 +125,8 @@ static __always_inline void cpu_progress(struct thread *thread, u64 on_cpu_ns)
 }
 
 /* From now on it works for this connection of this port. */
-static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 socket, u64 bytes, u64 on_cpu_ns)
+static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 socket, u64 bytes,
+				       u64 on_cpu_ns)
 {
 	u64 ns = cpu_charge(thread, on_cpu_ns);
 	bool served = thread->serves;
@@ -191,24 +201,32 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 	cpu_stretch_ends(thread, on_cpu_ns);
 	thread->serves = 0;
 	thread->cpu_socket = 0;
-	/* Woken for a connection: no tracepoint tells that it was accepted, and herds are counted by themselves. */
+	/*
+	 * Woken for a connection: no tracepoint tells that it was accepted, and herds are counted
+	 * by themselves.
+	 */
 	for_connection = thread->herd_port;
 	herd_sleeps(thread, on_cpu_ns);
 	cpu_window(thread, now);
 	thread->poll_sleeps++;
 	thread->window_sleeps++;
 	/* `wake_context` is that of the wake before: a timeout is no wake for nothing. */
-	if (unlikely(!thread->progressed) && (thread->wake_context == WAKE_TASK || thread->wake_context == WAKE_SOFTIRQ)) {
+	if (unlikely(!thread->progressed) &&
+	    (thread->wake_context == WAKE_TASK || thread->wake_context == WAKE_SOFTIRQ)) {
 		thread->dry_sleeps++;
-		if (!for_connection && ++thread->window_dry == SUSPECT_SLEEPS && thread->window_dry * 2 > thread->window_sleeps)
+		if (!for_connection && ++thread->window_dry == SUSPECT_SLEEPS &&
+		    thread->window_dry * 2 > thread->window_sleeps)
 			cpu_suspect(thread, SUSPECT_WOKEN_FOR_NOTHING, now);
 	}
 	thread->progressed = 0;
 }
 
-/* The clock ticked while it ran; `nr`: in the kernel, in this call; `ring_stands`: see uring_stands. */
-static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr, bool ring_stands, u32 periods,
-					u64 now)
+/*
+ * The clock ticked while it ran; `nr`: in the kernel, in this call; `ring_stands`: see
+ * uring_stands.
+ */
+static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s32 nr,
+					bool ring_stands, u32 periods, u64 now)
 {
 	if (in_kernel)
 		thread->system_samples += periods;
@@ -221,7 +239,8 @@ static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s
 			thread->open.user_samples += periods;
 		socket_sampled(thread, in_kernel, periods);
 	}
-	if (!in_kernel || (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */ && !ring_stands) ||
+	if (!in_kernel ||
+	    (call_family(nr) != CALL_POLL && nr != 233 /* epoll_ctl */ && !ring_stands) ||
 	    own_on_cpu_now(thread, now) < thread->progress_on_cpu_ns + DRY_NS)
 		return false;
 	thread->dry_samples++;
@@ -233,7 +252,8 @@ static __always_inline bool cpu_sampled(struct thread *thread, bool in_kernel, s
 	return true;
 }
 
-static __always_inline void fill_cpu(struct cpu_record *record, const struct thread *thread, u64 now)
+static __always_inline void fill_cpu(struct cpu_record *record, const struct thread *thread,
+				     u64 now)
 {
 	u64 on_cpu_ns = thread->parts[PART_ON_CPU];
 	u64 dry_ns;
@@ -297,7 +317,9 @@ int tell_cpu(struct bpf_iter__task *ctx)
 	if (!thread || thread->ended)
 		return 0;
 	fill_cpu(&record, thread, bpf_ktime_get_ns());
-	/* In the end, what it has not been charged for yet is the connection's that it works for. */
+	/*
+	 * In the end, what it has not been charged for yet is the connection's that it works for.
+	 */
 	if (sweep_all && thread->serves) {
 		socket_charge(thread, record.open.cpu_ns - thread->open.cpu_ns);
 		socket_charge_futile(thread, record.open.futile_ns - thread->open.futile_ns);

@@ -44,7 +44,8 @@ struct cpu_record {
 	u64 user_samples;
 	u64 system_samples;
 	u64 poll_sleeps;
-	u64 dry_sleeps; /* poll sleeps that something ended, and nothing was read or written before the next one */
+	/* poll sleeps that something ended, and nothing was read or written before the next one */
+	u64 dry_sleeps;
 	u64 calls; /* system calls and, of these, polls, while bursts count them */
 	u64 polls;
 	struct listener_sum open;

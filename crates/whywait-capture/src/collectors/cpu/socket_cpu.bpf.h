@@ -11,7 +11,10 @@
 #include "collectors/sockets/state.bpf.h"
 
 #define SOCKET_SLOTS 16384
-/* A connection that used less is not told when it ends; one that used more keeps its slot until then. */
+/*
+ * A connection that used less is not told when it ends; one that used more keeps its slot until
+ * then.
+ */
 #define SOCKET_TOLD_NS 10000000
 /* … and one that is open when the recording ends. */
 #define OPEN_SOCKET_TOLD_NS 1000000
@@ -38,7 +41,10 @@ static __always_inline struct socket_cpu *cpu_slot(u64 id)
 	return bpf_map_lookup_elem(&socket_cpus, &slot);
 }
 
-/* What is known of a connection's CPU time, 0 if nothing. Two threads that serve the same one at once may lose a charge. */
+/*
+ * What is known of a connection's CPU time, 0 if nothing. Two threads that serve the same one at
+ * once may lose a charge.
+ */
 static __always_inline struct socket_cpu *socket_cpu_of(u64 id)
 {
 	struct socket_cpu *cpu = cpu_slot(id);
@@ -101,7 +107,8 @@ static __always_inline void socket_serves(struct thread *thread, u64 id)
 	cpu->id = id;
 }
 
-static __always_inline void fill_socket(struct socket_record *record, const struct socket_state *socket, struct sock *sk,
+static __always_inline void fill_socket(struct socket_record *record,
+					const struct socket_state *socket, struct sock *sk,
 					const struct socket_cpu *cpu, u64 now)
 {
 	record->type = RECORD_SOCKET;

@@ -28,7 +28,8 @@ static __always_inline void read_owner(struct thread *thread, u64 address)
 		thread->ownerless_times[place]++; /* 0 again after 255 */
 		return;
 	}
-	if (!bpf_probe_read_user(&owner, sizeof(owner), (void *)(address + 8)) && thread_by_id(owner)) {
+	if (!bpf_probe_read_user(&owner, sizeof(owner), (void *)(address + 8)) &&
+	    thread_by_id(owner)) {
 		thread->word_tells = WORD_TELLS_OWNER;
 		thread->owner = owner;
 		thread->ownerless_times[place] = 0;

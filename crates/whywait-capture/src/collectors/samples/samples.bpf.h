@@ -16,7 +16,7 @@
 static __always_inline u64 computes_ns(const struct thread *thread, u64 now)
 {
 	u64 since_ns = thread->io_ns >= thread->back_ns ? thread->io_on_cpu_ns :
-							 thread->parts[PART_ON_CPU];
+							  thread->parts[PART_ON_CPU];
 	u64 on_cpu_ns = own_on_cpu_now(thread, now);
 
 	return on_cpu_ns > since_ns ? on_cpu_ns - since_ns : 0;
@@ -56,14 +56,20 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->ip = regs->ip;
 	record->sp = sp = regs->sp;
 	record->bp = regs->bp;
-	record->kernel_stack_len = bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	record->kernel_stack_len =
+		bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
 	/* A hook may be using the totals just now, of a thread that was seen getting its CPU. */
 	if (!is_running(thread))
 		must_run(task, thread, now);
-	ring_stands = record->kernel_stack_len > 0 && call_family((s32)regs->orig_ax) == CALL_URING &&
+	ring_stands = record->kernel_stack_len > 0 &&
+		      call_family((s32)regs->orig_ax) == CALL_URING &&
 		      uring_stands(thread, task, regs, now);
-	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax, ring_stands, periods, now);
-	/* It would be told as slow when it is over; more samples would tell where it is while it lasts. */
+	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax,
+				     ring_stands, periods, now);
+	/*
+	 * It would be told as slow when it is over; more samples would tell where it is while it
+	 * lasts.
+	 */
 	if (record->futile || computes_ns(thread, now) >= dense_clock_ns)
 		slow_seen_ns = dense_clock_ns;
 	if (slow_seen_ns)
@@ -71,7 +77,8 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
-	bpf_ringbuf_submit(record, wakeup_for(&stacks, clock_is_sparse && slow_seen_ns >= dense_clock_ns));
+	bpf_ringbuf_submit(record,
+			   wakeup_for(&stacks, clock_is_sparse && slow_seen_ns >= dense_clock_ns));
 	uring_sample(thread, now);
 	return 0;
 }

@@ -5,12 +5,16 @@
 #include "core/state.bpf.h"
 #include "collectors/samples/slow.bpf.h"
 
-/* If the thread has done no I/O for the threshold, that stretch is told: whatever became ready in it had to wait. */
+/*
+ * If the thread has done no I/O for the threshold, that stretch is told: whatever became ready in
+ * it had to wait.
+ */
 static __always_inline void thread_did_io_until(struct thread *thread, u64 end_ns)
 {
 	struct busy_record *record;
 
-	if (likely(!thread->io_ns || end_ns < thread->io_ns || end_ns - thread->io_ns < threshold_ns))
+	if (likely(!thread->io_ns || end_ns < thread->io_ns ||
+		   end_ns - thread->io_ns < threshold_ns))
 		return;
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {

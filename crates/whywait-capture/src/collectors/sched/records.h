@@ -16,7 +16,8 @@ struct sleep {
 	s32 nr; /* system call, -1: none */
 	u64 args[3];
 	u64 out_ns;
-	u64 epoll; /* kernel address of the epoll instance: for identity only, never written to a recording */
+	/* kernel address of the epoll instance: for identity only, never written to a recording */
+	u64 epoll;
 	u64 lock; /* futex: what 32 bytes before the word says, see read_futex */
 	u32 owner; /* futex: what 8 bytes after the word says, see read_futex */
 	u8 since_before;
@@ -36,9 +37,16 @@ struct wait_record {
 	u32 waker_tgid;
 	u32 stack_follows; /* a user_stack_record will say where in the program this sleep was */
 	s32 kernel_stack_len; /* bytes of the kernel stack that hold addresses, or an error */
-	u64 ip, sp; /* of the program while it slept: the stack that follows is that of this sleep if it has the same */
+	/*
+	 * of the program while it slept: the stack that follows is that of this sleep if it has the
+	 * same
+	 */
+	u64 ip, sp;
 	u64 stack_key; /* of the thread's user stack that was told before; 0: none */
-	u64 kernel_key; /* of this kernel stack, or if none follows, of the thread's that was told before; 0: none */
+	/*
+	 * of this kernel stack, or if none follows, of the thread's that was told before; 0: none
+	 */
+	u64 kernel_key;
 };
 
 /* A wait_record that is followed by its kernel stack. */

@@ -36,8 +36,11 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
 	sleep->since_before = thread->since_before;
 	sleep->uninterruptible = thread->uninterruptible;
 	sleep->io_wait = thread->io_wait;
-	sleep->lock = thread->nr == NR_FUTEX && thread->word_tells == WORD_TELLS_LOCK ? thread->lock : 0;
-	sleep->owner = thread->nr == NR_FUTEX && thread->word_tells == WORD_TELLS_OWNER ? thread->owner : 0;
+	sleep->lock =
+		thread->nr == NR_FUTEX && thread->word_tells == WORD_TELLS_LOCK ? thread->lock : 0;
+	sleep->owner = thread->nr == NR_FUTEX && thread->word_tells == WORD_TELLS_OWNER ?
+			       thread->owner :
+			       0;
 	sleep->timeout = thread->nr == NR_FUTEX && thread->timeout;
 	for (int i = 0; i < PART_COUNT; i++)
 		sleep->segment[i] = thread->parts[i] - thread->at_row[i];
@@ -52,8 +55,8 @@ static __always_inline void fill_sleep(struct sleep *sleep, const struct thread 
  */
 static __always_inline u64 kernel_key(const struct thread *thread)
 {
-	if (!thread->interruptible || thread->io_wait || thread->nr < 0 || thread->family == CALL_FILE ||
-	    thread->family == CALL_OTHER)
+	if (!thread->interruptible || thread->io_wait || thread->nr < 0 ||
+	    thread->family == CALL_FILE || thread->family == CALL_OTHER)
 		return 0;
 	return 1ull << 63 | (u64)(thread->nr & 0xffff) << 32 |
 	       (u32)(thread->nr == NR_FUTEX ? thread->args[1] : thread->args[0]);
@@ -68,7 +71,8 @@ static __always_inline bool process_ends(struct task_struct *task)
 #define WAIT_STACK_FOLLOWS 2
 
 /* Not static, so that it is verified once for a program. `how`: WAIT_… */
-__noinline int fill_wait(struct wait_record *record, const struct thread *thread, u64 wake_ns, u64 now, u32 how)
+__noinline int fill_wait(struct wait_record *record, const struct thread *thread, u64 wake_ns,
+			 u64 now, u32 how)
 {
 	if (!record || !thread)
 		return 0;
@@ -88,11 +92,13 @@ __noinline int fill_wait(struct wait_record *record, const struct thread *thread
 	return 0;
 }
 
-static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns, u64 now)
+static __always_inline void send_wait(struct task_struct *task, struct thread *thread, u64 wake_ns,
+				      u64 now)
 {
 	u32 how = process_ends(task) ? WAIT_PROCESS_ENDS : 0;
 	u64 key = kernel_key(thread);
-	struct known_kernel_stack *known = &thread->known_kernel[mix(key, 0) >> 32 & (KNOWN_KERNEL_STACKS - 1)];
+	struct known_kernel_stack *known =
+		&thread->known_kernel[mix(key, 0) >> 32 & (KNOWN_KERNEL_STACKS - 1)];
 	struct whole_wait_record *record;
 
 	if (!within_budget(BUDGET_WAITS, waits_per_second, now)) {
@@ -134,8 +140,12 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 	submit(record);
 }
 
-/* A sleep of which only the end is known: what the thread slept in is over. Stacks that were told before serve it, too. */
-static __always_inline void send_wait_unseen(struct thread *thread, bool ends, u64 wake_ns, u64 in_ns)
+/*
+ * A sleep of which only the end is known: what the thread slept in is over. Stacks that were told
+ * before serve it, too.
+ */
+static __always_inline void send_wait_unseen(struct thread *thread, bool ends, u64 wake_ns,
+					     u64 in_ns)
 {
 	struct wait_record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 
@@ -149,7 +159,10 @@ static __always_inline void send_wait_unseen(struct thread *thread, bool ends, u
 	submit(record);
 }
 
-/* Whether sleeps like this one are told by the thousand in a server that is busy and sound: for a wake, or for its peers. */
+/*
+ * Whether sleeps like this one are told by the thousand in a server that is busy and sound: for a
+ * wake, or for its peers.
+ */
 static __always_inline bool may_storm(const struct thread *thread)
 {
 	if (thread->nr == NR_FUTEX)
@@ -171,8 +184,8 @@ static __always_inline void name_polled(struct thread *thread)
 		thread->args[0] = fd;
 }
 
-static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps, u32 task_state,
-				       u64 now)
+static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps,
+				       u32 task_state, u64 now)
 {
 	enum call_family family;
 	struct pt_regs *regs;
@@ -203,12 +216,16 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->family = family = call_family(thread->nr);
 	if (thread->nr == NR_FUTEX)
 		read_futex(thread, regs);
-	/* Its memory can be read now. Where it can be read later, only that of long sleeps is: see user_stack.bpf.h. */
-	if (user_stacks_exact && !read_tells_stack(thread) && (thread->nr != NR_FUTEX || thread->timeout) &&
-	    thread->short_sleeps < SHORT_SLEEPS) {
+	/*
+	 * Its memory can be read now. Where it can be read later, only that of long sleeps is: see
+	 * user_stack.bpf.h.
+	 */
+	if (user_stacks_exact && !read_tells_stack(thread) &&
+	    (thread->nr != NR_FUTEX || thread->timeout) && thread->short_sleeps < SHORT_SLEEPS) {
 		/* In a storm it would be read for nothing. */
 		thread->storm = thread->nr != NR_FUTEX && may_storm(thread) &&
-				used_up(BUDGET_READ_STORM, read_storm_per_second, now) && knows_place(thread, now);
+				used_up(BUDGET_READ_STORM, read_storm_per_second, now) &&
+				knows_place(thread, now);
 		if (!thread->storm)
 			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
 	}
@@ -216,7 +233,8 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (family == CALL_POLL) {
 			cpu_polls(thread, now, thread->parts[PART_ON_CPU]);
-			if ((thread->nr == NR_POLL || thread->nr == NR_PPOLL) && thread->args[1] == 1)
+			if ((thread->nr == NR_POLL || thread->nr == NR_PPOLL) &&
+			    thread->args[1] == 1)
 				name_polled(thread);
 		}
 		if (unlikely(is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0])) {
@@ -249,7 +267,10 @@ __noinline int is_storm(struct thread *thread, u64 now)
 		return false;
 	if (thread->nr != NR_FUTEX)
 		return !within_budget(BUDGET_READ_STORM, read_storm_per_second, now);
-	/* It would have to leave its stack on its return, which is dear; and most of its time was the CPU's, not the futex's. */
+	/*
+	 * It would have to leave its stack on its return, which is dear; and most of its time was
+	 * the CPU's, not the futex's.
+	 */
 	if (thread->waker_in_target && thread->wake_ns - thread->out_ns < threshold_ns)
 		return !within_budget(BUDGET_QUEUED_STORM, queued_storm_per_second, now);
 	return !within_budget(BUDGET_STORM, storm_per_second, now);
@@ -262,7 +283,10 @@ static __always_inline bool asked_at_wake(const struct thread *thread, u64 wake_
 	       wake_ns - thread->out_ns >= threshold_ns;
 }
 
-/* Adds a sleep of a storm to its object's sums, or says that it is to be told all the same: the object is not known yet. */
+/*
+ * Adds a sleep of a storm to its object's sums, or says that it is to be told all the same: the
+ * object is not known yet.
+ */
 static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
 {
 	if (tell_short_futex(thread, slept_ns))
@@ -291,8 +315,9 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 		got_cpu(thread, now);
 	} else if (thread->state == THREAD_SLEEPING) {
 		/*
-		 * The wake may have been made between the decision to sleep and the switch, on another CPU: then
-		 * it was seen first. It is the right one if it came after the thread last got a CPU.
+		 * The wake may have been made between the decision to sleep and the switch, on
+		 * another CPU: then it was seen first. It is the right one if it came after the
+		 * thread last got a CPU.
 		 */
 		if (unlikely(wake_ns <= thread->in_ns)) {
 			wake_ns = 0;
@@ -302,26 +327,31 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 			wake_ns = thread->out_ns;
 		}
 		family = thread->family;
-		part = part_of_sleep(family, thread->uninterruptible, thread->io_wait, thread->wake_context,
-				     thread->waker_in_target);
+		part = part_of_sleep(family, thread->uninterruptible, thread->io_wait,
+				     thread->wake_context, thread->waker_in_target);
 		slept_ns = (wake_ns ? wake_ns : now) - thread->out_ns;
 		if (unlikely(now - thread->out_ns >= threshold_ns)) {
 			/* One that the sweep has told while it lasted is told to its end. */
 			bool told_before = thread->stack_seq == thread->seq + 1;
-			bool storm = thread->storm && now - thread->out_ns < STORM_THRESHOLDS * threshold_ns;
+			bool storm = thread->storm &&
+				     now - thread->out_ns < STORM_THRESHOLDS * threshold_ns;
 
 			if (!storm && may_storm(thread) && !asked_at_wake(thread, wake_ns))
 				storm = is_storm(thread, now);
 			told = !storm || told_before || !sum_up_storm(thread, slept_ns);
 			thread->short_sleeps = 0;
 		} else {
-			told = thread->tell_poll || (thread->nr == NR_FUTEX && tell_short_futex(thread, slept_ns));
+			told = thread->tell_poll ||
+			       (thread->nr == NR_FUTEX && tell_short_futex(thread, slept_ns));
 			if (thread->short_sleeps < SHORT_SLEEPS)
 				thread->short_sleeps++;
 		}
 		if (unlikely(told)) {
 			thread->tell_poll = 0;
-			/* A long sleep has a record of its own; the totals up to it are the segment before it. */
+			/*
+			 * A long sleep has a record of its own; the totals up to it are the segment
+			 * before it.
+			 */
 			if (family != CALL_POLL && family != CALL_SOCKET && thread->io_ns)
 				thread_did_io_until(thread, thread->out_ns);
 			send_wait(task, thread, wake_ns, now);
@@ -370,13 +400,15 @@ __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u6
 			thread->wake_context = WAKE_UNKNOWN;
 			COUNT(unmatched_wakes);
 		}
-		told = in_ns - thread->out_ns >= threshold_ns || thread->stack_seq == thread->seq + 1 ||
-		       (thread->nr == NR_FUTEX && tell_short_futex(thread, (wake_ns ? wake_ns : in_ns) - thread->out_ns));
+		told = in_ns - thread->out_ns >= threshold_ns ||
+		       thread->stack_seq == thread->seq + 1 ||
+		       (thread->nr == NR_FUTEX &&
+			tell_short_futex(thread, (wake_ns ? wake_ns : in_ns) - thread->out_ns));
 		if (told)
 			send_wait_unseen(thread, ends, wake_ns, in_ns);
 		add_sleep(thread,
-			  part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, thread->wake_context,
-					thread->waker_in_target),
+			  part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait,
+					thread->wake_context, thread->waker_in_target),
 			  wake_ns, in_ns);
 		if (told)
 			__builtin_memcpy(thread->at_row, thread->parts, sizeof(thread->at_row));
@@ -397,7 +429,8 @@ static __always_inline void must_run(struct task_struct *task, struct thread *th
 	if (thread->state == THREAD_ROBBED)
 		account_stolen(thread, now);
 	else
-		unseen_switch_in(thread, task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime, process_ends(task), now);
+		unseen_switch_in(thread, task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime,
+				 process_ends(task), now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -414,7 +447,8 @@ int sched_switch(u64 *ctx)
 	from = thread_of(prev);
 	to = thread_of(next);
 	if (!from) {
-		barrier_var(to); /* or the compiler makes one comparison of both, which the verifier forbids */
+		/* Or the compiler makes one comparison of both, which the verifier forbids. */
+		barrier_var(to);
 		if (!to)
 			return 0;
 	}
@@ -451,7 +485,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (thread->wake_context == WAKE_TASK)
 		by = thread_of(waker);
 	thread->waker_in_target = !!by;
-	if (unlikely(by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX && now - thread->out_ns >= threshold_ns)) {
+	if (unlikely(by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
+		     now - thread->out_ns >= threshold_ns)) {
 		thread->storm = is_storm(thread, now);
 		if (thread->storm)
 			goto out;

@@ -44,7 +44,10 @@ static __always_inline void note_stolen(struct thread *thread, u64 ns, u64 now)
 
 	if (!is_running(thread))
 		return;
-	/* Told here, where it is known when it was: a thread that computes may come by no hook for long. */
+	/*
+	 * Told here, where it is known when it was: a thread that computes may come by no hook for
+	 * long.
+	 */
 	if (ns >= threshold_ns && since_ns && since_ns <= now - threshold_ns)
 		tell_preempted(thread, since_ns > now - ns ? since_ns : now - ns, now);
 	if (thread->state == THREAD_RUNNING)
@@ -67,7 +70,8 @@ __noinline int account_stolen(struct thread *thread, u64 now)
 		return 0;
 	thread->state = THREAD_RUNNING;
 	ns = thread->stolen_ns;
-	if (!thread->in_ns || thread->stolen_until_ns > now || thread->stolen_until_ns <= thread->in_ns)
+	if (!thread->in_ns || thread->stolen_until_ns > now ||
+	    thread->stolen_until_ns <= thread->in_ns)
 		return 0;
 	on_cpu_ns = on_cpu_now(thread, thread->stolen_until_ns);
 	used_ns = thread->io_on_cpu_ns;
@@ -103,7 +107,8 @@ static __noinline int look_for_stolen(struct task_struct *task, struct thread *t
 }
 
 /* Has an end of a stretch without I/O looked at, before the totals of the thread are used. */
-static __always_inline void stretch_may_end(struct task_struct *task, struct thread *thread, u64 now)
+static __always_inline void stretch_may_end(struct task_struct *task, struct thread *thread,
+					    u64 now)
 {
 	if (steal_known && unlikely(thread->io_ns && now - thread->io_ns >= threshold_ns))
 		look_for_stolen(task, thread, now);

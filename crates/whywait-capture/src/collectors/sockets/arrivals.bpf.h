@@ -31,7 +31,10 @@ static __always_inline u32 tcp_read_up_to(struct sock *sk)
 	return KERNEL_READ(struct tcp_sock, sk, copied_seq);
 }
 
-/* How far a socket was read: the number of TCP's next byte. Others do not tell; of them, how often they were read. */
+/*
+ * How far a socket was read: the number of TCP's next byte. Others do not tell; of them, how often
+ * they were read.
+ */
 static __always_inline u32 read_up_to(const struct socket_state *socket, struct sock *sk)
 {
 	return is_tcp(sk) ? tcp_read_up_to(sk) : NOW(socket->read_to);
@@ -81,7 +84,9 @@ static __always_inline void note_arrival(struct arrivals *arrivals, struct sock 
 		arrivals->before_accept = !UNTRUSTED(struct sock, sk)->sk_socket;
 	else if (at == arrivals->at && (arrivals->family != AF_UNIX || unix_packets(sk) > 1))
 		return;
-	/* In this order, so that a note is never taken for another one's time: see noted_arrival. */
+	/*
+	 * In this order, so that a note is never taken for another one's time: see noted_arrival.
+	 */
 	NOW(arrivals->before_at) = arrivals->at;
 	NOW(arrivals->before_ns) = ns;
 	NOW(arrivals->at) = at;
@@ -94,7 +99,8 @@ static __always_inline void note_arrival(struct arrivals *arrivals, struct sock 
  * the first since the read before. Or else it lay there already, behind other data, and nobody
  * knows: `otherwise`.
  */
-static __noinline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes, u64 otherwise)
+static __noinline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes,
+				    u64 otherwise)
 {
 	const struct arrivals *arrivals = arrivals_of(socket, sk);
 	u32 from = socket->read_before, to = socket->read_to;
@@ -129,7 +135,8 @@ static __noinline u64 noted_arrival(const struct socket_state *socket, struct so
 #define TIMED_SHARE 8
 
 /* A request has been read for the first time: when it came, as far as that has to be known. */
-static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *sk, u32 bytes, u64 read_before_ns, u64 now)
+static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *sk, u32 bytes,
+				      u64 read_before_ns, u64 now)
 {
 	struct request_totals *sums;
 	u32 zero = 0;

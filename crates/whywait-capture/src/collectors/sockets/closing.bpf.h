@@ -7,7 +7,10 @@
 
 #include "collectors/sockets/requests.bpf.h"
 
-/* How many bytes have come and were not read; the end of all takes one of TCP's numbers, too (as for SIOCINQ, net/ipv4/tcp.c). */
+/*
+ * How many bytes have come and were not read; the end of all takes one of TCP's numbers, too (as
+ * for SIOCINQ, net/ipv4/tcp.c).
+ */
 static __always_inline u32 tcp_unread(struct sock *sk)
 {
 	return KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - tcp_read_up_to(sk);
@@ -55,8 +58,12 @@ static __noinline bool peer_leaves(struct sock *sk, int bytes)
 	return is_farewell_size(is_tcp(sk) ? bytes + tcp_unread(sk) : bytes);
 }
 
-/* What was written last was a farewell if `ends`: the response ended before. If not it was an answer, and as slow as that. */
-static __noinline void settle_farewell(struct socket_state *socket, struct sock *sk, bool ends, u64 now)
+/*
+ * What was written last was a farewell if `ends`: the response ended before. If not it was an
+ * answer, and as slow as that.
+ */
+static __noinline void settle_farewell(struct socket_state *socket, struct sock *sk, bool ends,
+				       u64 now)
 {
 	if (!socket->farewell)
 		return;
@@ -89,7 +96,8 @@ static __always_inline bool may_be_farewell(struct socket_state *socket, int ret
 		socket->farewell = 1;
 		socket->answered.last_send_ns = socket->last_send_ns;
 		socket->answered.send_tid = socket->send_tid;
-		__builtin_memcpy(socket->answered.service, socket->service, sizeof(socket->service));
+		__builtin_memcpy(socket->answered.service, socket->service,
+				 sizeof(socket->service));
 	}
 	return true;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Where the kernel reports what happens to sockets; and the sockets that were there before, or are in the end. */
+/*
+ * Where the kernel reports what happens to sockets; and the sockets that were there before, or are
+ * in the end.
+ */
 #pragma once
 
 #include "collectors/cpu/cpu.bpf.h"
@@ -19,7 +22,8 @@ struct transfer {
 };
 
 /* What reads and writes have in common. False: the thread is none of the target's. */
-static __always_inline bool transfer_begins(struct transfer *transfer, bool reads, int ret, int flags)
+static __always_inline bool transfer_begins(struct transfer *transfer, bool reads, int ret,
+					    int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
@@ -44,7 +48,10 @@ static __always_inline bool transfer_begins(struct transfer *transfer, bool read
 	return true;
 }
 
-/* The state of a connection or a listener; 0: there is none, as of datagrams, which are no requests. */
+/*
+ * The state of a connection or a listener; 0: there is none, as of datagrams, which are no
+ * requests.
+ */
 static __always_inline struct socket_state *stream_of(struct sock *sk)
 {
 	struct socket_state *socket;
@@ -55,8 +62,12 @@ static __always_inline struct socket_state *stream_of(struct sock *sk)
 	return likely(socket) ? socket : socket_discover(sk);
 }
 
-/* Nobody will read what has come: that is a request, too, unless it is more of one that was not answered either. */
-static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk, bool closed, u64 now)
+/*
+ * Nobody will read what has come: that is a request, too, unless it is more of one that was not
+ * answered either.
+ */
+static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk,
+					      bool closed, u64 now)
 {
 	u64 arrived_ns = unread_since(socket, sk);
 
@@ -70,8 +81,9 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
 }
 
 /* A thread has read from the socket. */
-static __always_inline void reads_request(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, int flags,
-					  u64 now, u64 on_cpu_ns)
+static __always_inline void reads_request(struct socket_state *socket, struct sock *sk,
+					  struct thread *thread, int ret, int flags, u64 now,
+					  u64 on_cpu_ns)
 {
 	u64 read_before_ns = socket->read_ns;
 
@@ -104,12 +116,13 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 }
 
 /* How the time from the read to this write was spent. */
-static __always_inline void account_service(struct socket_state *socket, const struct thread *thread, u64 now,
-					    u64 on_cpu_ns)
+static __always_inline void account_service(struct socket_state *socket,
+					    const struct thread *thread, u64 now, u64 on_cpu_ns)
 {
 	if (likely(thread->tid == socket->recv_tid)) {
 		/* Most answers are written before the thread was switched even once. */
-		if (likely(socket->only_on_cpu && thread->in_ns && thread->in_ns <= socket->recv_ns)) {
+		if (likely(socket->only_on_cpu && thread->in_ns &&
+			   thread->in_ns <= socket->recv_ns)) {
 			socket->service[PART_ON_CPU] = now - socket->recv_ns;
 			return;
 		}
@@ -120,11 +133,15 @@ static __always_inline void account_service(struct socket_state *socket, const s
 		return;
 	}
 	socket->only_on_cpu = 0;
-	/* Another thread answers: until it was woken (or came to it) the request waited for threads. */
+	/*
+	 * Another thread answers: until it was woken (or came to it) the request waited for
+	 * threads.
+	 */
 	__builtin_memset(socket->service, 0, sizeof(socket->service));
 	if (thread->back_ns > socket->recv_ns) {
-		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->back_ns ? thread->wake_ns :
-												      thread->back_ns;
+		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->back_ns ?
+				    thread->wake_ns :
+				    thread->back_ns;
 
 		socket->service[PART_THREAD] = woken - socket->recv_ns;
 		socket->service[PART_RUNNABLE] = thread->back_ns - woken;
@@ -134,7 +151,10 @@ static __always_inline void account_service(struct socket_state *socket, const s
 	}
 }
 
-/* The descriptor that a thread is just writing to, and 1; 0: not known. What a ring of io_uring writes, it writes whatever the call is. */
+/*
+ * The descriptor that a thread is just writing to, and 1; 0: not known. What a ring of io_uring
+ * writes, it writes whatever the call is.
+ */
 static __always_inline u32 writes_to(struct task_struct *task, const struct thread *thread)
 {
 	struct pt_regs *regs = user_registers(task);
@@ -180,7 +200,10 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 	socket->bytes_out += ret;
 	account_service(socket, thread, now, transfer->on_cpu_ns);
 	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns)) {
-		/* Record the descriptor only if the writer belongs to the process that read the request. */
+		/*
+		 * Record the descriptor only if the writer belongs to the process that read the
+		 * request.
+		 */
 		socket->fd = thread->tgid == socket->tgid ? writes_to(transfer->task, thread) : 0;
 		/* Whether it was slow shows at its end. */
 		socket->emitted = !farewell && send_request(socket, sk, now);
@@ -211,7 +234,10 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 		return 0;
 	COUNT(events);
 	herd_ends();
-	/* A unix socket's reader does not wait for the writer to say so: what it was to be told of may be read, and answered, by now. */
+	/*
+	 * A unix socket's reader does not wait for the writer to say so: what it was to be told of
+	 * may be read, and answered, by now.
+	 */
 	if (arrivals->family == AF_UNIX && !unix_packets(sk))
 		return 0;
 	if (only_goodbye(sk))
@@ -300,14 +326,18 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		else if (!socket_create(sk, role))
 			return 0;
 		COUNT(events);
-	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT || new_state == TCP_CLOSE) {
+	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT ||
+		   new_state == TCP_CLOSE) {
 		socket = socket_of(sk);
 		if (!socket)
 			return 0;
 		if (socket->role != SOCKET_SERVER)
 			goto out;
 		now = bpf_ktime_get_ns();
-		/* Closed by the one that works for it, as a rule: what it has used since it wrote is still to be charged. */
+		/*
+		 * Closed by the one that works for it, as a rule: what it has used since it wrote
+		 * is still to be charged.
+		 */
 		thread = thread_of(bpf_get_current_task_btf());
 		if (thread && thread->serves && thread->cpu_socket == socket->id)
 			cpu_charge(thread, on_cpu_now(thread, now));
@@ -323,7 +353,10 @@ out:
 	return 0;
 }
 
-/* What the target has open already. First pass: the ports on which it listens. Second pass: its connections. */
+/*
+ * What the target has open already. First pass: the ports on which it listens. Second pass: its
+ * connections.
+ */
 SEC("iter/task_file")
 int open_sockets(struct bpf_iter__task_file *ctx)
 {
@@ -374,7 +407,8 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	now = bpf_ktime_get_ns();
-	last_request_ends(socket, sk, sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
+	last_request_ends(socket, sk,
+			  sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
 	cpu = socket_cpu_of(socket->id);
 	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_TOLD_NS)
 		return 0;

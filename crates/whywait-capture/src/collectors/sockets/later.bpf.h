@@ -26,11 +26,13 @@ static __always_inline u64 on_the_way_ns(const struct thread *thread, u64 ready_
  * was read, and then nothing came for long. Whether it was so shows the answer; if it was, the
  * request begins here, and what the client did before it asked is none of the server's time.
  */
-static __noinline int may_begin_later(struct socket_state *socket, struct sock *sk, struct thread *thread, int ret, u64 read_before_ns)
+static __noinline int may_begin_later(struct socket_state *socket, struct sock *sk,
+				      struct thread *thread, int ret, u64 read_before_ns)
 {
 	u64 now = socket->read_ns, came_ns;
 
-	if (socket->bytes_in > UNANSWERED_BYTES + socket->recent_out / ANSWER_FOR_ONE || thread->uring)
+	if (socket->bytes_in > UNANSWERED_BYTES + socket->recent_out / ANSWER_FOR_ONE ||
+	    thread->uring)
 		return 0;
 	came_ns = noted_arrival(socket, sk, ret, 0);
 	if (came_ns < read_before_ns + threshold_ns)
@@ -55,7 +57,8 @@ static __noinline int may_begin_later(struct socket_state *socket, struct sock *
 static __noinline int begin_later(struct socket_state *socket, const struct thread *thread, u64 now)
 {
 	bool soon = (now - socket->later.ready_ns) * 10 <= socket->later.paused_ns;
-	bool at_once = thread->tid == socket->later.recv_tid && thread->back_ns <= socket->later.recv_ns;
+	bool at_once = thread->tid == socket->later.recv_tid &&
+		       thread->back_ns <= socket->later.recv_ns;
 
 	if (soon || at_once) {
 		COUNT(began_later);

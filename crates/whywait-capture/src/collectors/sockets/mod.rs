@@ -26,8 +26,8 @@ pub(crate) const COLLECTOR: Collector = Collector {
         Hook::or("sock_send_length", WITHOUT),
     ],
     all_or_none: true,
-    // The other way round than with threads: which end of a connection is the target's is known only
-    // once its listeners are.
+    // The other way round than with threads: which end of a connection is the target's is known
+    // only once its listeners are.
     before: find,
     after: followed,
     counters,

@@ -25,7 +25,8 @@ struct request_record {
 	u8 before_accept;
 	u32 pad;
 	u64 service[PART_COUNT];
-	u64 taken_ns; /* until then what was read lay in a ring of io_uring for certain; 0: not known */
+	/* until then what was read lay in a ring of io_uring for certain; 0: not known */
+	u64 taken_ns;
 };
 
 #define LATENCY_BUCKETS 512 /* 8 to the power of two */

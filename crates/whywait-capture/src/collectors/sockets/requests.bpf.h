@@ -11,8 +11,12 @@
 
 #define MSG_PEEK 2
 #define EPOLLIN 1
-/* The first epoll registration of the socket's file; where there is none, `fd` is its descriptor, -1: not known. */
-static __always_inline void fill_registration(struct request_record *record, struct sock *sk, s32 fd)
+/*
+ * The first epoll registration of the socket's file; where there is none, `fd` is its descriptor,
+ * -1: not known.
+ */
+static __always_inline void fill_registration(struct request_record *record, struct sock *sk,
+					      s32 fd)
 {
 	struct hlist_head *head = BPF_CORE_READ(sk, sk_socket, file, f_ep);
 	struct hlist_node *first = 0;
@@ -81,7 +85,10 @@ static __always_inline u32 latency_bucket(u64 ns)
 	return ((exponent - 2) << 3) + ((ns >> (exponent - 3)) & 7);
 }
 
-/* The request is over: into the sums, or, if it was sent as a record, the record once more with its final end. */
+/*
+ * The request is over: into the sums, or, if it was sent as a record, the record once more with its
+ * final end.
+ */
 static __always_inline void request_ends(struct socket_state *socket, struct sock *sk, u64 now)
 {
 	struct request_totals *sums;
@@ -92,15 +99,22 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	if (!socket->ready_ns)
 		return;
 	if (unlikely(socket->emitted)) {
-		/* Sent when the first byte of the response was written: say how it ended if that was not all. */
+		/*
+		 * Sent when the first byte of the response was written: say how it ended if that
+		 * was not all.
+		 */
 		if (socket->last_send_ns > socket->first_send_ns)
 			send_request(socket, sk, now);
 		goto out;
 	}
 	if (unlikely(!socket->last_send_ns)) {
 		must_be_timed(socket, sk);
-		/* Never answered. Data that nobody read is told if it waited for long; an end of file is no request. */
-		if ((socket->recv_ns ? socket->bytes_in : 1) && now - socket->ready_ns >= threshold_ns)
+		/*
+		 * Never answered. Data that nobody read is told if it waited for long; an end of
+		 * file is no request.
+		 */
+		if ((socket->recv_ns ? socket->bytes_in : 1) &&
+		    now - socket->ready_ns >= threshold_ns)
 			send_request(socket, sk, now);
 		goto out;
 	}
@@ -121,7 +135,8 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	sums->unserved_wakeup_ns += many * socket->unserved_wakeup_ns;
 	if (socket->only_on_cpu) {
 		u64 on_cpu_ns = socket->service[PART_ON_CPU];
-		u64 lay_ns = socket->taken_ns > socket->recv_ns ? socket->taken_ns - socket->recv_ns : 0;
+		u64 lay_ns =
+			socket->taken_ns > socket->recv_ns ? socket->taken_ns - socket->recv_ns : 0;
 
 		if (lay_ns > on_cpu_ns)
 			lay_ns = on_cpu_ns;
@@ -139,7 +154,8 @@ out:
 	socket->last_send_ns = 0;
 }
 
-static __always_inline void request_begins(struct socket_state *socket, struct sock *sk, u64 ready_ns)
+static __always_inline void request_begins(struct socket_state *socket, struct sock *sk,
+					   u64 ready_ns)
 {
 	socket->before_accept = !socket->seq && came_before_accept(socket, sk);
 	socket->seq++;

@@ -36,7 +36,11 @@ struct socket_slot socket_slots[SOCKET_STATES] SEC(".bss.sockets");
 struct arrivals arrival_slots[SOCKET_STATES] SEC(".bss.arrivals");
 
 struct socket_home {
-	u64 cookie; /* of the socket that it was made for; 0: just being made. Another one's: inherited, and not seen yet */
+	/*
+	 * of the socket that it was made for; 0: just being made. Another one's: inherited, and not
+	 * seen yet
+	 */
+	u64 cookie;
 	u64 away; /* the state is in its slot */
 	struct arrivals arrivals;
 	struct socket_state state;
@@ -92,7 +96,8 @@ static __noinline struct arrivals *arrivals_at_home(struct sock *sk)
 }
 
 /* The arrivals of the socket with this state. */
-static __always_inline struct arrivals *arrivals_of(const struct socket_state *socket, struct sock *sk)
+static __always_inline struct arrivals *arrivals_of(const struct socket_state *socket,
+						    struct sock *sk)
 {
 	return likely(socket->cookie) ? arrivals_slot_of(socket->cookie) : arrivals_at_home(sk);
 }
@@ -105,10 +110,12 @@ __noinline int clear_socket(struct socket_state *socket)
 	return 0;
 }
 
-static __always_inline void socket_begin(struct socket_state *socket, struct arrivals *arrivals, struct sock *sk, u8 role)
+static __always_inline void socket_begin(struct socket_state *socket, struct arrivals *arrivals,
+					 struct sock *sk, u8 role)
 {
 	u64 cookie = socket->cookie; /* it may be in its slot already, and is to be found there */
-	u16 family = sk->__sk_common.skc_family, port = is_inet_stream(sk) ? sk->__sk_common.skc_num : 0;
+	u16 family = sk->__sk_common.skc_family,
+	    port = is_inet_stream(sk) ? sk->__sk_common.skc_num : 0;
 
 	clear_socket(socket);
 	socket->cookie = cookie;
@@ -129,7 +136,8 @@ static __always_inline void socket_begin(struct socket_state *socket, struct arr
 }
 
 /* Gives the socket a state of its own, in its slot if that is free. 0: another CPU is about to. */
-static __noinline struct socket_state *socket_settle(struct sock *sk, struct socket_home *home, u8 role)
+static __noinline struct socket_state *socket_settle(struct sock *sk, struct socket_home *home,
+						     u8 role)
 {
 	u64 cookie = bpf_get_socket_cookie(sk), owner;
 	struct socket_slot *slot = socket_slot_of(cookie);
@@ -176,7 +184,10 @@ static __always_inline struct socket_state *socket_elsewhere(struct sock *sk)
 	return UNTRUSTED(struct sock, sk)->sk_bpf_storage ? socket_at_home(sk) : 0;
 }
 
-/* The state of a socket of the target, 0 for any other. A connection that inherited its listener's gets its own. */
+/*
+ * The state of a socket of the target, 0 for any other. A connection that inherited its listener's
+ * gets its own.
+ */
 static __always_inline struct socket_state *socket_of(struct sock *sk)
 {
 	struct socket_state *socket = socket_in_slot(cookie_of(sk));
@@ -247,7 +258,10 @@ static __always_inline void listens_at(struct sock *sk)
 		bpf_map_update_elem(&unix_listeners, &address, &one, BPF_ANY);
 }
 
-/* A socket that a thread of the target uses and that was not seen before: which side of the connection is it? */
+/*
+ * A socket that a thread of the target uses and that was not seen before: which side of the
+ * connection is it?
+ */
 static __always_inline struct socket_state *socket_discover(struct sock *sk)
 {
 	u8 role = SOCKET_UNKNOWN;
@@ -258,9 +272,13 @@ static __always_inline struct socket_state *socket_discover(struct sock *sk)
 		if (sk->__sk_common.skc_state == TCP_LISTEN)
 			role = SOCKET_LISTENER;
 		else
-			role = bpf_map_lookup_elem(&listen_ports, &port) ? SOCKET_SERVER : SOCKET_CLIENT;
+			role = bpf_map_lookup_elem(&listen_ports, &port) ? SOCKET_SERVER :
+									   SOCKET_CLIENT;
 	} else if (is_unix_stream(sk)) {
-		/* The accepted end has its listener's address; the connecting end, as a rule, has none. */
+		/*
+		 * The accepted end has its listener's address; the connecting end, as a rule, has
+		 * none.
+		 */
 		if (sk->__sk_common.skc_state == TCP_LISTEN)
 			role = SOCKET_LISTENER;
 		else
@@ -282,7 +300,10 @@ static __always_inline struct socket_state *unix_discover(struct sock *sk)
 	if (!is_unix_stream(sk))
 		return 0;
 	if (sk->__sk_common.skc_state == TCP_LISTEN) {
-		/* Who listens is noted as the peer's credentials, for those who connect (net/unix/af_unix.c). */
+		/*
+		 * Who listens is noted as the peer's credentials, for those who connect
+		 * (net/unix/af_unix.c).
+		 */
 		tgid = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
 		if (bpf_map_lookup_elem(&processes, &tgid)) {
 			listens_at(sk);

@@ -12,7 +12,8 @@ enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT
  */
 struct arrivals {
 	u64 cookie; /* of the socket; 0: nobody's, or not filled yet */
-	u64 ns; /* the first of which nothing had been read yet when it came last; 0: none has come */
+	/* the first of which nothing had been read yet when it came last; 0: none has come */
+	u64 ns;
 	u64 before_ns; /* the same, of the one before that */
 	u32 at; /* how far the socket had been read then: see read_up_to */
 	u32 before_at;
@@ -43,7 +44,10 @@ struct answered {
 	u64 service[PART_COUNT];
 };
 
-/* What those need to know who read and write. The first two lines of the cache are what most of them look at. */
+/*
+ * What those need to know who read and write. The first two lines of the cache are what most of
+ * them look at.
+ */
 struct socket_state {
 	u64 cookie; /* of the socket whose slot this is; 0: it is at home */
 	u64 id; /* 0: inherited from the listener and not seen yet */
@@ -62,7 +66,8 @@ struct socket_state {
 	u64 read_ns; /* it was read last, and … */
 	u32 read_to; /* how far that was: see read_up_to */
 	u32 read_before; /* … and before */
-	u64 after_ns; /* it was read before the request came: kept of one that was read soon after */
+	/* it was read before the request came: kept of one that was read soon after */
+	u64 after_ns;
 	u8 timing; /* TIMED… */
 	u8 farewell; /* what was written last may be none of the response's */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
@@ -88,7 +93,10 @@ struct socket_state {
 	};
 };
 
-/* Ports on which the target listened when it was attached to: tells its server sockets from its client sockets. */
+/*
+ * Ports on which the target listened when it was attached to: tells its server sockets from its
+ * client sockets.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -96,7 +104,10 @@ struct {
 	__type(value, u8);
 } listen_ports SEC(".maps");
 
-/* Addresses (struct unix_address) of unix sockets on which the target listens. Accepted connections share their listener's. */
+/*
+ * Addresses (struct unix_address) of unix sockets on which the target listens. Accepted connections
+ * share their listener's.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

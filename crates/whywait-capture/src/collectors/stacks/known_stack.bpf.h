@@ -17,14 +17,22 @@
 #include "core/state.bpf.h"
 
 #define KNOWN_FOR_NS 1000000000
-/* A kernel stack is what its system call makes of it: there is nothing farther up that would differ. */
+/*
+ * A kernel stack is what its system call makes of it: there is nothing farther up that would
+ * differ.
+ */
 #define KERNEL_KNOWN_FOR_NS 8000000000
-/* With fewer return addresses within sight frames are so large that the caller's caller may not be among them. */
+/*
+ * With fewer return addresses within sight frames are so large that the caller's caller may not be
+ * among them.
+ */
 #define KNOWN_MIN_WORDS 2
 
 #define STACK_PIECE 1024
 
-/* What is compared, in scratch: neither sched_switch nor sched_waking is interrupted by the other. */
+/*
+ * What is compared, in scratch: neither sched_switch nor sched_waking is interrupted by the other.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -51,7 +59,8 @@ static __always_inline u64 stack_key_of(const struct known_stack *known, const u
 
 #pragma unroll
 	for (u32 i = 0; i < KNOWN_WORDS; i++)
-		key += (words[known->at[i] & (STACK_TOP_BYTES / 8 - 1)] >> 1) * (0x9e3779b97f4a7c15 + (u64)i * 0x3c6ef372fe94f82a);
+		key += (words[known->at[i] & (STACK_TOP_BYTES / 8 - 1)] >> 1) *
+		       (0x9e3779b97f4a7c15 + (u64)i * 0x3c6ef372fe94f82a);
 	key ^= key >> 29;
 	return key ? key : 1;
 }
@@ -135,10 +144,13 @@ static __always_inline u32 copy_user_stack(void *to, u64 sp, u64 top)
 		if (sp + done >= top && done >= STACK_TOP_BYTES)
 			break;
 		/*
-		 * Never true, as was just seen. But the compiler may have compared another copy than it uses, and
-		 * the verifier of Linux 6.1 does not see that both have the same bounds.
+		 * Never true, as was just seen. But the compiler may have compared another copy
+		 * than it uses, and the verifier of Linux 6.1 does not see that both have the same
+		 * bounds.
 		 */
-		asm volatile("if %[at] < %[last] goto +1\n\t%[at] = 0" : [at] "+r"(at) : [last] "r"(last));
+		asm volatile("if %[at] < %[last] goto +1\n\t%[at] = 0"
+			     : [at] "+r"(at)
+			     : [last] "r"(last));
 		if (bpf_probe_read_user(to + at, piece, (void *)(sp + done)))
 			break;
 		done += piece;
@@ -160,8 +172,12 @@ static int learn_word(u32 at, struct learning *learning)
 	if (at >= STACK_TOP_BYTES / 8)
 		return 1;
 	word = learning->copied[at];
-	/* In the program itself; or near where it sleeps, in a library, and no pointer to data, which is aligned. */
-	if (!(word >= learning->from && word < learning->to) && !((word & 7) && word >> 40 == learning->ip >> 40))
+	/*
+	 * In the program itself; or near where it sleeps, in a library, and no pointer to data,
+	 * which is aligned.
+	 */
+	if (!(word >= learning->from && word < learning->to) &&
+	    !((word & 7) && word >> 40 == learning->ip >> 40))
 		return 0;
 	if (known->words >= KNOWN_WORDS)
 		return 1;
@@ -178,7 +194,8 @@ static int learn_word(u32 at, struct learning *learning)
  * the memory that is current here. Says its key, or 0 if it has too little to be told by. Not
  * static, so that it is verified once and not on each way that leads to it.
  */
-__noinline u64 learn_stack(struct thread *thread, u64 ip, u64 sp, const struct stack_top *copied, u64 now)
+__noinline u64 learn_stack(struct thread *thread, u64 ip, u64 sp, const struct stack_top *copied,
+			   u64 now)
 {
 	struct mm_struct *mm = UNTRUSTED(struct task_struct, bpf_get_current_task_btf())->mm;
 	struct learning learning = { .ip = ip };

@@ -15,7 +15,8 @@ struct user_stack_record {
 	u32 tid;
 	u32 tgid;
 	u64 ip, sp, bp;
-	u64 stack_key; /* by which later records of the thread refer to this stack; 0: they will not */
+	/* by which later records of the thread refer to this stack; 0: they will not */
+	u64 stack_key;
 };
 
 /*

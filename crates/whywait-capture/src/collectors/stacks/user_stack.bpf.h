@@ -17,8 +17,9 @@
 #include "core/threads.bpf.h"
 #include "collectors/stacks/known_stack.bpf.h"
 
-extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
-					      bpf_task_work_callback_t callback, void *aux__prog) __weak __ksym;
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw,
+					      void *map__map, bpf_task_work_callback_t callback,
+					      void *aux__prog) __weak __ksym;
 
 /* By tid: threads that will leave their stack. A storage of the task cannot hold this. */
 struct user_stack_work {
@@ -55,7 +56,8 @@ static __always_inline void place_of(struct user_place *place, struct task_struc
 	place->top = stack_top_of(task, place->sp);
 }
 
-static __always_inline void fill_user_stack(struct user_stack_record *record, const struct thread *thread,
+static __always_inline void fill_user_stack(struct user_stack_record *record,
+					    const struct thread *thread,
 					    const struct user_place *place, u64 key)
 {
 	record->type = RECORD_USER_STACK;
@@ -87,22 +89,26 @@ __noinline u64 tell_user_stack(struct thread *thread, const struct user_place *p
 	}
 	fill_user_stack(record, thread, place, 0);
 	/*
-	 * Without faults, even where they would be allowed: the target would wait for its own memory map
-	 * on our behalf, for hundreds of milliseconds where others map and unmap. The live part of a stack
-	 * is in memory.
+	 * Without faults, even where they would be allowed: the target would wait for its own
+	 * memory map on our behalf, for hundreds of milliseconds where others map and unmap. The
+	 * live part of a stack is in memory.
 	 */
 	record->stack_len = copy_user_stack(record + 1, place->sp, place->top);
 	if (!record->stack_len)
 		COUNT(user_stack_unread);
 	key = 0;
 	if (record->stack_len >= STACK_TOP_BYTES)
-		key = learn_stack(thread, place->ip, place->sp, (const struct stack_top *)(record + 1), now);
+		key = learn_stack(thread, place->ip, place->sp,
+				  (const struct stack_top *)(record + 1), now);
 	record->stack_key = key;
 	submit(record);
 	return key;
 }
 
-/* As tell_user_stack, but only its key if user space has had the stack, and not even that if too many have been told. */
+/*
+ * As tell_user_stack, but only its key if user space has had the stack, and not even that if too
+ * many have been told.
+ */
 static __noinline int tell_or_refer(struct task_struct *task, struct thread *thread, u64 now)
 {
 	struct user_stack_record *record;
@@ -155,7 +161,8 @@ static __always_inline bool read_tells_stack(const struct thread *thread)
 }
 
 /* The thread has read from a socket, or tried to. */
-static __always_inline void leave_stack_after_read(struct task_struct *task, struct thread *thread, u64 now)
+static __always_inline void leave_stack_after_read(struct task_struct *task, struct thread *thread,
+						   u64 now)
 {
 	if (likely(thread->stack_asked != STACK_AFTER_READ))
 		return;
@@ -163,7 +170,10 @@ static __always_inline void leave_stack_after_read(struct task_struct *task, str
 	tell_or_refer(task, thread, now);
 }
 
-/* Whether this thread's stack is of use and may be told; by a thread of its process, which ends its long sleep on a futex. */
+/*
+ * Whether this thread's stack is of use and may be told; by a thread of its process, which ends its
+ * long sleep on a futex.
+ */
 static __always_inline bool may_tell_sleeper(const struct thread *thread, u64 now)
 {
 	return stacks_repeat && !thread->stack_asked && thread->stack_seq != thread->seq + 1 &&
@@ -192,7 +202,8 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 		return true;
 	}
 	if (!user_stacks_exact)
-		return false; /* so that the verifier sees nothing of what the kernel does not have */
+		/* so that the verifier sees nothing of what the kernel does not have */
+		return false;
 	if (!within_budget(BUDGET_STACKS, stacks_per_second, now)) {
 		COUNT(user_stack_budget);
 		return false;
@@ -204,7 +215,8 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 		if (!work)
 			goto unread;
 	}
-	if (bpf_task_work_schedule_resume_impl(task, &work->work, &user_stack_works, leave_user_stack, 0))
+	if (bpf_task_work_schedule_resume_impl(task, &work->work, &user_stack_works,
+					       leave_user_stack, 0))
 		goto unread;
 	thread->stack_asked = STACK_ON_RETURN;
 	return true;
@@ -213,8 +225,9 @@ unread:
 	return false;
 }
 
-static __always_inline void fill_waker(struct waker_record *record, const struct thread *thread, const struct thread *waker,
-				       const struct pt_regs *regs, u64 key)
+static __always_inline void fill_waker(struct waker_record *record, const struct thread *thread,
+				       const struct thread *waker, const struct pt_regs *regs,
+				       u64 key)
 {
 	record->type = RECORD_WAKER;
 	record->tid = thread->tid;
@@ -228,9 +241,12 @@ static __always_inline void fill_waker(struct waker_record *record, const struct
 	record->stack_len = 0;
 }
 
-/* The current thread ends the long sleep of `thread`: what it is doing tells what the sleep was for. */
-static __always_inline void send_waker(const struct thread *thread, struct task_struct *task, struct thread *waker,
-				       u64 now)
+/*
+ * The current thread ends the long sleep of `thread`: what it is doing tells what the sleep was
+ * for.
+ */
+static __always_inline void send_waker(const struct thread *thread, struct task_struct *task,
+				       struct thread *waker, u64 now)
 {
 	struct pt_regs *regs = user_registers(task);
 	u64 ip = regs->ip, sp = regs->sp, key = recognise_stack(waker, ip, sp, now);
@@ -241,7 +257,10 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 		COUNT(waker_stack_budget);
 		return;
 	}
-	/* Each to its end, because kernels before 6.2 do not see that whether there is a key decides how large the record is. */
+	/*
+	 * Each to its end, because kernels before 6.2 do not see that whether there is a key
+	 * decides how large the record is.
+	 */
 	if (key) {
 		record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 		if (!record)
@@ -256,7 +275,8 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 	fill_waker(record, thread, waker, regs, 0);
 	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (record->stack_len >= STACK_TOP_BYTES)
-		record->stack_key = learn_stack(waker, ip, sp, (const struct stack_top *)(record + 1), now);
+		record->stack_key =
+			learn_stack(waker, ip, sp, (const struct stack_top *)(record + 1), now);
 	submit(record);
 	return;
 full:

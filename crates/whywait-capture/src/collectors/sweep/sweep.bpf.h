@@ -39,13 +39,19 @@ int sweep(struct bpf_iter__task *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	/* The last sweep also tells of stretches without I/O that have not ended. */
-	if (sweep_all && thread->io_ns && !(thread->state == THREAD_SLEEPING && thread->io_ns >= thread->out_ns))
-		thread_did_io_until(thread, thread->state == THREAD_SLEEPING ? thread->out_ns : now);
+	if (sweep_all && thread->io_ns &&
+	    !(thread->state == THREAD_SLEEPING && thread->io_ns >= thread->out_ns))
+		thread_did_io_until(thread,
+				    thread->state == THREAD_SLEEPING ? thread->out_ns : now);
 	if (thread->state != THREAD_SLEEPING)
 		return 0;
 	seq = thread->seq;
-	/* Those that wait for a futex in the end are told again: their stacks are searched for the locks that they hold. */
-	if ((thread->stack_seq == seq + 1 && !(sweep_all && thread->nr == NR_FUTEX)) || (!sweep_all && now - thread->out_ns < sweep_min_ns))
+	/*
+	 * Those that wait for a futex in the end are told again: their stacks are searched for the
+	 * locks that they hold.
+	 */
+	if ((thread->stack_seq == seq + 1 && !(sweep_all && thread->nr == NR_FUTEX)) ||
+	    (!sweep_all && now - thread->out_ns < sweep_min_ns))
 		return 0;
 	scratch = bpf_map_lookup_elem(&sweep_buffer, &zero);
 	if (!scratch)
@@ -53,8 +59,10 @@ int sweep(struct bpf_iter__task *ctx)
 	record = &scratch->record;
 	record->type = RECORD_SLEEPER;
 	/* It slept before whywait came: the lock's owner was not read when it went to sleep. */
-	if (thread->since_before && thread->nr == NR_FUTEX && (u32)thread->args[2] == 2 && !thread->word_tells &&
-	    !bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner), (void *)(thread->args[0] + 8), task, 0))
+	if (thread->since_before && thread->nr == NR_FUTEX && (u32)thread->args[2] == 2 &&
+	    !thread->word_tells &&
+	    !bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner),
+				     (void *)(thread->args[0] + 8), task, 0))
 		thread->word_tells = WORD_TELLS_OWNER;
 	fill_sleep(&record->sleep, thread);
 	regs = user_registers(task);
@@ -68,10 +76,14 @@ int sweep(struct bpf_iter__task *ctx)
 	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
 		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
 
-		/* A record must fit into the reader's buffer, which the kernel makes 8 pages large: MAX_STACK_BYTES. */
+		/*
+		 * A record must fit into the reader's buffer, which the kernel makes 8 pages large:
+		 * MAX_STACK_BYTES.
+		 */
 		if (done >= stack_bytes - STACK_PIECE || done > MAX_STACK_BYTES - 2 * STACK_PIECE)
 			break;
-		if (bpf_copy_from_user_task(scratch->stack + done, piece, (void *)(sp + done), task, 0))
+		if (bpf_copy_from_user_task(scratch->stack + done, piece, (void *)(sp + done), task,
+					    0))
 			break;
 		done += piece;
 	}

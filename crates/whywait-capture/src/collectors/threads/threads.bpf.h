@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Threads of the target that begin, become another program, take a name and end; and those that were there before. */
+/*
+ * Threads of the target that begin, become another program, take a name and end; and those that
+ * were there before.
+ */
 #pragma once
 
 #include "core/calls.bpf.h"
@@ -24,8 +27,8 @@ static __always_inline void forget_thread(u32 tid)
 		__sync_fetch_and_add(&more_threads_used, -1);
 }
 
-static __always_inline void send_thread(struct task_struct *task, u32 change, struct task_struct *parent,
-					const char *comm)
+static __always_inline void send_thread(struct task_struct *task, u32 change,
+					struct task_struct *parent, const char *comm)
 {
 	struct thread_record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 
@@ -73,7 +76,10 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, pid_t old_tid)
 {
 	struct thread *thread;
 
-	/* A thread that is not the leader takes over the leader's id when it becomes another program. */
+	/*
+	 * A thread that is not the leader takes over the leader's id when it becomes another
+	 * program.
+	 */
 	if (!thread_by_id(old_tid))
 		return 0;
 	/* Words and places in memory, descriptors: nothing is what it was. */
@@ -115,7 +121,10 @@ SEC("tp_btf/task_rename")
 int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 {
 	if (!thread_of(task)) {
-		/* The threads that io_uring makes are told of in no other way: the first thing that they do is to name themselves. */
+		/*
+		 * The threads that io_uring makes are told of in no other way: the first thing that
+		 * they do is to name themselves.
+		 */
 		if (task->flags & PF_IO_WORKER || task->flags & PF_USER_WORKER)
 			adopt_worker(task, comm);
 		return 0;
@@ -159,7 +168,10 @@ int find_threads(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	follow_process(task->tgid);
-	/* Before it is looked at: what happens meanwhile, or while this program is preempted, is not to be missed. */
+	/*
+	 * Before it is looked at: what happens meanwhile, or while this program is preempted, is
+	 * not to be missed.
+	 */
 	publish_thread(thread, task);
 	now = bpf_ktime_get_ns();
 	if (task->on_cpu) {

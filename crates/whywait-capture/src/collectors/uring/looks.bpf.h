@@ -31,8 +31,8 @@ static __always_inline void uring_read(struct uring_view *view, u64 ctx, u64 rin
 	view->cached_cq_tail = KERNEL_READ(struct io_ring_ctx, ctx, cached_cq_tail);
 }
 
-static __always_inline void uring_send_lag(const struct uring_state *ring, u32 what, u64 from_ns, u64 low_ns,
-					   u64 now, u32 count)
+static __always_inline void uring_send_lag(const struct uring_state *ring, u32 what, u64 from_ns,
+					   u64 low_ns, u64 now, u32 count)
 {
 	struct uring_lag_record *record;
 
@@ -64,8 +64,8 @@ enum uring_look { LOOK_ONLY, LOOK_SUBMIT, LOOK_COMPLETE, LOOK_ELSEWHERE };
  * but for what happens right now: operations come and go in batches, and all else is as the last
  * batch left it.
  */
-static __always_inline int uring_take_in(u32 index, struct uring_state *ring, const struct uring_view *view, u64 now,
-					 u32 why)
+static __always_inline int uring_take_in(u32 index, struct uring_state *ring,
+					 const struct uring_view *view, u64 now, u32 why)
 {
 	u32 tail = view->cached_cq_tail, head = view->cq_head;
 	u32 unreaped, pending, slots, most, still, flight;
@@ -75,7 +75,11 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 	if (__sync_lock_test_and_set(&ring->looking, 1))
 		return 0;
 	if (now <= ring->look_ns || head - ring->head > tail - ring->head)
-		goto out; /* another CPU's look overtook this one; or the program has put nonsense into its memory */
+		/*
+		 * another CPU's look overtook this one; or the program has put nonsense into its
+		 * memory
+		 */
+		goto out;
 	since_ns = now - ring->look_ns;
 	flight = ring->submitted > ring->finished ? ring->submitted - ring->finished : 0;
 	unreaped = tail - ring->head;
@@ -83,9 +87,9 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 		unreaped--;
 	slots = flight + unreaped;
 	/*
-	 * The most that were taken at once goes by what is not reaped now: a look may have been missed
-	 * since. A clock's tick, and another CPU, may see an operation that is just being completed both
-	 * in flight and unreaped.
+	 * The most that were taken at once goes by what is not reaped now: a look may have been
+	 * missed since. A clock's tick, and another CPU, may see an operation that is just being
+	 * completed both in flight and unreaped.
 	 */
 	most = flight + (tail - head) - (why == LOOK_COMPLETE && tail != head);
 	if (most > ring->max_slots && why != LOOK_ELSEWHERE) {
@@ -115,7 +119,9 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 		ring->moved_ns[at] = ring->look_ns;
 	}
 
-	/* One completion is followed at a time: the first that comes after the last one was reaped. */
+	/*
+	 * One completion is followed at a time: the first that comes after the last one was reaped.
+	 */
 	if (ring->mark_ns && (s32)(head - ring->mark) > 0) {
 		u64 low_ns = ring->look_ns > ring->mark_ns ? ring->look_ns - ring->mark_ns : 0;
 		u64 high_ns = now - ring->mark_ns;
@@ -131,11 +137,15 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring, co
 				sum->unreaped[bucket]++;
 		}
 		if (low_ns >= threshold_ns)
-			uring_send_lag(ring, LAG_UNREAPED, ring->mark_ns, ring->mark_ns + low_ns, now, unreaped);
+			uring_send_lag(ring, LAG_UNREAPED, ring->mark_ns, ring->mark_ns + low_ns,
+				       now, unreaped);
 		ring->mark_ns = 0;
 	}
 
-	/* While a batch is being submitted its entries are not pending any more, but were until now. */
+	/*
+	 * While a batch is being submitted its entries are not pending any more, but were until
+	 * now.
+	 */
 	pending = view->sq_tail - (why == LOOK_SUBMIT ? view->sq_head : view->cached_sq_head);
 	if (pending > ring->sq_entries)
 		pending = 0;
@@ -164,7 +174,8 @@ out:
 }
 
 /* A function that the verifier goes through once. */
-__noinline int uring_look(u32 index, struct uring_state *ring, struct uring_view *view, u64 now, u32 why)
+__noinline int uring_look(u32 index, struct uring_state *ring, struct uring_view *view, u64 now,
+			  u32 why)
 {
 	if (!ring || !view)
 		return 0;

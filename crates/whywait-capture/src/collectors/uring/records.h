@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* io_uring: what is kept for each ring and each of its opcodes, and the records of single things. */
+/*
+ * io_uring: what is kept for each ring and each of its opcodes, and the records of single things.
+ */
 #pragma once
 
 #include "core/layout.h"
@@ -78,14 +80,23 @@ struct uring_state {
 	u64 unreaped_high_ns;
 	u64 asleep_ns; /* something was pending and the kernel's poller slept */
 	u64 wait_submitted; /* `submitted` when a thread waited last */
-	u64 stalled_waits; /* waits with all entries taken, since the last of which nothing was submitted or taken */
+	/* waits with all entries taken, since the last of which nothing was submitted or taken */
+	u64 stalled_waits;
 	u32 wait_head;
 	u32 pad;
 	u64 lost_ops; /* operations whose submission was not seen or had to be forgotten */
 	u64 memory_limits; /* sends of its thread that met a limit of the memory for sockets */
-	u64 away_ns; /* since when the program may have prepared entries without being seen; 0: it waits */
-	u64 held_back_ns; /* for how long those may have been, of entries that were submitted after a threshold or longer */
-	/* The last times that the program took completions: up to which, and until when that was seen. */
+	/* since when the program may have prepared entries without being seen; 0: it waits */
+	u64 away_ns;
+	/*
+	 * for how long those may have been, of entries that were submitted after a threshold or
+	 * longer
+	 */
+	u64 held_back_ns;
+	/*
+	 * The last times that the program took completions: up to which, and until when that was
+	 * seen.
+	 */
 	u64 moves;
 	u64 moved_ns[URING_MOVES];
 	u32 moved_from[URING_MOVES];
@@ -111,7 +122,11 @@ struct uring_sum {
 	u64 punted_timed;
 	u64 polled_ns; /* of `kernel_ns`: of operations that waited for readiness */
 	u64 polled_timed;
-	u64 marks; /* completions that were followed until they were reaped: the first of each batch that is reaped */
+	/*
+	 * completions that were followed until they were reaped: the first of each batch that is
+	 * reaped
+	 */
+	u64 marks;
 	u64 mark_low_ns;
 	u64 mark_high_ns;
 	u64 kernel[URING_BUCKETS];
@@ -144,7 +159,8 @@ struct uring_sample_record {
 	u32 type;
 	u32 ring;
 	u64 at_ns;
-	u64 oldest_ns; /* when the oldest completion that is not reaped came, as far as is known; 0: not known */
+	/* when the oldest completion that is not reaped came, as far as is known; 0: not known */
+	u64 oldest_ns;
 	u32 tid;
 	u32 unreaped;
 	u32 pending;

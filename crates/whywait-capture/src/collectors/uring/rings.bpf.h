@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* io_uring, beside the operations: rings that were there before, looks at those whose threads sleep, rings that are closed, and memory. */
+/*
+ * io_uring, beside the operations: rings that were there before, looks at those whose threads
+ * sleep, rings that are closed, and memory.
+ */
 #pragma once
 
 #include "collectors/uring/uring.bpf.h"
@@ -41,7 +44,8 @@ static long look_at_uring(u32 index, void *ctx)
 		return 0;
 	}
 	/* The memory may be another's by now. */
-	if (BPF_CORE_READ(from, rings) != rings || BPF_CORE_READ(rings, sq_ring_entries) != ring->sq_entries)
+	if (BPF_CORE_READ(from, rings) != rings ||
+	    BPF_CORE_READ(rings, sq_ring_entries) != ring->sq_entries)
 		return 0;
 	uring_read(&view, (u64)from, (u64)rings);
 	uring_look(index, ring, &view, bpf_ktime_get_ns(), LOOK_ELSEWHERE);

@@ -6,11 +6,12 @@
 #include "collectors/uring/looks.bpf.h"
 
 /* include/uapi/linux/io_uring.h */
-#define IORING_ENTER_REGISTERED_RING 16 /* the descriptor is none, but a number among the thread's own */
+#define IORING_ENTER_REGISTERED_RING \
+	16 /* the descriptor is none, but a number among the thread's own */
 
 /* The ring of a call to io_uring_enter, as far as it is known. */
-static __always_inline bool uring_entered(const struct thread *thread, struct task_struct *task, const struct pt_regs *regs,
-					  struct uring_view *view)
+static __always_inline bool uring_entered(const struct thread *thread, struct task_struct *task,
+					  const struct pt_regs *regs, struct uring_view *view)
 {
 	struct uring_state *ring;
 	u64 from, rings;
@@ -19,7 +20,8 @@ static __always_inline bool uring_entered(const struct thread *thread, struct ta
 	if ((u32)regs->r10 & IORING_ENTER_REGISTERED_RING)
 		index = (s32)thread->uring - 1;
 	else
-		index = uring_index(epoll_of(task, (u32)regs->di)); /* what the file is about, as of an epoll instance */
+		index = uring_index(epoll_of(
+			task, (u32)regs->di)); /* what the file is about, as of an epoll instance */
 	if (index < 0)
 		return false;
 	index &= URING_RINGS - 1;
@@ -39,8 +41,8 @@ static __always_inline bool uring_entered(const struct thread *thread, struct ta
  * time: nothing was submitted, and the program has taken no completion since. What is not known has
  * moved.
  */
-static __always_inline bool uring_stands(struct thread *thread, struct task_struct *task, const struct pt_regs *regs,
-					 u64 now)
+static __always_inline bool uring_stands(struct thread *thread, struct task_struct *task,
+					 const struct pt_regs *regs, u64 now)
 {
 	struct uring_view view;
 	u64 seen;

@@ -24,7 +24,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, URING_RINGS * URING_OPCODES);
+	__uint(max_entries, URING_RINGS *URING_OPCODES);
 	__type(key, u32);
 	__type(value, struct uring_sum);
 } uring_sums SEC(".maps");

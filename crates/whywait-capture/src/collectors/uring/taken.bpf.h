@@ -18,7 +18,10 @@
 
 #define MSG_WAITALL 0x100
 
-/* x86-64's numbers of calls that read from a socket by themselves: read, readv, recvfrom, recvmsg, recvmmsg. */
+/*
+ * x86-64's numbers of calls that read from a socket by themselves: read, readv, recvfrom, recvmsg,
+ * recvmmsg.
+ */
 static __always_inline bool reads_by_itself(u64 nr)
 {
 	return nr == 0 || nr == 19 || nr == 45 || nr == 47 || nr == 299;
@@ -32,7 +35,8 @@ static __noinline void uring_reads(struct socket_state *socket, struct thread *t
 	u64 from;
 	u32 tail;
 
-	if (!ring || uring_keys[index] != ring->ctx || ring->tgid != thread->tgid || reads_by_itself(regs->orig_ax))
+	if (!ring || uring_keys[index] != ring->ctx || ring->tgid != thread->tgid ||
+	    reads_by_itself(regs->orig_ax))
 		return;
 	from = ring->ctx;
 	socket->uring = index + 1;

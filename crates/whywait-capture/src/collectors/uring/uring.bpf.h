@@ -22,17 +22,24 @@
 #define IORING_OP_TIMEOUT 11
 #define REQ_F_CQE_SKIP (1u << 6) /* that of IOSQE_CQE_SKIP_SUCCESS */
 
-#define EINTR_LIKE(res) ((res) == -11 || (res) == -62 || (res) == -125) /* EAGAIN, ETIME, ECANCELED: no failures */
+#define EINTR_LIKE(res) \
+	((res) == -11 || (res) == -62 || (res) == -125) /* EAGAIN, ETIME, ECANCELED: no failures */
 
 #define URING_SLOTS 16384 /* a power of two: operations that are with the kernel */
 /* Every so many-th operation is told, whatever it was. */
 #define URING_SAMPLED 1024
 const volatile u32 uring_ops_per_second = 500;
 
-/* io_uring_complete passes the completion as it is in the queue (Linux 6.14), before as several numbers. */
+/*
+ * io_uring_complete passes the completion as it is in the queue (Linux 6.14), before as several
+ * numbers.
+ */
 const volatile bool complete_passes_cqe = true;
 
-/* An operation that the kernel has. Found by its request's address, which the kernel uses again soon. */
+/*
+ * An operation that the kernel has. Found by its request's address, which the kernel uses again
+ * soon.
+ */
 struct uring_slot {
 	u64 req;
 	u64 at_ns;
@@ -80,7 +87,9 @@ static __always_inline void uring_used(u32 index, struct uring_state *ring)
 	}
 }
 
-/* A ring that is no more. Its slot is user space's from now on, which reads its sums and frees it. */
+/*
+ * A ring that is no more. Its slot is user space's from now on, which reads its sums and frees it.
+ */
 static __always_inline void uring_ends(u32 index)
 {
 	uring_keys[index & (URING_RINGS - 1)] = URING_CLOSED;
@@ -96,7 +105,10 @@ static long clear_uring_sum(u32 opcode, u32 *index)
 	return 0;
 }
 
-/* Follows a ring from now on: its index, or -1. Not static, so that it is verified once for a program. */
+/*
+ * Follows a ring from now on: its index, or -1. Not static, so that it is verified once for a
+ * program.
+ */
 __noinline s32 uring_begin(u64 ctx, u32 origin, u32 tgid, u32 tid, s32 fd)
 {
 	struct io_ring_ctx *from = (struct io_ring_ctx *)ctx;
@@ -191,7 +203,8 @@ static __always_inline struct uring_slot *uring_slot_for(u64 req, struct uring_s
  */
 static __always_inline void uring_held_back(struct uring_state *ring, u32 entries, u64 now)
 {
-	if (ring->away_ns && now > ring->away_ns && now - ring->away_ns >= threshold_ns && entries <= ring->sq_entries)
+	if (ring->away_ns && now > ring->away_ns && now - ring->away_ns >= threshold_ns &&
+	    entries <= ring->sq_entries)
 		ring->held_back_ns += (now - ring->away_ns) * entries;
 	ring->away_ns = now;
 }
@@ -325,8 +338,8 @@ int io_uring_complete(u64 *args)
 	rings = (u64)KERNEL_READ(struct io_ring_ctx, ctx, rings);
 	tail = KERNEL_READ(struct io_ring_ctx, ctx, cached_cq_tail);
 	/*
-	 * Completions are put into the queue in batches, some 100 ns apart, and published together: the
-	 * clock need not be read for each.
+	 * Completions are put into the queue in batches, some 100 ns apart, and published together:
+	 * the clock need not be read for each.
 	 */
 	first = (s32)(tail - KERNEL_READ(struct io_rings, rings, cq.tail)) <= 1;
 	if (first || !(tail & 7) || !ring->batch_ns)
@@ -334,7 +347,9 @@ int io_uring_complete(u64 *args)
 	else
 		now = ring->batch_ns;
 	slot = req ? uring_slot_of(req) : 0;
-	opcode = slot ? slot->opcode : req ? KERNEL_READ(struct io_kiocb, req, opcode) : URING_OPCODES - 1;
+	opcode = slot ? slot->opcode :
+		 req  ? KERNEL_READ(struct io_kiocb, req, opcode) :
+			URING_OPCODES - 1;
 	opcode &= URING_OPCODES - 1;
 	if (first) {
 		struct uring_view view;
@@ -463,7 +478,8 @@ int io_uring_cqring_wait(u64 *args)
 		ring->away_ns = 0;
 	/* It came for something else: what it has to submit, if anything, has no slot. */
 	if (ring->submitted == ring->wait_submitted && view.cq_head == ring->wait_head &&
-	    ring->submitted - ring->finished + view.cached_cq_tail - view.cq_head >= ring->sq_entries)
+	    ring->submitted - ring->finished + view.cached_cq_tail - view.cq_head >=
+		    ring->sq_entries)
 		ring->stalled_waits++;
 	ring->wait_submitted = ring->submitted;
 	ring->wait_head = view.cq_head;
@@ -552,7 +568,8 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	    KERNEL_READ(struct io_rings, rings, sq_ring_entries) != ring->sq_entries)
 		return;
 	uring_read(&view, from, rings);
-	if (view.cached_cq_tail - view.cq_head > ring->cq_entries || view.sq_tail - view.cached_sq_head > ring->sq_entries)
+	if (view.cached_cq_tail - view.cq_head > ring->cq_entries ||
+	    view.sq_tail - view.cached_sq_head > ring->sq_entries)
 		return;
 	uring_look(index, ring, &view, now, LOOK_ELSEWHERE);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
@@ -565,7 +582,8 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	record->at_ns = now;
 	record->tid = thread->tid;
 	record->unreaped = view.cached_cq_tail - view.cq_head;
-	record->oldest_ns = ring->mark_ns && (s32)(ring->mark - view.cq_head) >= 0 ? ring->mark_ns : 0;
+	record->oldest_ns = ring->mark_ns && (s32)(ring->mark - view.cq_head) >= 0 ? ring->mark_ns :
+										     0;
 	record->pending = view.sq_tail - view.cached_sq_head;
 	record->in_flight = ring->submitted > ring->finished ? ring->submitted - ring->finished : 0;
 	record->on_cpu_ns = on_cpu_now(thread, now);
