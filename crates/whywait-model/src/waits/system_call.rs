@@ -28,7 +28,7 @@ pub enum SystemCall {
 }
 
 /// The name of each system call in which long waits are common, and what it does, as
-/// in `syscalls.bpf.h`, which sums up the short waits.
+/// in `calls.bpf.h`, which sums up the short waits.
 const CALLS: &[(u32, &str, SystemCall)] = &[
     (0, "read", SystemCall::Stream),
     (1, "write", SystemCall::Stream),
