@@ -18,7 +18,7 @@ use whywait_events::recording::Recording;
 
 use common::Running;
 
-/// Does with its one connection what it is told, and says so.
+/// Does with its one connection what it is recorded, and says so.
 const SERVER: &str = "
 import os, socket, sys
 listener = socket.socket()
@@ -40,9 +40,9 @@ for line in sys.stdin:
     print('done', flush=True)
 ";
 
-/// Long enough to be told from what a machine that is busy adds.
+/// Long enough to be recorded from what a machine that is busy adds.
 const LONG: Duration = Duration::from_millis(300);
-/// Long enough for a request to be told.
+/// Long enough for a request to be recorded.
 const SHORT: Duration = Duration::from_millis(2);
 
 struct Conversation {
@@ -128,7 +128,7 @@ impl Conversation {
         self.requests().iter().filter_map(took).collect()
     }
 
-    /// All that took long enough to be told.
+    /// All that took long enough to be recorded.
     fn requests(self) -> Vec<Request> {
         self.session.finish(None).expect("the recording ends");
         let mut requests: Vec<Request> = Vec::new();

@@ -15,7 +15,7 @@ use whywait_events::{Cpu, Sample};
 
 use common::Running;
 
-/// Works for 0.6 ms of CPU time and sleeps for 1.4 ms, again and again, until it is told to
+/// Works for 0.6 ms of CPU time and sleeps for 1.4 ms, again and again, until it is recorded to
 /// compute: then for a second without a pause.
 const PROGRAM: &str = "
 import select, sys, time

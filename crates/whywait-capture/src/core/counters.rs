@@ -49,7 +49,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         lost_calls => "lost.calls",
         calls_counted_only => "bursts.calls-counted-only",
         lost_socket_cpu => "sockets.without-slot",
-        farewells => "requests.farewells",
+        closings => "requests.farewells",
         began_later => "requests.began-later",
         stolen_ns => "cpu.stolen-ns",
     }

@@ -1,9 +1,9 @@
-//! What a capture can be told.
+//! How to record.
 
 /// How to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Sleeps, busy stretches and requests below this are only counted, nanoseconds.
+    /// Sleeps, busy intervals and requests below this are only counted, nanoseconds.
     pub threshold_ns: u64,
     /// How much of a stack to copy for unwinding, bytes; between 2048 and 32768.
     pub stack_bytes: u32,

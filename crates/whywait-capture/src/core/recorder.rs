@@ -90,7 +90,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Forgets processes that are gone without having told: their last record was lost. Looks at
+    /// Forgets processes that ended without a record: their last record was lost. Looks at
     /// some of them, the others are for the next call. `alive` costs a look into /proc.
     pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) {
         for (tgid, threads) in self.processes.forget_ended(alive) {

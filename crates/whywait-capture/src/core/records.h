@@ -66,7 +66,7 @@ struct counters {
 	/* long waits over the rate that is sent; their time is in the thread's totals */
 	u64 lost_wait_budget;
 	/*
-	 * long stretches without a CPU over the rate that is sent; their time is in the thread's
+	 * long intervals without a CPU over the rate that is sent; their time is in the thread's
 	 * totals
 	 */
 	u64 preempted_budget;
@@ -81,8 +81,8 @@ struct counters {
 	u64 waker_stack_budget;
 	u64 lost_futexes; /* short sleeps on futex words beyond those that are kept apart */
 	u64 lost_rings; /* io_uring instances beyond those that can be followed */
-	u64 uring_op_budget; /* told operations over the rate that is sent; they are in the sums */
-	u64 uring_lag_budget; /* the same of told lags */
+	u64 uring_op_budget; /* operations over the rate that is sent; they are in the sums */
+	u64 uring_lag_budget; /* the same of lags */
 	/*
 	 * long sleeps over the rate at which those of a storm are sent; they are in their object's
 	 * sums
@@ -91,9 +91,9 @@ struct counters {
 	u64 unmatched_wakes; /* a thread came back and no wake had been seen */
 	u64 unseen_switches; /* a thread was running that had not been seen getting its CPU */
 	u64 lost_calls; /* bursts: the ring was full */
-	u64 calls_counted_only; /* bursts: calls beyond those that are told */
+	u64 calls_counted_only; /* bursts: calls beyond those that are recorded */
 	u64 lost_socket_cpu; /* a connection found no slot for its CPU time */
-	u64 farewells; /* responses that were followed by one: see may_be_farewell */
+	u64 closings; /* responses that were followed by one: see may_be_closing */
 	/* requests that came behind something that wanted no answer: see may_begin_later */
 	u64 began_later;
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */

@@ -136,7 +136,7 @@ impl Session {
     /// each is due. Call it again after [`Session::sleep`].
     pub fn turn(&mut self) -> Result<(), CaptureError> {
         uring::look(&mut self.programs);
-        // What lies in a ring for long is told apart by what the thread did meanwhile, however
+        // What lies in a ring for long is recorded apart by what the thread did meanwhile, however
         // short that was.
         let dense = self.options.full || uring::used(&self.programs);
         self.sampling.set(&mut self.programs, dense);
@@ -251,7 +251,7 @@ impl Session {
             &mut self.recorder,
             &self.incoming,
         )?;
-        // A sample after the last look at the totals would be told and not counted.
+        // A sample after the last look at the totals would be recorded and not counted.
         self.sampling.stop();
         cpu::account(&self.programs, &mut self.recorder)?;
         let open = sockets::flush(&self.programs);

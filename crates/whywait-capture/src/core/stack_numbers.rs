@@ -37,7 +37,7 @@ impl StackNumbers {
         };
         self.last = id;
         if self.numbers.len() >= MAX_STACKS {
-            // Those that come again are told again, under another number.
+            // Those that come again are written again, under another number.
             self.numbers.clear();
         }
         if self.frames.len() < MAX_FRAMES {
@@ -69,7 +69,11 @@ mod tests {
         let mut stacks = StackNumbers::default();
         let frames = |address| vec![Frame { module: 1, address }];
         let (first, new) = stacks.number(frames(0), false);
-        assert_eq!(new.map(|stack| stack.id), Some(first), "a new one is told");
+        assert_eq!(
+            new.map(|stack| stack.id),
+            Some(first),
+            "a new one is written"
+        );
         assert_eq!(
             stacks.number(frames(0), false),
             (first, None),
@@ -82,7 +86,7 @@ mod tests {
         assert!(stacks.numbers.len() <= MAX_STACKS);
         let (again, new) = stacks.number(frames(0), false);
         assert!(again > MAX_STACKS as StackId, "under another number");
-        assert!(new.is_some(), "and told again");
+        assert!(new.is_some(), "and written again");
         assert_eq!(
             stacks.frames().len(),
             MAX_STACKS + 1,

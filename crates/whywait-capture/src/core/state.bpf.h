@@ -47,7 +47,9 @@ const volatile u32 untraced_process = 0;
  */
 const volatile bool user_stacks_exact = false;
 
-/* Set by user space for the last sweep: every sleeping thread is told, however short its sleep. */
+/*
+ * Set by user space for the last sweep: every sleeping thread is recorded, however short its sleep.
+ */
 volatile bool sweep_all = false;
 /* Set when reads and writes are seen: before that a thread that moves bytes seems to move none. */
 volatile bool sockets_followed = false;
@@ -97,7 +99,7 @@ struct known_stack {
 	u64 ip;
 	u64 sp; /* 0: none */
 	u64 key;
-	u64 told_ns;
+	u64 sent_ns;
 	u32 words;
 	u32 bytes; /* up to the last of them */
 	u8 at[KNOWN_WORDS]; /* which words of the stack are return addresses */
@@ -110,7 +112,7 @@ struct stack_top {
 /* A kernel stack that user space has had: see kernel_key. */
 struct known_kernel_stack {
 	u64 key;
-	u64 told_ns;
+	u64 sent_ns;
 };
 
 /*
@@ -144,8 +146,8 @@ struct thread {
 	u64 stack_key; /* of the user stack that it sleeps in, 0: not known */
 	/* got its CPU after its last sleep; `in_ns` moves on when it is preempted, this does not */
 	u64 back_ns;
-	/* it sleeps in an epoll instance for the first time: told however short the sleep */
-	u8 tell_poll;
+	/* it sleeps in an epoll instance for the first time: recorded however short the sleep */
+	u8 record_poll;
 	u8 interruptible; /* it sleeps for a wake or a signal, and is not stopped */
 	u8 serves; /* it works for a request of `cpu_port` */
 	u8 suspected;
@@ -162,7 +164,7 @@ struct thread {
 	/* What its CPU time is for: see cpu.bpf.h. */
 	u64 cpu_mark_ns; /* its on-CPU total when it was last charged */
 	u64 progress_on_cpu_ns; /* … and when a byte last moved */
-	u64 stretch_on_cpu_ns; /* … or it slept in a poll */
+	u64 interval_on_cpu_ns; /* … or it slept in a poll */
 	/* The fifth. */
 	struct listener_sum open; /* not yet added to the sum of `cpu_port` */
 	u32 dry_samples; /* samples in polls since a byte last moved */
@@ -209,7 +211,7 @@ struct thread {
 	 * how far its ring was when the clock found it in io_uring_enter last: see uring_progress
 	 */
 	u64 uring_seen;
-	u32 burst_told;
+	u32 burst_recorded;
 	u32 known_next; /* the slot of `known` that is taken next */
 	/* When its CPU had stood still last, and for how long, while it ran: not in `parts` yet. */
 	u64 stolen_until_ns;
@@ -348,8 +350,8 @@ static __always_inline u64 on_cpu_now(const struct thread *thread, u64 now)
 }
 
 /*
- * The same, to be told: without what the host took of it so far. A thread that only spins comes by
- * no hook that would put it right.
+ * The same, to be recorded: without what the host took of it so far. A thread that only spins comes
+ * by no hook that would put it right.
  */
 static __always_inline u64 own_on_cpu_now(const struct thread *thread, u64 now)
 {

@@ -5,7 +5,7 @@
  * through the slow way into the kernel.
  *
  * First the calls are only counted, which disturbs least: that gives the rate. Then some of each
- * thread are told.
+ * thread are recorded.
  */
 #pragma once
 
@@ -32,10 +32,10 @@
  * and altogether.
  */
 volatile u32 burst_id = 0;
-volatile bool burst_tells = false;
+volatile bool burst_records = false;
 const volatile u32 burst_thread_calls = 1000;
 const volatile u32 burst_calls = 20000;
-u64 burst_told = 0;
+u64 burst_recorded = 0;
 /* whywait's own thread, when it finds out what a call costs more while a burst lasts. */
 volatile u32 calibrating_tid = 0;
 /*
@@ -148,7 +148,7 @@ static __always_inline void fill_call_user(struct call_record *record)
 	}
 }
 
-static __always_inline void tell_call(struct thread *thread, struct task_struct *task,
+static __always_inline void send_call(struct thread *thread, struct task_struct *task,
 				      struct pt_regs *regs, s64 ret)
 {
 	struct call_record *record;
@@ -201,19 +201,19 @@ int BPF_PROG(burst, struct pt_regs *regs, long ret)
 	thread->burst_calls++;
 	if (call_family(nr) == CALL_POLL || nr == NR_IO_URING_ENTER)
 		thread->burst_polls++;
-	if (!burst_tells)
+	if (!burst_records)
 		return 0;
 	if (thread->burst_id != burst_id) {
 		thread->burst_id = burst_id;
-		thread->burst_told = 0;
+		thread->burst_recorded = 0;
 	}
-	if (thread->burst_told >= burst_thread_calls || burst_told >= burst_calls) {
+	if (thread->burst_recorded >= burst_thread_calls || burst_recorded >= burst_calls) {
 		COUNT(calls_counted_only);
 		return 0;
 	}
-	thread->burst_told++;
-	__sync_fetch_and_add(&burst_told, 1);
-	tell_call(thread, task, regs, ret);
+	thread->burst_recorded++;
+	__sync_fetch_and_add(&burst_recorded, 1);
+	send_call(thread, task, regs, ret);
 	return 0;
 }
 

@@ -52,7 +52,7 @@ impl Files {
         let walked = iterate::attach(&programs.skel.progs.burst_files, Scope::Process(tgid))
             .and_then(|link| iterate::read(&link, &mut buffer));
         if walked.is_err() {
-            // It has ended: what its calls told remains.
+            // It has ended: what its calls showed remains.
             return files;
         }
         let mut rest = buffer.as_slice();

@@ -3,7 +3,7 @@
 //!
 //! Tracing sends every process of the machine through the slow way into the kernel, so it is done
 //! where samples or poll sleeps suggest that there is something to see (or was asked for), for
-//! [`COUNT`] and [`TELL`] at most, and at most for one part in [`SHARE`] of the time, but for the
+//! [`COUNT`] and [`RECORD`] at most, and at most for one part in [`SHARE`] of the time, but for the
 //! first. The link that attaches it lives on the stack of [`Bursts::run`]: however that ends, the
 //! tracing is off.
 
@@ -43,9 +43,9 @@ pub(crate) const COLLECTOR: Collector = Collector {
 
 /// How long calls are only counted.
 const COUNT: Duration = Duration::from_millis(60);
-/// How long they are told, at most: until there are enough of each suspect.
-const TELL: Duration = Duration::from_millis(100);
-const TELL_AT_LEAST: Duration = Duration::from_millis(10);
+/// How long they are recorded, at most: until there are enough of each suspect.
+const RECORD: Duration = Duration::from_millis(100);
+const RECORD_AT_LEAST: Duration = Duration::from_millis(10);
 /// Between two looks at the rings meanwhile.
 const STEP: Duration = Duration::from_millis(5);
 /// Tracing takes at most one part in so many of the time.
@@ -202,18 +202,18 @@ impl Bursts {
         calibrate(programs, true);
         let traced_ns = self.call_ns();
         calibrate(programs, false);
-        tell_calls(programs, true);
-        let told = Instant::now();
-        while told.elapsed() < TELL {
+        record_calls(programs, true);
+        let recording = Instant::now();
+        while recording.elapsed() < RECORD {
             std::thread::sleep(STEP);
             incoming.consume();
             let _ = self.rings.consume();
-            if told.elapsed() >= TELL_AT_LEAST && self.enough(suspects) {
+            if recording.elapsed() >= RECORD_AT_LEAST && self.enough(suspects) {
                 break;
             }
         }
         drop(links);
-        tell_calls(programs, false);
+        record_calls(programs, false);
         let end_ns = kernel::now_ns();
         let took = started.elapsed();
         // On both sides of the burst, because the machine's speed changes from one moment to the
@@ -312,16 +312,16 @@ impl Bursts {
 /// The next burst, which only counts calls at first.
 fn begin(programs: &mut Programs, id: u32) {
     if let Some(variables) = programs.variables_mut() {
-        variables.burst_tells = false;
+        variables.burst_records = false;
         variables.burst_id = id;
-        variables.burst_told = 0;
+        variables.burst_recorded = 0;
     }
 }
 
 /// Calls are recorded, or only counted.
-fn tell_calls(programs: &mut Programs, tell: bool) {
+fn record_calls(programs: &mut Programs, on: bool) {
     if let Some(variables) = programs.variables_mut() {
-        variables.burst_tells = tell;
+        variables.burst_records = on;
     }
 }
 

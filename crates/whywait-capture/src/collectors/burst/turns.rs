@@ -39,7 +39,7 @@ const EPOLLET: u32 = 1 << 31;
 const REGISTERED_RING: u64 = 16;
 /// A turn that takes longer on the CPU computes something.
 const COMPUTES_NS: u64 = 1_000_000;
-/// The longest cycle that is looked for, in turns; and the most of its calls that are told.
+/// The longest cycle that is looked for, in turns; and the most of its calls that are recorded.
 const MAX_TURNS: usize = 8;
 const MAX_STEPS: usize = 32;
 /// A cycle is one if so many of a hundred turns are like the ones a cycle before.
@@ -373,7 +373,7 @@ fn name(
     local_port: u16,
     peer_port: u16,
 ) {
-    // What has no type of its own is named in the end, for the steps that are told.
+    // What has no type of its own is named in the end, for the steps that are recorded.
     if mode & 0o170_000 != 0 {
         step.kind = files.kind(step.fd, mode, state, local_port);
     }

@@ -10,7 +10,7 @@ use crate::core::recorder::Recorder;
 use crate::core::records::{Record, decode};
 use crate::core::skel::types;
 
-/// The connections that are told when the recording ends: those that used most.
+/// The connections that are recorded when the recording ends: those that used most.
 const MAX_OPEN: usize = 1000;
 /// `AF_INET` and `AF_INET6`.
 const INET: u16 = 2;

@@ -16,16 +16,18 @@
  * longer than this.
  */
 #define WAY_NS 100000
-/* A sample in a stretch of CPU time without a byte read or written is of interest from here on. */
+/*
+ * A sample in an interval of CPU time without a byte read or written is of interest from here on.
+ */
 #define DRY_NS 1000000
 /*
- * A thread that is suspected of spinning has all such stretches counted: the shortest that could be
+ * A thread that is suspected of spinning has all such intervals counted: the shortest that could be
  * one, and the longest that the clock may have missed.
  */
 #define SHORT_NS 200000
 #define MISSED_NS 50000000
 /*
- * So many samples in polls within such stretches, or so many poll sleeps for nothing, in a second
+ * So many samples in polls within such intervals, or so many poll sleeps for nothing, in a second
  * make a suspect.
  */
 #define SUSPECT_SAMPLES 3
@@ -92,18 +94,18 @@ static __always_inline u64 cpu_charge(struct thread *thread, u64 on_cpu_ns)
  * What it has burnt since a byte last moved, or since it slept in a poll, if that was for nothing
  * as far as is to be seen.
  */
-static __always_inline u64 cpu_stretch(const struct thread *thread, u64 on_cpu_ns)
+static __always_inline u64 cpu_interval(const struct thread *thread, u64 on_cpu_ns)
 {
-	u64 ns = on_cpu_ns - thread->stretch_on_cpu_ns;
+	u64 ns = on_cpu_ns - thread->interval_on_cpu_ns;
 
-	if (likely(on_cpu_ns < thread->stretch_on_cpu_ns || ns < SHORT_NS))
+	if (likely(on_cpu_ns < thread->interval_on_cpu_ns || ns < SHORT_NS))
 		return 0;
 	return thread->dry_samples || (thread->suspected && ns < MISSED_NS) ? ns : 0;
 }
 
-static __always_inline void cpu_stretch_ends(struct thread *thread, u64 on_cpu_ns)
+static __always_inline void cpu_interval_ends(struct thread *thread, u64 on_cpu_ns)
 {
-	u64 ns = cpu_stretch(thread, on_cpu_ns);
+	u64 ns = cpu_interval(thread, on_cpu_ns);
 
 	if (unlikely(ns)) {
 		thread->futile_ns += ns;
@@ -113,13 +115,13 @@ static __always_inline void cpu_stretch_ends(struct thread *thread, u64 on_cpu_n
 		}
 	}
 	thread->dry_samples = 0;
-	thread->stretch_on_cpu_ns = on_cpu_ns;
+	thread->interval_on_cpu_ns = on_cpu_ns;
 }
 
 /* A byte was read or written. */
 static __always_inline void cpu_progress(struct thread *thread, u64 on_cpu_ns)
 {
-	cpu_stretch_ends(thread, on_cpu_ns);
+	cpu_interval_ends(thread, on_cpu_ns);
 	thread->progress_on_cpu_ns = on_cpu_ns;
 	thread->progressed = 1;
 }
@@ -198,7 +200,7 @@ static __always_inline void cpu_polls(struct thread *thread, u64 now, u64 on_cpu
 	if (unlikely(!sockets_followed))
 		cpu_progress(thread, on_cpu_ns);
 	cpu_charge(thread, on_cpu_ns);
-	cpu_stretch_ends(thread, on_cpu_ns);
+	cpu_interval_ends(thread, on_cpu_ns);
 	thread->serves = 0;
 	thread->cpu_socket = 0;
 	/*
@@ -277,8 +279,8 @@ static __always_inline void fill_cpu(struct cpu_record *record, const struct thr
 	record->open = thread->open;
 	if (thread->serves && on_cpu_ns > thread->cpu_mark_ns)
 		record->open.cpu_ns += on_cpu_ns - thread->cpu_mark_ns;
-	/* A stretch that has not ended. */
-	dry_ns = cpu_stretch(thread, on_cpu_ns);
+	/* An interval that has not ended. */
+	dry_ns = cpu_interval(thread, on_cpu_ns);
 	record->futile_ns += dry_ns;
 	if (thread->serves)
 		record->open.futile_ns += dry_ns;

@@ -16,7 +16,7 @@ use crate::core::skel::types;
 
 pub(crate) mod connections;
 
-/// Ports and threads whose totals are remembered. Beyond that they are not told.
+/// Ports and threads whose totals are remembered. Beyond that they are not recorded.
 const MAX_SUBJECTS: usize = 1 << 17;
 
 /// The totals at the last look.

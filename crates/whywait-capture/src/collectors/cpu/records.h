@@ -18,7 +18,7 @@ struct suspect_record {
 /* What was used for the requests that came in at a port. Totals. */
 struct listener_sum {
 	u64 cpu_ns;
-	u64 futile_ns; /* of that: in stretches of polling in which no byte moved */
+	u64 futile_ns; /* of that: in intervals of polling in which no byte moved */
 	u64 requests;
 	u64 bytes_in;
 	u64 bytes_out;

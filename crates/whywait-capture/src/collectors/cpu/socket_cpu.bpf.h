@@ -3,7 +3,7 @@
  * CPU time by connection. What cpu.bpf.h charges to a listener goes to the connection of that
  * listener that the thread read or wrote last, in a slot found by the lowest bits of the
  * connection's number: a program that leaves a connection for another one has no hand on the first
- * any more, but its number. Told when a connection that was expensive ends, and in the end.
+ * any more, but its number. Recorded when a connection that was expensive ends, and in the end.
  */
 #pragma once
 
@@ -12,12 +12,12 @@
 
 #define SOCKET_SLOTS 16384
 /*
- * A connection that used less is not told when it ends; one that used more keeps its slot until
+ * A connection that used less is not recorded when it ends; one that used more keeps its slot until
  * then.
  */
-#define SOCKET_TOLD_NS 10000000
+#define SOCKET_RECORDED_NS 10000000
 /* … and one that is open when the recording ends. */
-#define OPEN_SOCKET_TOLD_NS 1000000
+#define OPEN_SOCKET_RECORDED_NS 1000000
 
 struct socket_cpu {
 	u64 id; /* 0: free */
@@ -95,7 +95,7 @@ static __always_inline void socket_serves(struct thread *thread, u64 id)
 	cpu = cpu_slot(id);
 	if (likely(!cpu || cpu->id == id))
 		return;
-	if (cpu->id && cpu->cpu_ns >= SOCKET_TOLD_NS) {
+	if (cpu->id && cpu->cpu_ns >= SOCKET_RECORDED_NS) {
 		COUNT(lost_socket_cpu);
 		return;
 	}
@@ -136,7 +136,7 @@ static __always_inline void fill_socket(struct socket_record *record,
 		BPF_CORE_READ_INTO((struct in6_addr *)record->peer, sk, __sk_common.skc_v6_daddr);
 }
 
-/* A connection ends: told if it was expensive. Its slot is free then. */
+/* A connection ends: recorded if it was expensive. Its slot is free then. */
 static __always_inline void socket_ends(struct socket_state *socket, struct sock *sk, u64 now)
 {
 	struct socket_cpu *cpu = socket_cpu_of(socket->id);
@@ -144,7 +144,7 @@ static __always_inline void socket_ends(struct socket_state *socket, struct sock
 
 	if (!cpu)
 		return;
-	if (cpu->cpu_ns >= SOCKET_TOLD_NS) {
+	if (cpu->cpu_ns >= SOCKET_RECORDED_NS) {
 		record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 		if (record) {
 			fill_socket(record, socket, sk, cpu, now);

@@ -1,4 +1,4 @@
-//! The CPU limits of the target's control group and of those above it, and how often they were
+//! The CPU limits of the target's cgroup and of those above it, and how often they were
 //! reached while it was watched.
 //!
 //! Files and their meaning: Documentation/admin-guide/cgroup-v2.rst (cpu.max, cpu.stat),
@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Control groups are not nested deeper than somebody made them; more are not looked at.
+/// Cgroups are not nested deeper than somebody made them; more are not looked at.
 const MAX_LEVELS: usize = 32;
 
 /// What a group's cpu.stat counts, since the group was made.
@@ -18,7 +18,7 @@ struct Stat {
     throttled_ns: u64,
 }
 
-/// A control group with a limit.
+/// A cgroup with a limit.
 #[derive(Debug)]
 struct Group {
     dir: PathBuf,
@@ -169,7 +169,7 @@ mod tests {
     const MOUNTS_2: &str =
         "28 24 0:25 /pod /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
-    fn told(groups: &str, mounts: &str) -> Vec<String> {
+    fn named(groups: &str, mounts: &str) -> Vec<String> {
         folders(groups, mounts)
             .iter()
             .map(|dir| dir.display().to_string())
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_group_lies_within_those_that_hold_it() {
         assert_eq!(
-            told("2:cpuacct:/other\n1:cpu:/web/api\n0::/\n", MOUNTS_1),
+            named("2:cpuacct:/other\n1:cpu:/web/api\n0::/\n", MOUNTS_1),
             [
                 "/sys/fs/cgroup/cpu/web/api",
                 "/sys/fs/cgroup/cpu/web",
@@ -187,11 +187,11 @@ mod tests {
             ]
         );
         assert_eq!(
-            told("0::/pod/app\n", MOUNTS_2),
+            named("0::/pod/app\n", MOUNTS_2),
             ["/sys/fs/cgroup/app", "/sys/fs/cgroup/"]
         );
-        assert_eq!(told("", MOUNTS_1), [""; 0], "the process has gone");
-        assert_eq!(told("0::/\n", ""), [""; 0], "nothing is mounted");
+        assert_eq!(named("", MOUNTS_1), [""; 0], "the process has gone");
+        assert_eq!(named("0::/\n", ""), [""; 0], "nothing is mounted");
     }
 
     #[test]

@@ -5,12 +5,12 @@
 #include "core/state.bpf.h"
 #include "core/calls.bpf.h"
 
-/* A word's first sleeps are told, however short: so its kind of wait has a stack. */
-#define TOLD_OF_EACH_WORD 2
+/* A word's first sleeps are recorded, however short: so its kind of wait has a stack. */
+#define RECORDED_OF_EACH_WORD 2
 
 struct futex_state {
 	struct futex_sum sum;
-	u64 told;
+	u64 recorded;
 };
 
 struct {
@@ -63,10 +63,10 @@ static __always_inline u64 summed_under(const struct thread *thread)
 }
 
 /*
- * As tell_short_futex, of a word for which the thread has summed up nothing: it takes a place for
+ * As record_short_futex, of a word for which the thread has summed up nothing: it takes a place for
  * it from another one. Not static, so that it is verified once for a program.
  */
-__noinline int tell_other_futex(struct thread *thread, u64 slept_ns)
+__noinline int record_other_futex(struct thread *thread, u64 slept_ns)
 {
 	struct futex_state *state, none = {};
 	struct futex_key key = {};
@@ -86,8 +86,8 @@ __noinline int tell_other_futex(struct thread *thread, u64 slept_ns)
 		if (!state)
 			return false;
 	}
-	if (state->told < TOLD_OF_EACH_WORD) {
-		state->told++;
+	if (state->recorded < RECORDED_OF_EACH_WORD) {
+		state->recorded++;
 		return true;
 	}
 	place = thread->next_futex;
@@ -103,11 +103,11 @@ __noinline int tell_other_futex(struct thread *thread, u64 slept_ns)
 }
 
 /*
- * Adds a short sleep, or one of a storm, to its word's sums, or says that it is to be told one by
- * one. A thread sleeps on the same few words again and again: it sums up its sleeps on them by
+ * Adds a short sleep, or one of a storm, to its word's sums, or says that it is to be recorded one
+ * by one. A thread sleeps on the same few words again and again: it sums up its sleeps on them by
  * itself, and what all threads share is touched when it comes to another word.
  */
-static __always_inline bool tell_short_futex(struct thread *thread, u64 slept_ns)
+static __always_inline bool record_short_futex(struct thread *thread, u64 slept_ns)
 {
 	u64 address = summed_under(thread);
 	u32 place = RECENT_FUTEXES;
@@ -117,7 +117,7 @@ static __always_inline bool tell_short_futex(struct thread *thread, u64 slept_ns
 	for (u32 i = 0; i < RECENT_FUTEXES; i++)
 		place = thread->recent_futexes[i] == address ? i : place;
 	if (unlikely(place >= RECENT_FUTEXES))
-		return tell_other_futex(thread, slept_ns);
+		return record_other_futex(thread, slept_ns);
 	recent = &thread->futexes[place];
 	recent->count++;
 	recent->total_ns += slept_ns;

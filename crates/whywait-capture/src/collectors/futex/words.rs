@@ -8,7 +8,7 @@ use whywait_stacks::mapped_at;
 
 use super::unfinished::awaited;
 
-/// Words whose mapping is told.
+/// Words whose mapping is recorded.
 const MAX_WORDS: usize = 16_384;
 /// Between two looks at what is mapped at new words.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

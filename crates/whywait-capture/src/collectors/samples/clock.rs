@@ -36,7 +36,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// Has `program` run with each tick, `hz` times a second and CPU or as seldom as is wanted. The
-    /// CPUs on which it cannot are told, with why.
+    /// CPUs on which it cannot are recorded, with why.
     pub(crate) fn start(&mut self, program: &ProgramMut<'_>, hz: u32) -> Vec<(u32, String)> {
         let mut without = Vec::new();
         let period_ns = 1_000_000_000 / u64::from(hz.max(1));

@@ -14,7 +14,7 @@ struct sample_record {
 	u64 ip, sp, bp;
 	u32 stack_len;
 	s32 kernel_stack_len;
-	u32 futile; /* in a poll, in a stretch in which no byte has moved */
+	u32 futile; /* in a poll, in an interval in which no byte has moved */
 	u32 periods; /* of the dense clock, for which it stands */
 	u64 kernel_stack[KERNEL_FRAMES];
 };

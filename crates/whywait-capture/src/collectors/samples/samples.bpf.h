@@ -67,7 +67,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax,
 				     ring_stands, periods, now);
 	/*
-	 * It would be told as slow when it is over; more samples would tell where it is while it
+	 * It would count as slow when it is over; more samples would tell where it is while it
 	 * lasts.
 	 */
 	if (record->futile || computes_ns(thread, now) >= dense_clock_ns)

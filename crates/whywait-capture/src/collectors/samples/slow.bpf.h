@@ -8,7 +8,7 @@
 volatile u64 slow_ns = 0;
 volatile u64 slow_until_ns = 0;
 
-/* A request, or a stretch without I/O, that took less is none that samples are asked about. */
+/* A request, or an interval without I/O, that took less is none that samples are asked about. */
 #define SLOW_NS 1000000
 
 /*

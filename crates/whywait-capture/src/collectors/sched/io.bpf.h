@@ -6,8 +6,8 @@
 #include "collectors/samples/slow.bpf.h"
 
 /*
- * If the thread has done no I/O for the threshold, that stretch is told: whatever became ready in
- * it had to wait.
+ * If the thread has done no I/O for the threshold, that interval is recorded: whatever became ready
+ * in it had to wait.
  */
 static __always_inline void thread_did_io_until(struct thread *thread, u64 end_ns)
 {
@@ -36,7 +36,7 @@ static __always_inline void thread_did_io_until(struct thread *thread, u64 end_n
 	submit(record);
 }
 
-/* The next stretch without I/O starts here. */
+/* The next interval without I/O starts here. */
 static __always_inline void thread_io_mark(struct thread *thread, u64 now, u64 on_cpu_ns)
 {
 	thread->io_ns = now;

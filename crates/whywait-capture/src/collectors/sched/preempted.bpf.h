@@ -8,7 +8,7 @@
  * A thread that had not slept was without a CPU for the threshold or longer. Not static, so that it
  * is verified once for a program.
  */
-__noinline int tell_preempted(struct thread *thread, u64 out_ns, u64 in_ns)
+__noinline int send_preempted(struct thread *thread, u64 out_ns, u64 in_ns)
 {
 	struct preempted_record *record;
 

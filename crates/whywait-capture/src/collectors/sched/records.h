@@ -42,9 +42,9 @@ struct wait_record {
 	 * same
 	 */
 	u64 ip, sp;
-	u64 stack_key; /* of the thread's user stack that was told before; 0: none */
+	u64 stack_key; /* of the thread's user stack that was sent before; 0: none */
 	/*
-	 * of this kernel stack, or if none follows, of the thread's that was told before; 0: none
+	 * of this kernel stack, or if none follows, of the thread's that was sent before; 0: none
 	 */
 	u64 kernel_key;
 };

@@ -110,7 +110,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 		thread->stack_key = 0;
 	if (!thread->stack_key && ask_user_stack(task, thread, now))
 		how |= WAIT_STACK_FOLLOWS;
-	if (key && known->key == key && now - known->told_ns < KERNEL_KNOWN_FOR_NS) {
+	if (key && known->key == key && now - known->sent_ns < KERNEL_KNOWN_FOR_NS) {
 		struct wait_record *brief = bpf_ringbuf_reserve(&records, sizeof(*brief), 0);
 
 		if (!brief) {
@@ -135,13 +135,13 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 		bpf_get_task_stack(task, record->kernel_stack, sizeof(record->kernel_stack), 0);
 	if (record->wait.kernel_stack_len > 0) {
 		known->key = key;
-		known->told_ns = now;
+		known->sent_ns = now;
 	}
 	submit(record);
 }
 
 /*
- * A sleep of which only the end is known: what the thread slept in is over. Stacks that were told
+ * A sleep of which only the end is known: what the thread slept in is over. Stacks that were sent
  * before serve it, too.
  */
 static __always_inline void send_wait_unseen(struct thread *thread, bool ends, u64 wake_ns,
@@ -160,8 +160,8 @@ static __always_inline void send_wait_unseen(struct thread *thread, bool ends, u
 }
 
 /*
- * Whether sleeps like this one are told by the thousand in a server that is busy and sound: for a
- * wake, or for its peers.
+ * Whether sleeps like this one are recorded by the thousand in a server that is busy and sound: for
+ * a wake, or for its peers.
  */
 static __always_inline bool may_storm(const struct thread *thread)
 {
@@ -240,7 +240,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 		if (unlikely(is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0])) {
 			thread->epfd = (s32)thread->args[0];
 			thread->epoll = epoll_of(task, thread->args[0]);
-			thread->tell_poll = 1;
+			thread->record_poll = 1;
 		}
 	}
 }
@@ -255,7 +255,7 @@ static __always_inline void add_sleep(struct thread *thread, enum part part, u64
 }
 
 /*
- * Whether a long sleep is one too many of a storm. Told are so many a second, all that are much
+ * Whether a long sleep is one too many of a storm. Recorded are so many a second, all that are much
  * longer than the threshold, and all at places whose stack is not known. Asked once for a sleep: of
  * one on a futex that a thread of the target ends when it does, of others when they are over.
  */
@@ -268,8 +268,8 @@ __noinline int is_storm(struct thread *thread, u64 now)
 	if (thread->nr != NR_FUTEX)
 		return !within_budget(BUDGET_READ_STORM, read_storm_per_second, now);
 	/*
-	 * It would have to leave its stack on its return, which is dear; and most of its time was
-	 * the CPU's, not the futex's.
+	 * It would have to leave its stack on its return, which is expensive; and most of its time
+	 * was the CPU's, not the futex's.
 	 */
 	if (thread->waker_in_target && thread->wake_ns - thread->out_ns < threshold_ns)
 		return !within_budget(BUDGET_QUEUED_STORM, queued_storm_per_second, now);
@@ -284,12 +284,12 @@ static __always_inline bool asked_at_wake(const struct thread *thread, u64 wake_
 }
 
 /*
- * Adds a sleep of a storm to its object's sums, or says that it is to be told all the same: the
+ * Adds a sleep of a storm to its object's sums, or says that it is to be recorded all the same: the
  * object is not known yet.
  */
 static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
 {
-	if (tell_short_futex(thread, slept_ns))
+	if (record_short_futex(thread, slept_ns))
 		return false;
 	COUNT(storm_waits);
 	return true;
@@ -301,7 +301,7 @@ static __always_inline void got_cpu(struct thread *thread, u64 in_ns)
 
 	thread->parts[PART_RUNNABLE] += ns;
 	if (unlikely(ns >= threshold_ns))
-		tell_preempted(thread, thread->out_ns, in_ns);
+		send_preempted(thread, thread->out_ns, in_ns);
 }
 
 static __always_inline void switch_in(struct task_struct *task, struct thread *thread, u64 now)
@@ -309,7 +309,7 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 	u64 wake_ns = thread->wake_ns, slept_ns;
 	enum call_family family;
 	enum part part;
-	bool told;
+	bool recorded;
 
 	if (thread->state == THREAD_RUNNABLE) {
 		got_cpu(thread, now);
@@ -331,23 +331,23 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 				     thread->wake_context, thread->waker_in_target);
 		slept_ns = (wake_ns ? wake_ns : now) - thread->out_ns;
 		if (unlikely(now - thread->out_ns >= threshold_ns)) {
-			/* One that the sweep has told while it lasted is told to its end. */
-			bool told_before = thread->stack_seq == thread->seq + 1;
+			/* One that the sweep has sent while it lasted is recorded to its end. */
+			bool recorded_before = thread->stack_seq == thread->seq + 1;
 			bool storm = thread->storm &&
 				     now - thread->out_ns < STORM_THRESHOLDS * threshold_ns;
 
 			if (!storm && may_storm(thread) && !asked_at_wake(thread, wake_ns))
 				storm = is_storm(thread, now);
-			told = !storm || told_before || !sum_up_storm(thread, slept_ns);
+			recorded = !storm || recorded_before || !sum_up_storm(thread, slept_ns);
 			thread->short_sleeps = 0;
 		} else {
-			told = thread->tell_poll ||
-			       (thread->nr == NR_FUTEX && tell_short_futex(thread, slept_ns));
+			recorded = thread->record_poll ||
+				   (thread->nr == NR_FUTEX && record_short_futex(thread, slept_ns));
 			if (thread->short_sleeps < SHORT_SLEEPS)
 				thread->short_sleeps++;
 		}
-		if (unlikely(told)) {
-			thread->tell_poll = 0;
+		if (unlikely(recorded)) {
+			thread->record_poll = 0;
 			/*
 			 * A long sleep has a record of its own; the totals up to it are the segment
 			 * before it.
@@ -376,13 +376,13 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
  * thread of the target is one of their events.) Since when it runs, the scheduler knows: its sum is
  * up to date when a thread leaves its CPU, and at the latest tick while it stays (update_curr and
  * set_next_entity in kernel/sched/fair.c). What it slept in cannot be looked at any more; stacks
- * that are known can be told. Not static, so that it is verified once for a program.
+ * that are known can be sent. Not static, so that it is verified once for a program.
  */
 __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u64 now)
 {
 	u64 in_ns = now > ran_ns ? now - ran_ns : 0;
 	u64 wake_ns = 0;
-	bool told;
+	bool recorded;
 
 	if (!thread)
 		return 0;
@@ -400,17 +400,18 @@ __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u6
 			thread->wake_context = WAKE_UNKNOWN;
 			COUNT(unmatched_wakes);
 		}
-		told = in_ns - thread->out_ns >= threshold_ns ||
-		       thread->stack_seq == thread->seq + 1 ||
-		       (thread->nr == NR_FUTEX &&
-			tell_short_futex(thread, (wake_ns ? wake_ns : in_ns) - thread->out_ns));
-		if (told)
+		recorded =
+			in_ns - thread->out_ns >= threshold_ns ||
+			thread->stack_seq == thread->seq + 1 ||
+			(thread->nr == NR_FUTEX &&
+			 record_short_futex(thread, (wake_ns ? wake_ns : in_ns) - thread->out_ns));
+		if (recorded)
 			send_wait_unseen(thread, ends, wake_ns, in_ns);
 		add_sleep(thread,
 			  part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait,
 					thread->wake_context, thread->waker_in_target),
 			  wake_ns, in_ns);
-		if (told)
+		if (recorded)
 			__builtin_memcpy(thread->at_row, thread->parts, sizeof(thread->at_row));
 		if (thread->io_ns)
 			thread_io_mark(thread, in_ns, thread->parts[PART_ON_CPU]);
@@ -458,7 +459,7 @@ int sched_switch(u64 *ctx)
 		u32 state = switch_passes_state ? (u32)ctx[3] : prev->__state;
 
 		must_run(prev, from, now);
-		stretch_may_end(prev, from, now);
+		interval_may_end(prev, from, now);
 		switch_out(prev, from, !preempt && state, state, now);
 	}
 	if (to)
@@ -492,8 +493,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 			goto out;
 		if (!thread->stack_key && waker->tgid == thread->tgid) {
 			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
-			if (!thread->stack_key && may_tell_sleeper(thread, now))
-				thread->stack_key = tell_stack_of(task, thread, now);
+			if (!thread->stack_key && may_send_stack(thread, now))
+				thread->stack_key = send_stack_of(task, thread, now);
 		}
 		send_waker(thread, waker, by, now);
 	}

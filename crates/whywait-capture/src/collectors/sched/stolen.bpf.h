@@ -3,13 +3,13 @@
  * A virtual machine's CPU may stand still for tens of milliseconds, because its host has others
  * run. The thread on it is not switched: to the kernel's scheduler, and to the hooks, it seems to
  * run all that time. But the host tells how long that was (steal time), and so it is what it is,
- * time in which the thread could have run and had no CPU: not in its time on a CPU, and told like a
- * preemption if it was long.
+ * time in which the thread could have run and had no CPU: not in its time on a CPU, and recorded
+ * like a preemption if it was long.
  *
  * The clock of the samples looks whenever it ticks, and after a long standstill its tick is due and
  * comes as soon as the CPU goes on. It only notes what it sees, because it may have interrupted a
  * hook that uses the thread's totals; the thread's next hook puts them right. A thread that reads,
- * writes or polls after a stretch without looks by itself.
+ * writes or polls after an interval without looks by itself.
  */
 #pragma once
 
@@ -45,11 +45,11 @@ static __always_inline void note_stolen(struct thread *thread, u64 ns, u64 now)
 	if (!is_running(thread))
 		return;
 	/*
-	 * Told here, where it is known when it was: a thread that computes may come by no hook for
+	 * Sent here, where it is known when it was: a thread that computes may come by no hook for
 	 * long.
 	 */
 	if (ns >= threshold_ns && since_ns && since_ns <= now - threshold_ns)
-		tell_preempted(thread, since_ns > now - ns ? since_ns : now - ns, now);
+		send_preempted(thread, since_ns > now - ns ? since_ns : now - ns, now);
 	if (thread->state == THREAD_RUNNING)
 		thread->stolen_ns = 0;
 	thread->stolen_ns += ns;
@@ -79,8 +79,8 @@ __noinline int account_stolen(struct thread *thread, u64 now)
 		used_ns = thread->cpu_mark_ns;
 	if (thread->progress_on_cpu_ns > used_ns)
 		used_ns = thread->progress_on_cpu_ns;
-	if (thread->stretch_on_cpu_ns > used_ns)
-		used_ns = thread->stretch_on_cpu_ns;
+	if (thread->interval_on_cpu_ns > used_ns)
+		used_ns = thread->interval_on_cpu_ns;
 	if (thread->herd_on_cpu_ns > used_ns)
 		used_ns = thread->herd_on_cpu_ns;
 	if (on_cpu_ns <= used_ns)
@@ -106,9 +106,9 @@ static __noinline int look_for_stolen(struct task_struct *task, struct thread *t
 	return account_stolen(thread, now);
 }
 
-/* Has an end of a stretch without I/O looked at, before the totals of the thread are used. */
-static __always_inline void stretch_may_end(struct task_struct *task, struct thread *thread,
-					    u64 now)
+/* Has an end of an interval without I/O looked at, before the totals of the thread are used. */
+static __always_inline void interval_may_end(struct task_struct *task, struct thread *thread,
+					     u64 now)
 {
 	if (steal_known && unlikely(thread->io_ns && now - thread->io_ns >= threshold_ns))
 		look_for_stolen(task, thread, now);

@@ -77,7 +77,7 @@ impl Recorder {
             self.known.kernel(&wait, record.kernel_key)
         } else {
             let stack = self.output.kernel_stack(kernel_stack)?;
-            self.known.tell_kernel(&wait, record.kernel_key, stack);
+            self.known.learn_kernel(&wait, record.kernel_key, stack);
             stack
         };
         self.futexes.words.note(&wait);

@@ -16,20 +16,20 @@ static __always_inline u32 tcp_unread(struct sock *sk)
 	return KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - tcp_read_up_to(sk);
 }
 
-/* The peer has said goodbye, and that is all there is to read. */
-static __always_inline bool only_goodbye(struct sock *sk)
+/* The peer's FIN has come, and there is nothing else to read. */
+static __always_inline bool only_fin(struct sock *sk)
 {
 	return unlikely(sk->sk_shutdown & RCV_SHUTDOWN) && is_tcp(sk) && tcp_unread(sk) <= 1;
 }
 
-#define FAREWELL_NS 1000000000
+#define CLOSING_NS 1000000000
 
 /*
- * Whether somebody who writes so many bytes may say goodbye: the records of TLS that have an alert
+ * Whether so many bytes may close a connection: the records of TLS that have an alert
  * of 2 bytes (close_notify), or a GOAWAY of HTTP/2, 17 bytes, with what the cipher adds to that.
  * (RFC 8446, 5.2: 22 bytes; RFC 5288: 29; RFC 7905: 21; CBC: its blocks.)
  */
-static __always_inline bool is_farewell_size(int bytes)
+static __always_inline bool is_closing_size(int bytes)
 {
 	switch (bytes) {
 	case 17: /* without TLS */
@@ -48,52 +48,52 @@ static __always_inline bool is_farewell_size(int bytes)
 }
 
 /*
- * What was just read, `bytes` and what lies there behind them, is the peer's own farewell, or its
- * end has come behind it. (A library may read the head of a record before the rest.)
+ * What was just read, `bytes` and what lies there behind them, is the peer's own closing message,
+ * or its end has come behind it. (A library may read the head of a record before the rest.)
  */
 static __noinline bool peer_leaves(struct sock *sk, int bytes)
 {
 	if (sk->sk_shutdown & RCV_SHUTDOWN)
 		return true;
-	return is_farewell_size(is_tcp(sk) ? bytes + tcp_unread(sk) : bytes);
+	return is_closing_size(is_tcp(sk) ? bytes + tcp_unread(sk) : bytes);
 }
 
 /*
- * What was written last was a farewell if `ends`: the response ended before. If not it was an
- * answer, and as slow as that.
+ * What was written last was a closing message if `ends`: the response ended before. If not it was
+ * an answer, and as slow as that.
  */
-static __noinline void settle_farewell(struct socket_state *socket, struct sock *sk, bool ends,
-				       u64 now)
+static __noinline void settle_closing(struct socket_state *socket, struct sock *sk, bool ends,
+				      u64 now)
 {
-	if (!socket->farewell)
+	if (!socket->closing)
 		return;
-	socket->farewell = 0;
+	socket->closing = 0;
 	if (!ends) {
 		if (!socket->emitted)
 			socket->emitted = send_request(socket, sk, now);
 		return;
 	}
-	COUNT(farewells);
+	COUNT(closings);
 	socket->last_send_ns = socket->answered.last_send_ns;
 	socket->send_tid = socket->answered.send_tid;
 	__builtin_memcpy(socket->service, socket->answered.service, sizeof(socket->service));
 }
 
 /*
- * Whether these bytes may be no part of the response: a goodbye, long after it. A server says so
- * when a connection is idle. It was one if the connection then ends, or the peer says the same; if
- * not, an answer (of a request beside others on the same connection, say). That a thread asked for
- * the next request meanwhile tells nothing: some loops wait in a poll and read only what is there,
- * others read before they answer until there is nothing left.
+ * Whether these bytes may be no part of the response: a closing message, long after it. A server
+ * sends one when a connection is idle. It was one if the connection then ends, or the peer says the
+ * same; if not, an answer (of a request beside others on the same connection, say). That a thread
+ * asked for the next request meanwhile tells nothing: some loops wait in a poll and read only what
+ * is there, others read before they answer until there is nothing left.
  */
-static __always_inline bool may_be_farewell(struct socket_state *socket, int ret, u64 now)
+static __always_inline bool may_be_closing(struct socket_state *socket, int ret, u64 now)
 {
-	if (!is_farewell_size(ret))
+	if (!is_closing_size(ret))
 		return false;
-	if (!socket->farewell) {
-		if (now - socket->last_send_ns < FAREWELL_NS)
+	if (!socket->closing) {
+		if (now - socket->last_send_ns < CLOSING_NS)
 			return false;
-		socket->farewell = 1;
+		socket->closing = 1;
 		socket->answered.last_send_ns = socket->last_send_ns;
 		socket->answered.send_tid = socket->send_tid;
 		__builtin_memcpy(socket->answered.service, socket->service,

@@ -34,7 +34,7 @@ static __always_inline bool transfer_begins(struct transfer *transfer, bool read
 	COUNT(events);
 	now = bpf_ktime_get_ns();
 	must_run(task, thread, now);
-	stretch_may_end(task, thread, now);
+	interval_may_end(task, thread, now);
 	if (reads)
 		leave_stack_after_read(task, thread, now);
 	on_cpu_ns = on_cpu_now(thread, now);
@@ -71,7 +71,7 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
 {
 	u64 arrived_ns = unread_since(socket, sk);
 
-	settle_farewell(socket, sk, closed, now);
+	settle_closing(socket, sk, closed, now);
 	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
 		request_ends(socket, sk, now);
 		socket->timing = TIMED;
@@ -89,8 +89,8 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
-		if (unlikely(socket->farewell))
-			settle_farewell(socket, sk, peer_leaves(sk, ret), now);
+		if (unlikely(socket->closing))
+			settle_closing(socket, sk, peer_leaves(sk, ret), now);
 		request_ends(socket, sk, now);
 		was_read(socket, sk, now);
 		request_begins(socket, sk, arrival_of(socket, sk, ret, read_before_ns, now));
@@ -152,7 +152,7 @@ static __always_inline void account_service(struct socket_state *socket,
 }
 
 /*
- * The descriptor that a thread is just writing to, and 1; 0: not known. What a ring of io_uring
+ * The descriptor that a thread is just writing to, and 1; 0: not known. What an io_uring ring
  * writes, it writes whatever the call is.
  */
 static __always_inline u32 writes_to(struct task_struct *task, const struct thread *thread)
@@ -179,7 +179,7 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 {
 	const struct thread *thread = transfer->thread;
 	u64 now = transfer->now;
-	bool farewell = false;
+	bool closing = false;
 
 	if (likely(!socket->first_send_ns)) {
 		if (unlikely(socket->later.ready_ns))
@@ -188,9 +188,9 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
 	} else {
-		farewell = may_be_farewell(socket, ret, now);
-		if (!farewell)
-			socket->farewell = 0;
+		closing = may_be_closing(socket, ret, now);
+		if (!closing)
+			socket->closing = 0;
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
@@ -206,7 +206,7 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		 */
 		socket->fd = thread->tgid == socket->tgid ? writes_to(transfer->task, thread) : 0;
 		/* Whether it was slow shows at its end. */
-		socket->emitted = !farewell && send_request(socket, sk, now);
+		socket->emitted = !closing && send_request(socket, sk, now);
 	}
 }
 
@@ -235,12 +235,12 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	COUNT(events);
 	herd_ends();
 	/*
-	 * A unix socket's reader does not wait for the writer to say so: what it was to be told of
+	 * A unix socket's reader does not wait for the writer to say so: what it announces
 	 * may be read, and answered, by now.
 	 */
 	if (arrivals->family == AF_UNIX && !unix_packets(sk))
 		return 0;
-	if (only_goodbye(sk))
+	if (only_fin(sk))
 		return 0;
 	note_arrival(arrivals, sk);
 	return 0;
@@ -274,7 +274,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	if (unlikely(ret == 0)) {
 		/* No tracepoint tells of a unix socket's end. */
 		if (socket->family == AF_UNIX) {
-			settle_farewell(socket, sk, true, now);
+			settle_closing(socket, sk, true, now);
 			if (socket->last_send_ns)
 				request_ends(socket, sk, now);
 			socket_ends(socket, sk, now);
@@ -410,7 +410,7 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	last_request_ends(socket, sk,
 			  sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
 	cpu = socket_cpu_of(socket->id);
-	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_TOLD_NS)
+	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_RECORDED_NS)
 		return 0;
 	fill_socket(&record, socket, sk, cpu, now);
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));

@@ -25,7 +25,7 @@ struct request_record {
 	u8 before_accept;
 	u32 pad;
 	u64 service[PART_COUNT];
-	/* until then what was read lay in a ring of io_uring for certain; 0: not known */
+	/* until then what was read lay in an io_uring ring for certain; 0: not known */
 	u64 taken_ns;
 };
 

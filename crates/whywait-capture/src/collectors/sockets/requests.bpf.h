@@ -110,8 +110,8 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	if (unlikely(!socket->last_send_ns)) {
 		must_be_timed(socket, sk);
 		/*
-		 * Never answered. Data that nobody read is told if it waited for long; an end of
-		 * file is no request.
+		 * Never answered. Data that nobody read is recorded if it waited for long; an end
+		 * of file is no request.
 		 */
 		if ((socket->recv_ns ? socket->bytes_in : 1) &&
 		    now - socket->ready_ns >= threshold_ns)
@@ -172,7 +172,7 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->recv_tid = 0;
 	socket->send_tid = 0;
 	socket->emitted = 0;
-	socket->farewell = 0;
+	socket->closing = 0;
 	socket->later.ready_ns = 0;
 	socket->fd = 0;
 	socket->uring = 0;

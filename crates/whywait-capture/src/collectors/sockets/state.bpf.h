@@ -37,7 +37,9 @@ struct later {
 	u64 at_recv[PART_COUNT];
 };
 
-/* A response as it was before what may be a farewell: see may_be_farewell. */
+/*
+ * A response as it was before what may be a message that closes the connection: see may_be_closing.
+ */
 struct answered {
 	u64 last_send_ns;
 	u32 send_tid;
@@ -69,7 +71,7 @@ struct socket_state {
 	/* it was read before the request came: kept of one that was read soon after */
 	u64 after_ns;
 	u8 timing; /* TIMED… */
-	u8 farewell; /* what was written last may be none of the response's */
+	u8 closing; /* what was written last may be none of the response's */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
 	u64 first_send_ns;
@@ -82,14 +84,14 @@ struct socket_state {
 	u64 before_in; /* bytes of earlier requests */
 	u64 before_out;
 	u64 recent_out; /* … and of the last answers, each one before another counting half */
-	/* What was read through a ring of io_uring: see taken.bpf.h. */
+	/* What was read through an io_uring ring: see taken.bpf.h. */
 	u32 uring; /* its index and 1; 0: none */
 	u32 uring_id;
 	u32 uring_number; /* of the completion, at least */
 	u64 taken_ns;
 	union {
 		struct later later; /* until it is answered */
-		struct answered answered; /* of one with a farewell */
+		struct answered answered; /* of one with a closing message */
 	};
 };
 

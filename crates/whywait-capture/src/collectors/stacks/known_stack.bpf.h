@@ -128,7 +128,7 @@ static __always_inline u64 stack_top_of(struct task_struct *task, u64 sp)
  * goes to its top, and enough to recognise it by. A stack ends at a page's end, so pieces that end
  * on multiples of their size are either wholly mapped or not at all. The first piece is the shorter
  * one. (What is above the top is cold, as a rule, and so is where it would go: beside a server with
- * a thread for each connection that was a quarter of what a sample cost.)
+ * thread-per-connection that was a quarter of what a sample cost.)
  */
 static __always_inline u32 copy_user_stack(void *to, u64 sp, u64 top)
 {
@@ -191,7 +191,7 @@ static int learn_word(u32 at, struct learning *learning)
 
 /*
  * Keeps what tells this stack, of which `copied` is the top, when it comes again; its thread has
- * the memory that is current here. Says its key, or 0 if it has too little to be told by. Not
+ * the memory that is current here. Says its key, or 0 if it has too little to be recognised by. Not
  * static, so that it is verified once and not on each way that leads to it.
  */
 __noinline u64 learn_stack(struct thread *thread, u64 ip, u64 sp, const struct stack_top *copied,
@@ -217,21 +217,21 @@ __noinline u64 learn_stack(struct thread *thread, u64 ip, u64 sp, const struct s
 		return 0;
 	known->ip = ip;
 	known->sp = sp;
-	known->told_ns = now;
+	known->sent_ns = now;
 	known->key = stack_key_of(known, copied->words);
 	return known->key;
 }
 
-/* Whether the stack there was told a moment ago, as far as two pointers tell. */
-static __always_inline bool was_told(const struct known_stack *known, u64 now)
+/* Whether the stack there was sent a moment ago, as far as two pointers tell. */
+static __always_inline bool was_sent(const struct known_stack *known, u64 now)
 {
-	return known && now - known->told_ns <= KNOWN_FOR_NS && stacks_repeat;
+	return known && now - known->sent_ns <= KNOWN_FOR_NS && stacks_repeat;
 }
 
 /* … the one in which a sleeping thread sleeps. */
 static __always_inline bool knows_place(struct thread *thread, u64 now)
 {
-	return was_told(known_place(thread, thread->ip, thread->sp), now);
+	return was_sent(known_place(thread, thread->ip, thread->sp), now);
 }
 
 /*
@@ -248,7 +248,7 @@ __noinline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
 	if (!thread)
 		return 0;
 	known = known_place(thread, ip, sp);
-	if (!was_told(known, now))
+	if (!was_sent(known, now))
 		return 0;
 	top = bpf_map_lookup_elem(&stack_tops, &zero);
 	bytes = known->bytes;

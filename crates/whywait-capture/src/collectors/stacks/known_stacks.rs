@@ -1,7 +1,7 @@
-//! Stacks that were told once, and to which later records of the same thread refer by a key.
+//! Stacks that were sent once, and to which later records of the same thread refer by a key.
 //!
 //! `known_stack.bpf.h` and `sched.bpf.h` remember a few of each thread, and forget them in their
-//! own way. Here the last ones are kept that a thread told, of more places than they remember: so a
+//! own way. Here the last ones are kept that a thread sent, of more places than they remember: so a
 //! key that is not found means that a record was lost, and is no stack.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,16 +13,16 @@ use whywait_stacks::Registers;
 /// `KNOWN_KERNEL_STACKS` of `state.bpf.h`.
 const PLACES: usize = 16;
 
-/// The last stacks that a thread told: where it was, the key, and the stack that it stands for.
-type Told<P> = VecDeque<(P, u64, StackId)>;
+/// The last stacks that a thread sent: where it was, the key, and the stack that it stands for.
+type Sent<P> = VecDeque<(P, u64, StackId)>;
 
 #[derive(Default)]
 struct OfThread {
-    user: Told<[u64; 2]>,
+    user: Sent<[u64; 2]>,
     /// The last stack that return addresses do not tell: it serves the sleep that it was read of,
     /// whose record follows.
     once: Option<(u64, StackId)>,
-    kernel: Told<()>,
+    kernel: Sent<()>,
 }
 
 /// The known stacks, by thread.
@@ -38,14 +38,14 @@ impl KnownStacks {
         self.threads.remove(&tid);
     }
 
-    /// Whether every stack so far can be told by its return addresses.
+    /// Whether every stack so far can be known by its return addresses.
     pub(crate) fn stacks_repeat(&self) -> bool {
         !self.some_do_not_repeat
     }
 
     /// A user stack that `tid` may refer to by `key` from now on, and no more to the one that it
-    /// told at the same place before; `repeats` as in `Unwound`.
-    pub(crate) fn tell_user(
+    /// sent at the same place before; `repeats` as in `Unwound`.
+    pub(crate) fn learn_user(
         &mut self,
         tid: u32,
         registers: Registers,
@@ -58,10 +58,10 @@ impl KnownStacks {
             return;
         }
         let place = [registers.ip, registers.sp];
-        let told = &mut self.threads.entry(tid).or_default().user;
-        told.retain(|(its, other, _)| *its != place && *other != key);
+        let sent = &mut self.threads.entry(tid).or_default().user;
+        sent.retain(|(its, other, _)| *its != place && *other != key);
         if repeats {
-            keep(told, (place, key, stack));
+            keep(sent, (place, key, stack));
         } else {
             self.threads.entry(tid).or_default().once = Some((key, stack));
         }
@@ -82,11 +82,11 @@ impl KnownStacks {
     }
 
     /// A kernel stack that the thread of `wait` may refer to by `key` from now on.
-    pub(crate) fn tell_kernel(&mut self, wait: &Wait, key: u64, stack: StackId) {
+    pub(crate) fn learn_kernel(&mut self, wait: &Wait, key: u64, stack: StackId) {
         if key != 0 {
-            let told = &mut self.threads.entry(wait.tid).or_default().kernel;
-            told.retain(|(_, other, _)| *other != key);
-            keep(told, ((), key, stack));
+            let sent = &mut self.threads.entry(wait.tid).or_default().kernel;
+            sent.retain(|(_, other, _)| *other != key);
+            keep(sent, ((), key, stack));
         }
     }
 
@@ -98,15 +98,15 @@ impl KnownStacks {
     }
 }
 
-fn keep<P>(told: &mut Told<P>, new: (P, u64, StackId)) {
-    if told.len() == PLACES {
-        told.pop_front();
+fn keep<P>(sent: &mut Sent<P>, new: (P, u64, StackId)) {
+    if sent.len() == PLACES {
+        sent.pop_front();
     }
-    told.push_back(new);
+    sent.push_back(new);
 }
 
-fn find<P>(told: &Told<P>, key: u64) -> StackId {
-    told.iter()
+fn find<P>(sent: &Sent<P>, key: u64) -> StackId {
+    sent.iter()
         .find(|(_, other, _)| key != 0 && *other == key)
         .map_or(0, |(_, _, stack)| *stack)
 }
@@ -122,12 +122,12 @@ mod tests {
     #[test]
     fn a_stack_is_found_by_its_key_and_its_thread_until_another_takes_its_place() {
         let mut known = KnownStacks::default();
-        known.tell_user(7, registers(0x1000, 0x2000), 5, 1, true);
-        known.tell_user(7, registers(0x1004, 0x2000), 6, 2, true);
+        known.learn_user(7, registers(0x1000, 0x2000), 5, 1, true);
+        known.learn_user(7, registers(0x1004, 0x2000), 6, 2, true);
         assert_eq!((known.user(7, 5), known.user(7, 6)), (1, 2));
         assert_eq!(known.user(7, 0), 0, "no key, no stack");
         assert_eq!(known.user(8, 5), 0, "another thread");
-        known.tell_user(7, registers(0x1000, 0x2000), 9, 3, true);
+        known.learn_user(7, registers(0x1000, 0x2000), 9, 3, true);
         assert_eq!((known.user(7, 5), known.user(7, 9)), (0, 3));
         known.forget(7);
         assert_eq!(known.user(7, 9), 0);
@@ -137,7 +137,7 @@ mod tests {
     fn of_a_thread_with_many_places_the_last_ones_are_known() {
         let mut known = KnownStacks::default();
         for n in 1..=PLACES as u32 + 1 {
-            known.tell_user(
+            known.learn_user(
                 7,
                 registers(0x1000 + u64::from(n), 0x2000),
                 n.into(),
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn a_stack_that_its_return_addresses_do_not_tell_serves_no_other_sleep() {
         let mut known = KnownStacks::default();
-        known.tell_user(7, registers(0x1000, 0x2000), 5, 1, true);
+        known.learn_user(7, registers(0x1000, 0x2000), 5, 1, true);
         assert!(known.stacks_repeat());
-        known.tell_user(7, registers(0x1000, 0x2000), 5, 2, false);
+        known.learn_user(7, registers(0x1000, 0x2000), 5, 2, false);
         assert_eq!(known.user(7, 5), 2, "the sleep that it was read of");
         assert_eq!(known.user(7, 5), 0);
         assert!(!known.stacks_repeat());
@@ -166,11 +166,11 @@ mod tests {
             tid: 7,
             ..Wait::default()
         };
-        known.tell_kernel(&wait, 5, 1);
-        known.tell_kernel(&wait, 6, 2);
-        known.tell_kernel(&wait, 0, 3);
+        known.learn_kernel(&wait, 5, 1);
+        known.learn_kernel(&wait, 6, 2);
+        known.learn_kernel(&wait, 0, 3);
         assert_eq!((known.kernel(&wait, 5), known.kernel(&wait, 6)), (1, 2));
-        known.tell_kernel(&wait, 5, 4);
+        known.learn_kernel(&wait, 5, 4);
         assert_eq!(known.kernel(&wait, 5), 4);
         assert_eq!(known.kernel(&wait, 0), 0);
     }

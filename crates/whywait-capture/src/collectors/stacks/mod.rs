@@ -52,7 +52,7 @@ impl Recorder {
         let thread = (record.tgid, record.tid);
         let (user_stack, repeats) = self.output.stack_of_sleeper(thread, registers, stack)?;
         self.known
-            .tell_user(record.tid, registers, record.stack_key, user_stack, repeats);
+            .learn_user(record.tid, registers, record.stack_key, user_stack, repeats);
         if cut_short {
             let unfinished = &mut self.futexes.unfinished;
             unfinished.stack_came(record.tid, user_stack, stack);
@@ -78,7 +78,7 @@ impl Recorder {
                 self.output
                     .stack_of_waker(record.waker_tgid, registers, stack)?;
             self.known
-                .tell_user(waker, registers, record.stack_key, stack, repeats);
+                .learn_user(waker, registers, record.stack_key, stack, repeats);
             stack
         };
         self.waits.wakers.insert(record.tid, (record.seq, stack));

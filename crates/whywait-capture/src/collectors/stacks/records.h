@@ -6,7 +6,7 @@
 
 /*
  * Where a thread was when it had its long sleeps since the previous record of this kind, followed
- * by `stack_len` bytes of the user stack. By none if this stack was told before, under `stack_key`;
+ * by `stack_len` bytes of the user stack. By none if this stack was sent before, under `stack_key`;
  * or if there is none, and the key is 0.
  */
 struct user_stack_record {
@@ -21,7 +21,7 @@ struct user_stack_record {
 
 /*
  * Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the
- * waker's user stack; by none if this stack was told before, under `stack_key`.
+ * waker's user stack; by none if this stack was sent before, under `stack_key`.
  */
 struct waker_record {
 	u32 type;

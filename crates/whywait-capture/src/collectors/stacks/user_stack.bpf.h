@@ -9,7 +9,7 @@
  *  - any other leaves its stack on its way out of the kernel, where its registers are still those
  *    of the call that it slept in. Kernels before 6.18 cannot do that
  *    (bpf_task_work_schedule_resume); there the sweep over sleeping threads sees the longer ones.
- *    It is by far the dearest, some 9 us, because the kernel interrupts its own CPU for it.
+ *    It is by far the most expensive, some 9 us, because the kernel interrupts its own CPU for it.
  */
 #pragma once
 
@@ -75,7 +75,7 @@ static __always_inline void fill_user_stack(struct user_stack_record *record,
  * has none by which later sleeps could refer to it. Not static, so that it is verified once and not
  * on each way that leads to it.
  */
-__noinline u64 tell_user_stack(struct thread *thread, const struct user_place *place, u64 now)
+__noinline u64 send_user_stack(struct thread *thread, const struct user_place *place, u64 now)
 {
 	struct user_stack_record *record;
 	u64 key;
@@ -106,10 +106,10 @@ __noinline u64 tell_user_stack(struct thread *thread, const struct user_place *p
 }
 
 /*
- * As tell_user_stack, but only its key if user space has had the stack, and not even that if too
- * many have been told.
+ * As send_user_stack, but only its key if user space has had the stack, and not even that if too
+ * many have been sent.
  */
-static __noinline int tell_or_refer(struct task_struct *task, struct thread *thread, u64 now)
+static __noinline int send_or_refer(struct task_struct *task, struct thread *thread, u64 now)
 {
 	struct user_stack_record *record;
 	struct user_place place;
@@ -118,7 +118,7 @@ static __noinline int tell_or_refer(struct task_struct *task, struct thread *thr
 	place_of(&place, task);
 	key = recognise_stack(thread, place.ip, place.sp, now);
 	if (!key && within_budget(BUDGET_STACKS, stacks_per_second, now)) {
-		tell_user_stack(thread, &place, now);
+		send_user_stack(thread, &place, now);
 		return 0;
 	}
 	if (!key)
@@ -133,12 +133,12 @@ static __noinline int tell_or_refer(struct task_struct *task, struct thread *thr
 	return 0;
 }
 
-static __always_inline u64 tell_stack_of(struct task_struct *task, struct thread *thread, u64 now)
+static __always_inline u64 send_stack_of(struct task_struct *task, struct thread *thread, u64 now)
 {
 	struct user_place place;
 
 	place_of(&place, task);
-	return tell_user_stack(thread, &place, now);
+	return send_user_stack(thread, &place, now);
 }
 
 /* Runs in the thread itself, as it returns to its program. */
@@ -150,7 +150,7 @@ static int leave_user_stack(struct bpf_map *map, void *key, void *value)
 	if (!thread)
 		return 0;
 	thread->stack_asked = STACK_NOT_ASKED;
-	tell_stack_of(task, thread, bpf_ktime_get_ns());
+	send_stack_of(task, thread, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -167,14 +167,14 @@ static __always_inline void leave_stack_after_read(struct task_struct *task, str
 	if (likely(thread->stack_asked != STACK_AFTER_READ))
 		return;
 	thread->stack_asked = STACK_NOT_ASKED;
-	tell_or_refer(task, thread, now);
+	send_or_refer(task, thread, now);
 }
 
 /*
- * Whether this thread's stack is of use and may be told; by a thread of its process, which ends its
+ * Whether this thread's stack is of use and may be sent; by a thread of its process, which ends its
  * long sleep on a futex.
  */
-static __always_inline bool may_tell_sleeper(const struct thread *thread, u64 now)
+static __always_inline bool may_send_stack(const struct thread *thread, u64 now)
 {
 	return stacks_repeat && !thread->stack_asked && thread->stack_seq != thread->seq + 1 &&
 	       within_budget(BUDGET_STACKS, stacks_per_second, now);

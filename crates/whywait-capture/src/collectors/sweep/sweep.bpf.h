@@ -38,7 +38,7 @@ int sweep(struct bpf_iter__task *ctx)
 	if (!thread)
 		return 0;
 	now = bpf_ktime_get_ns();
-	/* The last sweep also tells of stretches without I/O that have not ended. */
+	/* The last sweep also tells of intervals without I/O that have not ended. */
 	if (sweep_all && thread->io_ns &&
 	    !(thread->state == THREAD_SLEEPING && thread->io_ns >= thread->out_ns))
 		thread_did_io_until(thread,
@@ -47,8 +47,8 @@ int sweep(struct bpf_iter__task *ctx)
 		return 0;
 	seq = thread->seq;
 	/*
-	 * Those that wait for a futex in the end are told again: their stacks are searched for the
-	 * locks that they hold.
+	 * Those that wait for a futex in the end are recorded again: their stacks are searched for
+	 * the locks that they hold.
 	 */
 	if ((thread->stack_seq == seq + 1 && !(sweep_all && thread->nr == NR_FUTEX)) ||
 	    (!sweep_all && now - thread->out_ns < sweep_min_ns))

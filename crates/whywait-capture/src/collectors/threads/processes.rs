@@ -1,4 +1,4 @@
-//! The target's processes and their threads, as far as records told.
+//! The target's processes and their threads, as far as records say.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,7 +8,7 @@ pub(crate) const ENDED_AT_ONCE: usize = 64;
 #[derive(Default)]
 pub(crate) struct Processes {
     threads: BTreeMap<u32, HashSet<u32>>,
-    /// Up to which process was looked for ones whose end was not told.
+    /// Up to which process was looked for ones whose end was not recorded.
     looked_up_to: u32,
 }
 

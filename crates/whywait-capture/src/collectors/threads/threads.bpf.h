@@ -122,8 +122,8 @@ int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 {
 	if (!thread_of(task)) {
 		/*
-		 * The threads that io_uring makes are told of in no other way: the first thing that
-		 * they do is to name themselves.
+		 * The threads that io_uring makes are recorded of in no other way: the first thing
+		 * that they do is to name themselves.
 		 */
 		if (task->flags & PF_IO_WORKER || task->flags & PF_USER_WORKER)
 			adopt_worker(task, comm);

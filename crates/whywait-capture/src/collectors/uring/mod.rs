@@ -41,11 +41,11 @@ pub(crate) const COLLECTOR: Collector = Collector {
         ),
         Hook::or(
             "io_uring_queue_async_work",
-            "io_uring operations that are punted to workers are not told from others",
+            "io_uring operations that are punted to workers look like others",
         ),
         Hook::or(
             "io_uring_poll_arm",
-            "io_uring operations that wait for readiness are not told from others",
+            "io_uring operations that wait for readiness look like others",
         ),
         Hook::or(
             "io_uring_cqe_overflow",
@@ -198,7 +198,7 @@ pub(crate) fn write(programs: &Programs, recorder: &mut Recorder) -> Result<(), 
         let counts = Counts::of(&ring, lost);
         let unchanged = recorder.rings.unchanged(ring.id, counts);
         all.insert(ring.id, counts);
-        // One that nobody uses goes on being idle: told in the end only.
+        // One that nobody uses goes on being idle: written in the end only.
         if !unchanged || recorder.last_look {
             recorder.ring_with_sums(ring, &known.sums)?;
         }
@@ -335,7 +335,7 @@ fn sums(state: &types::uring_state, opcode: u32, sum: &types::uring_sum) -> Sum 
     }
 }
 
-/// An operation that is told.
+/// An operation that is recorded.
 fn op(record: &types::uring_op_record) -> Op {
     let is = |flag: uring_op_flag| record.flags & flag.0 != 0;
     Op {

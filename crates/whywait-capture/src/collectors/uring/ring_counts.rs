@@ -1,4 +1,4 @@
-//! What the rings of io_uring have come to, each time that they are looked at.
+//! What the io_uring rings have come to, each time that they are looked at.
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,7 @@ int look_at_urings(void *ctx)
 }
 
 /*
- * Memory for sockets is short: the protocol's limit, or that of the thread's control group. (A send
+ * Memory for sockets is short: the protocol's limit, or that of the thread's cgroup. (A send
  * buffer that is full is no matter of this: there the kernel waits until the socket can be written
  * to.)
  */

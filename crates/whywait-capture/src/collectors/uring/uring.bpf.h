@@ -26,7 +26,7 @@
 	((res) == -11 || (res) == -62 || (res) == -125) /* EAGAIN, ETIME, ECANCELED: no failures */
 
 #define URING_SLOTS 16384 /* a power of two: operations that are with the kernel */
-/* Every so many-th operation is told, whatever it was. */
+/* Every so many-th operation is recorded, whatever it was. */
 #define URING_SAMPLED 1024
 const volatile u32 uring_ops_per_second = 500;
 
