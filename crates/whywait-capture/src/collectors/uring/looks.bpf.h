@@ -57,6 +57,31 @@ static __always_inline void uring_send_lag(const struct uring_state *ring, u32 w
 	submit(record);
 }
 
+/*
+ * One completion is followed at a time: the first that comes after the last one was reaped. Now it
+ * is.
+ */
+static __always_inline void uring_mark_reaped(u32 index, struct uring_state *ring, u32 unreaped,
+					      u64 now)
+{
+	u64 low_ns = ring->look_ns > ring->mark_ns ? ring->look_ns - ring->mark_ns : 0;
+	struct uring_sum *sum = uring_sum_of(index, ring->mark_opcode);
+
+	if (sum) {
+		u32 bucket = log2_u64(low_ns);
+
+		sum->marks++;
+		sum->mark_low_ns += low_ns;
+		sum->mark_high_ns += now - ring->mark_ns;
+		if (bucket < URING_BUCKETS)
+			sum->unreaped[bucket]++;
+	}
+	if (low_ns >= threshold_ns)
+		uring_send_lag(ring, LAG_UNREAPED, ring->mark_ns, ring->mark_ns + low_ns, now,
+			       unreaped);
+	ring->mark_ns = 0;
+}
+
 enum uring_look { LOOK_ONLY, LOOK_SUBMIT, LOOK_COMPLETE, LOOK_ELSEWHERE };
 
 /*
@@ -69,7 +94,6 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring,
 {
 	u32 tail = view->cached_cq_tail, head = view->cq_head;
 	u32 unreaped, pending, slots, most, still, flight;
-	struct uring_sum *sum;
 	u64 since_ns;
 
 	if (__sync_lock_test_and_set(&ring->looking, 1))
@@ -119,28 +143,8 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring,
 		ring->moved_ns[at] = ring->look_ns;
 	}
 
-	/*
-	 * One completion is followed at a time: the first that comes after the last one was reaped.
-	 */
-	if (ring->mark_ns && (s32)(head - ring->mark) > 0) {
-		u64 low_ns = ring->look_ns > ring->mark_ns ? ring->look_ns - ring->mark_ns : 0;
-		u64 high_ns = now - ring->mark_ns;
-
-		sum = uring_sum_of(index, ring->mark_opcode);
-		if (sum) {
-			u32 bucket = log2_u64(low_ns);
-
-			sum->marks++;
-			sum->mark_low_ns += low_ns;
-			sum->mark_high_ns += high_ns;
-			if (bucket < URING_BUCKETS)
-				sum->unreaped[bucket]++;
-		}
-		if (low_ns >= threshold_ns)
-			uring_send_lag(ring, LAG_UNREAPED, ring->mark_ns, ring->mark_ns + low_ns,
-				       now, unreaped);
-		ring->mark_ns = 0;
-	}
+	if (ring->mark_ns && (s32)(head - ring->mark) > 0)
+		uring_mark_reaped(index, ring, unreaped, now);
 
 	/*
 	 * While a batch is being submitted its entries are not pending any more, but were until

@@ -308,6 +308,30 @@ static __always_inline u64 uring_file_kind(u64 req)
 	return 1ull << (KERNEL_READ(struct inode, inode, i_mode) >> 12 & 15);
 }
 
+/* An operation took so long in the kernel. */
+static __always_inline void uring_add_to_sum(struct uring_sum *sum, u32 flags, u64 ns)
+{
+	u32 bucket;
+
+	sum->kernel_ns += ns;
+	sum->timed++;
+	if (ns > sum->kernel_max_ns)
+		sum->kernel_max_ns = ns;
+	if (flags & (URING_OP_PUNTED | URING_OP_POLLED)) {
+		if (flags & URING_OP_PUNTED) {
+			sum->punted_ns += ns;
+			sum->punted_timed++;
+		}
+		if (flags & URING_OP_POLLED) {
+			sum->polled_ns += ns;
+			sum->polled_timed++;
+		}
+	}
+	bucket = log2_u64(ns);
+	if (bucket < URING_BUCKETS)
+		sum->kernel[bucket]++;
+}
+
 SEC("tp_btf/io_uring_complete")
 int io_uring_complete(u64 *args)
 {
@@ -393,26 +417,7 @@ int io_uring_complete(u64 *args)
 		return 0;
 	}
 	ns = now > slot->at_ns ? now - slot->at_ns : 0;
-	sum->kernel_ns += ns;
-	sum->timed++;
-	if (ns > sum->kernel_max_ns)
-		sum->kernel_max_ns = ns;
-	if (slot->flags & (URING_OP_PUNTED | URING_OP_POLLED)) {
-		if (slot->flags & URING_OP_PUNTED) {
-			sum->punted_ns += ns;
-			sum->punted_timed++;
-		}
-		if (slot->flags & URING_OP_POLLED) {
-			sum->polled_ns += ns;
-			sum->polled_timed++;
-		}
-	}
-	{
-		u32 bucket = log2_u64(ns);
-
-		if (bucket < URING_BUCKETS)
-			sum->kernel[bucket]++;
-	}
+	uring_add_to_sum(sum, slot->flags, ns);
 	if (!(sum->timed & (URING_SAMPLED - 1)))
 		slot->flags |= URING_OP_SAMPLED;
 	if (ns >= threshold_ns || fails || slot->flags & URING_OP_SAMPLED)
