@@ -22,6 +22,7 @@ macro_rules! catalogue {
 
 catalogue! {
     stranded_readiness,
+    workers_exhausted,
     blocked_loop,
     lock_contention,
     slow_path_wait,

@@ -4,6 +4,7 @@ pub(crate) mod intervals;
 pub(crate) mod replay;
 pub(crate) mod rings;
 pub(crate) mod runtime;
+pub(crate) mod servers;
 pub(crate) mod slow_paths;
 pub(crate) mod spinning;
 pub(crate) mod text;

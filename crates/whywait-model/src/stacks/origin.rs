@@ -154,7 +154,8 @@ pub fn origin(label: &Label) -> FrameOrigin {
     if label.kind == ModuleKind::Jit && label.name.starts_with('[') {
         return FrameOrigin::Runtime;
     }
-    if of_python(label) {
+    // The interpreter, and the modules of its standard library that are in C.
+    if of_python(label) || label.module.contains("/lib-dynload/") {
         return FrameOrigin::Runtime;
     }
     let file = label.module.rsplit('/').next().unwrap_or_default();

@@ -154,6 +154,7 @@ fn is_place(key: &str, value: &Value) -> bool {
         "calls_per_cycle",
         "cpu_permille",
         "fd_kind",
+        "replay",
     ];
     !IN_WORDS.contains(&key)
         && !key.ends_with("_ns")

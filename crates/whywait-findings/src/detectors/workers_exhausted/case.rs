@@ -1,0 +1,189 @@
+//! What the finding says, in words.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use whywait_model::{Model, system_call_name};
+
+use super::reasons::Reason;
+use super::{Crew, Takes};
+use crate::finding::{Cause, Evidence, Finding};
+use crate::shared::intervals::sum;
+use crate::shared::slow_paths::Shares;
+use crate::shared::text::{count, duration, list, percent};
+
+/// Reasons that are named.
+const REASONS: usize = 3;
+
+/// A lack of workers.
+pub(super) struct Case<'a, 'm> {
+    pub(super) model: &'m Model,
+    pub(super) crew: &'a Crew<'m>,
+    pub(super) shares: &'a Shares,
+    /// What all slow requests took, and those that are open.
+    pub(super) all_ns: u64,
+    /// What the workers slept in, and for how long.
+    pub(super) reasons: &'a [(Reason, u64)],
+    /// They sleep with no request in hand.
+    pub(super) kept: bool,
+    /// Whether more of them would only queue there, where that shows.
+    pub(super) elsewhere: Option<bool>,
+    /// The middle latency, and by replay with more workers.
+    pub(super) replayed: Option<(u64, Vec<(usize, u64)>)>,
+}
+
+impl Case<'_, '_> {
+    pub(super) fn title(&self) -> String {
+        let (unserved, who, them) = match self.crew.takes {
+            Takes::Requests => ("unread", "worker", "workers"),
+            Takes::Jobs { .. } => (
+                "for an executor",
+                "thread of the executor",
+                "threads of the executor",
+            ),
+        };
+        let (who, sleep, are) = match self.crew.workers.len() {
+            1 => (format!("the only {who}"), "sleeps", "is"),
+            2 => (format!("both {them}"), "sleep", "are"),
+            many => (format!("all {many} {them}"), "sleep", "are"),
+        };
+        let what = match self.reasons.first() {
+            _ if self.kept => format!("{are} kept by idle connections"),
+            Some((reason, _)) => format!("{sleep}{}", reason.in_words()),
+            None => sleep.to_owned(),
+        };
+        format!(
+            "{} waited {unserved} for up to {} while {who} {what}",
+            count(self.shares.each_ns.len(), "request", "requests"),
+            duration(self.shares.each_ns.first().copied().unwrap_or(0)),
+        )
+    }
+
+    /// Says in the finding what it is about.
+    pub(super) fn about(&self, finding: Finding) -> Finding {
+        let threads = &self.model.threads;
+        let workers = self.crew.workers.iter();
+        let pids: BTreeSet<u32> = workers
+            .filter_map(|tid| Some(threads.get(tid)?.tgid))
+            .collect();
+        let finding = match pids.first() {
+            Some(pid) if pids.len() == 1 => finding.about("pid", *pid),
+            _ => finding.about("pids", json!(pids)),
+        };
+        let the_loop = match self.crew.takes {
+            Takes::Requests => None,
+            Takes::Jobs { from } => Some(from),
+        };
+        let replay = self.replayed.as_ref().map(|(_, more)| {
+            let row = |(workers, ns): &(usize, u64)| json!({ "workers": workers, "p50_ns": ns });
+            json!(more.iter().map(row).collect::<Vec<_>>())
+        });
+        finding
+            .about("workers", json!(self.crew.workers))
+            .about_known("port", Some(self.crew.port).filter(|port| *port != 0))
+            .about_known("loop", the_loop)
+            .about_known("replay", replay)
+    }
+
+    pub(super) fn evidence(&self) -> Vec<Evidence> {
+        let named: Vec<String> = self
+            .crew
+            .workers
+            .iter()
+            .map(|tid| format!("{tid} ({})", self.model.thread_name(*tid)))
+            .collect();
+        let slept_ns = sum(self.reasons.iter().map(|(_, ns)| *ns));
+        let slept: Vec<String> = self
+            .reasons
+            .iter()
+            .take(REASONS)
+            .map(|(reason, ns)| (reason.in_words(), percent(*ns, slept_ns)))
+            .filter(|(_, percent)| *percent > 0)
+            .map(|(words, percent)| format!("{} {percent} %", words.trim_start_matches(" in ")))
+            .collect();
+        let kept = if self.kept {
+            ", with no request in hand: each waits for the next request of its own connection"
+        } else {
+            ""
+        };
+        let shift_ns = self.crew.shift.total_ns();
+        let mut evidence = vec![
+            Evidence::of_ns(
+                self.shares.ns,
+                format!(
+                    "{}; counted is the time in which all workers slept",
+                    self.shares.spread(self.all_ns)
+                ),
+            ),
+            Evidence::of_ns(
+                shift_ns,
+                format!(
+                    "for {} {} {} asleep at the same time, none of them where it waits for work",
+                    duration(shift_ns),
+                    list(&named),
+                    if named.len() == 1 { "was" } else { "were" },
+                ),
+            ),
+            Evidence::new(format!("they slept in {}{kept}", slept.join("; "))),
+        ];
+        if let Some((real_ns, more)) = &self.replayed {
+            let more: Vec<String> = more
+                .iter()
+                .map(|(workers, ns)| format!("{} with {workers}", duration(*ns)))
+                .collect();
+            evidence.push(Evidence::new(format!(
+                "by replay a request would typically take {}, instead of {} with {}",
+                list(&more),
+                duration(*real_ns),
+                count(self.crew.workers.len(), "worker", "workers"),
+            )));
+        }
+        if !self.kept && self.replayed.is_some() {
+            evidence.push(Evidence::new(match self.elsewhere {
+                Some(_) => {
+                    "when several began to wait at once, they were done at the same time: more \
+                     workers would not just queue there"
+                }
+                None => {
+                    "whether what they wait for can do more at once does not show: they never \
+                     began to wait together"
+                }
+            }));
+        }
+        evidence
+    }
+
+    /// The sleep that took most, as an example.
+    pub(super) fn cause(&self) -> Option<Cause> {
+        let longest = self.crew.sleeps.iter().max_by_key(|sleep| sleep.ns)?;
+        let doing = format!("asleep in {}", system_call_name(longest.wait));
+        let wait = longest.wait;
+        Some(Cause::new(self.model, wait.tid, doing, wait.user_stack))
+    }
+
+    pub(super) fn fix(&self) -> String {
+        if self.kept {
+            return "do not keep a worker for an idle connection: close it sooner (a shorter \
+                    keep-alive time-out), put a proxy or an event loop in front that keeps idle \
+                    connections, or have many more workers"
+                .to_owned();
+        }
+        let more = match self.crew.takes {
+            Takes::Requests => {
+                "more workers (threads or processes): they sleep, so they cost memory and no CPU \
+                 time"
+            }
+            Takes::Jobs { .. } => {
+                "a larger executor (asyncio: ThreadPoolExecutor(max_workers), node: \
+                 UV_THREADPOOL_SIZE, a JVM: the pool's size)"
+            }
+        };
+        let shorter = self.reasons.first().map_or_else(String::new, |(reason, _)| {
+            format!(
+                "; or have each request wait for less in {}, or without a worker in its hands",
+                reason.what
+            )
+        });
+        format!("{more}{shorter}")
+    }
+}

@@ -1,0 +1,219 @@
+//! `workers-exhausted`: requests, or jobs, wait while all who could take them sleep.
+//!
+//! **Invariant.** Nobody waits unserved while all who could serve it sleep.
+//!
+//! **Evidence.** Workers are the threads (of one process, or of several that share a port) that
+//! read requests one at a time: see [`serving`]. Or the threads that wake an event loop when a job
+//! of theirs is done: see [`executors`]. All of them slept at once, in the work of a request or
+//! because an idle connection keeps them, none of them where it waits for work; and requests lay
+//! unread meanwhile, or jobs queued.
+//!
+//! **Cost.** For each request the time in which it waited and all workers were taken. A replay of
+//! the same requests onto more workers says what some more would save.
+//!
+//! **Guards.** Workers that compute, or wait for a CPU, are busy: more of them would not help. Where
+//! they wait for a lock, more of them would wait there as well; the same goes for a peer whose
+//! answers take longer the more of them ask, as far as that shows. An event loop that serves several
+//! requests at a time is none of these workers. Less than [`MIN_VICTIMS`] requests (unless one
+//! waits on in the end), or less than a third of the slow requests' time, is a burst.
+
+mod case;
+mod executors;
+mod reasons;
+mod serving;
+mod shift;
+
+use std::collections::BTreeSet;
+
+use whywait_events::Wait;
+use whywait_model::{Model, RequestRef};
+
+use crate::declaration::Declaration;
+use crate::finding::{Confidence, Finding, Saving, Severity};
+use crate::shared::intervals::sum;
+use crate::shared::servers::{self, Job};
+use crate::shared::slow_paths::{self, Shares};
+
+use case::Case;
+use shift::Shift;
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "workers-exhausted",
+    meaning: "requests or jobs waited while all workers that could take them slept",
+    severities: &[
+        (Severity::Error, "when a request typically waited 100 ms or longer"),
+        (Severity::Warning, "from 30 ms on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "nobody waits unserved while all who could serve it sleep",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Fewer requests are a burst, or a worker that had bad luck…
+const MIN_VICTIMS: usize = 3;
+/// … but for one that has waited for so long and waits on.
+const HANGS_NS: u64 = 1_000_000_000;
+/// What is less than one part in so many of the slow requests' time is no lack of workers.
+const WORTH: u64 = 3;
+/// Typically as long: an error.
+const ERROR_NS: u64 = 100_000_000;
+/// Workers wait for a lock for at least one part in so many of their sleep: that is the fault.
+const LOCK_SHARE: u64 = 2;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    let slow_ns = slow_paths::SlowRequests::of(model).total_ns;
+    let crews = serving::crews(model)
+        .into_iter()
+        .chain(executors::crews(model));
+    crews
+        .filter_map(|crew| finding(model, &crew, slow_ns))
+        .collect()
+}
+
+/// What the workers take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// Requests, from sockets.
+    Requests,
+    /// Jobs, from an event loop's thread.
+    Jobs {
+        /// The loop's thread.
+        from: u32,
+    },
+}
+
+/// Workers, and what waited for them.
+struct Crew<'m> {
+    takes: Takes,
+    port: u16,
+    /// The workers, by thread id.
+    workers: BTreeSet<u32>,
+    /// When all of them slept.
+    shift: Shift,
+    /// What each worker slept in while all slept.
+    sleeps: Vec<Sleep<'m>>,
+    /// The requests that waited, each with how long it did while all slept.
+    victims: Vec<(RequestRef<'m>, u64)>,
+    /// All requests that they served and that are known one by one, in order of arrival.
+    jobs: Vec<Job>,
+}
+
+/// A worker's sleep.
+#[derive(Clone, Copy)]
+struct Sleep<'m> {
+    wait: &'m Wait,
+    /// It has no request in hand: a connection that asks for nothing keeps it.
+    kept: bool,
+    /// How long of it all of them slept.
+    ns: u64,
+}
+
+fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
+    let victims: Vec<&(RequestRef<'_>, u64)> = crew
+        .victims
+        .iter()
+        .filter(|(_, ns)| *ns >= slow_paths::MIN_NS)
+        .collect();
+    let so_far_ns = |request: &RequestRef<'_>| {
+        let until_ns = request.answered_ns().unwrap_or(model.end_ns);
+        until_ns.saturating_sub(request.ready_ns)
+    };
+    let shares = Shares::new(
+        victims
+            .iter()
+            .map(|(request, ns)| (*ns, so_far_ns(request))),
+    );
+    let open = victims.iter().filter(|(request, _)| !request.is_answered());
+    let open_ns = sum(open.clone().map(|(request, _)| so_far_ns(request)));
+    let all_ns = slow_ns.saturating_add(open_ns);
+    let hangs = open.clone().any(|(_, ns)| *ns >= HANGS_NS);
+    if (victims.len() < MIN_VICTIMS && !hangs) || shares.ns.saturating_mul(WORTH) < all_ns {
+        return None;
+    }
+    let slept_ns = sum(crew.sleeps.iter().map(|sleep| sleep.ns));
+    let of = |is: &dyn Fn(&Sleep<'_>) -> bool| {
+        let those = crew.sleeps.iter().filter(|sleep| is(sleep));
+        sum(those.map(|sleep| sleep.ns))
+    };
+    let lock_ns = of(&|sleep| is_lock(model, sleep.wait));
+    if slept_ns == 0 || lock_ns.saturating_mul(LOCK_SHARE) >= slept_ns {
+        return None;
+    }
+    let reasons = reasons::of(model, crew);
+    let kept = of(&|sleep| sleep.kept).saturating_mul(2) >= slept_ns;
+    // Of those that hang nothing shows how it would be with more.
+    let hang = open_ns.saturating_mul(2) > all_ns;
+    let elsewhere = if kept || hang {
+        None
+    } else {
+        reasons::queues_elsewhere(model, crew, &reasons)
+    };
+    if elsewhere == Some(true) {
+        return None;
+    }
+    let severity = match shares.severity(all_ns)? {
+        Severity::Warning if shares.median_ns() >= ERROR_NS => Severity::Error,
+        severity => severity,
+    };
+    let confidence = if elsewhere.is_some() || kept {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
+    let case = Case {
+        model,
+        crew,
+        shares: &shares,
+        all_ns,
+        reasons: &reasons,
+        kept,
+        elsewhere,
+        replayed: if hang { None } else { replayed(crew) },
+    };
+    let finding = Finding::new(&DECLARATION, severity, case.title())
+        .confidence(confidence)
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence(case.evidence())
+        .cause(case.cause())
+        .fix(case.fix());
+    Some(case.about(finding))
+}
+
+/// The middle latency as it was, and by replay with more workers; `None` where the replay does not
+/// bring about what was.
+fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
+    let real: Vec<u64> = crew
+        .jobs
+        .iter()
+        .map(|job| job.answered_ns.saturating_sub(job.ready_ns))
+        .collect();
+    let real_ns = servers::median_ns(real);
+    let workers = crew.workers.len();
+    let same_ns = servers::median_ns(servers::latencies(&crew.jobs, workers));
+    if crew.jobs.len() < MIN_VICTIMS || same_ns.abs_diff(real_ns).saturating_mul(4) > real_ns {
+        return None;
+    }
+    let more = [workers + 1, workers + 2, workers * 2, workers * 4];
+    let more: BTreeSet<usize> = more.into_iter().collect();
+    let more = more
+        .into_iter()
+        .map(|workers| {
+            let latencies = servers::latencies(&crew.jobs, workers);
+            (workers, servers::median_ns(latencies))
+        })
+        .collect();
+    Some((real_ns, more))
+}
+
+fn is_lock(model: &Model, wait: &Wait) -> bool {
+    model.is_lock_wait(wait) || matches!(wait.syscall, Some(FLOCK | FCNTL))
+}
+
+/// The calls that wait for a lock on a file.
+const FLOCK: u32 = 73;
+const FCNTL: u32 = 72;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! What the workers slept in, and whether more of them would only queue there.
+
+use std::collections::BTreeMap;
+
+use whywait_events::{Ns, StackId, Wait};
+use whywait_model::{Model, system_call_name};
+
+use super::Crew;
+use crate::shared::slow_paths;
+
+/// So many begin to wait at once, within one part in so many of the shortest of these waits.
+const MIN_TOGETHER: usize = 2;
+const TOGETHER: u64 = 5;
+
+/// What workers waited for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Reason {
+    pub(super) what: String,
+    pub(super) function: Option<String>,
+}
+
+impl Reason {
+    /// ` in recvfrom (fetch_price)`.
+    pub(super) fn in_words(&self) -> String {
+        match &self.function {
+            Some(function) => format!(" in {} ({function})", self.what),
+            None => format!(" in {}", self.what),
+        }
+    }
+}
+
+fn reason(model: &Model, wait: &Wait) -> Reason {
+    Reason {
+        what: model
+            .kind_of(wait)
+            .map_or_else(|| system_call_name(wait), |kind| kind.name.to_owned()),
+        function: function(model, wait.user_stack),
+    }
+}
+
+fn function(model: &Model, stack: StackId) -> Option<String> {
+    (stack != 0).then(|| slow_paths::function(model, stack))?
+}
+
+/// What they slept in, the longest first.
+pub(super) fn of(model: &Model, crew: &Crew<'_>) -> Vec<(Reason, u64)> {
+    let mut by: BTreeMap<Reason, u64> = BTreeMap::new();
+    for sleep in crew.sleeps.iter().filter(|sleep| sleep.ns > 0) {
+        let sum = by.entry(reason(model, sleep.wait)).or_default();
+        *sum = sum.saturating_add(sleep.ns);
+    }
+    let mut reasons: Vec<(Reason, u64)> = by.into_iter().collect();
+    reasons.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    reasons
+}
+
+/// Whether what they wait for answers them one after another: then more workers would only queue
+/// there. It shows when several begin to wait at once, of whom none waited before: one after
+/// another they are done after one, two, three times as long. `None`: it does not show, because
+/// all of them wait all the time.
+pub(super) fn queues_elsewhere(
+    model: &Model,
+    crew: &Crew<'_>,
+    reasons: &[(Reason, u64)],
+) -> Option<bool> {
+    let (main, _) = reasons.first()?;
+    let mut waits: Vec<(Ns, Ns)> = crew
+        .workers
+        .iter()
+        .filter_map(|tid| model.threads.get(tid))
+        .flat_map(|thread| thread.timeline.waits())
+        .filter(|wait| reason(model, wait) == *main)
+        .filter_map(|wait| Some((wait.out_ns, wait.wake_ns.or(wait.in_ns)?)))
+        .filter(|(from, to)| from < to)
+        .collect();
+    waits.sort_unstable();
+    let (mut in_turn, mut at_once) = (0, 0);
+    let mut at = 0;
+    let mut busy_until = 0;
+    while let Some(&(from, to)) = waits.get(at) {
+        let shortest = waits[at..]
+            .iter()
+            .take_while(|(other, _)| *other < to)
+            .map(|(from, to)| to - from)
+            .min()
+            .unwrap_or(to - from);
+        let soon = from.saturating_add(shortest / TOGETHER);
+        let together = waits[at..]
+            .iter()
+            .take_while(|(other, _)| *other <= soon)
+            .count();
+        if from >= busy_until && together >= MIN_TOGETHER {
+            let mut took: Vec<u64> = waits[at..at + together]
+                .iter()
+                .map(|(from, to)| to - from)
+                .collect();
+            took.sort_unstable();
+            let first = took[0].max(1);
+            let last = took[together - 1];
+            let near = |ns: u64, times: u64| {
+                ns.abs_diff(first.saturating_mul(times)).saturating_mul(4) < first
+            };
+            if (1..).zip(&took).all(|(times, ns)| near(*ns, times)) {
+                in_turn += 1;
+            } else if last.saturating_mul(2) < first.saturating_mul(3) {
+                at_once += 1;
+            }
+        }
+        let ends = waits[at..at + together.max(1)].iter().map(|(_, to)| *to);
+        busy_until = ends.max().unwrap_or(to).max(busy_until);
+        at += together.max(1);
+    }
+    match (in_turn, at_once) {
+        (0, 0) => None,
+        _ => Some(in_turn > at_once),
+    }
+}
+

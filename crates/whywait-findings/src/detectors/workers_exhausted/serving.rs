@@ -1,0 +1,315 @@
+//! Workers that read requests from sockets, one at a time: threads that accept, a pool behind an
+//! acceptor, processes that share a listener.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use whywait_events::{Ns, StackId, Wait};
+use whywait_model::{Activity, Model, RequestRef, Thread, descriptor};
+
+use super::shift::{Duty, Shift};
+use super::{Crew, Sleep, Takes};
+use crate::shared::servers::Job;
+use crate::shared::slow_paths::MIN_NS;
+
+/// Requests of a thread that overlap others of it, one in so many: it serves several at a time.
+const OVERLAPPING: usize = 10;
+/// The calls in which a thread waits for a connection.
+const ACCEPT: [u32; 2] = [43, 288];
+
+/// The crews: those who serve one port, or the unix sockets of one process.
+pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
+    let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
+    for request in model.requests() {
+        let place = match request.local_port {
+            0 => (request.tgid, 0),
+            port => (0, port),
+        };
+        by_place.entry(place).or_default().push(request);
+    }
+    by_place
+        .into_iter()
+        .filter_map(|((_, port), requests)| crew(model, port, &requests))
+        .collect()
+}
+
+fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<Crew<'m>> {
+    let waited = |request: &RequestRef<'_>| request.served_ns() - request.ready_ns >= MIN_NS;
+    if !requests.iter().any(waited) {
+        return None;
+    }
+    let mut in_hand: BTreeMap<u32, Vec<RequestRef<'m>>> = BTreeMap::new();
+    for request in requests.iter().filter(|request| request.recv_ns.is_some()) {
+        in_hand.entry(request.recv_tid).or_default().push(*request);
+    }
+    in_hand.remove(&0);
+    for requests in in_hand.values_mut() {
+        requests.sort_by_key(|request| request.recv_ns);
+    }
+    if in_hand.is_empty()
+        || serve_several(&in_hand)
+        || are_loops(&in_hand)
+        || hand_over(&in_hand)
+    {
+        return None;
+    }
+    let crew = Workers::new(model, &in_hand);
+    let waiting: Vec<RequestRef<'m>> = requests
+        .iter()
+        .copied()
+        .filter(|request| waited(request) && crew.could_be_read(*request))
+        .collect();
+    let span = |request: &RequestRef<'_>| (request.ready_ns, request.served_ns());
+    let shift = Shift::of(crew.duties(), waiting.iter().map(span), 0);
+    let victims = waiting
+        .iter()
+        .map(|request| (*request, shift.within(request.ready_ns, request.served_ns())))
+        .collect();
+    let sleeps = crew.sleeps(&shift);
+    Some(Crew {
+        takes: Takes::Requests,
+        port,
+        workers: in_hand.keys().copied().collect(),
+        jobs: crew.jobs(requests),
+        shift,
+        sleeps,
+        victims,
+    })
+}
+
+/// Whether these threads have several requests in hand at a time, as event loops have.
+fn serve_several(in_hand: &BTreeMap<u32, Vec<RequestRef<'_>>>) -> bool {
+    let overlapping: usize = in_hand
+        .values()
+        .flat_map(|requests| requests.windows(2))
+        .filter(|pair| pair[1].recv_ns < pair[0].answered_ns().or(Some(Ns::MAX)))
+        .count();
+    let all: usize = in_hand.values().map(Vec::len).sum();
+    overlapping * OVERLAPPING > all
+}
+
+/// Whether these threads only read requests, which others answer.
+fn hand_over(in_hand: &BTreeMap<u32, Vec<RequestRef<'_>>>) -> bool {
+    let answered = in_hand
+        .values()
+        .flatten()
+        .filter(|request| request.is_answered());
+    let (mut by_others, mut all) = (0, 0);
+    for request in answered {
+        by_others += usize::from(request.send_tid != request.recv_tid);
+        all += 1;
+    }
+    by_others * 2 > all
+}
+
+/// Whether it is one thread that alone polls what it reads: when it blocks, that is another
+/// finding.
+fn are_loops(in_hand: &BTreeMap<u32, Vec<RequestRef<'_>>>) -> bool {
+    let of_a_loop = |request: &RequestRef<'_>| {
+        let polls_alone = |request: &RequestRef<'_>| {
+            request.pool().is_some_and(|pool| {
+                pool.members.len() == 1 && pool.members.contains_key(&request.recv_tid)
+            })
+        };
+        request.epoll != 0 && polls_alone(request)
+    };
+    in_hand.values().flatten().any(of_a_loop)
+}
+
+/// The workers, and where they wait for work.
+struct Workers<'a, 'm> {
+    model: &'m Model,
+    in_hand: &'a BTreeMap<u32, Vec<RequestRef<'m>>>,
+    /// Descriptors of connections that each worker has served.
+    own: BTreeMap<u32, HashSet<i32>>,
+    /// Stacks in which workers wait for work that anybody may take.
+    free: HashSet<StackId>,
+}
+
+impl<'a, 'm> Workers<'a, 'm> {
+    fn new(model: &'m Model, in_hand: &'a BTreeMap<u32, Vec<RequestRef<'m>>>) -> Self {
+        let own = in_hand
+            .iter()
+            .map(|(tid, requests)| {
+                let fds = requests.iter().map(|request| request.fd);
+                (*tid, fds.filter(|fd| *fd >= 0).collect())
+            })
+            .collect();
+        let mut workers = Self {
+            model,
+            in_hand,
+            own,
+            free: HashSet::new(),
+        };
+        let free = workers
+            .threads()
+            .flat_map(|thread| thread.timeline.waits())
+            .filter(|wait| wait.user_stack != 0)
+            .filter(|wait| workers.duty(wait) == Some(false))
+            .map(|wait| wait.user_stack)
+            .collect();
+        workers.free = free;
+        workers
+    }
+
+    fn threads(&self) -> impl Iterator<Item = &'m Thread> {
+        let model = self.model;
+        self.in_hand
+            .keys()
+            .filter_map(|tid| model.threads.get(tid))
+    }
+
+    fn has_in_hand(&self, tid: u32, at: Ns) -> bool {
+        let Some(requests) = self.in_hand.get(&tid) else {
+            return false;
+        };
+        let after = requests.partition_point(|request| request.recv_ns <= Some(at));
+        requests[..after]
+            .last()
+            .is_some_and(|request| request.until_ns() > at)
+    }
+
+    /// Of a worker's sleep: whether a connection keeps it there; `None`: a request does.
+    fn duty(&self, wait: &Wait) -> Option<bool> {
+        if self.has_in_hand(wait.tid, wait.out_ns) {
+            return None;
+        }
+        let own_connection = descriptor(wait).is_some_and(|fd| {
+            !matches!(wait.syscall, Some(call) if ACCEPT.contains(&call))
+                && self.own.get(&wait.tid).is_some_and(|own| own.contains(&fd))
+        });
+        Some(own_connection)
+    }
+
+    /// What each did from its first request to its last.
+    fn duties(&self) -> Vec<(Ns, Ns, Duty)> {
+        let mut duties = Vec::new();
+        for thread in self.threads() {
+            let from = thread.started.map_or(0, |(at, _)| at);
+            let mut at = from;
+            for wait in thread.timeline.waits() {
+                let woken = wait.wake_ns.or(wait.in_ns).unwrap_or(self.model.end_ns);
+                let duty = match self.duty(wait) {
+                    Some(false) => Duty::Free,
+                    Some(true) | None => Duty::Asleep,
+                };
+                duties.push((at, wait.out_ns, Duty::Active));
+                duties.push((wait.out_ns, woken, duty));
+                at = woken.max(wait.out_ns);
+            }
+            duties.push((at, self.last_seen(thread), Duty::Active));
+        }
+        duties.extend(self.others_free());
+        duties
+    }
+
+    /// Until when a thread can be said to be at work: no sleep says when it ended.
+    fn last_seen(&self, thread: &Thread) -> Ns {
+        let answered = self
+            .in_hand
+            .get(&thread.tid)
+            .and_then(|requests| requests.last()?.answered_ns());
+        answered.unwrap_or(self.model.end_ns)
+    }
+
+    /// Threads that served none of these requests, and wait where the workers wait for work.
+    fn others_free(&self) -> Vec<(Ns, Ns, Duty)> {
+        let others = self
+            .model
+            .threads
+            .values()
+            .filter(|thread| !self.in_hand.contains_key(&thread.tid));
+        others
+            .flat_map(|thread| thread.timeline.waits())
+            .filter(|wait| {
+                matches!(wait.syscall, Some(call) if ACCEPT.contains(&call)) && self.accepts()
+                    || wait.user_stack != 0 && self.free.contains(&wait.user_stack)
+            })
+            .map(|wait| {
+                let woken = wait.wake_ns.or(wait.in_ns).unwrap_or(self.model.end_ns);
+                (wait.out_ns, woken, Duty::Free)
+            })
+            .collect()
+    }
+
+    /// Whether a worker that came free would have read it. Not if its own connection's worker
+    /// sleeps in reading from that very connection, and does not wake up; nor if it was never
+    /// accepted by those who hand connections to the workers.
+    fn could_be_read(&self, request: RequestRef<'_>) -> bool {
+        if request.read_armed == Some(false) || request.recv_ns.is_none() && request.before_accept {
+            return request.read_armed != Some(false) && self.accepts();
+        }
+        let before = self
+            .in_hand
+            .values()
+            .flatten()
+            .filter(|one| one.socket == request.socket && one.seq < request.seq)
+            .max_by_key(|one| one.seq);
+        !before.is_some_and(|before| {
+            self.model
+                .threads
+                .get(&before.recv_tid)
+                .is_some_and(|thread| match thread.timeline.at(request.ready_ns) {
+                    Activity::Sleeping(wait) => self.duty(wait) == Some(true),
+                    _ => false,
+                })
+        })
+    }
+
+    /// Whether the workers accept connections themselves: then whoever does so is one of them. An
+    /// acceptor that hands connections on is not.
+    fn accepts(&self) -> bool {
+        let tids: BTreeSet<u32> = self.in_hand.keys().copied().collect();
+        self.model.threads.values().any(|thread| {
+            tids.contains(&thread.tid)
+                && thread.timeline.waits().iter().any(
+                    |wait| matches!(wait.syscall, Some(call) if ACCEPT.contains(&call)),
+                )
+        })
+    }
+
+    fn sleeps(&self, shift: &Shift) -> Vec<Sleep<'m>> {
+        self.threads()
+            .flat_map(|thread| thread.timeline.waits())
+            .map(|wait| {
+                let woken = wait.wake_ns.or(wait.in_ns).unwrap_or(self.model.end_ns);
+                Sleep {
+                    wait,
+                    kept: self.duty(wait).is_some(),
+                    ns: shift.within(wait.out_ns, woken),
+                }
+            })
+            .filter(|sleep| sleep.ns > 0)
+            .collect()
+    }
+
+    fn jobs(&self, requests: &[RequestRef<'m>]) -> Vec<Job> {
+        let mut jobs: Vec<Job> = requests
+            .iter()
+            .filter_map(|request| {
+                let (taken_ns, answered_ns) = (request.recv_ns?, request.answered_ns()?);
+                Some(Job {
+                    ready_ns: request.ready_ns,
+                    taken_ns,
+                    answered_ns,
+                    free_ns: self.free_ns(request.recv_tid, answered_ns),
+                })
+            })
+            .collect();
+        jobs.sort_by_key(|job| job.ready_ns);
+        jobs
+    }
+
+    /// When a worker could take the next request after an answer: at once, unless the connection
+    /// keeps it.
+    fn free_ns(&self, tid: u32, answered_ns: Ns) -> Ns {
+        let Some(thread) = self.model.threads.get(&tid) else {
+            return answered_ns;
+        };
+        let next = thread.timeline.overlapping(answered_ns, Ns::MAX).first();
+        next.filter(|wait| {
+            wait.out_ns.saturating_sub(answered_ns) < MIN_NS && self.duty(wait) == Some(true)
+        })
+        .and_then(|wait| wait.wake_ns.or(wait.in_ns))
+        .map_or(answered_ns, |woken_ns| woken_ns.max(answered_ns))
+    }
+}

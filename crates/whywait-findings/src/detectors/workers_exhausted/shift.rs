@@ -1,0 +1,119 @@
+//! When all workers slept and something waited for them.
+
+use whywait_events::Ns;
+
+/// What a worker does, as far as taking work goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Duty {
+    /// It waits for work: it would take it at once.
+    Free,
+    /// It sleeps, and cannot take any.
+    Asleep,
+    /// It runs, or could run.
+    Active,
+}
+
+/// The intervals in which nobody was free, most slept, and something waited.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shift {
+    /// In order, without overlaps.
+    intervals: Vec<(Ns, Ns)>,
+}
+
+/// Of the workers that exist at a time so many percent sleep: it is no lack of CPUs.
+const ASLEEP_PERCENT: i64 = 75;
+
+impl Shift {
+    /// From what each worker did when, and from when to when something waited. `most`: something
+    /// waits when there are more than so many at a time.
+    pub(super) fn of(
+        duties: impl IntoIterator<Item = (Ns, Ns, Duty)>,
+        waiting: impl IntoIterator<Item = (Ns, Ns)>,
+        most: i64,
+    ) -> Self {
+        // By time: what changes of [free, asleep, active, waiting].
+        let mut edges: Vec<(Ns, usize, i64)> = Vec::new();
+        let mut add = |from: Ns, to: Ns, what: usize| {
+            if from < to {
+                edges.push((from, what, 1));
+                edges.push((to, what, -1));
+            }
+        };
+        for (from, to, duty) in duties {
+            let what = match duty {
+                Duty::Free => 0,
+                Duty::Asleep => 1,
+                Duty::Active => 2,
+            };
+            add(from, to, what);
+        }
+        for (from, to) in waiting {
+            add(from, to, 3);
+        }
+        edges.sort_unstable();
+        let mut now = [0_i64; 4];
+        let mut shift = Self::default();
+        let mut at = 0;
+        while at < edges.len() {
+            let from = edges[at].0;
+            while at < edges.len() && edges[at].0 == from {
+                now[edges[at].1] += edges[at].2;
+                at += 1;
+            }
+            let Some((to, ..)) = edges.get(at).copied() else {
+                break;
+            };
+            let [free, asleep, active, waiting] = now;
+            let sleep = asleep > 0 && asleep * 100 >= (asleep + active) * ASLEEP_PERCENT;
+            if free == 0 && sleep && waiting > most {
+                match shift.intervals.last_mut() {
+                    Some(last) if last.1 == from => last.1 = to,
+                    _ => shift.intervals.push((from, to)),
+                }
+            }
+        }
+        shift
+    }
+
+    /// How much of `[from, to)` that was, nanoseconds.
+    pub(super) fn within(&self, from: Ns, to: Ns) -> u64 {
+        let first = self.intervals.partition_point(|(_, end)| *end <= from);
+        self.intervals[first..]
+            .iter()
+            .take_while(|(begin, _)| *begin < to)
+            .map(|(begin, end)| (*end).min(to).saturating_sub((*begin).max(from)))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// All of it, nanoseconds.
+    pub(super) fn total_ns(&self) -> u64 {
+        self.within(0, Ns::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_must_sleep_and_something_must_wait() {
+        let duties = [
+            (0, 100, Duty::Asleep),
+            (0, 40, Duty::Asleep),
+            (40, 50, Duty::Free),
+            (50, 100, Duty::Asleep),
+        ];
+        let shift = Shift::of(duties, [(10, 90)], 0);
+        assert_eq!(shift.total_ns(), 30 + 40);
+        assert_eq!(shift.within(30, 60), 10 + 10);
+        assert_eq!(Shift::of(duties, [], 0).total_ns(), 0, "nothing waits");
+        let shift = Shift::of(duties, [(10, 90)], 1);
+        assert_eq!(shift.total_ns(), 0, "no more wait than there may");
+    }
+
+    #[test]
+    fn workers_that_run_are_no_lack_of_workers() {
+        let duties = [(0, 100, Duty::Asleep), (0, 100, Duty::Active)];
+        assert_eq!(Shift::of(duties, [(0, 100)], 0).total_ns(), 0);
+    }
+}

@@ -1,0 +1,200 @@
+use whywait_model::script::Script;
+
+use serde_json::json;
+
+use super::*;
+
+const RECV: u32 = 45;
+const ACCEPT: u32 = 43;
+const PORT: u16 = 8080;
+
+/// Clients that each wait for their answer, and workers that sleep for 200 ms a request in
+/// `syscall`.
+fn pool(workers: u32, clients: u64, rounds: u64, syscall: u32) -> Script {
+    let mut script = Script::new();
+    for tid in 1..=workers {
+        script.thread(tid, "worker");
+    }
+    let stack = script.stack(&["main", "serve", "fetch_price", "recv"]);
+    let accept = script.stack(&["main", "serve", "accept"]);
+    let mut ready: Vec<u64> = vec![10; clients as usize];
+    let mut free: Vec<u64> = vec![10; workers as usize];
+    for number in 0..clients * rounds {
+        let client = (0..ready.len()).min_by_key(|at| ready[*at]).expect("one");
+        let worker = (0..free.len()).min_by_key(|at| free[*at]).expect("one");
+        let tid = worker as u32 + 1;
+        let taken = ready[client].max(free[worker]);
+        if taken > free[worker] {
+            script
+                .wait(tid, ACCEPT, free[worker], taken)
+                .stack(accept)
+                .by_softirq()
+                .done();
+        }
+        script
+            .wait(tid, syscall, taken, taken + 200)
+            .stack(stack)
+            .by_softirq()
+            .done();
+        script
+            .request(number + 1)
+            .port(PORT)
+            .ready(ready[client])
+            .read(taken, tid)
+            .answered(taken + 200, tid);
+        ready[client] = taken + 201;
+        free[worker] = taken + 200;
+    }
+    script.ends(20_000);
+    script
+}
+
+#[test]
+fn two_workers_that_sleep_while_six_wait_are_too_few() {
+    let found = detect(&pool(2, 8, 6, RECV).model());
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.severity, Severity::Error);
+    assert_eq!(
+        finding.title,
+        "46 requests waited unread for up to 600 ms while both workers sleep in recvfrom \
+         (fetch_price)"
+    );
+    let replay = finding.subject["replay"].as_array().expect("a replay");
+    let with = |workers: u64| {
+        let row = replay.iter().find(|row| row["workers"] == workers);
+        row.expect("a row")["p50_ns"].as_u64().expect("a number") / 1_000_000
+    };
+    assert!((500..=601).contains(&with(3)), "3 workers: {} ms", with(3));
+    assert!((390..410).contains(&with(4)), "4 workers: {} ms", with(4));
+    assert!((200..210).contains(&with(8)), "8 workers: {} ms", with(8));
+}
+
+#[test]
+fn enough_workers_are_no_finding() {
+    assert_eq!(detect(&pool(8, 8, 6, RECV).model()), []);
+}
+
+#[test]
+fn workers_that_compute_are_no_finding() {
+    let mut script = Script::new();
+    script.thread(1, "worker").thread(2, "worker");
+    let stack = script.stack(&["main", "serve", "render"]);
+    for number in 0..20_u64 {
+        let tid = (number % 2) as u32 + 1;
+        let taken = 10 + number / 2 * 200;
+        script.burns(tid, stack, taken, taken + 200);
+        script
+            .request(number + 1)
+            .port(PORT)
+            .ready(10)
+            .read(taken, tid)
+            .answered(taken + 200, tid);
+    }
+    script.ends(5000);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn where_the_peer_answers_one_at_a_time_more_workers_would_queue_there() {
+    let mut script = Script::new();
+    let stack = script.stack(&["main", "serve", "fetch_price", "recv"]);
+    for tid in 1..=4 {
+        script.thread(tid, "worker");
+    }
+    // The peer takes 50 ms for each, in order.
+    let mut free = [10_u64; 4];
+    let mut peer = 10;
+    for number in 0..40_u64 {
+        let worker = (0..4).min_by_key(|at| free[*at]).expect("one");
+        let taken = free[worker];
+        peer = peer.max(taken) + 50;
+        let tid = worker as u32 + 1;
+        script
+            .wait(tid, RECV, taken, peer)
+            .stack(stack)
+            .by_softirq()
+            .done();
+        script
+            .request(number + 1)
+            .port(PORT)
+            .ready(taken.saturating_sub(200).max(10))
+            .read(taken, tid)
+            .answered(peer, tid);
+        free[worker] = peer;
+    }
+    script.ends(5000);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_loop_that_serves_several_at_a_time_is_no_worker() {
+    let mut script = Script::new();
+    script.thread(1, "loop");
+    for number in 0..20_u64 {
+        script
+            .wait(1, RECV, 100 + number * 100, 190 + number * 100)
+            .by_softirq()
+            .done();
+        script
+            .request(number + 1)
+            .port(PORT)
+            .ready(number * 100)
+            .read(90 + number * 100, 1)
+            .answered(500 + number * 100, 1);
+    }
+    script.ends(5000);
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn jobs_that_queue_for_an_executor_are_found() {
+    const READ: u32 = 0;
+    let mut script = Script::new();
+    script
+        .thread(1, "loop")
+        .thread(2, "executor_0")
+        .thread(3, "executor_1");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let work = script.stack(&["main", "job", "fetch_price", "read"]);
+    // Eight clients; two jobs end at a time, 10 ms apart; the loop sleeps in between.
+    let mut polled = 10;
+    for number in 0..48_u64 {
+        let tid = 2 + (number % 2) as u32;
+        let from = 10 + number / 2 * 200 + number % 2 * 10;
+        let done = from + 200;
+        script
+            .wait(tid, READ, from, done)
+            .stack(work)
+            .by_softirq()
+            .done();
+        script
+            .wait(1, 232, polled, done)
+            .epoll(7)
+            .stack(poll)
+            .by(tid)
+            .done();
+        polled = done;
+        let read = done.saturating_sub(800).max(10);
+        script
+            .request(number + 1)
+            .port(PORT)
+            .epoll(7)
+            .ready(read)
+            .read(read, 1)
+            .answered(done, 1);
+    }
+    script.ends(6000);
+    let found = detect(&script.model());
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert!(
+        finding.title.contains("waited for an executor")
+            && finding.title.contains("both threads of the executor sleep"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+}
