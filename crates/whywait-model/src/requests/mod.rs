@@ -88,6 +88,15 @@ impl<'m> RequestRef<'m> {
         self.recv_ns.unwrap_or(self.model.end_ns).max(self.ready_ns)
     }
 
+    /// Until when it can have waited for the loop that serves it. One that was read and not answered
+    /// may be what the loop does meanwhile, or want no answer at all (a client's close_notify).
+    pub fn waited_until_ns(self) -> Ns {
+        self.first_send_ns
+            .or(self.recv_ns)
+            .unwrap_or(self.model.end_ns)
+            .max(self.ready_ns)
+    }
+
     /// Where its time went.
     pub fn account(self) -> &'m Account {
         &self.accounted.account
@@ -173,3 +182,6 @@ pub(crate) fn last_seen(rows: &[Request]) -> Ns {
         .max()
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,16 +194,6 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
     aways
 }
 
-/// Up to when a request can have waited for the loop. One that was read and not answered may be
-/// what the loop was away for then, or want no answer at all (a client's close_notify).
-fn done_ns(model: &Model, request: RequestRef<'_>) -> Ns {
-    request
-        .first_send_ns
-        .or(request.recv_ns)
-        .unwrap_or(model.end_ns)
-        .max(request.ready_ns)
-}
-
 /// Finds whose work each absence was.
 fn owned(mut aways: Vec<Away>, requests: &[RequestRef<'_>]) -> Vec<Away> {
     let mut answered: Vec<(Ns, RequestRef<'_>)> = requests
@@ -234,13 +224,9 @@ fn function(model: &Model, away: &Away) -> String {
 
 /// The requests that waited while the loop was away with the work of others, and for how long: the
 /// longest first.
-fn victims<'a>(
-    model: &Model,
-    aways: &[Away],
-    requests: &[RequestRef<'a>],
-) -> Vec<(u64, RequestRef<'a>)> {
+fn victims<'a>(aways: &[Away], requests: &[RequestRef<'a>]) -> Vec<(u64, RequestRef<'a>)> {
     let waited = requests.iter().filter_map(|&request| {
-        let (from_ns, to_ns) = (request.ready_ns, done_ns(model, request));
+        let (from_ns, to_ns) = (request.ready_ns, request.waited_until_ns());
         // Absences are in order: those that matter are next to each other.
         let first = aways.partition_point(|away| away.to_ns <= from_ns);
         let others = aways[first..]
@@ -267,7 +253,7 @@ fn finding(
     aways: &[Away],
     requests: &[RequestRef<'_>],
 ) -> Option<Finding> {
-    let victims = victims(model, aways, requests);
+    let victims = victims(aways, requests);
     let (worst_ns, worst) = *victims.first()?;
     let longest = aways.iter().max_by_key(|away| away.away_ns)?;
     let severity = SCALE.severity(worst_ns);

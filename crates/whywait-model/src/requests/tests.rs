@@ -1,0 +1,66 @@
+//! How far requests got, and what follows from it.
+
+use super::*;
+use crate::script::{Script, ms};
+
+/// An answered request, one that is being answered, one that was read, and one that nobody read.
+fn four() -> Model {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    script.request(1).ready(10).read(20, 1).answered(30, 1);
+    script
+        .request(2)
+        .ready(11)
+        .read(40, 1)
+        .begins_to_answer(50)
+        .unanswered();
+    script.request(3).ready(12).read(60, 1).unanswered();
+    script.request(4).ready(13).unanswered();
+    script.ends(100);
+    script.model()
+}
+
+fn each<'m, T>(model: &'m Model, of: fn(RequestRef<'m>) -> T) -> Vec<T> {
+    model.requests().map(of).collect()
+}
+
+#[test]
+fn a_request_is_open_until_the_last_byte_of_its_response() {
+    let model = four();
+    let answered = each(&model, RequestRef::is_answered);
+    assert_eq!(answered, [true, false, false, false]);
+    let latencies = each(&model, RequestRef::latency_ns);
+    assert_eq!(latencies, [Some(ms(30) - ms(10)), None, None, None]);
+    let until = each(&model, RequestRef::until_ns);
+    assert_eq!(until, [ms(30), Ns::MAX, Ns::MAX, Ns::MAX]);
+    let steps = each(&model, |request| request.path().steps.len());
+    assert!(steps[0] > 0);
+    assert_eq!(steps[1..], [0, 0, 0]);
+    assert_eq!(model.requests_summary().count, 1);
+}
+
+#[test]
+fn who_was_read_and_got_no_byte_is_unanswered() {
+    let model = four();
+    let unanswered = each(&model, RequestRef::is_unanswered);
+    assert_eq!(unanswered, [false, false, true, false]);
+}
+
+#[test]
+fn what_nobody_reads_waits_until_the_recording_ends() {
+    let model = four();
+    let served = each(&model, RequestRef::served_ns);
+    assert_eq!(served, [ms(20), ms(40), ms(60), ms(100)]);
+    let waited = each(&model, RequestRef::waited_until_ns);
+    assert_eq!(waited, [ms(30), ms(50), ms(60), ms(100)]);
+    let unread = model.request("4:1").expect("it has a row");
+    assert_eq!(unread.account().total_ns(), ms(100) - ms(13));
+}
+
+#[test]
+fn a_request_is_found_by_its_name() {
+    let model = four();
+    let found = model.request("3:1").map(RequestRef::id);
+    assert_eq!(found.as_deref(), Some("3:1"));
+    assert!(model.request("5:1").is_none());
+}
