@@ -146,7 +146,7 @@ pub(crate) fn call(call: &BurstCall) -> String {
     };
     match call.syscall {
         IO_URING_ENTER => format!(
-            "io_uring_enter{fd} min_complete {}{failed}, {} in the queue",
+            "io_uring_enter{fd} min_complete {}{failed} ({} in the queue)",
             call.armed, call.value
         ),
         _ if is_poll(call) => format!("{} →{fd} {}{failed}", name(call.syscall), bits(call.events)),
@@ -173,7 +173,7 @@ pub(crate) fn call(call: &BurstCall) -> String {
     }
 }
 
-/// All calls of a cycle; the same ones in a row are told once, with how many.
+/// All calls of a cycle; the same ones in a row stand once, with how many.
 pub(crate) fn cycle(calls: &[BurstCall]) -> Vec<String> {
     let mut texts: Vec<(String, usize)> = Vec::new();
     for one in calls {

@@ -163,7 +163,7 @@ fn a_loop_that_waits_for_a_cpu_is_not_blocked() {
 }
 
 /// A server that is on its CPU from 31 ms to `to_ms` while a request waits. The CPU's clock ticks
-/// then only in `ticking`, and later. Whether a loop blocked for that long is told.
+/// then only in `ticking`, and later. Whether a loop blocked for that long is reported.
 fn is_reported(to_ms: u64, ticking: &[(u64, u64)]) -> bool {
     let (mut script, handler, _) = server();
     script.busy(1, 31, to_ms, (to_ms - 31) * 1_000_000, 0);
@@ -264,7 +264,7 @@ fn a_clock_that_ticks_less_often_bears_out_as_much() {
 #[test]
 fn serving_one_after_the_other_is_load() {
     let (mut script, _, _) = server();
-    // Every read and write ends a stretch, so the loop has no long one, though requests wait.
+    // Every read and write ends an interval, so the loop has no long one, though requests wait.
     for n in 0..20 {
         script
             .request(n)

@@ -214,7 +214,7 @@ fn a_ring_whose_completions_nobody_takes_is_found() {
     );
     assert_eq!(
         found[0].subject["cycle"][0],
-        "io_uring_enter fd 4 min_complete 1, 2 in the queue"
+        "io_uring_enter fd 4 min_complete 1 (2 in the queue)"
     );
 }
 

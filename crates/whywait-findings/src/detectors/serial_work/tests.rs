@@ -222,7 +222,7 @@ fn growth_is_reported_of_the_function_that_grows_not_of_the_largest() {
     for n in 0..10 {
         server.request(n + 1, 10 + n * 700, 400, 20 * (n + 1));
     }
-    // 20 ms more each time beside 400 is a third more at the end: not half of the mean.
+    // 20 ms more each time on top of 400 is a third more at the end: not half of the mean.
     assert_eq!(the_finding(&server.script).subject.get("growth"), None);
 
     let mut server = self::server();
@@ -295,7 +295,7 @@ fn work_split_over_threads_is_not_one_threads() {
 }
 
 #[test]
-fn a_stretch_of_short_sleeps_is_not_work() {
+fn an_interval_of_short_sleeps_is_not_work() {
     // A thread that was hardly ever seen on a CPU between its long sleeps.
     let mut server = server();
     server.parks(WORKER, 0, 11, API);
@@ -448,7 +448,7 @@ fn time_without_a_cpu_is_counted_once() {
         let ns = finding.saving.at_most_ns;
         assert!(
             ns.abs_diff(110_000_000) <= 1_000,
-            "110 ms on a CPU, not {ns} ns, when these are told: {preempted:?}"
+            "110 ms on a CPU, not {ns} ns, when these are known: {preempted:?}"
         );
     }
 }

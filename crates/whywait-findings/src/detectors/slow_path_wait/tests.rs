@@ -210,7 +210,7 @@ fn short_sleeps_for_the_disk_are_in_the_bound() {
     assert_eq!(
         finding.saving.each_at_most_ns,
         [105_000_000],
-        "a quarter of the 20 ms after the sync were sleeps that were too short to be told"
+        "a quarter of the 20 ms after the sync were sleeps that were too short to be recorded"
     );
 }
 

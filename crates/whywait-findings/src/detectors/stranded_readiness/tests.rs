@@ -270,13 +270,13 @@ fn a_poller_that_worked_and_waited_for_a_cpu_besides_strands_them_too() {
     let findings = detect(&crowded(550, 1450).model());
     assert_eq!(findings.len(), 1, "three threads idled for two seconds");
     assert_eq!(findings[0].confidence, Confidence::Medium);
-    let told = "for 1.45 s of that it could have run and had no CPU";
+    let text = "for 1.45 s of that it could have run and had no CPU";
     assert!(
         findings[0]
             .evidence
             .iter()
-            .any(|e| e.text.starts_with(told)),
-        "{told}: {:?}",
+            .any(|e| e.text.starts_with(text)),
+        "{text}: {:?}",
         findings[0].evidence
     );
 }
@@ -396,7 +396,7 @@ fn a_last_poller_that_was_not_seen_to_do_anything_is_no_culprit() {
         .ready(12)
         .read(2011, 2)
         .answered(2012, 2);
-    // Thread 1 polled until 10 and then slept and polled in turn, too briefly to be told.
+    // Thread 1 polled until 10 and then slept and polled in turn, too briefly to be recorded.
     assert_eq!(detect(&script.model()), []);
     script.sleeps(1, stacks.handler, 1000, 1400);
     assert_eq!(detect(&script.model()), [], "a fifth of the time");

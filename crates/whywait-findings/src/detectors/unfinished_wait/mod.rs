@@ -13,8 +13,9 @@
 //!
 //! **Guards.** A wait with a timeout ends by itself. A thread that sleeps where it idles waits for
 //! work, as when a client has not sent the rest of its request. A thread that polls may have put
-//! the request aside on purpose. A request that is answered late in general (a long poll) is told
-//! from one that hangs only by others of its kind: with none answered at all the confidence is low.
+//! the request aside on purpose. Only others of its kind tell a
+//! request that is answered late in general (a long poll) from one that hangs: with none answered
+//! at all the confidence is low.
 //! A wait for a thread that runs, or waits for a device, is not reported: it is being worked on.
 //! Circles of locks are `deadlock`.
 
