@@ -41,7 +41,8 @@ pub fn check_section(path: &Path, name: &str, expected: &str) {
     }
 }
 
-fn blessing() -> bool {
+/// Whether what is stale is to be written anew.
+pub fn blessing() -> bool {
     std::env::var_os("WHYWAIT_BLESS").is_some_and(|value| value == "1")
 }
 

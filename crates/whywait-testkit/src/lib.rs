@@ -2,4 +2,4 @@
 
 mod generated;
 
-pub use generated::{check_file, check_section, repository};
+pub use generated::{blessing, check_file, check_section, repository};

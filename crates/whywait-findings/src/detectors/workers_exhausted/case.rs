@@ -178,12 +178,15 @@ impl Case<'_, '_> {
                  UV_THREADPOOL_SIZE, a JVM: the pool's size)"
             }
         };
-        let shorter = self.reasons.first().map_or_else(String::new, |(reason, _)| {
-            format!(
-                "; or have each request wait for less in {}, or without a worker in its hands",
-                reason.what
-            )
-        });
+        let shorter = self
+            .reasons
+            .first()
+            .map_or_else(String::new, |(reason, _)| {
+                format!(
+                    "; or have each request wait for less in {}, or without a worker in its hands",
+                    reason.what
+                )
+            });
         format!("{more}{shorter}")
     }
 }

@@ -173,10 +173,16 @@ fn workers(model: &Model, pool: &EpollPool, the_loop: &Thread) -> BTreeSet<u32> 
         .flat_map(work)
         .collect();
     let alike = model.threads.values().filter(|thread| {
-        let same = work(thread).iter().filter(|stack| known.contains(stack)).count();
+        let same = work(thread)
+            .iter()
+            .filter(|stack| known.contains(stack))
+            .count();
         thread.tgid == pool.tgid && !pool.members.contains_key(&thread.tid) && same >= MIN_JOBS
     });
-    alike.map(|thread| thread.tid).chain(wakes.into_keys()).collect()
+    alike
+        .map(|thread| thread.tid)
+        .chain(wakes.into_keys())
+        .collect()
 }
 
 /// The answers of the loop, each with the job that it followed.
@@ -216,7 +222,10 @@ fn matched<'m>(
         let before_ns = before.insert(tid, to_ns).unwrap_or(0);
         let got = model.threads.get(&tid).and_then(|thread| {
             let slept = thread.timeline.overlapping(before_ns, to_ns);
-            let idle = slept.iter().rev().find(|wait| waits_for_work(model, wait))?;
+            let idle = slept
+                .iter()
+                .rev()
+                .find(|wait| waits_for_work(model, wait))?;
             idle.wake_ns.or(idle.in_ns)
         });
         // The first job that is seen of a worker begins where it is seen.
@@ -225,7 +234,14 @@ fn matched<'m>(
             _ if before_ns == 0 => out_ns,
             _ => before_ns,
         };
-        matched.push((request, Done { tid, from_ns, to_ns }));
+        matched.push((
+            request,
+            Done {
+                tid,
+                from_ns,
+                to_ns,
+            },
+        ));
     }
     matched
 }

@@ -42,7 +42,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     code: "workers-exhausted",
     meaning: "requests or jobs waited while all workers that could take them slept",
     severities: &[
-        (Severity::Error, "when a request typically waited 100 ms or longer"),
+        (
+            Severity::Error,
+            "when a request typically waited 100 ms or longer",
+        ),
         (Severity::Warning, "from 30 ms on"),
         (Severity::Note, "otherwise"),
     ],

@@ -115,4 +115,3 @@ pub(super) fn queues_elsewhere(
         _ => Some(in_turn > at_once),
     }
 }
-

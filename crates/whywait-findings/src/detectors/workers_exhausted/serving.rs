@@ -45,11 +45,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     for requests in in_hand.values_mut() {
         requests.sort_by_key(|request| request.recv_ns);
     }
-    if in_hand.is_empty()
-        || serve_several(&in_hand)
-        || are_loops(&in_hand)
-        || hand_over(&in_hand)
-    {
+    if in_hand.is_empty() || serve_several(&in_hand) || are_loops(&in_hand) || hand_over(&in_hand) {
         return None;
     }
     let crew = Workers::new(model, &in_hand);
@@ -62,7 +58,12 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     let shift = Shift::of(crew.duties(), waiting.iter().map(span), 0);
     let victims = waiting
         .iter()
-        .map(|request| (*request, shift.within(request.ready_ns, request.served_ns())))
+        .map(|request| {
+            (
+                *request,
+                shift.within(request.ready_ns, request.served_ns()),
+            )
+        })
         .collect();
     let sleeps = crew.sleeps(&shift);
     Some(Crew {
@@ -153,9 +154,7 @@ impl<'a, 'm> Workers<'a, 'm> {
 
     fn threads(&self) -> impl Iterator<Item = &'m Thread> {
         let model = self.model;
-        self.in_hand
-            .keys()
-            .filter_map(|tid| model.threads.get(tid))
+        self.in_hand.keys().filter_map(|tid| model.threads.get(tid))
     }
 
     fn has_in_hand(&self, tid: u32, at: Ns) -> bool {
@@ -261,9 +260,11 @@ impl<'a, 'm> Workers<'a, 'm> {
         let tids: BTreeSet<u32> = self.in_hand.keys().copied().collect();
         self.model.threads.values().any(|thread| {
             tids.contains(&thread.tid)
-                && thread.timeline.waits().iter().any(
-                    |wait| matches!(wait.syscall, Some(call) if ACCEPT.contains(&call)),
-                )
+                && thread
+                    .timeline
+                    .waits()
+                    .iter()
+                    .any(|wait| matches!(wait.syscall, Some(call) if ACCEPT.contains(&call)))
         })
     }
 
