@@ -187,7 +187,11 @@ pub fn origin(label: &Label) -> FrameOrigin {
     if runtimes.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::Runtime;
     }
-    let name = label.name.as_ref();
+    of_name(&label.name)
+}
+
+/// Whose code a function of a program is, from its name.
+fn of_name(name: &str) -> FrameOrigin {
     // In a program that is linked statically these are its own.
     if name.starts_with("__") || LIBC.contains(&name) {
         return FrameOrigin::System;
