@@ -32,7 +32,7 @@ pub use model::Model;
 pub use path::{Path, PathStep};
 pub use pools::{EpollPool, Membership, PoolMember, StrandedInterval};
 pub use requests::{Account, RequestRef};
-pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, origin};
+pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, app_frames, origin};
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::{
     SystemCall, WaitClass, WaitKind, broad_kind, descriptor, system_call, system_call_name,

@@ -66,7 +66,14 @@ impl Model {
             input.samples,
         );
         let cpus = input.meta.host.cpus;
-        let pools = pools::find(&input.polls, &input.parks, &input.stacks, &threads, cpus);
+        let pools = pools::find(
+            &input.polls,
+            &input.parks,
+            &input.stacks,
+            &threads,
+            &input.requests,
+            cpus,
+        );
         let end_ns = input.meta.ended_ns.unwrap_or_else(|| {
             timeline::last_seen(&threads).max(requests::last_seen(&input.requests))
         });

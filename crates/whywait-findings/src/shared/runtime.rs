@@ -74,7 +74,33 @@ pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
         .find_map(of_runtime)
 }
 
-/// What helps against that.
+/// What code without names called of its runtime, in the words of those who write it: V8's
+/// functions for it (src/builtins/builtins-definitions.h).
+pub(crate) fn built_in(stack: &StackText) -> Option<&'static str> {
+    const BUILT_INS: [(&str, &str); 2] = [
+        ("v8::internal::Builtin_JsonParse(", "JSON.parse"),
+        ("v8::internal::Builtin_JsonStringify(", "JSON.stringify"),
+    ];
+    stack
+        .labels
+        .iter()
+        .take_while(|label| label.kind != ModuleKind::Jit)
+        .find_map(|label| {
+            let is = |known: &&(&str, &str)| label.name.starts_with(known.0);
+            BUILT_INS.iter().find(is).map(|(_, name)| *name)
+        })
+}
+
+/// Whether a stack is Python's, and ends before the functions of the program.
+pub(crate) fn in_python_somewhere(stack: &StackText) -> bool {
+    stack
+        .labels
+        .iter()
+        .any(|label| of_label(label) == Some(Runtime::Python))
+        && app_frame(stack).is_none()
+}
+
+/// What helps against what a runtime does on its own account.
 pub(crate) fn fix_of_own_account(function: &str) -> Option<&'static str> {
     match function {
         COLLECTOR => Some(

@@ -233,7 +233,8 @@ pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
 }
 
 /// What a stack is in, for titles: what its runtime does on its own account, the innermost function
-/// of the application, or else the innermost one.
+/// of the application, what that called of its runtime where it has no name, or else the innermost
+/// one.
 pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
     let stack = model.stacks.get(stack)?;
     if let Some(what) = runtime::own_account(stack) {
@@ -241,6 +242,9 @@ pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
     }
     if let Some(label) = app_frame(stack) {
         return Some(label.name.to_string());
+    }
+    if let Some(what) = runtime::built_in(stack) {
+        return Some(what.to_owned());
     }
     // Its functions have names only where the runtime writes them down for profilers.
     if stack

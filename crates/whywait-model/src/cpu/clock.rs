@@ -4,7 +4,7 @@
 use whywait_events::{Ns, Sample, StackId};
 
 use crate::model::Model;
-use crate::stacks::{FrameOrigin, origin};
+use crate::stacks::app_frame;
 use crate::timeline::Thread;
 
 impl Model {
@@ -17,11 +17,7 @@ impl Model {
                 continue;
             };
             // A stack with none of the application's functions stands for its innermost one.
-            let own = stack
-                .labels
-                .iter()
-                .find(|label| label.named && origin(label) == FrameOrigin::App);
-            let Some(label) = own.or(stack.labels.first()) else {
+            let Some(label) = app_frame(stack).or(stack.labels.first()) else {
                 continue;
             };
             match functions

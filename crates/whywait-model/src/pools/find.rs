@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Ns, StackId};
+use whywait_events::{Ns, Request, StackId};
 
 use super::parking::parks_beside;
 use super::{EpollPool, Membership, PoolMember};
 use crate::input::Polls;
+use crate::requests::life;
 use crate::stacks::{Label, StackNames, StackText};
 use crate::timeline::Thread;
 
@@ -16,9 +17,10 @@ pub(crate) fn find(
     parks: &BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
     stacks: &StackNames,
     threads: &BTreeMap<u32, Thread>,
+    requests: &[Request],
     cpus: u32,
 ) -> Vec<EpollPool> {
-    polls
+    let mut pools: Vec<EpollPool> = polls
         .iter()
         .map(|(&(tgid, epoll), polls)| {
             let poll_texts: Vec<&StackText> = polls
@@ -69,7 +71,54 @@ pub(crate) fn find(
             }
             pool
         })
-        .collect()
+        .collect();
+    pools.extend(saturated_loops(polls, requests));
+    pools.sort_by_key(|pool| (pool.tgid, pool.epoll));
+    pools
+}
+
+/// Loops that were never seen to sleep in their poll: what is registered with an epoll instance is
+/// read by one thread alone, several requests at once. A worker that is given one connection after
+/// the other has one request at a time.
+fn saturated_loops(
+    polls: &BTreeMap<(u32, u32), Polls>,
+    requests: &[Request],
+) -> impl Iterator<Item = EpollPool> {
+    let mut read: BTreeMap<(u32, u32), Vec<&Request>> = BTreeMap::new();
+    for request in requests {
+        let instance = (request.tgid, request.epoll);
+        if request.epoll != 0 && request.recv_ns.is_some() && !polls.contains_key(&instance) {
+            read.entry(instance).or_default().push(request);
+        }
+    }
+    read.into_iter().filter_map(|((tgid, epoll), requests)| {
+        let tid = requests.first()?.recv_tid;
+        let alone = requests.iter().all(|request| request.recv_tid == tid);
+        (alone && tid != 0 && several_at_once(requests)).then(|| EpollPool {
+            tgid,
+            epoll,
+            members: BTreeMap::from([(
+                tid,
+                PoolMember {
+                    tid,
+                    membership: Membership::ReadsAlone,
+                },
+            )]),
+            park_stacks: BTreeSet::new(),
+            poll_stacks: BTreeSet::new(),
+            at_once: None,
+            park_words: BTreeSet::new(),
+        })
+    })
+}
+
+/// Whether requests of different connections were under way at the same time.
+fn several_at_once(mut requests: Vec<&Request>) -> bool {
+    requests.sort_by_key(|request| (request.ready_ns, request.socket, request.seq));
+    requests.windows(2).any(|pair| match pair {
+        [one, next] => next.socket != one.socket && next.ready_ns < life::until_ns(one),
+        _ => false,
+    })
 }
 
 /// Whether a thread that polls does so in Go's scheduler.

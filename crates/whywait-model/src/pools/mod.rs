@@ -5,6 +5,9 @@
 //! decision whether to poll or to park. A shared name is no evidence: tokio's blocking threads
 //! carry the workers' name, and cannot serve I/O.
 //!
+//! A loop that always has something to do never sleeps in its poll. It is known by what it reads: one
+//! thread alone reads all that is registered with the instance, of several connections at once.
+//!
 //! Go has more threads than may run its goroutines at once (GOMAXPROCS): those that are parked
 //! beside that many busy ones have nothing to run on. The number is not known from outside. So a Go
 //! pool is taken to have room for as many as were ever seen busy at once, and for no more than
@@ -28,6 +31,9 @@ pub(crate) use find::find;
 pub enum Membership {
     /// It parks in the same frames as the pool's pollers.
     ParksAsPollers,
+    /// It alone reads what is registered there, several requests at once: a loop whose poll was
+    /// never seen to sleep.
+    ReadsAlone,
     /// It polled the instance itself.
     Polled,
 }
@@ -91,6 +97,15 @@ impl EpollPool {
             return self.park_stacks.contains(&wait.user_stack);
         }
         self.park_words.contains(&(wait.tid, wait.args[0]))
+    }
+
+    /// Its thread, if it is one alone.
+    pub fn only_member(&self) -> Option<PoolMember> {
+        let mut members = self.members.values();
+        match (members.next(), members.next()) {
+            (Some(member), None) => Some(*member),
+            _ => None,
+        }
     }
 
     /// Whether a sleep is one in the pool's epoll instance.

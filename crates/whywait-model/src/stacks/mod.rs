@@ -185,12 +185,20 @@ fn names_a_function(kind: ModuleKind, name: &str) -> bool {
     kind != ModuleKind::Jit || name != UNNAMED_JIT
 }
 
-/// The innermost function of the application's own in a stack.
+/// The innermost function of the application's own in a stack. `None` as well when it is code that
+/// was compiled at run time and that nothing names: what called that says less.
 pub fn app_frame(stack: &StackText) -> Option<&Label> {
+    app_frames(stack).next()
+}
+
+/// The functions of the application's own in a stack, the innermost first, as far as they have
+/// names: up to code that was compiled at run time and has none.
+pub fn app_frames(stack: &StackText) -> impl Iterator<Item = &Label> {
     stack
         .labels
         .iter()
-        .find(|label| label.named && origin(label) == FrameOrigin::App)
+        .take_while(|label| label.named || label.kind != ModuleKind::Jit)
+        .filter(|label| label.named && origin(label) == FrameOrigin::App)
 }
 
 #[cfg(test)]
@@ -202,5 +210,41 @@ mod tests {
         assert!(!names_a_function(ModuleKind::Jit, "[jit]"));
         assert!(names_a_function(ModuleKind::Jit, "LazyCompile:*render"));
         assert!(names_a_function(ModuleKind::Elf, "[jit]"));
+    }
+
+    #[test]
+    fn what_called_code_without_a_name_is_not_the_functions_in_which_it_is() {
+        let label = |name: &str, module: &str, kind| Label {
+            name: name.into(),
+            named: kind != ModuleKind::Jit,
+            file: "".into(),
+            line: 0,
+            module: module.into(),
+            kind,
+        };
+        let compiled = label("[jit]", "[jit]", ModuleKind::Jit);
+        let launcher = label("JavaMain", "/usr/lib/jvm/libjli.so", ModuleKind::Elf);
+        let native = label("compress", "/usr/lib/libnative.so", ModuleKind::Elf);
+        let frame = |labels: &[&Label]| {
+            let stack = StackText {
+                labels: labels.iter().copied().cloned().collect(),
+                truncated: false,
+            };
+            app_frame(&stack).map(|label| label.name.to_string())
+        };
+        assert_eq!(frame(&[&compiled, &launcher]), None);
+        assert_eq!(
+            frame(&[&native, &compiled, &launcher]).as_deref(),
+            Some("compress")
+        );
+        let named = Label {
+            name: "Handler.render".into(),
+            named: true,
+            ..compiled.clone()
+        };
+        assert_eq!(
+            frame(&[&named, &launcher]).as_deref(),
+            Some("Handler.render")
+        );
     }
 }

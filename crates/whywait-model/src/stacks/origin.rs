@@ -71,13 +71,16 @@ const GO_RUNTIME: &[&str] = &[
     "context",
 ];
 
-/// Whether a frame is the Python interpreter's own.
+/// Whether a frame is the Python interpreter's own, or of a module of its standard library that is
+/// written in C.
 pub(super) fn of_python(label: &Label) -> bool {
-    let file = label.module.rsplit('/').next().unwrap_or_default();
+    let mut path = label.module.rsplit('/');
+    let file = path.next().unwrap_or_default();
     label.kind == ModuleKind::Elf
-        && ["libpython", "python3", "python2"]
-            .iter()
-            .any(|name| file.starts_with(name))
+        && (path.next() == Some("lib-dynload")
+            || ["libpython", "python3", "python2"]
+                .iter()
+                .any(|name| file.starts_with(name)))
 }
 
 /// Functions of the C library that threads start in or block in.
@@ -294,6 +297,13 @@ mod tests {
         );
         assert_eq!(
             elf("_PyEval_EvalFrameDefault", "/usr/bin/python3.11"),
+            FrameOrigin::Runtime
+        );
+        assert_eq!(
+            elf(
+                "task_step_impl",
+                "/usr/lib/python3.11/lib-dynload/_asyncio.cpython-311-x86_64-linux-gnu.so"
+            ),
             FrameOrigin::Runtime
         );
         let python = |file| origin(&label("f", "python", ModuleKind::Python, file));

@@ -3,8 +3,10 @@
 //! **Invariant.** A single-threaded loop returns to its poll, or to its sockets, in time.
 //!
 //! **Evidence.** One thread alone polls an epoll instance, and alone reads what is registered
-//! there. It was away: it slept in another system call, or ran, without polling, reading or
-//! writing. Requests were under way meanwhile.
+//! there. A loop that is blocked all the time never sleeps in its poll: then it is known by reading
+//! alone, several requests at once. It was away: it slept in another system call, or ran, without
+//! polling, reading or writing. Requests were under way meanwhile. Why it was away is the function
+//! of the application that lasted as long: see `causes`.
 //!
 //! **Cost.** For each request the time that it overlaps, from its first byte to its response, with
 //! absences of one cause, but for the one that was its own: of an absence the owner is the request
@@ -22,14 +24,19 @@
 //! and compiles as it starts. With several threads that poll the instance it is another finding's
 //! business.
 
-use whywait_events::{Busy, Ns, StackId};
-use whywait_model::{EpollPool, Model, RequestRef, Thread, system_call_name};
+mod causes;
 
+use whywait_events::{Busy, Ns, StackId, Wait};
+use whywait_model::{
+    EpollPool, Membership, Model, RequestRef, Thread, WaitClass, system_call_name,
+};
+
+use self::causes::Reason;
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::slow_paths::{self, COMPILED};
+use crate::shared::slow_paths::COMPILED;
 use crate::shared::text::{count, duration, numbered};
 
 /// What it is.
@@ -81,7 +88,14 @@ struct Away {
     owner: Option<(u64, u32)>,
 }
 
+/// What a loop does that is away and does not sleep.
+const ON_CPU: &str = "on CPU";
+
 impl Away {
+    fn on_cpu(&self) -> bool {
+        self.doing == ON_CPU
+    }
+
     /// How much of `[from_ns, to_ns)` the loop was away. What it waited for a CPU is taken off in
     /// proportion.
     fn overlap_ns(&self, from_ns: Ns, to_ns: Ns) -> u64 {
@@ -100,11 +114,10 @@ fn detect(model: &Model) -> Vec<Finding> {
 }
 
 fn of_pool(model: &Model, pool: &EpollPool) -> Vec<Finding> {
-    let mut members = pool.members.keys();
-    let (Some(tid), None) = (members.next(), members.next()) else {
+    let Some(member) = pool.only_member() else {
         return Vec::new();
     };
-    let Some(thread) = model.threads.get(tid) else {
+    let Some(thread) = model.threads.get(&member.tid) else {
         return Vec::new();
     };
     let of_pool = |request: &RequestRef<'_>| {
@@ -115,7 +128,7 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Vec<Finding> {
     if model
         .requests()
         .filter(of_pool)
-        .any(|request| request.recv_tid != 0 && request.recv_tid != *tid)
+        .any(|request| request.recv_tid != 0 && request.recv_tid != thread.tid)
     {
         return Vec::new();
     }
@@ -123,31 +136,32 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Vec<Finding> {
     if requests.is_empty() {
         return Vec::new();
     }
-    // Absences for the same reason are one finding.
-    let mut causes: Vec<(String, Vec<Away>)> = Vec::new();
-    for away in owned(absences(model, pool, thread), &requests) {
-        let name = function(model, &away);
-        match causes.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, aways)) => aways.push(away),
-            None => causes.push((name, vec![away])),
-        }
-    }
-    let mut findings: Vec<Finding> = causes
-        .into_iter()
-        .filter_map(|(name, aways)| finding(model, pool, thread, &name, &aways, &requests))
+    let aways = owned(absences(model, pool, thread), &requests);
+    let mut findings: Vec<Finding> = causes::of(model, thread, aways)
+        .iter()
+        .filter_map(|cause| finding(model, pool, thread, cause, &requests))
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(MAX_CAUSES);
     findings
 }
 
+/// Whether the loop is known by what it reads, and was never seen to sleep in its poll.
+fn reads_alone(pool: &EpollPool) -> bool {
+    pool.only_member()
+        .is_some_and(|member| member.membership == Membership::ReadsAlone)
+}
+
 /// When the loop was away, in order.
 fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
+    // Who hands requests to a thread that never polls is not known.
+    let handed = reads_alone(pool);
+    let waits_for_work = |wait: &Wait| handed && model.class_of(wait) == Some(WaitClass::Idle);
     let asleep = thread
         .timeline
         .waits()
         .iter()
-        .filter(|wait| !pool.polls(wait))
+        .filter(|wait| !pool.polls(wait) && !waits_for_work(wait))
         .map(|wait| {
             let to_ns = wait.in_ns.unwrap_or(model.end_ns).max(wait.out_ns);
             Away {
@@ -180,8 +194,9 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         from_ns: busy.start_ns,
         to_ns: busy.end_ns,
         away_ns: (busy.end_ns - busy.start_ns.min(busy.end_ns)).saturating_sub(busy.runnable_ns),
-        doing: "on CPU".to_owned(),
-        stack: model.sampled_stack(thread, busy.start_ns, busy.end_ns),
+        doing: ON_CPU.to_owned(),
+        // See `causes`.
+        stack: 0,
         owner: None,
     });
     // An interval that was spent waiting for a CPU almost throughout is the machine's doing.
@@ -217,11 +232,6 @@ fn owned(mut aways: Vec<Away>, requests: &[RequestRef<'_>]) -> Vec<Away> {
     aways
 }
 
-/// What keeps the loop.
-fn function(model: &Model, away: &Away) -> String {
-    slow_paths::function(model, away.stack).unwrap_or_else(|| away.doing.clone())
-}
-
 /// The requests that waited while the loop was away with the work of others, and for how long: the
 /// longest first.
 fn victims<'a>(aways: &[Away], requests: &[RequestRef<'a>]) -> Vec<(u64, RequestRef<'a>)> {
@@ -249,8 +259,7 @@ fn finding(
     model: &Model,
     pool: &EpollPool,
     thread: &Thread,
-    function: &str,
-    aways: &[Away],
+    Reason { function, aways }: &Reason,
     requests: &[RequestRef<'_>],
 ) -> Option<Finding> {
     let victims = victims(aways, requests);
@@ -275,8 +284,18 @@ fn finding(
         duration(longest.away_ns),
     );
     let total_ns = sum(aways.iter().map(|away| away.away_ns));
+    let alone = if reads_alone(pool) {
+        "alone reads what is registered with epoll instance"
+    } else {
+        "alone polls epoll instance"
+    };
+    let never = if reads_alone(pool) {
+        ", in which it was never seen to wait"
+    } else {
+        ""
+    };
     let away = format!(
-        "thread {} alone polls epoll instance {}; it was away for {} in all, {}",
+        "thread {} {alone} {}{never}; it was away for {} in all, {}",
         numbered(model, thread.tid),
         pool.epoll,
         duration(total_ns),
@@ -293,7 +312,7 @@ fn finding(
         .about("epoll", pool.epoll)
         .about_known("port", (worst.local_port != 0).then_some(worst.local_port))
         .about("threads", vec![thread.tid])
-        .about("function", function)
+        .about("function", function.as_str())
         .saving(saving)
         .evidence([
             Evidence::of_ns(total_ns, away),
@@ -308,12 +327,15 @@ const NODE_CPU: &str = "move the computation to worker_threads, or split it with
 
 fn fix(model: &Model, pool: &EpollPool, function: &str, longest: &Away) -> String {
     let runtime = runtime::of_process(model, pool.tgid);
+    let built_in = model.stacks.get(longest.stack).and_then(runtime::built_in);
     match runtime::fix_of_own_account(function) {
         Some(fix) => fix.to_owned(),
-        None if runtime == Runtime::Node && function == COMPILED => {
+        None if runtime == Runtime::Node
+            && (function == COMPILED || built_in == Some(function)) =>
+        {
             format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name")
         }
-        None => fix_of(runtime, longest.doing == "on CPU").to_owned(),
+        None => fix_of(runtime, longest.on_cpu()).to_owned(),
     }
 }
 

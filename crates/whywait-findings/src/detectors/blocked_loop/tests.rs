@@ -349,3 +349,184 @@ fn a_request_that_is_not_read_when_the_recording_ends_waits_for_the_loop() {
     assert_eq!(findings.len(), 1, "nobody has read it for 100 ms");
     assert_eq!(findings[0].saving.at_most_ns, 100_000_000);
 }
+
+/// Thread 1 reads what four clients send, who ask again as soon as they have an answer, and never
+/// waits for them. `serve` says what it does for each request, from when until when.
+fn saturated(script: &mut Script, each_ms: u64, serve: &mut dyn FnMut(&mut Script, u64, u64, u64)) {
+    for n in 0..20 {
+        let read_ms = 100 + n * each_ms;
+        let answered_ms = read_ms + each_ms - 1;
+        serve(script, n, read_ms, answered_ms);
+        script
+            .request(n % 4)
+            .epoll(EPOLL)
+            .ready(read_ms.saturating_sub(3 * each_ms))
+            .read(read_ms, 1)
+            .answered(answered_ms, 1);
+    }
+}
+
+#[test]
+fn a_loop_that_is_blocked_all_the_time_never_polls() {
+    let mut script = Script::new();
+    script.thread(1, "python3");
+    let handler = script.stack(&["_start", "Py_RunMain", "look_up_rate", "clock_nanosleep"]);
+    saturated(&mut script, 41, &mut |script, _, from_ms, to_ms| {
+        script.sleeps(1, handler, from_ms, to_ms);
+    });
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Error);
+    assert_eq!(finding.subject["function"], json!("look_up_rate"));
+    assert_eq!(finding.saving.requests, 19, "the first has nobody before it");
+    assert_eq!(
+        finding.saving.each_at_most_ns[0], 120_000_000,
+        "three times others' work, and not its own"
+    );
+    assert!(
+        finding.evidence[0].text.contains("alone reads"),
+        "{}",
+        finding.evidence[0].text
+    );
+}
+
+#[test]
+fn a_loop_that_computes_all_the_time_never_polls_either() {
+    let mut script = Script::new();
+    script.thread(1, "server");
+    let handler = script.stack(&["_start", "main", "parse_document"]);
+    saturated(&mut script, 41, &mut |script, _, from_ms, to_ms| {
+        script.burns(1, handler, from_ms, to_ms);
+    });
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].subject["function"], json!("parse_document"));
+}
+
+#[test]
+fn a_loop_that_is_full_of_short_requests_is_not_blocked() {
+    let mut script = Script::new();
+    script.thread(1, "server");
+    let handler = script.stack(&["_start", "main", "parse_document"]);
+    saturated(&mut script, 3, &mut |script, _, from_ms, to_ms| {
+        script.burns(1, handler, from_ms, to_ms);
+    });
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn a_worker_that_has_one_connection_after_the_other_is_no_loop() {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    let handler = script.stack(&["_start", "main", "look_up_rate", "clock_nanosleep"]);
+    for n in 0..10 {
+        script.sleeps(1, handler, 100 + n * 41, 140 + n * 41);
+        script
+            .request(n)
+            .epoll(EPOLL)
+            .ready(99 + n * 41)
+            .read(100 + n * 41, 1)
+            .answered(140 + n * 41, 1);
+    }
+    let model = script.model();
+    assert!(model.pools.is_empty(), "{:?}", model.pools);
+    assert_eq!(detect(&model), []);
+}
+
+#[test]
+fn readers_that_are_several_are_no_single_threaded_loop() {
+    let mut script = Script::new();
+    script.thread(1, "server").thread(2, "server");
+    let handler = script.stack(&["_start", "main", "look_up_rate", "clock_nanosleep"]);
+    saturated(&mut script, 41, &mut |script, _, from_ms, to_ms| {
+        script.sleeps(1, handler, from_ms, to_ms);
+    });
+    script
+        .request(9)
+        .epoll(EPOLL)
+        .ready(100)
+        .read(101, 2)
+        .answered(102, 2);
+    assert_eq!(detect(&script.model()), []);
+}
+
+/// What is found of a loop that is blocked by these in turn.
+fn blocked_by(stacks: &[&[&str]]) -> Vec<String> {
+    let (mut script, ..) = server();
+    let stacks: Vec<StackId> = stacks.iter().map(|calls| script.stack(calls)).collect();
+    for (n, stack) in (0..).zip(stacks.iter().cycle().take(12)) {
+        let at_ms = 100 + n * 60;
+        script.burns(1, *stack, at_ms, at_ms + 40);
+        script
+            .request(n)
+            .epoll(EPOLL)
+            .ready(at_ms + 1)
+            .read(at_ms + 41, 1)
+            .answered(at_ms + 42, 1);
+    }
+    let findings = detect(&script.model());
+    let function = |finding: &Finding| finding.subject["function"].as_str().map(str::to_owned);
+    findings.iter().filter_map(function).collect()
+}
+
+#[test]
+fn one_function_behind_several_leaves_is_one_finding() {
+    let keys: &[&str] = &["main", "aeMain", "call", "keysCommand"];
+    let next: &[&str] = &["main", "aeMain", "call", "keysCommand", "dictNext"];
+    let found = blocked_by(&[keys, next, next, next]);
+    assert_eq!(found, ["keysCommand"]);
+}
+
+#[test]
+fn two_functions_of_one_caller_are_two_findings() {
+    let keys: &[&str] = &["main", "aeMain", "call", "keysCommand"];
+    let sort: &[&str] = &["main", "aeMain", "call", "sortCommand"];
+    assert_eq!(blocked_by(&[keys, sort]).len(), 2);
+}
+
+#[test]
+fn an_absence_is_in_the_function_that_lasts() {
+    let (mut script, ..) = server();
+    let stacks = ["dictNext", "stringmatchlen", "sdslen"]
+        .map(|leaf| script.stack(&["main", "aeMain", "call", "keysCommand", leaf]));
+    script.busy(1, 100, 160, 60_000_000, 0);
+    for (at_ms, stack) in (100..160).step_by(5).zip(stacks.iter().cycle()) {
+        script.sampled(1, *stack, at_ms, at_ms + 1);
+    }
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(101)
+        .read(161, 1)
+        .answered(162, 1);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].subject["function"], json!("keysCommand"));
+}
+
+#[test]
+fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
+    let (mut script, handler, _) = server();
+    let native = script.stack_in(
+        "/usr/bin/python3.11",
+        &["Py_RunMain", "task_step_impl", "clock_nanosleep"],
+    );
+    for (n, stack) in (0..).zip([handler, native, handler]) {
+        let at_ms = 100 + n * 60;
+        script.sleeps(1, stack, at_ms, at_ms + 40);
+        script
+            .request(n)
+            .epoll(EPOLL)
+            .ready(at_ms + 1)
+            .read(at_ms + 41, 1)
+            .answered(at_ms + 42, 1);
+    }
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(
+        findings[0].subject["function"],
+        json!("app_render_thumbnail")
+    );
+    assert_eq!(findings[0].saving.requests, 3);
+}

@@ -1,0 +1,178 @@
+//! Why a loop was away: absences by the function of the application that a person can change.
+//!
+//! What a sampling clock finds innermost differs from tick to tick, and from one absence to the
+//! next: `dictNext` and `stringmatchlen` of one `keysCommand`. So an absence is in the innermost
+//! function in which nearly all of its samples are, and absences whose functions call each other are
+//! for the same reason. A stack of an interpreter that ends before the program's functions says only
+//! that the program was in such a call: it counts to the function that is known to make it.
+
+use whywait_events::{Sample, StackId};
+use whywait_model::{Model, Thread, app_frames};
+
+use super::Away;
+use crate::shared::intervals::sum;
+use crate::shared::runtime;
+use crate::shared::slow_paths;
+
+/// A function lasts as long as an absence when it is in so many of four samples.
+const IN_SAMPLES: u64 = 3;
+/// A function with a smaller part of the time than one in so many says nothing of what it calls:
+/// that it was seen innermost is chance.
+const OF_ITS_OWN: u64 = 10;
+
+/// Absences for one reason.
+#[derive(Debug)]
+pub(super) struct Reason {
+    /// The function that the loop was in, or what it did.
+    pub(super) function: String,
+    /// In order.
+    pub(super) aways: Vec<Away>,
+}
+
+impl Reason {
+    fn ns(&self) -> u64 {
+        sum(self.aways.iter().map(|away| away.away_ns))
+    }
+
+    fn longest(&self) -> Option<&Away> {
+        self.aways.iter().max_by_key(|away| away.away_ns)
+    }
+
+    fn take(&mut self, mut other: Reason) {
+        self.aways.append(&mut other.aways);
+        self.aways.sort_by_key(|away| away.from_ns);
+    }
+}
+
+/// The reasons for these absences of a loop.
+pub(super) fn of(model: &Model, thread: &Thread, aways: Vec<Away>) -> Vec<Reason> {
+    let mut causes: Vec<Reason> = Vec::new();
+    for mut away in aways {
+        let function = function(model, thread, &mut away);
+        match causes.iter_mut().find(|cause| cause.function == function) {
+            Some(cause) => cause.aways.push(away),
+            None => causes.push(Reason {
+                function,
+                aways: vec![away],
+            }),
+        }
+    }
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.ns()));
+    let causes = callers_with_callees(model, causes);
+    named_with_unnamed(model, causes)
+}
+
+/// What kept the loop, and the stack that shows it best.
+fn function(model: &Model, thread: &Thread, away: &mut Away) -> String {
+    let samples = if away.on_cpu() {
+        thread.samples_within(away.from_ns, away.to_ns)
+    } else {
+        &[]
+    };
+    if let Some((stack, function)) = most_sampled(model, samples) {
+        away.stack = stack;
+        return lasting(model, samples, &function).unwrap_or(function);
+    }
+    slow_paths::function(model, away.stack).unwrap_or_else(|| away.doing.clone())
+}
+
+/// What most of the samples are in, with the first stack of them.
+fn most_sampled(model: &Model, samples: &[Sample]) -> Option<(StackId, String)> {
+    let mut functions: Vec<(String, u64, StackId)> = Vec::new();
+    for sample in samples {
+        let Some(function) = slow_paths::function(model, sample.user_stack) else {
+            continue;
+        };
+        match functions.iter_mut().find(|(known, ..)| *known == function) {
+            Some((_, weight, _)) => *weight += sample.weight(),
+            None => functions.push((function, sample.weight(), sample.user_stack)),
+        }
+    }
+    // The first of equals, to be the same from run to run.
+    let most = functions.iter().map(|(_, weight, _)| *weight).max()?;
+    functions
+        .into_iter()
+        .find(|(_, weight, _)| *weight == most)
+        .map(|(function, _, stack)| (stack, function))
+}
+
+/// The innermost function of the application from `innermost` outwards that nearly all samples are
+/// in; `None`: there is none.
+fn lasting(model: &Model, samples: &[Sample], innermost: &str) -> Option<String> {
+    let stacks = || {
+        samples
+            .iter()
+            .filter_map(|sample| Some((model.stacks.get(sample.user_stack)?, sample.weight())))
+    };
+    let all = sum(stacks().map(|(_, weight)| weight));
+    let telling = stacks().find_map(|(stack, _)| {
+        let innermost = app_frames(stack).next()?.name.as_ref() == innermost;
+        innermost.then_some(stack)
+    })?;
+    app_frames(telling)
+        .find(|frame| {
+            let has = stacks().filter(|(stack, _)| {
+                app_frames(stack).any(|its| its.name == frame.name)
+            });
+            sum(has.map(|(_, weight)| weight)).saturating_mul(4) >= all.saturating_mul(IN_SAMPLES)
+        })
+        .map(|frame| frame.name.to_string())
+}
+
+/// Takes causes together of which one's function calls the other's.
+fn callers_with_callees(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
+    let mut together: Vec<Reason> = Vec::new();
+    for cause in causes {
+        // The expensive ones come first.
+        let related = together.iter().position(|known| {
+            calls(model, &known.function, &cause) || calls(model, &cause.function, known)
+        });
+        let Some(known) = related.map(|at| &mut together[at]) else {
+            together.push(cause);
+            continue;
+        };
+        let outer = calls(model, &cause.function, known);
+        if outer && cause.ns().saturating_mul(OF_ITS_OWN) >= known.ns() {
+            known.function.clone_from(&cause.function);
+        }
+        known.take(cause);
+    }
+    together
+}
+
+/// Whether a function of the application called what another cause is.
+fn calls(model: &Model, function: &str, other: &Reason) -> bool {
+    let stack = other
+        .longest()
+        .and_then(|away| model.stacks.get(away.stack))
+        .filter(|stack| runtime::own_account(stack).is_none());
+    stack.is_some_and(|stack| {
+        let callers = app_frames(stack).skip_while(|frame| *frame.name != *other.function);
+        callers.skip(1).any(|frame| *frame.name == *function)
+    })
+}
+
+/// Adds absences of which only the interpreter's functions are known to the most expensive cause
+/// that did the same and has a name.
+fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
+    let is_unnamed = |cause: &Reason| {
+        let stack = cause.longest().and_then(|away| model.stacks.get(away.stack));
+        stack.is_some_and(|stack| {
+            runtime::own_account(stack).is_none() && runtime::in_python_somewhere(stack)
+        })
+    };
+    let (unnamed, mut named): (Vec<Reason>, Vec<Reason>) = causes.into_iter().partition(is_unnamed);
+    let mut alone = Vec::new();
+    for cause in unnamed {
+        let doing = cause.longest().map(|away| away.doing.clone());
+        let same = named.iter_mut().find(|known| {
+            known.longest().map(|away| &away.doing) == doing.as_ref()
+        });
+        match same {
+            Some(known) => known.take(cause),
+            None => alone.push(cause),
+        }
+    }
+    named.append(&mut alone);
+    named
+}
