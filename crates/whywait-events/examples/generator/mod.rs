@@ -251,7 +251,6 @@ impl Server {
             epoll: 1,
             read_armed: Some(true),
             before_accept: self.below(20) == 0,
-            accept_tid: TGID,
             local_port: if self.below(5) == 0 { 8443 } else { 8080 },
             unserved_wakeup_ns: unserved / 10,
             service,

@@ -70,7 +70,7 @@ pub(crate) mod declaration {
 
 /// The version of the format. It goes up when an old reader would misread a new recording; new
 /// tables and new nullable columns leave it as it is.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The longest text a recording holds, in bytes. Names beyond it (a C++ template can be) are cut.
 pub(crate) const MAX_TEXT: usize = 32 * 1024;

@@ -53,8 +53,6 @@ table! {
         read_armed: Option<bool> = Plain,
         /// The first byte came before the connection was accepted.
         before_accept: bool = Plain,
-        /// The thread that accepted the connection, 0: unknown.
-        accept_tid: u32 = Dictionary,
         /// Local port, 0 for unix sockets.
         local_port: u16 = Dictionary,
         /// Part of `recv_after_ns` in which the reader was waking up (from the wake until it was on

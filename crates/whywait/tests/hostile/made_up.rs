@@ -242,7 +242,6 @@ impl MadeUp {
             epoll: self.id(),
             read_armed: self.random.pick(&[None, Some(true), Some(false)]),
             before_accept: self.random.below(2) == 0,
-            accept_tid: self.tid(),
             local_port: self.id() as u16,
             unserved_wakeup_ns: self.ns(),
             service,

@@ -135,7 +135,6 @@ impl Recorder {
                 _ => None,
             },
             before_accept: record.before_accept != 0,
-            accept_tid: 0,
             local_port: record.local_port,
             unserved_wakeup_ns: record.unserved_wakeup_ns,
             service: Parts(record.service),

@@ -290,14 +290,14 @@ fn a_newer_schema_says_to_update() {
     // The newer version may have changed everything else as well.
     fs::write(
         dir.join("meta.json"),
-        text.replace("\"schema\": 1", "\"schema\": 7")
+        text.replace(&format!("\"schema\": {SCHEMA}"), "\"schema\": 7")
             .replace("[]", "{}"),
     )
     .unwrap();
     let error = Recording::open(&dir).expect_err("a newer schema is refused");
     assert!(
         error.to_string().ends_with(
-            "made by a newer whywait (schema 7; this one reads up to 1): update whywait"
+            "made by a newer whywait (schema 7; this one reads up to 2): update whywait"
         ),
         "{error}"
     );
@@ -314,7 +314,7 @@ fn meta_ignores_what_it_does_not_know_and_defaults_what_it_lacks() {
     .unwrap();
     let recording = open(&dir);
     let expected = Meta {
-        schema: SCHEMA,
+        schema: 1,
         whywait: "0.0.1".to_owned(),
         ..Meta::default()
     };
