@@ -164,7 +164,7 @@ def interval(values, of=statistics.median, times=2000):
     return drawn[times // 40], drawn[-(times // 40) - 1]
 
 
-# At most one part in so many of the time is traced (SHARE of burst/mod.rs).
+# At most one part in so many of the time is traced (SHARE of the collector of bursts).
 SHARE = 20
 
 
