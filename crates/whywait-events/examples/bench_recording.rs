@@ -79,7 +79,8 @@ fn measure(table: &str, events: Vec<Event>) -> Result<(), Box<dyn Error>> {
     }
     let bytes = bytes_of(&dir, table)?;
     println!(
-        "{table:9} {rows:8} rows  write {:6.2} M/s  read {:6.2} M/s  {:5.2} bytes a row  (checksum {check:x})",
+        "{table:9} {rows:8} rows  write {:6.2} M/s  read {:6.2} M/s  {:5.2} bytes a row  \
+         (checksum {check:x})",
         per_second(rows, written),
         per_second(rows, read),
         bytes as f64 / rows as f64,

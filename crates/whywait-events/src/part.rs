@@ -12,7 +12,7 @@ pub enum Part {
     OnCpu = 0,
     /// Ready to run, waiting for a CPU.
     Runnable = 1,
-    /// Waiting for a lock. The kernel cannot tell it from `Thread`: only analysis fills it in.
+    /// Waiting for a lock. To the kernel it is like `Thread`: only analysis fills it in.
     Lock = 2,
     /// Waiting for another thread (futex, eventfd, pipe or child, woken by a task).
     Thread = 3,

@@ -276,7 +276,7 @@ impl Server {
             .collect()
     }
 
-    /// The next busy stretch.
+    /// The next busy interval.
     pub(crate) fn busy(&mut self) -> Busy {
         self.now += self.exponential(2_000_000);
         let on_cpu_ns = 1_000_000 + self.exponential(3_000_000);

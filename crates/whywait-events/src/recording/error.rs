@@ -21,7 +21,8 @@ pub enum WriteError {
     },
     /// No space, or no quota, left. What was closed before stays readable.
     #[error(
-        "{path}: the disk is full: free some space or record to another disk (segments closed before are intact)"
+        "{path}: the disk is full: free some space or record to another disk \
+         (segments closed before are intact)"
     )]
     DiskFull {
         /// What was being written.
@@ -84,7 +85,8 @@ impl WriteError {
 pub enum ReadError {
     /// There is no such folder, or no `meta.json` in it.
     #[error(
-        "{path}: not a whywait recording (no meta.json): name the folder that `whywait record -o` wrote"
+        "{path}: not a whywait recording (no meta.json): \
+         name the folder that `whywait record -o` wrote"
     )]
     NotARecording {
         /// The folder.
@@ -100,7 +102,8 @@ pub enum ReadError {
     },
     /// It was made by a newer version.
     #[error(
-        "{path}: made by a newer whywait (schema {schema}; this one reads up to {supported}): update whywait"
+        "{path}: made by a newer whywait (schema {schema}; this one reads up to {supported}): \
+         update whywait"
     )]
     Newer {
         /// The recording.

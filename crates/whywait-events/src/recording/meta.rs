@@ -71,7 +71,7 @@ pub struct Host {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// Sleeps, busy stretches and requests below this were only counted, nanoseconds.
+    /// Sleeps, busy intervals and requests below this were only counted, nanoseconds.
     pub threshold_ns: u64,
     /// How much of a stack was copied to unwind it, bytes.
     pub stack_bytes: u32,

@@ -2,7 +2,7 @@
 //! read as often as wanted.
 //!
 //! ```text
-//! REC/meta.json                    what was recorded, where and how; `complete` turns true at the very end
+//! REC/meta.json                    what was recorded, where and how; `complete` comes at the end
 //! REC/seg-000001/waits.parquet …   a closed segment, one file a table
 //! REC/seg-000002.open/…            the open segment; the rename that drops `.open` is its commit
 //! ```

@@ -70,7 +70,8 @@ impl Recording {
                 .is_some()
                 && is_dir
             {
-                let reason = "the segment was never closed; its rows are lost unless recording still goes on";
+                let reason = "the segment was never closed; \
+                              its rows are lost unless recording still goes on";
                 damage.insert(Damage {
                     what: name.to_owned(),
                     reason: reason.to_owned(),

@@ -32,7 +32,7 @@ use crate::Ns;
 pub(crate) const GROUP_ROWS: usize = 32 * 1024;
 
 /// A file of fewer rows is small anyway, and is not compressed: zstd is set up anew for each column
-/// of each file, which beside a server that is busy and sound was a fifth of what whywait's own
+/// of each file, which alongside a server that is busy and sound was a fifth of what whywait's own
 /// thread did.
 const FEW_ROWS: usize = 128;
 

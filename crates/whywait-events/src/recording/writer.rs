@@ -239,7 +239,7 @@ impl Writer {
         {
             self.put(&event)?;
         }
-        // What is said again does not fill the segment, or a target with many threads would get
+        // What is repeated does not fill the segment, or a target with many threads would get
         // nothing else.
         self.segment_rows = 0;
         Ok(())

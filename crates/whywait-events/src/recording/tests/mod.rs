@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use proptest::strategy::BoxedStrategy;
+use proptest::test_runner::Config as ProptestConfig;
 
 use super::column::Layout;
 use super::made_up::MadeUp;
@@ -39,6 +40,15 @@ fn record(dir: &Path, events: &[Event]) {
     }
     writer.counter("requests.count", 7);
     writer.finish(&meta()).expect("a recording can be finished");
+}
+
+/// Runs a property this many times.
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 /// Any event at all.

@@ -7,7 +7,7 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Contents, event, meta, record, rows, scratch};
+use super::{Contents, cases, event, meta, record, rows, scratch};
 use crate::recording::{Meta, ReadError, Recording, SCHEMA, WriteError, Writer, WriterOptions};
 use crate::*;
 
@@ -34,7 +34,7 @@ fn waits_in(recording: &Recording, range: std::ops::Range<u64>) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(64))]
 
     #[test]
     fn all_events_survive(events in vec(event(), 0..300), segment in 1usize..400) {
@@ -53,23 +53,30 @@ proptest! {
         let mut expected = Contents::of(&events);
         let read = Contents::read(&recording);
         // `read` looks up the names of the frames that stacks have; the others are not asked for.
-        let used: Vec<_> = expected.stacks.values().flat_map(|(_, frames)| frames.clone()).collect();
+        let stacks = expected.stacks.values();
+        let used: Vec<_> = stacks.flat_map(|(_, frames)| frames.clone()).collect();
         expected.symbols.retain(|(frame, _), _| used.contains(frame));
         prop_assert_eq!(read, expected);
     }
 
     #[test]
     fn a_time_range_selects_what_overlaps_with_it(
-        spans in vec((0u64..1000, prop::option::of(0u64..1000)), 0..200), start in 0u64..1000, length in 1u64..500,
+        spans in vec((0u64..1000, prop::option::of(0u64..1000)), 0..200),
+        start in 0u64..1000,
+        length in 1u64..500,
     ) {
         let (_folder, dir) = scratch();
-        let events: Vec<_> =
-            spans.iter().map(|(out, length)| wait_at(*out, length.map(|length| out + length))).collect();
+        let events: Vec<_> = spans
+            .iter()
+            .map(|(out, length)| wait_at(*out, length.map(|length| out + length)))
+            .collect();
         record(&dir, &events);
         let range = start..start + length;
         let expected: Vec<u64> = spans
             .iter()
-            .filter(|(out, length)| *out < range.end && length.is_none_or(|length| out + length > range.start))
+            .filter(|(out, length)| {
+                *out < range.end && length.is_none_or(|length| out + length > range.start)
+            })
             .map(|(out, _)| *out)
             .collect();
         prop_assert_eq!(waits_in(&open(&dir), range), expected);
@@ -79,7 +86,7 @@ proptest! {
 #[test]
 fn row_groups_outside_of_a_range_are_skipped_and_none_inside_is() {
     let (_folder, dir) = scratch();
-    // Several row groups in one segment, each of one stretch of time; the very first wait never
+    // Several row groups in one segment, each of one interval; the very first wait never
     // ends.
     let mut events = vec![wait_at(5, None)];
     events.extend((1..200_000).map(|n| wait_at(n * 100, Some(n * 100 + 50))));
@@ -163,7 +170,11 @@ fn a_killed_writer_loses_the_open_segment_only() {
         "the closed segment is read"
     );
     let damaged = recording.damaged();
-    assert_eq!(damaged.len(), 1, "the open segment is told of: {damaged:?}");
+    assert_eq!(
+        damaged.len(),
+        1,
+        "the open segment is reported: {damaged:?}"
+    );
     assert_eq!(damaged[0].what, "seg-000002.open");
 }
 
@@ -541,7 +552,7 @@ fn a_full_disk_is_said_to_be_full_and_loses_only_the_open_segment() {
         .write(&wait_at(2, None))
         .expect_err("nothing more is recorded");
     assert!(matches!(again, WriteError::Stopped { .. }), "{again}");
-    writer.finish(&meta()).expect_err("finishing tells again");
+    writer.finish(&meta()).expect_err("finishing says it again");
 
     let recording = open(&dir);
     assert!(!recording.meta().complete, "it was cut short");
