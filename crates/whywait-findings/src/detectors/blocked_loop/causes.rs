@@ -111,9 +111,8 @@ fn lasting(model: &Model, samples: &[Sample], innermost: &str) -> Option<String>
     })?;
     app_frames(telling)
         .find(|frame| {
-            let has = stacks().filter(|(stack, _)| {
-                app_frames(stack).any(|its| its.name == frame.name)
-            });
+            let has =
+                stacks().filter(|(stack, _)| app_frames(stack).any(|its| its.name == frame.name));
             sum(has.map(|(_, weight)| weight)).saturating_mul(4) >= all.saturating_mul(IN_SAMPLES)
         })
         .map(|frame| frame.name.to_string())
@@ -156,7 +155,9 @@ fn calls(model: &Model, function: &str, other: &Reason) -> bool {
 /// that did the same and has a name.
 fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
     let is_unnamed = |cause: &Reason| {
-        let stack = cause.longest().and_then(|away| model.stacks.get(away.stack));
+        let stack = cause
+            .longest()
+            .and_then(|away| model.stacks.get(away.stack));
         stack.is_some_and(|stack| {
             runtime::own_account(stack).is_none() && runtime::in_python_somewhere(stack)
         })
@@ -165,9 +166,9 @@ fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
     let mut alone = Vec::new();
     for cause in unnamed {
         let doing = cause.longest().map(|away| away.doing.clone());
-        let same = named.iter_mut().find(|known| {
-            known.longest().map(|away| &away.doing) == doing.as_ref()
-        });
+        let same = named
+            .iter_mut()
+            .find(|known| known.longest().map(|away| &away.doing) == doing.as_ref());
         match same {
             Some(known) => known.take(cause),
             None => alone.push(cause),

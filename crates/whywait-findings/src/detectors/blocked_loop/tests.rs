@@ -379,7 +379,10 @@ fn a_loop_that_is_blocked_all_the_time_never_polls() {
     let finding = &findings[0];
     assert_eq!(finding.severity, Severity::Error);
     assert_eq!(finding.subject["function"], json!("look_up_rate"));
-    assert_eq!(finding.saving.requests, 19, "the first has nobody before it");
+    assert_eq!(
+        finding.saving.requests, 19,
+        "the first has nobody before it"
+    );
     assert_eq!(
         finding.saving.each_at_most_ns[0], 120_000_000,
         "three times others' work, and not its own"
