@@ -1,7 +1,8 @@
-"""What the labs' loads in Python have in common: an HTTP client, series, rules, and what a server says of each request.
+"""What the labs' loads in Python have in common: an HTTP client, series, rules, attaching.
 
-The servers answer with a line of JSON, the moments of a request in milliseconds of CLOCK_MONOTONIC, which all processes
-of a machine share: `read`, when it was read from the socket; `begun` and `ended`, when the work on it did so.
+The servers answer with a line of JSON, the moments of a request in milliseconds of CLOCK_MONOTONIC,
+which all processes of a machine share: `read`, when it was read from the socket; `begun` and
+`ended`, when the work on it did so.
 """
 
 import json
@@ -92,14 +93,22 @@ def attach():
     wait_until("whywait to attach", lambda: not file.exists())
 
 
+def receive_queues(address, state):
+    """The receive queues of the sockets with this local address that are in this state."""
+    port = int(address.rpartition(":")[2])
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    found = [row for row in rows if row[1].endswith(f":{port:04X}") and row[3] == state]
+    return [int(row[4].split(":")[1], 16) for row in found]
+
+
 def accept_queue(address):
     """How many connections wait to be accepted there."""
-    port = int(address.rpartition(":")[2])
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        columns = line.split()
-        if columns[1].endswith(f":{port:04X}") and columns[3] == "0A":
-            return int(columns[4].split(":")[1], 16)
-    sys.exit(f"nobody listens on {address}")
+    return receive_queues(address, "0A")[0]
+
+
+def unread(address):
+    """How many connections have something to be read there, accepted or not."""
+    return sum(size > 0 for size in receive_queues(address, "01"))
 
 
 def idle_cpus():
@@ -109,7 +118,7 @@ def idle_cpus():
 
 
 def keep_until_the_end(sockets):
-    """Keeps the sockets open until the server has gone: a process of its own does, and this one may end."""
+    """Keeps the sockets open until the server has gone, by a process of its own: this may end."""
     if os.fork():
         return
     null = os.open(os.devnull, os.O_RDWR)

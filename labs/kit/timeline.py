@@ -1,13 +1,14 @@
-"""Clients that each wait for their answer, and what became of each request: from the client, and from the server's answer.
+"""Clients that each wait for their answer, and what the server says became of each request.
 
-    timeline.py ADDRESS [--clients N] [--rounds N|--seconds N] [--path PATH] [--reconnect] [--pause-ms N]
-                [--expect RULE]…
+    timeline.py ADDRESS [--clients N] [--rounds N|--seconds N] [--path PATH] [--reconnect]
+                [--pause-ms N] [--expect RULE]…
 
 --reconnect   each request has a connection of its own
---path        `{client}` in it is the number of the client, `{number}` that of the request, counted from 0
+--path        NUMBER in it is 1000 * C + R, for round R of client C, both counted from 0
 
-The ground truth has, of all requests, the time until the server had read them (unread), until the work on them began
-(queued) and until it ended (work), and the moments of each request. A rule is like unread.p50_ms>=500.
+The ground truth has, of all requests, the time until the server had read them (unread), until the
+work on them began (queued) and until it ended (work), and the moments of the first requests. A rule
+is like unread.p50_ms>=500.
 """
 
 import argparse
@@ -37,20 +38,21 @@ class Client(threading.Thread):
         end = time.monotonic() + self.args.seconds if self.args.seconds else None
         done = 0
         while time.monotonic() < end if end else done < self.args.rounds:
+            if done:
+                time.sleep(self.args.pause_ms / 1e3)
             self.requests.append(self.ask(done))
             done += 1
-            time.sleep(self.args.pause_ms / 1e3)
 
     def ask(self, done):
-        path = self.args.path.replace("{client}", str(self.number))
-        path = path.replace("{number}", str(self.number * 1000 + done))
+        path = self.args.path.replace("NUMBER", str(self.number * 1000 + done))
         sent = client.now_ms()
         if not self.connection or self.args.reconnect:
             self.connection = client.Connection(self.args.address)
         try:
             body = self.connection.get(path)
         except ConnectionError:
-            # The server has closed a connection that was idle, as any may: the request goes out again.
+            # The server has closed a connection that was idle, as any may: the request goes out
+            # again.
             self.connection = client.Connection(self.args.address)
             body = self.connection.get(path)
         received = client.now_ms()
@@ -91,7 +93,7 @@ def main():
     truth = {
         "load": series(4, 0), "unread": series(1, 0), "queued": series(2, 1), "work": series(3, 2),
         "total_ms": round(client.now_ms() - begun, 1), "cpus_idle": round(idle / max(ticks, 1), 3),
-        "first_requests": [[round(moment - begun, 1) for moment in request] for request in requests[:24]],
+        "first_requests": [[round(moment - begun, 1) for moment in one] for one in requests[:24]],
     }
     return client.tell(truth, args.expect)
 

@@ -1,12 +1,12 @@
-"""A service that the labs' servers call: it answers every request after the same time, on one event loop.
+"""A service that the labs' servers call: it answers each request after the same time, on one loop.
 
     upstream.py [--ms N] [--limit N]
 
 --ms      the time until the answer (200)
 --limit   it works on so many requests at a time; the others wait for their turn
 
-A path that ends in `hold` is answered when somebody asks for /release, or never; /holding says how many wait for that.
-It is the `peer` of a lab: nobody watches it.
+A path that ends in `hold` is answered when somebody asks for /release, or never; /holding says how
+many wait for that. It is the `peer` of a lab: nobody watches it.
 """
 
 import argparse
@@ -42,7 +42,8 @@ class Upstream:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 body = await self.answer(head.split(b" ", 2)[1].decode())
-                writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+                writer.write(answer.encode())
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

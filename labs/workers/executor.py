@@ -1,4 +1,4 @@
-"""An asyncio server that hands what would block its loop to an executor's threads: a call of another service.
+"""An asyncio server that leaves what would block its loop, a call, to an executor's threads.
 
     executor.py UPSTREAM --threads N
 """
@@ -27,7 +27,7 @@ def connect(upstream):
 
 
 def fetch_report():
-    """Asks the other service and waits for its answer, as a client library without async support does."""
+    """Asks the other service and waits for its answer, as a client library without async does."""
     begun = now_ms()
     LOCAL.upstream.sendall(b"GET / HTTP/1.1\r\n\r\n")
     if not LOCAL.upstream.recv(4096):
@@ -56,7 +56,9 @@ async def main():
     parser.add_argument("--threads", type=int, required=True)
     args = parser.parse_args()
     pool = ThreadPoolExecutor(args.threads, "executor", connect, (args.upstream,))
-    server = await asyncio.start_server(lambda reader, writer: serve_connection(reader, writer, pool), "127.0.0.1", 0)
+    server = await asyncio.start_server(
+        lambda reader, writer: serve_connection(reader, writer, pool), "127.0.0.1", 0
+    )
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
         ready.write(f"{os.getpid()} 127.0.0.1:{server.sockets[0].getsockname()[1]}\n")
     await server.serve_forever()

@@ -1,4 +1,4 @@
-"""Processes forked ahead, each of which takes one connection at a time and calls another service for each request.
+"""Processes forked ahead; each takes a connection at a time and calls another service for it.
 
     prefork.py UPSTREAM --workers N
 """

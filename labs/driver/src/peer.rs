@@ -1,4 +1,5 @@
-//! A program that a lab's server talks to, such as a database or another service. It is not watched.
+//! A program that a lab's server talks to, such as a database or another service. It is not
+//! watched.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

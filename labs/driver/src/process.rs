@@ -87,7 +87,10 @@ impl Foreign {
     }
 
     pub(crate) fn terminate(&self) -> Result<()> {
-        kill_process(self.pid, Signal::TERM).context("the server ended by itself")
+        kill_process(self.pid, Signal::TERM).context("the server ended by itself")?;
+        // One that is stopped ends when it goes on.
+        kill_process(self.pid, Signal::CONT).ok();
+        Ok(())
     }
 
     /// To be called once its parent, which reaps it, has ended: the pid may then be another's.

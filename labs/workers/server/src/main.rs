@@ -1,21 +1,27 @@
-//! A server whose threads each accept a connection, serve it to its end, and come back for the next.
+//! A server whose threads each accept a connection, serve it to its end, and come back for the
+//! next. With `--acceptor`, one thread accepts for all, and they take connections from a channel.
 //!
 //! The work on a request is a call of another service (`--upstream`), or CPU time (`--burn-ms`).
-//! Without `--keep-alive-ms` a connection ends with its first answer; with it, the connection keeps
-//! its thread until it was idle for so long.
+//! With `--lock`, one of them works at a time. Without `--keep-alive-ms` a connection ends with its
+//! first answer; with it, the connection keeps its thread until it was idle for so long.
 
 use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use lab_kit::sync::{Mutex, lock};
 use lab_kit::{announce, monotonic_ms, named};
 use lexopt::prelude::*;
 
 #[derive(Clone, Default)]
 struct Options {
     workers: usize,
+    acceptor: bool,
+    lock: bool,
     upstream: Option<String>,
     burn: Duration,
     keep_alive: Option<Duration>,
@@ -23,22 +29,47 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = parse()?;
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    let mut workers = Vec::new();
+    let listener = Arc::new(TcpListener::bind(("127.0.0.1", 0))?);
+    let (sender, receiver) = channel();
+    let source = if options.acceptor {
+        Source::Channel(Arc::new(Mutex::new(receiver)))
+    } else {
+        Source::Listener(Arc::clone(&listener))
+    };
+    let shared = options.lock.then(Arc::default);
     for number in 0..options.workers {
-        let (listener, options) = (listener.try_clone()?, options.clone());
+        let (source, shared) = (source.clone(), shared.clone());
         let work = Work::new(&options)?;
-        workers.push(named(&format!("worker-{number}"), move || {
-            serve(&listener, work, options.keep_alive)
-        })?);
+        named(&format!("worker-{number}"), move || {
+            serve(&source, work, shared.as_deref(), options.keep_alive)
+        })?;
     }
     announce(&listener.local_addr()?.to_string())?;
-    for worker in workers {
-        worker
-            .join()
-            .map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+    if options.acceptor {
+        for stream in listener.incoming() {
+            sender.send(stream?)?;
+        }
     }
-    Ok(())
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Where a worker has its connections from.
+#[derive(Clone)]
+enum Source {
+    Listener(Arc<TcpListener>),
+    /// Who waits for the next one has the lock meanwhile, and the other idle ones wait for that.
+    Channel(Arc<Mutex<Receiver<TcpStream>>>),
+}
+
+impl Source {
+    fn next(&self) -> Result<TcpStream> {
+        Ok(match self {
+            Self::Listener(listener) => listener.accept()?.0,
+            Self::Channel(receiver) => lock(receiver).recv()?,
+        })
+    }
 }
 
 fn parse() -> Result<Options> {
@@ -51,6 +82,8 @@ fn parse() -> Result<Options> {
             Long("worker-per-cpu") => {
                 options.workers = std::thread::available_parallelism()?.get().max(2);
             }
+            Long("acceptor") => options.acceptor = true,
+            Long("lock") => options.lock = true,
             Long("upstream") => options.upstream = Some(parser.value()?.string()?),
             Long("burn-ms") => options.burn = Duration::from_millis(parser.value()?.parse()?),
             Long("keep-alive-ms") => {
@@ -79,15 +112,25 @@ impl Work {
         Ok(Self::Upstream(stream))
     }
 
-    fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self, shared: Option<&Mutex<()>>) -> io::Result<()> {
         match self {
-            Self::Upstream(stream) => fetch_report(stream),
+            Self::Upstream(stream) => match shared {
+                Some(shared) => fetch_report_under_lock(stream, shared),
+                None => fetch_report(stream),
+            },
             Self::Burn(time) => {
                 render_report(*time);
                 Ok(())
             }
         }
     }
+}
+
+/// The fault of `lock`: others that want to ask wait for this one's answer.
+#[inline(never)]
+fn fetch_report_under_lock(upstream: &mut TcpStream, shared: &Mutex<()>) -> io::Result<()> {
+    let _held = lock(shared);
+    fetch_report(upstream)
 }
 
 /// Asks the other service and waits for its answer.
@@ -108,28 +151,42 @@ fn render_report(time: Duration) {
     let mut pixel = 1_u64;
     while Instant::now() < end {
         for _ in 0..1000 {
-            pixel = black_box(pixel.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+            pixel = black_box(
+                pixel
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            );
         }
     }
 }
 
 /// One connection after the other.
-fn serve(listener: &TcpListener, mut work: Work, keep_alive: Option<Duration>) -> Result<()> {
+fn serve(
+    source: &Source,
+    mut work: Work,
+    shared: Option<&Mutex<()>>,
+    keep_alive: Option<Duration>,
+) -> Result<()> {
     loop {
-        let (stream, _) = listener.accept()?;
+        let stream = source.next()?;
         // A client that goes away, or has nothing to say, ends its connection and nothing else.
-        converse(&stream, &mut work, keep_alive).ok();
+        converse(&stream, &mut work, shared, keep_alive).ok();
     }
 }
 
-fn converse(stream: &TcpStream, work: &mut Work, keep_alive: Option<Duration>) -> io::Result<()> {
+fn converse(
+    stream: &TcpStream,
+    work: &mut Work,
+    shared: Option<&Mutex<()>>,
+    keep_alive: Option<Duration>,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(keep_alive)?;
     let mut lines = BufReader::new(stream).lines();
     while lines.next().transpose()?.is_some() {
         while !lines.next().unwrap_or(Ok(String::new()))?.is_empty() {}
         let read = monotonic_ms();
-        work.run()?;
+        work.run(shared)?;
         let ended = monotonic_ms();
         let body = serde_json::json!({"read": read, "begun": read, "ended": ended}).to_string();
         let length = body.len();
