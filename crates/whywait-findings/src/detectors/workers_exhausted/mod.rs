@@ -157,7 +157,12 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
         return None;
     }
     let severity = match shares.severity(all_ns)? {
-        Severity::Warning if shares.median_ns() >= ERROR_NS => Severity::Error,
+        // That more workers would help is no more than likely where it does not show.
+        Severity::Warning
+            if shares.median_ns() >= ERROR_NS && (elsewhere.is_some() || kept || hang) =>
+        {
+            Severity::Error
+        }
         severity => severity,
     };
     let confidence = if elsewhere.is_some() || kept {

@@ -6,11 +6,14 @@ use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Model, system_call_name};
 
 use super::Crew;
-use crate::shared::slow_paths;
+use crate::shared::{servers, slow_paths};
 
 /// So many begin to wait at once, within one part in so many of the shortest of these waits.
 const MIN_TOGETHER: usize = 2;
 const TOGETHER: u64 = 5;
+/// Fewer workers, or fewer of their waits, may be in step by chance.
+const MIN_IN_STEP: usize = 3;
+const MIN_GAPS: usize = 20;
 
 /// What workers waited for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +114,26 @@ pub(super) fn queues_elsewhere(
         at += together.max(1);
     }
     match (in_turn, at_once) {
-        (0, 0) => None,
+        (0, 0) => comes_back_in_turns(&waits, crew.workers.len()).then_some(true),
         _ => Some(in_turn > at_once),
     }
+}
+
+/// Whether those waits end one by one at even distances, each of which is a worker's share of a
+/// wait: one after another is being answered. Two workers may be in step by chance.
+fn comes_back_in_turns(waits: &[(Ns, Ns)], workers: usize) -> bool {
+    let mut ends: Vec<Ns> = waits.iter().map(|(_, to)| *to).collect();
+    ends.sort_unstable();
+    let mut gaps: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    if workers < MIN_IN_STEP || gaps.len() < MIN_GAPS {
+        return false;
+    }
+    gaps.sort_unstable();
+    let at = |percent: usize| gaps[gaps.len() * percent / 100];
+    let (few, middle, most) = (at(5), at(50), at(95));
+    let took = servers::median_ns(waits.iter().map(|(from, to)| to - from).collect());
+    let share = middle.saturating_mul(workers as u64);
+    few.saturating_mul(5) >= middle.saturating_mul(3)
+        && most.saturating_mul(2) <= middle.saturating_mul(3)
+        && share.abs_diff(took).saturating_mul(4) <= took
 }
