@@ -11,11 +11,11 @@
 //! **Cost.** For each request the time in which it waited and all workers were taken. A replay of
 //! the same requests onto more workers says what some more would save.
 //!
-//! **Guards.** Workers that compute, or wait for a CPU, are busy: more of them would not help. Where
-//! they wait for a lock, more of them would wait there as well; the same goes for a peer whose
-//! answers take longer the more of them ask, as far as that shows. An event loop that serves several
-//! requests at a time is none of these workers. Less than [`MIN_VICTIMS`] requests (unless one
-//! waits on in the end), or less than a third of the slow requests' time, is a burst.
+//! **Guards.** Workers that compute, or wait for a CPU, are busy: more of them would not help.
+//! Where they wait for a lock, more of them would wait there as well; the same goes for a peer
+//! whose answers take longer the more of them ask, as far as that shows. An event loop that serves
+//! several requests at a time is none of these workers. Less than [`MIN_VICTIMS`] requests (unless
+//! one waits on in the end), or less than a third of the slow requests' time, is a burst.
 
 mod case;
 mod executors;
