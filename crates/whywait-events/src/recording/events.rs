@@ -49,6 +49,14 @@ macro_rules! tables {
                 fn writer(writers: &mut Writers) -> &mut TableWriter<Self> {
                     &mut writers.$table
                 }
+
+                fn rows(
+                    file: &TableReader,
+                    range: Option<&Range<Ns>>,
+                    visit: &mut dyn FnMut(&Self),
+                ) -> std::result::Result<u64, Reason> {
+                    file.rows(range, visit)
+                }
             })+
 
             #[cfg(test)]

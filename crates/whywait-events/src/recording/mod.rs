@@ -54,6 +54,8 @@ pub(crate) use value::Single;
 
 /// What the declarations of tables and their list use.
 pub(crate) mod declaration {
+    pub(crate) use std::ops::Range;
+
     pub(crate) use parquet::errors::Result;
     #[cfg(test)]
     pub(crate) use proptest::strategy::{BoxedStrategy, Just, Strategy, Union};
@@ -62,7 +64,7 @@ pub(crate) mod declaration {
     #[cfg(test)]
     pub(crate) use super::made_up::{MadeUp, with_field};
     pub(crate) use super::table::{Column, Field, Record, Row, Sink, Table, field, of, set};
-    pub(crate) use super::table_file::TableWriter;
+    pub(crate) use super::table_file::{Reason, TableReader, TableWriter};
     pub(crate) use super::value::{Moment, Value};
     pub(crate) use crate::part::parts_columns;
     pub(crate) use crate::{Ns, StackId, Writers};

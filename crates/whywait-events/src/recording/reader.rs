@@ -131,7 +131,7 @@ impl Recording {
                 continue;
             }
             let read = TableReader::open::<T>(&segment)
-                .and_then(|file| file.rows::<T>(range.as_ref(), visit));
+                .and_then(|file| T::rows(&file, range.as_ref(), visit));
             match read {
                 Ok(0) => (),
                 Ok(strange) => {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use parquet::errors::Result;
 
 use super::column::{AnyColumn, Kind, Layout};
-use super::table_file::TableWriter;
+use super::table_file::{Reason, TableReader, TableWriter};
 use crate::{Ns, StackId, Writers};
 
 /// A row, and how it becomes columns and back. [`table!`] implements it.
@@ -68,6 +68,14 @@ pub trait Table: Row {
 
     /// The table's writer.
     fn writer(writers: &mut Writers) -> &mut TableWriter<Self>;
+
+    /// [`TableReader::rows`] of this table. It is here, and not called where the rows are wanted,
+    /// to be compiled once and in this crate, where it is as fast as it can be.
+    fn rows(
+        file: &TableReader,
+        range: Option<&Range<Ns>>,
+        visit: &mut dyn FnMut(&Self),
+    ) -> std::result::Result<u64, Reason>;
 }
 
 /// A field of a row as declared.

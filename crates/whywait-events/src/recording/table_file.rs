@@ -229,7 +229,7 @@ fn properties(specs: &[Spec], compression: Compression) -> WriterProperties {
 pub(crate) type Reason = String;
 
 /// A table's file, opened.
-pub(crate) struct TableReader {
+pub struct TableReader {
     file: File,
     length: u64,
     metadata: ParquetMetaData,
