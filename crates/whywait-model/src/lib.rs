@@ -21,6 +21,7 @@ pub mod path;
 pub mod pools;
 pub mod requests;
 pub mod rings;
+mod roles;
 pub mod script;
 mod stacks;
 mod timeline;
@@ -32,6 +33,7 @@ pub use model::Model;
 pub use path::{Path, PathStep};
 pub use pools::{EpollPool, Membership, PoolMember, StrandedInterval};
 pub use requests::{Account, RequestRef};
+pub use roles::Role;
 pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, app_frames, origin};
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::{

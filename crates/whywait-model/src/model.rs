@@ -12,6 +12,7 @@ use crate::pools::{self, EpollPool};
 use crate::requests::histogram::Histogram;
 use crate::requests::{self, Accounted, RequestSums};
 use crate::rings::RingState;
+use crate::roles::Programs;
 use crate::stacks::StackNames;
 use crate::timeline::{self, Thread};
 use crate::waits::locks::LetGo;
@@ -51,6 +52,8 @@ pub struct Model {
     pub(crate) sums: RequestSums,
     /// Latencies of all requests.
     pub(crate) latency: Histogram,
+    /// Which processes run the same program.
+    pub(crate) programs: Programs,
     /// When each lock was let go, and by whom.
     pub(crate) let_go: HashMap<WaitKey, Vec<LetGo>>,
 }
@@ -79,6 +82,7 @@ impl Model {
         });
         let mut objects = input.objects;
         objects.settle(&input.stacks, &pools, &threads, end_ns);
+        let programs = Programs::of(&threads, &input.stacks);
         let mut model = Self {
             meta: input.meta,
             threads,
@@ -95,6 +99,7 @@ impl Model {
             requests: requests::in_order(input.requests),
             sums: input.sums,
             latency: input.latency,
+            programs,
             let_go: HashMap::new(),
         };
         model.let_go = model.let_go();

@@ -2,28 +2,12 @@
 
 use whywait_model::{Model, StackNames};
 
-/// The role of a thread: its name with each number in it as `N`. Workers of a pool differ in
-/// nothing else.
+/// The name of a thread's role; empty when it is not known.
 pub(super) fn role(model: &Model, tid: u32) -> String {
     if tid == 0 {
         return String::new();
     }
-    without_numbers(model.thread_name(tid))
-}
-
-fn without_numbers(name: &str) -> String {
-    let mut role = String::with_capacity(name.len());
-    let mut in_number = false;
-    for c in name.chars() {
-        let digit = c.is_ascii_digit();
-        if !digit {
-            role.push(c);
-        } else if !in_number {
-            role.push('N');
-        }
-        in_number = digit;
-    }
-    role
+    model.role_name(tid)
 }
 
 /// What a stack is in; empty when no stack was taken.
@@ -58,9 +42,6 @@ mod tests {
 
     #[test]
     fn names_hold_from_run_to_run() {
-        assert_eq!(without_numbers("worker-12"), "worker-N");
-        assert_eq!(without_numbers("io1:2"), "ioN:N");
-        assert_eq!(without_numbers("tokio-runtime-w"), "tokio-runtime-w");
         assert_eq!(stable("libfoo.so+0x12af"), "libfoo.so (no name)");
         assert_eq!(stable("a::b::h0123456789abcdef"), "a::b");
         assert_eq!(stable("a::handler"), "a::handler");

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Model, Path, PathStep, RequestRef, app_frame};
 
-use crate::finding::Severity;
+use crate::finding::{Finding, Severity};
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::text::{count, duration, named, percent};
@@ -209,27 +209,50 @@ pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
     }
 }
 
-/// Threads that do the same: those of a process whose names differ in their number only. A nameless
-/// one is alone.
-pub(crate) fn role(model: &Model, tid: u32) -> String {
-    let name = model.thread_name(tid);
-    let role =
-        name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '#' | ':'));
-    match role {
-        "" | "?" => format!("{name} {tid}"),
-        role => role.to_owned(),
+/// `thread worker`, `3 threads worker`, `8 threads conn*`, `16 processes httpd`, `8 threads conn* in
+/// 4 processes`.
+pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
+    let Some(tid) = tids.first() else {
+        return "no thread".to_owned();
+    };
+    let processes = model.processes_of(tids.iter().copied());
+    let name = common_name(model, tids);
+    match (tids.len(), processes.len()) {
+        (1, _) => format!("thread {}", model.thread_name(*tid)),
+        (n, 0 | 1) => format!("{n} threads {name}"),
+        (n, of) if n == of && *tids == processes => format!("{n} processes {name}"),
+        (n, of) => format!("{n} threads {name} in {of} processes"),
     }
 }
 
-/// `thread worker`, `3 threads worker`, `8 threads conn*`.
-pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
+/// The name of all these threads, or what their names begin with.
+fn common_name(model: &Model, tids: &BTreeSet<u32>) -> String {
     let names: BTreeSet<&str> = tids.iter().map(|tid| model.thread_name(*tid)).collect();
-    match (tids.first(), tids.len(), names.len()) {
-        (None, ..) => "no thread".to_owned(),
-        (Some(tid), 1, _) => format!("thread {}", model.thread_name(*tid)),
-        (Some(tid), n, 1) => format!("{n} threads {}", model.thread_name(*tid)),
-        (Some(tid), n, _) => format!("{n} threads {}*", role(model, *tid)),
+    let mut names = names.into_iter();
+    let first = names.next().unwrap_or_default();
+    let mut common = first;
+    for name in names {
+        let same = common.char_indices().zip(name.chars());
+        let end = same.take_while(|((_, a), b)| a == b).last();
+        common = &first[..end.map_or(0, |((at, c), _)| at + c.len_utf8())];
     }
+    if common.len() == first.len() && tids.iter().all(|tid| model.thread_name(*tid) == first) {
+        return first.to_owned();
+    }
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '#' | ':');
+    format!("{}*", common.trim_end_matches(is_number))
+}
+
+/// Names the processes in a finding's subject: the one of thread `tid`, and all of them.
+pub(crate) fn about_processes(
+    model: &Model,
+    finding: Finding,
+    tid: u32,
+    tids: impl IntoIterator<Item = u32>,
+) -> Finding {
+    let pid = model.processes_of([tid]).pop_first();
+    let pids: Vec<u32> = model.processes_of(tids).into_iter().collect();
+    finding.about_known("pid", pid).about("pids", pids)
 }
 
 /// What a stack is in, for titles: what its runtime does on its own account, the innermost function

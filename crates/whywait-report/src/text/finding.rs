@@ -109,9 +109,16 @@ fn item(page: &mut Page, spans: &[(Style, &str)]) {
 fn place(page: &Page, report: &Report, finding: &Finding) -> String {
     let mut place = headline::target(page, report);
     // Of a target of several processes, which.
+    let pids = finding.subject.get("pids").and_then(Value::as_array);
     let pid = finding.subject.get("pid").and_then(Value::as_u64);
-    if let Some(pid) = pid.filter(|pid| *pid != u64::from(report.target.pid)) {
-        place.push_str(&format!(", process {pid}"));
+    match (pids, pid) {
+        (Some(pids), _) if pids.len() > 1 => {
+            place.push_str(&format!(", {} processes", pids.len()));
+        }
+        (_, Some(pid)) if pid != u64::from(report.target.pid) => {
+            place.push_str(&format!(", process {pid}"));
+        }
+        _ => {}
     }
     let keys = finding
         .subject
@@ -138,6 +145,7 @@ fn place(page: &Page, report: &Report, finding: &Finding) -> String {
 fn is_place(key: &str, value: &Value) -> bool {
     const IN_WORDS: &[&str] = &[
         "pid",
+        "pids",
         "tid",
         "holder_tid",
         "waiters",

@@ -30,11 +30,12 @@ pub(super) struct Reason {
 }
 
 impl Reason {
-    fn ns(&self) -> u64 {
+    /// How long it was away so.
+    pub(super) fn ns(&self) -> u64 {
         sum(self.aways.iter().map(|away| away.away_ns))
     }
 
-    fn longest(&self) -> Option<&Away> {
+    pub(super) fn longest(&self) -> Option<&Away> {
         self.aways.iter().max_by_key(|away| away.away_ns)
     }
 

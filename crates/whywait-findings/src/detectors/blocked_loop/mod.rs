@@ -26,9 +26,11 @@
 
 mod causes;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use whywait_events::{Busy, Ns, StackId, Wait};
 use whywait_model::{
-    EpollPool, Membership, Model, RequestRef, Thread, WaitClass, system_call_name,
+    EpollPool, Membership, Model, RequestRef, Role, Thread, WaitClass, system_call_name,
 };
 
 use self::causes::Reason;
@@ -36,7 +38,7 @@ use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::slow_paths::COMPILED;
+use crate::shared::slow_paths::{self, COMPILED};
 use crate::shared::text::{count, duration, numbered};
 
 /// What it is.
@@ -72,7 +74,7 @@ const WORTH_A_NOTE: u64 = 100;
 /// An interval without a poll in which the loop was not on a CPU for at least one part in so many
 /// is not known to be work.
 const RAN_SHARE: u64 = 10;
-/// Causes that are reported of one loop.
+/// Causes that are reported of the loops of one role.
 const MAX_CAUSES: usize = 3;
 
 /// An interval in which the loop was away.
@@ -105,15 +107,38 @@ impl Away {
     }
 }
 
+/// A loop that was away for one reason, and who waited meanwhile.
+struct Blocked<'a> {
+    pool: &'a EpollPool,
+    thread: &'a Thread,
+    reason: Reason,
+    /// The longest first.
+    victims: Vec<(u64, RequestRef<'a>)>,
+}
+
 fn detect(model: &Model) -> Vec<Finding> {
-    model
-        .pools
-        .iter()
-        .flat_map(|pool| of_pool(model, pool))
+    // What blocks the loops of several workers of a server is one fault.
+    let mut roles: BTreeMap<Role, BTreeMap<String, Vec<Blocked<'_>>>> = BTreeMap::new();
+    for blocked in model.pools.iter().flat_map(|pool| of_pool(model, pool)) {
+        let functions = roles.entry(model.role(blocked.thread.tid)).or_default();
+        let function = blocked.reason.function.clone();
+        functions.entry(function).or_default().push(blocked);
+    }
+    roles
+        .values()
+        .flat_map(|functions| {
+            let found = functions
+                .iter()
+                .filter_map(|(function, loops)| finding(model, function, loops));
+            let mut findings: Vec<Finding> = found.collect();
+            findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
+            findings.truncate(MAX_CAUSES);
+            findings
+        })
         .collect()
 }
 
-fn of_pool(model: &Model, pool: &EpollPool) -> Vec<Finding> {
+fn of_pool<'a>(model: &'a Model, pool: &'a EpollPool) -> Vec<Blocked<'a>> {
     let Some(member) = pool.only_member() else {
         return Vec::new();
     };
@@ -137,13 +162,16 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Vec<Finding> {
         return Vec::new();
     }
     let aways = owned(absences(model, pool, thread), &requests);
-    let mut findings: Vec<Finding> = causes::of(model, thread, aways)
-        .iter()
-        .filter_map(|cause| finding(model, pool, thread, cause, &requests))
-        .collect();
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
-    findings.truncate(MAX_CAUSES);
-    findings
+    causes::of(model, thread, aways)
+        .into_iter()
+        .map(|reason| Blocked {
+            pool,
+            thread,
+            victims: victims(&reason.aways, &requests),
+            reason,
+        })
+        .filter(|blocked| !blocked.victims.is_empty())
+        .collect()
 }
 
 /// Whether the loop is known by what it reads, and was never seen to sleep in its poll.
@@ -255,18 +283,20 @@ fn victims<'a>(aways: &[Away], requests: &[RequestRef<'a>]) -> Vec<(u64, Request
     victims
 }
 
-fn finding(
-    model: &Model,
-    pool: &EpollPool,
-    thread: &Thread,
-    Reason { function, aways }: &Reason,
-    requests: &[RequestRef<'_>],
-) -> Option<Finding> {
-    let victims = victims(aways, requests);
-    let (worst_ns, worst) = *victims.first()?;
-    let longest = aways.iter().max_by_key(|away| away.away_ns)?;
-    let severity = SCALE.severity(worst_ns);
-    let saving = Saving::latency(victims.iter().map(|(ns, _)| *ns).collect());
+/// What is to be said of loops that were away for the same reason.
+fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Finding> {
+    let longest_of = |one: &Blocked<'_>| one.reason.longest().map_or(0, |away| away.away_ns);
+    let Blocked {
+        pool,
+        thread,
+        reason,
+        ..
+    } = loops.iter().max_by_key(|one| longest_of(one))?;
+    let longest = reason.longest()?;
+    let victims = || loops.iter().flat_map(|one| &one.victims);
+    let (worst_ns, worst) = victims().max_by_key(|(ns, _)| *ns)?;
+    let severity = SCALE.severity(*worst_ns);
+    let saving = Saving::latency(victims().map(|(ns, _)| *ns).collect());
     if severity == Severity::Note && saving.at_most_ns < model.time_of_requests_ns() / WORTH_A_NOTE
     {
         return None;
@@ -277,50 +307,74 @@ fn finding(
     } else {
         (Confidence::Medium, String::new())
     };
-    let waited = count(victims.len(), "request", "requests");
+    let waited = count(victims().count(), "request", "requests");
+    let tids: BTreeSet<u32> = loops.iter().map(|one| one.thread.tid).collect();
+    let who = match tids.len() {
+        1 => "the event loop was".to_owned(),
+        _ => format!("the event loops of {} were", slow_paths::who(model, &tids)),
+    };
+    let times = loops.iter().map(|one| one.reason.aways.len()).sum();
     let title = format!(
-        "the event loop was blocked {} for up to {}{by}; {waited} waited",
-        count(aways.len(), "time", "times"),
+        "{who} blocked {} for up to {}{by}; {waited} waited",
+        count(times, "time", "times"),
         duration(longest.away_ns),
     );
-    let total_ns = sum(aways.iter().map(|away| away.away_ns));
-    let alone = if reads_alone(pool) {
-        "alone reads what is registered with epoll instance"
+    let total_ns = sum(loops.iter().map(|one| one.reason.ns()));
+    let meanwhile = format!(
+        "{waited} waited for up to {} while it was away with others' work",
+        duration(*worst_ns)
+    );
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(confidence)
+        .about("epoll", pool.epoll)
+        .about_known("port", (worst.local_port != 0).then_some(worst.local_port))
+        .about("threads", tids.iter().copied().collect::<Vec<_>>())
+        .about("function", function)
+        .saving(saving)
+        .evidence([
+            Evidence::of_ns(reason.ns(), away(model, pool, thread, reason)),
+            Evidence::of_ns(*worst_ns, meanwhile),
+        ])
+        .evidence((tids.len() > 1).then(|| altogether(loops.len(), total_ns)))
+        .cause(Cause::new(
+            model,
+            thread.tid,
+            longest.doing.clone(),
+            longest.stack,
+        ))
+        .fix(fix(model, pool, function, longest));
+    Some(slow_paths::about_processes(
+        model, finding, thread.tid, tids,
+    ))
+}
+
+/// Whose loop it is, and how long it was away.
+fn away(model: &Model, pool: &EpollPool, thread: &Thread, reason: &Reason) -> String {
+    let (alone, never) = if reads_alone(pool) {
+        (
+            "alone reads what is registered with epoll instance",
+            ", in which it was never seen to wait",
+        )
     } else {
-        "alone polls epoll instance"
+        ("alone polls epoll instance", "")
     };
-    let never = if reads_alone(pool) {
-        ", in which it was never seen to wait"
-    } else {
-        ""
-    };
-    let away = format!(
+    format!(
         "thread {} {alone} {}{never}; it was away for {} in all, {}",
         numbered(model, thread.tid),
         pool.epoll,
-        duration(total_ns),
-        longest.doing
-    );
-    let meanwhile = format!(
-        "{waited} waited for up to {} while it was away with others' work",
-        duration(worst_ns)
-    );
-    let doing = longest.doing.clone();
-    let finding = Finding::new(&DECLARATION, severity, title)
-        .confidence(confidence)
-        .about("pid", pool.tgid)
-        .about("epoll", pool.epoll)
-        .about_known("port", (worst.local_port != 0).then_some(worst.local_port))
-        .about("threads", vec![thread.tid])
-        .about("function", function.as_str())
-        .saving(saving)
-        .evidence([
-            Evidence::of_ns(total_ns, away),
-            Evidence::of_ns(worst_ns, meanwhile),
-        ])
-        .cause(Cause::new(model, thread.tid, doing, longest.stack))
-        .fix(fix(model, pool, function, longest));
-    Some(finding)
+        duration(reason.ns()),
+        reason.longest().map_or("?", |away| &away.doing)
+    )
+}
+
+fn altogether(loops: usize, ns: u64) -> Evidence {
+    Evidence::of_ns(
+        ns,
+        format!(
+            "{loops} loops were away so, for {} altogether",
+            duration(ns)
+        ),
+    )
 }
 
 const NODE_CPU: &str = "move the computation to worker_threads, or split it with setImmediate";

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use whywait_events::{Ns, Part, Sample, StackId};
-use whywait_model::{Model, PathStep, Thread};
+use whywait_model::{Model, PathStep, Role, Thread};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
@@ -75,21 +75,18 @@ struct OnPath<'a> {
 /// A request with its work.
 type Episode<'a> = (&'a SlowRequest<'a>, OnPath<'a>);
 
-/// A process and a role.
-type Key = (u32, String);
-
 fn detect(model: &Model) -> Vec<Finding> {
     let slow = SlowRequests::of(model);
     let (answers, rounds) = (Answers::of(model), Rounds::of(model));
-    let mut roles: BTreeMap<Key, Vec<Episode<'_>>> = BTreeMap::new();
+    let mut roles: BTreeMap<Role, Vec<Episode<'_>>> = BTreeMap::new();
     for request in &slow.requests {
-        for (key, on_path) in work_of(model, &answers, &rounds, request) {
-            roles.entry(key).or_default().push((request, on_path));
+        for (role, on_path) in work_of(model, &answers, &rounds, request) {
+            roles.entry(role).or_default().push((request, on_path));
         }
     }
     let mut findings: Vec<Finding> = roles
-        .iter()
-        .filter_map(|((tgid, _), episodes)| finding(model, *tgid, episodes, slow.total_ns))
+        .values()
+        .filter_map(|episodes| finding(model, episodes, slow.total_ns))
         .collect();
     findings
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
@@ -104,8 +101,8 @@ fn work_of<'a>(
     answers: &Answers<'_>,
     rounds: &Rounds,
     slow: &'a SlowRequest<'a>,
-) -> BTreeMap<Key, OnPath<'a>> {
-    let mut roles: BTreeMap<Key, OnPath<'a>> = BTreeMap::new();
+) -> BTreeMap<Role, OnPath<'a>> {
+    let mut roles: BTreeMap<Role, OnPath<'a>> = BTreeMap::new();
     for (part, step) in slow_paths::steps(&slow.path) {
         let Some(thread) = model.threads.get(&step.tid).filter(|_| part == Part::OnCpu) else {
             continue;
@@ -119,8 +116,7 @@ fn work_of<'a>(
         }
         let sampled = samples.iter().map(Sample::weight).sum();
         let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), sampled);
-        let key = (thread.tgid, slow_paths::role(model, step.tid));
-        let on_path = roles.entry(key).or_default();
+        let on_path = roles.entry(model.role(step.tid)).or_default();
         on_path.ns = on_path.ns.saturating_add(ns);
         on_path.steps.push((step, ns));
         on_path.samples.extend(samples);
@@ -314,7 +310,7 @@ fn notable(episodes: &[Episode<'_>], members: &[&Episode<'_>]) -> Option<(Shares
     })
 }
 
-fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Finding> {
+fn finding(model: &Model, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Finding> {
     let dominated = episodes
         .iter()
         .filter(|(request, on_path)| dominates(on_path.ns, request.latency_ns));
@@ -355,10 +351,9 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         Confidence::Medium
     };
     let title = title(model, &members, &shares, &place, growth.as_ref());
-    let runtime = runtime::of_process(model, tgid);
+    let runtime = runtime::of_process(model, model.threads.get(&tid)?.tgid);
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
-        .about("pid", tgid)
         .about("tid", tid)
         .about("thread", model.thread_name(tid))
         .about_known("function", function.clone())
@@ -372,7 +367,9 @@ fn finding(model: &Model, tgid: u32, episodes: &[Episode<'_>], slow_ns: u64) -> 
         .evidence(growth.as_ref().map(|growth| remains(growth, &shares)))
         .cause(Cause::new(model, tid, "on CPU".to_owned(), stack))
         .fix(fix(runtime, growth.is_some(), function.as_deref()));
-    Some(finding)
+    let steps = members.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let all = steps.map(|(step, _)| step.tid);
+    Some(slow_paths::about_processes(model, finding, tid, all))
 }
 
 /// The function to talk about: what grows, or else the one that most of it is in. Where it is not

@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::{
-    FrameOrigin, Label, Model, PathStep, RequestRef, SystemCall, app_frame, broad_kind, descriptor,
-    origin, system_call, system_call_name,
+    FrameOrigin, Label, Model, PathStep, RequestRef, Role, SystemCall, app_frame, broad_kind,
+    descriptor, origin, system_call, system_call_name,
 };
 
 use crate::declaration::Declaration;
@@ -65,8 +65,7 @@ const MAX_LOOKED_UP: usize = 200;
 /// Which wait a step is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    tgid: u32,
-    role: String,
+    role: Role,
     target: Target,
     /// For waits that are not for the disk or for memory: in what, and in which function. Those two
     /// are one wait whatever the call.
@@ -187,7 +186,7 @@ fn besides_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnP
     }
     let each = slow_paths::steps(&request.path).filter_map(|(part, step)| {
         let thread = model.threads.get(&step.tid)?;
-        if thread.tgid != key.tgid || slow_paths::role(model, step.tid) != key.role {
+        if model.role(step.tid) != key.role {
             return None;
         }
         match part {
@@ -290,7 +289,6 @@ fn key<'a>(
     ) {
         return None;
     }
-    let thread = model.threads.get(&step.tid)?;
     let wait = wait_of(model, step)?;
     let call = system_call(wait);
     let own_socket = wait.tgid == request.tgid && descriptor(wait) == Some(request.fd);
@@ -317,8 +315,7 @@ fn key<'a>(
     let single = (!matches!(target, Target::Disk | Target::Memory))
         .then(|| (what(wait, step), in_function(model, step)));
     let key = Key {
-        tgid: thread.tgid,
-        role: slow_paths::role(model, step.tid),
+        role: model.role(step.tid),
         target,
         single,
     };
@@ -418,7 +415,6 @@ fn finding(
     let doing = format!("asleep in {}", broad_kind(what));
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence(key.target, function.is_some()))
-        .about("pid", key.tgid)
         .about("tid", tid)
         .about("thread", model.thread_name(tid))
         .about("kind", what.as_str())
@@ -443,7 +439,8 @@ fn finding(
             &whats,
             steps().map(|step| step.step.kernel_stack),
         ));
-    Some(finding)
+    let all = tids.iter().map(|(tid, _)| *tid);
+    Some(slow_paths::about_processes(model, finding, tid, all))
 }
 
 fn confidence(target: Target, function_known: bool) -> Confidence {
@@ -618,7 +615,7 @@ fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidenc
     let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
     for step in steps.take(MAX_LOOKED_UP) {
         for thread in model.threads.values() {
-            if slow_paths::role(model, thread.tid) == key.role {
+            if model.role(thread.tid) == key.role {
                 continue;
             }
             let waits = thread
