@@ -543,6 +543,12 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// Its socket is one of another process.
+    pub fn of(mut self, tgid: u32) -> Self {
+        self.request.tgid = tgid;
+        self
+    }
+
     /// It came in at this port.
     pub fn port(mut self, port: u16) -> Self {
         self.request.local_port = port;

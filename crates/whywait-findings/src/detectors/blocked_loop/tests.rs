@@ -533,3 +533,33 @@ fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
     );
     assert_eq!(findings[0].saving.requests, 3);
 }
+
+#[test]
+fn the_same_in_the_loops_of_all_workers_is_one_finding() {
+    let mut script = Script::new();
+    let handler = script.stack(&["_start", "main", "look_up_rate", "clock_nanosleep"]);
+    for pid in 100..104 {
+        script.thread_of(pid, pid, "gunicorn");
+        script.polls(pid, EPOLL, 0, 10);
+        script.sleeps(pid, handler, 31, 131);
+        script
+            .request(u64::from(pid))
+            .of(pid)
+            .epoll(EPOLL)
+            .ready(40)
+            .read(132, pid)
+            .answered(133, pid);
+    }
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.saving.requests, 4);
+    assert_eq!(finding.subject["pids"], json!([100, 101, 102, 103]));
+    assert!(
+        finding
+            .title
+            .starts_with("the event loops of 4 processes gunicorn were blocked 4 times"),
+        "{}",
+        finding.title
+    );
+}

@@ -1,5 +1,6 @@
 //! Scripts of events that must, or must not, be `serial-work`.
 
+use serde_json::json;
 use whywait_events::{Burst, BurstCall, Cpu};
 use whywait_model::script::{Script, TGID};
 
@@ -501,5 +502,32 @@ fn going_round_in_a_poll_is_no_work() {
         found_with(little, 40),
         0,
         "it spun at times, and for this request"
+    );
+}
+
+#[test]
+fn what_every_process_computes_is_one_finding() {
+    let mut server = server();
+    for pid in 100..104 {
+        server.script.thread_of(pid, pid, "httpd");
+        for n in 0..5 {
+            let at = 100 + n * 100;
+            server.script.burns(pid, server.compact, at, at + 60);
+            server
+                .script
+                .request(u64::from(pid) * 100 + n)
+                .of(pid)
+                .ready(at)
+                .read(at, pid)
+                .answered(at + 60, pid);
+        }
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(finding.saving.requests, 20);
+    assert_eq!(finding.subject["pids"], json!([100, 101, 102, 103]));
+    assert!(
+        finding.title.contains("(4 processes httpd)"),
+        "{}",
+        finding.title
     );
 }

@@ -34,6 +34,7 @@ use whywait_model::{
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::shared::intervals::{in_proportion, sum};
+use crate::shared::runtime;
 use crate::shared::slow_paths::{
     self, Answers, MAX_FINDINGS, NEARLY_ALL, Shares, SlowRequest, SlowRequests, UnderWay, dominates,
 };
@@ -72,6 +73,23 @@ struct Key {
     single: Option<(String, Option<String>)>,
 }
 
+impl Key {
+    /// Whether it is known in which function; `None` where that does not count.
+    fn has_function(&self) -> Option<bool> {
+        let (_, function) = self.single.as_ref()?;
+        Some(function.is_some())
+    }
+
+    /// The same, in a function that is not known.
+    fn unnamed(&self) -> Self {
+        let single = self.single.as_ref().map(|(what, _)| (what.clone(), None));
+        Self {
+            single,
+            ..self.clone()
+        }
+    }
+}
+
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
@@ -100,6 +118,9 @@ struct Step<'a> {
     queued_ns: u64,
 }
 
+/// The waits on the path of one request.
+type OnPaths<'a> = BTreeMap<Key, OnPath<'a>>;
+
 /// The requests that a wait dominates.
 type Group<'a> = Vec<(&'a SlowRequest<'a>, OnPath<'a>)>;
 
@@ -107,31 +128,17 @@ fn detect(model: &Model) -> Vec<Finding> {
     let slow = SlowRequests::of(model);
     let loops = Loops::new(model);
     let answers = Answers::of(model);
+    let requests: Vec<OnPaths<'_>> = slow
+        .requests
+        .iter()
+        .map(|request| on_paths(model, &loops, &answers, request))
+        .collect();
+    let names = Names::of(&requests);
     let mut groups: BTreeMap<Key, Group<'_>> = BTreeMap::new();
     // What it takes of each request, also of those that it does not dominate: a fix helps them too.
     let mut each: BTreeMap<Key, Vec<u64>> = BTreeMap::new();
-    for request in &slow.requests {
-        let mut of_request: BTreeMap<Key, OnPath<'_>> = BTreeMap::new();
-        for (at, step) in request.path.steps.iter().enumerate() {
-            let tick = || may_be_tick(model, &request.path.steps[at..]);
-            let Some((key, wait)) = key(model, &loops, request.request, step, &tick) else {
-                continue;
-            };
-            // What a thread slept in before it answered another was for that one; a poll is for
-            // all.
-            let polls = key.target == Target::Anything || system_call(wait) == SystemCall::Poll;
-            if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
-                continue;
-            }
-            let on_path = of_request.entry(key).or_default();
-            on_path.ns = on_path.ns.saturating_add(step.ns());
-            on_path.steps.push(Step {
-                step,
-                wait,
-                queued_ns: queued_ns(&request.path.steps[at..]),
-            });
-        }
-        for (key, on_path) in with_ticks(of_request, request.latency_ns) {
+    for (request, of_request) in slow.requests.iter().zip(requests) {
+        for (key, on_path) in with_ticks(names.given(of_request), request.latency_ns) {
             if on_path.ns >= slow_paths::MIN_NS {
                 let ns = on_path
                     .ns
@@ -151,6 +158,72 @@ fn detect(model: &Model) -> Vec<Finding> {
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
     findings.truncate(MAX_FINDINGS);
     findings
+}
+
+/// The waits on a request's path.
+fn on_paths<'a>(
+    model: &'a Model,
+    loops: &Loops,
+    answers: &Answers<'_>,
+    request: &'a SlowRequest<'a>,
+) -> OnPaths<'a> {
+    let mut of_request = OnPaths::new();
+    for (at, step) in request.path.steps.iter().enumerate() {
+        let tick = || may_be_tick(model, &request.path.steps[at..]);
+        let Some((key, wait)) = key(model, loops, request.request, step, &tick) else {
+            continue;
+        };
+        // What a thread slept in before it answered another was for that one; a poll is for all.
+        let polls = key.target == Target::Anything || system_call(wait) == SystemCall::Poll;
+        if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
+            continue;
+        }
+        let on_path = of_request.entry(key).or_default();
+        on_path.ns = on_path.ns.saturating_add(step.ns());
+        on_path.steps.push(Step {
+            step,
+            wait,
+            queued_ns: queued_ns(&request.path.steps[at..]),
+        });
+    }
+    of_request
+}
+
+/// For waits whose function is not known, those that are otherwise the same and have one: of all
+/// such those that take longest. An interpreter's stack may end before the program's functions.
+struct Names(BTreeMap<Key, Key>);
+
+impl Names {
+    fn of(requests: &[OnPaths<'_>]) -> Self {
+        let waits = requests.iter().flatten();
+        let known = by_ns(waits.map(|(key, on_path)| (key, on_path.ns)));
+        let name = |key: &Key| {
+            known
+                .iter()
+                .map(|(other, _)| *other)
+                .find(|other| other.has_function() == Some(true) && other.unnamed() == *key)
+        };
+        let unnamed = known
+            .iter()
+            .map(|(key, _)| *key)
+            .filter(|key| key.has_function() == Some(false));
+        Self(
+            unnamed
+                .filter_map(|key| Some((key.clone(), name(key)?.clone())))
+                .collect(),
+        )
+    }
+
+    fn given<'a>(&self, of_request: OnPaths<'a>) -> OnPaths<'a> {
+        let mut named = OnPaths::new();
+        for (key, mut on_path) in of_request {
+            let key = self.0.get(&key).cloned().unwrap_or(key);
+            let all = named.entry(key).or_default();
+            all.ns = all.ns.saturating_add(on_path.ns);
+            all.steps.append(&mut on_path.steps);
+        }
+        named
+    }
 }
 
 /// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a
@@ -204,10 +277,7 @@ fn besides_ns(model: &Model, key: &Key, request: &SlowRequest<'_>, on_path: &OnP
 
 /// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which
 /// the peer ended, is less than half of a request, all of them are a wait for one of both.
-fn with_ticks(
-    mut of_request: BTreeMap<Key, OnPath<'_>>,
-    latency_ns: u64,
-) -> BTreeMap<Key, OnPath<'_>> {
+fn with_ticks(mut of_request: OnPaths<'_>, latency_ns: u64) -> OnPaths<'_> {
     let ticks: Vec<Key> = of_request
         .keys()
         .filter(|key| key.target == Target::Anything)
@@ -336,12 +406,15 @@ fn what(wait: &Wait, step: &PathStep) -> String {
     }
 }
 
-/// The function of the program in which a step slept.
+/// The function of the program in which a step slept. An interpreter's own are none.
 fn in_function(model: &Model, step: &PathStep) -> Option<String> {
     if step.stack == step.kernel_stack {
         return None;
     }
     let stack = model.stacks.get(step.stack)?;
+    if runtime::in_python_somewhere(stack) {
+        return None;
+    }
     // The C library's names say no more than the call.
     let says = |label: &&Label| label.named && origin(label) != FrameOrigin::System;
     app_frame(stack)
@@ -382,7 +455,9 @@ fn finding(
     let whats = by_ns(steps().map(|step| (what(step.wait, step.step), step.step.ns())));
     let what = &whats.first()?.0;
     let functions = by_ns(steps().map(|step| (in_function(model, step.step), step.step.ns())));
-    let (function, function_ns) = functions.first()?;
+    // What is not known may be in the same.
+    let known = functions.iter().find(|(function, _)| function.is_some());
+    let (function, function_ns) = known.or(functions.first())?;
     let tids = by_ns(steps().map(|step| (step.step.tid, step.step.ns())));
     let tid = tids.first()?.0;
     let stacks = by_ns(

@@ -607,3 +607,97 @@ fn what_a_loop_slept_in_for_others_is_theirs() {
         "each has its own sleep, and not those of the others"
     );
 }
+
+/// Processes of these names, forked ahead, of which each syncs a file of its own for each of its ten
+/// requests.
+fn prefork(names: &[&str]) -> Script {
+    let sync_ms = 40;
+    let Server {
+        mut script,
+        user,
+        journal,
+        ..
+    } = server();
+    for (pid, name) in (100..).zip(names) {
+        script.thread_of(pid, pid, name);
+        for n in 0..10 {
+            let at = 100 + n * 100 + u64::from(pid % 10);
+            script
+                .wait(pid, FSYNC, at + 1, at + 1 + sync_ms)
+                .stack(user)
+                .kernel(journal)
+                .args([u64::from(pid), 0])
+                .for_io()
+                .done();
+            script
+                .request(u64::from(pid) * 100 + n)
+                .of(pid)
+                .ready(at)
+                .read(at, pid)
+                .answered(at + 2 + sync_ms, pid);
+        }
+    }
+    script
+}
+
+#[test]
+fn what_is_the_same_in_every_process_is_one_finding() {
+    let script = prefork(&["httpd"; 16]);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.saving.requests, 160);
+    assert!(
+        finding
+            .title
+            .contains("write_snapshot (16 processes httpd)"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(
+        finding.subject["pids"],
+        json!((100..116).collect::<Vec<_>>())
+    );
+    assert!(finding.subject["pid"].is_u64());
+    assert!(!finding.subject.contains_key("fd"), "each has its own");
+}
+
+#[test]
+fn processes_of_other_programs_are_findings_of_their_own() {
+    let findings = detect(&prefork(&["httpd", "httpd", "logger"]).model());
+    let requests: Vec<u64> = findings
+        .iter()
+        .map(|finding| finding.saving.requests)
+        .collect();
+    assert_eq!(requests, [20, 10]);
+}
+
+#[test]
+fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
+    let mut server = server();
+    let named = server.script.stack(&["serve", "render_page", "recv"]);
+    let native = server
+        .script
+        .stack_in("/usr/bin/python3.11", &["Py_RunMain", "sock_recv", "recv"]);
+    for (n, stack) in (0..10).zip([named, native].into_iter().cycle()) {
+        let at = 100 + n * 100;
+        server
+            .script
+            .wait(API, RECVFROM, at + 1, at + 41)
+            .stack(stack)
+            .args([33, 0])
+            .by_softirq()
+            .done();
+        server
+            .script
+            .request(n)
+            .ready(at)
+            .read(at, API)
+            .answered(at + 42, API);
+    }
+    let findings = detect(&server.script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].subject["function"], json!("render_page"));
+    assert_eq!(findings[0].saving.requests, 10);
+}
