@@ -105,13 +105,13 @@ impl Script {
         self.stack_in("/srv/app", calls)
     }
 
-    /// The same, of functions in this module.
+    /// The same, of functions in this module. `file+0x12` is a function without a name.
     pub fn stack_in(&mut self, module: &str, calls: &[&str]) -> StackId {
         let id = self.next_stack;
         self.next_stack += 1;
         let label = |name: &&str| Label {
             name: (*name).into(),
-            named: true,
+            named: !name.contains("+0x"),
             file: "".into(),
             line: 0,
             module: module.into(),

@@ -8,7 +8,6 @@ use super::PathStep;
 use super::steps::{active, is_lock, sleep, step, waits_for_threads, waker};
 use crate::model::Model;
 use crate::timeline::{Thread, end_of, woken_at};
-use crate::waits::WaitObject;
 use crate::waits::locks::LetGo;
 
 /// A path of more steps is cut off: its beginning is one `unknown` step.
@@ -115,6 +114,7 @@ impl Walk<'_> {
             let began = wait.out_ns.max(from_ns);
             let waker = waker(model, wait);
             if is_lock(model, wait) {
+                let began = model.first_try(wait).out_ns.max(from_ns);
                 if began < woken {
                     steps.push(self.lock(tid, wait, began, woken, waiting));
                 }
@@ -181,11 +181,7 @@ impl Walk<'_> {
             depth: MAX_DEPTH,
         };
         let mut meanwhile = Vec::new();
-        let who_let_go = |wait: &Wait| match waker(model, wait) {
-            0 => wait.owner_tid,
-            waker => waker,
-        };
-        let mut holder = who_let_go(wait);
+        let mut holder = model.who_let_go(wait);
         let mut now = to_ns;
         // Back from holder to holder: each had the lock from the one that ended its own wait for
         // it, or found it free after another one had let it go.
@@ -202,11 +198,11 @@ impl Walk<'_> {
                 .find(|own| own.in_ns.is_some() && model.key_of(own) == key);
             let own = own.map(|own| LetGo {
                 at_ns: woken_at(own).clamp(from_ns, now),
-                by: who_let_go(own),
+                by: model.who_let_go(own),
                 woken: holder,
             });
             // Where locks are not distinguished, what others let go of may have been another one.
-            let others = (!matches!(key.object, WaitObject::Lock(_)))
+            let others = (!key.object.may_be_several())
                 .then(|| model.others_let_go(&key, holder, from_ns, now))
                 .flatten();
             let let_go = own.max(others);

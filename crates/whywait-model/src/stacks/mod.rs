@@ -1,14 +1,16 @@
 //! Stacks with names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use whywait_events::recording::Stacks;
 use whywait_events::{ModuleKind, StackId, UNNAMED_JIT};
 
+use crate::waits::futex;
+
 mod origin;
 
-use origin::of_python;
+use origin::{SYSCALL_WRAPPERS, of_python};
 
 pub use origin::{FrameOrigin, origin};
 
@@ -77,6 +79,8 @@ fn shown(label: &Label) -> String {
 #[derive(Debug, Clone, Default)]
 pub struct StackNames {
     stacks: HashMap<StackId, StackText>,
+    /// Frames within which a Ruby whose functions have no names takes its lock.
+    gvl_frames: HashSet<Arc<str>>,
     frames: u64,
     named_frames: u64,
 }
@@ -132,6 +136,7 @@ impl StackNames {
         }
         let named_frames = frames.values().filter(|named| **named).count() as u64;
         Self {
+            gvl_frames: futex::gvl_frames(all.values()),
             stacks: all,
             frames: frames.len() as u64,
             named_frames,
@@ -153,12 +158,22 @@ impl StackNames {
             .collect()
     }
 
-    /// What a stack is in: the innermost function of the application, or else the innermost one.
+    /// What a stack is in: the innermost function of the application, or else the innermost one
+    /// that is more than a step into the kernel.
     pub fn telling(&self, id: StackId) -> Option<String> {
         let stack = self.get(id)?;
         app_frame(stack)
+            .or_else(|| {
+                let mut labels = stack.labels.iter();
+                labels.find(|label| !SYSCALL_WRAPPERS.contains(&&*label.name))
+            })
             .or(stack.labels.first())
             .map(|label| label.name.to_string())
+    }
+
+    /// Frames within which a Ruby whose functions have no names takes its lock.
+    pub(crate) fn gvl_frames(&self) -> &HashSet<Arc<str>> {
+        &self.gvl_frames
     }
 
     /// Share of the distinct frames that have a name; `None` without frames.
@@ -176,6 +191,7 @@ impl StackNames {
         self.frames += stack.labels.len() as u64;
         self.named_frames += stack.labels.iter().filter(|label| label.named).count() as u64;
         self.stacks.insert(id, stack);
+        self.gvl_frames = futex::gvl_frames(self.stacks.values());
     }
 }
 

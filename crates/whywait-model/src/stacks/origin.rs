@@ -83,6 +83,10 @@ pub(super) fn of_python(label: &Label) -> bool {
                 .any(|name| file.starts_with(name)))
 }
 
+/// Functions through which musl makes its system calls.
+pub(super) const SYSCALL_WRAPPERS: &[&str] =
+    &["sccp", "__syscall_cp", "__syscall_cp_c", "__syscall_cp_asm"];
+
 /// Functions of the C library that threads start in or block in.
 const LIBC: &[&str] = &[
     "_start",
@@ -176,7 +180,9 @@ pub fn origin(label: &Label) -> FrameOrigin {
     if system.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::System;
     }
-    if file == "node" || (file == "postgres" && POSTGRES_WAITS.contains(&&*label.name)) {
+    if matches!(file, "node" | "ruby")
+        || (file == "postgres" && POSTGRES_WAITS.contains(&&*label.name))
+    {
         return FrameOrigin::Runtime;
     }
     let runtimes = [
@@ -186,6 +192,9 @@ pub fn origin(label: &Label) -> FrameOrigin {
         "libnode",
         "libjvm",
         "libcoreclr",
+        "libruby",
+        "ruby3",
+        "ruby2",
     ];
     if runtimes.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::Runtime;
@@ -196,7 +205,7 @@ pub fn origin(label: &Label) -> FrameOrigin {
 /// Whose code a function of a program is, from its name.
 fn of_name(name: &str) -> FrameOrigin {
     // In a program that is linked statically these are its own.
-    if name.starts_with("__") || LIBC.contains(&name) {
+    if name.starts_with("__") || LIBC.contains(&name) || SYSCALL_WRAPPERS.contains(&name) {
         return FrameOrigin::System;
     }
     // `<a::B as c::D>::e` is code of a; `a::b::{{closure}}` too.

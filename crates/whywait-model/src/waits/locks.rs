@@ -7,15 +7,18 @@ use whywait_events::{Ns, StackId, Wait, WakeContext};
 
 use crate::model::Model;
 use crate::timeline::{Thread, end_of, woken_at};
-use crate::waits::futex::WaitClass;
-use crate::waits::objects::{WaitKey, WaitObject};
-use crate::waits::system_call::{SystemCall, system_call};
+use crate::waits::ended_by_timeout;
+use crate::waits::futex::{Primitive, WaitClass};
+use crate::waits::objects::WaitKey;
+use crate::waits::system_call::{SystemCall, locks_file, system_call};
 
 /// Less than this part of a hold that the holder slept is no wait that it held the lock across.
 const ACROSS_SHARE: u64 = 10;
 /// A holder that let go of a lock more often than this while somebody waited is not followed any
 /// further back.
 const MOST_LOOKED_AT: usize = 256;
+/// Who tries again for a lock after a timeout does so within this time.
+const TRIES_AGAIN_NS: Ns = 2_000_000;
 /// Threads that wait for each other are followed so far for whether they had a CPU.
 const MAX_WAKERS: u32 = 4;
 
@@ -77,12 +80,65 @@ impl Hold {
 impl Model {
     /// Whether a sleep was one for a lock.
     pub fn is_lock_wait(&self, wait: &Wait) -> bool {
-        matches!(system_call(wait), SystemCall::Futex | SystemCall::Poll)
-            && self.class_of(wait) == Some(WaitClass::Lock)
+        let may_be = match system_call(wait) {
+            SystemCall::Futex | SystemCall::Poll => true,
+            _ => locks_file(wait),
+        };
+        may_be && self.class_of(wait) == Some(WaitClass::Lock)
+    }
+
+    /// The first sleep of a wait for a lock of which this one is a part: some that want a lock
+    /// sleep with a timeout, again and again.
+    pub(crate) fn first_try<'a>(&'a self, wait: &'a Wait) -> &'a Wait {
+        let mut first = wait;
+        let Some(waits) = self.tries(wait) else {
+            return wait;
+        };
+        let at = waits.partition_point(|other| other.out_ns < wait.out_ns);
+        let key = self.key_of(wait);
+        for before in waits[..at].iter().rev() {
+            if !self.goes_on(&key, before, first) {
+                break;
+            }
+            first = before;
+        }
+        first
+    }
+
+    /// The last one.
+    fn last_try<'a>(&'a self, wait: &'a Wait) -> &'a Wait {
+        let mut last = wait;
+        let Some(waits) = self.tries(wait) else {
+            return wait;
+        };
+        let after = waits.partition_point(|other| other.out_ns <= wait.out_ns);
+        let key = self.key_of(wait);
+        for next in &waits[after..] {
+            if !self.goes_on(&key, last, next) {
+                break;
+            }
+            last = next;
+        }
+        last
+    }
+
+    /// The sleeps of a thread, if it may sleep for its lock again and again.
+    fn tries(&self, wait: &Wait) -> Option<&[Wait]> {
+        let primitive = self.key_of(wait).object.primitive()?;
+        let thread = self.threads.get(&wait.tid)?;
+        primitive.tries_again().then(|| thread.timeline.waits())
+    }
+
+    /// Whether a thread that slept for a lock until a timeout went on with that in its next sleep.
+    fn goes_on(&self, key: &WaitKey, wait: &Wait, next: &Wait) -> bool {
+        ended_by_timeout(wait)
+            && next.out_ns.saturating_sub(end_of(wait)) < TRIES_AGAIN_NS
+            && self.key_of(wait) == *key
+            && self.key_of(next) == *key
     }
 
     /// Who held the lock that a thread waited for; `None` when nobody of the target let it go, or
-    /// it is not known who.
+    /// it is not known who. Of a wait in several sleeps the last one has it.
     pub fn hold(&self, wait: &Wait) -> Option<Hold> {
         let holder = if wait.wake_context == WakeContext::Task
             && self.threads.contains_key(&wait.waker_tid)
@@ -93,28 +149,27 @@ impl Model {
         };
         let key = self.key_of(wait);
         let to_ns = woken_at(wait);
+        let out_ns = self.first_try(wait).out_ns;
         let thread = self.threads.get(&holder)?;
         // Its own last wait for the lock, if that ended while the other one waited: so it got it
         // then.
         let own = thread
             .timeline
-            .overlapping(wait.out_ns, to_ns)
+            .overlapping(out_ns, to_ns)
             .iter()
             .rev()
             .find(|own| self.key_of(own) == key)
             .and_then(|own| own.in_ns)
-            .filter(|got_ns| *got_ns > wait.out_ns && *got_ns <= to_ns);
+            .filter(|got_ns| *got_ns > out_ns && *got_ns <= to_ns);
         // Before another thread let go of it, this one had not got it: who takes a free lock leaves
         // no trace.
         let others_ns = self
-            .others_let_go(&key, holder, wait.out_ns, to_ns)
-            .map_or(wait.out_ns, |let_go| {
-                thread.on_cpu_from(let_go.at_ns).min(to_ns)
-            });
+            .others_let_go(&key, holder, out_ns, to_ns)
+            .map_or(out_ns, |let_go| thread.on_cpu_from(let_go.at_ns).min(to_ns));
         let idle_ns = self
-            .last_between_requests(&key, thread, wait.out_ns, to_ns)
-            .map_or(wait.out_ns, |idle| end_of(idle).min(to_ns));
-        let from_ns = own.unwrap_or(wait.out_ns).max(others_ns).max(idle_ns);
+            .last_between_requests(&key, thread, out_ns, to_ns)
+            .map_or(out_ns, |idle| end_of(idle).min(to_ns));
+        let from_ns = own.unwrap_or(out_ns).max(others_ns).max(idle_ns);
         let across = self.across(holder, &key, from_ns, to_ns);
         let sampled = self.sampled_stack(thread, from_ns, to_ns);
         let stack = match &across {
@@ -135,8 +190,7 @@ impl Model {
             to_ns,
             // Where locks are not distinguished, what the holder waited for itself may have been
             // another one.
-            exact: !matches!(key.object, WaitObject::Lock(_))
-                && own.is_some_and(|got_ns| got_ns >= from_ns),
+            exact: !key.object.may_be_several() && own.is_some_and(|got_ns| got_ns >= from_ns),
             stack,
             without_cpu_ns: self.without_cpu_along(holder, from_ns, to_ns),
             across,
@@ -179,7 +233,8 @@ impl Model {
         from_ns: Ns,
         to_ns: Ns,
     ) -> Option<&'a Wait> {
-        if matches!(key.object, WaitObject::Lock(_)) {
+        let lasting = key.object.primitive();
+        if lasting.is_some_and(Primitive::outlasts_requests) {
             return None;
         }
         thread
@@ -255,9 +310,25 @@ impl Model {
         })
     }
 
+    /// Who let go of the lock that a thread waited for, as far as known: of a wait in several
+    /// sleeps, at the end of the last one.
+    pub(crate) fn who_let_go(&self, wait: &Wait) -> u32 {
+        let last = self.last_try(wait);
+        let by_target =
+            last.wake_context == WakeContext::Task && self.threads.contains_key(&last.waker_tid);
+        if by_target {
+            last.waker_tid
+        } else {
+            last.owner_tid
+        }
+    }
+
     /// What a sleep was for, in a word or two: what the kernel's stack says, or the system call's
     /// name.
     pub fn what(&self, wait: &Wait) -> String {
+        if self.primitive_of(wait) == Some(Primitive::Sleep) {
+            return Primitive::Sleep.name().to_owned();
+        }
         self.kind_of(wait).map_or_else(
             || crate::system_call_name(wait),
             |kind| kind.name.to_owned(),

@@ -1,6 +1,7 @@
 //! Waits: what threads slept for.
 
 pub(crate) mod futex;
+pub(crate) mod handover;
 pub(crate) mod kind;
 pub(crate) mod locks;
 pub(crate) mod objects;
@@ -30,10 +31,8 @@ impl Model {
     pub fn class_of(&self, wait: &Wait) -> Option<WaitClass> {
         let key = self.key_of(wait);
         // CPython asks for its lock every 5 ms until it has it.
-        if wait.timeout
-            && wait.wake_context == WakeContext::Hardirq
-            && key.object.primitive() != Some(Primitive::Gil)
-        {
+        let tries_again = key.object.primitive().is_some_and(Primitive::tries_again);
+        if ended_by_timeout(wait) && !tries_again {
             return Some(WaitClass::Timer);
         }
         self.objects.get(&key)?.class
@@ -48,4 +47,9 @@ impl Model {
     pub fn kind_of(&self, wait: &Wait) -> Option<WaitKind> {
         self.objects.kind(wait, &self.stacks)
     }
+}
+
+/// Whether the timeout of its call ended a sleep.
+pub(crate) fn ended_by_timeout(wait: &Wait) -> bool {
+    wait.timeout && wait.wake_context == WakeContext::Hardirq
 }

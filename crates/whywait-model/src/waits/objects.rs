@@ -10,9 +10,10 @@ use crate::pools::EpollPool;
 use crate::requests::life;
 use crate::stacks::{StackNames, StackText};
 use crate::timeline::{Thread, woken_at};
-use crate::waits::futex::{self, Primitive, Seen, WaitClass};
+use crate::waits::futex::{self, Ended, Primitive, Seen, WaitClass};
+use crate::waits::handover::{Handovers, InHand};
 use crate::waits::kind::{WaitKind, wait_kind};
-use crate::waits::system_call::{SystemCall, name_of, system_call, system_call_name};
+use crate::waits::system_call::{SystemCall, locks_file, name_of, system_call, system_call_name};
 
 /// Distinct things that are kept apart.
 const MAX_OBJECTS: usize = 65_536;
@@ -26,6 +27,16 @@ pub struct WaitKey {
     pub tgid: u32,
     /// What in it.
     pub object: WaitObject,
+}
+
+impl WaitKey {
+    /// A lock whose waits have no word in common.
+    fn of_lock(lock: Primitive, tgid: u32) -> Self {
+        Self {
+            tgid: if lock.is_between_processes() { 0 } else { tgid },
+            object: WaitObject::Lock(lock),
+        }
+    }
 }
 
 /// What is waited for: a futex word, a descriptor, an epoll instance, or a kind of wait alone.
@@ -47,8 +58,8 @@ pub enum WaitObject {
     },
     /// An epoll instance.
     Epoll(u32),
-    /// Locks that are waited for in a poll. Which of them it is, is not recorded: all of a kind are
-    /// one.
+    /// Locks whose waits have no word in common: they are in a poll or another call, or on a word
+    /// of each waiter's own. Which lock of the kind it is, is not recorded: all of a kind are one.
     Lock(Primitive),
     /// A kind of wait.
     Other(String),
@@ -62,6 +73,11 @@ impl WaitObject {
             WaitObject::Lock(primitive) => Some(*primitive),
             WaitObject::Descriptor { .. } | WaitObject::Epoll(_) | WaitObject::Other(_) => None,
         }
+    }
+
+    /// Whether waits for several locks may have been taken together.
+    pub const fn may_be_several(&self) -> bool {
+        matches!(self, WaitObject::Lock(primitive) if !primitive.is_single())
     }
 }
 
@@ -84,7 +100,7 @@ pub struct WaitSums {
     pub unfinished_ns: u64,
     /// The rest.
     pub seen: Seen,
-    /// The words, where the address is not the word's.
+    /// The words.
     words: BTreeSet<u64>,
     /// For futexes, once all is seen.
     pub class: Option<WaitClass>,
@@ -92,19 +108,37 @@ pub struct WaitSums {
     pub reasons: Vec<String>,
 }
 
+impl WaitSums {
+    fn merge(&mut self, other: WaitSums) {
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.seen.merge(&other.seen);
+        self.words.extend(other.words);
+        while self.words.len() > MAX_WORDS {
+            self.words.pop_last();
+        }
+    }
+}
+
 /// All objects that were waited for, with the sums of their waits.
 #[derive(Debug, Clone, Default)]
 pub struct WaitObjects {
     sums: HashMap<WaitKey, WaitSums>,
+    /// Of sleeps that may have been for something that was handed over, until that is settled.
+    handed: HashMap<WaitKey, WaitSums>,
+    handovers: Handovers,
     /// By stack: the primitive, and whether it is `parking_lot`'s.
     primitives: HashMap<StackId, (Option<Primitive>, bool)>,
+    /// By stack of a thread that woke another one: whether it was letting go of a lock, and no
+    /// doubt about it.
+    releases: HashMap<StackId, Option<bool>>,
     /// By stack of a poll: the lock that is waited for in it.
     polled_locks: HashMap<StackId, Option<Primitive>>,
     kinds: HashMap<(StackId, Option<u32>), Option<WaitKind>>,
     /// By thread: the sleep that has not ended.
     open: BTreeMap<u32, Wait>,
-    /// By thread: when it had a request open.
-    serving: HashMap<u32, Vec<(Ns, Ns)>>,
+    /// When threads had requests open.
+    in_hand: InHand,
     /// By thread: what it slept for last, until when, and whether that was found to lead to an
     /// answer.
     last: HashMap<u32, (WaitKey, Ns, bool)>,
@@ -126,24 +160,14 @@ impl WaitObjects {
                 Some(_) if request.send_tid != tid => continue,
                 _ => life::until_ns(request),
             };
-            self.serving.entry(tid).or_default().push((recv_ns, until));
+            self.in_hand.add(tid, recv_ns, until);
         }
-        for spans in self.serving.values_mut() {
-            spans.sort_unstable();
-        }
+        self.in_hand.sort();
     }
 
     fn serving(&self, wait: &Wait) -> bool {
-        let Some(spans) = self.serving.get(&wait.tid) else {
-            return false;
-        };
-        let after = spans.partition_point(|(from, _)| *from <= wait.out_ns);
-        // A thread serves few at a time: one that came long before is no longer open.
-        spans[..after]
-            .iter()
-            .rev()
-            .take(16)
-            .any(|(_, until)| woken_at(wait) <= *until)
+        self.in_hand
+            .throughout(wait.tid, wait.out_ns, woken_at(wait))
     }
 
     /// Whether a thread that serves requests slept for the next one: it had none in its hands.
@@ -151,7 +175,7 @@ impl WaitObjects {
         matches!(
             system_call(wait),
             SystemCall::Socket | SystemCall::Stream | SystemCall::Poll
-        ) && self.serving.contains_key(&wait.tid)
+        ) && self.in_hand.serves(wait.tid)
             && !self.serving(wait)
     }
 
@@ -176,13 +200,27 @@ impl WaitObjects {
         }
         let slept_ns = woken_at(wait).saturating_sub(wait.out_ns);
         let key = self.key_noted(wait, stacks);
-        let is_futex = matches!(key.object, WaitObject::Futex { .. });
+        let is_futex = system_call(wait) == SystemCall::Futex;
         let serving = self.serving(wait);
         let by_target = wait.waker_tid != 0 && in_target(wait.waker_tid);
         if serving && by_target {
             self.led_to_answer(wait);
         }
-        if self.sums.len() >= MAX_OBJECTS && !self.sums.contains_key(&key) {
+        let handed = is_futex
+            && by_target
+            && key
+                .object
+                .primitive()
+                .is_some_and(|primitive| self.handovers.add(wait, primitive, &self.in_hand));
+        let ended = Ended {
+            slept_ns,
+            serving,
+            by_target,
+            by_peer: by_target && self.in_hand.between_peers(wait),
+            letting_go: self.lets_go(wait, stacks),
+        };
+        let all = if handed { &self.handed } else { &self.sums };
+        if all.len() >= MAX_OBJECTS && !all.contains_key(&key) {
             self.left_out += 1;
             return;
         }
@@ -190,13 +228,29 @@ impl WaitObjects {
             self.last
                 .insert(wait.tid, (key.clone(), wait.in_ns.unwrap_or(0), false));
         }
-        let sums = self.sums.entry(key).or_default();
+        let all = if handed {
+            &mut self.handed
+        } else {
+            &mut self.sums
+        };
+        let sums = all.entry(key).or_default();
         sums.total_ns = sums.total_ns.saturating_add(slept_ns);
         sums.longest_ns = sums.longest_ns.max(slept_ns);
         if is_futex && sums.words.len() < MAX_WORDS {
             sums.words.insert(wait.args[0]);
         }
-        sums.seen.add(wait, slept_ns, serving, by_target);
+        sums.seen.add(wait, &ended);
+    }
+
+    /// Whether who ended a sleep was letting go of a lock, and no doubt about it.
+    fn lets_go(&mut self, wait: &Wait, stacks: &StackNames) -> Option<bool> {
+        if wait.waker_stack == 0 {
+            return None;
+        }
+        *self
+            .releases
+            .entry(wait.waker_stack)
+            .or_insert_with(|| stacks.get(wait.waker_stack).and_then(futex::release))
     }
 
     /// A thread that had a request open was woken: what its waker had been waiting for led to that.
@@ -247,6 +301,7 @@ impl WaitObjects {
                 }
             }
         }
+        self.settle_handed(pools);
         self.settle_short();
         for (key, sums) in &mut self.sums {
             let primitive = key.object.primitive();
@@ -271,9 +326,29 @@ impl WaitObjects {
                     .get(value)
                     .is_some_and(|thread| thread.tgid == key.tgid)
             });
-            let (class, reasons) = futex::classify(seen, primitive);
+            let (class, mut reasons) = futex::classify(seen, primitive);
+            let handed = primitive.and_then(|lock| self.handovers.reason(key.tgid, lock));
+            if let Some(reason) = handed {
+                reasons.insert(0, reason);
+            }
             sums.class = Some(class);
             sums.reasons = reasons;
+        }
+    }
+
+    /// What was handed over is a lock, or else no more than what it was waited for at.
+    fn settle_handed(&mut self, pools: &[EpollPool]) {
+        self.handovers.settle(pools);
+        for (key, sums) in std::mem::take(&mut self.handed) {
+            let lock = key
+                .object
+                .primitive()
+                .and_then(|primitive| self.handovers.lock(key.tgid, primitive));
+            let key = match lock {
+                Some(lock) => WaitKey::of_lock(lock, key.tgid),
+                None => key,
+            };
+            self.sums.entry(key).or_default().merge(sums);
         }
     }
 
@@ -356,35 +431,14 @@ impl WaitObjects {
             self.kind(wait, stacks)
                 .map_or_else(|| system_call_name(wait), |kind| kind.name.to_owned())
         };
-        let polled = || {
-            self.polled_locks
-                .get(&wait.user_stack)
-                .copied()
-                .unwrap_or_else(|| polled_lock(stacks, wait.user_stack))
-        };
         let object = match system_call(wait) {
-            SystemCall::Poll if let Some(primitive) = polled() => {
-                // Those who wait for each other are processes of their own.
-                return WaitKey {
-                    tgid: 0,
-                    object: WaitObject::Lock(primitive),
-                };
+            SystemCall::Poll if let Some(lock) = self.polled_lock(wait, stacks) => {
+                return WaitKey::of_lock(lock, wait.tgid);
             }
-            SystemCall::Futex => {
-                let (primitive, of_parking_lot) = self
-                    .primitives
-                    .get(&wait.user_stack)
-                    .copied()
-                    .unwrap_or_else(|| of_stack(stacks, wait.user_stack));
-                let address = match stacks.get(wait.user_stack) {
-                    _ if of_parking_lot && wait.lock != 0 => wait.lock,
-                    Some(stack) if primitive == Some(Primitive::Gil) => {
-                        futex::gil_address(stack, wait.args[0])
-                    }
-                    _ => wait.args[0],
-                };
-                WaitObject::Futex { address, primitive }
+            SystemCall::Other if locks_file(wait) => {
+                return WaitKey::of_lock(Primitive::File, wait.tgid);
             }
+            SystemCall::Futex => return self.key_of_futex(wait, stacks),
             SystemCall::Poll if wait.epoll != 0 => WaitObject::Epoll(wait.epoll),
             SystemCall::Socket | SystemCall::Stream | SystemCall::File => WaitObject::Descriptor {
                 what: what(),
@@ -395,6 +449,39 @@ impl WaitObjects {
         WaitKey {
             tgid: wait.tgid,
             object,
+        }
+    }
+
+    fn polled_lock(&self, wait: &Wait, stacks: &StackNames) -> Option<Primitive> {
+        self.polled_locks
+            .get(&wait.user_stack)
+            .copied()
+            .unwrap_or_else(|| polled_lock(stacks, wait.user_stack))
+    }
+
+    fn key_of_futex(&self, wait: &Wait, stacks: &StackNames) -> WaitKey {
+        let (primitive, of_parking_lot) = self
+            .primitives
+            .get(&wait.user_stack)
+            .copied()
+            .unwrap_or_else(|| of_stack(stacks, wait.user_stack));
+        let handed = primitive
+            .filter(|primitive| self.in_hand.may_be_handed_over(wait, *primitive))
+            .and_then(|primitive| self.handovers.lock(wait.tgid, primitive));
+        let lock = handed.or(primitive.filter(|primitive| primitive.has_words_of_waiters()));
+        if let Some(lock) = lock {
+            return WaitKey::of_lock(lock, wait.tgid);
+        }
+        let address = match stacks.get(wait.user_stack) {
+            _ if of_parking_lot && wait.lock != 0 => wait.lock,
+            Some(stack) if primitive == Some(Primitive::Gil) => {
+                futex::gil_address(stack, wait.args[0])
+            }
+            _ => wait.args[0],
+        };
+        WaitKey {
+            tgid: wait.tgid,
+            object: WaitObject::Futex { address, primitive },
         }
     }
 
@@ -434,7 +521,10 @@ impl WaitObjects {
 
 fn of_stack(stacks: &StackNames, id: StackId) -> (Option<Primitive>, bool) {
     stacks.get(id).map_or((None, false), |stack: &StackText| {
-        (futex::primitive(stack), futex::of_parking_lot(stack))
+        (
+            futex::primitive(stack, stacks.gvl_frames()),
+            futex::of_parking_lot(stack),
+        )
     })
 }
 

@@ -81,6 +81,11 @@ const CALLS: &[(u32, &str, SystemCall)] = &[
     (455, "futex_wait", SystemCall::Futex),
 ];
 
+const FCNTL: u32 = 72;
+const FLOCK: u32 = 73;
+/// F_SETLKW, F_OFD_SETLKW (include/uapi/asm-generic/fcntl.h).
+const SETLKW: [u64; 2] = [7, 38];
+
 /// What the system call does that a thread slept in.
 pub fn system_call(wait: &Wait) -> SystemCall {
     match wait.syscall {
@@ -95,6 +100,16 @@ pub fn system_call_name(wait: &Wait) -> String {
         None if wait.uninterruptible || wait.io_wait => "a page fault".to_owned(),
         None => "no system call".to_owned(),
         Some(number) => name_of(number),
+    }
+}
+
+/// Whether a thread slept for a lock on a file that its program asked for: `flock`, or `fcntl` with
+/// a command that waits. Neither sleeps for anything else.
+pub(crate) fn locks_file(wait: &Wait) -> bool {
+    match wait.syscall {
+        Some(FLOCK) => true,
+        Some(FCNTL) => SETLKW.contains(&wait.args[1]),
+        _ => false,
     }
 }
 

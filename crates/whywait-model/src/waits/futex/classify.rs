@@ -10,12 +10,21 @@ const CLEAR: i32 = 2;
 /// FUTEX_WAIT_BITSET, FUTEX_CMD_MASK (include/uapi/linux/futex.h).
 const CMD_MASK: u32 = 0x7f;
 const LOCK_PI: [u32; 2] = [6, 13];
+/// A mutex of musl that is locked, with waiters: EBUSY, and the highest bit
+/// (src/thread/pthread_mutex_timedlock.c).
+const MUSL_LOCKED: u32 = 0x8000_0010;
+/// From one part in so many of a serving thread's waits on, that others which serve ended them
+/// speaks against a result.
+const PEERS: u64 = 4;
 
 /// What the sleeps were for, and why, the strongest reason first.
 pub(crate) fn classify(seen: &Seen, primitive: Option<Primitive>) -> (WaitClass, Vec<String>) {
     let mut reasons = Reasons::default();
     by_primitive(primitive, &mut reasons);
     by_what_ended_them(seen, primitive, &mut reasons);
+    if primitive.is_none() {
+        by_release(seen, &mut reasons);
+    }
     by_threads(seen, &mut reasons);
     by_word(seen, &mut reasons);
     by_requests(seen, &mut reasons);
@@ -86,10 +95,23 @@ fn by_primitive(primitive: Option<Primitive>, reasons: &mut Reasons) {
             10,
             "a thread of Go's scheduler that had no goroutine to run",
         ),
+        Some(Primitive::Housekeeping) => reasons.say(
+            WaitClass::Idle,
+            10,
+            "a thread of the runtime's own that had nothing to do",
+        ),
+        Some(Primitive::Sleep) => reasons.say(
+            WaitClass::Timer,
+            10,
+            "the sleeper was in a function that lets a time pass",
+        ),
         Some(other) => reasons.say(
             WaitClass::Lock,
             -10,
-            format!("the sleeper was at a {}, which nobody holds", other.name()),
+            format!(
+                "the sleeper was at a {}, which is no lock itself",
+                other.name()
+            ),
         ),
         None => {}
     }
@@ -99,7 +121,8 @@ fn by_primitive(primitive: Option<Primitive>, reasons: &mut Reasons) {
 fn by_what_ended_them(seen: &Seen, primitive: Option<Primitive>, reasons: &mut Reasons) {
     let count = count(seen);
     // CPython asks for its lock again every 5 ms.
-    if seen.timeouts > 0 && is_most(seen.timeouts, seen) && primitive != Some(Primitive::Gil) {
+    let tries_again = primitive.is_some_and(Primitive::tries_again);
+    if seen.timeouts > 0 && is_most(seen.timeouts, seen) && !tries_again {
         reasons.say(
             WaitClass::Timer,
             14,
@@ -138,6 +161,29 @@ fn by_what_ended_them(seen: &Seen, primitive: Option<Primitive>, reasons: &mut R
             ),
         );
     }
+}
+
+/// What it says of a bare word that those who ended the sleeps on it were letting go of a lock.
+///
+/// Of a mutex of the C library that is enough only if several threads sleep on the word, or if the
+/// word said so itself: who waits for a condition variable of musl may be woken by such a one too,
+/// and sleeps on a word of its own, with another value.
+fn by_release(seen: &Seen, reasons: &mut Reasons) {
+    let count = count(seen);
+    if seen.released == 0 || seen.released * 10 < count * 8 {
+        return;
+    }
+    let of_musl = seen.values.get(&MUSL_LOCKED).copied().unwrap_or(0);
+    let is_sure =
+        seen.released_surely * 10 >= count * 8 || seen.waiters.len() >= 2 || is_most(of_musl, seen);
+    reasons.say(
+        WaitClass::Lock,
+        if is_sure { 7 } else { 3 },
+        format!(
+            "{} of {count} waits were ended by a thread that was letting go of a lock",
+            seen.released
+        ),
+    );
 }
 
 /// Who sleeps, and who ends that.
@@ -182,7 +228,9 @@ fn by_word(seen: &Seen, reasons: &mut Reasons) {
 /// What was kept waiting meanwhile.
 fn by_requests(seen: &Seen, reasons: &mut Reasons) {
     let count = count(seen);
-    if seen.serving > 0 && seen.serving * 10 >= count * 8 {
+    // Who is woken by a thread that serves others may have waited for what that one had.
+    let by_peers = seen.by_peers * PEERS >= seen.serving;
+    if seen.serving > 0 && seen.serving * 10 >= count * 8 && !by_peers {
         reasons.say(
             WaitClass::Result,
             4,

@@ -1,6 +1,10 @@
-//! What a thread slept at, by the functions between the system call and the application.
+//! What a thread slept at, by the functions between the system call and the application; and which
+//! functions let go of a lock.
 
-use crate::stacks::{FrameOrigin, StackText, origin};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::stacks::{FrameOrigin, Label, StackText, origin};
 
 /// What a thread that slept on a futex was at, by its user stack: a mutex, a condition variable, ….
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +25,32 @@ pub enum Primitive {
     Gil,
     /// A thread of Go's scheduler without a goroutine to run.
     GoIdle,
+    /// The lock that a thread of Ruby needs to run Ruby code.
+    Gvl,
+    /// What `synchronized` takes in a JVM.
+    Monitor,
+    /// A thread of a JVM that is parked: it idles, or waits for a result or for a lock of
+    /// `java.util.concurrent`.
+    JavaPark,
+    /// A lock of `java.util.concurrent`, as those who hand it on to each other show.
+    JavaLock,
+    /// A lock that a program builds of condition variables, semaphores or parks, as those who hand
+    /// it on to each other show.
+    OwnLock,
+    /// A condition variable in the storage engine of MariaDB or MySQL, whatever for.
+    Engine,
+    /// A lock on a row of InnoDB.
+    Row,
+    /// A lock on a table's metadata in MariaDB or MySQL.
+    Metadata,
+    /// A lock on a file that a program asked for, by `flock` or `fcntl`.
+    File,
+    /// A time to pass, in a function that sleeps on a condition variable.
+    Sleep,
+    /// A message, or room for one, in a channel.
+    Channel,
+    /// A thread of a virtual machine's own that has nothing to do.
+    Housekeeping,
 }
 
 impl Primitive {
@@ -31,13 +61,24 @@ impl Primitive {
             Primitive::RwLock => "read-write lock",
             Primitive::Condvar => "condition variable",
             Primitive::Semaphore => "semaphore",
-            Primitive::Park => "park",
+            Primitive::Park | Primitive::JavaPark => "park",
             Primitive::Join => "join",
             Primitive::Barrier => "barrier",
             Primitive::Once => "once",
             Primitive::Database => "lock of the database",
             Primitive::Gil => "Python interpreter's lock (GIL)",
             Primitive::GoIdle => "idle in Go's scheduler",
+            Primitive::Gvl => "Ruby interpreter's lock (GVL)",
+            Primitive::Monitor => "Java monitor",
+            Primitive::JavaLock => "lock of java.util.concurrent",
+            Primitive::OwnLock => "lock of the program's own",
+            Primitive::Engine => "condition variable of the storage engine",
+            Primitive::Row => "row lock (InnoDB)",
+            Primitive::Metadata => "metadata lock (MDL)",
+            Primitive::File => "advisory file lock",
+            Primitive::Sleep => "sleep",
+            Primitive::Channel => "channel",
+            Primitive::Housekeeping => "idle in its runtime",
         }
     }
 
@@ -50,7 +91,77 @@ impl Primitive {
                 | Primitive::Once
                 | Primitive::Database
                 | Primitive::Gil
+                | Primitive::Gvl
+                | Primitive::Monitor
+                | Primitive::JavaLock
+                | Primitive::OwnLock
+                | Primitive::Row
+                | Primitive::Metadata
+                | Primitive::File
         )
+    }
+
+    /// Whether nobody ever waits at it for a lock. Of condition variables, semaphores and parks a
+    /// program may build one.
+    pub const fn is_never_lock(self) -> bool {
+        matches!(
+            self,
+            Primitive::Join
+                | Primitive::Barrier
+                | Primitive::GoIdle
+                | Primitive::Sleep
+                | Primitive::Channel
+                | Primitive::Housekeeping
+        )
+    }
+
+    /// Whether who waits for it sleeps with a timeout and, when that has passed, goes on waiting:
+    /// the timeout is no end of the wait.
+    pub const fn tries_again(self) -> bool {
+        matches!(
+            self,
+            Primitive::Gil
+                | Primitive::Gvl
+                | Primitive::Monitor
+                | Primitive::Row
+                | Primitive::Metadata
+        )
+    }
+
+    /// Whether a process has only one of them.
+    pub const fn is_single(self) -> bool {
+        matches!(self, Primitive::Gil | Primitive::Gvl)
+    }
+
+    /// Whether it is held from one request to the next: a transaction is open for several.
+    pub const fn outlasts_requests(self) -> bool {
+        matches!(
+            self,
+            Primitive::Database | Primitive::Row | Primitive::Metadata
+        )
+    }
+
+    /// Whether those who wait for each other are processes of their own.
+    pub(crate) const fn is_between_processes(self) -> bool {
+        matches!(self, Primitive::Database | Primitive::File)
+    }
+
+    /// A lock whose words belong to the waiters: which lock it is, the word does not say.
+    pub(crate) const fn has_words_of_waiters(self) -> bool {
+        matches!(
+            self,
+            Primitive::Gvl | Primitive::Monitor | Primitive::Row | Primitive::Metadata
+        )
+    }
+
+    /// The lock that waits at such a thing are for, if those who wait hand something on.
+    pub(crate) const fn handed_on(self) -> Option<Primitive> {
+        match self {
+            Primitive::JavaPark => Some(Primitive::JavaLock),
+            Primitive::Engine => Some(Primitive::Row),
+            Primitive::Park | Primitive::Condvar | Primitive::Semaphore => Some(Primitive::OwnLock),
+            _ => None,
+        }
     }
 }
 
@@ -103,37 +214,217 @@ const PRIMITIVES: &[(&[&str], Primitive)] = &[
     (&["runtime.templateThread"], Primitive::GoIdle),
     // interpreters and virtual machines
     (&["take_gil"], Primitive::Gil),
-    (&["ObjectMonitor", "enter"], Primitive::Mutex),
+    (&["ObjectMonitor", "enter"], Primitive::Monitor),
     (&["ObjectMonitor", "wait"], Primitive::Condvar),
     (&["Monitor", "lock_without_safepoint"], Primitive::Mutex),
+    (&["Parker::park(bool"], Primitive::JavaPark),
     (&["Parker::park"], Primitive::Park),
     (&["uv_cond_"], Primitive::Condvar),
     (&["uv_mutex_lock"], Primitive::Mutex),
     (&["uv_sem_wait"], Primitive::Semaphore),
 ];
 
+/// Functions of runtimes and servers that sleep on a condition variable, a semaphore, a park or a
+/// mutex, and what a thread that sleeps so within them really waits for. Parts of names, as
+/// above; the first match from the innermost frame outwards counts, up to [`WITHIN_DEPTH`].
+///
+/// None of the locks among them is ever wanted by a thread that has nothing to do: an idle thread
+/// of a JVM sleeps in `ObjectMonitor::wait`, `Monitor::wait` or `Parker::park`, an idle connection
+/// of a database in a poll.
+const WITHIN: &[(&[&str], Primitive)] = &[
+    (&["take_gil"], Primitive::Gil),
+    // HotSpot (src/hotspot/share/runtime/objectMonitor.cpp): to enter, and to enter again after a
+    // `wait`; up to JDK 24 and since.
+    (&["ObjectMonitor::enter"], Primitive::Monitor),
+    (&["ObjectMonitor::EnterI"], Primitive::Monitor),
+    (&["ObjectMonitor::ReenterI"], Primitive::Monitor),
+    (&["ObjectMonitor::reenter_internal"], Primitive::Monitor),
+    (&["ObjectMonitor::wait"], Primitive::Condvar),
+    (&["JavaThread::sleep"], Primitive::Sleep),
+    (&["JVM_Sleep"], Primitive::Sleep),
+    (&["Parker::park"], Primitive::JavaPark),
+    (&["VMThread::wait_for_operation"], Primitive::Housekeeping),
+    (&["VMThread::loop"], Primitive::Housekeeping),
+    (&["CompileQueue::get"], Primitive::Housekeeping),
+    (
+        &["ServiceThread::service_thread_entry"],
+        Primitive::Housekeeping,
+    ),
+    (
+        &["NotificationThread::notification_thread"],
+        Primitive::Housekeeping,
+    ),
+    (
+        &["MonitorDeflationThread::monitor_deflation"],
+        Primitive::Housekeeping,
+    ),
+    (&["NMethodSweeper::sweeper_loop"], Primitive::Housekeeping),
+    (&["WatcherThread::"], Primitive::Housekeeping),
+    (
+        &["JVM_WaitForReferencePendingList"],
+        Primitive::Housekeeping,
+    ),
+    (&["os::signal_wait"], Primitive::Housekeeping),
+    (&["signal_thread_entry"], Primitive::Housekeeping),
+    // Rust's channels
+    (&["sync::mpsc", "recv"], Primitive::Channel),
+    (&["sync::mpmc", "recv"], Primitive::Channel),
+    (&["sync::mpmc", "send"], Primitive::Channel),
+    (&["crossbeam_channel", "recv"], Primitive::Channel),
+    (&["crossbeam_channel", "send"], Primitive::Channel),
+    // MariaDB and MySQL (sql/mdl.cc, storage/innobase/lock/)
+    (&["MDL_wait::timed_wait"], Primitive::Metadata),
+    (&["lock_wait_suspend_thread"], Primitive::Row),
+    (&["lock_wait(que_thr_t"], Primitive::Row),
+    // Ruby (thread_pthread.c)
+    (&["gvl_acquire"], Primitive::Gvl),
+    (&["thread_sched_wait_running_turn"], Primitive::Gvl),
+    (&["thread_sched_to_running"], Primitive::Gvl),
+];
+/// From Ruby 3.3 on a thread that sleeps until another one wakes it sleeps in the same function as
+/// one that wants to run; within this one.
+const RUBY_WAITS: &[&str] = &["thread_sched_to_waiting"];
+/// Such a function lies no more than so many calls above the one that sleeps.
+const WITHIN_DEPTH: usize = 16;
+
 /// What a thread waits at, by its stack: a function of the library that has it, between the
-/// system call and the application.
-pub(crate) fn primitive(stack: &StackText) -> Option<Primitive> {
-    for label in &stack.labels {
-        let found = PRIMITIVES
-            .iter()
-            .find(|(parts, _)| parts.iter().all(|part| label.name.contains(part)));
-        // CPython waits for its lock in a loop of timed waits at a condition variable, and for the
-        // mutex of that.
-        if let Some((_, Primitive::Condvar | Primitive::Mutex)) = found
-            && stack.labels.iter().any(|label| &*label.name == "take_gil")
-        {
-            return Some(Primitive::Gil);
-        }
+/// system call and the application. `gvl`: see [`gvl_frame`].
+pub(crate) fn primitive(stack: &StackText, gvl: &HashSet<Arc<str>>) -> Option<Primitive> {
+    for (at, label) in stack.labels.iter().enumerate() {
+        let found = PRIMITIVES.iter().find(|(parts, _)| has(label, parts));
         if let Some((_, primitive)) = found {
-            return Some(*primitive);
+            let outer = stack.labels.get(at + 1..).unwrap_or_default();
+            let sleeps_within = matches!(
+                primitive,
+                Primitive::Condvar | Primitive::Mutex | Primitive::Semaphore | Primitive::Park
+            );
+            return sleeps_within
+                .then(|| within(*primitive, outer, gvl))
+                .flatten()
+                .or(Some(*primitive));
         }
         if label.named && origin(label) == FrameOrigin::App {
             return None;
         }
     }
     None
+}
+
+fn has(label: &Label, parts: &[&str]) -> bool {
+    parts.iter().all(|part| label.name.contains(part))
+}
+
+/// What a thread that sleeps on a condition variable or the like really waits for.
+fn within(sleeps_at: Primitive, outer: &[Label], gvl: &HashSet<Arc<str>>) -> Option<Primitive> {
+    // CPython waits for its lock in a loop of timed waits at a condition variable, and for the
+    // mutex of that.
+    if outer.iter().any(|label| &*label.name == "take_gil") {
+        return Some(Primitive::Gil);
+    }
+    let near = &outer[..outer.len().min(WITHIN_DEPTH)];
+    if near.iter().any(|label| has(label, RUBY_WAITS)) {
+        return None;
+    }
+    let named = near
+        .iter()
+        .find_map(|label| WITHIN.iter().find(|(parts, _)| has(label, parts)));
+    if let Some((_, primitive)) = named {
+        // What a JVM does with its own mutexes on the way is over at once.
+        return (sleeps_at != Primitive::Mutex || primitive.is_single()).then_some(*primitive);
+    }
+    if sleeps_at != Primitive::Condvar {
+        return None;
+    }
+    if near.iter().any(|label| gvl.contains(&label.name)) {
+        return Some(Primitive::Gvl);
+    }
+    in_engine(near).then_some(Primitive::Engine)
+}
+
+/// Whether a thread sleeps in the storage engine of a server of MariaDB or MySQL whose own
+/// functions have no names: between the condition variable and the server's call of its engine
+/// there is no other function.
+fn in_engine(outer: &[Label]) -> bool {
+    let mut unnamed = 0usize;
+    for label in outer {
+        if label.name.starts_with("handler::ha_") {
+            return unnamed > 0;
+        }
+        if label.named && origin(label) != FrameOrigin::System {
+            return false;
+        }
+        unnamed += usize::from(!label.named);
+    }
+    false
+}
+
+/// Functions that Ruby exports and in which it lets go of its lock for a system call, and takes it
+/// again.
+const GVL_REGIONS: &[&str] = &[
+    "rb_thread_io_blocking_",
+    "rb_io_blocking_region",
+    "rb_nogvl",
+];
+/// A call within the same function is no further away.
+const SAME_FUNCTION: u64 = 0x400;
+
+/// Frames within the function of a stripped Ruby that takes its lock: the only thing without a name
+/// that a thread which sleeps on a condition variable has between that and a function which lets go
+/// of the lock for a system call ([`GVL_REGIONS`]). Each with whether it sleeps for a time slice.
+///
+/// Ruby's threads wait for other things on condition variables too (queues, sleeps); they do so
+/// through other functions, at least up to Ruby 3.2. There the first one in the queue sleeps for a
+/// time slice, in the same function: without that being seen nothing is concluded
+/// ([`gvl_frames`]). From 3.3 on a thread that waits for a queue sleeps in the same function as one
+/// that wants to run, and no timeout is there.
+fn gvl_frame(stack: &StackText) -> Option<(&Label, bool)> {
+    let condvar = stack
+        .labels
+        .iter()
+        .position(|label| label.name.contains("pthread_cond_"))?;
+    let timed = stack
+        .labels
+        .iter()
+        .any(|label| label.name.contains("pthread_cond_timedwait"));
+    let mut last = None;
+    for label in &stack.labels[condvar..] {
+        if GVL_REGIONS.iter().any(|name| label.name.starts_with(name)) {
+            return last.map(|label| (label, timed));
+        }
+        let of_ruby = label.module.contains("ruby");
+        let passes = label.name.contains("pthread_cond_") || label.name.starts_with("rb_native_");
+        match (label.named, of_ruby) {
+            (false, true) => last = Some(label),
+            _ if passes => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The frames of all stacks within which a stripped Ruby takes its lock, by name.
+pub(crate) fn gvl_frames<'a>(stacks: impl Iterator<Item = &'a StackText>) -> HashSet<Arc<str>> {
+    let frames: Vec<(&Label, bool)> = stacks.filter_map(gvl_frame).collect();
+    let address = |label: &Label| {
+        let (_, address) = label.name.rsplit_once("+0x")?;
+        u64::from_str_radix(address, 16).ok()
+    };
+    let slices: Vec<(&str, u64)> = frames
+        .iter()
+        .filter(|(_, timed)| *timed)
+        .filter_map(|(label, _)| Some((&*label.module, address(label)?)))
+        .collect();
+    frames
+        .iter()
+        .filter(|(label, _)| {
+            address(label).is_some_and(|at| {
+                slices.iter().any(|(module, slice)| {
+                    *module == &*label.module && slice.abs_diff(at) < SAME_FUNCTION
+                })
+            })
+        })
+        .map(|(label, _)| label.name.clone())
+        .collect()
 }
 
 /// An address that stands for CPython's lock, from one of the three words at which threads wait for
@@ -180,4 +471,40 @@ pub(crate) fn of_parking_lot(stack: &StackText) -> bool {
         .labels
         .iter()
         .any(|label| label.name.contains("parking_lot"))
+}
+
+/// Functions that let go of a lock, and whether their name alone says that who slept waited for
+/// one. A mutex of the C library also ends waits for a condition variable: musl and old versions of
+/// the GNU C library move those who are to be woken to the mutex.
+const RELEASES: &[(&str, bool)] = &[
+    ("pthread_mutex_unlock", false),
+    ("pthread_rwlock_unlock", false),
+    ("lll_unlock_wake", false),
+    ("ObjectMonitor::ExitEpilog", true),
+    ("InterpreterRuntime::monitorexit", true),
+    ("SharedRuntime::complete_monitor_unlocking", true),
+    ("MDL_lock::remove_ticket", true),
+];
+/// Such a function lies no more than so many calls above the one that wakes.
+const RELEASE_DEPTH: usize = 5;
+
+/// Whether a thread that woke another one was letting go of a lock, as its stack tells; and if so,
+/// whether it can have been nothing else. Not if it was signalling a condition variable.
+pub(crate) fn release(waker: &StackText) -> Option<bool> {
+    let near = waker.labels.iter().take(RELEASE_DEPTH);
+    let found = near
+        .filter_map(|label| {
+            let signals = label.name.contains("pthread_cond_");
+            let release = RELEASES
+                .iter()
+                .find(|(name, _)| label.name.contains(name))
+                .map(|(_, alone)| *alone);
+            (signals || release.is_some()).then_some(release)
+        })
+        .collect::<Vec<_>>();
+    match found.as_slice() {
+        [] => None,
+        found if found.contains(&Some(true)) => Some(true),
+        [first, ..] => *first,
+    }
 }
