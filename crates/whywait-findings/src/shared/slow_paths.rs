@@ -258,8 +258,8 @@ pub(crate) fn about_processes(
 /// What a stack is in, for titles: what its runtime does on its own account, the innermost function
 /// of the application, what that called of its runtime where it has no name, or else the innermost
 /// one.
-pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
-    let stack = model.stacks.get(stack)?;
+pub(crate) fn function(model: &Model, id: StackId) -> Option<String> {
+    let stack = model.stacks.get(id)?;
     if let Some(what) = runtime::own_account(stack) {
         return Some(what.to_owned());
     }
@@ -277,7 +277,7 @@ pub(crate) fn function(model: &Model, stack: StackId) -> Option<String> {
     {
         return Some(COMPILED.to_owned());
     }
-    stack.labels.first().map(|label| label.name.to_string())
+    model.stacks.telling(id)
 }
 
 /// `the slowest of them, 388 ms: api (12) waits for worker (15)`, to be continued with what thread

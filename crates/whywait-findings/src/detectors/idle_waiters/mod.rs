@@ -7,7 +7,10 @@
 //! **Evidence.** Sleeps on futexes that are not classed as waits for a lock or for a time, and that
 //! cover at least half of the time in which slow requests were under way. What such a thread would
 //! do if it did not wait is nothing: it has no work, or the work that it needs is being done
-//! elsewhere, and that is what the critical path shows.
+//! elsewhere, and that is what the critical path shows. "Not for a lock" is said only if that is
+//! known of all: by the class (idle, result), or because nobody ever waits for a lock there (a
+//! join, a channel). A thread at a condition variable or a park of which nothing else is known may
+//! wait for a lock that is built of it: what it waits for does not show.
 //!
 //! **Cost.** None: saving 0.
 //!
@@ -17,10 +20,11 @@
 use std::collections::BTreeSet;
 
 use whywait_events::{Wait, WakeContext};
+use whywait_model::waits::Primitive;
 use whywait_model::{Model, SystemCall, Thread, WaitClass, system_call};
 
 use crate::declaration::Declaration;
-use crate::finding::{Evidence, Finding, Severity};
+use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::shared::intervals::{Interval, merged, overlap_ns, sum};
 use crate::shared::text::{count, duration, list, named};
 
@@ -40,6 +44,12 @@ const MIN_NS: u64 = 10_000_000;
 /// Threads that are named one by one.
 const SHOWN: usize = 6;
 
+const LEAVE: &str = "leave them as they are; what they wait for is on the critical path of the \
+                     slow requests (whywait report --request ID)";
+const LOOK: &str = "leave those as they are of which it is known; see where the others sleep, and \
+                    who wakes them (whywait report --waits), and what slow requests waited for \
+                    (whywait report --request ID)";
+
 /// A thread that waited for most of the time.
 struct Waiter<'a> {
     tid: u32,
@@ -49,6 +59,15 @@ struct Waiter<'a> {
     wait: &'a Wait,
     /// What ended that is on the critical path of a slow request.
     by_the_path: bool,
+    /// Nobody waits for a lock where it did.
+    at_no_lock: bool,
+}
+
+impl Waiter<'_> {
+    /// Whether it is known to have waited for no lock.
+    const fn is_known(&self) -> bool {
+        matches!(self.class, WaitClass::Idle | WaitClass::Result) || self.at_no_lock
+    }
 }
 
 fn detect(model: &Model) -> Vec<Finding> {
@@ -67,7 +86,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     }
     waiters.sort_by_key(|waiter| {
         (
-            rank(waiter.class),
+            rank(waiter),
             std::cmp::Reverse(waiter.waited_ns),
             waiter.tid,
         )
@@ -104,16 +123,20 @@ fn waiter<'a>(
         tid: thread.tid,
         waited_ns,
         class: model.class_of(wait).unwrap_or(WaitClass::Unknown),
+        at_no_lock: model
+            .primitive_of(wait)
+            .is_some_and(Primitive::is_never_lock),
         wait,
     })
 }
 
 /// What waits for an answer is asked about first.
-fn rank(class: WaitClass) -> u32 {
-    match class {
+fn rank(waiter: &Waiter<'_>) -> u32 {
+    match waiter.class {
         WaitClass::Result => 0,
-        WaitClass::Unknown => 1,
-        _ => 2,
+        _ if !waiter.is_known() => 1,
+        WaitClass::Unknown => 2,
+        _ => 3,
     }
 }
 
@@ -132,7 +155,7 @@ fn is_harmless(model: &Model, wait: &Wait) -> bool {
         && wait.wake_context != WakeContext::Exit
         && match model.class_of(wait) {
             Some(WaitClass::Idle | WaitClass::Result) => true,
-            // Where nobody can hold what it waits at, it is no lock, whatever else it is.
+            // What it waits at is no lock itself, whatever else it is.
             Some(WaitClass::Unknown) => model
                 .primitive_of(wait)
                 .is_some_and(|primitive| !primitive.is_lock()),
@@ -153,23 +176,14 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
     let total_ns = sum(waiters.iter().map(|waiter| waiter.waited_ns));
     let tids: Vec<u32> = waiters.iter().map(|waiter| waiter.tid).collect();
     let shown = waiters.iter().take(SHOWN);
-    let names: Vec<String> = shown
-        .clone()
-        .map(|waiter| named(model, waiter.tid))
-        .collect();
-    let (are, wait) = match waiters.len() {
-        1 => ("a large wait is", "waits"),
-        _ => ("large waits are", "wait"),
+    let all_known = waiters.iter().all(Waiter::is_known);
+    let alone = if all_known {
+        ", and no slow request would have been answered earlier had they not"
+    } else {
+        ""
     };
-    let title = format!(
-        "{are} harmless, {} in all: {} {wait} for {}, not for a lock",
-        duration(total_ns),
-        list(&names),
-        what_for(waiters)
-    );
     let under_way = format!(
-        "slow requests were under way for {}; these threads waited for {} of that together, and \
-         no slow request would have been answered earlier had they not",
+        "slow requests were under way for {}; these threads waited for {} of that together{alone}",
         duration(window_ns),
         duration(total_ns)
     );
@@ -184,33 +198,73 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
             count(more, "more thread", "more threads")
         ))
     });
-    Finding::new(&DECLARATION, Severity::Note, title)
-        .about("threads", tids)
-        .about("waited_ns", total_ns)
-        .evidence([Evidence::of_ns(total_ns, under_way)])
-        .evidence(each)
-        .evidence(more)
-        .fix(
-            "leave them as they are; what they wait for is on the critical path of the slow \
-             requests (whywait report --request ID)",
-        )
+    let confidence = if all_known {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
+    Finding::new(
+        &DECLARATION,
+        Severity::Note,
+        title(model, waiters, total_ns),
+    )
+    .confidence(confidence)
+    .about("threads", tids)
+    .about("waited_ns", total_ns)
+    .evidence([Evidence::of_ns(total_ns, under_way)])
+    .evidence(each)
+    .evidence(more)
+    .fix(if all_known { LEAVE } else { LOOK })
 }
 
-/// What all of them wait for, in a word or two.
+/// Of those of which it is not known what they wait for it is not said that they wait for no lock.
+fn title(model: &Model, waiters: &[Waiter<'_>], total_ns: u64) -> String {
+    let shown = &waiters[..waiters.len().min(SHOWN)];
+    let names = |known: bool| -> Vec<String> {
+        let some = shown.iter().filter(|waiter| waiter.is_known() == known);
+        some.map(|waiter| named(model, waiter.tid)).collect()
+    };
+    let wait = |n: usize| if n == 1 { "waits" } else { "wait" };
+    let (known, unknown) = (names(true), names(false));
+    let total = duration(total_ns);
+    let known_ones = || {
+        let what_for = what_for(shown);
+        format!("{} {} for {what_for}", list(&known), wait(known.len()))
+    };
+    let (large, are) = match waiters.len() {
+        1 => ("a large wait", "a large wait is"),
+        _ => ("large waits", "large waits are"),
+    };
+    if waiters.iter().all(Waiter::is_known) {
+        return format!(
+            "{are} harmless, {total} in all: {}, not for a lock",
+            known_ones()
+        );
+    }
+    let does_not_show = format!(
+        "what {} {} for does not show",
+        list(&unknown),
+        wait(unknown.len())
+    );
+    match known.len() {
+        0 => format!("{large}, {total} in all: {does_not_show}"),
+        _ => format!("{large}, {total} in all: {}; {does_not_show}", known_ones()),
+    }
+}
+
+/// What those of whom it is known wait for, in a word or two.
 fn what_for(waiters: &[Waiter<'_>]) -> &'static str {
-    let all_are =
-        |classes: &[WaitClass]| waiters.iter().all(|waiter| classes.contains(&waiter.class));
-    let some_result = waiters
-        .iter()
-        .any(|waiter| waiter.class == WaitClass::Result);
-    if all_are(&[WaitClass::Result]) {
+    let known = || waiters.iter().filter(|waiter| waiter.is_known());
+    let some = |class| known().any(|waiter| waiter.class == class);
+    let all = |class| known().all(|waiter| waiter.class == class);
+    if all(WaitClass::Result) {
         "the result"
-    } else if all_are(&[WaitClass::Idle]) {
+    } else if all(WaitClass::Idle) {
         "work"
-    } else if some_result && all_are(&[WaitClass::Result, WaitClass::Unknown]) {
-        "the result or a sign to go on"
-    } else if some_result {
+    } else if some(WaitClass::Result) && some(WaitClass::Idle) {
         "the result or for work"
+    } else if some(WaitClass::Result) {
+        "the result or a sign to go on"
     } else {
         "work or a sign to go on"
     }
@@ -228,15 +282,19 @@ fn why(model: &Model, waiter: &Waiter<'_>) -> String {
         } else {
             String::new()
         };
+    let at = model
+        .primitive_of(wait)
+        .map_or("a futex", |primitive| primitive.name());
     let what = match waiter.class {
         WaitClass::Result => {
-            "waits for the result: it has a request open that another thread works on"
+            "waits for the result: it has a request open that another thread works on".to_owned()
         }
-        WaitClass::Idle => "waits for work: nothing was kept waiting by it",
+        WaitClass::Idle => "waits for work: nothing was kept waiting by it".to_owned(),
         _ if waiter.by_the_path => {
-            "waits for a sign to go on, which a thread on the slow requests' critical paths gives"
+            format!("waits at a {at} for a thread on the slow requests' critical paths to wake it")
         }
-        _ => "waits for a sign to go on: nobody holds what it waits at",
+        _ if waiter.at_no_lock => format!("waits at a {at}, which is no lock"),
+        _ => format!("waits at a {at}; what for does not show"),
     };
     format!("{what}{place}{by}; {}", duration(waiter.waited_ns))
 }

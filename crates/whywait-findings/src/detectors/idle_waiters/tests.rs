@@ -71,6 +71,69 @@ fn those_who_wait_for_the_result_cost_nothing() {
 }
 
 #[test]
+fn that_nobody_waits_for_a_lock_is_said_only_if_it_is_known_of_all() {
+    let title = |waiting: &[&str]| {
+        let mut script = snapshot();
+        let stack = script.stack(waiting);
+        script.thread(5, "helper");
+        script
+            .wait(5, FUTEX, 1, 600)
+            .stack(stack)
+            .word(0x500)
+            .done();
+        let findings = detect(&script.model());
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        (findings[0].title.clone(), findings[0].confidence)
+    };
+    let told = |threads: &str| {
+        format!(
+            "large waits, 1.78 s in all: api (1) waits for the result; what {threads} wait for \
+             does not show"
+        )
+    };
+    let (with_helper, confidence) = title(&["main", "app::next_job", "pthread_cond_wait"]);
+    assert_eq!(with_helper, told("helper (5), vcpu-0 (2) and vcpu-1 (3)"));
+    assert_eq!(confidence, Confidence::Medium);
+    // A thread that joins another one waits for no lock; the others still may.
+    let (joining, _) = title(&["main", "app::stop", "pthread_join"]);
+    assert!(
+        joining.starts_with("large waits, 1.78 s in all: "),
+        "{joining}"
+    );
+    assert!(!joining.contains("not for a lock"), "{joining}");
+}
+
+#[test]
+fn threads_at_channels_wait_for_no_lock() {
+    let title = |recv: &str| {
+        let mut script = Script::new();
+        let waiting = script.stack(&["main", "app::run", recv, "std::thread::park"]);
+        let working = script.stack(&["main", "app::handle"]);
+        script.thread(1, "api").thread(2, "vcpu");
+        script.wait(2, FUTEX, 0, 100).stack(waiting).by(1).done();
+        script.burns(1, working, 1, 100);
+        script.request(1).ready(0).read(0, 1).answered(101, 1);
+        script.ends(200);
+        let findings = detect(&script.model());
+        findings
+            .iter()
+            .map(|finding| finding.title.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        title("<std::sync::mpsc::Receiver<Go>>::recv"),
+        [
+            "a large wait is harmless, 100 ms in all: vcpu (2) waits for work or a sign to go on, not \
+          for a lock"
+        ]
+    );
+    assert_eq!(
+        title("app::wait"),
+        ["a large wait, 100 ms in all: what vcpu (2) waits for does not show"]
+    );
+}
+
+#[test]
 fn those_who_wait_for_a_lock_are_not_harmless() {
     let mut script = Script::new();
     let locking = script.stack(&[

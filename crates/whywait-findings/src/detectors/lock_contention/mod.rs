@@ -3,10 +3,11 @@
 //!
 //! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
 //!
-//! **Evidence.** Sleeps on a futex, or in a poll where a database's processes wait for rows, that
-//! are classed as waits for a lock (see `whywait_model::waits`), on the critical paths of slow
-//! requests or, in a program that serves none, for a notable part of the run. Who ended them held
-//! the lock; since when, where and across what shows in that thread's own waits and samples.
+//! **Evidence.** Sleeps that are classed as waits for a lock (see `whywait_model::waits`): on a
+//! futex, in a poll where a database's processes wait for rows, or in `flock` and `fcntl`. They are
+//! on the critical paths of slow requests or, in a program that serves none, for a notable part of
+//! the run. Who ended them held the lock; since when, where and across what shows in that thread's
+//! own waits and samples.
 //!
 //! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix
 //! that nobody has to wait for the lock any more saves no more than that; that the work then
@@ -24,11 +25,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject, WaitSums};
-use whywait_model::{Label, Model, Path, PathStep};
+use whywait_model::{FrameOrigin, Label, Model, Path, PathStep, origin};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Scale, Severity};
 use crate::shared::intervals::sum;
+use crate::shared::slow_paths;
 use crate::shared::text::{count, duration, list, list_by, named, numbered};
 
 /// What it is.
@@ -426,6 +428,29 @@ fn what(key: &WaitKey) -> String {
         .to_owned()
 }
 
+/// `a mutex`, `an advisory file lock`.
+fn a(name: &str) -> String {
+    let article = match name.chars().next() {
+        Some('a' | 'e' | 'i' | 'o' | 'u') => "an",
+        _ => "a",
+    };
+    format!("{article} {name}")
+}
+
+/// Where a lock was held, for titles: a function of the application's or its runtime's, but none of
+/// the C library's.
+fn place(model: &Model, stack: StackId) -> Option<String> {
+    let function = slow_paths::function(model, stack)?;
+    let labels = &model.stacks.get(stack)?.labels;
+    let of_system = labels
+        .iter()
+        .any(|label| *label.name == *function && origin(label) == FrameOrigin::System);
+    let unnamed = labels
+        .iter()
+        .any(|label| *label.name == *function && !label.named);
+    (!of_system && !unnamed).then_some(function)
+}
+
 fn waiters(lock: &Contention<'_>) -> Vec<u32> {
     lock.waits
         .iter()
@@ -479,15 +504,18 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
 
 fn title(model: &Model, verdict: &Verdict<'_>) -> String {
     let Verdict { key, lock, .. } = *verdict;
-    let name = what(key);
+    let name = match key.object.primitive() {
+        Some(primitive) if primitive.is_single() => format!("the {}", primitive.name()),
+        _ => a(&what(key)),
+    };
     let who = match lock.requests.iter().map(|waited| waited.ns).max() {
         None => format!(
-            "{} waited {} in all for a {name}",
+            "{} waited {} in all for {name}",
             count(waiters(lock).len(), "thread", "threads"),
             duration(total_ns(verdict.sums))
         ),
         Some(worst_ns) => format!(
-            "{} waited up to {} for a {name}",
+            "{} waited up to {} for {name}",
             count(lock.requests.len(), "request", "requests"),
             duration(worst_ns)
         ),
@@ -496,10 +524,9 @@ fn title(model: &Model, verdict: &Verdict<'_>) -> String {
         return who;
     };
     // The interpreter lets its lock go in a place of its own, whatever it was held for.
-    let place = model
-        .stacks
-        .telling(hold.stack)
-        .filter(|_| key.object.primitive() != Some(Primitive::Gil))
+    let of_interpreter = key.object.primitive().is_some_and(Primitive::is_single);
+    let place = place(model, hold.stack)
+        .filter(|_| !of_interpreter)
         .map_or_else(String::new, |function| format!(" in {function}"));
     let across = match &hold.across {
         Some(across) if verdict.held_across => format!(", across {}", across.what),
@@ -549,11 +576,10 @@ fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterato
     let reasons = &sums.reasons[..sums.reasons.len().min(REASONS_SHOWN)];
     let is_lock = (!reasons.is_empty())
         .then(|| Evidence::new(format!("it is a lock: {}", reasons.join("; "))));
-    let no_row = matches!(key.object, WaitObject::Lock(_)).then(|| {
-        Evidence::new(
-            "which row or table it was, nothing tells: all waits of the kind are taken together",
-        )
-    });
+    let several = key
+        .object
+        .may_be_several()
+        .then(|| Evidence::new(which(key.object.primitive())));
     [Evidence::of_ns(total_ns, waits)]
         .into_iter()
         .chain(on_paths)
@@ -562,7 +588,20 @@ fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterato
         .chain(let_go(model, verdict.holds))
         .chain(lacked_a_cpu(verdict.holds))
         .chain(across(model, verdict.holds))
-        .chain(no_row)
+        .chain(several)
+}
+
+/// What is not known where several locks may be taken for one.
+fn which(primitive: Option<Primitive>) -> &'static str {
+    match primitive {
+        Some(Primitive::Database | Primitive::Row | Primitive::Metadata) => {
+            "which row or table it was does not show: all waits of the kind are taken together"
+        }
+        Some(Primitive::File) => {
+            "which file it was does not show: all waits of the kind are taken together"
+        }
+        _ => "which of them it was does not show: all waits of the kind are taken together",
+    }
 }
 
 fn longest_hold(model: &Model, hold: &Hold) -> Evidence {
@@ -668,19 +707,41 @@ fn fix(key: &WaitKey, held_across: bool, holds: &[Hold]) -> String {
 }
 
 fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
-    if key.object.primitive() == Some(Primitive::Gil) {
-        "one thread at a time runs Python code: spread the work over processes, do it in native \
-         code that lets the lock go, or use a free-threaded Python"
-    } else if key.object.primitive() == Some(Primitive::Database) {
-        "a transaction keeps what it has changed until it is committed: change what everybody \
-         wants last, and wait for nothing between that and the commit; or spread it over several \
-         rows"
-    } else if held_across {
-        "do not wait with the lock in hand: take what is needed, let the lock go, then do the I/O; \
-         or let one thread do it for all that asked meanwhile (group commit)"
-    } else {
-        "hold the lock for less: do the work outside and take the lock only to publish the result; \
-         or split what it protects, or let readers share it (a read-write lock, a snapshot)"
+    match key.object.primitive() {
+        Some(Primitive::Gil) => {
+            "one thread at a time runs Python code: spread the work over processes, do it in \
+             native code that lets the lock go, or use a free-threaded Python"
+        }
+        Some(Primitive::Gvl) => {
+            "one thread at a time runs Ruby code: spread the work over processes, or over \
+             Ractors, each of which has a lock of its own, or do it in native code that lets the \
+             lock go"
+        }
+        Some(Primitive::Database | Primitive::Row) => {
+            "a transaction keeps what it has changed until it is committed: change what everybody \
+             wants last, and wait for nothing between that and the commit; or spread it over \
+             several rows"
+        }
+        Some(Primitive::Metadata) => {
+            "a statement that changes a table waits for all open transactions that have used it, \
+             and everybody who uses the table waits behind that statement: end transactions soon, \
+             also those that only read; let the statement give up early (lock_wait_timeout) and \
+             try again"
+        }
+        Some(Primitive::File) => {
+            "release the file's lock as soon as the file is read or written (PHP: \
+             session_write_close), and do the work before or after; or have a file, or a range of \
+             it, for each of those that need not exclude each other"
+        }
+        _ if held_across => {
+            "do not wait with the lock in hand: take what is needed, let the lock go, then do the \
+             I/O; or let one thread do it for all that asked meanwhile (group commit)"
+        }
+        _ => {
+            "hold the lock for less: do the work outside and take the lock only to publish the \
+             result; or split what it protects, or let readers share it (a read-write lock, a \
+             snapshot)"
+        }
     }
 }
 

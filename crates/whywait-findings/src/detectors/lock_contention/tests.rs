@@ -1,7 +1,7 @@
 //! Scripts of events that must, or must not, be `lock-contention`.
 
 use whywait_events::StackId;
-use whywait_model::script::Script;
+use whywait_model::script::{Script, TGID};
 
 use super::*;
 
@@ -598,4 +598,191 @@ fn processes_that_wait_for_each_other_in_a_poll_do_not_contend_for_that_alone() 
         "epoll_wait",
     ]);
     assert_eq!(detect(&script.model()), []);
+}
+
+/// Workers that take a lock one after the other and hold it while they sleep for 20 ms, each in a
+/// process of its own or all in one; `waits` makes one sleep for the lock.
+fn one_at_a_time(
+    processes: bool,
+    waits: fn(&mut Script, StackId, u32, (u64, u64), u32),
+    locking: &[&str],
+) -> Script {
+    let mut script = Script::new();
+    let locking = script.stack(locking);
+    let working = script.stack(&["main", "app::render", "nanosleep"]);
+    for tid in 1..=3u32 {
+        script.thread_of(if processes { 100 + tid } else { TGID }, tid, "worker");
+    }
+    for turn in 0..9u64 {
+        let tid = |turn: u64| (turn % 3) as u32 + 1;
+        let at = turn * 20;
+        let came = (at + 3).saturating_sub(40);
+        if turn > 0 {
+            waits(&mut script, locking, tid(turn), (came, at), tid(turn - 1));
+        }
+        script.sleeps(tid(turn), working, at + 1, at + 20);
+        let socket = u64::from(tid(turn)) << 32 | turn;
+        script
+            .request(socket)
+            .ready(came.saturating_sub(1))
+            .read(came.saturating_sub(1), tid(turn))
+            .answered(at + 21, tid(turn));
+    }
+    script.ends(300);
+    script
+}
+
+fn of_kind(script: &Script, kind: &str) -> Finding {
+    let mut findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = findings.remove(0);
+    assert_eq!(finding.subject["lock"], json!(kind));
+    assert_eq!(finding.saving.requests, 8, "all but the first one waited");
+    let told = format!("for {} that worker (", a(kind));
+    assert!(finding.title.contains(&told), "{}", finding.title);
+    assert!(
+        finding
+            .title
+            .ends_with("held for up to 20 ms in app::render, across clock_nanosleep"),
+        "{}",
+        finding.title
+    );
+    finding
+}
+
+#[test]
+fn a_file_that_a_process_has_locked_has_a_holder() {
+    const FLOCK: u32 = 73;
+    let flock = |script: &mut Script, stack, tid, (from, to), by| {
+        script.wait(tid, FLOCK, from, to).stack(stack).by(by).done();
+    };
+    let script = one_at_a_time(true, flock, &["main", "app::with_session", "flock"]);
+    let finding = of_kind(&script, "advisory file lock");
+    assert!(
+        finding.title.contains("for an advisory"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(finding.subject.get("pid"), None, "of several processes");
+    assert!(finding.fix.contains("file"), "{}", finding.fix);
+}
+
+#[test]
+fn a_record_that_a_process_has_locked_too_but_no_other_fcntl() {
+    const FCNTL: u32 = 72;
+    const F_SETLKW: u64 = 7;
+    const F_GETPIPE_SZ: u64 = 1032;
+    fn fcntl<const COMMAND: u64>(
+        script: &mut Script,
+        stack: StackId,
+        tid: u32,
+        (from, to): (u64, u64),
+        by: u32,
+    ) {
+        script
+            .wait(tid, FCNTL, from, to)
+            .stack(stack)
+            .args([3, COMMAND])
+            .by(by)
+            .done();
+    }
+    let locking = ["main", "app::lock_journal", "fcntl64"];
+    let script = one_at_a_time(true, fcntl::<F_SETLKW>, &locking);
+    of_kind(&script, "advisory file lock");
+    let other = one_at_a_time(true, fcntl::<F_GETPIPE_SZ>, &locking);
+    assert_eq!(detect(&other.model()), []);
+}
+
+/// On a word of its own.
+fn on_own_word(script: &mut Script, stack: StackId, tid: u32, (from, to): (u64, u64), by: u32) {
+    script
+        .wait(tid, FUTEX, from, to)
+        .stack(stack)
+        .word(u64::from(tid) * 0x100)
+        .by(by)
+        .done();
+}
+
+#[test]
+fn locks_on_words_of_the_waiters_own_have_the_names_that_people_know() {
+    let cases: [(&[&str], &str); 4] = [
+        (
+            &[
+                "ObjectMonitor::enter(JavaThread*)",
+                "PlatformEvent::park()",
+                "pthread_cond_wait",
+            ],
+            "Java monitor",
+        ),
+        (
+            &[
+                "Unsafe_Park",
+                "Parker::park(bool, long)",
+                "pthread_cond_wait",
+            ],
+            "lock of java.util.concurrent",
+        ),
+        (
+            &["app::enter", "pthread_cond_wait"],
+            "lock of the program's own",
+        ),
+        (
+            &[
+                "open_table(THD*)",
+                "MDL_wait::timed_wait(THD*)",
+                "pthread_cond_timedwait",
+            ],
+            "metadata lock (MDL)",
+        ),
+    ];
+    for (locking, kind) in cases {
+        let finding = of_kind(&one_at_a_time(false, on_own_word, locking), kind);
+        let said = |text: &str| finding.evidence.iter().any(|one| one.text.contains(text));
+        assert!(said("does not show"), "{:?}", finding.evidence);
+        assert_eq!(finding.subject.get("address"), None);
+    }
+}
+
+#[test]
+fn a_wait_that_goes_on_after_its_timeout_is_one() {
+    let with_timeouts = |script: &mut Script, stack, tid: u32, (from, to): (u64, u64), by| {
+        let word = u64::from(tid) * 0x100;
+        let middle = from.midpoint(to);
+        let again = |script: &mut Script, from, to| {
+            script
+                .wait(tid, FUTEX, from, to)
+                .stack(stack)
+                .word(word)
+                .timeout()
+                .by_timer()
+                .done();
+        };
+        again(script, from, middle);
+        script
+            .wait(tid, FUTEX, middle, to)
+            .stack(stack)
+            .word(word)
+            .by(by)
+            .done();
+    };
+    let locking = [
+        "open_table(THD*)",
+        "MDL_wait::timed_wait(THD*)",
+        "pthread_cond_timedwait",
+    ];
+    let script = one_at_a_time(false, with_timeouts, &locking);
+    let finding = of_kind(&script, "metadata lock (MDL)");
+    assert_eq!(
+        finding.saving.each_at_most_ns[0], 37_000_000,
+        "not only the last sleep"
+    );
+    let model = script.model();
+    let locks = model.requests().map(|request| {
+        let path = request.path();
+        path.steps
+            .iter()
+            .filter(|step| step.part == Some(Part::Lock))
+            .count()
+    });
+    assert_eq!(locks.max(), Some(1), "the sleeps are one wait");
 }

@@ -3,10 +3,10 @@
 //! The word alone says little: a mutex, a condition variable and a parked thread are all a 32-bit
 //! number that somebody changes. What distinguishes them, from strong to weak: the functions that
 //! the sleeper called; whether timeouts ended the sleeps; whether the word's surroundings name an
-//! owner, and that owner ended the sleep; whether those who end sleeps on the word sleep on it
-//! themselves; whether those were letting go of a lock; whether the sleeper had a request open, and
-//! whether those had one, too; the value it expected. Each adds to the score of a class. A class needs [`ENOUGH`] and has to lead by [`CLEAR`]; otherwise the answer is
-//! [`WaitClass::Unknown`].
+//! owner, and that owner ended the sleep; whether those who end sleeps on the word were letting go
+//! of a lock, and sleep on it themselves; whether the sleeper had a request open, and whether those
+//! had one, too; the value it expected. Each adds to the score of a class. A class needs a score,
+//! and has to lead by some; otherwise the answer is [`WaitClass::Unknown`].
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub struct Seen {
     pub timed: u64,
     /// Of these while the thread had a request open.
     pub serving: u64,
-    /// Of these while the thread had a request open, and ended by one that had a request of its own.
+    /// Of these while the thread had a request open, and ended by one that had another one.
     pub by_peers: u64,
     /// Of these ended by a thread that was letting go of a lock.
     pub released: u64,
