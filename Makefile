@@ -7,6 +7,10 @@ DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 WHYWAIT_BIN := $(abspath $(TARGET_DIR)/release/whywait)
 WORKSPACES := . labs bench
+TOOLCHAIN := $(or $(RUSTUP_TOOLCHAIN),$(shell scripts/toolchain))
+ifneq ($(TOOLCHAIN),)
+export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
+endif
 
 .PHONY: build demo test kernels bench accuracy fmt lint install setup help
 
