@@ -259,7 +259,7 @@ fn what(page: &Page, row: &WaitRow) -> String {
 }
 
 /// What was waited on: the function that did it, the descriptor, the address and what is mapped
-/// there.
+/// there, and in how many processes.
 fn object(page: &Page, row: &WaitRow) -> Vec<(Style, String)> {
     let mut parts = Vec::new();
     if let Some(function) = &row.function {
@@ -280,6 +280,9 @@ fn object(page: &Page, row: &WaitRow) -> Vec<(Style, String)> {
         (Some(address), None) => parts.push((Style::Plain, format!("{address:#x}"))),
         (None, Some(mapping)) => parts.push((Style::Plain, mapping)),
         (None, None) => {}
+    }
+    if row.pids.len() > 1 {
+        parts.push((Style::Plain, format!("in {} processes", row.pids.len())));
     }
     parts
 }

@@ -60,6 +60,8 @@ const KERNEL_SHOWN: usize = 5;
 const KERNEL_KEPT: usize = 16;
 /// What the bound has besides a wait is named from so many percent of the wait on.
 const MIN_BESIDES: u64 = 2;
+/// In percent of a wait: so much of it must be in functions that are known, for them to stand for it.
+const MIN_KNOWN: u64 = 20;
 /// Steps for which it is looked up who else used the disk then.
 const MAX_LOOKED_UP: usize = 200;
 
@@ -475,7 +477,17 @@ fn finding(
     let (requests, share) = (shares.requests(), shares.percent());
     let their = if group.len() == 1 { "its" } else { "their" };
     let named = title_of(key.target, &whats, shares.ns);
-    let place = slow_paths::place(function.as_deref(), *function_ns, shares.ns);
+    // Where it is not known in which function most of it was, that says nothing against the others.
+    let known_ns = sum(functions
+        .iter()
+        .filter(|(function, _)| function.is_some())
+        .map(|(_, ns)| *ns));
+    let known_ns = if percent(known_ns, shares.ns) >= MIN_KNOWN {
+        known_ns
+    } else {
+        shares.ns
+    };
+    let place = slow_paths::place(function.as_deref(), *function_ns, known_ns);
     let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
     // A sleep that the program asked for is called one.
     let title = if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {

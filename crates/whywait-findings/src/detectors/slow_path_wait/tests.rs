@@ -674,6 +674,38 @@ fn processes_of_other_programs_are_findings_of_their_own() {
 }
 
 #[test]
+fn a_function_that_is_known_of_some_stands_for_the_disks_waits() {
+    let Server {
+        mut script,
+        user,
+        journal,
+        ..
+    } = server();
+    let native = script.stack_in("/usr/bin/python3.11", &["Py_RunMain", "os_fsync", "fsync"]);
+    for (n, stack) in (0..12).zip([user, native, native].into_iter().cycle()) {
+        let at = 100 + n * 100;
+        script
+            .wait(API, FSYNC, at + 1, at + 41)
+            .stack(stack)
+            .kernel(journal)
+            .for_io()
+            .done();
+        script
+            .request(n)
+            .ready(at)
+            .read(at, API)
+            .answered(at + 42, API);
+    }
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!(
+        findings[0].title.contains(" in write_snapshot "),
+        "{}",
+        findings[0].title
+    );
+}
+
+#[test]
 fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
     let mut server = server();
     let named = server.script.stack(&["serve", "render_page", "recv"]);

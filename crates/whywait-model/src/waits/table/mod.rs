@@ -5,6 +5,8 @@
 //! A large sum of waiting proves nothing by itself: a thread that idles all day has the largest.
 //! The columns that count are the class and the share on critical paths.
 
+mod siblings;
+
 use std::collections::HashMap;
 
 use serde::{Serialize, Serializer};
@@ -17,8 +19,10 @@ use crate::waits::objects::{WaitKey, WaitObject, WaitSums};
 /// A row of the table of waits: what threads waited for, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct WaitRow {
-    /// Process id.
+    /// Process id; of several the one that waited longest.
     pub tgid: u32,
+    /// All processes that waited so: those that run the same program have one row.
+    pub pids: Vec<u32>,
     /// What kind of wait it is, in a word or two: `lock`, `condition variable`, `fsync`, `epoll`,
     /// `socket`, …
     pub what: String,
@@ -99,6 +103,7 @@ impl Model {
             .iter()
             .map(|(key, sums)| row(self, key, sums, critical.get(key).copied().unwrap_or(0)))
             .collect();
+        rows = siblings::merged(self, rows);
         rows.sort_by(|a, b| {
             let order = |row: &WaitRow| {
                 (
@@ -176,6 +181,7 @@ fn row(model: &Model, key: &WaitKey, sums: &WaitSums, critical_ns: u64) -> WaitR
     let total_ns = sums.total_ns.saturating_add(sums.short_ns);
     WaitRow {
         tgid: key.tgid,
+        pids: vec![key.tgid],
         what,
         class: sums.class,
         reasons: sums.reasons.clone(),
@@ -192,10 +198,15 @@ fn row(model: &Model, key: &WaitKey, sums: &WaitSums, critical_ns: u64) -> WaitR
         threads,
         waker: waker(model, seen),
         critical_ns,
-        critical_share: (total_ns > 0).then(|| critical_ns.min(total_ns) as f64 / total_ns as f64),
+        critical_share: share(critical_ns, total_ns),
         function: model.stacks.telling(stack),
         stack: model.stacks.names(stack),
     }
+}
+
+/// How much of the waiting was on critical paths; `None` when nothing was waited.
+fn share(critical_ns: u64, total_ns: u64) -> Option<f64> {
+    (total_ns > 0).then(|| critical_ns.min(total_ns) as f64 / total_ns as f64)
 }
 
 fn waker(model: &Model, seen: &futex::Seen) -> Option<WaitWaker> {
