@@ -5,6 +5,7 @@ mod catalogue;
 mod declaration;
 mod finding;
 mod shared;
+mod verdict;
 
 use whywait_model::Model;
 
@@ -13,6 +14,7 @@ pub(crate) use catalogue::detectors;
 pub use declaration::Code;
 
 pub use finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+pub use verdict::{Dominant, Verdict, verdict};
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the
 /// largest saving.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::model::Model;
+use crate::stops::Stopped;
 
 /// What was watched.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -19,6 +20,9 @@ pub struct Target {
     pub duration_ns: u64,
     /// How many threads of it were seen.
     pub threads: u32,
+    /// For how long it was stopped from outside, by a signal, a debugger or its cgroup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
 }
 
 /// What the report rests on.
@@ -74,6 +78,7 @@ impl Model {
             command: self.meta.command.join(" "),
             duration_ns: self.end_ns.saturating_sub(self.meta.started_ns),
             threads: self.threads.len() as u32,
+            stopped: self.stopped(),
         }
     }
 

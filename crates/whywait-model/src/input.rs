@@ -20,6 +20,7 @@ use crate::requests::life;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
 use crate::rings::RingInput;
 use crate::stacks::StackNames;
+use crate::stops::Stops;
 use crate::waits::objects::WaitObjects;
 use crate::waits::sleeps::Sleeps;
 use crate::waits::system_call::{SystemCall, system_call};
@@ -71,6 +72,8 @@ pub struct Input {
     /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with
     /// the words.
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
+    /// When threads were stopped from outside, over the whole recording.
+    pub(crate) stops: Stops,
     /// What was waited for, over the whole recording.
     pub objects: WaitObjects,
     /// The io_uring rings.
@@ -179,6 +182,7 @@ impl Input {
     pub(crate) fn note(&mut self, wait: &Wait, tids: &HashSet<u32>) {
         self.objects
             .add(wait, &self.stacks, |tid| tids.contains(&tid));
+        self.stops.add(wait, &self.stacks);
         if system_call(wait) == SystemCall::Futex && wait.user_stack != 0 {
             let parks = self.parks.entry(wait.tgid).or_default();
             if parks.len() < MAX_PARKS {

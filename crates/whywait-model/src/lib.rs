@@ -24,6 +24,7 @@ pub mod rings;
 mod roles;
 pub mod script;
 mod stacks;
+mod stops;
 mod timeline;
 pub mod waits;
 
@@ -35,6 +36,7 @@ pub use pools::{EpollPool, Membership, PoolMember, StrandedInterval};
 pub use requests::{Account, RequestRef};
 pub use roles::Role;
 pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, app_frames, origin};
+pub use stops::Stopped;
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::{
     SystemCall, WaitClass, WaitKind, broad_kind, descriptor, system_call, system_call_name,

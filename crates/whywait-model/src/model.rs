@@ -10,10 +10,12 @@ use crate::cpu::bursts::Bursts;
 use crate::input::Input;
 use crate::pools::{self, EpollPool};
 use crate::requests::histogram::Histogram;
+use crate::requests::open::Rests;
 use crate::requests::{self, Accounted, RequestSums};
 use crate::rings::RingState;
 use crate::roles::Programs;
 use crate::stacks::StackNames;
+use crate::stops::Stops;
 use crate::timeline::{self, Thread};
 use crate::waits::locks::LetGo;
 use crate::waits::objects::{WaitKey, WaitObjects};
@@ -54,6 +56,12 @@ pub struct Model {
     pub(crate) latency: Histogram,
     /// Which processes run the same program.
     pub(crate) programs: Programs,
+    /// When threads were stopped from outside.
+    pub(crate) stops: Stops,
+    /// When the last thread ended, or else the recording.
+    pub(crate) alive_until_ns: Ns,
+    /// Where threads sleep that have no request in hand.
+    pub(crate) rests: Rests,
     /// When each lock was let go, and by whom.
     pub(crate) let_go: HashMap<WaitKey, Vec<LetGo>>,
 }
@@ -83,6 +91,7 @@ impl Model {
         let mut objects = input.objects;
         objects.settle(&input.stacks, &pools, &threads, end_ns);
         let programs = Programs::of(&threads, &input.stacks);
+        let alive_until_ns = timeline::alive_until(&threads, end_ns);
         let mut model = Self {
             meta: input.meta,
             threads,
@@ -100,8 +109,12 @@ impl Model {
             sums: input.sums,
             latency: input.latency,
             programs,
+            stops: input.stops,
+            alive_until_ns,
+            rests: Rests::default(),
             let_go: HashMap::new(),
         };
+        model.rests = Rests::of(&model);
         model.let_go = model.let_go();
         model.account();
         model

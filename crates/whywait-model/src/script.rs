@@ -607,6 +607,12 @@ impl<'a> RequestLine<'a> {
         self.script
     }
 
+    /// Its connection ends without an answer.
+    pub fn gone(mut self, at_ms: u64) -> &'a mut Script {
+        self.request.gone_ns = Some(ms(at_ms));
+        self.unanswered()
+    }
+
     /// Nobody answers.
     pub fn unanswered(self) -> &'a mut Script {
         self.script.input.take_request(&self.request);

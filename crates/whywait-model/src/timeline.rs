@@ -88,6 +88,8 @@ pub struct Thread {
     pub name: String,
     /// When it was made and by which thread, if that was seen.
     pub started: Option<(Ns, u32)>,
+    /// When it ended, if that was seen.
+    pub ended_ns: Option<Ns>,
     /// Its long waits.
     pub timeline: Timeline,
     /// Its intervals without I/O, in order.
@@ -170,6 +172,13 @@ pub(crate) fn last_seen(threads: &BTreeMap<u32, Thread>) -> Ns {
         .unwrap_or(0)
 }
 
+/// When the last thread ended; the recording's end while there is one that has not.
+pub(crate) fn alive_until(threads: &BTreeMap<u32, Thread>, end_ns: Ns) -> Ns {
+    let ended: Option<Vec<Ns>> = threads.values().map(|thread| thread.ended_ns).collect();
+    let last = ended.and_then(|ended| ended.into_iter().max());
+    last.map_or(end_ns, |ns| ns.min(end_ns))
+}
+
 /// Preemptions in order. What ends before it begins, or overlaps the one before, comes from no
 /// kernel.
 fn in_order(mut rows: Vec<Preempted>) -> Vec<Preempted> {
@@ -205,6 +214,7 @@ pub(crate) fn threads(
         if event.change == ThreadChange::Fork && event.parent_tid != 0 {
             thread.started = Some((event.at_ns, event.parent_tid));
         }
+        thread.ended_ns = (event.change == ThreadChange::Exit).then_some(event.at_ns);
         if event.change != ThreadChange::Exit || thread.name.is_empty() {
             thread.name.clone_from(&event.comm);
         }

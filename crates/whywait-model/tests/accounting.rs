@@ -86,7 +86,7 @@ fn what_a_loop_does_for_others_meanwhile_is_not_what_the_request_waited_for() {
 }
 
 #[test]
-fn a_request_that_nobody_answered_is_counted_apart() {
+fn a_request_that_nobody_answered_counts_with_its_age() {
     let mut script = Script::new();
     script.thread(1, "loop").ends(500);
     script.request(1).epoll(EPOLL).ready(10).unanswered();
@@ -100,7 +100,11 @@ fn a_request_that_nobody_answered_is_counted_apart() {
     assert_eq!(requests.count, 1);
     assert_eq!(
         requests.latency_ns.map(|latency| latency.max),
-        Some(10 * MS)
+        Some(490 * MS)
+    );
+    assert_eq!(
+        requests.open.map(|open| (open.count, open.late)),
+        Some((1, 1))
     );
 }
 

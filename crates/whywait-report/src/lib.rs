@@ -10,7 +10,7 @@ mod json;
 pub mod text;
 
 use serde::Serialize;
-use whywait_findings::Finding;
+use whywait_findings::{Finding, Verdict};
 use whywait_model::cpu::CpuSummary;
 use whywait_model::rings::RingRow;
 use whywait_model::{Coverage, Target, requests};
@@ -31,6 +31,8 @@ pub struct Report {
     /// What CPU time was for; absent when the recording does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuSummary>,
+    /// What may be said of the recording as a whole.
+    pub verdict: Verdict,
     /// What is wrong, the most worthwhile first. The views keep this order.
     pub findings: Vec<Finding>,
     /// The io_uring rings, and where their operations' time went.
@@ -63,6 +65,7 @@ impl Report {
             target,
             requests,
             cpu: None,
+            verdict: Verdict::of_findings(&findings).unwrap_or_default(),
             findings,
             uring: Vec::new(),
             coverage,

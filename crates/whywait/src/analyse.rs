@@ -24,6 +24,7 @@ pub(crate) fn report(model: &Model) -> Report {
         whywait_findings::find(model),
         model.coverage(),
     );
+    report.verdict = whywait_findings::verdict(model, &report.findings);
     report.uring = model.rings();
     report.cpu = model.cpu_summary();
     report.notes.clone_from(&model.meta.notes);

@@ -64,6 +64,8 @@ volatile bool clock_is_sparse = false;
 volatile bool user_space_sleeps = false;
 /* Which pass over the target's files is being made: first the listeners, then the connections. */
 volatile u32 file_pass = 0;
+/* What was there before this was there before whywait. */
+volatile u64 began_ns = 0;
 
 enum thread_state {
 	THREAD_RUNNING,

@@ -55,6 +55,7 @@ enum {
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_STATES 0xf /* these, stopped and traced */
+#define PF_EXITING 0x4
 #define PF_IO_WORKER 0x10
 #define PF_USER_WORKER 0x4000
 #define PF_KTHREAD 0x200000
@@ -238,8 +239,18 @@ struct sock {
 /* What a connection knows of when its last packet came, and of how much is to be read. */
 struct tcp_sock {
 	__u64 tcp_clock_cache;
+	__u64 tcp_mstamp; /* microseconds */
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 lsndtime; /* data was sent last, in jiffies */
+	__u64 bytes_received;
+	__u64 bytes_sent;
+};
+
+struct inet_connection_sock {
+	struct {
+		__u32 lrcvtime; /* data came last, in jiffies */
+	} icsk_ack;
 };
 
 /* What a hypervisor took from a CPU, in nanoseconds (arch/x86/include/uapi/asm/kvm_para.h). */
@@ -310,6 +321,11 @@ struct bpf_iter_meta {
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
 };
 
 struct bpf_iter__task_file {

@@ -47,6 +47,12 @@ pub const ALL: &[Entry] = &[
         what: "requests answered",
     },
     Entry {
+        name: "requests",
+        stats: &["late"],
+        unit: Unit::Count,
+        what: "requests still open at the end that have taken longer than answered ones do",
+    },
+    Entry {
         name: "cpu",
         stats: &["per-request"],
         unit: Unit::Ns,

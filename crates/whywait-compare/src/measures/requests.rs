@@ -4,8 +4,12 @@
 //! others are sums. A percentile of a part is therefore exact where it is among the rows, and
 //! otherwise a bound: no part of a request that has no row is longer than the request, which was
 //! shorter than the threshold.
+//!
+//! A request that is late when the recording ends counts with its age in all of these: it takes as
+//! long at least. It counts for no rate.
 
-use whywait_model::requests::Time;
+use whywait_model::Model;
+use whywait_model::requests::{Requests, Time};
 
 use super::{Better, Group, Measure, Run, Source, Subject, Unit};
 
@@ -49,10 +53,12 @@ fn values(time: &Time) -> [Option<u64>; PARTS.len()] {
 
 pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     let model = source.model;
-    if source.requests == 0 {
+    let counting = model.requests_that_count();
+    if counting == 0 {
         return;
     }
-    let count = source.requests as f64;
+    let count = counting as f64;
+    let answered = source.requests as f64;
     let summary = model.requests_summary();
     headline(
         run,
@@ -81,13 +87,19 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
         run.add("latency.max".to_owned(), max);
     }
     if run.about.duration_ns > 0 {
-        let rate = count * 1e9 / run.about.duration_ns as f64;
+        let rate = answered * 1e9 / run.about.duration_ns as f64;
         let measure = Measure::new(Group::Headline, Unit::PerSecond, Better::More, rate);
         run.add("requests.rate".to_owned(), measure);
     }
-    let number = Measure::new(Group::Section, Unit::Count, Better::Neither, count);
-    run.add("requests.count".to_owned(), number);
-    parts(source, run, &summary.time, summary.slow);
+    let late = summary.open.as_ref().map_or(0, |open| open.late);
+    for (name, better, number) in [
+        ("requests.count", Better::Neither, answered),
+        ("requests.late", Better::Less, late as f64),
+    ] {
+        let number = Measure::new(Group::Section, Unit::Count, better, number);
+        run.add(name.to_owned(), number);
+    }
+    parts(model, counting, run, &summary);
 }
 
 fn headline(run: &mut Run, name: &str, ns: f64) {
@@ -95,17 +107,16 @@ fn headline(run: &mut Run, name: &str, ns: f64) {
     run.add(name.to_owned(), measure);
 }
 
-fn parts(source: &Source<'_>, run: &mut Run, time: &Time, slow: u64) {
-    let model = source.model;
-    let answered: Vec<[Option<u64>; PARTS.len()]> = model
+fn parts(model: &Model, requests: u64, run: &mut Run, summary: &Requests) {
+    let time = &summary.time;
+    let one_by_one: Vec<[Option<u64>; PARTS.len()]> = model
         .requests()
-        .filter(|request| request.is_answered())
+        .filter(|request| request.counts())
         .map(|request| values(&request.account().time()))
         .collect();
     // Slow requests that were only summed up, because there were too many.
-    let unknown = slow.saturating_sub(answered.len() as u64);
-    let longest = model
-        .requests_summary()
+    let unknown = summary.slow.saturating_sub(one_by_one.len() as u64);
+    let longest = summary
         .latency_ns
         .map_or(f64::MAX, |latency| latency.max as f64);
     let total: u64 = values(time)
@@ -133,7 +144,7 @@ fn parts(source: &Source<'_>, run: &mut Run, time: &Time, slow: u64) {
             "mean",
             Group::Part,
             Unit::Ns,
-            sum as f64 / source.requests as f64,
+            sum as f64 / requests as f64,
             None,
         );
         if total > 0 {
@@ -145,21 +156,14 @@ fn parts(source: &Source<'_>, run: &mut Run, time: &Time, slow: u64) {
                 None,
             );
         }
-        let mut known: Vec<u64> = answered
+        let mut known: Vec<u64> = one_by_one
             .iter()
             .map(|parts| parts[at].unwrap_or(0))
             .collect();
         known.sort_unstable_by(|a, b| b.cmp(a));
         for (name, quantile) in PERCENTILES.iter().copied().chain([("max", 1.0)]) {
             let threshold = model.threshold_ns() as f64;
-            let (low, high) = bounds(
-                &known,
-                source.requests,
-                unknown,
-                quantile,
-                threshold,
-                longest,
-            );
+            let (low, high) = bounds(&known, requests, unknown, quantile, threshold, longest);
             add(
                 name,
                 Group::Section,

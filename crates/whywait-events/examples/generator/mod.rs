@@ -254,7 +254,7 @@ impl Server {
             local_port: if self.below(5) == 0 { 8443 } else { 8080 },
             unserved_wakeup_ns: unserved / 10,
             service,
-            taken_ns: None,
+            ..Request::default()
         }
     }
 

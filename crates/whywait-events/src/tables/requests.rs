@@ -34,6 +34,13 @@ table! {
             /// From `ready_ns` until the last byte of the response was written; NULL: never.
             latency_ns since |row| row.ready_ns
         },
+        /// When its connection ended without an answer; `None`: it was answered, or was open when
+        /// the recording ended.
+        gone_ns: Option<Ns> = Delta {
+            /// From `ready_ns` until the connection ended without an answer; NULL: it was answered,
+            /// or was open when the recording ended.
+            gone_after_ns since |row| row.ready_ns
+        },
         /// The thread that first read it, 0: none.
         recv_tid: u32 = Dictionary,
         /// The thread that wrote the last byte, 0: none.
@@ -53,6 +60,11 @@ table! {
         read_armed: Option<bool> = Plain,
         /// The first byte came before the connection was accepted.
         before_accept: bool = Plain,
+        /// Nobody had accepted the connection when the row was made.
+        unaccepted: bool = Plain or false,
+        /// It lay there, or had been read, when the recording began: `ready_ns` is when it came at
+        /// the latest.
+        since_before: bool = Plain or false,
         /// Local port, 0 for unix sockets.
         local_port: u16 = Dictionary,
         /// Part of `recv_after_ns` in which the reader was waking up (from the wake until it was on

@@ -28,7 +28,8 @@ pub(crate) const MAX_FINDINGS: usize = 3;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
 pub(crate) const COMPILED: &str = "code compiled at run time";
 
-/// An answered request that took long enough to be looked at, with its path.
+/// A request that took long enough to be looked at, with its path: one that was answered, or is
+/// late and has taken this long by now.
 #[derive(Debug)]
 pub(crate) struct SlowRequest<'a> {
     pub(crate) request: RequestRef<'a>,
@@ -53,7 +54,7 @@ impl<'a> SlowRequests<'a> {
             total_ns: 0,
         };
         for request in model.requests() {
-            let Some(latency_ns) = request.latency_ns().filter(|ns| *ns >= threshold_ns) else {
+            let Some(latency_ns) = request.took_ns().filter(|ns| *ns >= threshold_ns) else {
                 continue;
             };
             slow.total_ns = slow.total_ns.saturating_add(latency_ns);

@@ -26,7 +26,7 @@ use crate::requests::RequestRef;
 use crate::rings;
 use crate::timeline::{end_of, woken_at};
 use crate::waits::WaitKind;
-use steps::{unreaped, waker};
+use steps::{step, unreaped, waker};
 
 mod longest;
 mod reported;
@@ -85,10 +85,20 @@ impl PathStep {
     }
 }
 
-/// The path from arrival to response; empty for a request that is open.
+/// The path from arrival to response; of a request that is open, up to the recording's end.
 pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
-    let (Some(recv_ns), Some(end_ns)) = (request.recv_ns, request.answered_ns()) else {
-        return Path::default();
+    let end_ns = request.end_ns();
+    let Some(recv_ns) = request.recv_ns else {
+        let step = PathStep {
+            state: READY_UNSERVED,
+            from_ns: request.ready_ns,
+            to_ns: end_ns,
+            ..PathStep::default()
+        };
+        return Path {
+            steps: vec![step],
+            truncated: false,
+        };
     };
     let read_ns = recv_ns.max(request.ready_ns);
     // Through io_uring the kernel reads for the program, which knows of it only when it takes the
@@ -98,7 +108,12 @@ pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
         .or_else(|| rings::reaped_ns(&model.rings, request.recv_tid, recv_ns))
         .filter(|reaped_ns| (read_ns..end_ns).contains(reaped_ns))
         .unwrap_or(read_ns);
-    let (mut steps, truncated) = walk::back(model, request.row(), from_ns, end_ns);
+    // What threads did before whywait looked at them is not known.
+    let known_ns = model.known_from(request.recv_tid).min(end_ns).max(from_ns);
+    let (mut steps, truncated) = walk::back(model, request, known_ns, end_ns);
+    if known_ns > from_ns {
+        steps.push(step(Part::Unknown, request.recv_tid, from_ns, known_ns, 0));
+    }
     if from_ns > read_ns {
         steps.push(unreaped(model, request.recv_tid, read_ns, from_ns));
     }
@@ -121,4 +136,16 @@ pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
     }
     steps.reverse();
     Path { steps, truncated }
+}
+
+impl Model {
+    /// From when on it is known what a thread did.
+    fn known_from(&self, tid: u32) -> Ns {
+        let waits = self.threads.get(&tid).map(|thread| thread.timeline.waits());
+        let first = waits.and_then(|waits| waits.first());
+        let found = first
+            .filter(|wait| wait.since_before)
+            .map(|wait| wait.out_ns);
+        found.unwrap_or(0).max(self.meta.started_ns)
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use whywait_events::{Ns, Part, Request, Wait};
+use whywait_events::{Ns, Part, Wait};
 
 use super::PathStep;
 use super::steps::{active, is_lock, sleep, step, waits_for_threads, waker};
 use crate::model::Model;
+use crate::requests::RequestRef;
 use crate::timeline::{Thread, end_of, woken_at};
 use crate::waits::locks::LetGo;
 
@@ -21,7 +22,7 @@ const MAX_HOLDERS: usize = 64;
 /// were too many to be followed to the beginning.
 pub(super) fn back(
     model: &Model,
-    request: &Request,
+    request: RequestRef<'_>,
     from_ns: Ns,
     end_ns: Ns,
 ) -> (Vec<PathStep>, bool) {
@@ -35,7 +36,12 @@ pub(super) fn back(
         truncated: false,
     };
     let mut steps = Vec::new();
-    walk.back(request.send_tid, from_ns, end_ns, None, &mut steps);
+    // While nobody has answered, the one who read it is the one to look at.
+    let last_tid = match request.answered_ns() {
+        Some(_) => request.send_tid,
+        None => request.recv_tid,
+    };
+    walk.back(last_tid, from_ns, end_ns, None, &mut steps);
     (steps, walk.truncated)
 }
 

@@ -124,10 +124,9 @@ pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
         })
         .min(unserved_ns);
     let wakeup_ns = request.unserved_wakeup_ns.min(unserved_ns - stranded_ns);
-    let service = match (request.recv_ns, request.answered_ns()) {
-        (Some(recv_ns), Some(answered_ns)) => service(request, path, recv_ns, answered_ns),
-        _ => Parts::default(),
-    };
+    let service = request.recv_ns.map_or_else(Parts::default, |recv_ns| {
+        service(request, path, recv_ns, request.end_ns())
+    });
     Account {
         stranded_ns,
         pool_busy_ns: unserved_ns - stranded_ns - wakeup_ns,
@@ -143,6 +142,10 @@ fn service(request: RequestRef<'_>, path: &Path, recv_ns: u64, answered_ns: u64)
     let model = request.model();
     let total_ns = answered_ns.saturating_sub(recv_ns);
     let one_thread = request.recv_tid == request.send_tid;
+    // The kernel has counted all of it, whatever the path is lacking.
+    if path.truncated && one_thread {
+        return fit(request.service, total_ns);
+    }
     let between = one_thread
         .then(|| between_long_waits(request, recv_ns, answered_ns))
         .flatten();

@@ -88,6 +88,7 @@ impl Histogram {
             p50: at(50),
             p99: at(99),
             max: self.max,
+            at_least_from: None,
         })
     }
 

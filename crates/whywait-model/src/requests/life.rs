@@ -2,8 +2,8 @@
 //! each was over, and what stands for that time while it is open.
 //!
 //! A request is *answered* when the last byte of its response was written, as far as known when the
-//! recording ended. Until then it is *open*: it has no latency, and lasts until the end of all
-//! times.
+//! recording ended. It is *gone* when its connection ended before that. Otherwise it is *open*: it
+//! has no latency, but an age at the recording's end.
 
 use whywait_events::{Ns, Request};
 
@@ -12,14 +12,24 @@ pub(crate) fn answered_ns(row: &Request) -> Option<Ns> {
     row.last_send_ns
 }
 
+/// When the request was over, answered or not; `None` while it is open.
+pub(crate) fn over_ns(row: &Request) -> Option<Ns> {
+    answered_ns(row).or(row.gone_ns)
+}
+
 /// Until when the request was under way: `Ns::MAX` while it is open.
 pub(crate) fn until_ns(row: &Request) -> Ns {
-    answered_ns(row).unwrap_or(Ns::MAX)
+    over_ns(row).unwrap_or(Ns::MAX)
 }
 
 /// From the first byte in the kernel to the last byte of the response; `None` while it is open.
 pub(crate) fn latency_ns(row: &Request) -> Option<u64> {
     Some(answered_ns(row)?.saturating_sub(row.ready_ns))
+}
+
+/// Whether it was neither answered nor gone when the recording ended.
+pub(crate) fn is_open(row: &Request) -> bool {
+    over_ns(row).is_none()
 }
 
 /// Whether a thread read it, and nothing of a response was written.

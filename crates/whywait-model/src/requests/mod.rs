@@ -11,18 +11,22 @@ use crate::pools::EpollPool;
 pub(crate) mod account;
 pub(crate) mod histogram;
 pub(crate) mod life;
+pub(crate) mod open;
 pub(crate) mod slowest;
 pub(crate) mod summary;
 
 pub use account::Account;
+pub use open::{OpenReader, OpenRequests, OpenState};
 pub use slowest::RequestSums;
-pub use summary::{Latency, ReadyUnserved, Requests, Slow, Time};
+pub use summary::{Latency, Percentile, ReadyUnserved, Requests, Slow, Time};
 
 /// A request of the model: the row, and where its time went.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Accounted {
     row: Request,
     account: Account,
+    /// While it is open: how far it has got.
+    open: Option<open::Open>,
     /// Its critical path was too long to be followed to its beginning.
     path_truncated: bool,
 }
@@ -68,6 +72,43 @@ impl<'m> RequestRef<'m> {
         life::answered_ns(self.row())
     }
 
+    /// Whether it was neither answered nor given up when the recording ended.
+    pub fn is_open(self) -> bool {
+        life::is_open(self.row())
+    }
+
+    /// While it is open: how far it has got.
+    pub fn open_state(self) -> Option<OpenState> {
+        self.accounted.open.map(|open| open.state)
+    }
+
+    /// Whether it is open, nobody has set it aside, and it is older than what answered requests
+    /// took, as a rule.
+    pub fn is_late(self) -> bool {
+        self.accounted.open.is_some_and(|open| open.late)
+    }
+
+    /// Whether it counts: it was answered, or is late.
+    pub fn counts(self) -> bool {
+        self.is_answered() || self.is_late()
+    }
+
+    /// When it was over, or the target or the recording was.
+    pub fn end_ns(self) -> Ns {
+        let end_ns = life::over_ns(self.row()).unwrap_or(self.model.alive_until_ns);
+        end_ns.max(self.ready_ns)
+    }
+
+    /// From its first byte in the kernel to its end, or the recording's.
+    pub fn age_ns(self) -> u64 {
+        self.end_ns() - self.ready_ns
+    }
+
+    /// What it took as far as that counts: its latency, or, while it is late, its age.
+    pub fn took_ns(self) -> Option<u64> {
+        self.counts().then(|| self.age_ns())
+    }
+
     /// Until when it was under way: `Ns::MAX` while it is open.
     pub fn until_ns(self) -> Ns {
         life::until_ns(self.row())
@@ -83,9 +124,9 @@ impl<'m> RequestRef<'m> {
         life::is_unanswered(self.row())
     }
 
-    /// When it ceased to wait for a thread to read it: it was read, or the recording was over.
+    /// When it ceased to wait for a thread to read it: it was read, or it was over.
     pub fn served_ns(self) -> Ns {
-        self.recv_ns.unwrap_or(self.model.end_ns).max(self.ready_ns)
+        self.recv_ns.unwrap_or(self.end_ns()).max(self.ready_ns)
     }
 
     /// Until when it can have waited for the loop that serves it. One that was read and not answered
@@ -102,7 +143,7 @@ impl<'m> RequestRef<'m> {
         &self.accounted.account
     }
 
-    /// Its critical path; without steps while it is open.
+    /// Its critical path; while it is open, that of its thread up to the recording's end.
     pub fn path(self) -> Path {
         path::path(self.model, self)
     }
@@ -143,6 +184,10 @@ impl Model {
 
     /// Accounts for all requests, once everything else is in place.
     pub(crate) fn account(&mut self) {
+        let states = self.open_states();
+        for (one, state) in self.requests.iter_mut().zip(states) {
+            one.open = state;
+        }
         let accounts: Vec<(Account, bool)> = self
             .requests()
             .map(|request| {

@@ -79,13 +79,17 @@ impl Slowest {
     }
 
     pub(crate) fn add(&mut self, row: &Request) {
+        let mut row = row.clone();
         if self.pending.len() >= MAX_PENDING {
             let rows: Vec<Request> = self.pending.drain().map(|(_, row)| row).collect();
             rows.into_iter().for_each(|row| self.settle(row));
         }
+        if let Some(former) = self.pending.get(&row.socket) {
+            keep_registration(&mut row, former);
+        }
         if let Some(former) = self.pending.insert(row.socket, row.clone())
             && former.seq != row.seq
-            && !life::never_was(&former, row)
+            && !life::never_was(&former, &row)
         {
             self.settle(former);
         }
@@ -131,6 +135,14 @@ impl Slowest {
             .collect();
         kept.sort_by_key(|row| (row.ready_ns, row.socket, row.seq));
         (kept, self.sums, self.latency)
+    }
+}
+
+/// The last row of a request may be from when its connection was closed, and no longer registered.
+fn keep_registration(row: &mut Request, former: &Request) {
+    if row.seq == former.seq && row.epoll == 0 {
+        row.epoll = former.epoll;
+        row.read_armed = row.read_armed.or(former.read_armed);
     }
 }
 

@@ -4,12 +4,16 @@
 //! The field names are those of the JSON report (schema 1). What is not known is `None`, never a
 //! made-up zero.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::model::Model;
 use crate::path::Step;
 use crate::requests::RequestRef;
 use crate::requests::account::Account;
+use crate::requests::histogram::Histogram;
+use crate::requests::open::OpenRequests;
 
 /// Requests whose critical path is reported.
 const SLOWEST: usize = 5;
@@ -17,8 +21,12 @@ const SLOWEST: usize = 5;
 /// The requests, their latency and where their time went.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Requests {
-    /// How many.
+    /// How many were answered.
     pub count: u64,
+    /// Those that are open when the recording ends. The late ones count in all that follows, with
+    /// their age.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenRequests>,
     /// How many took at least the recording's threshold.
     pub slow: u64,
     /// The recording's threshold for "slow".
@@ -40,6 +48,26 @@ pub struct Latency {
     pub p50: u64,
     pub p99: u64,
     pub max: u64,
+    /// From this one on they are what it takes at least: requests among them are still open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least_from: Option<Percentile>,
+}
+
+/// A figure of [`Latency`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum Percentile {
+    P50,
+    P99,
+    Max,
+}
+
+impl Latency {
+    /// Whether a figure is a lower bound.
+    pub fn at_least(&self, percentile: Percentile) -> bool {
+        self.at_least_from.is_some_and(|from| percentile >= from)
+    }
 }
 
 /// Nanoseconds, summed over requests.
@@ -91,8 +119,12 @@ pub struct Slow {
     pub port: Option<u16>,
     /// From the start of the recording to its first byte.
     pub at_ns: u64,
-    /// From its first byte in the kernel to the last byte of its response.
+    /// From its first byte in the kernel to the last byte of its response; while it is open, to
+    /// the recording's end.
     pub latency_ns: u64,
+    /// Whether it is still open.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
     /// How that time splits.
     pub time: Time,
     /// Its critical path, from arrival to response.
@@ -100,48 +132,52 @@ pub struct Slow {
 }
 
 impl Model {
-    /// The time of all answered requests, nanoseconds.
+    /// The time of all requests that count, nanoseconds.
     pub fn time_of_requests_ns(&self) -> u64 {
         self.requests()
-            .filter_map(RequestRef::latency_ns)
+            .filter_map(RequestRef::took_ns)
             .fold(self.sums.total_ns, u64::saturating_add)
     }
 
     /// How many requests were answered.
     pub fn requests_count(&self) -> u64 {
-        self.sums.count.saturating_add(self.answered_count())
+        let answered = self.requests().filter(|request| request.is_answered());
+        self.sums.count.saturating_add(answered.count() as u64)
+    }
+
+    /// How many requests count: were answered, or are late.
+    pub fn requests_that_count(&self) -> u64 {
+        self.sums.count.saturating_add(self.counting())
     }
 
     /// The latency that this share of the requests does not exceed, nanoseconds; `None` without
-    /// requests. Within a bucket of the kernel's histogram latencies are taken as evenly spread: so
+    /// requests. Requests that are late have had theirs at least. Within a bucket of the kernel's histogram latencies are taken as evenly spread: so
     /// two recordings compare better than with middles.
     pub fn latency_quantile_ns(&self, share: f64) -> Option<f64> {
         let mut slowest_ns: Vec<u64> = Vec::new();
         // Slow requests that have no row may be anywhere among those that have.
         if self.sums.slow == 0 {
-            slowest_ns.extend(self.requests().filter_map(RequestRef::latency_ns));
+            slowest_ns.extend(self.requests().filter_map(RequestRef::took_ns));
             slowest_ns.sort_unstable();
         }
-        self.latency.quantile(share, &slowest_ns)
+        self.latency_with_late().quantile(share, &slowest_ns)
     }
 
     /// The figures over all requests.
     pub fn requests_summary(&self) -> Requests {
         let sums = &self.sums;
-        let answered = self.answered_count();
-        let count = sums.count.saturating_add(answered);
-        if count == 0 {
+        let open = self.open_requests();
+        if self.requests_that_count() == 0 {
             return Requests {
+                open,
                 slow_threshold_ns: self.threshold_ns(),
                 ..Requests::default()
             };
         }
         let mut account = Account::of_sums(sums);
-        for request in self.requests().filter(|request| request.is_answered()) {
+        for request in self.requests().filter(|request| request.counts()) {
             account += *request.account();
         }
-        let mut slowest_ns: Vec<u64> = self.requests().filter_map(RequestRef::latency_ns).collect();
-        slowest_ns.sort_unstable();
         let total = account.total_ns();
         let closure = if total == 0 {
             1.0
@@ -149,27 +185,59 @@ impl Model {
             account.attributed_ns() as f64 / total as f64
         };
         Requests {
-            count,
-            slow: sums.slow.saturating_add(answered),
+            count: self.requests_count(),
+            open,
+            slow: sums.slow.saturating_add(self.counting()),
             slow_threshold_ns: self.threshold_ns(),
-            latency_ns: self.latency.latency(&slowest_ns),
+            latency_ns: self.latency(),
             time: account.time(),
             closure: Some(closure),
             slowest: self.slowest(),
         }
     }
 
-    /// How many of those that are looked at one by one were answered.
-    fn answered_count(&self) -> u64 {
-        self.requests()
-            .filter(|request| request.is_answered())
-            .count() as u64
+    /// How many count of those that are looked at one by one.
+    fn counting(&self) -> u64 {
+        self.requests().filter(|request| request.counts()).count() as u64
+    }
+
+    /// Percentiles over the requests that were answered.
+    pub fn answered_latency(&self) -> Option<Latency> {
+        let mut slowest_ns: Vec<u64> = self.requests().filter_map(RequestRef::latency_ns).collect();
+        slowest_ns.sort_unstable();
+        self.latency.latency(&slowest_ns)
+    }
+
+    /// Percentiles over the requests that count.
+    fn latency(&self) -> Option<Latency> {
+        let mut slowest_ns: Vec<u64> = self.requests().filter_map(RequestRef::took_ns).collect();
+        slowest_ns.sort_unstable();
+        let mut latency = self.latency_with_late().latency(&slowest_ns)?;
+        let late = self.requests().filter(|request| request.is_late());
+        // What is open by now takes its age at least, and so do all that are above it.
+        latency.at_least_from = late
+            .map(RequestRef::age_ns)
+            .min()
+            .map(|least_ns| match least_ns {
+                ns if ns <= latency.p50 => Percentile::P50,
+                ns if ns <= latency.p99 => Percentile::P99,
+                _ => Percentile::Max,
+            });
+        Some(latency)
+    }
+
+    fn latency_with_late(&self) -> Cow<'_, Histogram> {
+        let mut latency = Cow::Borrowed(&self.latency);
+        for request in self.requests().filter(|request| request.is_late()) {
+            latency.to_mut().add(request.age_ns());
+        }
+        latency
     }
 
     fn slowest(&self) -> Vec<Slow> {
         let mut order: Vec<(u64, RequestRef<'_>)> = self
             .requests()
-            .filter_map(|request| Some((request.latency_ns()?, request)))
+            .filter_map(|request| Some((request.took_ns()?, request)))
             .collect();
         order.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
         order
@@ -187,7 +255,8 @@ impl RequestRef<'_> {
             id: self.id(),
             port: (self.local_port != 0).then_some(self.local_port),
             at_ns: self.ready_ns.saturating_sub(self.model().meta.started_ns),
-            latency_ns: self.latency_ns().unwrap_or(0),
+            latency_ns: self.age_ns(),
+            open: self.is_open(),
             time: self.account().time(),
             path: self.steps(),
         }

@@ -33,9 +33,11 @@ fn a_request_is_open_until_the_last_byte_of_its_response() {
     assert_eq!(latencies, [Some(ms(30) - ms(10)), None, None, None]);
     let until = each(&model, RequestRef::until_ns);
     assert_eq!(until, [ms(30), Ns::MAX, Ns::MAX, Ns::MAX]);
-    let steps = each(&model, |request| request.path().steps.len());
-    assert!(steps[0] > 0);
-    assert_eq!(steps[1..], [0, 0, 0]);
+    let ends = each(&model, |request| {
+        let steps = request.path().steps;
+        steps.last().map(|step| step.to_ns)
+    });
+    assert_eq!(ends, [30, 100, 100, 100].map(|at| Some(ms(at))));
     assert_eq!(model.requests_summary().count, 1);
 }
 

@@ -149,9 +149,13 @@ pub(crate) fn part(wait: &Wait, woken_by_target: bool) -> Part {
     } else {
         Part::Network
     };
+    let unfinished = wait.in_ns.is_none() || wait.wake_context == WakeContext::Exit;
     match system_call(wait) {
         SystemCall::None if wait.uninterruptible || wait.io_wait => Part::PageFault,
         SystemCall::None => Part::Unknown,
+        // Without a timeout nobody but another thread ends it, and nobody but the other side.
+        SystemCall::Futex if unfinished && !wait.timeout => Part::Thread,
+        SystemCall::Poll | SystemCall::Stream if unfinished && !wait.io_wait => Part::Network,
         SystemCall::Futex => match wait.wake_context {
             WakeContext::Task => Part::Thread,
             WakeContext::Hardirq => Part::Timer,

@@ -1,16 +1,19 @@
 //! The first line when nothing is wrong. (When something is, the first line is the finding's.)
 
-use whywait_findings::Code;
-use whywait_model::requests::Time;
+use whywait_findings::{Code, Verdict};
+use whywait_model::Stopped;
+use whywait_model::requests::{OpenRequests, Percentile, Time};
 
 use super::page::{Page, Style};
-use super::requests::total_ns;
+use super::requests::{figure, total_ns};
 use super::units::{count, counted, duration};
 use crate::Report;
 
 /// When a virtual machine's host took at least this part of the time (one in so many) from threads,
 /// the reader should look there first: requests queue behind it.
 const MUCH_STOLEN: u64 = 20;
+/// Requests that were set aside are worth a word from this age on.
+const SET_ASIDE_NS: u64 = 1_000_000_000;
 
 pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     let requests = &report.requests;
@@ -19,16 +22,32 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             .findings
             .iter()
             .any(|f| f.code == Code::RECORDING_INCOMPLETE);
-    let (style, verdict) = match (requests.count, incomplete) {
-        (0, false) => (Style::Warning, "no requests seen"),
-        (0, true) => (
+    let open = requests.open.as_ref();
+    let stopped = report.target.stopped.as_ref();
+    let (style, verdict) = match (report.verdict, open, incomplete) {
+        (Verdict::Stopped, ..) if let Some(stopped) = stopped => (
             Style::Warning,
-            "no requests seen, and the recording is incomplete",
+            format!("the target {}", stopped_for(stopped)),
         ),
-        (_, false) => (Style::Good, "nothing wrong found"),
-        (_, true) => (
+        (Verdict::Open, Some(open), _) => (Style::Warning, late(page, open)),
+        (Verdict::CannotTell { part, percent }, ..) => {
+            let part = part.words();
+            let verdict = format!("cannot tell: {percent} % of the slow requests' time is {part}");
+            (Style::Warning, verdict)
+        }
+        _ if requests.count == 0 => {
+            let seen = if open.is_some() { "answered" } else { "seen" };
+            let incomplete = if incomplete {
+                ", and the recording is incomplete"
+            } else {
+                ""
+            };
+            (Style::Warning, format!("no requests {seen}{incomplete}"))
+        }
+        (_, _, false) => (Style::Good, "nothing wrong found".to_owned()),
+        (_, _, true) => (
             Style::Warning,
-            "nothing wrong found in what was recorded, but the recording is incomplete",
+            "nothing wrong found in what was recorded, but the recording is incomplete".to_owned(),
         ),
     };
     let target = target(page, report);
@@ -40,11 +59,9 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             format!(": {target} was watched for {watched}: {threads}, {events}")
         }
         Some(latency) => {
-            let (count, p99, max) = (
-                counted(requests.count, "request"),
-                duration(latency.p99),
-                duration(latency.max),
-            );
+            let count = counted(requests.count, "request");
+            let [p99, max] =
+                [Percentile::P99, Percentile::Max].map(|which| figure(&latency, which));
             format!(": {count} to {target} in {watched}, p99 {p99}, max {max}")
         }
         None => format!(
@@ -56,8 +73,14 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         text.push_str("; looked at ");
         text.push_str(&report.looked_at.join(", "));
     }
-    page.paragraph("", "  ", &[(style, verdict), (Style::Strong, &text)]);
-    if requests.count == 0 {
+    page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
+    if let Some(open) = open {
+        still_open(page, open, report.verdict != Verdict::Open);
+    }
+    if report.verdict == Verdict::Stopped {
+        return;
+    }
+    if requests.count == 0 && open.is_none() {
         let hint = "a request starts when data arrives on a stream socket, and ends when the \
                     target has read it and written an answer. Check that there was load while \
                     whywait watched, and that this process served it";
@@ -91,6 +114,107 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             &[(Style::Strong, "note: "), (Style::Plain, &text)],
         );
     }
+}
+
+/// `was stopped (by a signal or a debugger) for 2.033 s`.
+fn stopped_for(stopped: &Stopped) -> String {
+    let how = match stopped.how {
+        "stopped" => "stopped (by a signal, as SIGSTOP, or a debugger)",
+        how => how,
+    };
+    let least = if stopped.since_before {
+        "at least "
+    } else {
+        ""
+    };
+    let still = if stopped.to_the_end {
+        ", and still was at the end"
+    } else {
+        ""
+    };
+    format!("was {how} for {least}{}{still}", duration(stopped.ns))
+}
+
+/// That the target was stopped, as a note of its own.
+pub(super) fn stopped(page: &mut Page, stopped: &Stopped) {
+    let text = format!("the target {}", stopped_for(stopped));
+    page.gutter();
+    page.paragraph(
+        "   = ",
+        "     ",
+        &[(Style::Strong, "note: "), (Style::Plain, &text)],
+    );
+}
+
+/// What is still open, as a note of its own: requests that are late, and those that were set aside.
+pub(super) fn still_open(page: &mut Page, open: &OpenRequests, with_late: bool) {
+    let late = (with_late && open.late > 0).then(|| late(page, open));
+    let set_aside = (open.oldest_set_aside_ns >= SET_ASIDE_NS).then(|| {
+        let (requests, were) = match open.set_aside {
+            1 => ("1 request".to_owned(), "was"),
+            n => (format!("{} requests", count(n)), "were"),
+        };
+        format!(
+            "{requests} {were} read and not answered for {} by the end; if they wait for an event, that is as it should be",
+            match open.since_before {
+                true => format!("{} or longer", duration(open.oldest_set_aside_ns)),
+                false => format!("up to {}", duration(open.oldest_set_aside_ns)),
+            }
+        )
+    });
+    for text in late.into_iter().chain(set_aside) {
+        page.gutter();
+        page.paragraph(
+            "   = ",
+            "     ",
+            &[(Style::Strong, "note: "), (Style::Plain, &text)],
+        );
+    }
+}
+
+/// `4 requests are still open, the oldest for 6.9 s: 2 unread; 2 read by worker (12)`.
+fn late(page: &Page, open: &OpenRequests) -> String {
+    const READERS: usize = 3;
+    let (requests, are) = match open.unread + open.in_work {
+        1 => ("1 request".to_owned(), "is"),
+        n => (format!("{} requests", count(n)), "are"),
+    };
+    let mut who: Vec<String> = Vec::new();
+    match (open.unread, open.unaccepted) {
+        (0, _) => {}
+        (unread, 0) => who.push(format!("{} unread", count(unread))),
+        (unread, unaccepted) if unread == unaccepted => who.push(format!(
+            "{} on connections that nobody has accepted",
+            count(unaccepted)
+        )),
+        (unread, unaccepted) => who.push(format!(
+            "{} unread, {} of them on connections that nobody has accepted",
+            count(unread),
+            count(unaccepted)
+        )),
+    }
+    if open.in_work > 0 {
+        let mut readers: Vec<String> = open
+            .in_work_by
+            .iter()
+            .take(READERS)
+            .map(|reader| format!("{} ({})", page.cut(&reader.thread, 40), reader.tid))
+            .collect();
+        if let Some(more @ 1..) = open.in_work_by.len().checked_sub(READERS) {
+            readers.push(format!("{more} more"));
+        }
+        who.push(format!(
+            "{} read by {}",
+            count(open.in_work),
+            readers.join(" and ")
+        ));
+    }
+    let least = if open.since_before { "at least " } else { "" };
+    let oldest = format!("{least}{}", duration(open.oldest_late_ns));
+    format!(
+        "{requests} {are} still open, the oldest for {oldest}: {}",
+        who.join("; ")
+    )
 }
 
 /// How many percent of the requests' time the threads that worked for them had no CPU, if that is

@@ -85,6 +85,14 @@ pub fn render(report: &Report, options: TextOptions) -> String {
             page.gap();
         }
         finding::render(&mut page, report, finding, detail);
+        if before.is_none() && is_problem(finding) {
+            if let Some(stopped) = &report.target.stopped {
+                headline::stopped(&mut page, stopped);
+            }
+            if let Some(open) = &report.requests.open {
+                headline::still_open(&mut page, open, true);
+            }
+        }
         before = Some(detail);
     }
     if let Some(more @ 1..) = report.findings.len().checked_sub(DETAILS.len()) {

@@ -1,6 +1,6 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
-use whywait_model::requests::{Requests, Slow, Time};
+use whywait_model::requests::{Latency, Percentile, Requests, Slow, Time};
 
 use super::escape::columns;
 use super::page::{Page, Style};
@@ -13,7 +13,8 @@ const SMALL_PERMILLE: u64 = 5;
 const MAX_STEPS: usize = 5;
 
 pub(super) fn render(page: &mut Page, requests: &Requests) {
-    if requests.count == 0 {
+    let late = requests.open.as_ref().map_or(0, |open| open.late);
+    if requests.count == 0 && late == 0 {
         page.paragraph(
             "",
             "  ",
@@ -21,7 +22,14 @@ pub(super) fn render(page: &mut Page, requests: &Requests) {
         );
         return;
     }
-    let of = counted(requests.count, "request");
+    let of = match late {
+        0 => counted(requests.count, "request"),
+        _ => format!(
+            "{}, {} of them still open",
+            counted(requests.count.saturating_add(late), "request"),
+            count(late)
+        ),
+    };
     time(page, &requests.time, "where the time went", Some(&of));
     latency(page, requests);
     if let Some(slowest) = requests.slowest.first() {
@@ -118,15 +126,26 @@ fn bar(ns: u64, largest: u64, width: usize, unicode: bool) -> String {
     bar
 }
 
+/// A percentile: `at least 6.9 s (still open)` where requests among those above it are.
+pub(super) fn figure(latency: &Latency, which: Percentile) -> String {
+    let ns = match which {
+        Percentile::P50 => latency.p50,
+        Percentile::P99 => latency.p99,
+        Percentile::Max => latency.max,
+    };
+    match (latency.at_least(which), which) {
+        (false, _) => duration(ns),
+        (true, Percentile::Max) => format!("at least {} (still open)", duration(ns)),
+        (true, _) => format!("at least {}", duration(ns)),
+    }
+}
+
 fn latency(page: &mut Page, requests: &Requests) {
     let Some(latency) = requests.latency_ns else {
         return;
     };
-    let (p50, p99, max) = (
-        duration(latency.p50),
-        duration(latency.p99),
-        duration(latency.max),
-    );
+    let [p50, p99, max] =
+        [Percentile::P50, Percentile::P99, Percentile::Max].map(|which| figure(&latency, which));
     let slow = match requests.slow {
         0 => "none".to_owned(),
         slow => count(slow),
@@ -145,8 +164,9 @@ pub(super) fn when(slow: &Slow) -> String {
     let port = slow
         .port
         .map_or_else(|| "a unix socket".to_owned(), |port| format!("port {port}"));
+    let open = if slow.open { ", still open" } else { "" };
     format!(
-        "{} on {port}, {} into the recording",
+        "{} on {port}, {} into the recording{open}",
         duration(slow.latency_ns),
         duration(slow.at_ns)
     )

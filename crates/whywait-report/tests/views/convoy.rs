@@ -71,6 +71,7 @@ pub(crate) fn slow() -> Slow {
         port: Some(7000),
         at_ns: 1_250 * MS,
         latency_ns: 420 * MS,
+        open: false,
         time: whywait_model::requests::Time {
             lock: Some(400 * MS),
             on_cpu: Some(12 * MS),

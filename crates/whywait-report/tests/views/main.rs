@@ -115,6 +115,24 @@ fn nothing_wrong() {
 }
 
 #[test]
+fn open_requests() {
+    snapshot("open", &reports::open());
+    texts("stranded_and_open", |options| {
+        render(&reports::stranded_and_open(), options)
+    });
+}
+
+#[test]
+fn what_nothing_explains() {
+    snapshot("cannot_tell", &reports::cannot_tell());
+}
+
+#[test]
+fn a_target_that_was_stopped() {
+    snapshot("stopped", &reports::stopped());
+}
+
+#[test]
 fn no_requests() {
     snapshot("no_requests", &reports::no_requests());
 }
@@ -223,6 +241,15 @@ fn the_first_line_is_the_answer() {
             "nothing wrong found: 12,345 requests",
         ),
         (reports::no_requests(), "no requests seen: "),
+        (
+            reports::open(),
+            "4 requests are still open, the oldest for 6.900 s: 2 unread, 1 of them on",
+        ),
+        (
+            reports::cannot_tell(),
+            "cannot tell: 98 % of the slow requests' time is ready and unread: ",
+        ),
+        (reports::stopped(), "the target was stopped (by a signal, "),
         (
             reports::incomplete(),
             "nothing wrong found in what was recorded, but the recording is incomplete: ",

@@ -1,10 +1,14 @@
 //! Typical reports.
 
 use serde_json::json;
-use whywait_findings::{Cause, Code, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use whywait_findings::{
+    Cause, Code, Confidence, Dominant, Evidence, Finding, Saving, SavingKind, Severity, Verdict,
+};
 use whywait_model::path::Step;
-use whywait_model::requests::{Latency, ReadyUnserved, Requests, Slow, Time};
-use whywait_model::{Coverage, Target};
+use whywait_model::requests::{
+    Latency, OpenReader, OpenRequests, Percentile, ReadyUnserved, Requests, Slow, Time,
+};
+use whywait_model::{Coverage, Stopped, Target};
 use whywait_report::Report;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -69,6 +73,7 @@ pub(crate) fn stranded() -> Report {
         command: "./target/release/tokio-images --port 8080".to_owned(),
         duration_ns: 5_012 * MS,
         threads: 6,
+        ..Target::default()
     };
     let (requests, finding) = (stranded_requests(), stranded_finding());
     Report {
@@ -83,6 +88,7 @@ fn stranded_requests() -> Requests {
         port: Some(8080),
         at_ns: 510 * MS,
         latency_ns: 3_999 * MS,
+        open: false,
         time: Time::default(),
         path: vec![
             step("ready-unserved", 0, "", 1_998 * MS),
@@ -98,12 +104,14 @@ fn stranded_requests() -> Requests {
     };
     Requests {
         count: 6,
+        open: None,
         slow: 5,
         slow_threshold_ns: MS,
         latency_ns: Some(Latency {
             p50: 3_998 * MS,
             p99: 3_999 * MS,
             max: 3_999 * MS,
+            ..Latency::default()
         }),
         time: Time {
             ready_unserved: ReadyUnserved {
@@ -222,6 +230,7 @@ pub(crate) fn nothing_wrong() -> Report {
         command: "redis-server *:6379".to_owned(),
         duration_ns: 10_000 * MS,
         threads: 5,
+        ..Target::default()
     };
     let requests = Requests {
         count: 12_345,
@@ -230,6 +239,7 @@ pub(crate) fn nothing_wrong() -> Report {
             p50: 41_000,
             p99: 310_000,
             max: 940_000,
+            ..Latency::default()
         }),
         time: Time {
             ready_unserved: ReadyUnserved {
@@ -254,6 +264,71 @@ pub(crate) fn nothing_wrong() -> Report {
         ]),
         ..Report::new(target, requests, vec![], coverage())
     }
+}
+
+/// A server in which requests hang when the recording ends.
+pub(crate) fn open() -> Report {
+    let mut report = nothing_wrong();
+    let reader = |tid, oldest_ns| OpenReader {
+        tid,
+        thread: "worker".to_owned(),
+        count: 1,
+        oldest_ns,
+    };
+    report.requests.open = Some(OpenRequests {
+        count: 7,
+        unread: 2,
+        unaccepted: 1,
+        in_work: 2,
+        set_aside: 3,
+        late: 4,
+        since_before: false,
+        oldest_ns: 6_900 * MS,
+        oldest_late_ns: 6_900 * MS,
+        oldest_set_aside_ns: 5_000 * MS,
+        in_work_by: vec![reader(12, 6_900 * MS), reader(13, 6_000 * MS)],
+    });
+    report.requests.latency_ns = Some(Latency {
+        p50: 41_000,
+        p99: 310_000,
+        max: 6_900 * MS,
+        at_least_from: Some(Percentile::Max),
+    });
+    report.verdict = Verdict::Open;
+    report
+}
+
+/// A finding in a server in which requests hang.
+pub(crate) fn stranded_and_open() -> Report {
+    let mut report = stranded();
+    report.requests.open = open().requests.open;
+    report.verdict = Verdict::Findings;
+    report
+}
+
+/// A server whose slow requests nothing explains.
+pub(crate) fn cannot_tell() -> Report {
+    let mut report = no_cpu();
+    report.requests.time.runnable = Some(0);
+    report.requests.time.network = Some(54_000 * MS);
+    report.verdict = Verdict::CannotTell {
+        part: Dominant::ReadyUnserved,
+        percent: 98,
+    };
+    report
+}
+
+/// A server that somebody stopped.
+pub(crate) fn stopped() -> Report {
+    let mut report = no_cpu();
+    report.target.stopped = Some(Stopped {
+        ns: 2_033 * MS,
+        how: "stopped",
+        since_before: true,
+        to_the_end: true,
+    });
+    report.verdict = Verdict::Stopped;
+    report
 }
 
 /// A server on a crowded machine.
@@ -362,6 +437,7 @@ pub(crate) fn extreme() -> Report {
         p50: u64::MAX,
         p99: u64::MAX,
         max: u64::MAX,
+        ..Latency::default()
     });
     requests.time.on_cpu = Some(u64::MAX);
     requests.time.disk = Some(u64::MAX);

@@ -343,6 +343,8 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 			cpu_charge(thread, on_cpu_now(thread, now));
 		if (new_state != TCP_CLOSE)
 			return 0;
+		/* Where the process ends, nobody has given up. */
+		socket->gone = !(bpf_get_current_task_btf()->flags & PF_EXITING);
 		/* The socket itself does not know yet. */
 		last_request_ends(socket, sk, true, now);
 		socket_ends(socket, sk, now);
@@ -350,6 +352,47 @@ out:
 		if (new_state == TCP_CLOSE)
 			socket_leaves(sk);
 	}
+	return 0;
+}
+
+/* Whether TCP's last data was the peer's. */
+static __noinline bool tcp_owes_answer(struct sock *sk)
+{
+	u32 came = KERNEL_READ(struct inet_connection_sock, sk, icsk_ack.lrcvtime);
+
+	if (!KERNEL_READ(struct tcp_sock, sk, bytes_sent))
+		return KERNEL_READ(struct tcp_sock, sk, bytes_received) > 0;
+	return (s32)(came - KERNEL_READ(struct tcp_sock, sk, lsndtime)) > 0;
+}
+
+/*
+ * A connection that was there before whywait may have a request already. What was not read yet is
+ * noted as if it had come now, at the time of the connection's last packet: it came then at the
+ * latest. Of what was read and not answered the reader is not known.
+ */
+static __noinline int may_have_request(struct socket_state *socket, struct sock *sk, u32 tgid)
+{
+	struct arrivals *arrivals = arrivals_of(socket, sk);
+	u64 came_ns = is_tcp(sk) ? KERNEL_READ(struct tcp_sock, sk, tcp_mstamp) * 1000 : 0;
+	u32 unread = is_tcp(sk) ? tcp_unread(sk) : unix_packets(sk);
+
+	if (!arrivals || socket->role != SOCKET_SERVER || only_fin(sk))
+		return 0;
+	if (!came_ns || came_ns > bpf_ktime_get_ns())
+		came_ns = began_ns - 1;
+	if (unread) {
+		arrivals->at = is_tcp(sk) ? tcp_read_up_to(sk) : times_read(sk);
+		arrivals->ns = came_ns;
+		return 0;
+	}
+	if (!is_tcp(sk) || !tcp_owes_answer(sk))
+		return 0;
+	request_begins(socket, sk, came_ns);
+	socket->timing = TIMED;
+	socket->recv_ns = came_ns;
+	socket->read_ns = came_ns;
+	socket->tgid = tgid;
+	socket->bytes_in = 1; /* one at least */
 	return 0;
 }
 
@@ -362,6 +405,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
+	struct socket_state *socket;
 	struct socket *kernel_socket;
 	struct sock *sk;
 	u8 one = 1;
@@ -385,8 +429,42 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 		port = sk->__sk_common.skc_num;
 		bpf_map_update_elem(&listen_ports, &port, &one, BPF_ANY);
 	}
-	if (!bpf_sk_storage_get(&sockets, sk, 0, 0))
-		socket_discover(sk);
+	if (bpf_sk_storage_get(&sockets, sk, 0, 0))
+		return 0;
+	socket = socket_discover(sk);
+	if (socket)
+		may_have_request(socket, sk, task->tgid);
+	return 0;
+}
+
+/*
+ * Connections that nobody has accepted are in no table of files: they are looked for among all of
+ * TCP's in whywait's network namespace, after the listeners.
+ */
+SEC("iter/tcp")
+int queued_sockets(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *common = ctx->sk_common;
+	struct socket_state *socket;
+	struct arrivals *arrivals;
+	struct sock *sk;
+	u16 port;
+
+	if (!common ||
+	    (common->skc_state != TCP_ESTABLISHED && common->skc_state != TCP_CLOSE_WAIT))
+		return 0;
+	sk = (struct sock *)bpf_skc_to_tcp_sock(common);
+	if (!sk || sk->sk_socket)
+		return 0;
+	port = sk->__sk_common.skc_num;
+	if (!bpf_map_lookup_elem(&listen_ports, &port) || bpf_sk_storage_get(&sockets, sk, 0, 0))
+		return 0;
+	socket = socket_discover(sk);
+	arrivals = socket ? arrivals_of(socket, sk) : 0;
+	if (!arrivals)
+		return 0;
+	arrivals->before_accept = 1;
+	may_have_request(socket, sk, 0);
 	return 0;
 }
 

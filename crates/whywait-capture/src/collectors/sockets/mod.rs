@@ -10,6 +10,7 @@ use crate::core::collector::{Collector, Hook};
 use crate::core::counters::per_cpu;
 use crate::core::error::{CaptureError, one_line};
 use crate::core::iterate::{self, Scope};
+use crate::core::kernel;
 use crate::core::programs::Programs;
 use crate::core::recorder::Recorder;
 use crate::core::skel::types;
@@ -42,6 +43,9 @@ fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
         source,
     };
     let mut buffer = Vec::new();
+    if let Some(variables) = programs.variables_mut() {
+        variables.began_ns = kernel::now_ns();
+    }
     for pass in 0..2 {
         if let Some(variables) = programs.variables_mut() {
             variables.file_pass = pass;
@@ -54,7 +58,12 @@ fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
             }
         }
     }
-    Ok(())
+    iterate::attach(&programs.skel.progs.queued_sockets, Scope::All)
+        .and_then(|link| iterate::read(&link, &mut buffer))
+        .map_err(|source| CaptureError::Iterate {
+            what: "connections",
+            source,
+        })
 }
 
 fn followed(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
@@ -139,6 +148,9 @@ impl Recorder {
             unserved_wakeup_ns: record.unserved_wakeup_ns,
             service: Parts(record.service),
             taken_ns: time(record.taken_ns),
+            gone_ns: time(record.gone_ns),
+            unaccepted: record.unaccepted != 0,
+            since_before: record.since_before != 0,
         };
         self.output.write(&Event::Request(request))
     }

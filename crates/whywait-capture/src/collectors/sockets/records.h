@@ -23,7 +23,10 @@ struct request_record {
 	u16 local_port;
 	u8 read_armed; /* 0 no, 1 yes, 2 unknown */
 	u8 before_accept;
-	u32 pad;
+	u8 since_before; /* it was there before whywait was */
+	u8 unaccepted; /* its connection is in the accept queue */
+	u8 pad[2];
+	u64 gone_ns; /* its connection ended without an answer; 0: no */
 	u64 service[PART_COUNT];
 	/* until then what was read lay in an io_uring ring for certain; 0: not known */
 	u64 taken_ns;

@@ -64,7 +64,10 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->send_tid = socket->send_tid;
 	record->local_port = socket->local_port;
 	record->before_accept = socket->before_accept;
-	record->pad = 0;
+	record->since_before = socket->ready_ns < began_ns;
+	record->unaccepted = !socket->recv_ns && !UNTRUSTED(struct sock, sk)->sk_socket;
+	__builtin_memset(record->pad, 0, sizeof(record->pad));
+	record->gone_ns = socket->gone && !socket->last_send_ns ? now : 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
 	was_slow(socket->recv_ns, socket->last_send_ns,

@@ -72,6 +72,7 @@ struct socket_state {
 	u64 after_ns;
 	u8 timing; /* TIMED… */
 	u8 closing; /* what was written last may be none of the response's */
+	u8 gone; /* it is closed, and not by the end of its process */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
 	u64 first_send_ns;

@@ -102,7 +102,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     if locks.is_empty() {
         return Vec::new();
     }
-    for request in model.requests() {
+    for request in model.requests().filter(|request| request.counts()) {
         let path = request.path();
         let latency_ns = sum(path.steps.iter().map(PathStep::ns));
         for (key, waited) in waited_for(model, &path) {
@@ -228,14 +228,17 @@ fn finding(
     lock: &Contention<'_>,
     sums: &WaitSums,
 ) -> Option<Finding> {
+    // A lock that nobody lets go is another matter.
+    if sums.seen.count == 0 && sums.short == 0 {
+        return None;
+    }
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
     let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
     let of_the_run = |ns: u64| ns >= SCALE.error && ns.saturating_mul(RUN_SHARE) >= threads_ns;
-    // A lock that nobody lets go is another matter.
     let ended_ns = total_ns(sums).saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that
     // another one holds for them.
-    let serves = model.requests_summary().count > 0;
+    let serves = model.requests_that_count() > 0;
     let small = is_small(model, lock);
     if small && (serves || !of_the_run(ended_ns)) {
         return None;

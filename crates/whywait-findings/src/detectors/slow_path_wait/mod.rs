@@ -370,6 +370,8 @@ fn key<'a>(
         .first_send_ns
         .is_some_and(|first_ns| first_ns <= step.from_ns);
     let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
+    let polls_for_all = call == SystemCall::Poll && descriptor(wait).is_none();
+    let waits_for_requests = call != SystemCall::Poll && model.is_rest(wait);
     let target = match part {
         Part::Disk => Target::Disk,
         Part::PageFault => Target::Memory,
@@ -377,7 +379,10 @@ fn key<'a>(
         Part::Uring => Target::Anything,
         _ if own_socket && call != SystemCall::File => Target::Client,
         _ if call == SystemCall::Poll && loops.shared(request, wait, step) => Target::Anything,
-        Part::Network if own_loop && answers => Target::Anything,
+        Part::Network if answers && (own_loop || polls_for_all) => Target::Anything,
+        // Another thread's wait for its own next request: it is that request that this one waited
+        // for, as one that waits for an event does.
+        Part::Network if step.tid != request.recv_tid && waits_for_requests => Target::Anything,
         Part::Timer if matches!(call, SystemCall::Poll | SystemCall::Futex) && tick() => {
             Target::Anything
         }

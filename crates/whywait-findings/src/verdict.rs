@@ -1,0 +1,207 @@
+//! What may be said of a recording as a whole.
+//!
+//! That nothing is wrong is a claim, too. It holds where requests are fast, where their time went
+//! into work or into waits for a CPU, which the report shows, or where findings and notes explain
+//! it. Where most of slow requests' time went into waits that nothing explains, it would be a
+//! guess.
+
+use serde::Serialize;
+use whywait_events::{Part, Parts};
+use whywait_model::requests::OpenRequests;
+use whywait_model::{Model, RequestRef};
+
+use crate::declaration::Code;
+use crate::finding::{Finding, SavingKind, Severity};
+use crate::shared::slow_paths::MIN_NS;
+use crate::shared::text::percent;
+
+/// Slow requests that take less than one part in so many of all requests' time are too few to say
+/// something of the server.
+const FEW: u64 = 10;
+/// Requests that are open for less may be under way as usual. A shorter stop is no matter either.
+const STUCK_NS: u64 = 100_000_000;
+/// They have to be so many times as old as what 99 of 100 answered requests took.
+const STUCK_TIMES: u64 = 2;
+
+/// What may be said of a recording as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Verdict {
+    /// There are findings above a note.
+    Findings,
+    /// The target was stopped from outside: whatever took long may be that.
+    Stopped,
+    /// No request was seen.
+    NoRequests,
+    /// Requests are open that should have been answered by now.
+    Open,
+    /// Most of the slow requests' time went where nothing explains it.
+    CannotTell {
+        /// What has most of it.
+        part: Dominant,
+        /// How many percent of the slow requests' time that is.
+        percent: u64,
+    },
+    /// Nothing wrong was found.
+    #[default]
+    NothingWrong,
+}
+
+/// What most of the slow requests' time was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dominant {
+    /// Nobody read them.
+    ReadyUnserved,
+    /// Time of the threads that served them, by its part.
+    #[serde(untagged)]
+    Part(#[serde(serialize_with = "by_name")] Part),
+}
+
+impl Dominant {
+    /// In the words of the table of time.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Dominant::ReadyUnserved => "ready and unread",
+            Dominant::Part(Part::OnCpu) => "on CPU",
+            Dominant::Part(Part::Runnable) => "without a CPU",
+            Dominant::Part(Part::Lock) => "lock",
+            Dominant::Part(Part::Thread) => "other thread",
+            Dominant::Part(Part::Disk) => "disk",
+            Dominant::Part(Part::Network) => "network (a peer, or anything that a loop waits for)",
+            Dominant::Part(Part::Timer) => "timer (sleep)",
+            Dominant::Part(Part::Uring) => "io_uring",
+            Dominant::Part(Part::PageFault) => "page fault",
+            Dominant::Part(Part::Unknown) => "unknown",
+        }
+    }
+}
+
+fn by_name<S: serde::Serializer>(part: &Part, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(part.name())
+}
+
+impl Verdict {
+    /// What findings say alone, if they say something.
+    pub fn of_findings(findings: &[Finding]) -> Option<Self> {
+        let is_problem = |finding: &Finding| {
+            finding.severity > Severity::Note && finding.code != Code::RECORDING_INCOMPLETE
+        };
+        findings.iter().any(is_problem).then_some(Self::Findings)
+    }
+}
+
+/// What may be said of a recording with these findings.
+pub fn verdict(model: &Model, findings: &[Finding]) -> Verdict {
+    if let Some(verdict) = Verdict::of_findings(findings) {
+        return verdict;
+    }
+    if model
+        .stopped()
+        .is_some_and(|stopped| stopped.ns >= STUCK_NS)
+    {
+        return Verdict::Stopped;
+    }
+    let open = model.open_requests();
+    if open.is_some_and(|open| stuck(&open, model.usual_ns())) {
+        return Verdict::Open;
+    }
+    if model.requests_that_count() == 0 {
+        return Verdict::NoRequests;
+    }
+    unexplained(model, findings)
+}
+
+fn stuck(open: &OpenRequests, usual_ns: u64) -> bool {
+    open.late > 0 && open.oldest_late_ns >= STUCK_NS.max(usual_ns.saturating_mul(STUCK_TIMES))
+}
+
+/// Whether requests are slow, and for which reason that nothing explains.
+fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
+    let mut slow = Slow::default();
+    model
+        .requests()
+        .for_each(|request| slow.add(model, request));
+    if slow.total_ns.saturating_mul(FEW) < model.time_of_requests_ns() {
+        return Verdict::NothingWrong;
+    }
+    let explained_ns = findings
+        .iter()
+        .filter(|finding| finding.saving.kind == SavingKind::Latency)
+        .map(|finding| finding.saving.at_most_ns)
+        .fold(0, u64::saturating_add);
+    let waits_ns = slow.waits_ns().saturating_sub(explained_ns);
+    if waits_ns.saturating_mul(2) <= slow.total_ns {
+        return Verdict::NothingWrong;
+    }
+    let (part, ns) = slow.dominant();
+    Verdict::CannotTell {
+        part,
+        percent: percent(ns, slow.total_ns),
+    }
+}
+
+/// Where the time of slow requests went.
+#[derive(Debug, Default)]
+struct Slow {
+    total_ns: u64,
+    service: Parts,
+    /// Unread, while the thread that then read it slept, or nobody ever did.
+    unread_ns: u64,
+}
+
+impl Slow {
+    /// Adds a request if it was slow: one whose answer began late. What a server sends for longer
+    /// than that it may send as it comes.
+    fn add(&mut self, model: &Model, request: RequestRef<'_>) {
+        let begun_ns = request.first_send_ns.unwrap_or(request.end_ns());
+        if !request.counts() || begun_ns.saturating_sub(request.ready_ns) < MIN_NS {
+            return;
+        }
+        let account = request.account();
+        self.total_ns = self.total_ns.saturating_add(account.total_ns());
+        self.service += account.service;
+        let unread_ns = account.stranded_ns.saturating_add(account.pool_busy_ns);
+        let worked_ns = worked_ns(model, request).min(unread_ns);
+        self.unread_ns = self.unread_ns.saturating_add(unread_ns - worked_ns);
+    }
+
+    /// All but what threads worked, or waited for a CPU.
+    fn waits_ns(&self) -> u64 {
+        let fine_ns = self.service[Part::OnCpu].saturating_add(self.service[Part::Runnable]);
+        let served_ns = self.service.total_ns().saturating_sub(fine_ns);
+        served_ns.saturating_add(self.unread_ns)
+    }
+
+    /// The largest part of that.
+    fn dominant(&self) -> (Dominant, u64) {
+        Part::ALL
+            .into_iter()
+            .filter(|part| !matches!(part, Part::OnCpu | Part::Runnable))
+            .map(|part| (Dominant::Part(part), self.service[part]))
+            .chain([(Dominant::ReadyUnserved, self.unread_ns)])
+            .max_by_key(|(_, ns)| *ns)
+            .unwrap_or((Dominant::ReadyUnserved, 0))
+    }
+}
+
+/// For how long the thread that then read the request did something else than to sleep.
+fn worked_ns(model: &Model, request: RequestRef<'_>) -> u64 {
+    let Some(thread) = model.threads.get(&request.recv_tid) else {
+        return 0;
+    };
+    let (from_ns, to_ns) = (request.ready_ns, request.served_ns());
+    let slept_ns = thread
+        .timeline
+        .overlapping(from_ns, to_ns)
+        .iter()
+        .map(|wait| {
+            let woken_ns = wait.wake_ns.or(wait.in_ns).unwrap_or(to_ns);
+            woken_ns.min(to_ns).saturating_sub(wait.out_ns.max(from_ns))
+        })
+        .fold(0, u64::saturating_add);
+    (to_ns - from_ns).saturating_sub(slept_ns)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use whywait_model::script::Script;
+
+use super::*;
+
+const RECVFROM: u32 = 45;
+
+/// A thread that serves `times` requests of 40 ms, of which it waits `waits` for a peer, and has
+/// its CPU for the rest.
+fn serves(times: u64, waits: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(1, "worker").ends(5000);
+    let fetch = script.stack(&["start_thread", "serve", "fetch", "recv"]);
+    for at in (0..times).map(|n| n * 100) {
+        let wait = script.wait(1, RECVFROM, at + 1, at + 1 + waits);
+        wait.stack(fetch).by_softirq().done();
+        script.request(1).ready(at).read(at, 1).answered(at + 40, 1);
+    }
+    script
+}
+
+fn alone(script: &Script) -> Verdict {
+    verdict(&script.model(), &[])
+}
+
+#[test]
+fn what_nothing_explains_is_not_nothing_wrong() {
+    let script = serves(10, 38);
+    let network = Verdict::CannotTell {
+        part: Dominant::Part(Part::Network),
+        percent: 95,
+    };
+    assert_eq!(alone(&script), network);
+    let model = script.model();
+    let findings = crate::find(&model);
+    assert_eq!(verdict(&model, &findings), Verdict::Findings, "they say it");
+}
+
+#[test]
+fn notes_explain_too() {
+    let model = serves(10, 25).model();
+    let findings = crate::find(&model);
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Note)
+    );
+    assert_eq!(verdict(&model, &findings), Verdict::NothingWrong);
+}
+
+#[test]
+fn work_is_plain_to_see() {
+    assert_eq!(alone(&serves(10, 5)), Verdict::NothingWrong);
+}
+
+#[test]
+fn few_slow_requests_say_nothing_of_a_server() {
+    let mut script = serves(1, 38);
+    for at in (1000..4000).step_by(10) {
+        script.request(2).ready(at).read(at, 2).answered(at + 5, 2);
+    }
+    assert_eq!(alone(&script), Verdict::NothingWrong);
+}
+
+#[test]
+fn what_is_sent_for_long_after_a_quick_beginning_is_not_slow() {
+    let mut script = Script::new();
+    script.thread(1, "loop").ends(5000);
+    script.wait(1, 232, 1, 3000).epoll(1).by_softirq().done();
+    let request = script.request(1).epoll(1).ready(0).read(0, 1);
+    request.begins_to_answer(1).answered(3000, 1);
+    assert_eq!(alone(&script), Verdict::NothingWrong);
+}
+
+#[test]
+fn requests_that_are_stuck_come_first() {
+    let mut script = serves(10, 5);
+    script.request(7).ready(4000).unanswered();
+    assert_eq!(alone(&script), Verdict::Open);
+    let mut young = serves(10, 5);
+    young.request(7).ready(4950).unanswered();
+    assert_eq!(alone(&young), Verdict::NothingWrong, "it may be on its way");
+}
+
+#[test]
+fn without_requests_there_is_nothing_to_say() {
+    let mut script = Script::new();
+    script.thread(1, "worker").ends(5000);
+    assert_eq!(alone(&script), Verdict::NoRequests);
+}
+
+#[test]
+fn a_target_that_was_stopped_is_accused_of_nothing() {
+    let mut script = serves(10, 5);
+    let stop = script.stack(&["get_signal", "do_signal_stop"]);
+    script
+        .wait(1, RECVFROM, 2000, 4000)
+        .kernel(stop)
+        .by(9)
+        .done();
+    script
+        .request(7)
+        .ready(2100)
+        .read(4001, 1)
+        .answered(4002, 1);
+    let model = script.model();
+    let stopped = model.stopped().expect("it was");
+    assert_eq!((stopped.ns, stopped.how), (2_000_000_000, "stopped"));
+    assert!(!stopped.since_before && !stopped.to_the_end);
+    assert_eq!(alone(&script), Verdict::Stopped);
+}
