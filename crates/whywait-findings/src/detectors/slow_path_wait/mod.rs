@@ -72,19 +72,27 @@ struct Key {
     target: Target,
     /// For waits that are not for the disk or for memory: in what, and in which function. Those two
     /// are one wait whatever the call.
-    single: Option<(String, Option<String>)>,
+    single: Option<(String, Within)>,
+}
+
+/// Where in the program a wait is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Within {
+    Function(String),
+    /// The stack ends in an interpreter, before the program's functions.
+    Interpreter,
+    Unknown,
 }
 
 impl Key {
-    /// Whether it is known in which function; `None` where that does not count.
-    fn has_function(&self) -> Option<bool> {
-        let (_, function) = self.single.as_ref()?;
-        Some(function.is_some())
+    fn within(&self) -> Option<&Within> {
+        self.single.as_ref().map(|(_, within)| within)
     }
 
-    /// The same, in a function that is not known.
-    fn unnamed(&self) -> Self {
-        let single = self.single.as_ref().map(|(what, _)| (what.clone(), None));
+    /// The same, of which only the interpreter is known.
+    fn in_interpreter(&self) -> Self {
+        let what = self.single.as_ref().map(|(what, _)| what.clone());
+        let single = what.map(|what| (what, Within::Interpreter));
         Self {
             single,
             ..self.clone()
@@ -191,24 +199,25 @@ fn on_paths<'a>(
     of_request
 }
 
-/// For waits whose function is not known, those that are otherwise the same and have one: of all
-/// such those that take longest. An interpreter's stack may end before the program's functions.
+/// For waits of which only the interpreter is known, those that are otherwise the same and have a
+/// function: of all such those that take longest.
 struct Names(BTreeMap<Key, Key>);
 
 impl Names {
     fn of(requests: &[OnPaths<'_>]) -> Self {
         let waits = requests.iter().flatten();
         let known = by_ns(waits.map(|(key, on_path)| (key, on_path.ns)));
+        let is_named = |key: &Key| matches!(key.within(), Some(Within::Function(_)));
         let name = |key: &Key| {
             known
                 .iter()
                 .map(|(other, _)| *other)
-                .find(|other| other.has_function() == Some(true) && other.unnamed() == *key)
+                .find(|other| is_named(other) && other.in_interpreter() == *key)
         };
         let unnamed = known
             .iter()
             .map(|(key, _)| *key)
-            .filter(|key| key.has_function() == Some(false));
+            .filter(|key| key.within() == Some(&Within::Interpreter));
         Self(
             unnamed
                 .filter_map(|key| Some((key.clone(), name(key)?.clone())))
@@ -390,7 +399,7 @@ fn key<'a>(
         _ => Target::Peer,
     };
     let single = (!matches!(target, Target::Disk | Target::Memory))
-        .then(|| (what(wait, step), in_function(model, step)));
+        .then(|| (what(wait, step), within(model, step)));
     let key = Key {
         role: model.role(step.tid),
         target,
@@ -413,20 +422,30 @@ fn what(wait: &Wait, step: &PathStep) -> String {
     }
 }
 
-/// The function of the program in which a step slept. An interpreter's own are none.
-fn in_function(model: &Model, step: &PathStep) -> Option<String> {
-    if step.stack == step.kernel_stack {
-        return None;
-    }
-    let stack = model.stacks.get(step.stack)?;
+/// Where in the program a step slept.
+fn within(model: &Model, step: &PathStep) -> Within {
+    let user = (step.stack != step.kernel_stack).then_some(step.stack);
+    let Some(stack) = user.and_then(|id| model.stacks.get(id)) else {
+        return Within::Unknown;
+    };
     if runtime::in_python_somewhere(stack) {
-        return None;
+        return Within::Interpreter;
     }
     // The C library's names say no more than the call.
     let says = |label: &&Label| label.named && origin(label) != FrameOrigin::System;
     app_frame(stack)
         .or_else(|| stack.labels.iter().find(says))
-        .map(|label| label.name.to_string())
+        .map_or(Within::Unknown, |label| {
+            Within::Function(label.name.to_string())
+        })
+}
+
+/// The function of the program in which a step slept. An interpreter's own are none.
+fn in_function(model: &Model, step: &PathStep) -> Option<String> {
+    match within(model, step) {
+        Within::Function(name) => Some(name),
+        Within::Interpreter | Within::Unknown => None,
+    }
 }
 
 /// Names with how long each was, the longest first.
