@@ -20,8 +20,8 @@ pub(super) struct Case<'a, 'm> {
     pub(super) model: &'m Model,
     pub(super) crew: &'a Crew<'m>,
     pub(super) shares: &'a Shares,
-    /// What all slow requests took, and those that are open.
-    pub(super) all_ns: u64,
+    /// What all slow requests took.
+    pub(super) slow_ns: u64,
     /// What the workers slept in, and for how long.
     pub(super) reasons: &'a [(Reason, u64)],
     /// They sleep with no request in hand.
@@ -112,7 +112,7 @@ impl Case<'_, '_> {
                 self.shares.ns,
                 format!(
                     "{}; counted is the time in which all workers slept",
-                    self.shares.spread(self.all_ns)
+                    self.shares.spread(self.slow_ns)
                 ),
             ),
             Evidence::of_ns(

@@ -117,22 +117,13 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
     let victims: Vec<&(RequestRef<'_>, u64)> = crew
         .victims
         .iter()
-        .filter(|(_, ns)| *ns >= slow_paths::MIN_NS)
+        .filter(|(request, ns)| *ns >= slow_paths::MIN_NS && request.counts())
         .collect();
-    let so_far_ns = |request: &RequestRef<'_>| {
-        let until_ns = request.answered_ns().unwrap_or(model.end_ns);
-        until_ns.saturating_sub(request.ready_ns)
-    };
-    let shares = Shares::new(
-        victims
-            .iter()
-            .map(|(request, ns)| (*ns, so_far_ns(request))),
-    );
+    let shares = Shares::new(victims.iter().map(|(request, ns)| (*ns, request.age_ns())));
     let open = victims.iter().filter(|(request, _)| !request.is_answered());
-    let open_ns = sum(open.clone().map(|(request, _)| so_far_ns(request)));
-    let all_ns = slow_ns.saturating_add(open_ns);
+    let open_ns = sum(open.clone().map(|(request, _)| request.age_ns()));
     let hangs = open.clone().any(|(_, ns)| *ns >= HANGS_NS);
-    if (victims.len() < MIN_VICTIMS && !hangs) || shares.ns.saturating_mul(WORTH) < all_ns {
+    if (victims.len() < MIN_VICTIMS && !hangs) || shares.ns.saturating_mul(WORTH) < slow_ns {
         return None;
     }
     let slept_ns = sum(crew.sleeps.iter().map(|sleep| sleep.ns));
@@ -147,7 +138,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
     let reasons = reasons::of(model, crew);
     let kept = of(&|sleep| sleep.kept).saturating_mul(2) >= slept_ns;
     // Of those that hang nothing shows how it would be with more.
-    let hang = open_ns.saturating_mul(2) > all_ns;
+    let hang = open_ns.saturating_mul(2) > shares.latency_ns;
     let elsewhere = if kept || hang {
         None
     } else {
@@ -156,7 +147,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
     if elsewhere == Some(true) {
         return None;
     }
-    let severity = match shares.severity(all_ns)? {
+    let severity = match shares.severity(slow_ns)? {
         // That more workers would help is no more than likely where it does not show.
         Severity::Warning
             if shares.median_ns() >= ERROR_NS && (elsewhere.is_some() || kept || hang) =>
@@ -174,7 +165,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
         model,
         crew,
         shares: &shares,
-        all_ns,
+        slow_ns,
         reasons: &reasons,
         kept,
         elsewhere,
