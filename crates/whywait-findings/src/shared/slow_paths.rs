@@ -244,14 +244,15 @@ fn common_name(model: &Model, tids: &BTreeSet<u32>) -> String {
     format!("{}*", common.trim_end_matches(is_number))
 }
 
-/// Names the processes in a finding's subject: the one of thread `tid`, and all of them.
+/// Names the processes in a finding's subject: the one of thread `tid`, if there is one to name, and
+/// all of them.
 pub(crate) fn about_processes(
     model: &Model,
     finding: Finding,
-    tid: u32,
+    tid: impl Into<Option<u32>>,
     tids: impl IntoIterator<Item = u32>,
 ) -> Finding {
-    let pid = model.processes_of([tid]).pop_first();
+    let pid = model.processes_of(tid.into()).pop_first();
     let pids: Vec<u32> = model.processes_of(tids).into_iter().collect();
     finding.about_known("pid", pid).about("pids", pids)
 }

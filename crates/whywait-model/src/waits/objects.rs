@@ -109,9 +109,15 @@ pub struct WaitSums {
 }
 
 impl WaitSums {
-    fn merge(&mut self, other: WaitSums) {
+    /// Adds those of another object that is taken to be the same.
+    pub fn merge(&mut self, other: WaitSums) {
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.short = self.short.saturating_add(other.short);
+        self.short_ns = self.short_ns.saturating_add(other.short_ns);
+        self.short_longest_ns = self.short_longest_ns.max(other.short_longest_ns);
+        self.unfinished.extend(other.unfinished);
+        self.unfinished_ns = self.unfinished_ns.saturating_add(other.unfinished_ns);
         self.seen.merge(&other.seen);
         self.words.extend(other.words);
         while self.words.len() > MAX_WORDS {

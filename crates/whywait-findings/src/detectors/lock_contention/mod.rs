@@ -92,7 +92,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         for wait in thread.timeline.waits() {
             if model.is_lock_wait(wait) {
                 locks
-                    .entry(model.key_of(wait))
+                    .entry(lock_of(model, wait))
                     .or_default()
                     .waits
                     .push(wait);
@@ -118,8 +118,27 @@ fn detect(model: &Model) -> Vec<Finding> {
     }
     locks
         .iter()
-        .filter_map(|(key, lock)| finding(model, key, lock, model.objects.get(key)?))
+        .filter_map(|(key, lock)| finding(model, key, lock, &sums_of(model, lock)))
         .collect()
+}
+
+/// The lock that a sleep was for. That of a program is one in all processes that run it: they were
+/// forked, and share it, or have one each at the same address.
+fn lock_of(model: &Model, wait: &Wait) -> WaitKey {
+    let key = model.key_of(wait);
+    WaitKey {
+        tgid: model.program(key.tgid),
+        ..key
+    }
+}
+
+/// The sums of a lock's waits, in all processes that have it.
+fn sums_of(model: &Model, lock: &Contention<'_>) -> WaitSums {
+    let keys: BTreeSet<WaitKey> = lock.waits.iter().map(|wait| model.key_of(wait)).collect();
+    let mut sums = keys.iter().filter_map(|key| model.objects.get(key));
+    let mut all = sums.next().cloned().unwrap_or_default();
+    sums.for_each(|other| all.merge(other.clone()));
+    all
 }
 
 /// What a request waited for each lock on its path.
@@ -134,7 +153,7 @@ fn waited_for(model: &Model, path: &Path) -> BTreeMap<WaitKey, Waited> {
         let Some(wait) = thread.and_then(|thread| thread.timeline.before(step.to_ns)) else {
             continue;
         };
-        let key = model.key_of(wait);
+        let key = lock_of(model, wait);
         let tries_ns = match &last {
             Some((before, from)) if *before == key => tried_again(&key, &path.steps[*from..at]),
             _ => 0,
@@ -292,9 +311,8 @@ fn finding_of(model: &Model, verdict: &Verdict<'_>, ended_ns: u64) -> Finding {
         Saving::latency(each)
     };
     let port = lock.ports.iter().copied().find(|port| *port != 0);
-    Finding::new(&DECLARATION, severity, title(model, verdict))
+    let finding = Finding::new(&DECLARATION, severity, title(model, verdict))
         .confidence(confidence)
-        .about_known("pid", (key.tgid != 0).then_some(key.tgid))
         .about_known("address", address)
         .about("lock", what(key))
         .about("holder_tid", json!(longest.map(|hold| hold.holder)))
@@ -314,7 +332,12 @@ fn finding_of(model: &Model, verdict: &Verdict<'_>, ended_ns: u64) -> Finding {
             FIX_OF_READERS.to_owned()
         } else {
             fix(key, verdict.held_across, verdict.holds)
-        })
+        });
+    let slept_ns = |wait: &&&Wait| wait.wake_ns.map_or(0, |ns| ns.saturating_sub(wait.out_ns));
+    let longest = lock.waits.iter().max_by_key(slept_ns);
+    // A lock between processes is of none of them.
+    let of = longest.map(|wait| wait.tid).filter(|_| key.tgid != 0);
+    slow_paths::about_processes(model, finding, of, waiters(lock))
 }
 
 fn cause(model: &Model, hold: &Hold) -> Cause {
@@ -373,7 +396,7 @@ fn may_wait_for_readers(model: &Model, key: &WaitKey, wait: &Wait) -> bool {
         let waits = model.threads.get(&hold.holder)?.timeline.waits();
         let got = waits
             .iter()
-            .find(|own| own.in_ns == Some(hold.from_ns) && model.key_of(own) == *key)?;
+            .find(|own| own.in_ns == Some(hold.from_ns) && lock_of(model, own) == *key)?;
         let waited_on = hold
             .across
             .is_some_and(|across| is_in(across.stack, &TO_WRITE));

@@ -786,3 +786,41 @@ fn a_wait_that_goes_on_after_its_timeout_is_one() {
     });
     assert_eq!(locks.max(), Some(1), "the sleeps are one wait");
 }
+
+#[test]
+fn a_lock_that_worker_processes_share_is_one() {
+    let mut script = Script::new();
+    let locking = locking(&mut script);
+    let syncing = script.stack(&["main", "app::handle", "app::append_log", "fsync"]);
+    for pid in 101..=104 {
+        script.thread_of(pid, pid, "httpd");
+    }
+    for pid in 101..=104u32 {
+        let from = u64::from(pid - 101) * 20;
+        if pid > 101 {
+            script
+                .wait(pid, FUTEX, 1, from + 1)
+                .stack(locking)
+                .word(0x1000)
+                .by(pid - 1)
+                .done();
+        }
+        script
+            .wait(pid, FSYNC, from + 2, from + 20)
+            .stack(syncing)
+            .done();
+        script
+            .request(u64::from(pid))
+            .of(pid)
+            .ready(0)
+            .read(0, pid)
+            .answered(from + 22, pid);
+    }
+    script.ends(200);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.saving.requests, 3);
+    assert_eq!(finding.subject["pids"], json!([102, 103, 104]));
+    assert_eq!(finding.subject["pid"], json!(104), "it waited longest");
+}
