@@ -58,6 +58,8 @@ pub struct Model {
     pub(crate) programs: Programs,
     /// When threads were stopped from outside.
     pub(crate) stops: Stops,
+    /// When processes were stopped from outside.
+    pub(crate) stop_spans: Vec<(Ns, Ns)>,
     /// When the last thread ended, or else the recording.
     pub(crate) alive_until_ns: Ns,
     /// Where threads sleep that have no request in hand.
@@ -110,10 +112,12 @@ impl Model {
             latency: input.latency,
             programs,
             stops: input.stops,
+            stop_spans: Vec::new(),
             alive_until_ns,
             rests: Rests::default(),
             let_go: HashMap::new(),
         };
+        model.stop_spans = model.find_stop_spans();
         model.rests = Rests::of(&model);
         model.let_go = model.let_go();
         model.account();

@@ -10,6 +10,7 @@ use serde::Serialize;
 use whywait_events::{Ns, StackId, Wait};
 
 use crate::model::Model;
+use crate::requests::RequestRef;
 use crate::stacks::StackNames;
 use crate::waits::wait_kind;
 
@@ -79,27 +80,65 @@ impl Stops {
     }
 }
 
+impl RequestRef<'_> {
+    /// Whether the target was stopped for half of the request's time or more: what it took says
+    /// nothing of the target.
+    pub fn was_stopped(self) -> bool {
+        let (from_ns, to_ns) = (self.ready_ns, self.end_ns());
+        let stopped_ns = self
+            .model()
+            .stop_spans
+            .iter()
+            .map(|(from, to)| (*to).min(to_ns).saturating_sub((*from).max(from_ns)))
+            .fold(0, u64::saturating_add);
+        stopped_ns > 0 && stopped_ns.saturating_mul(2) >= to_ns - from_ns
+    }
+}
+
 impl Model {
+    /// When a process of the target was stopped, merged and in order. A stop that was there already
+    /// when the recording began lasted since any time before.
+    pub(crate) fn find_stop_spans(&self) -> Vec<(Ns, Ns)> {
+        let mut spans: Vec<(Ns, Ns)> = self
+            .stopped_processes()
+            .flatten()
+            .map(|stop| {
+                let from_ns = if stop.since_before { 0 } else { stop.from_ns };
+                (from_ns, stop.to_ns.unwrap_or(Ns::MAX))
+            })
+            .collect();
+        spans.sort_unstable();
+        spans.dedup_by(|next, last| {
+            let overlaps = next.0 <= last.1;
+            if overlaps {
+                last.1 = last.1.max(next.1);
+            }
+            overlaps
+        });
+        spans
+    }
+
     /// For how long the target was stopped, the process that was for longest; `None` when it was
     /// not.
     pub fn stopped(&self) -> Option<Stopped> {
+        let sums = self.stopped_processes().map(|stops| self.sum(stops));
+        sums.max_by_key(|stopped| stopped.ns)
+    }
+
+    /// The stops of each process of which half of the threads or more were stopped.
+    fn stopped_processes(&self) -> impl Iterator<Item = Vec<&Stop>> {
         let mut by_process: BTreeMap<u32, Vec<&Stop>> = BTreeMap::new();
         for stop in &self.stops.sleeps {
             by_process.entry(stop.tgid).or_default().push(stop);
         }
-        let threads = |tgid: u32| {
-            self.threads
-                .values()
-                .filter(move |thread| thread.tgid == tgid)
-        };
         by_process
             .into_iter()
             .filter(|(tgid, stops)| {
                 let tids: BTreeSet<u32> = stops.iter().map(|stop| stop.tid).collect();
-                tids.len() * 2 >= threads(*tgid).count()
+                let threads = self.threads.values();
+                tids.len() * 2 >= threads.filter(|thread| thread.tgid == *tgid).count()
             })
-            .map(|(_, stops)| self.sum(stops))
-            .max_by_key(|stopped| stopped.ns)
+            .map(|(_, stops)| stops)
     }
 
     fn sum(&self, mut stops: Vec<&Stop>) -> Stopped {

@@ -53,7 +53,7 @@ impl<'a> SlowRequests<'a> {
             requests: Vec::new(),
             total_ns: 0,
         };
-        for request in model.requests() {
+        for request in model.requests().filter(|request| !request.was_stopped()) {
             let Some(latency_ns) = request.took_ns().filter(|ns| *ns >= threshold_ns) else {
                 continue;
             };

@@ -107,4 +107,11 @@ fn a_target_that_was_stopped_is_accused_of_nothing() {
     assert_eq!((stopped.ns, stopped.how), (2_000_000_000, "stopped"));
     assert!(!stopped.since_before && !stopped.to_the_end);
     assert_eq!(alone(&script), Verdict::Stopped);
+    let was_stopped = |id| {
+        model
+            .request(id)
+            .is_some_and(|request| request.was_stopped())
+    };
+    assert!(was_stopped("7:1") && !was_stopped("1:1"));
+    assert_eq!(crate::find(&model), [], "what took long was the stop");
 }

@@ -19,7 +19,7 @@ const ACCEPT: [u32; 2] = [43, 288];
 /// The crews: those who serve one port, or the unix sockets of one process.
 pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
     let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
-    for request in model.requests() {
+    for request in model.requests().filter(|request| !request.was_stopped()) {
         let place = match request.local_port {
             0 => (request.tgid, 0),
             port => (0, port),
