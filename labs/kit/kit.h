@@ -93,16 +93,22 @@ static inline void *kit_converse(void *argument) {
     return NULL;
 }
 
-/* Listens on a port of the system's choice, tells the lab's driver, and serves. */
-static inline void serve(answer_fn *answer) {
+/* Listens on a port of the system's choice, and writes where that is. */
+static inline int kit_listen(char *where, size_t room) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&address, size) ||
         listen(listener, 128) || getsockname(listener, (struct sockaddr *)&address, &size))
         die("cannot listen");
+    snprintf(where, room, "127.0.0.1:%d", ntohs(address.sin_port));
+    return listener;
+}
+
+/* Listens, tells the lab's driver, and serves. */
+static inline void serve(answer_fn *answer) {
     char where[32];
-    snprintf(where, sizeof where, "127.0.0.1:%d", ntohs(address.sin_port));
+    int listener = kit_listen(where, sizeof where), one = 1;
     kit_announce(where);
     for (;;) {
         struct kit_connection *connection = malloc(sizeof *connection);
