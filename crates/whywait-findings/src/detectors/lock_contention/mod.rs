@@ -454,15 +454,6 @@ fn what(key: &WaitKey) -> String {
         .to_owned()
 }
 
-/// `a mutex`, `an advisory file lock`.
-fn a(name: &str) -> String {
-    let article = match name.chars().next() {
-        Some('a' | 'e' | 'i' | 'o' | 'u') => "an",
-        _ => "a",
-    };
-    format!("{article} {name}")
-}
-
 /// Where a lock was held, for titles: a function of the application's or its runtime's, but none of
 /// the C library's.
 fn place(model: &Model, stack: StackId) -> Option<String> {
@@ -530,10 +521,10 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
 
 fn title(model: &Model, verdict: &Verdict<'_>) -> String {
     let Verdict { key, lock, .. } = *verdict;
-    let name = match key.object.primitive() {
-        Some(primitive) if primitive.is_single() => format!("the {}", primitive.name()),
-        _ => a(&what(key)),
-    };
+    let name = key
+        .object
+        .primitive()
+        .map_or_else(|| "a lock".to_owned(), Primitive::with_article);
     let who = match lock.requests.iter().map(|waited| waited.ns).max() {
         None => format!(
             "{} waited {} in all for {name}",

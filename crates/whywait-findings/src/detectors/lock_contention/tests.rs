@@ -638,7 +638,7 @@ fn of_kind(script: &Script, kind: &str) -> Finding {
     let finding = findings.remove(0);
     assert_eq!(finding.subject["lock"], json!(kind));
     assert_eq!(finding.saving.requests, 8, "all but the first one waited");
-    let told = format!("for {} that worker (", a(kind));
+    let told = format!("{kind} that worker (");
     assert!(finding.title.contains(&told), "{}", finding.title);
     assert!(
         finding

@@ -85,7 +85,7 @@ fn by_primitive(primitive: Option<Primitive>, reasons: &mut Reasons) {
         Some(lock) if lock.is_lock() => reasons.say(
             WaitClass::Lock,
             10,
-            format!("the sleeper was taking a {}", lock.name()),
+            format!("the sleeper was taking {}", lock.with_article()),
         ),
         Some(Primitive::Join) => {
             reasons.say(WaitClass::Result, 10, "the sleeper was joining a thread");

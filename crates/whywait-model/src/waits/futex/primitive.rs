@@ -82,6 +82,17 @@ impl Primitive {
         }
     }
 
+    /// For sentences: `a mutex`, `an advisory file lock`, `the Ruby interpreter's lock (GVL)`.
+    pub fn with_article(self) -> String {
+        let name = self.name();
+        let article = match name.chars().next() {
+            _ if self.is_single() => "the",
+            Some('a' | 'e' | 'i' | 'o' | 'u') => "an",
+            _ => "a",
+        };
+        format!("{article} {name}")
+    }
+
     /// Whether it is held by one thread and released by it.
     pub const fn is_lock(self) -> bool {
         matches!(
