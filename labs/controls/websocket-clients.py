@@ -1,6 +1,6 @@
 """Clients on websockets: four say something every 30 ms and get it back, four only listen.
 
-    websockets.py ADDRESS
+    websocket-clients.py ADDRESS
 """
 
 import base64
