@@ -1,8 +1,8 @@
 //! Roles: threads that do the same.
 //!
-//! Workers of a server are often processes, not threads: forked ahead, each with the same code. What
-//! one of them waits for, all of them do. So processes that run the same program are one program
-//! here: their main threads have the same name but for its numbers, and they have the same
+//! Workers of a server are often processes, not threads: forked ahead, each with the same code.
+//! What one of them waits for, all of them do. So processes that run the same program are one
+//! program here: their main threads have the same name but for its numbers, and they have the same
 //! executable as far as it is known. Of an interpreter that is not enough: what else tells two
 //! programs apart is the function.
 

@@ -2,9 +2,9 @@
 //!
 //! What a sampling clock finds innermost differs from tick to tick, and from one absence to the
 //! next: `dictNext` and `stringmatchlen` of one `keysCommand`. So an absence is in the innermost
-//! function in which nearly all of its samples are, and absences whose functions call each other are
-//! for the same reason. A stack of an interpreter that ends before the program's functions says only
-//! that the program was in such a call: it counts to the function that is known to make it.
+//! function in which nearly all of its samples are, and absences whose functions call each other
+//! are for the same reason. A stack of an interpreter that ends before the program's functions says
+//! only that the program was in such a call: it counts to the function that is known to make it.
 
 use whywait_events::{Sample, StackId};
 use whywait_model::{Model, Thread, app_frames};

@@ -60,7 +60,8 @@ const KERNEL_SHOWN: usize = 5;
 const KERNEL_KEPT: usize = 16;
 /// What the bound has besides a wait is named from so many percent of the wait on.
 const MIN_BESIDES: u64 = 2;
-/// In percent of a wait: so much of it must be in functions that are known, for them to stand for it.
+/// In percent of a wait: so much of it must be in functions that are known, for them to stand for
+/// it.
 const MIN_KNOWN: u64 = 20;
 /// Steps for which it is looked up who else used the disk then.
 const MAX_LOOKED_UP: usize = 200;

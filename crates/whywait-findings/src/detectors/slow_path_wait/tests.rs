@@ -608,8 +608,8 @@ fn what_a_loop_slept_in_for_others_is_theirs() {
     );
 }
 
-/// Processes of these names, forked ahead, of which each syncs a file of its own for each of its ten
-/// requests.
+/// Processes of these names, forked ahead, of which each syncs a file of its own for each of its
+/// ten requests.
 fn prefork(names: &[&str]) -> Script {
     let sync_ms = 40;
     let Server {
