@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use whywait_events::recording::{Meta, ReadError, Recording};
 use whywait_events::{
-    Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Part, Preempted, Request, Sample, SocketCpu,
-    StackId, ThreadEvent, Wait,
+    AcceptQueue, Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Part, Preempted, Request, Sample,
+    SocketCpu, StackId, ThreadEvent, Wait,
 };
 
 use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
+use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::life;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
@@ -78,6 +79,8 @@ pub struct Input {
     pub objects: WaitObjects,
     /// The io_uring rings.
     pub rings: RingInput,
+    /// The accept queues of the target's listeners.
+    pub accept_queues: AcceptQueues,
     /// What CPU time was for.
     pub cpu: CpuTime,
     /// What bursts of system-call tracing saw.
@@ -161,6 +164,7 @@ impl Input {
         }
         input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
+        recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;
         recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;
         recording.read::<SocketCpu>(None, &mut |row| input.cpu.sockets.add(row))?;
         recording.read::<Burst>(None, &mut |row| input.bursts.add(row))?;

@@ -39,6 +39,6 @@ pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, app_frame
 pub use stops::Stopped;
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::{
-    SystemCall, WaitClass, WaitKind, broad_kind, descriptor, system_call, system_call_name,
-    wait_kind,
+    SystemCall, WaitClass, WaitKind, broad_kind, descriptor, is_accept, system_call,
+    system_call_name, wait_kind,
 };

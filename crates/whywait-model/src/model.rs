@@ -9,6 +9,7 @@ use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
 use crate::input::Input;
 use crate::pools::{self, EpollPool};
+use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::open::Rests;
 use crate::requests::{self, Accounted, RequestSums};
@@ -44,6 +45,8 @@ pub struct Model {
     pub end_ns: Ns,
     /// What was waited for.
     pub objects: WaitObjects,
+    /// The accept queues of the target's listeners.
+    pub accept_queues: AcceptQueues,
     /// What CPU time was for.
     pub cpu: CpuTime,
     /// What bursts of system-call tracing saw.
@@ -105,6 +108,7 @@ impl Model {
             damaged: input.damaged,
             end_ns,
             objects,
+            accept_queues: input.accept_queues,
             cpu: input.cpu,
             bursts: input.bursts,
             requests: requests::in_order(input.requests),

@@ -13,8 +13,8 @@
 
 use whywait_events::uring::{Lag, Ring, RingSample, Sum};
 use whywait_events::{
-    Burst, BurstCall, Busy, Cpu, ModuleKind, Ns, Part, Preempted, Request, Sample, StackId,
-    ThreadChange, ThreadEvent, Wait, WakeContext,
+    AcceptQueue, Burst, BurstCall, Busy, Cpu, ModuleKind, Ns, Part, Preempted, Request, Sample,
+    StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
 use crate::input::Input;
@@ -381,6 +381,12 @@ impl Script {
         self
     }
 
+    /// The accept queue of a listener, as somebody saw it.
+    pub fn accept_queue(&mut self, look: AcceptQueue) -> &mut Self {
+        self.input.accept_queues.add(&look);
+        self
+    }
+
     /// A counter of the recording.
     pub fn counter(&mut self, name: &str, value: u64) -> &mut Self {
         self.input.counters.insert(name.to_owned(), value);
@@ -543,6 +549,12 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// It was there before the recording began.
+    pub fn since_before(mut self) -> Self {
+        self.request.since_before = true;
+        self
+    }
+
     /// Its socket is one of another process.
     pub fn of(mut self, tgid: u32) -> Self {
         self.request.tgid = tgid;
@@ -610,6 +622,13 @@ impl<'a> RequestLine<'a> {
     /// Its connection ends without an answer.
     pub fn gone(mut self, at_ms: u64) -> &'a mut Script {
         self.request.gone_ns = Some(ms(at_ms));
+        self.unanswered()
+    }
+
+    /// Its connection is in the accept queue in the end.
+    pub fn unaccepted(mut self) -> &'a mut Script {
+        self.request.before_accept = true;
+        self.request.unaccepted = true;
         self.unanswered()
     }
 

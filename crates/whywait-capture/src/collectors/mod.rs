@@ -2,6 +2,7 @@
 
 use crate::core::collector::Collector;
 
+pub(crate) mod accept_queues;
 pub(crate) mod burst;
 pub(crate) mod cpu;
 pub(crate) mod cpu_limit;
@@ -17,7 +18,7 @@ pub(crate) mod uring;
 
 /// All collectors with BPF programs, in the order in which they are attached: switches before the
 /// threads that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 9] = [
+pub(crate) const ALL: [&Collector; 10] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -27,4 +28,5 @@ pub(crate) const ALL: [&Collector; 9] = [
     &samples::COLLECTOR,
     &stacks::COLLECTOR,
     &sweep::COLLECTOR,
+    &accept_queues::COLLECTOR,
 ];

@@ -6,6 +6,7 @@ use libbpf_rs::btf::Btf;
 use super::error::CaptureError;
 use super::options::Options;
 use super::programs::Programs;
+use super::recorder::Recorder;
 use super::skel::types;
 
 /// A collector: its programs, and what they need.
@@ -22,6 +23,9 @@ pub(crate) struct Collector {
     /// before whywait.
     pub(crate) before: Step,
     pub(crate) after: Step,
+    /// Records what it finds when it looks: when the recording begins, when a segment is closed and
+    /// in the end.
+    pub(crate) look: Look,
     /// The counters of the recording that its maps hold, by name.
     pub(crate) counters: fn(&Programs) -> Vec<(String, u64)>,
 }
@@ -35,6 +39,7 @@ impl Collector {
         configure: |_| {},
         before: |_, _| Ok(()),
         after: |_, _| Ok(()),
+        look: |_, _| Ok(()),
         counters: |_| Vec::new(),
     };
 }
@@ -79,3 +84,4 @@ pub(crate) struct Configuration<'a> {
 }
 
 type Step = fn(&mut Programs, pid: u32) -> Result<(), CaptureError>;
+type Look = fn(&Programs, &mut Recorder) -> Result<(), CaptureError>;

@@ -69,8 +69,8 @@ impl Recorder {
             Record::Socket(record) => self.connection(&record),
             Record::Suspect(record) => self.suspect(&record),
             Record::Cpu(record) => self.cpu_of_ended(&record),
-            // These come from where only bursts look.
-            Record::Call(_) | Record::File(_) => {
+            // These come from where only their collectors look.
+            Record::Call(_) | Record::File(_) | Record::AcceptQueue(_) => {
                 self.bad_record();
                 Ok(())
             }

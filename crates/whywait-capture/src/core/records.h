@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "collectors/accept_queues/records.h"
 #include "collectors/burst/records.h"
 #include "collectors/cpu/records.h"
 #include "collectors/futex/records.h"
@@ -42,7 +43,8 @@
 	X(CPU, cpu)                   \
 	X(CALL, call)                 \
 	X(FILE, file)                 \
-	X(SOCKET, socket)
+	X(SOCKET, socket)             \
+	X(ACCEPT_QUEUE, accept_queue)
 
 #define TAG(name, layout) RECORD_##name,
 enum record_type { RECORD_NONE, RECORDS(TAG) };

@@ -103,6 +103,7 @@ impl Session {
         session.programs.begin(pid)?;
         session.start_sampling();
         session.drain()?;
+        session.look()?;
         Ok(session)
     }
 
@@ -165,6 +166,7 @@ impl Session {
     fn roll(&mut self) -> Result<(), CaptureError> {
         uring::write(&self.programs, &mut self.recorder)?;
         cpu::account(&self.programs, &mut self.recorder)?;
+        self.look()?;
         uring::forget_ended(&mut self.programs, target::alive);
         self.count();
         self.recorder.output.writer.roll()?;
@@ -228,6 +230,13 @@ impl Session {
         Ok(())
     }
 
+    fn look(&mut self) -> Result<(), CaptureError> {
+        for collector in collectors::ALL {
+            (collector.look)(&self.programs, &mut self.recorder)?;
+        }
+        Ok(())
+    }
+
     fn count(&mut self) {
         let maps = &self.programs.skel.maps;
         self.recorder.count(counters::losses(&maps.counters));
@@ -254,6 +263,7 @@ impl Session {
         // A sample after the last look at the totals would be recorded and not counted.
         self.sampling.stop();
         cpu::account(&self.programs, &mut self.recorder)?;
+        self.look()?;
         let open = sockets::flush(&self.programs);
         self.meta.ended_ns = Some(kernel::now_ns());
         self.detach();

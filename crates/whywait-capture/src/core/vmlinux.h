@@ -228,6 +228,9 @@ struct sk_buff_head {
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_receive_queue;
+	atomic_t sk_drops;
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
 	__u8 sk_shutdown;
 	__u16 sk_type;
 	__u16 sk_protocol;

@@ -2,6 +2,7 @@
 /*
  * whywait's BPF programs: one object, of what each collector has. A header includes what it uses.
  */
+#include "collectors/accept_queues/accept_queues.bpf.h"
 #include "collectors/burst/burst.bpf.h"
 #include "collectors/samples/samples.bpf.h"
 #include "collectors/sched/sched.bpf.h"

@@ -1,5 +1,5 @@
-//! The tables of a recording: each is declared once, in a file of this folder, and listed in
-//! `list.rs`.
+//! The tables of a recording: each is declared once, in a file of this folder, and listed at the
+//! end of this one.
 //!
 //! A declaration ([`table!`](crate::recording::table)) is the struct of a row and, of each field,
 //! its column. Reading, writing, the rows that tests make up and the table's section of
@@ -9,12 +9,12 @@
 //! A new table is a declaration marked `#[table(later)]`, and a line in the list. Without an event
 //! of its own (`as …`) somebody else's [`Record`](crate::recording::Record) has to write its rows.
 
+mod accept_queues;
 mod bursts;
 mod busy;
 mod counters;
 mod cpu;
 mod futexes;
-mod list;
 mod preempted;
 mod requests;
 mod samples;
@@ -24,13 +24,12 @@ mod threads;
 pub mod uring;
 mod waits;
 
+pub use accept_queues::*;
 pub use bursts::*;
 pub use busy::*;
 pub(crate) use counters::*;
 pub use cpu::*;
 pub use futexes::*;
-pub use list::Event;
-pub(crate) use list::{Writers, each_table};
 pub use preempted::*;
 pub use requests::*;
 pub use samples::*;
@@ -38,3 +37,39 @@ pub use sockets::*;
 pub use stacks::*;
 pub use threads::*;
 pub use waits::*;
+
+use crate::recording::tables;
+
+tables! {
+    // The file's name, the row, and the event that is one row. In the order of the documentation.
+    tables {
+        threads: ThreadEvent as Thread,
+        waits: Wait as Wait,
+        busy: Busy as Busy,
+        preempted: Preempted as Preempted,
+        futexes: FutexSum as Futex,
+        cpu: Cpu as Cpu,
+        sockets: SocketCpu as SocketCpu,
+        accept_queues: AcceptQueue as AcceptQueue,
+        bursts: Burst as Burst,
+        calls: BurstCall as BurstCall,
+        requests: Request as Request,
+        samples: Sample as Sample,
+        rings: uring::Ring as Ring,
+        ring_sums: uring::Sum,
+        ring_histograms: uring::Bucket,
+        ring_ops: uring::Op as RingOp,
+        ring_samples: uring::RingSample as RingSample,
+        ring_lags: uring::Lag as RingLag,
+        stacks: StackRow,
+        modules: Module as Module,
+        symbols: Symbol as Symbol,
+        counters: Counter,
+    }
+    events of several rows {
+        /// A stack, of which later events have the id.
+        Stack(Stack),
+        /// What the operations of an opcode came to on an io_uring ring until now.
+        RingSum(Box<uring::Sum>),
+    }
+}

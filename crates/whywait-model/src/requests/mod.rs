@@ -1,5 +1,6 @@
 //! Requests: which are looked at one by one, how far each got, and where its time went.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 
 use whywait_events::{Ns, Request};
@@ -8,6 +9,7 @@ use crate::model::Model;
 use crate::path::{self, Path};
 use crate::pools::EpollPool;
 
+pub mod accept_queues;
 pub(crate) mod account;
 pub(crate) mod histogram;
 pub(crate) mod life;
@@ -15,6 +17,7 @@ pub(crate) mod open;
 pub(crate) mod slowest;
 pub(crate) mod summary;
 
+pub use accept_queues::{AcceptQueue, AcceptQueues};
 pub use account::Account;
 pub use open::{OpenReader, OpenRequests, OpenState};
 pub use slowest::RequestSums;
@@ -60,6 +63,15 @@ impl<'m> RequestRef<'m> {
     /// Names it in reports: `SOCKET:SEQ`.
     pub fn id(self) -> String {
         format!("{}:{}", self.socket, self.seq)
+    }
+
+    /// Where it came in: at a port (0 and the port), or at a process' unix sockets (the process and
+    /// 0).
+    pub fn place(self) -> (u32, u16) {
+        match self.local_port {
+            0 => (self.tgid, 0),
+            port => (0, port),
+        }
     }
 
     /// Whether the last byte of its response was written; otherwise it is open.
@@ -212,12 +224,35 @@ impl Model {
 /// Requests of which the time is not accounted for yet, by when they came.
 pub(crate) fn in_order(mut rows: Vec<Request>) -> Vec<Accounted> {
     rows.sort_by_key(|row| (row.ready_ns, row.socket, row.seq));
+    name_readers(&mut rows);
     rows.into_iter()
         .map(|row| Accounted {
             row,
             ..Accounted::default()
         })
         .collect()
+}
+
+/// Of a request that was read before the recording began nobody saw who read it. Where the thread
+/// that answered it answers what it has read, and nothing else, it was that one.
+fn name_readers(rows: &mut [Request]) {
+    let unnamed = |row: &Request| row.since_before && row.recv_ns.is_some() && row.recv_tid == 0;
+    if !rows.iter().any(unnamed) {
+        return;
+    }
+    let mut answers_its_own: HashMap<u32, bool> = HashMap::new();
+    for row in rows
+        .iter()
+        .filter(|row| row.recv_tid != 0 && row.send_tid != 0)
+    {
+        let own = row.recv_tid == row.send_tid;
+        *answers_its_own.entry(row.send_tid).or_insert(true) &= own;
+    }
+    for row in rows.iter_mut().filter(|row| unnamed(row)) {
+        if answers_its_own.get(&row.send_tid) == Some(&true) {
+            row.recv_tid = row.send_tid;
+        }
+    }
 }
 
 /// When a request was seen last; 0: never.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::model::Model;
 use crate::path::Step;
 use crate::requests::RequestRef;
+use crate::requests::accept_queues::AcceptQueue;
 use crate::requests::account::Account;
 use crate::requests::histogram::Histogram;
 use crate::requests::open::OpenRequests;
@@ -27,6 +28,10 @@ pub struct Requests {
     /// their age.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenRequests>,
+    /// The accept queues in which connections waited when they were looked at last, or that
+    /// dropped some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accept_queues: Vec<AcceptQueue>,
     /// How many took at least the recording's threshold.
     pub slow: u64,
     /// The recording's threshold for "slow".
@@ -167,9 +172,12 @@ impl Model {
     pub fn requests_summary(&self) -> Requests {
         let sums = &self.sums;
         let open = self.open_requests();
+        let queues = self.accept_queues.all();
+        let accept_queues = queues.filter(AcceptQueue::matters).collect();
         if self.requests_that_count() == 0 {
             return Requests {
                 open,
+                accept_queues,
                 slow_threshold_ns: self.threshold_ns(),
                 ..Requests::default()
             };
@@ -187,6 +195,7 @@ impl Model {
         Requests {
             count: self.requests_count(),
             open,
+            accept_queues,
             slow: sums.slow.saturating_add(self.counting()),
             slow_threshold_ns: self.threshold_ns(),
             latency_ns: self.latency(),

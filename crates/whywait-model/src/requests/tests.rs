@@ -66,3 +66,24 @@ fn a_request_is_found_by_its_name() {
     assert_eq!(found.as_deref(), Some("3:1"));
     assert!(model.request("5:1").is_none());
 }
+
+/// A request that was read before the recording began, and answered by thread 1; and one that
+/// thread 1 answered after `reader` had read it.
+fn read_before(reader: u32) -> Model {
+    let mut script = Script::new();
+    script.thread(1, "worker").thread(2, "reader");
+    script.request(1).since_before().read(0, 0).answered(50, 1);
+    script.request(2).ready(60).read(61, reader).answered(90, 1);
+    script.ends(100);
+    script.model()
+}
+
+#[test]
+fn who_answers_what_it_reads_had_read_what_it_answers() {
+    assert_eq!(each(&read_before(1), |request| request.recv_tid), [1, 1]);
+}
+
+#[test]
+fn who_answers_what_others_read_may_not_have_read_it() {
+    assert_eq!(each(&read_before(2), |request| request.recv_tid), [0, 2]);
+}

@@ -126,6 +126,11 @@ pub fn descriptor(wait: &Wait) -> Option<i32> {
     }
 }
 
+/// Whether a thread waits for a connection, in `accept` or `accept4`.
+pub fn is_accept(wait: &Wait) -> bool {
+    matches!(wait.syscall, Some(43 | 288))
+}
+
 /// The name of a system call, for reports.
 pub(crate) fn name_of(number: u32) -> String {
     entry(number).map_or_else(

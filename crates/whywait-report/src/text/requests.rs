@@ -1,6 +1,6 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
-use whywait_model::requests::{Latency, Percentile, Requests, Slow, Time};
+use whywait_model::requests::{AcceptQueue, Latency, Percentile, Requests, Slow, Time};
 
 use super::escape::columns;
 use super::page::{Page, Style};
@@ -32,8 +32,39 @@ pub(super) fn render(page: &mut Page, requests: &Requests) {
     };
     time(page, &requests.time, "where the time went", Some(&of));
     latency(page, requests);
+    accept_queues(page, &requests.accept_queues);
     if let Some(slowest) = requests.slowest.first() {
         path(page, slowest);
+    }
+}
+
+/// The accept queues that turned connections away, or would now.
+fn accept_queues(page: &mut Page, queues: &[AcceptQueue]) {
+    for queue in queues {
+        let mut said = Vec::new();
+        if queue.dropped > 0 {
+            let dropped = counted(queue.dropped.into(), "packet");
+            said.push(format!("{dropped} of connections dropped"));
+        }
+        if queue.is_full() {
+            let queued = counted(queue.queued.into(), "connection");
+            said.push(format!("full in the end with {queued}"));
+        }
+        if said.is_empty() {
+            continue;
+        }
+        let of = queue
+            .port
+            .map_or_else(String::new, |port| format!(" of port {port}"));
+        let text = format!("{} (limit {})", said.join("; "), count(queue.limit.into()));
+        page.paragraph(
+            "",
+            "  ",
+            &[
+                (Style::Strong, &format!("accept queue{of}: ")),
+                (Style::Plain, &text),
+            ],
+        );
     }
 }
 

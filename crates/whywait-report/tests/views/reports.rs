@@ -105,6 +105,7 @@ fn stranded_requests() -> Requests {
     Requests {
         count: 6,
         open: None,
+        accept_queues: Vec::new(),
         slow: 5,
         slow_threshold_ns: MS,
         latency_ns: Some(Latency {

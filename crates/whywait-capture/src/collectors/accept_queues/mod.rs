@@ -1,0 +1,99 @@
+//! The accept queues of the target's listeners: how many connections wait in each for somebody to
+//! accept them, when whywait attaches, when a segment is closed and in the end.
+
+use std::fs;
+
+use whywait_events::{AcceptQueue, Event};
+
+use crate::core::collector::Collector;
+use crate::core::error::CaptureError;
+use crate::core::iterate::{self, Scope};
+use crate::core::kernel;
+use crate::core::programs::Programs;
+use crate::core::recorder::Recorder;
+use crate::core::records::{Record, decode};
+use crate::core::target;
+
+pub(crate) const COLLECTOR: Collector = Collector {
+    look,
+    ..Collector::NONE
+};
+
+/// Records the accept queues as they are now.
+fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError> {
+    let listeners = |source| CaptureError::Iterate {
+        what: "listeners",
+        source,
+    };
+    let at_ns = kernel::now_ns();
+    let mut buffer = Vec::new();
+    for tgid in recorder.processes.all() {
+        match iterate::attach(&programs.skel.progs.accept_queues, Scope::Process(tgid)) {
+            Ok(link) => iterate::read(&link, &mut buffer).map_err(listeners)?,
+            Err(_) if !target::alive(tgid) => continue,
+            Err(error) => return Err(listeners(error)),
+        }
+        let mut bytes = buffer.as_slice();
+        let mut descriptors = None;
+        while let Some((record, size)) = decode(bytes) {
+            bytes = &bytes[size..];
+            let Record::AcceptQueue(record) = record else {
+                continue;
+            };
+            // Of those with an empty queue nobody asks.
+            let (open, limit) = match record.queued {
+                0 => (0, 0),
+                _ => *descriptors.get_or_insert_with(|| descriptors_of(tgid)),
+            };
+            recorder.output.write(&Event::AcceptQueue(AcceptQueue {
+                at_ns,
+                tgid: record.tgid,
+                fd: record.fd,
+                listener: record.listener,
+                local_port: record.local_port,
+                queued: record.queued,
+                limit: record.limit,
+                dropped: record.dropped,
+                descriptors: open,
+                descriptors_limit: limit,
+            }))?;
+        }
+    }
+    Ok(())
+}
+
+/// How many descriptors a process has open, and how many it may have; 0: not known.
+fn descriptors_of(tgid: u32) -> (u64, u64) {
+    // The size of the folder is their number since Linux 6.2.
+    let open = fs::metadata(format!("/proc/{tgid}/fd")).map_or(0, |folder| folder.len());
+    let limits = fs::read_to_string(format!("/proc/{tgid}/limits")).unwrap_or_default();
+    (open, limit_in(&limits).unwrap_or(0))
+}
+
+/// The soft limit of open files in the text of /proc/PID/limits.
+fn limit_in(limits: &str) -> Option<u64> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_open_files_is_the_soft_one() {
+        let limits = "Max processes     96043    96043    processes \n\
+                      Max open files    1024     524288   files     \n";
+        assert_eq!(limit_in(limits), Some(1024));
+        assert_eq!(limit_in("Max open files  unlimited unlimited files"), None);
+        assert_eq!(limit_in(""), None);
+    }
+
+    #[test]
+    fn a_process_has_descriptors_and_a_limit() {
+        let (open, limit) = descriptors_of(std::process::id());
+        assert!(0 < open && open <= limit, "{open} of {limit}");
+    }
+}

@@ -1,0 +1,36 @@
+//! The table `accept_queues`.
+
+use crate::Ns;
+use crate::recording::table;
+
+table! {
+    /// The accept queue of a listening socket, as it was when somebody looked: when the recording
+    /// began, when a segment was closed, and in the end. A row for each process that has the
+    /// listener open.
+    #[table(later)]
+    #[span(at_ns)]
+    pub struct AcceptQueue {
+        /// When it was looked at.
+        at_ns: Ns = DeltaBounds,
+        /// A process that can accept from it.
+        tgid: u32 = Dictionary,
+        /// Its descriptor there.
+        fd: u32 = Dictionary,
+        /// Names the listener (the kernel's socket cookie); 0: it has no name.
+        listener: u64 = Dictionary,
+        /// The port on which it listens, 0 for unix sockets.
+        local_port: u16 = Dictionary,
+        /// Connections that wait to be accepted.
+        queued: u32 = Dictionary,
+        /// How many may wait: the argument of `listen`, or what the system allows. One more is not
+        /// turned away yet.
+        limit: u32 = Dictionary,
+        /// Connections, or packets of theirs, that the kernel has dropped since the listener was
+        /// made.
+        dropped: u32 = Dictionary,
+        /// Descriptors that the process had open; 0: not known, or nothing was queued.
+        descriptors: u64 = Dictionary,
+        /// How many it may have open; 0: not known, or nothing was queued.
+        descriptors_limit: u64 = Dictionary,
+    }
+}

@@ -1,0 +1,169 @@
+//! The accept queues of the target's listeners, over a recording.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use whywait_events::AcceptQueue as Look;
+
+/// The looks at each listener, of which the first and the last are kept.
+#[derive(Debug, Clone, Default)]
+pub struct AcceptQueues {
+    /// By the listener's name and port.
+    listeners: BTreeMap<(u64, u16), Listener>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Listener {
+    first: Look,
+    /// The last, of each process that has it open.
+    last: BTreeMap<u32, Look>,
+}
+
+/// The accept queue of a listener.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct AcceptQueue {
+    /// The port, `None` for unix sockets.
+    pub port: Option<u16>,
+    /// How many connections were in it when it was first looked at; `None`: that was the only look.
+    pub queued_at_first: Option<u32>,
+    /// How many when it was looked at last.
+    pub queued: u32,
+    /// How many may be: one more is not turned away yet.
+    pub limit: u32,
+    /// Connections, or packets of theirs, that the kernel dropped there in between.
+    pub dropped: u32,
+    /// The processes that can accept from it.
+    pub holders: Vec<Holder>,
+}
+
+/// A process that has a listener open.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Holder {
+    /// Process id.
+    pub pid: u32,
+    /// Its descriptor of the listener.
+    pub fd: u32,
+    /// How many descriptors it had open; `None`: not known.
+    pub descriptors: Option<u64>,
+    /// How many it may have open; `None`: not known.
+    pub descriptors_limit: Option<u64>,
+}
+
+impl AcceptQueues {
+    /// Takes a row of the recording.
+    pub fn add(&mut self, row: &Look) {
+        let listener = self
+            .listeners
+            .entry((row.listener, row.local_port))
+            .or_insert_with(|| Listener {
+                first: row.clone(),
+                last: BTreeMap::new(),
+            });
+        if row.at_ns < listener.first.at_ns {
+            listener.first = row.clone();
+        }
+        let last = listener.last.entry(row.tgid).or_default();
+        if row.at_ns >= last.at_ns {
+            *last = row.clone();
+        }
+    }
+
+    /// How each was in the end.
+    pub fn all(&self) -> impl Iterator<Item = AcceptQueue> {
+        self.listeners.values().filter_map(Listener::over_all)
+    }
+}
+
+impl Listener {
+    fn over_all(&self) -> Option<AcceptQueue> {
+        let at_ns = self.last.values().map(|look| look.at_ns).max()?;
+        // Those that have closed it since are no longer among its holders.
+        let holders: Vec<&Look> = self
+            .last
+            .values()
+            .filter(|look| look.at_ns == at_ns)
+            .collect();
+        let last = holders.first()?;
+        let known = |n: u64| (n != 0).then_some(n);
+        Some(AcceptQueue {
+            port: (last.local_port != 0).then_some(last.local_port),
+            queued_at_first: (self.first.at_ns < at_ns).then_some(self.first.queued),
+            queued: last.queued,
+            limit: last.limit,
+            dropped: last.dropped.saturating_sub(self.first.dropped),
+            holders: holders
+                .iter()
+                .map(|look| Holder {
+                    pid: look.tgid,
+                    fd: look.fd,
+                    descriptors: known(look.descriptors),
+                    descriptors_limit: known(look.descriptors_limit),
+                })
+                .collect(),
+        })
+    }
+}
+
+impl Holder {
+    /// Whether it cannot accept: it may not open another descriptor.
+    pub fn is_out(&self) -> bool {
+        matches!((self.descriptors, self.descriptors_limit), (Some(open), Some(limit)) if open >= limit)
+    }
+}
+
+impl AcceptQueue {
+    /// Whether there is no room for one more: the kernel drops those who come.
+    pub fn is_full(&self) -> bool {
+        self.queued > self.limit
+    }
+
+    /// Whether it deserves a look: connections were waiting in it, or were dropped.
+    pub(crate) fn matters(&self) -> bool {
+        self.queued > 0 || self.dropped > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(at_ns: u64, tgid: u32, queued: u32, dropped: u32) -> Look {
+        Look {
+            at_ns,
+            tgid,
+            fd: 3,
+            listener: 7,
+            local_port: 80,
+            queued,
+            limit: 4,
+            dropped,
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn the_first_and_the_last_look_count() {
+        let mut queues = AcceptQueues::default();
+        for row in [look(2, 1, 5, 30), look(1, 1, 1, 10), look(3, 1, 2, 45)] {
+            queues.add(&row);
+        }
+        let queue = queues.all().next().expect("a queue");
+        assert_eq!(
+            (queue.queued_at_first, queue.queued, queue.dropped),
+            (Some(1), 2, 35)
+        );
+        assert!(!queue.is_full() && queue.matters());
+    }
+
+    #[test]
+    fn a_process_that_has_closed_the_listener_does_not_hold_it() {
+        let mut queues = AcceptQueues::default();
+        for row in [look(1, 1, 0, 0), look(1, 2, 0, 0), look(2, 2, 5, 0)] {
+            queues.add(&row);
+        }
+        let queue = queues.all().next().expect("a queue");
+        let pids: Vec<u32> = queue.holders.iter().map(|holder| holder.pid).collect();
+        assert_eq!(pids, [2]);
+        assert!(queue.is_full());
+    }
+}
