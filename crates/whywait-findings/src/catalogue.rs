@@ -23,6 +23,7 @@ macro_rules! catalogue {
 catalogue! {
     stranded_readiness,
     workers_exhausted,
+    accept_stalled,
     blocked_loop,
     lock_contention,
     slow_path_wait,

@@ -15,7 +15,7 @@
 //! Where they wait for a lock, more of them would wait there as well; the same goes for a peer
 //! whose answers take longer the more of them ask, as far as that shows. An event loop that serves
 //! several requests at a time is none of these workers. Less than [`MIN_VICTIMS`] requests (unless
-//! one waits on in the end), or less than a third of the slow requests' time, is a burst.
+//! one waited for a second), or less than a third of the slow requests' time, is a burst.
 
 mod case;
 mod executors;
@@ -56,7 +56,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// Fewer requests are a burst, or a worker that had bad luck…
 const MIN_VICTIMS: usize = 3;
-/// … but for one that has waited for so long and waits on.
+/// … but for one that waited for so long.
 const HANGS_NS: u64 = 1_000_000_000;
 /// What is less than one part in so many of the slow requests' time is no lack of workers.
 const WORTH: u64 = 3;
@@ -66,7 +66,13 @@ const ERROR_NS: u64 = 100_000_000;
 const LOCK_SHARE: u64 = 2;
 
 fn detect(model: &Model) -> Vec<Finding> {
-    let slow_ns = slow_paths::SlowRequests::of(model).total_ns;
+    // Nobody saw who slept before the recording began.
+    let slow = slow_paths::SlowRequests::of(model);
+    let unseen_ns = sum(slow
+        .requests
+        .iter()
+        .map(|slow| model.meta.started_ns.saturating_sub(slow.request.ready_ns)));
+    let slow_ns = slow.total_ns.saturating_sub(unseen_ns);
     let crews = serving::crews(model)
         .into_iter()
         .chain(executors::crews(model));
@@ -122,7 +128,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
     let shares = Shares::new(victims.iter().map(|(request, ns)| (*ns, request.age_ns())));
     let open = victims.iter().filter(|(request, _)| !request.is_answered());
     let open_ns = sum(open.clone().map(|(request, _)| request.age_ns()));
-    let hangs = open.clone().any(|(_, ns)| *ns >= HANGS_NS);
+    let hangs = victims.iter().any(|(_, ns)| *ns >= HANGS_NS);
     if (victims.len() < MIN_VICTIMS && !hangs) || shares.ns.saturating_mul(WORTH) < slow_ns {
         return None;
     }

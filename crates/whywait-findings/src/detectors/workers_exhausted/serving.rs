@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use whywait_events::{Ns, StackId, Wait};
-use whywait_model::{Activity, Model, RequestRef, Thread, descriptor};
+use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
@@ -13,18 +13,11 @@ use crate::shared::slow_paths::MIN_NS;
 
 /// Requests of a thread that overlap others of it, one in so many: it serves several at a time.
 const OVERLAPPING: usize = 10;
-/// The calls in which a thread waits for a connection.
-const ACCEPT: [u32; 2] = [43, 288];
-
 /// The crews: those who serve one port, or the unix sockets of one process.
 pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
     let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
     for request in model.requests().filter(|request| !request.was_stopped()) {
-        let place = match request.local_port {
-            0 => (request.tgid, 0),
-            port => (0, port),
-        };
-        by_place.entry(place).or_default().push(request);
+        by_place.entry(request.place()).or_default().push(request);
     }
     by_place
         .into_iter()
@@ -173,8 +166,7 @@ impl<'a, 'm> Workers<'a, 'm> {
             return None;
         }
         let own_connection = descriptor(wait).is_some_and(|fd| {
-            !matches!(wait.syscall, Some(call) if ACCEPT.contains(&call))
-                && self.own.get(&wait.tid).is_some_and(|own| own.contains(&fd))
+            !is_accept(wait) && self.own.get(&wait.tid).is_some_and(|own| own.contains(&fd))
         });
         Some(own_connection)
     }
@@ -220,7 +212,7 @@ impl<'a, 'm> Workers<'a, 'm> {
         others
             .flat_map(|thread| thread.timeline.waits())
             .filter(|wait| {
-                matches!(wait.syscall, Some(call) if ACCEPT.contains(&call)) && self.accepts()
+                is_accept(wait) && self.accepts()
                     || wait.user_stack != 0 && self.free.contains(&wait.user_stack)
             })
             .map(|wait| {
@@ -259,12 +251,7 @@ impl<'a, 'm> Workers<'a, 'm> {
     fn accepts(&self) -> bool {
         let tids: BTreeSet<u32> = self.in_hand.keys().copied().collect();
         self.model.threads.values().any(|thread| {
-            tids.contains(&thread.tid)
-                && thread
-                    .timeline
-                    .waits()
-                    .iter()
-                    .any(|wait| matches!(wait.syscall, Some(call) if ACCEPT.contains(&call)))
+            tids.contains(&thread.tid) && thread.timeline.waits().iter().any(is_accept)
         })
     }
 
