@@ -1,7 +1,7 @@
 'use strict';
-// A node HTTP server whose handler parses a large document, for 40 ms of CPU time. With --cached it was parsed
-// before, and the handler waits as long for a timer. With four clients and more there is always a
-// next request: the loop's poll never waits. See lab.toml.
+// A node HTTP server whose handler parses a large document, for 40 ms of CPU time. With --cached it
+// was parsed before, and the handler waits as long for a timer. With four clients and more there is
+// always a next request: the loop's poll never waits. See lab.toml.
 
 const fs = require('node:fs');
 const http = require('node:http');

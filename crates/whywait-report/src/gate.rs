@@ -7,8 +7,8 @@ use crate::Report;
 /// The worst severity that counts against the target; `None` when there is nothing to hold against
 /// it.
 ///
-/// [`Code::RECORDING_INCOMPLETE`] never counts: it is about whywait's own fidelity, and a build must
-/// not break because the machine that watched it was busy.
+/// [`Code::RECORDING_INCOMPLETE`] never counts: it is about whywait's own fidelity, and a build
+/// must not break because the machine that watched it was busy.
 pub fn worst(report: &Report) -> Option<Severity> {
     let counted = report
         .findings

@@ -210,8 +210,8 @@ pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
     }
 }
 
-/// `thread worker`, `3 threads worker`, `8 threads conn*`, `16 processes httpd`, `8 threads conn* in
-/// 4 processes`.
+/// `thread worker`, `3 threads worker`, `8 threads conn*`, `16 processes httpd`, `8 threads conn*
+/// in 4 processes`.
 pub(crate) fn who(model: &Model, tids: &BTreeSet<u32>) -> String {
     let Some(tid) = tids.first() else {
         return "no thread".to_owned();
@@ -244,8 +244,8 @@ fn common_name(model: &Model, tids: &BTreeSet<u32>) -> String {
     format!("{}*", common.trim_end_matches(is_number))
 }
 
-/// Names the processes in a finding's subject: the one of thread `tid`, if there is one to name, and
-/// all of them.
+/// Names the processes in a finding's subject: the one of thread `tid`, if there is one to name,
+/// and all of them.
 pub(crate) fn about_processes(
     model: &Model,
     finding: Finding,

@@ -5,8 +5,8 @@
 //! decision whether to poll or to park. A shared name is no evidence: tokio's blocking threads
 //! carry the workers' name, and cannot serve I/O.
 //!
-//! A loop that always has something to do never sleeps in its poll. It is known by what it reads: one
-//! thread alone reads all that is registered with the instance, of several connections at once.
+//! A loop that always has something to do never sleeps in its poll. It is known by what it reads:
+//! one thread alone reads all that is registered with the instance, of several connections at once.
 //!
 //! Go has more threads than may run its goroutines at once (GOMAXPROCS): those that are parked
 //! beside that many busy ones have nothing to run on. The number is not known from outside. So a Go

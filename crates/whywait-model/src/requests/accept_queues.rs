@@ -107,7 +107,8 @@ impl Listener {
 impl Holder {
     /// Whether it cannot accept: it may not open another descriptor.
     pub fn is_out(&self) -> bool {
-        matches!((self.descriptors, self.descriptors_limit), (Some(open), Some(limit)) if open >= limit)
+        let known = self.descriptors.zip(self.descriptors_limit);
+        known.is_some_and(|(open, limit)| open >= limit)
     }
 }
 

@@ -141,8 +141,9 @@ impl<'m> RequestRef<'m> {
         self.recv_ns.unwrap_or(self.end_ns()).max(self.ready_ns)
     }
 
-    /// Until when it can have waited for the loop that serves it. One that was read and not answered
-    /// may be what the loop does meanwhile, or want no answer at all (a client's close_notify).
+    /// Until when it can have waited for the loop that serves it. One that was read and not
+    /// answered may be what the loop does meanwhile, or want no answer at all (a client's
+    /// close_notify).
     pub fn waited_until_ns(self) -> Ns {
         self.first_send_ns
             .or(self.recv_ns)

@@ -156,8 +156,9 @@ impl Model {
     }
 
     /// The latency that this share of the requests does not exceed, nanoseconds; `None` without
-    /// requests. Requests that are late have had theirs at least. Within a bucket of the kernel's histogram latencies are taken as evenly spread: so
-    /// two recordings compare better than with middles.
+    /// requests. Requests that are late have had theirs at least. Within a bucket of the kernel's
+    /// histogram latencies are taken as evenly spread: so two recordings compare better than with
+    /// middles.
     pub fn latency_quantile_ns(&self, share: f64) -> Option<f64> {
         let mut slowest_ns: Vec<u64> = Vec::new();
         // Slow requests that have no row may be anywhere among those that have.

@@ -155,7 +155,8 @@ pub(super) fn still_open(page: &mut Page, open: &OpenRequests, with_late: bool) 
             n => (format!("{} requests", count(n)), "were"),
         };
         format!(
-            "{requests} {were} read and not answered for {} by the end; if they wait for an event, that is as it should be",
+            "{requests} {were} read and not answered for {} by the end; if they wait for an event, \
+             that is as it should be",
             match open.since_before {
                 true => format!("{} or longer", duration(open.oldest_set_aside_ns)),
                 false => format!("up to {}", duration(open.oldest_set_aside_ns)),

@@ -217,8 +217,8 @@ fn descriptors(model: &Model, holder: &Holder) -> Option<Evidence> {
 
 fn fix(out_of_descriptors: bool, kept: Option<&Doing<'_>>) -> &'static str {
     if out_of_descriptors {
-        "find what keeps the descriptors (idle connections without a time-out, files that are never \
-         closed); raise the limit (LimitNOFILE, ulimit -n) where it is too low for the load"
+        "find what keeps the descriptors (idle connections without a time-out, files that nobody \
+         closes); raise the limit (LimitNOFILE, ulimit -n) where it is too low for the load"
     } else if kept.is_some() {
         "let the thread that accepts do nothing else that can wait: read the first bytes, shake \
          hands and look names up elsewhere, with a time-out; or have more threads that accept"

@@ -123,8 +123,8 @@ fn threads_at_channels_wait_for_no_lock() {
     assert_eq!(
         title("<std::sync::mpsc::Receiver<Go>>::recv"),
         [
-            "a large wait is harmless, 100 ms in all: vcpu (2) waits for work or a sign to go on, not \
-          for a lock"
+            "a large wait is harmless, 100 ms in all: vcpu (2) waits for work or a sign to go on, \
+             not for a lock"
         ]
     );
     assert_eq!(
