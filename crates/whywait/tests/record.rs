@@ -508,6 +508,47 @@ fn thousands_of_threads_are_read_in_time() {
 }
 
 #[test]
+fn ten_thousand_threads_in_futexes_cost_little_at_the_end() {
+    if !bpf() {
+        return;
+    }
+    const THREADS: usize = 10_000;
+    let dir = scratch();
+    let dir = dir.path().join("recording");
+    let mut process = start(&mut program(target(), &["parked", &THREADS.to_string()]));
+    process.until_line("ready");
+    let number = process.pid().to_string();
+    let args = ["record", "-o", text(&dir), "-p", &number, "-d", "1s"];
+    let ended = run(&mut whywait(&args)).exits(0);
+    // A debug build takes some ten times as long as any other. Compared with each other the stacks
+    // took minutes.
+    assert!(
+        ended.took < Duration::from_secs(20),
+        "expected some 4 s, got {:?}",
+        ended.took
+    );
+    let mut tids: Vec<u32> = waits(&open(&dir))
+        .iter()
+        .filter(|wait| wait.user_stack != 0 && wait.syscall == Some(202))
+        .map(|wait| wait.tid)
+        .collect();
+    tids.sort_unstable();
+    tids.dedup();
+    assert!(
+        tids.len() == THREADS,
+        "expected stacks of {THREADS} threads, got {}",
+        tids.len()
+    );
+    let report = run(&mut whywait(&["report", text(&dir)])).exits(0);
+    assert!(
+        report.took < Duration::from_secs(10),
+        "expected a report within 1 s, got {:?}",
+        report.took
+    );
+    process.end().exits(0);
+}
+
+#[test]
 fn the_largest_stacks_fit() {
     if !bpf() {
         return;

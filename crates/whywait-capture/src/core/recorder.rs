@@ -60,7 +60,7 @@ impl Recorder {
             Record::Preempted(record) => self.preempted(&record),
             Record::Request(record) => self.request(&record),
             Record::Sample(record, stack) => self.sample(&record, &stack),
-            Record::Sleeper(record, stack) => self.sleeper(&record, stack),
+            Record::Sleeper(record, stack) => self.sleeper(&record, &stack),
             Record::UserStack(record, stack) => self.user_stack(&record, &stack),
             Record::Waker(record, stack) => self.waker(&record, &stack),
             Record::UringOp(record) => self.ring_op(&record),
@@ -103,6 +103,7 @@ impl Recorder {
 
     pub(crate) fn forget_thread(&mut self, tid: u32) {
         self.waits.forget(tid);
+        self.futexes.unfinished.forget(tid);
         self.suspects.forget(tid);
         self.known.forget(tid);
     }
@@ -129,6 +130,7 @@ impl Recorder {
         let counters = [
             ("lost.ring-ops", of_rings.lost),
             ("lost.undecodable", self.undecodable),
+            ("lost.held-locks", self.futexes.unfinished.unsearched()),
             ("waits.without-stack", self.waits.without_stack),
             ("waits.ended", self.waits.ended),
         ];

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,13 @@ static void *become(void *unused)
 static void *sleeper(void *unused)
 {
 	pause();
+	return 0;
+}
+
+/* Sleeps in a futex of its own, for ever. */
+static void *parked(void *own)
+{
+	sem_wait(own);
 	return 0;
 }
 
@@ -171,13 +179,15 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "deep")) {
 		say("ready");
 		deep(80);
-	} else if (!strcmp(what, "threads")) {
+	} else if (!strcmp(what, "threads") || !strcmp(what, "parked")) {
+		void *(*how)(void *) = what[0] == 'p' ? parked : sleeper;
+		sem_t *own = calloc(atoi(rest[0]), sizeof(*own));
 		pthread_attr_t small;
 
 		pthread_attr_init(&small);
 		pthread_attr_setstacksize(&small, 65536);
 		for (int n = atoi(rest[0]); n > 0; n--)
-			if (pthread_create(&thread, &small, sleeper, 0))
+			if (pthread_create(&thread, &small, how, own + n - 1))
 				exit(1);
 		say("ready");
 		wait_for_input();

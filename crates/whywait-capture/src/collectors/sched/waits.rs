@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Parts, StackId, Wait, WakeContext};
 
-use crate::collectors::futex::unfinished::awaited;
+use crate::collectors::futex::unfinished::{USER_ADDRESSES, awaited};
 use crate::core::recorder::Recorder;
 use crate::core::skel::types::{self, wake_context};
 
@@ -16,8 +16,6 @@ use crate::core::skel::types::{self, wake_context};
 const MAX_HELD: usize = 64;
 /// How long a wait is held back for its stack at most.
 const HELD_FOR: Duration = Duration::from_secs(1);
-/// Where a program's memory is (x86-64).
-const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
 
 /// What is kept of waits between their records.
 #[derive(Default)]
@@ -36,8 +34,6 @@ pub(crate) struct Seen {
     pub(crate) seq: u32,
     pub(crate) user_stack: StackId,
     pub(crate) kernel_stack: StackId,
-    /// Of a sleep on a futex, in case it does not end.
-    pub(crate) bytes: Vec<u8>,
 }
 
 /// Waits that are over, and whose user stack is on its way.
@@ -72,6 +68,10 @@ impl Recorder {
             Entry::Occupied(seen) if seen.get().seq == record.sleep.seq => Some(seen.remove()),
             _ => None,
         };
+        let words = self
+            .futexes
+            .unfinished
+            .over(record.sleep.tid, record.sleep.seq);
         let mut wait = self.sleep(&record.sleep);
         let kernel_stack = if kernel_stack.is_empty() {
             self.known.kernel(&wait, record.kernel_key)
@@ -110,8 +110,7 @@ impl Recorder {
             && awaited(&wait) != 0
             && self.futexes.unfinished.has_room()
         {
-            let stack = seen.map_or_else(Vec::new, |seen| seen.bytes);
-            self.futexes.unfinished.push(wait, stack);
+            self.futexes.unfinished.killed(wait, words);
             return Ok(());
         }
         if record.stack_follows != 0 && wait.user_stack == 0 {

@@ -9,7 +9,7 @@ use whywait_events::Event;
 use whywait_events::recording::WriteError;
 use whywait_stacks::Registers;
 
-use crate::collectors::futex::unfinished::{MAX_UNFINISHED, awaited};
+use crate::collectors::futex::unfinished::awaited;
 use crate::collectors::sched::waits::Seen;
 use crate::core::collector::{Collector, Configuration};
 use crate::core::error::CaptureError;
@@ -203,7 +203,7 @@ impl Recorder {
     pub(crate) fn sleeper(
         &mut self,
         record: &types::sleeper_record,
-        stack: Vec<u8>,
+        stack: &[u8],
     ) -> Result<(), WriteError> {
         let registers = Registers {
             ip: record.ip,
@@ -211,7 +211,7 @@ impl Recorder {
             bp: record.bp,
         };
         let thread = (record.sleep.tgid, record.sleep.tid);
-        let (user_stack, _) = self.output.stack_of_sleeper(thread, registers, &stack)?;
+        let (user_stack, _) = self.output.stack_of_sleeper(thread, registers, stack)?;
         let kernel_stack = self.output.kernel_stack(kernel_addresses(
             &record.kernel_stack,
             record.kernel_stack_len,
@@ -220,21 +220,13 @@ impl Recorder {
         self.futexes.words.note(&wait);
         wait.user_stack = user_stack;
         wait.kernel_stack = kernel_stack;
-        let on_futex = awaited(&wait) != 0;
-        if self.last_look && on_futex && self.futexes.unfinished.has_room() {
-            self.futexes.unfinished.push(wait, stack);
-            return Ok(());
+        if awaited(&wait) != 0 {
+            self.futexes.unfinished.sleeps(&wait, stack);
         }
-        let bytes = if on_futex && self.waits.sleepers.len() < MAX_UNFINISHED {
-            stack
-        } else {
-            Vec::new()
-        };
         let seen = Seen {
             seq: record.sleep.seq,
             user_stack,
             kernel_stack,
-            bytes,
         };
         self.waits.sleepers.insert(record.sleep.tid, seen);
         self.output.write(&Event::Wait(wait))

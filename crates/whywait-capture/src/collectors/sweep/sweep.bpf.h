@@ -46,12 +46,7 @@ int sweep(struct bpf_iter__task *ctx)
 	if (thread->state != THREAD_SLEEPING)
 		return 0;
 	seq = thread->seq;
-	/*
-	 * Those that wait for a futex in the end are recorded again: their stacks are searched for
-	 * the locks that they hold.
-	 */
-	if ((thread->stack_seq == seq + 1 && !(sweep_all && thread->nr == NR_FUTEX)) ||
-	    (!sweep_all && now - thread->out_ns < sweep_min_ns))
+	if (thread->stack_seq == seq + 1 || (!sweep_all && now - thread->out_ns < sweep_min_ns))
 		return 0;
 	scratch = bpf_map_lookup_elem(&sweep_buffer, &zero);
 	if (!scratch)
