@@ -15,6 +15,7 @@ mod core;
 pub use core::check::rehearse;
 pub use core::error::CaptureError;
 pub use core::kernel::host;
+pub use core::limits::Refusal;
 pub use core::options::Options;
 pub use core::session::{Outcome, Session};
 pub use core::target::{alive, command_line};

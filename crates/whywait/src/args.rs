@@ -25,15 +25,16 @@ Watching needs root, or CAP_BPF and CAP_PERFMON: `whywait check` says what this 
 Under sudo a launched command runs as the user who called sudo, not as root.
 
 Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; 3 a finding at or above --fail-on;
-otherwise, with -- CMD, CMD's own (128 + N when signal N ended it).";
+otherwise, with -- CMD, CMD's own (128 + N when signal N ended it), also where whywait failed, as on
+a full disk.";
 
 const RECORD_HELP: &str = "\
 Examples:
   sudo whywait record -p $(pidof redis-server) -d 30s
   sudo whywait record -o run1.whywait -- ./server
 
-The recording is a folder of Parquet files. `whywait report` reads it, and so do DuckDB, Polars and
-Spark. It holds names of functions and threads, but no memory of the process. It belongs to the user
+The recording is a folder of Parquet files, new or empty and one's own, and no link. `whywait
+report` reads it, and so do DuckDB, Polars and Spark. It holds names of functions and threads, but no memory of the process. It belongs to the user
 who called sudo, and nobody else can read it.
 
 Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; otherwise, with -- CMD, CMD's own.";

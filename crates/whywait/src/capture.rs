@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use whywait_capture::{CaptureError, Options};
-use whywait_events::recording::WriteError;
 
 use crate::config::{CaptureConfig, Target};
-use crate::errors::{FAILED, Reported, complain, eprintln_quietly, with_causes};
+use crate::errors::{FAILED, complain, eprintln_quietly, with_causes};
 use crate::privileges;
 use crate::session::{Running, Session};
 
@@ -19,13 +18,31 @@ pub(crate) struct CaptureOutcome {
     pub(crate) recording: PathBuf,
     /// The launched command, if one was: it has ended, or goes on after `-d`.
     pub(crate) command: Option<Running>,
+    /// The recording was cut short, which was reported: what came before is there.
+    pub(crate) cut_short: bool,
+}
+
+impl CaptureOutcome {
+    /// Waits for the launched command, and gives the exit code: the command's own where it failed,
+    /// whatever became of the recording. `failed`: whywait did, in a way that was reported.
+    ///
+    /// # Errors
+    /// Fails when the kernel will not say how the command ended.
+    pub(crate) fn exit_code(self, failed: bool) -> anyhow::Result<u8> {
+        // After `-d` the command still runs.
+        let own = self.command.map_or(Ok(0), Running::wait)?;
+        let failed = failed || self.cut_short;
+        Ok(if failed && own == 0 { FAILED } else { own })
+    }
 }
 
 /// Watches the target until it ends, its time is up or a signal says so, and writes the recording.
+/// Where that fails meanwhile, as on a full disk, it says so at once, and the outcome has what was
+/// recorded so far.
 ///
 /// # Errors
-/// Fails when this machine does not allow it, when the target is gone, or when the recording cannot
-/// be written. A launched command that runs by then goes on to its own end first.
+/// Fails when this machine does not allow it, when the target is gone, or when no recording can be
+/// begun.
 pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> {
     // A command waits at its gate from here on, so that nothing of it is missed.
     let mut session = Session::begin(config)?;
@@ -95,33 +112,23 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
             Err(error)
         }
     };
-    let error = match recorded {
-        Ok(()) => {
-            return Ok(CaptureOutcome {
-                recording: config.recording.clone(),
-                command: running,
-            });
-        }
-        Err(error) => error,
+    let mut outcome = CaptureOutcome {
+        recording: config.recording.clone(),
+        command: running,
+        cut_short: false,
     };
-    if let Some(mut running) = running
-        && running.goes_on()
-    {
-        complain(&format!("{}; the command goes on", with_causes(&error)));
-        running.wait()?;
-        return Err(Reported(FAILED).into());
+    if let Err(error) = recorded {
+        outcome.cut_short = true;
+        let goes_on = outcome.command.as_mut().is_some_and(Running::goes_on);
+        let more = if goes_on { "; the command goes on" } else { "" };
+        complain(&format!("{}{more}", with_causes(&error)));
     }
-    Err(error)
+    Ok(outcome)
 }
 
 /// Whether the folder was taken: something was in it already.
 fn is_taken(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(CaptureError::Write(
-            WriteError::Exists { .. } | WriteError::Occupied { .. }
-        ))
-    )
+    matches!(error.downcast_ref(), Some(CaptureError::Write(error)) if error.is_taken())
 }
 
 /// The recording's folder as it was before: a recording that did not come about leaves nothing

@@ -1,8 +1,10 @@
 //! From flags to a configuration that makes sense.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::Uid;
 use whywait_compare::gate::Date;
 use whywait_findings::Severity;
 
@@ -159,18 +161,37 @@ pub(crate) fn capture(
     })
 }
 
-/// Checks that a recording can go to `dir`: it must not exist, or be an empty folder. Recordings
-/// are never overwritten.
+/// Checks that a recording can go to `dir`: it must not exist, or be an empty folder of the user's
+/// own, and no link. Recordings are never overwritten, and nobody else's folder is given away.
 pub(crate) fn new_folder(dir: &Path) -> Result<(), Usage> {
+    let user = Invoker::from_env().map_or(Uid::effective().as_raw(), |invoker| invoker.uid);
+    new_folder_of(dir, user)
+}
+
+fn new_folder_of(dir: &Path, user: u32) -> Result<(), Usage> {
     let hint = "name a folder that does not exist yet: whywait makes it";
     let shown = dir.display();
-    match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Usage::new(format!("{shown} is not empty"), hint)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+    let refused = |what: &str| Err(Usage::new(format!("{shown} {what}"), hint));
+    // "link/" is the folder that the link leads to; without what follows it is the link.
+    let named: PathBuf = dir.components().collect();
+    let found = match std::fs::symlink_metadata(named) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            Err(Usage::new(format!("{shown} is not a folder"), hint))
+            return refused("is not a folder");
         }
+        Err(error) => return Err(Usage::new(format!("cannot use {shown}: {error}"), hint)),
+    };
+    if found.is_symlink() {
+        return refused("is a symbolic link");
+    }
+    if !found.is_dir() {
+        return refused("is not a folder");
+    }
+    match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) if found.uid() == user => Ok(()),
+        Ok(true) => refused("belongs to another user"),
+        Ok(false) => refused("is not empty"),
         Err(error) => Err(Usage::new(format!("cannot use {shown}: {error}"), hint)),
     }
 }
@@ -294,5 +315,26 @@ mod tests {
         std::fs::write(&file, "").expect("a file");
         assert!(new_folder(dir.path()).is_err());
         assert!(new_folder(&file).is_err());
+    }
+
+    #[test]
+    fn nobody_elses_folder_is_taken_nor_what_a_link_leads_to() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let message = |path: &Path, user| {
+            new_folder_of(path, user)
+                .expect_err("it is not to be used")
+                .message
+        };
+        let own = Uid::effective().as_raw();
+        assert_eq!(new_folder_of(dir.path(), own), Ok(()));
+        assert!(message(dir.path(), own + 1).ends_with("belongs to another user"));
+        let link = dir.path().join("link");
+        for target in [Path::new("/no/such/folder"), dir.path()] {
+            std::os::unix::fs::symlink(target, &link).expect("a link");
+            for named in [link.clone(), link.join(""), link.join(".")] {
+                assert!(message(&named, own).ends_with("is a symbolic link"));
+            }
+            std::fs::remove_file(&link).expect("a link");
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod analyse;
 mod args;
 mod capture;
+mod closed;
 mod commands;
 mod config;
 mod errors;

@@ -6,19 +6,23 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::fchown;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use tempfile::TempDir;
 use whywait_report::text::{Charset, TextOptions};
 
+use crate::closed;
 use crate::user::Invoker;
 
 /// Writes a report to a file, or to standard output. A reader that closed the pipe has seen enough:
 /// no error.
 ///
 /// # Errors
-/// Fails when the file or standard output cannot be written.
+/// Fails when the file or standard output cannot be written, or there is no standard output.
 pub(crate) fn write(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = file else {
+        if closed::stdout() {
+            bail!("standard output is closed: there is nowhere to write to");
+        }
         let mut stdout = io::stdout().lock();
         return match stdout
             .write_all(text.as_bytes())

@@ -481,6 +481,21 @@ fn a_full_disk_is_not_quiet() {
 }
 
 /// Runs `__exec` with the gate as its standard input, already open.
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    for command in ["completions bash", "explain --list", "explain"] {
+        let run = shell(&format!("$W {command} >&-")).exits(1);
+        assert!(
+            run.err.starts_with("whywait: standard output is closed"),
+            "{command}: {}",
+            run.err
+        );
+        // What looks the same to most programs is a choice.
+        let run = shell(&format!("$W {command} <>/dev/null 1>&0")).exits(0);
+        assert_eq!(run.err, "", "{command}");
+    }
+}
+
 fn exec(args: &[&str]) -> Run {
     let mut args_all = vec!["__exec", "--gate-fd", "0"];
     args_all.extend(args);

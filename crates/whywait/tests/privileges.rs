@@ -142,11 +142,50 @@ fn a_place_that_root_could_not_write_to_is_written_to_all_the_same() {
         "expected a report, got {written}"
     );
     assert_eq!(walk(&theirs).len(), 2, "expected no temporary files");
-    let empty = theirs.join("empty");
-    fs::create_dir(&empty).expect("a folder");
-    std::os::unix::fs::chown(&empty, Some(65534), Some(65534)).expect("root may");
-    run(&mut whywait(&["record", "-o", text(&empty), "--", "true"])).exits(0);
-    run(&mut whywait(&["report", text(&empty)])).exits(0);
+    let new = theirs.join("new");
+    run(&mut whywait(&["record", "-o", text(&new), "--", "true"])).exits(0);
+    run(&mut whywait(&["report", text(&new)])).exits(0);
+}
+
+#[test]
+fn nobody_elses_folder_is_taken_nor_what_a_link_leads_to() {
+    let dir = scratch();
+    let ran = dir.path().join("ran");
+    let theirs = dir.path().join("theirs");
+    fs::create_dir(&theirs).expect("a folder");
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).expect("root may");
+    let own = dir.path().join("own");
+    fs::create_dir(&own).expect("a folder");
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&own, &link).expect("a link");
+    let slash = format!("{}/", text(&link));
+    for (folder, complaint) in [
+        (text(&theirs), "belongs to another user"),
+        (text(&link), "is a symbolic link"),
+        (&slash, "is a symbolic link"),
+    ] {
+        for keep in ["-o", "--keep"] {
+            let verb: &[&str] = if keep == "-o" { &["record"] } else { &[] };
+            let args = [verb, &[keep, folder, "--", "touch", text(&ran)]].concat();
+            run(&mut whywait(&args)).exits(2).complains(complaint);
+        }
+    }
+    assert!(!ran.exists(), "expected the command not to have run");
+    let found = fs::metadata(&theirs).expect("it is there");
+    assert_eq!(found.uid(), 65534, "it was given away");
+    let mode = fs::metadata(&own).expect("it is there").mode() & 0o7777;
+    assert_eq!(mode, 0o755, "what the link leads to was touched");
+    assert_eq!(walk(&own).len(), 1);
+    // Under sudo that of who called it is not another's, and root's is.
+    let mut command = whywait(&["record", "-o", text(&own), "--", "true"]);
+    run(command.env("SUDO_UID", NOBODY).env("SUDO_GID", NOBODY))
+        .exits(2)
+        .complains("belongs to another user");
+    if bpf() {
+        let mut command = whywait(&["record", "-o", text(&theirs), "--", "true"]);
+        run(command.env("SUDO_UID", NOBODY).env("SUDO_GID", NOBODY)).exits(0);
+    }
 }
 
 #[test]
@@ -270,6 +309,101 @@ fn without_privileges_there_is_one_line() {
         .in_one_line()
         .complains("not permitted");
     assert!(!recording.exists(), "expected no recording");
+}
+
+/// Runs whywait as a program that a shell's script begins with `exec \"$@\"`.
+fn limited(script: &str, args: &[&str]) -> common::Run {
+    let shell = ["-c", script, "bash", binary()];
+    run(&mut program("bash", &[&shell[..], args].concat()))
+}
+
+#[test]
+fn limits_are_called_by_their_names() {
+    if !bpf() {
+        return;
+    }
+    let own = std::process::id().to_string();
+    for args in [&["check"][..], &["-d", "1ms", "-p", &own], &["--", "true"]] {
+        let said = limited("ulimit -n 100; exec \"$@\"", args).exits(1);
+        let said = format!("{}{}", said.out, said.err);
+        assert!(
+            said.contains("too few file descriptors") && said.contains("ulimit -n"),
+            "{args:?}: {said}"
+        );
+        assert!(!said.contains("the kernel refused"), "{args:?}: {said}");
+    }
+    // A limit that whywait may raise is none.
+    limited("ulimit -S -n 100; exec \"$@\"", &["--", "true"])
+        .exits(0)
+        .reports();
+}
+
+#[test]
+fn too_little_memory_is_called_that() {
+    if !bpf() {
+        return;
+    }
+    for args in [&["check"][..], &["--", "true"]] {
+        let said = limited("ulimit -v 60000; exec \"$@\"", args).exits(1);
+        let said = format!("{}{}", said.out, said.err);
+        assert!(said.contains("out of memory"), "{args:?}: {said}");
+        assert!(!said.contains("the kernel refused"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn root_of_a_user_namespace_is_told_to_leave_it() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let whywait = copy(dir.path(), binary());
+    let within = |args: &[&str]| {
+        run(&mut program(
+            "unshare",
+            &[&["-U", "-r", &whywait][..], args].concat(),
+        ))
+    };
+    let run = within(&["--", "true"])
+        .exits(1)
+        .in_one_line()
+        .complains("root of the host");
+    assert!(!run.err.contains("sudo"), "{}", run.err);
+    let check = within(&["check"]).exits(1).says("root of the host");
+    assert!(!check.out.contains("sudo"), "{}", check.out);
+}
+
+/// Becomes the program that its arguments name, with a seccomp filter under which bpf(2) is not
+/// permitted (EPERM), as in most containers.
+const SECCOMP: &str = "
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+bpf = [(0x20, 0, 0, 0), (0x15, 0, 1, 321), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in bpf))
+filter = ctypes.create_string_buffer(struct.pack('HxxxxxxP', len(bpf), ctypes.addressof(code)))
+libc.prctl(38, 1, 0, 0, 0)
+assert libc.prctl(22, 2, filter, 0, 0) == 0, ctypes.get_errno()
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn a_seccomp_filter_is_called_that() {
+    if !bpf() {
+        return;
+    }
+    let within = |args: &[&str]| {
+        let python = ["-c", SECCOMP, binary()];
+        run(&mut program(
+            "/usr/bin/python3",
+            &[&python[..], args].concat(),
+        ))
+    };
+    let run = within(&["--", "true"])
+        .exits(1)
+        .in_one_line()
+        .complains("seccomp");
+    assert!(!run.err.contains("sudo"), "{}", run.err);
+    within(&["check"]).exits(1).says("seccomp");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{bpf, program, run, scratch, start, target, text, until, whywait};
+use common::{binary, bpf, program, run, scratch, start, target, text, until, whywait};
 use nix::sys::signal::Signal;
 use whywait_events::recording::Recording;
 use whywait_events::{ThreadChange, ThreadEvent, Wait};
@@ -64,6 +64,33 @@ fn a_command_ends_and_its_exit_code_is_passed_on() {
     run(&mut whywait(&["--", "sh", "-c", "kill -TERM $$"]))
         .exits(143)
         .reports();
+}
+
+#[test]
+fn with_closed_standard_output_a_command_keeps_its_exit_code() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let closed = |args: &[&str]| {
+        let shell = ["-c", "exec \"$@\" >&-", "sh", binary()];
+        run(&mut program("sh", &[&shell[..], args].concat()))
+    };
+    for (command, code) in [("exit 7", 7), ("exit 0", 1)] {
+        closed(&["--", "sh", "-c", command])
+            .exits(code)
+            .in_one_line()
+            .complains("standard output is closed");
+    }
+    // Nothing of `record` goes there.
+    let recording = dir.path().join("recording");
+    closed(&["record", "-o", text(&recording), "--", "sh", "-c", "exit 7"]).exits(7);
+    run(&mut whywait(&["report", text(&recording)]))
+        .exits(0)
+        .reports();
+    let report = dir.path().join("report");
+    closed(&["-o", text(&report), "--", "sh", "-c", "exit 7"]).exits(7);
+    assert!(report.exists(), "expected a report");
 }
 
 #[test]

@@ -245,8 +245,54 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
         "expected one line that names the disk and says what to do, got:\n{}",
         ended.err
     );
+    // Still full: the report is made of what is there.
+    says_that_the_disk_was_full(&recording);
     fs::remove_file(disk.path().join("filler")).expect("a file");
     reports_a_cut(&recording);
+}
+
+#[track_caller]
+fn says_that_the_disk_was_full(recording: &Path) {
+    run(&mut whywait(&["report", text(recording)]))
+        .exits(0)
+        .reports()
+        .says("because the disk was full");
+}
+
+/// Runs a command that fills the disk, does something else and fails; gives what came of it.
+fn fills_and_fails(disk: &Disk, args: &[&str], code: &str) -> common::Run {
+    let script = "dd if=/dev/zero of=\"$0/filler\" bs=4k 2>/dev/null; sleep 0.3; exit $1";
+    let command = ["--", "sh", "-c", script, text(disk.path()), code];
+    run(whywait(&[args, &command].concat()).env("TMPDIR", disk.path()))
+}
+
+#[test]
+fn a_full_disk_keeps_the_commands_exit_code() {
+    if !bpf() {
+        return;
+    }
+    // Whatever is left for the recording: nothing at all, or some pages.
+    for size in ["size=64k", "size=200k"] {
+        for (code, expected) in [("7", 7), ("0", 1)] {
+            let disk = Disk::new(size);
+            let recording = disk.path().join("recording");
+            let args = ["record", "-o", text(&recording)];
+            fills_and_fails(&disk, &args, code)
+                .exits(expected)
+                .in_one_line()
+                .complains("disk is full");
+            says_that_the_disk_was_full(&recording);
+        }
+        // In one go, the report comes all the same.
+        let disk = Disk::new(size);
+        fills_and_fails(&disk, &[], "7")
+            .exits(7)
+            .complains("disk is full")
+            .reports()
+            .says("because the disk was full");
+        let left = walk(disk.path());
+        assert_eq!(left.len(), 2, "expected the filler alone, got {left:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::io;
 
+use libbpf_rs::ErrorKind;
 use whywait_events::recording::WriteError;
+
+use super::limits::Refusal;
 
 /// Why a capture could not begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -13,11 +16,31 @@ pub enum CaptureError {
     )]
     NoSuchProcess(u32),
     /// Missing privileges.
+    #[error("not permitted to load BPF programs: {0}")]
+    NotPermitted(Refusal),
+    /// The limit of open files is too low.
     #[error(
-        "not permitted to load BPF programs: run whywait as root (sudo), or give it CAP_BPF, \
-         CAP_PERFMON and CAP_SYS_PTRACE; `whywait check` says what is missing"
+        "too few file descriptors: whywait needs some {needed} and may open {free} more; raise \
+         the limit of open files (ulimit -n, LimitNOFILE=)"
     )]
-    NotPermitted,
+    Descriptors {
+        /// How many it takes.
+        needed: u64,
+        /// How many there are.
+        free: u64,
+    },
+    /// The whole machine has no more descriptors.
+    #[error("this machine has no file descriptors left (fs.file-max): close files or raise it")]
+    DescriptorsOfMachine,
+    /// There is not enough memory for the BPF programs and their maps.
+    #[error(
+        "out of memory ({reason}): raise the limit of whywait's cgroup (memory.max) or of its \
+         address space (ulimit -v)"
+    )]
+    Memory {
+        /// What failed, on one line.
+        reason: String,
+    },
     /// The kernel has no type information.
     #[error(
         "this kernel has no type information (/sys/kernel/btf/vmlinux): whywait needs a kernel \
@@ -54,6 +77,35 @@ pub enum CaptureError {
     /// The recording could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+}
+
+impl CaptureError {
+    /// What went wrong at a call of libbpf, where that is not the kernel's lack but a limit that
+    /// whywait runs under.
+    pub(crate) fn of_limits(error: &libbpf_rs::Error) -> Option<Self> {
+        let reason = one_line(error);
+        // Not all of its errors have a kind of their own.
+        let is = |number: i32| reason.contains(&format!("(os error {number})"));
+        match error.kind() {
+            // The verifier's, of a program that the kernel does not take.
+            ErrorKind::PermissionDenied
+                if is(libc::EACCES) && Refusal::look() == Refusal::SecurityModule =>
+            {
+                None
+            }
+            ErrorKind::PermissionDenied => Some(Self::NotPermitted(Refusal::look())),
+            // From a filter that does not say what it is.
+            _ if is(libc::ENOSYS) => Some(Self::NotPermitted(Refusal::look())),
+            ErrorKind::OutOfMemory => Some(Self::Memory { reason }),
+            _ if is(libc::ENOMEM) => Some(Self::Memory { reason }),
+            _ if is(libc::EMFILE) => Some(Self::Descriptors {
+                needed: super::limits::SOME_DESCRIPTORS,
+                free: 0,
+            }),
+            _ if is(libc::ENFILE) => Some(Self::DescriptorsOfMachine),
+            _ => None,
+        }
+    }
 }
 
 /// An error of libbpf on one line.

@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod incoming;
 pub(crate) mod iterate;
 pub(crate) mod kernel;
+pub(crate) mod limits;
 pub(crate) mod options;
 pub(crate) mod output;
 pub(crate) mod programs;

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapHandle, MapType, Object, OpenMapMut};
+use libbpf_rs::{Link, MapHandle, MapType, Object, OpenMapMut};
 
 use super::collector::{Collector, Configuration, Hook};
 use super::error::{CaptureError, one_line};
-use super::kernel;
 use super::options::Options;
 use super::skel::{WhywaitSkel, WhywaitSkelBuilder, types};
+use super::{kernel, limits};
 use crate::collectors;
 
 /// The loaded programs.
@@ -37,6 +37,7 @@ impl Programs {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }
+        limits::take_memory()?;
         let mut notes = Vec::new();
         let btf = Btf::from_vmlinux().map_err(|error| load_error(&error))?;
         // One object for the life of the process: the skeleton borrows from it.
@@ -73,6 +74,9 @@ impl Programs {
         ] {
             make_zeroed(map).map_err(|error| load_error(&error))?;
         }
+        let object = open.open_object();
+        let (programs, maps) = (object.progs().count(), object.maps().count());
+        limits::take_descriptors(programs, maps)?;
         let skel = open.load().map_err(|error| load_error(&error))?;
         Ok(Self {
             skel,
@@ -117,15 +121,16 @@ impl Programs {
             .iter()
             .filter(|hook| !left_out.contains(hook.program))
             .map(|hook| {
-                let error = |reason: String| CaptureError::Attach {
-                    program: hook.tracepoint,
-                    reason,
+                let program = hook.tracepoint;
+                let error = |reason: String| CaptureError::Attach { program, reason };
+                let failed = |reason: &libbpf_rs::Error| {
+                    CaptureError::of_limits(reason).unwrap_or_else(|| error(one_line(reason)))
                 };
                 let mut programs = self.skel.object_mut().progs_mut();
                 let program = programs
                     .find(|program| program.name() == hook.program)
                     .ok_or_else(|| error("no such program".to_owned()))?;
-                program.attach().map_err(|reason| error(one_line(&reason)))
+                program.attach().map_err(|reason| failed(&reason))
             })
             .collect()
     }
@@ -210,12 +215,9 @@ fn make_zeroed(map: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
 }
 
 pub(crate) fn load_error(error: &libbpf_rs::Error) -> CaptureError {
-    match error.kind() {
-        ErrorKind::PermissionDenied => CaptureError::NotPermitted,
-        _ => CaptureError::Load {
-            reason: one_line(error),
-        },
-    }
+    CaptureError::of_limits(error).unwrap_or_else(|| CaptureError::Load {
+        reason: one_line(error),
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use whywait_events::Event;
-use whywait_events::recording::{Meta, Options as RecordedOptions, Writer, WriterOptions};
+use whywait_events::recording::{
+    CUT_SHORT, Meta, Options as RecordedOptions, Writer, WriterOptions,
+};
 use whywait_stacks::{Symboliser, Unwinder};
 
 use super::error::CaptureError;
@@ -247,8 +249,21 @@ impl Session {
     }
 
     /// Records who still sleeps, closes the books on every socket, takes everything off, names the
-    /// frames and finishes the recording.
+    /// frames and finishes the recording. Where that fails, as on a full disk, a recording of what
+    /// came before is left, with a note.
     pub fn finish(mut self, exit_status: Option<i32>) -> Result<Outcome, CaptureError> {
+        self.meta.exit_status = exit_status;
+        if let Err(error) = self.close() {
+            self.abandon(&error.to_string());
+            return Err(error);
+        }
+        let writer = self.recorder.output.writer;
+        let rows = writer.rows();
+        writer.finish(&self.meta)?;
+        Ok(Outcome { rows })
+    }
+
+    fn close(&mut self) -> Result<(), CaptureError> {
         uring::look(&mut self.programs);
         sweep::all_from_now_on(&mut self.programs);
         self.drain()?;
@@ -282,12 +297,7 @@ impl Session {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
         }
         self.meta.notes = std::mem::take(&mut self.programs.notes);
-        self.meta.exit_status = exit_status;
-        self.name_frames()?;
-        let writer = self.recorder.output.writer;
-        let rows = writer.rows();
-        writer.finish(&self.meta)?;
-        Ok(Outcome { rows })
+        self.name_frames()
     }
 
     fn name_frames(&mut self) -> Result<(), CaptureError> {
@@ -305,10 +315,8 @@ impl Session {
         self.detach();
         self.sweeper.keep(&[]);
         self.meta.ended_ns = Some(kernel::now_ns());
-        self.meta.notes = std::mem::take(&mut self.programs.notes);
-        self.meta
-            .notes
-            .push(format!("the recording was cut short: {why}"));
+        self.meta.notes.append(&mut self.programs.notes);
+        self.meta.notes.push(format!("{CUT_SHORT}{why}"));
         self.count();
         // Where the disk is full not even this may be possible, and the caller says why already.
         let _ = self.recorder.output.writer.finish(&self.meta);

@@ -19,6 +19,18 @@ pub enum WriteError {
         /// The path.
         path: PathBuf,
     },
+    /// The path is a symbolic link: where it leads may be another's choice.
+    #[error("{path}: a symbolic link: name the folder itself, or one that does not exist yet")]
+    Link {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The empty folder belongs to somebody else.
+    #[error("{path}: belongs to another user: choose a folder that does not exist yet")]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
     /// No space, or no quota, left. What was closed before stays readable.
     #[error(
         "{path}: the disk is full: free some space or record to another disk \
@@ -53,6 +65,14 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// Whether the place is taken, so that nothing was written there.
+    pub fn is_taken(&self) -> bool {
+        matches!(
+            self,
+            Self::Exists { .. } | Self::Occupied { .. } | Self::Link { .. } | Self::Foreign { .. }
+        )
+    }
+
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match source.kind() {

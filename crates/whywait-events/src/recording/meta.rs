@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write as _};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,10 @@ use crate::Ns;
 /// A `meta.json` beyond this is not ours: a command line is at most 2 MiB on Linux, and escapes
 /// make it longer.
 const MAX_META_BYTES: u64 = 16 << 20;
+
+/// So much longer is the file while the recording goes on: it can be written again, with what is
+/// known then, where the disk is full.
+const SPARE_BYTES: usize = 2048;
 
 /// What was recorded, where and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -109,16 +114,22 @@ impl Meta {
             path: path.clone(),
             reason: error.to_string(),
         })?;
+        if !self.complete {
+            text.push_str(&" ".repeat(SPARE_BYTES));
+        }
         text.push('\n');
         // Left over from a write that failed.
         let _ = fs::remove_file(&temporary);
         let result = create_private(&temporary, owner)
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| fs::rename(&temporary, &path));
-        if result.is_err() {
-            let _ = fs::remove_file(&temporary);
+        let Err(error) = result else { return Ok(()) };
+        let _ = fs::remove_file(&temporary);
+        match WriteError::io(&path, error) {
+            // What is there is overwritten, which takes no space.
+            WriteError::DiskFull { .. } if overwrite(&path, text.trim_end()).is_ok() => Ok(()),
+            error => Err(error),
         }
-        result.map_err(|error| WriteError::io(&path, error))
     }
 
     pub(crate) fn load(dir: &Path) -> Result<Self, ReadError> {
@@ -175,6 +186,16 @@ impl Meta {
         serde_json::from_value(value)
             .map_err(|error| foreign(&format!("meta.json is damaged ({error})")))
     }
+}
+
+/// Writes over a file that is there and is not shorter.
+fn overwrite(path: &Path, text: &str) -> io::Result<()> {
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    if file.metadata()?.len() < text.len() as u64 {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
 }
 
 fn is_absent(error: &std::io::Error) -> bool {

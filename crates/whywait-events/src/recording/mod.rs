@@ -81,6 +81,9 @@ pub(crate) const MAX_TEXT: usize = 32 * 1024;
 /// so that without a bound a file of a few kilobytes could keep a reader busy for hours.
 pub(crate) const MAX_FILE_ROWS: i64 = 1 << 24;
 
+/// How the note begins that says why a recording was cut short.
+pub const CUT_SHORT: &str = "the recording was cut short: ";
+
 const META: &str = "meta.json";
 const OPEN_SUFFIX: &str = ".open";
 

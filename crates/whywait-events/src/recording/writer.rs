@@ -1,17 +1,22 @@
 //! Writing a recording.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{
+    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown,
+};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use super::context::Context;
 use super::error::WriteError;
 use super::meta::{Meta, SegmentRange};
 use super::table::{Record, Sink, Table};
 use super::table_file::Place;
-use super::{META, OPEN_SUFFIX, SCHEMA, segment_name};
+use super::{CUT_SHORT, META, OPEN_SUFFIX, SCHEMA, segment_name};
 use crate::{Counter, Event, Writers};
 
 /// The most rows of a segment, whatever is asked for: readers hold a bound too.
@@ -63,15 +68,15 @@ pub struct Writer {
     counters_changed: bool,
     kept: VecDeque<u64>,
     context: Option<Context>,
-    stopped: bool,
+    /// The first error: nothing was written since.
+    stopped: Option<String>,
 }
 
 impl Writer {
-    /// Starts a recording in `dir`, which must not exist yet or be an empty folder.
+    /// Starts a recording in `dir`, which must not exist yet or be an empty folder of one's own.
     ///
     /// # Errors
-    /// [`WriteError::Exists`] or [`WriteError::Occupied`] when there is something: a recording is
-    /// never overwritten.
+    /// When there is something else ([`WriteError::is_taken`]): a recording is never overwritten.
     pub fn create(dir: &Path, meta: &Meta) -> Result<Self, WriteError> {
         Self::create_with(dir, meta, WriterOptions::default())
     }
@@ -108,7 +113,7 @@ impl Writer {
             kept: VecDeque::new(),
             context: options.keep.map(|_| Context::default()),
             options,
-            stopped: false,
+            stopped: None,
         })
     }
 
@@ -191,10 +196,13 @@ impl Writer {
         }
         match &closed {
             Ok(()) => self.meta.complete = true,
-            Err(error) => self
-                .meta
-                .notes
-                .push(format!("the recording was cut short: {error}")),
+            Err(error) => {
+                let why = self.stopped.take().unwrap_or_else(|| error.to_string());
+                let note = format!("{CUT_SHORT}{why}");
+                if !self.meta.notes.contains(&note) {
+                    self.meta.notes.push(note);
+                }
+            }
         }
         let stored = self.meta.store(&self.dir, self.options.owner);
         closed.and(stored)
@@ -206,14 +214,14 @@ impl Writer {
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
-        if self.stopped {
+        if self.stopped.is_some() {
             return Err(WriteError::Stopped {
                 path: self.dir.clone(),
             });
         }
         let result = step(self);
-        if result.is_err() {
-            self.stopped = true;
+        if let Err(error) = &result {
+            self.stopped = Some(error.to_string());
             self.writers.abandon();
             if let Some(open) = self.open.take() {
                 let _ = fs::remove_dir_all(open);
@@ -319,30 +327,47 @@ impl Sink for OpenSegment<'_> {
     }
 }
 
-/// Makes `dir` ours, or says why it cannot be.
+/// Makes `dir` ours, or says why it cannot be. An empty folder that is there already is taken if it
+/// belongs to who writes, or to whom the recording is for, and no link leads to it: whoever made it
+/// could read the recording, or have another folder given away.
 fn claim(dir: &Path, owner: Option<(u32, u32)>) -> Result<(), WriteError> {
     let io = |error| WriteError::io(dir, error);
+    let path = || dir.to_path_buf();
     match make_private_dir(dir, owner) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
         result => return result.map_err(io),
     }
-    let occupied = || WriteError::Occupied {
-        path: dir.to_path_buf(),
-    };
-    if !dir.is_dir() {
-        return Err(occupied());
+    // "link/" is the folder that the link leads to; without what follows it is the link.
+    let named: PathBuf = dir.components().collect();
+    if fs::symlink_metadata(&named).map_err(io)?.is_symlink() {
+        return Err(WriteError::Link { path: path() });
     }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(&named)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory => WriteError::Occupied { path: path() },
+            _ => io(error),
+        })?;
     if fs::symlink_metadata(dir.join(META)).is_ok() {
-        return Err(WriteError::Exists {
-            path: dir.to_path_buf(),
-        });
+        return Err(WriteError::Exists { path: path() });
     }
     if fs::read_dir(dir).map_err(io)?.next().is_some() {
-        return Err(occupied());
+        return Err(WriteError::Occupied { path: path() });
     }
-    // An empty folder that was made for us, with whatever mode.
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(io)?;
-    give(dir, owner).map_err(io)
+    let theirs = folder.metadata().map_err(io)?.uid();
+    if theirs != geteuid().as_raw() && owner.is_none_or(|(uid, _)| uid != theirs) {
+        return Err(WriteError::Foreign { path: path() });
+    }
+    // It was made for us, with whatever mode.
+    folder
+        .set_permissions(fs::Permissions::from_mode(0o700))
+        .map_err(io)?;
+    owner
+        .map_or(Ok(()), |(uid, gid)| fchown(&folder, Some(uid), Some(gid)))
+        .map_err(io)
 }
 
 fn make_private_dir(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use whywait_capture::Refusal;
 use whywait_report::text::{Charset, escape};
 
 use crate::errors::FAILED;
@@ -57,8 +58,10 @@ struct Machine {
     lockdown: Option<String>,
     /// The process's effective capabilities, a mask.
     capabilities: Option<u64>,
-    /// Whether this is the machine's first pid namespace, in whose numbers BPF speaks.
+    /// Whether this is another pid namespace than the machine's first, in whose numbers BPF speaks.
     own_pid_namespace: Option<bool>,
+    /// Whether this is another user namespace than the first, whose root alone may use BPF.
+    own_user_namespace: Option<bool>,
     /// Whether processes can be seen at all.
     has_proc: bool,
     x86_64: bool,
@@ -91,6 +94,8 @@ const OLDEST_KERNEL: (u32, u32) = (6, 1);
 
 /// The inode of the first pid namespace (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+/// The same of the first user namespace (PROC_USER_INIT_INO).
+const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 impl Machine {
     fn read(root: &Path) -> Self {
@@ -106,14 +111,17 @@ impl Machine {
                 .find_map(|line| line.strip_prefix("CapEff:"))?;
             u64::from_str_radix(mask.trim(), 16).ok()
         });
-        let namespace = fs::read_link(root.join("proc/self/ns/pid")).ok();
+        let is_own = |path: &str, first: &str| {
+            let namespace = fs::read_link(root.join(path)).ok()?;
+            Some(namespace != Path::new(first))
+        };
         Machine {
             release: text("proc/sys/kernel/osrelease"),
             has_btf: fs::File::open(root.join("sys/kernel/btf/vmlinux")).is_ok(),
             lockdown: text("sys/kernel/security/lockdown"),
             capabilities,
-            own_pid_namespace: namespace
-                .map(|namespace| namespace != Path::new(FIRST_PID_NAMESPACE)),
+            own_pid_namespace: is_own("proc/self/ns/pid", FIRST_PID_NAMESPACE),
+            own_user_namespace: is_own("proc/self/ns/user", FIRST_USER_NAMESPACE),
             has_proc: status.is_some(),
             x86_64: cfg!(target_arch = "x86_64"),
         }
@@ -203,6 +211,13 @@ impl Machine {
         let has = |bit: u32| mask >> bit & 1 == 1;
         // CAP_SYS_ADMIN is what the two were part of once, and still includes them.
         let can_trace = has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON));
+        if can_trace && self.own_user_namespace == Some(true) {
+            return Line {
+                verdict: Verdict::No,
+                what,
+                text: Refusal::UserNamespace.to_string(),
+            };
+        }
         match (can_trace, has(CAP_SYS_PTRACE)) {
             (true, true) => Line {
                 verdict: Verdict::Yes,
@@ -317,6 +332,7 @@ mod tests {
             lockdown: Some("none [integrity] confidentiality".to_owned()),
             capabilities: Some(u64::MAX),
             own_pid_namespace: Some(false),
+            own_user_namespace: Some(false),
             has_proc: true,
             x86_64: true,
         }
@@ -376,6 +392,11 @@ mod tests {
             ..good()
         };
         assert_eq!(verdicts(&container), [("processes", Verdict::Partly)]);
+        let rootless = Machine {
+            own_user_namespace: Some(true),
+            ..good()
+        };
+        assert_eq!(verdicts(&rootless), [("privileges", no)]);
         let no_ptrace = Machine {
             capabilities: Some(1 << CAP_BPF | 1 << CAP_PERFMON),
             ..good()

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use whywait_report::text::{Charset, escape};
 
 use crate::args::RecordArgs;
-use crate::capture::{CaptureOutcome, capture};
+use crate::capture::capture;
 use crate::config;
 use crate::errors::eprintln_quietly;
 use crate::user::Invoker;
@@ -24,10 +24,16 @@ pub(crate) fn run(args: RecordArgs) -> anyhow::Result<u8> {
         Vec::new(),
         Invoker::from_env(),
     )?;
-    let CaptureOutcome { recording, command } = capture(&config)?;
-    eprintln_quietly(&format!(
-        "whywait: recorded; to read it: whywait report {}",
-        escape(&recording.to_string_lossy(), Charset::Unicode, 4_096)
-    ));
-    command.map_or(Ok(0), |command| command.wait())
+    let outcome = capture(&config)?;
+    if !outcome.cut_short {
+        eprintln_quietly(&format!(
+            "whywait: recorded; to read it: whywait report {}",
+            escape(
+                &outcome.recording.to_string_lossy(),
+                Charset::Unicode,
+                4_096
+            )
+        ));
+    }
+    outcome.exit_code(false)
 }

@@ -111,8 +111,7 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
         }
         std::thread::sleep(PAUSE);
     };
-    let whole =
-        Recording::open(recording).is_ok_and(|recording| recording.meta().ended_ns.is_some());
+    let whole = Recording::open(recording).is_ok_and(|recording| recording.meta().complete);
     if !whole {
         // The recorder has said why.
         return Err(Reported(FAILED).into());

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::args::WatchArgs;
-use crate::capture::{CaptureOutcome, capture};
+use crate::capture::capture;
 use crate::commands::report;
 use crate::config::{self, ReportConfig};
-use crate::errors::FOUND;
+use crate::errors::{self, FOUND};
 use crate::output;
 use crate::user::Invoker;
 
@@ -28,12 +28,16 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
             .collect(),
         Invoker::from_env(),
     )?;
-    let CaptureOutcome { recording, command } = capture(&config)?;
-    let reported = report::report(&recording, &report_config);
+    let outcome = capture(&config)?;
+    let reported = report::report(&outcome.recording, &report_config);
     drop(folder);
-    // After `-d` the command still runs. It is waited for whatever became of the report.
-    let code = command.map_or(Ok(0), |command| command.wait());
-    Ok(if reported? { FOUND } else { code? })
+    let failed = reported.as_ref().err().map(errors::report).is_some();
+    let code = outcome.exit_code(failed)?;
+    Ok(if reported.is_ok_and(|found| found) {
+        FOUND
+    } else {
+        code
+    })
 }
 
 /// Where the recording goes.

@@ -78,12 +78,12 @@ fn followed(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
 pub(crate) fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
     let map = programs.skel.maps.sockets.as_fd();
     let program = &programs.skel.progs.flush_sockets;
-    let link = program
-        .attach_iter(map)
-        .map_err(|error| CaptureError::Attach {
+    let link = program.attach_iter(map).map_err(|error| {
+        CaptureError::of_limits(&error).unwrap_or_else(|| CaptureError::Attach {
             program: "bpf_sk_storage_map",
             reason: one_line(&error),
-        })?;
+        })
+    })?;
     let mut buffer = Vec::new();
     iterate::read(&link, &mut buffer).map_err(|source| CaptureError::Iterate {
         what: "sockets",

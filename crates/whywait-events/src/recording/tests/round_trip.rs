@@ -244,6 +244,49 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn a_link_to_an_empty_folder_is_refused() {
+    let (folder, dir) = scratch();
+    fs::create_dir(&dir).unwrap();
+    let before = fs::metadata(&dir).unwrap().permissions().mode();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&dir, &link).unwrap();
+    for named in [link.clone(), link.join(""), link.join(".")] {
+        let error = Writer::create(&named, &meta())
+            .err()
+            .expect("a link is refused");
+        assert!(matches!(error, WriteError::Link { .. }), "{error}");
+        assert!(error.is_taken());
+    }
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode(), before);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+}
+
+#[test]
+fn another_users_empty_folder_is_refused() {
+    const NOBODY: u32 = 65534;
+    let (_folder, dir) = scratch();
+    fs::create_dir(&dir).unwrap();
+    if std::os::unix::fs::chown(&dir, Some(NOBODY), Some(NOBODY)).is_err() {
+        // Only root can have a folder of another user.
+        return;
+    }
+    let before = fs::metadata(&dir).unwrap().permissions().mode();
+    let error = Writer::create(&dir, &meta())
+        .err()
+        .expect("another user's folder is refused");
+    assert!(matches!(error, WriteError::Foreign { .. }), "{error}");
+    assert!(error.is_taken());
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode(), before);
+
+    // The user for whom the recording is.
+    let options = WriterOptions {
+        owner: Some((NOBODY, NOBODY)),
+        ..WriterOptions::default()
+    };
+    Writer::create_with(&dir, &meta(), options).unwrap();
+}
+
+#[test]
 fn folders_that_are_no_recording_are_refused_in_one_line() {
     let (_folder, dir) = scratch();
     let error = |dir: &Path| Recording::open(dir).expect_err("this is no recording");

@@ -1,3 +1,6 @@
+use std::path::PathBuf;
+
+use whywait_events::recording::WriteError;
 use whywait_model::script::Script;
 
 use super::*;
@@ -15,6 +18,20 @@ fn a_recording_that_was_cut_off_is_a_note() {
     let findings = detect(&Script::new().cut_off().model());
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].severity, Severity::Note);
+}
+
+#[test]
+fn a_full_disk_is_called_that() {
+    let mut model = Script::new().cut_off().model();
+    let path = PathBuf::from("/recording/seg-000002");
+    let error = WriteError::DiskFull { path };
+    model.meta.notes = vec!["another".to_owned(), format!("{CUT_SHORT}{error}")];
+    let finding = &detect(&model)[0];
+    assert!(finding.title.contains("the disk was full"), "{finding:?}");
+    assert!(
+        finding.evidence[0].text.contains("/recording/seg-000002"),
+        "{finding:?}"
+    );
 }
 
 #[test]
