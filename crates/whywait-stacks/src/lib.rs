@@ -30,5 +30,5 @@ mod unwind;
 
 pub use arch::Registers;
 pub use maps::mapped_at;
-pub use symbolise::Symboliser;
+pub use symbolise::{Symboliser, Unnamed, WhyUnnamed};
 pub use unwind::{Unwinder, Unwound};

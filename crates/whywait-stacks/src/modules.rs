@@ -1,9 +1,10 @@
 //! The table of modules: one number for each mapped file, shared between the processes that map it,
 //! and what unwinding needs of the file, read once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata, OpenOptions};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
@@ -54,6 +55,10 @@ pub(crate) struct PythonImage {
 /// Symbol tables larger than this are left unread; the largest browsers' are below it.
 const MAX_SYMBOLS: u64 = 256 << 20;
 const MAX_VDSO: u64 = 256 << 10;
+/// Files that are kept open; others are looked for by their paths later.
+const MAX_FILES: usize = 96;
+/// Files that could not be read and are named.
+const MAX_UNREADABLE: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct FileKey {
@@ -73,6 +78,10 @@ pub(crate) struct Modules {
     special: HashMap<ModuleKind, u32>,
     last_id: u32,
     new: Vec<Module>,
+    /// The files of modules, open, so that they can give names however they are called by then.
+    files: HashMap<u32, File>,
+    /// Files that could not be read, by their paths.
+    unreadable: BTreeSet<String>,
     unnamed_jit: Option<Frame>,
     /// Names that must be taken while the process lives.
     pub(crate) symbols: Interner,
@@ -149,9 +158,39 @@ impl Modules {
         if let Some(known) = self.by_file.get(&key) {
             return known.clone();
         }
-        let image = open_regular(&place).and_then(|file| self.read(&file, path));
+        let image = open_regular(&place).and_then(|file| {
+            let image = self.read(&file, path)?;
+            if self.files.len() < MAX_FILES {
+                self.files.entry(image.id).or_insert(file);
+            }
+            Some(image)
+        });
         self.by_file.insert(key, image.clone());
         image
+    }
+
+    /// Where the file of a module can be opened, also when it has no name any more.
+    pub(crate) fn place(&self, module: u32) -> Option<PathBuf> {
+        let file = self.files.get(&module)?;
+        Some(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
+    }
+
+    /// Code was met in a file that cannot be read.
+    pub(crate) fn note_unreadable(&mut self, path: &[u8]) {
+        if self.unreadable.len() < MAX_UNREADABLE {
+            self.unreadable
+                .insert(String::from_utf8_lossy(path).into_owned());
+        }
+    }
+
+    /// Files with code that could not be read.
+    pub(crate) fn unreadable(&self) -> impl Iterator<Item = &str> {
+        self.unreadable.iter().map(String::as_str)
+    }
+
+    /// Whether there was just-in-time compiled code without a name.
+    pub(crate) fn has_unnamed_jit(&self) -> bool {
+        self.unnamed_jit.is_some()
     }
 
     /// The image of the vDSO, from a copy of its bytes.

@@ -230,6 +230,9 @@ impl Process {
     /// by where it is.
     fn unnamed(&mut self, index: usize, address: u64, modules: &mut Modules) -> Frame {
         if self.mapped[index].mapping.source != Source::Anonymous {
+            if let Some(path) = file_path(&self.mapped[index].mapping) {
+                modules.note_unreadable(path);
+            }
             let id = modules.special(ModuleKind::Unknown);
             return modules.symbols.frame(id, "[unreadable file]", "", 0);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -16,13 +17,36 @@ use crate::modules::open_regular;
 /// Gives names to frames of ELF files: function, inlined functions, source file and line as far as
 /// the file, or a separate debug file under `/usr/lib/debug`, tells.
 ///
-/// Which file is asked: the one at the module's path, if its build-id is the module's; a module
-/// without a build-id takes a file without one (Go's linker writes none by default) and no other,
-/// for nothing better can be checked. If that file is another one by now, or gone, the debug file
-/// of the module's build-id serves. Else the frames get no names: a wrong name is worse than none.
+/// Which file is asked: the very file that was mapped, where it was kept open
+/// ([`Unwinder::place`](crate::Unwinder::place)), by its path as long as it has it. Else the one at
+/// the module's path, if its build-id is the module's; a module without a build-id takes a file
+/// without one (Go's linker writes none by default) and no other, for nothing better can be
+/// checked. If that file is another one by now, or gone, the debug file of the module's build-id
+/// serves. Else the frames get no names: a wrong name is worse than none.
 #[derive(Debug, Default)]
 pub struct Symboliser {
     debug: Option<PathBuf>,
+    unnamed: Vec<Unnamed>,
+}
+
+/// Frames of a module that got no names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unnamed {
+    /// The module's id.
+    pub module: u32,
+    /// How many frames.
+    pub frames: usize,
+    /// Why.
+    pub why: WhyUnnamed,
+}
+
+/// Why frames of an ELF file got no names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhyUnnamed {
+    /// The file was deleted or replaced, and there is no debug file.
+    Gone,
+    /// The file has no names for them: it is stripped, and there is no debug file.
+    Stripped,
 }
 
 const DEBUG: &str = "/usr/lib/debug";
@@ -40,12 +64,13 @@ impl Symboliser {
     pub fn with_debug_directory(directory: impl Into<PathBuf>) -> Self {
         Self {
             debug: Some(directory.into()),
+            ..Self::default()
         }
     }
 
     /// Names of those `frames` that are in the ELF files among `modules`; frames without a name are
-    /// left out. A frame need be given once only. `place` may say where a module's file can be
-    /// found instead of at its path, such as below `/proc/PID/root`.
+    /// left out, and counted by [`unnamed`](Self::unnamed). A frame need be given once only. `place`
+    /// may say where the very file that was mapped can be opened.
     ///
     /// Each file is opened once, asked for all its addresses and closed, so that memory holds one
     /// file's debug data at a time.
@@ -69,27 +94,57 @@ impl Symboliser {
             };
             addresses.sort_unstable();
             addresses.dedup();
-            let path = place
-                .and_then(|place| place(module.id))
-                .unwrap_or_else(|| PathBuf::from(&module.path));
-            let Some(path) = self.file_of(module, path) else {
+            let Some(path) = self.file_of(module, place.and_then(|place| place(module.id))) else {
+                self.unnamed.push(Unnamed {
+                    module: module.id,
+                    frames: addresses.len(),
+                    why: WhyUnnamed::Gone,
+                });
                 continue;
             };
             // Debug data comes from the observed program.
             let named = catch_unwind(AssertUnwindSafe(|| {
                 self.names(module.id, &path, &addresses)
-            }));
-            symbols.extend(named.unwrap_or_default());
+            }))
+            .unwrap_or_default();
+            let with_name = named.iter().filter(|symbol| symbol.depth == 0).count();
+            if with_name < addresses.len() {
+                self.unnamed.push(Unnamed {
+                    module: module.id,
+                    frames: addresses.len() - with_name,
+                    why: WhyUnnamed::Stripped,
+                });
+            }
+            symbols.extend(named);
         }
         symbols
     }
 
+    /// Which frames got no names, by module, in the order in which that was found out.
+    pub fn unnamed(&self) -> &[Unnamed] {
+        &self.unnamed
+    }
+
     /// The file to ask.
-    fn file_of(&self, module: &Module, path: PathBuf) -> Option<PathBuf> {
-        let build_id = |path: &Path| Some(Elf::<File>::read(&open_regular(path)?)?.build_id());
+    fn file_of(&self, module: &Module, mapped: Option<PathBuf>) -> Option<PathBuf> {
+        let path = PathBuf::from(&module.path);
+        if let Some(mapped) = mapped {
+            // By its path, debug files beside it are found.
+            let kept = path.is_absolute() && is_same_file(&path, &mapped);
+            return if kept {
+                Some(path)
+            } else {
+                self.debug_file(module).or(Some(mapped))
+            };
+        }
         if path.is_absolute() && build_id(&path).is_some_and(|id| id == module.build_id) {
             return Some(path);
         }
+        self.debug_file(module)
+    }
+
+    /// The debug file of the module's build-id.
+    fn debug_file(&self, module: &Module) -> Option<PathBuf> {
         let (first, rest) = module.build_id.split_at_checked(2)?;
         if !module.build_id.bytes().all(|b| b.is_ascii_hexdigit()) {
             return None;
@@ -128,6 +183,18 @@ impl Symboliser {
         symbols.extend(go_names(path, &unnamed));
         symbols
     }
+}
+
+fn build_id(path: &Path) -> Option<String> {
+    Some(Elf::<File>::read(&open_regular(path)?)?.build_id())
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    place(one).is_some_and(|it| Some(it) == place(other))
 }
 
 /// The function and those inlined into it at a frame's address, innermost first.

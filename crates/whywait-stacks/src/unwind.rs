@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 use framehop::{FrameAddress, Unwinder as _};
 use whywait_events::{Frame, Module, ModuleKind, Symbol};
@@ -222,6 +223,24 @@ impl Unwinder {
     /// Modules that frames named for the first time since the last call.
     pub fn take_new_modules(&mut self) -> Vec<Module> {
         self.modules.take_new()
+    }
+
+    /// Where the file of a module can be opened: the very file that was mapped, also when it was
+    /// deleted or replaced since. `None`: by its path only. For
+    /// [`Symboliser`](crate::Symboliser::symbolise).
+    pub fn place(&self, module: u32) -> Option<PathBuf> {
+        self.modules.place(module)
+    }
+
+    /// The paths of files with code that could not be read: their frames have neither names nor
+    /// callers by unwind tables.
+    pub fn unreadable(&self) -> impl Iterator<Item = &str> {
+        self.modules.unreadable()
+    }
+
+    /// Whether frames of just-in-time compiled code had no name in a perf map.
+    pub fn has_unnamed_jit(&self) -> bool {
+        self.modules.has_unnamed_jit()
     }
 
     /// Names, since the last call, that only the running process or kernel can give: of frames of

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use common::*;
 use whywait_events::{Frame, Module, ModuleKind, Symbol};
-use whywait_stacks::{Registers, Symboliser, Unwinder};
+use whywait_stacks::{Registers, Symboliser, Unwinder, WhyUnnamed};
 
 const NANOSLEEP: [u64; 3] = [35, 219, 230];
 
@@ -130,7 +130,65 @@ fn a_file_that_was_replaced_while_it_runs() {
     std::fs::copy("/bin/true", &file).unwrap();
     // It still unwinds, by the mapped file; and the wrong file's names are not used.
     let mut unwinder = Unwinder::new();
-    assert!(symbols_of(&mut unwinder, &sleeper, &mut Symboliser::new()).is_empty());
+    let mut symboliser = Symboliser::new();
+    assert!(symbols_of(&mut unwinder, &sleeper, &mut symboliser).is_empty());
+    assert_eq!(symboliser.unnamed()[0].why, WhyUnnamed::Gone);
+}
+
+#[test]
+fn the_file_that_was_mapped_gives_names_whatever_became_of_it() {
+    let file = scratch("upgraded").join("sleeper");
+    // Without a build-id nothing tells the file at its path from the one that was mapped.
+    let flags = ["-O2", "-g", "-pthread", "-Wl,--build-id=none"];
+    build("gcc", &flags, &program("sleeper.c"), &file);
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+    std::fs::remove_file(&file).unwrap();
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    let modules = unwinder.take_new_modules();
+    let named = |unwinder: &Unwinder| {
+        let place = |module: u32| unwinder.place(module);
+        Symboliser::new().symbolise(&modules, &unwound.frames, Some(&place))
+    };
+    let has_all = |symbols: &[Symbol]| {
+        for wanted in ["innermost", "middle", "main"] {
+            assert!(names(symbols).contains(&wanted), "{symbols:#?}");
+        }
+        let in_source = |s: &Symbol| s.file.ends_with("sleeper.c") && s.line > 0;
+        assert!(symbols.iter().any(in_source), "{symbols:#?}");
+    };
+    has_all(&named(&unwinder));
+    // Another one in its place, and the process gone.
+    let other = [
+        "-O0",
+        "-g",
+        "-pthread",
+        "-Wl,--build-id=none",
+        "-Dmiddle=other",
+    ];
+    build("gcc", &other, &program("sleeper.c"), &file);
+    drop(running);
+    has_all(&named(&unwinder));
+}
+
+#[test]
+fn a_stripped_file_is_said_to_be_one() {
+    let file = scratch("stripped").join("sleeper");
+    build(
+        "gcc",
+        &["-O2", "-s", "-pthread"],
+        &program("sleeper.c"),
+        &file,
+    );
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+    let mut symboliser = Symboliser::new();
+    symbols_of(&mut Unwinder::new(), &sleeper, &mut symboliser);
+    let unnamed = symboliser.unnamed();
+    assert_eq!(unnamed.len(), 1, "{unnamed:?}");
+    assert_eq!(unnamed[0].why, WhyUnnamed::Stripped);
+    assert!(unnamed[0].frames >= 3, "{unnamed:?}");
 }
 
 #[test]

@@ -576,6 +576,59 @@ fn ten_thousand_threads_in_futexes_cost_little_at_the_end() {
 }
 
 #[test]
+fn a_program_whose_file_was_replaced_has_names() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let file = dir.path().join("server");
+    for (what, replaced) in [("deleted", false), ("replaced", true)] {
+        fs::copy(target(), &file).expect("copied");
+        let mut process = start(&mut program(&file, &["echo"]));
+        process.ping("ready");
+        fs::remove_file(&file).expect("a file");
+        if replaced {
+            fs::copy("/bin/true", &file).expect("copied");
+        }
+        let recording = dir.path().join(what);
+        let number = process.pid().to_string();
+        let args = ["record", "-o", text(&recording), "-p", &number];
+        let mut watcher = start(&mut whywait(&args));
+        watcher.until_err("watching process");
+        process.ping("still here");
+        std::thread::sleep(Duration::from_millis(100));
+        // Names come after the program has gone.
+        process.end().exits(0);
+        common::until("the end", || !watcher.is_running());
+        watcher.end().exits(0);
+        let recording = open(&recording);
+        let named = waits(&recording).iter().any(|wait| {
+            functions(&recording, wait.user_stack)
+                .iter()
+                .any(|name| name == "main" || name == "echo")
+        });
+        assert!(
+            named,
+            "{what}: expected functions of the program in a stack"
+        );
+    }
+}
+
+#[test]
+fn a_program_without_names_is_said_to_have_none() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let file = dir.path().join("server");
+    run(&mut program("strip", &["-o", text(&file), target()])).exits(0);
+    run(&mut whywait(&["--", text(&file), "child-naps"]))
+        .exits(0)
+        .says("have no names")
+        .says("it is stripped");
+}
+
+#[test]
 fn the_largest_stacks_fit() {
     if !bpf() {
         return;

@@ -9,6 +9,7 @@ pub(crate) mod incoming;
 pub(crate) mod iterate;
 pub(crate) mod kernel;
 pub(crate) mod limits;
+mod names;
 pub(crate) mod options;
 pub(crate) mod output;
 pub(crate) mod programs;

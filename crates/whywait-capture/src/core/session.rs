@@ -4,11 +4,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use whywait_events::Event;
 use whywait_events::recording::{
     CUT_SHORT, Meta, Options as RecordedOptions, Writer, WriterOptions,
 };
-use whywait_stacks::{Symboliser, Unwinder};
+use whywait_stacks::Unwinder;
 
 use super::error::CaptureError;
 use super::incoming::{Incoming, sample_ns};
@@ -18,7 +17,7 @@ use super::recorder::Recorder;
 use super::records::Record;
 use super::thread_table::ThreadTable;
 use super::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
-use super::{cost, counters, kernel, target};
+use super::{cost, counters, kernel, names, target};
 use crate::collectors::burst::Bursts;
 use crate::collectors::cpu_limit::CpuLimits;
 use crate::collectors::samples::Sampling;
@@ -297,15 +296,8 @@ impl Session {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
         }
         self.meta.notes = std::mem::take(&mut self.programs.notes);
-        self.name_frames()
-    }
-
-    fn name_frames(&mut self) -> Result<(), CaptureError> {
-        let output = &mut self.recorder.output;
-        let frames = output.frames();
-        for symbol in Symboliser::new().symbolise(output.modules(), &frames, None) {
-            output.write(&Event::Symbol(symbol))?;
-        }
+        let unnamed = names::name_frames(&mut self.recorder.output)?;
+        self.meta.notes.extend(unnamed);
         Ok(())
     }
 

@@ -1,0 +1,112 @@
+//! Names for the frames of ELF files, at the recording's end; and why there are none.
+
+use whywait_events::recording::WriteError;
+use whywait_events::{Event, Module, ModuleKind};
+use whywait_stacks::{Symboliser, Unnamed, WhyUnnamed};
+
+use super::output::Output;
+
+/// A module is worth a note if one in so many frames of files is unnamed and of it.
+const NOTED_SHARE: usize = 10;
+/// Modules that get a note of their own.
+const MAX_NOTES: usize = 3;
+
+/// Names the frames that were written. Returns notes on those that got no names: why, and what to
+/// do.
+pub(crate) fn name_frames(output: &mut Output) -> Result<Vec<String>, WriteError> {
+    let frames = output.frames();
+    let mut symboliser = Symboliser::new();
+    let unwinder = &output.unwinder;
+    let place = |module: u32| unwinder.place(module);
+    let symbols = symboliser.symbolise(output.modules(), &frames, Some(&place));
+    let mut notes: Vec<String> = unwinder
+        .unreadable()
+        .take(MAX_NOTES)
+        .map(unreadable)
+        .collect();
+    let of_files = |module: u32| {
+        let mut modules = output.modules().iter();
+        modules.any(|it| it.id == module && it.kind == ModuleKind::Elf)
+    };
+    let of_files = frames.iter().filter(|frame| of_files(frame.module)).count();
+    notes.extend(unnamed(output.modules(), symboliser.unnamed(), of_files));
+    if unwinder.has_unnamed_jit() {
+        notes.push(JIT.to_owned());
+    }
+    for symbol in symbols {
+        output.write(&Event::Symbol(symbol))?;
+    }
+    Ok(notes)
+}
+
+const JIT: &str = "functions that were compiled at run time have no names (`[jit]`): have the \
+                   program write /tmp/perf-PID.map before it is watched (node --perf-basic-prof; \
+                   jcmd PID Compiler.perfmap)";
+
+fn unreadable(path: &str) -> String {
+    format!(
+        "functions of {path} have no names: whywait may not read this file; run it as root, or \
+         with CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH"
+    )
+}
+
+fn unnamed(modules: &[Module], unnamed: &[Unnamed], frames: usize) -> Vec<String> {
+    let mut most: Vec<&Unnamed> = unnamed
+        .iter()
+        .filter(|it| it.frames.saturating_mul(NOTED_SHARE) >= frames)
+        .collect();
+    most.sort_by_key(|it| std::cmp::Reverse(it.frames));
+    let note = |it: &Unnamed| {
+        let module = modules.iter().find(|module| module.id == it.module)?;
+        let (path, build_id) = (&module.path, &module.build_id);
+        Some(match it.why {
+            WhyUnnamed::Gone => format!(
+                "functions of {path} have no names: the file was deleted or replaced since it was \
+                 started; record again after a restart"
+            ),
+            WhyUnnamed::Stripped if build_id.is_empty() => format!(
+                "functions of {path} have no names: it has no symbols (it is stripped); build it \
+                 without strip or -s"
+            ),
+            WhyUnnamed::Stripped => format!(
+                "functions of {path} have no names: it has no symbols (it is stripped); build it \
+                 without strip or -s, or install its debug symbols (build-id {build_id})"
+            ),
+        })
+    };
+    most.into_iter().take(MAX_NOTES).filter_map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(id: u32, build_id: &str) -> Module {
+        Module {
+            id,
+            build_id: build_id.to_owned(),
+            path: format!("/bin/{id}"),
+            ..Module::default()
+        }
+    }
+
+    #[test]
+    fn only_what_matters_is_noted_the_most_first() {
+        let modules = [module(1, "ab12"), module(2, ""), module(3, "")];
+        let lack = |module, frames, why| Unnamed {
+            module,
+            frames,
+            why,
+        };
+        let all = [
+            lack(1, 12, WhyUnnamed::Stripped),
+            lack(2, 9, WhyUnnamed::Stripped),
+            lack(3, 40, WhyUnnamed::Gone),
+        ];
+        let notes = unnamed(&modules, &all, 100);
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].contains("/bin/3") && notes[0].contains("deleted or replaced"));
+        assert!(notes[1].contains("/bin/1") && notes[1].contains("build-id ab12"));
+        assert_eq!(unnamed(&modules, &[], 0), [""; 0]);
+    }
+}
