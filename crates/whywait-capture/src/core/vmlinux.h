@@ -245,6 +245,8 @@ struct tcp_sock {
 	__u64 tcp_mstamp; /* microseconds */
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 write_seq; /* so much was written, … */
+	__u32 snd_una; /* … and the peer has it up to here */
 	__u32 lsndtime; /* data was sent last, in jiffies */
 	__u64 bytes_received;
 	__u64 bytes_sent;

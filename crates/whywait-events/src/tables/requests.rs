@@ -65,6 +65,8 @@ table! {
         /// It lay there, or had been read, when the recording began: `ready_ns` is when it came at
         /// the latest.
         since_before: bool = Plain or false,
+        /// Its connection carries several requests at once: what is taken for one need not be one.
+        multiplexed: bool = Plain or false,
         /// Local port, 0 for unix sockets.
         local_port: u16 = Dictionary,
         /// Part of `recv_after_ns` in which the reader was waking up (from the wake until it was on

@@ -245,6 +245,7 @@ impl MadeUp {
             before_accept: self.random.below(2) == 0,
             unaccepted: self.random.below(4) == 0,
             since_before: self.random.below(8) == 0,
+            multiplexed: self.random.below(8) == 0,
             local_port: self.id() as u16,
             unserved_wakeup_ns: self.ns(),
             service,

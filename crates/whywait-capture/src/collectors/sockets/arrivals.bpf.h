@@ -32,6 +32,15 @@ static __always_inline u32 tcp_read_up_to(struct sock *sk)
 }
 
 /*
+ * How many bytes have come and were not read; the end of all takes one of TCP's numbers, too (as
+ * for SIOCINQ, net/ipv4/tcp.c).
+ */
+static __always_inline u32 tcp_unread(struct sock *sk)
+{
+	return KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - tcp_read_up_to(sk);
+}
+
+/*
  * How far a socket was read: the number of TCP's next byte. Others do not tell; of them, how often
  * they were read.
  */

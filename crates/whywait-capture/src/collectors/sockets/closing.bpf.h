@@ -7,15 +7,6 @@
 
 #include "collectors/sockets/requests.bpf.h"
 
-/*
- * How many bytes have come and were not read; the end of all takes one of TCP's numbers, too (as
- * for SIOCINQ, net/ipv4/tcp.c).
- */
-static __always_inline u32 tcp_unread(struct sock *sk)
-{
-	return KERNEL_READ(struct tcp_sock, sk, rcv_nxt) - tcp_read_up_to(sk);
-}
-
 /* The peer's FIN has come, and there is nothing else to read. */
 static __always_inline bool only_fin(struct sock *sk)
 {

@@ -91,10 +91,12 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
 		if (unlikely(socket->closing))
 			settle_closing(socket, sk, peer_leaves(sk, ret), now);
+		look_for_others(socket, sk, thread, ret);
 		request_ends(socket, sk, now);
 		was_read(socket, sk, now);
 		request_begins(socket, sk, arrival_of(socket, sk, ret, read_before_ns, now));
 	} else {
+		look_for_rest(socket, sk);
 		must_be_timed(socket, sk);
 		was_read(socket, sk, now);
 		if (unlikely(now - read_before_ns >= threshold_ns))
@@ -185,6 +187,7 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		if (unlikely(socket->later.ready_ns))
 			begin_later(socket, thread, now);
 		socket->first_send_ns = now;
+		look_for_overlap(socket);
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
 	} else {
@@ -432,8 +435,10 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (bpf_sk_storage_get(&sockets, sk, 0, 0))
 		return 0;
 	socket = socket_discover(sk);
-	if (socket)
-		may_have_request(socket, sk, task->tgid);
+	if (!socket)
+		return 0;
+	socket->multiplex = MULTIPLEX_OLD + LOOKS;
+	may_have_request(socket, sk, task->tgid);
 	return 0;
 }
 

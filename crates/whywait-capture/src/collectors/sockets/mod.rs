@@ -104,6 +104,12 @@ fn counters(programs: &Programs) -> Vec<(String, u64)> {
         ("requests.max-ns", max_ns.unwrap_or(0)),
         ("requests.unserved-ns", sum(|t| t.unserved_ns)),
         ("requests.unserved-wakeup-ns", sum(|t| t.unserved_wakeup_ns)),
+        ("requests.multiplexed", sum(|t| t.multiplexed)),
+        ("connections.http2", sum(|t| t.http2_connections)),
+        (
+            "connections.overlapping",
+            sum(|t| t.overlapping_connections),
+        ),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
@@ -151,6 +157,7 @@ impl Recorder {
             gone_ns: time(record.gone_ns),
             unaccepted: record.unaccepted != 0,
             since_before: record.since_before != 0,
+            multiplexed: record.multiplexed != 0,
         };
         self.output.write(&Event::Request(request))
     }

@@ -25,7 +25,8 @@ struct request_record {
 	u8 before_accept;
 	u8 since_before; /* it was there before whywait was */
 	u8 unaccepted; /* its connection is in the accept queue */
-	u8 pad[2];
+	u8 multiplexed; /* its connection carries several at once */
+	u8 pad;
 	u64 gone_ns; /* its connection ended without an answer; 0: no */
 	u64 service[PART_COUNT];
 	/* until then what was read lay in an io_uring ring for certain; 0: not known */
@@ -42,6 +43,9 @@ struct request_totals {
 	u64 total_ns;
 	u64 unserved_ns;
 	u64 unserved_wakeup_ns;
+	u64 multiplexed; /* on connections that carry several at once; also of those sent, before */
+	u64 http2_connections; /* … of these, by what shows it */
+	u64 overlapping_connections;
 	u64 service[PART_COUNT];
 	u64 latency[LATENCY_BUCKETS];
 };

@@ -8,6 +8,7 @@
 #include "core/bits.bpf.h"
 #include "collectors/samples/slow.bpf.h"
 #include "collectors/sockets/arrivals.bpf.h"
+#include "collectors/sockets/multiplexed.bpf.h"
 
 #define MSG_PEEK 2
 #define EPOLLIN 1
@@ -66,7 +67,8 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->before_accept = socket->before_accept;
 	record->since_before = socket->ready_ns < began_ns;
 	record->unaccepted = !socket->recv_ns && !UNTRUSTED(struct sock, sk)->sk_socket;
-	__builtin_memset(record->pad, 0, sizeof(record->pad));
+	record->multiplexed = is_multiplexed(socket);
+	record->pad = 0;
 	record->gone_ns = socket->gone && !socket->last_send_ns ? now : 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
@@ -125,6 +127,8 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	if (!sums)
 		goto out;
 	sums->count++;
+	if (unlikely(is_multiplexed(socket)))
+		sums->multiplexed++;
 	if (likely(socket->timing == UNTIMED))
 		goto out;
 	many = socket->timing == TIMED_FOR_MANY ? TIMED_SHARE : 1;

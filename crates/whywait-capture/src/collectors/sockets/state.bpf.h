@@ -26,6 +26,19 @@ struct arrivals {
 /* Whether it is known when a request came: see arrivals.bpf.h. */
 enum timing { TIMED, TIMED_FOR_MANY, UNTIMED };
 
+/* Whether a connection carries several requests at once: see multiplexed.bpf.h. */
+enum multiplex {
+	MULTIPLEX_NEW, /* nothing was read yet */
+	/*
+	 * Not known. 2 more for each time that what was answered had come too early, and 1 if what
+	 * is to be answered has.
+	 */
+	MULTIPLEX_NONE = 2,
+	MULTIPLEX_OVERLAPS = 16, /* that was so often enough */
+	MULTIPLEX_HTTP2,
+	MULTIPLEX_OLD = 32, /* it was there before, and so many reads are still to be looked at */
+};
+
 /* Where a request may begin that seemed to begin before: see may_begin_later. */
 struct later {
 	u64 ready_ns; /* 0: nowhere */
@@ -73,6 +86,7 @@ struct socket_state {
 	u8 timing; /* TIMED… */
 	u8 closing; /* what was written last may be none of the response's */
 	u8 gone; /* it is closed, and not by the end of its process */
+	u8 multiplex; /* MULTIPLEX_… */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
 	u64 first_send_ns;
