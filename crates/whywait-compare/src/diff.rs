@@ -277,6 +277,11 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
             runs(b)
         )),
     }
+    if base.runs.iter().chain(&head.runs).any(|run| run.untold) {
+        notes.push(format!(
+            "requests on connections that carry several at once cannot be told apart: {consequence}"
+        ));
+    }
     notes
 }
 

@@ -56,6 +56,23 @@ fn what_is_not_measured_is_undecided() {
 }
 
 #[test]
+fn requests_that_cannot_be_told_apart_decide_nothing() {
+    let runs = [run_of(QUICK, 1, 0, |script| {
+        script.counter("connections.http2", 1);
+        script.counter("requests.multiplexed", 10);
+    })];
+    let lines = "limits = ['latency p99 < 200ms', 'requests count > 10', 'requests late < 1']";
+    let judgement = judged(lines, &runs);
+    let outcomes: Vec<Outcome> = judgement.lines.iter().map(|line| line.outcome).collect();
+    let undecided = Outcome::Undecided;
+    assert_eq!(outcomes, [undecided, undecided, Outcome::Held]);
+    let why = &judgement.lines[0].why;
+    assert!(why.contains("cannot be told apart"), "{why}");
+    let strict = format!("fail-when-undecided = true\n{lines}");
+    assert!(judged(&strict, &runs).failed);
+}
+
+#[test]
 fn a_percentile_below_the_threshold_is_a_bound() {
     let fast = run_of(QUICK, 1, 0, |script| {
         script.counter("requests.count", 10_000);

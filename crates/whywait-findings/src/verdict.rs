@@ -35,6 +35,8 @@ pub enum Verdict {
     NoRequests,
     /// Requests are open that should have been answered by now.
     Open,
+    /// Requests cannot be told apart: they are on connections that carry several at once.
+    Multiplexed,
     /// Most of the slow requests' time went where nothing explains it.
     CannotTell {
         /// What has most of it.
@@ -108,6 +110,9 @@ pub fn verdict(model: &Model, findings: &[Finding]) -> Verdict {
     }
     if model.requests_that_count() == 0 {
         return Verdict::NoRequests;
+    }
+    if !model.tells_requests_apart() {
+        return Verdict::Multiplexed;
     }
     unexplained(model, findings)
 }

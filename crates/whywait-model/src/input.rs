@@ -214,6 +214,7 @@ impl Input {
         sums.unserved_wakeup_ns = sums
             .unserved_wakeup_ns
             .saturating_add(of("requests.unserved-wakeup-ns"));
+        sums.multiplexed = sums.multiplexed.saturating_add(of("requests.multiplexed"));
         for part in Part::ALL {
             let ns = of(&format!("requests.service.{}", part.name()));
             sums.service[part] = sums.service[part].saturating_add(ns);

@@ -592,6 +592,12 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// Its connection carries several at once.
+    pub fn multiplexed(mut self) -> Self {
+        self.request.multiplexed = true;
+        self
+    }
+
     /// Its reader was being woken for so long.
     pub fn wakeup_us(mut self, us: u64) -> Self {
         self.request.unserved_wakeup_ns = us * 1000;

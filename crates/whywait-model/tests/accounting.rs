@@ -228,3 +228,44 @@ proptest! {
         prop_assert_eq!(steps, wall, "{:?}", requests.slowest[0].path);
     }
 }
+
+#[test]
+fn exchanges_are_no_requests() {
+    let script = || {
+        let mut script = Script::new();
+        script.thread(1, "worker").ends(1000);
+        for at in (0..300).step_by(10) {
+            script.request(1).ready(at).read(at, 1).answered(at + 5, 1);
+        }
+        script
+    };
+    let apart = script().model().requests_summary();
+    assert_eq!((apart.multiplexed, apart.closure.is_some()), (None, true));
+    // Of those that have no row, too.
+    let counted = |count| {
+        let mut script = script();
+        let request = script.request(2).multiplexed().ready(500);
+        request.read(500, 1).answered(600, 1);
+        script.counter("connections.http2", 1);
+        script.counter("requests.count", count);
+        script.counter("requests.multiplexed", 2);
+        script.model()
+    };
+    let model = counted(10);
+    let several = model.multiplexed().expect("there is such a connection");
+    assert_eq!((several.connections, several.exchanges), (1, 3));
+    assert!(several.prevail && !model.tells_requests_apart());
+    let requests = model.requests_summary();
+    assert_eq!((requests.latency_ns, requests.closure), (None, None));
+    assert_eq!((requests.count, requests.slow), (41, 31));
+    let several = requests.multiplexed.expect("it is the same model");
+    assert_eq!(
+        several.exchange_ns.map(|latency| latency.max),
+        Some(100_000_000)
+    );
+    // So few cannot be the slowest hundredth.
+    let model = counted(10_000);
+    assert!(model.tells_requests_apart());
+    let requests = model.requests_summary();
+    assert!(requests.latency_ns.is_some() && requests.multiplexed.is_some());
+}

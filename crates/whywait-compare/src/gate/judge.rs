@@ -16,7 +16,7 @@ use super::date::Date;
 use super::limit::Limit;
 use super::regression;
 use crate::effect::median;
-use crate::measures::{Found, Run};
+use crate::measures::{Found, Run, is_of_requests};
 use crate::text::{self, value};
 
 /// What came of a gate.
@@ -157,10 +157,11 @@ impl Judged<'_> {
             .collect();
         if values.len() < self.runs.len() || values.is_empty() {
             let n = self.runs.len();
-            return (
-                Outcome::Undecided,
-                format!("not measured in {} of {n} recordings", n - values.len()),
-            );
+            let mut why = format!("not measured in {} of {n} recordings", n - values.len());
+            if is_of_requests(&limit.measure) && self.runs.iter().any(|run| run.untold) {
+                why.push_str(UNTOLD);
+            }
+            return (Outcome::Undecided, why);
         }
         let ends = |end: fn(&(f64, f64)) -> f64| values.iter().map(end).collect::<Vec<_>>();
         let (Some(low), Some(high)) = (median(&ends(|v| v.0)), median(&ends(|v| v.1))) else {
@@ -199,6 +200,10 @@ impl Judged<'_> {
         }
     }
 }
+
+/// Why there may be no figures of requests.
+pub(super) const UNTOLD: &str =
+    ": requests on connections that carry several at once cannot be told apart";
 
 /// A finding's runs.
 struct Seen<'a> {

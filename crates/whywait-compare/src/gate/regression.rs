@@ -2,7 +2,7 @@
 
 use super::baseline::Baseline;
 use super::budget::{At, Regressions};
-use super::judge::{Line, Outcome};
+use super::judge::{Line, Outcome, UNTOLD};
 use crate::diff::{Diff, Overall};
 use crate::measures::Run;
 use crate::side::Side;
@@ -43,6 +43,7 @@ pub(super) fn judge(
         name: "these runs".to_owned(),
         runs: runs.iter().map(|run| (*run).clone()).collect(),
     };
+    let untold = base.runs.iter().chain(&head.runs).any(|run| run.untold);
     let diff = Diff::new(&base, &head, regressions.what.options);
     let mut lines: Vec<Line> = diff
         .regressions()
@@ -69,6 +70,10 @@ pub(super) fn judge(
             Overall::TooFewRuns => line(
                 Outcome::Undecided,
                 format!("{compared}: too few to rule out chance"),
+            ),
+            _ if untold => line(
+                Outcome::Undecided,
+                format!("{compared}: nothing else got worse{UNTOLD}"),
             ),
             _ if lacking => line(
                 Outcome::Undecided,

@@ -25,6 +25,7 @@ use whywait_findings::{Code, Finding, Severity};
 use whywait_model::{Input, Model};
 
 pub use findings::Found;
+pub(crate) use requests::is_of_requests;
 
 /// What kind of thing a measure is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -168,6 +169,8 @@ pub struct Run {
     pub findings: Vec<Found>,
     /// What is missing from the recording, in words; empty: nothing that matters. Hostile.
     pub missing: Vec<String>,
+    /// Whether requests could not be told apart: nothing of them is measured.
+    pub untold: bool,
 }
 
 /// Who adds measures.
@@ -185,7 +188,7 @@ const COLLECTORS: [fn(&Source<'_>, &mut Run); 7] = [
 pub(crate) struct Source<'a> {
     /// The analysis.
     pub(crate) model: &'a Model,
-    /// Answered requests.
+    /// Answered requests; none where they cannot be told apart.
     pub(crate) requests: u64,
     /// What was found.
     pub(crate) findings: &'a [Finding],
@@ -236,11 +239,12 @@ impl Run {
                 threshold_ns: model.threshold_ns(),
             },
             missing: missing(&findings),
+            untold: !model.tells_requests_apart(),
             ..Run::default()
         };
         let source = Source {
             model,
-            requests: run.about.requests,
+            requests: if run.untold { 0 } else { run.about.requests },
             findings: &findings,
             samples,
         };

@@ -7,6 +7,8 @@
 //!
 //! A request that is late when the recording ends counts with its age in all of these: it takes as
 //! long at least. It counts for no rate.
+//!
+//! Where requests cannot be told apart, only whether some are late is known of them.
 
 use whywait_model::Model;
 use whywait_model::requests::{Requests, Time};
@@ -60,6 +62,11 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     let count = counting as f64;
     let answered = source.requests as f64;
     let summary = model.requests_summary();
+    let late = summary.open.as_ref().map_or(0, |open| open.late);
+    section(run, "requests.late", Better::Less, late as f64);
+    if run.untold {
+        return;
+    }
     headline(
         run,
         "latency.mean",
@@ -91,20 +98,24 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
         let measure = Measure::new(Group::Headline, Unit::PerSecond, Better::More, rate);
         run.add("requests.rate".to_owned(), measure);
     }
-    let late = summary.open.as_ref().map_or(0, |open| open.late);
-    for (name, better, number) in [
-        ("requests.count", Better::Neither, answered),
-        ("requests.late", Better::Less, late as f64),
-    ] {
-        let number = Measure::new(Group::Section, Unit::Count, better, number);
-        run.add(name.to_owned(), number);
-    }
+    section(run, "requests.count", Better::Neither, answered);
     parts(model, counting, run, &summary);
 }
 
 fn headline(run: &mut Run, name: &str, ns: f64) {
     let measure = Measure::new(Group::Headline, Unit::Ns, Better::Less, ns);
     run.add(name.to_owned(), measure);
+}
+
+fn section(run: &mut Run, name: &str, better: Better, number: f64) {
+    let number = Measure::new(Group::Section, Unit::Count, better, number);
+    run.add(name.to_owned(), number);
+}
+
+/// Whether a measure is of requests, and not of threads, findings or the machine.
+pub(crate) fn is_of_requests(measure: &str) -> bool {
+    let of = measure.rsplit_once('.').map_or(measure, |(of, _)| of);
+    ["latency", "requests"].contains(&of) || PARTS.contains(&of) || measure == "cpu.serving"
 }
 
 fn parts(model: &Model, requests: u64, run: &mut Run, summary: &Requests) {

@@ -115,3 +115,21 @@ fn a_target_that_was_stopped_is_accused_of_nothing() {
     assert!(was_stopped("7:1") && !was_stopped("1:1"));
     assert_eq!(crate::find(&model), [], "what took long was the stop");
 }
+
+#[test]
+fn requests_that_cannot_be_told_apart_are_no_reason_for_praise() {
+    let several = |mut script: Script| {
+        script.counter("connections.overlapping", 1);
+        script.counter("requests.multiplexed", 2);
+        script
+    };
+    assert_eq!(alone(&several(serves(10, 5))), Verdict::Multiplexed);
+    assert_eq!(
+        alone(&several(serves(10, 38))),
+        Verdict::Multiplexed,
+        "what they wait for is no more certain"
+    );
+    let mut stuck = several(serves(10, 5));
+    stuck.request(7).ready(4000).unanswered();
+    assert_eq!(alone(&stuck), Verdict::Open);
+}

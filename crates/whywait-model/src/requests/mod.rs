@@ -13,12 +13,14 @@ pub mod accept_queues;
 pub(crate) mod account;
 pub(crate) mod histogram;
 pub(crate) mod life;
+pub(crate) mod multiplexed;
 pub(crate) mod open;
 pub(crate) mod slowest;
 pub(crate) mod summary;
 
 pub use accept_queues::{AcceptQueue, AcceptQueues};
 pub use account::Account;
+pub use multiplexed::Multiplexed;
 pub use open::{OpenReader, OpenRequests, OpenState};
 pub use slowest::RequestSums;
 pub use summary::{Latency, Percentile, ReadyUnserved, Requests, Slow, Time};

@@ -29,6 +29,8 @@ pub struct RequestSums {
     pub unserved_wakeup_ns: u64,
     /// How the rest was spent.
     pub service: Parts,
+    /// How many were on connections that carry several at once.
+    pub multiplexed: u64,
 }
 
 /// Keeps the slowest requests and sums up the rest.
@@ -111,6 +113,7 @@ impl Slowest {
         {
             self.sums.count += 1;
             self.sums.slow += 1;
+            self.sums.multiplexed += u64::from(row.multiplexed);
             self.sums.total_ns = self.sums.total_ns.saturating_add(ns);
             let unserved = row
                 .recv_ns

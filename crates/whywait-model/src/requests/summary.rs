@@ -14,6 +14,7 @@ use crate::requests::RequestRef;
 use crate::requests::accept_queues::AcceptQueue;
 use crate::requests::account::Account;
 use crate::requests::histogram::Histogram;
+use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
 
 /// Requests whose critical path is reported.
@@ -32,15 +33,21 @@ pub struct Requests {
     /// dropped some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accept_queues: Vec<AcceptQueue>,
+    /// Connections that carry several requests at once: what counts as a request of theirs need not
+    /// be one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multiplexed: Option<Multiplexed>,
     /// How many took at least the recording's threshold.
     pub slow: u64,
     /// The recording's threshold for "slow".
     pub slow_threshold_ns: u64,
-    /// From the first byte in the kernel to the last byte of the response. `None` without requests.
+    /// From the first byte in the kernel to the last byte of the response. `None` without requests,
+    /// and where they cannot be told apart.
     pub latency_ns: Option<Latency>,
     /// Sums over all requests.
     pub time: Time,
-    /// Attributed time over total time, `None` without requests.
+    /// Attributed time over total time. `None` without requests, and where they cannot be told
+    /// apart.
     pub closure: Option<f64>,
     /// The slowest requests, slowest first.
     pub slowest: Vec<Slow>,
@@ -175,10 +182,12 @@ impl Model {
         let open = self.open_requests();
         let queues = self.accept_queues.all();
         let accept_queues = queues.filter(AcceptQueue::matters).collect();
+        let mut multiplexed = self.multiplexed();
         if self.requests_that_count() == 0 {
             return Requests {
                 open,
                 accept_queues,
+                multiplexed,
                 slow_threshold_ns: self.threshold_ns(),
                 ..Requests::default()
             };
@@ -188,20 +197,26 @@ impl Model {
             account += *request.account();
         }
         let total = account.total_ns();
-        let closure = if total == 0 {
-            1.0
+        let mut latency_ns = self.latency();
+        let closure = if let Some(several) = multiplexed.as_mut().filter(|several| several.prevail)
+        {
+            several.exchange_ns = latency_ns.take();
+            None
+        } else if total == 0 {
+            Some(1.0)
         } else {
-            account.attributed_ns() as f64 / total as f64
+            Some(account.attributed_ns() as f64 / total as f64)
         };
         Requests {
             count: self.requests_count(),
             open,
             accept_queues,
+            multiplexed,
             slow: sums.slow.saturating_add(self.counting()),
             slow_threshold_ns: self.threshold_ns(),
-            latency_ns: self.latency(),
+            latency_ns,
             time: account.time(),
-            closure: Some(closure),
+            closure,
             slowest: self.slowest(),
         }
     }

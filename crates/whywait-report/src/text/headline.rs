@@ -2,7 +2,7 @@
 
 use whywait_findings::{Code, Verdict};
 use whywait_model::Stopped;
-use whywait_model::requests::{OpenRequests, Percentile, Time};
+use whywait_model::requests::{Multiplexed, OpenRequests, Percentile, Time};
 
 use super::page::{Page, Style};
 use super::requests::{figure, total_ns};
@@ -35,6 +35,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             let verdict = format!("cannot tell: {percent} % of the slow requests' time is {part}");
             (Style::Warning, verdict)
         }
+        (Verdict::Multiplexed, ..) => (Style::Warning, "requests cannot be told apart".to_owned()),
         _ if requests.count == 0 => {
             let seen = if open.is_some() { "answered" } else { "seen" };
             let incomplete = if incomplete {
@@ -50,25 +51,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             "nothing wrong found in what was recorded, but the recording is incomplete".to_owned(),
         ),
     };
-    let target = target(page, report);
-    let watched = duration(report.target.duration_ns);
-    let mut text = match requests.latency_ns {
-        _ if requests.count == 0 => {
-            let threads = counted(report.target.threads.into(), "thread");
-            let events = counted(report.coverage.events, "kernel event");
-            format!(": {target} was watched for {watched}: {threads}, {events}")
-        }
-        Some(latency) => {
-            let count = counted(requests.count, "request");
-            let [p99, max] =
-                [Percentile::P99, Percentile::Max].map(|which| figure(&latency, which));
-            format!(": {count} to {target} in {watched}, p99 {p99}, max {max}")
-        }
-        None => format!(
-            ": {} to {target} in {watched}",
-            counted(requests.count, "request")
-        ),
-    };
+    let mut text = what_was_seen(page, report);
     if !report.looked_at.is_empty() {
         text.push_str("; looked at ");
         text.push_str(&report.looked_at.join(", "));
@@ -76,6 +59,13 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
     if let Some(open) = open {
         still_open(page, open, report.verdict != Verdict::Open);
+    }
+    if let Some(several) = requests
+        .multiplexed
+        .as_ref()
+        .filter(|_| report.verdict != Verdict::Multiplexed)
+    {
+        multiplexed(page, several);
     }
     if report.verdict == Verdict::Stopped {
         return;
@@ -114,6 +104,81 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             &[(Style::Strong, "note: "), (Style::Plain, &text)],
         );
     }
+}
+
+/// `: 12,345 requests to redis-server (pid 991) in 10 s, p99 310 us, max 940 us`.
+fn what_was_seen(page: &Page, report: &Report) -> String {
+    let requests = &report.requests;
+    let target = target(page, report);
+    let watched = duration(report.target.duration_ns);
+    if requests.count == 0 {
+        let threads = counted(report.target.threads.into(), "thread");
+        let events = counted(report.coverage.events, "kernel event");
+        return format!(": {target} was watched for {watched}: {threads}, {events}");
+    }
+    let all = counted(requests.count, "request");
+    if let Some(several) = requests
+        .multiplexed
+        .as_ref()
+        .filter(|several| several.prevail)
+    {
+        let exchanges = match several.exchanges {
+            some if some >= requests.count => counted(some, "exchange"),
+            some => format!("{all}, {} of them exchanges,", count(some)),
+        };
+        return format!(
+            ": {exchanges} with {target} in {watched}, on {}; how many requests these were, and how \
+             long each took, is not known",
+            carriers(several)
+        );
+    }
+    match requests.latency_ns {
+        Some(latency) => {
+            let [p99, max] =
+                [Percentile::P99, Percentile::Max].map(|which| figure(&latency, which));
+            format!(": {all} to {target} in {watched}, p99 {p99}, max {max}")
+        }
+        None => format!(": {all} to {target} in {watched}"),
+    }
+}
+
+/// `20 connections that may carry several requests at once (HTTP/2)`.
+fn carriers(several: &Multiplexed) -> String {
+    const OVERLAPPING: &str = "clients send before they have all of a response";
+    let connections = counted(several.connections, "connection");
+    let how = match (several.http2, several.overlapping) {
+        (_, 0) => "HTTP/2".to_owned(),
+        (0, _) => OVERLAPPING.to_owned(),
+        (http2, overlapping) => format!(
+            "{} HTTP/2; on {} {OVERLAPPING}",
+            count(http2),
+            count(overlapping)
+        ),
+    };
+    format!("{connections} that may carry several requests at once ({how})")
+}
+
+/// That some of what counts as requests may be several, as a note of its own.
+pub(super) fn multiplexed(page: &mut Page, several: &Multiplexed) {
+    if several.exchanges == 0 {
+        return;
+    }
+    let so = if several.prevail {
+        "latency of requests is not known"
+    } else {
+        "figures over all requests hold nevertheless"
+    };
+    let text = format!(
+        "{} that count as requests were on {}: {so}",
+        counted(several.exchanges, "exchange"),
+        carriers(several)
+    );
+    page.gutter();
+    page.paragraph(
+        "   = ",
+        "     ",
+        &[(Style::Strong, "note: "), (Style::Plain, &text)],
+    );
 }
 
 /// `was stopped (by a signal or a debugger) for 2.033 s`.

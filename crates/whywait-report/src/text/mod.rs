@@ -92,6 +92,9 @@ pub fn render(report: &Report, options: TextOptions) -> String {
             if let Some(open) = &report.requests.open {
                 headline::still_open(&mut page, open, true);
             }
+            if let Some(several) = &report.requests.multiplexed {
+                headline::multiplexed(&mut page, several);
+            }
         }
         before = Some(detail);
     }

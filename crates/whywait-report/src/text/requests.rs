@@ -1,6 +1,8 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
-use whywait_model::requests::{AcceptQueue, Latency, Percentile, Requests, Slow, Time};
+use whywait_model::requests::{
+    AcceptQueue, Latency, Multiplexed, Percentile, Requests, Slow, Time,
+};
 
 use super::escape::columns;
 use super::page::{Page, Style};
@@ -22,16 +24,28 @@ pub(super) fn render(page: &mut Page, requests: &Requests) {
         );
         return;
     }
-    let of = match late {
-        0 => counted(requests.count, "request"),
-        _ => format!(
-            "{}, {} of them still open",
-            counted(requests.count.saturating_add(late), "request"),
-            count(late)
+    let several = requests
+        .multiplexed
+        .as_ref()
+        .filter(|several| several.prevail);
+    let all = requests.count.saturating_add(late);
+    let mut of = match several {
+        Some(several) if several.exchanges < all => format!(
+            "{}, {} of them exchanges of several",
+            counted(all, "request"),
+            count(several.exchanges)
         ),
+        Some(_) => counted(all, "exchange"),
+        None => counted(all, "request"),
     };
+    if late > 0 {
+        of.push_str(&format!(", {} of them still open", count(late)));
+    }
     time(page, &requests.time, "where the time went", Some(&of));
-    latency(page, requests);
+    match several {
+        Some(several) => exchanges(page, requests, several),
+        None => latency(page, requests),
+    }
     accept_queues(page, &requests.accept_queues);
     if let Some(slowest) = requests.slowest.first() {
         path(page, slowest);
@@ -175,19 +189,39 @@ fn latency(page: &mut Page, requests: &Requests) {
     let Some(latency) = requests.latency_ns else {
         return;
     };
-    let [p50, p99, max] =
-        [Percentile::P50, Percentile::P99, Percentile::Max].map(|which| figure(&latency, which));
-    let slow = match requests.slow {
-        0 => "none".to_owned(),
-        slow => count(slow),
-    };
-    let threshold = duration(requests.slow_threshold_ns);
-    let text = format!("p50 {p50}, p99 {p99}, max {max}; {slow} took {threshold} or longer");
+    let text = figures(requests, &latency);
     page.paragraph(
         "",
         "  ",
         &[(Style::Strong, "latency: "), (Style::Plain, &text)],
     );
+}
+
+/// Where requests cannot be told apart.
+fn exchanges(page: &mut Page, requests: &Requests, several: &Multiplexed) {
+    let mut text = "not known of requests".to_owned();
+    if let Some(latency) = several.exchange_ns {
+        let figures = figures(requests, &latency);
+        text.push_str(&format!(
+            "; an exchange, from a read to the last write before the next one, took {figures}"
+        ));
+    }
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "latency: "), (Style::Plain, &text)],
+    );
+}
+
+fn figures(requests: &Requests, latency: &Latency) -> String {
+    let [p50, p99, max] =
+        [Percentile::P50, Percentile::P99, Percentile::Max].map(|which| figure(latency, which));
+    let slow = match requests.slow {
+        0 => "none".to_owned(),
+        slow => count(slow),
+    };
+    let threshold = duration(requests.slow_threshold_ns);
+    format!("p50 {p50}, p99 {p99}, max {max}; {slow} took {threshold} or longer")
 }
 
 /// `3.999 s on port 8080, 510 ms into the recording`.

@@ -123,6 +123,14 @@ fn open_requests() {
 }
 
 #[test]
+fn requests_that_cannot_be_told_apart() {
+    snapshot("multiplexed", &reports::multiplexed(true));
+    texts("multiplexed_some", |options| {
+        render(&reports::multiplexed(false), options)
+    });
+}
+
+#[test]
 fn what_nothing_explains() {
     snapshot("cannot_tell", &reports::cannot_tell());
 }
@@ -244,6 +252,10 @@ fn the_first_line_is_the_answer() {
         (
             reports::open(),
             "4 requests are still open, the oldest for 6.900 s: 2 unread, 1 of them on",
+        ),
+        (
+            reports::multiplexed(true),
+            "requests cannot be told apart: 12,345 exchanges with redis-server (pid 991) in 10 s, on",
         ),
         (
             reports::cannot_tell(),

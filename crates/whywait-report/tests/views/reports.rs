@@ -6,7 +6,7 @@ use whywait_findings::{
 };
 use whywait_model::path::Step;
 use whywait_model::requests::{
-    Latency, OpenReader, OpenRequests, Percentile, ReadyUnserved, Requests, Slow, Time,
+    Latency, Multiplexed, OpenReader, OpenRequests, Percentile, ReadyUnserved, Requests, Slow, Time,
 };
 use whywait_model::{Coverage, Stopped, Target};
 use whywait_report::Report;
@@ -106,6 +106,7 @@ fn stranded_requests() -> Requests {
         count: 6,
         open: None,
         accept_queues: Vec::new(),
+        multiplexed: None,
         slow: 5,
         slow_threshold_ns: MS,
         latency_ns: Some(Latency {
@@ -337,6 +338,24 @@ pub(crate) fn no_cpu() -> Report {
     let mut report = nothing_wrong();
     report.requests.slow = 310;
     report.requests.time.runnable = Some(1_400 * MS);
+    report
+}
+
+/// A server of which all requests, or some, come several at once on a connection.
+pub(crate) fn multiplexed(all: bool) -> Report {
+    let mut report = nothing_wrong();
+    report.verdict = Verdict::Multiplexed;
+    let requests = &mut report.requests;
+    requests.slow = 96;
+    requests.closure = None;
+    requests.multiplexed = Some(Multiplexed {
+        connections: 20,
+        http2: if all { 20 } else { 18 },
+        overlapping: if all { 0 } else { 2 },
+        exchanges: if all { requests.count } else { 314 },
+        prevail: true,
+        exchange_ns: requests.latency_ns.take(),
+    });
     report
 }
 
