@@ -72,5 +72,8 @@ fn labels(labels: &Labels) -> String {
         let codes: Vec<_> = labels.justified.keys().map(String::as_str).collect();
         parts.push(format!("justified: {}", codes.join(" ")));
     }
+    if !labels.report.is_empty() {
+        parts.push(format!("{} of the report", labels.report.len()));
+    }
     parts.join("; ")
 }

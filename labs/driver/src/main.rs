@@ -4,6 +4,7 @@
 //! hopes. Progress goes to stderr, so that stdout carries the report alone.
 
 mod artifacts;
+mod claim;
 mod cli;
 mod list;
 mod peer;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::claim::Claim;
+
 /// The pages of the findings, `CODE.md` each: they are generated from the catalogue.
 const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/findings");
 
@@ -52,6 +54,8 @@ pub(crate) struct Labels {
     /// Codes that may be worse all the same, with the reason: what the finding says is true of this
     /// program.
     pub(crate) justified: BTreeMap<String, String>,
+    /// What must hold of other fields of the report.
+    pub(crate) report: Vec<Claim>,
 }
 
 /// How bad a finding is, from harmless to bad.
@@ -130,6 +134,8 @@ struct VariantFile {
     max_severity: Option<Severity>,
     #[serde(default)]
     justified: BTreeMap<String, String>,
+    #[serde(default)]
+    report: Vec<String>,
     build: Option<String>,
     #[serde(default)]
     needs: BTreeSet<String>,
@@ -197,11 +203,17 @@ impl Lab {
 }
 
 fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Variant> {
+    let report = own
+        .report
+        .iter()
+        .map(|text| Claim::parse(text))
+        .collect::<Result<_>>();
     let labels = Labels {
         must: own.must,
         must_not: own.must_not,
         max_severity: own.max_severity,
         justified: own.justified,
+        report: report.with_context(|| name.clone())?,
     };
     check_labels(&labels).with_context(|| name.clone())?;
     let mut env = common.env.clone();
@@ -251,7 +263,10 @@ fn check_labels(labels: &Labels) -> Result<()> {
         );
     }
     ensure!(
-        !(labels.must.is_empty() && labels.must_not.is_empty() && labels.max_severity.is_none()),
+        !(labels.must.is_empty()
+            && labels.must_not.is_empty()
+            && labels.max_severity.is_none()
+            && labels.report.is_empty()),
         "a variant without any label tests nothing"
     );
     Ok(())
@@ -348,6 +363,7 @@ mod tests {
             "max_severity = \"notes\"",
             "justified = { \"serial-work\" = \"without a limit\" }",
             "max_severity = \"note\"\njustified = { \"serial-work\" = \"\" }",
+            "report = [\"requests.count > 1\"]",
             "max_severity = \"note\"\njustified = { \"serial-wrok\" = \"no such code\" }",
             "build = \"missing\"",
         ] {

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::LAB_FAILED;
 use crate::spec::{Lab, Labels, Severity, Variant};
@@ -37,15 +38,18 @@ pub(crate) fn check(whywait: &Path, recording: &Path, lab: &Lab, variant: &Varia
         "whywait report failed: {}",
         output.status
     );
-    let report: Report =
+    let all: Value =
         serde_json::from_slice(&output.stdout).context("cannot read the JSON report")?;
+    let report = Report::deserialize(&all).context("cannot read the JSON report")?;
     for finding in &report.findings {
         println!(
             "  {:?} {}: {}",
             finding.severity, finding.code, finding.title
         );
     }
-    let wrong = violations(&variant.labels, &report.findings);
+    let mut wrong = violations(&variant.labels, &report.findings);
+    let claims = &variant.labels.report;
+    wrong.extend(claims.iter().filter_map(|claim| claim.violation(&all)));
     let verdict = if wrong.is_empty() {
         "ok".to_owned()
     } else {
@@ -96,6 +100,7 @@ mod tests {
             must_not: vec!["stranded-readiness".to_owned()],
             max_severity: Some(Severity::Note),
             justified: BTreeMap::from([("serial-work".to_owned(), "it is".to_owned())]),
+            report: Vec::new(),
         };
         let finding = |code: &str, severity| Finding {
             code: code.to_owned(),
