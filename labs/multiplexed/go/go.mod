@@ -1,0 +1,3 @@
+module multiplexed
+
+go 1.24

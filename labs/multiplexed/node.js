@@ -1,0 +1,85 @@
+// A server whose handler waits for a timer, and clients of it that have several requests at once on
+// one connection, or one:
+//
+//   node.js PROTOCOL                  the server, on a port of the system's choice
+//   node.js PROTOCOL load ADDRESS     the clients
+//
+// PROTOCOL: h2c (HTTP/2 in clear text) or http1. One request in ten takes 300 ms, the others 5 ms.
+'use strict';
+
+const fs = require('fs');
+const http = require('http');
+const http2 = require('http2');
+
+const CONNECTIONS = 4, STREAMS = 8, SLOW_MS = 300, QUICK_MS = 5, LASTS_MS = 4000;
+
+function serve(protocol) {
+  const answer = (request, response) => {
+    request.resume();
+    request.on('end', () => {
+      setTimeout(() => response.end('done\n'), request.url === '/slow' ? SLOW_MS : QUICK_MS);
+    });
+  };
+  const server = protocol === 'h2c' ? http2.createServer(answer) : http.createServer(answer);
+  server.listen(0, '127.0.0.1', () => {
+    const address = `127.0.0.1:${server.address().port}`;
+    fs.writeFileSync(process.env.READY_FILE, `${process.pid} ${address}\n`);
+  });
+}
+
+function askHttp2(session, path) {
+  return new Promise((resolve, reject) => {
+    const stream = session.request({ ':path': path });
+    stream.on('error', reject);
+    stream.on('end', resolve);
+    stream.resume();
+    stream.end();
+  });
+}
+
+function askHttp1(address, agent, path) {
+  return new Promise((resolve, reject) => {
+    const request = http.get(`http://${address}${path}`, { agent }, (response) => {
+      response.on('end', resolve);
+      response.resume();
+    });
+    request.on('error', reject);
+  });
+}
+
+async function load(protocol, address) {
+  const took = [];
+  const sessions = [];
+  const end = performance.now() + LASTS_MS;
+  const asks = async (number, ask) => {
+    for (let sent = 0; performance.now() < end; sent++) {
+      const begun = performance.now();
+      await ask((sent + number) % 10 === 0 ? '/slow' : '/quick');
+      took.push(performance.now() - begun);
+    }
+  };
+  const all = [];
+  for (let number = 0; number < CONNECTIONS * STREAMS; number++) {
+    if (protocol === 'h2c') {
+      if (number % STREAMS === 0) sessions.push(http2.connect(`http://${address}`));
+      const session = sessions[sessions.length - 1];
+      all.push(asks(number, (path) => askHttp2(session, path)));
+    } else {
+      const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+      all.push(asks(number, (path) => askHttp1(address, agent, path)));
+    }
+  }
+  await Promise.all(all);
+  took.sort((a, b) => a - b);
+  const at = (share) => Math.round(took[Math.floor((took.length - 1) * share)] * 10) / 10;
+  const truth = {
+    requests: took.length, slow: took.filter((ms) => ms >= SLOW_MS).length,
+    p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1),
+  };
+  console.error(`ground-truth: ${JSON.stringify(truth)}`);
+  process.exit(0);
+}
+
+const [protocol, what, address] = process.argv.slice(2);
+if (what === 'load') load(protocol, address);
+else serve(protocol);
