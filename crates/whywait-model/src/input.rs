@@ -17,8 +17,8 @@ use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
-use crate::requests::life;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
+use crate::requests::{OwnRequests, life};
 use crate::rings::RingInput;
 use crate::stacks::StackNames;
 use crate::stops::Stops;
@@ -47,6 +47,9 @@ pub struct Polls {
     pub stacks: BTreeSet<StackId>,
 }
 
+/// Requests, as they are read: the slowest, the sums of the others, and all latencies.
+type Kept = (Vec<Request>, RequestSums, Histogram);
+
 /// What the model is made from.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
@@ -60,6 +63,8 @@ pub struct Input {
     pub sums: RequestSums,
     /// Latencies of all requests.
     pub(crate) latency: Histogram,
+    /// Those of the target to itself.
+    pub(crate) own: OwnRequests,
     /// Long waits around the kept requests.
     pub waits: Vec<Wait>,
     /// Intervals without I/O around them.
@@ -107,13 +112,13 @@ impl Input {
             ..Input::default()
         };
         let mut requests = Slowest::new(MAX_REQUESTS);
-        recording.read::<Request>(None, &mut |row| requests.add(row))?;
+        let mut own = Slowest::new(MAX_REQUESTS);
+        recording.read::<Request>(None, &mut |row| {
+            let whose = if row.own { &mut own } else { &mut requests };
+            whose.add(row);
+        })?;
         input.counters = recording.counters()?;
-        let (kept, sums, latency) = requests.finish();
-        input.sums = sums;
-        input.latency = latency;
-        input.take_counters();
-        input.requests = kept;
+        input.take_requests(requests.finish(), own.finish());
         recording.read::<ThreadEvent>(None, &mut |row| {
             if input.threads.len() < MAX_ROWS {
                 input.threads.push(row.clone());
@@ -203,9 +208,39 @@ impl Input {
         }
     }
 
-    /// Adds the requests that the kernel side summed up.
-    pub(crate) fn take_counters(&mut self) {
+    /// Takes the requests of others. Those of the target to itself are a part of what others' wait
+    /// for; where there are no others, as where a program measures itself, they are what there is.
+    fn take_requests(&mut self, others: Kept, own: Kept) {
         let of = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        let count = |(kept, sums, _): &Kept, summed_up: u64| {
+            let answered = kept.iter().filter(|row| life::latency_ns(row).is_some());
+            summed_up
+                .saturating_add(sums.count)
+                .saturating_add(answered.count() as u64)
+        };
+        let others_count = count(&others, of("requests.count"));
+        let own_count = count(
+            &own,
+            of(&format!("{}requests.count", OwnRequests::COUNTERS)),
+        );
+        let counted = others_count == 0 && others.0.is_empty() && own_count > 0;
+        self.own = OwnRequests {
+            count: own_count,
+            counted,
+        };
+        let (kept, sums, latency) = if counted { own } else { others };
+        self.requests = kept;
+        self.sums = sums;
+        self.latency = latency;
+        self.take_counters(self.own.counters());
+    }
+
+    /// Adds the requests that the kernel side summed up, under names that begin so.
+    pub(crate) fn take_counters(&mut self, whose: &str) {
+        let of = |name: &str| {
+            let counter = self.counters.get(&format!("{whose}{name}"));
+            counter.copied().unwrap_or(0)
+        };
         let sums = &mut self.sums;
         sums.count = sums.count.saturating_add(of("requests.count"));
         sums.slow = sums.slow.saturating_add(of("requests.slow"));
@@ -220,9 +255,10 @@ impl Input {
             sums.service[part] = sums.service[part].saturating_add(ns);
         }
         self.latency.raise_max(of("requests.max-ns"));
+        let prefix = format!("{whose}latency.bucket.");
         for (name, count) in &self.counters {
             if let Some(bucket) = name
-                .strip_prefix("latency.bucket.")
+                .strip_prefix(&prefix)
                 .and_then(|number| number.parse().ok())
             {
                 self.latency.add_bucket(bucket, *count);
@@ -244,5 +280,66 @@ fn push<T: Clone>(rows: &mut Vec<T>, row: &T, left_out: &mut u64) {
         rows.push(row.clone());
     } else {
         *left_out += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(latencies: &[u64]) -> Kept {
+        let mut slowest = Slowest::new(10);
+        for (socket, latency) in (1..).zip(latencies) {
+            slowest.add(&Request {
+                socket,
+                seq: 1,
+                recv_ns: Some(0),
+                first_send_ns: Some(*latency),
+                last_send_ns: Some(*latency),
+                ..Request::default()
+            });
+        }
+        slowest.finish()
+    }
+
+    fn input() -> Input {
+        let counters = [
+            ("requests.count", 5),
+            ("requests.total-ns", 50),
+            ("own.requests.count", 7),
+            ("own.requests.total-ns", 70),
+        ];
+        Input {
+            counters: counters.map(|(name, n)| (name.to_owned(), n)).into(),
+            ..Input::default()
+        }
+    }
+
+    #[test]
+    fn the_targets_own_requests_are_not_counted_again() {
+        let mut input = input();
+        input.take_requests(kept(&[100]), kept(&[90, 80]));
+        let own = OwnRequests {
+            count: 9,
+            counted: false,
+        };
+        assert_eq!(input.own, own);
+        assert_eq!(input.requests.len(), 1);
+        assert_eq!((input.sums.count, input.sums.total_ns), (5, 50));
+    }
+
+    #[test]
+    fn where_there_are_no_others_the_targets_own_count() {
+        let mut input = input();
+        input.counters.remove("requests.count");
+        input.counters.remove("requests.total-ns");
+        input.take_requests(kept(&[]), kept(&[90, 80]));
+        let own = OwnRequests {
+            count: 9,
+            counted: true,
+        };
+        assert_eq!(input.own, own);
+        assert_eq!(input.requests.len(), 2);
+        assert_eq!((input.sums.count, input.sums.total_ns), (7, 70));
     }
 }

@@ -12,7 +12,7 @@ use crate::pools::{self, EpollPool};
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::open::Rests;
-use crate::requests::{self, Accounted, RequestSums};
+use crate::requests::{self, Accounted, OwnRequests, RequestSums};
 use crate::rings::RingState;
 use crate::roles::Programs;
 use crate::stacks::StackNames;
@@ -57,6 +57,8 @@ pub struct Model {
     pub(crate) sums: RequestSums,
     /// Latencies of all requests.
     pub(crate) latency: Histogram,
+    /// Those of the target to itself.
+    pub(crate) own: OwnRequests,
     /// Which processes run the same program.
     pub(crate) programs: Programs,
     /// When threads were stopped from outside.
@@ -114,6 +116,7 @@ impl Model {
             requests: requests::in_order(input.requests),
             sums: input.sums,
             latency: input.latency,
+            own: input.own,
             programs,
             stops: input.stops,
             stop_spans: Vec::new(),

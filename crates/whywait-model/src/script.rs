@@ -402,7 +402,7 @@ impl Script {
     /// What the model makes of it.
     pub fn model(&self) -> Model {
         let mut input = self.input.clone();
-        input.take_counters();
+        input.take_counters("");
         let tids = input.threads.iter().map(|thread| thread.tid).collect();
         input.objects.serve(&input.requests);
         let mut sleeps = Sleeps::default();

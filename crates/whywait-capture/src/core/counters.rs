@@ -7,7 +7,12 @@ use super::skel::types;
 
 /// What a map with one value has on each CPU.
 pub(crate) fn per_cpu<T: Plain>(map: &Map<'_>) -> Vec<T> {
-    match map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY) {
+    per_cpu_of(map, 0)
+}
+
+/// What an array has on each CPU at one of its places.
+pub(crate) fn per_cpu_of<T: Plain>(map: &Map<'_>, place: u32) -> Vec<T> {
+    match map.lookup_percpu(&place.to_ne_bytes(), MapFlags::ANY) {
         Ok(Some(values)) => values.iter().filter_map(|bytes| view(bytes)).collect(),
         _ => Vec::new(),
     }

@@ -34,6 +34,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -47,8 +48,9 @@ enum {
 	BPF_RB_NO_WAKEUP = 1U << 0,
 	BPF_RB_FORCE_WAKEUP = 1U << 1,
 	BPF_RB_AVAIL_DATA = 0,
-	BPF_NOEXIST = 1,
 	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+	BPF_EXIST = 2,
 };
 
 /* include/linux/sched.h; of the flags, threads that never leave the kernel */
@@ -218,7 +220,9 @@ struct sock_common {
 	volatile unsigned char skc_state;
 	unsigned char skc_reuseport : 1;
 	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
 	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 
 struct sk_buff_head {

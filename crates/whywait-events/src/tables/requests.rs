@@ -67,6 +67,9 @@ table! {
         since_before: bool = Plain or false,
         /// Its connection carries several requests at once: what is taken for one need not be one.
         multiplexed: bool = Plain or false,
+        /// Its client is the target itself: the process that read it, or another one that serves
+        /// others, too. A part of what others' requests wait for, as a rule.
+        own: bool = Plain or false,
         /// Local port, 0 for unix sockets.
         local_port: u16 = Dictionary,
         /// Part of `recv_after_ns` in which the reader was waking up (from the wake until it was on

@@ -23,7 +23,7 @@ pub use account::Account;
 pub use multiplexed::Multiplexed;
 pub use open::{OpenReader, OpenRequests, OpenState};
 pub use slowest::RequestSums;
-pub use summary::{Latency, Percentile, ReadyUnserved, Requests, Slow, Time};
+pub use summary::{Latency, OwnRequests, Percentile, ReadyUnserved, Requests, Slow, Time};
 
 /// A request of the model: the row, and where its time went.
 #[derive(Debug, Clone, Default)]

@@ -35,7 +35,11 @@ pub struct Multiplexed {
 impl Model {
     /// The connections that carry several requests at once; `None` when none is known.
     pub fn multiplexed(&self) -> Option<Multiplexed> {
-        let counter = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        let whose = self.own.counters();
+        let counter = |name: &str| {
+            let counter = self.counters.get(&format!("{whose}{name}"));
+            counter.copied().unwrap_or(0)
+        };
         let http2 = counter("connections.http2");
         let overlapping = counter("connections.overlapping");
         let rows = self

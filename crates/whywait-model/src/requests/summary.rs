@@ -37,6 +37,9 @@ pub struct Requests {
     /// be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiplexed: Option<Multiplexed>,
+    /// Those of the target to itself, as of a gateway that calls its own listener.
+    #[serde(skip_serializing_if = "OwnRequests::are_none")]
+    pub own: OwnRequests,
     /// How many took at least the recording's threshold.
     pub slow: u64,
     /// The recording's threshold for "slow".
@@ -51,6 +54,30 @@ pub struct Requests {
     pub closure: Option<f64>,
     /// The slowest requests, slowest first.
     pub slowest: Vec<Slow>,
+}
+
+/// Requests on connections of which both ends are the target's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct OwnRequests {
+    /// How many were answered.
+    pub count: u64,
+    /// Whether they are among the requests of the report, which is so where there are no others.
+    /// Else they are not: what they take is a part of what others' requests wait for.
+    pub counted: bool,
+}
+
+impl OwnRequests {
+    /// How the names of counters begin that are of such requests.
+    pub(crate) const COUNTERS: &str = "own.";
+
+    /// How the names of those counters begin that are of the requests of the report.
+    pub(crate) fn counters(self) -> &'static str {
+        if self.counted { Self::COUNTERS } else { "" }
+    }
+
+    fn are_none(&self) -> bool {
+        self.count == 0
+    }
 }
 
 /// Percentiles in nanoseconds.
@@ -188,6 +215,7 @@ impl Model {
                 open,
                 accept_queues,
                 multiplexed,
+                own: self.own,
                 slow_threshold_ns: self.threshold_ns(),
                 ..Requests::default()
             };
@@ -212,6 +240,7 @@ impl Model {
             open,
             accept_queues,
             multiplexed,
+            own: self.own,
             slow: sums.slow.saturating_add(self.counting()),
             slow_threshold_ns: self.threshold_ns(),
             latency_ns,

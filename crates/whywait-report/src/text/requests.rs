@@ -1,7 +1,7 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
 use whywait_model::requests::{
-    AcceptQueue, Latency, Multiplexed, Percentile, Requests, Slow, Time,
+    AcceptQueue, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time,
 };
 
 use super::escape::columns;
@@ -47,6 +47,7 @@ pub(super) fn render(page: &mut Page, requests: &Requests) {
         None => latency(page, requests),
     }
     accept_queues(page, &requests.accept_queues);
+    own(page, requests.own);
     if let Some(slowest) = requests.slowest.first() {
         path(page, slowest);
     }
@@ -222,6 +223,25 @@ fn figures(requests: &Requests, latency: &Latency) -> String {
     };
     let threshold = duration(requests.slow_threshold_ns);
     format!("p50 {p50}, p99 {p99}, max {max}; {slow} took {threshold} or longer")
+}
+
+/// Requests of the program to itself.
+fn own(page: &mut Page, own: OwnRequests) {
+    let text = match (own.count, own.counted) {
+        (0, _) => return,
+        (_, true) => "all of them are the program's own, to itself".to_owned(),
+        (more, false) => format!(
+            "{} more {} the program's own, to itself; what they take is a part of the others, and \
+             is not counted again",
+            count(more),
+            if more == 1 { "is" } else { "are" },
+        ),
+    };
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "own requests: "), (Style::Plain, &text)],
+    );
 }
 
 /// `3.999 s on port 8080, 510 ms into the recording`.

@@ -6,6 +6,7 @@
 mod convoy;
 mod reports;
 
+use whywait_model::requests::OwnRequests;
 use whywait_report::text::{Charset, TextOptions, render, request, waits};
 use whywait_report::{Report, request_to_json, to_json, waits_to_json};
 
@@ -112,6 +113,37 @@ fn what_the_host_took_is_reported_when_it_is_much() {
 #[test]
 fn nothing_wrong() {
     snapshot("nothing_wrong", &reports::nothing_wrong());
+}
+
+#[test]
+fn own_requests() {
+    let options = TextOptions::default();
+    let mut report = reports::nothing_wrong();
+    assert!(!render(&report, options).contains("own requests"));
+    for (count, counted, said) in [
+        (
+            1,
+            false,
+            "own requests: 1 more is the program's own, to itself",
+        ),
+        (
+            318,
+            false,
+            "own requests: 318 more are the program's own, to itself",
+        ),
+        (
+            7,
+            true,
+            "own requests: all of them are the program's own, to itself",
+        ),
+    ] {
+        report.requests.own = OwnRequests { count, counted };
+        let text = render(&report, options);
+        assert!(text.contains(said), "{text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&to_json(&report).expect("JSON")).expect("JSON");
+    assert_eq!(json["requests"]["own"]["count"], 7);
 }
 
 #[test]

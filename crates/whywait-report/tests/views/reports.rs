@@ -6,7 +6,8 @@ use whywait_findings::{
 };
 use whywait_model::path::Step;
 use whywait_model::requests::{
-    Latency, Multiplexed, OpenReader, OpenRequests, Percentile, ReadyUnserved, Requests, Slow, Time,
+    Latency, Multiplexed, OpenReader, OpenRequests, OwnRequests, Percentile, ReadyUnserved,
+    Requests, Slow, Time,
 };
 use whywait_model::{Coverage, Stopped, Target};
 use whywait_report::Report;
@@ -107,6 +108,7 @@ fn stranded_requests() -> Requests {
         open: None,
         accept_queues: Vec::new(),
         multiplexed: None,
+        own: OwnRequests::default(),
         slow: 5,
         slow_threshold_ns: MS,
         latency_ns: Some(Latency {

@@ -246,6 +246,7 @@ impl MadeUp {
             unaccepted: self.random.below(4) == 0,
             since_before: self.random.below(8) == 0,
             multiplexed: self.random.below(8) == 0,
+            own: self.random.below(8) == 0,
             local_port: self.id() as u16,
             unserved_wakeup_ns: self.ns(),
             service,

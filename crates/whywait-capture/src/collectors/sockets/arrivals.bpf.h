@@ -148,12 +148,11 @@ static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *
 				      u64 read_before_ns, u64 now)
 {
 	struct request_totals *sums;
-	u32 zero = 0;
 
 	socket->timing = TIMED;
 	if (unlikely(!read_before_ns || now - read_before_ns >= threshold_ns || !is_tcp(sk)))
 		return noted_arrival(socket, sk, bytes, now);
-	sums = bpf_map_lookup_elem(&totals, &zero);
+	sums = totals_of(socket);
 	if (unlikely(!sums || sums->count < FEW_REQUESTS))
 		return noted_arrival(socket, sk, bytes, now);
 	socket->after_ns = read_before_ns;

@@ -10,6 +10,7 @@
 #include "collectors/sched/sched.bpf.h"
 #include "collectors/sockets/closing.bpf.h"
 #include "collectors/sockets/later.bpf.h"
+#include "collectors/sockets/own.bpf.h"
 #include "collectors/sockets/requests.bpf.h"
 #include "collectors/uring/taken.bpf.h"
 
@@ -87,6 +88,8 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 {
 	u64 read_before_ns = socket->read_ns;
 
+	if (unlikely(!socket->peer))
+		find_peer(socket, sk, thread->tgid);
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
 		if (unlikely(socket->closing))
@@ -318,7 +321,8 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 
 	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
 		/* Made by the thread that calls listen or connect. */
-		if (!thread_of(bpf_get_current_task_btf()))
+		thread = thread_of(bpf_get_current_task_btf());
+		if (!thread)
 			return 0;
 		u8 role = new_state == TCP_LISTEN ? SOCKET_LISTENER : SOCKET_CLIENT;
 
@@ -326,9 +330,16 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		arrivals = socket ? arrivals_of(socket, sk) : 0;
 		if (arrivals)
 			socket_begin(socket, arrivals, sk, role);
-		else if (!socket_create(sk, role))
+		else
+			socket = socket_create(sk, role);
+		if (!socket)
 			return 0;
+		socket->tgid = thread->tgid;
 		COUNT(events);
+	} else if (old_state == TCP_SYN_SENT && new_state == TCP_ESTABLISHED) {
+		socket = socket_of(sk);
+		if (socket && socket->role == SOCKET_CLIENT)
+			own_begins(socket, sk, socket->tgid);
 	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT ||
 		   new_state == TCP_CLOSE) {
 		socket = socket_of(sk);
@@ -352,8 +363,11 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		last_request_ends(socket, sk, true, now);
 		socket_ends(socket, sk, now);
 out:
-		if (new_state == TCP_CLOSE)
+		if (new_state == TCP_CLOSE) {
+			if (socket->role == SOCKET_CLIENT)
+				own_ends_at(socket, sk);
 			socket_leaves(sk);
+		}
 	}
 	return 0;
 }
@@ -438,6 +452,8 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (!socket)
 		return 0;
 	socket->multiplex = MULTIPLEX_OLD + LOOKS;
+	if (socket->role == SOCKET_CLIENT && is_inet_stream(sk))
+		own_begins(socket, sk, task->tgid);
 	may_have_request(socket, sk, task->tgid);
 	return 0;
 }

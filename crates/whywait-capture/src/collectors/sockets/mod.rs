@@ -7,7 +7,7 @@ use whywait_events::recording::WriteError;
 use whywait_events::{Event, Part, Parts, Request};
 
 use crate::core::collector::{Collector, Hook};
-use crate::core::counters::per_cpu;
+use crate::core::counters::per_cpu_of;
 use crate::core::error::{CaptureError, one_line};
 use crate::core::iterate::{self, Scope};
 use crate::core::kernel;
@@ -92,9 +92,19 @@ pub(crate) fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
     Ok(buffer)
 }
 
-/// The sums over the requests that are not in the table of requests.
+/// The sums over the requests that are not in the table of requests: of others, and of the target's
+/// own to itself.
 fn counters(programs: &Programs) -> Vec<(String, u64)> {
-    let cpus: Vec<types::request_totals> = per_cpu(&programs.skel.maps.totals);
+    let totals = &programs.skel.maps.totals;
+    let mut found = sums("", &per_cpu_of(totals, 0));
+    let own: Vec<types::request_totals> = per_cpu_of(totals, 1);
+    if own.iter().any(|totals| totals.count > 0) {
+        found.extend(sums("own.", &own));
+    }
+    found
+}
+
+fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {
     let sum = |field: fn(&types::request_totals) -> u64| cpus.iter().map(field).sum::<u64>();
     let max_ns = cpus.iter().map(|totals| totals.max_ns).max();
     let mut found: Vec<(String, u64)> = [
@@ -111,17 +121,18 @@ fn counters(programs: &Programs) -> Vec<(String, u64)> {
             sum(|t| t.overlapping_connections),
         ),
     ]
-    .map(|(name, value)| (name.to_owned(), value))
+    .map(|(name, value)| (format!("{whose}{name}"), value))
     .into();
     for part in Part::ALL {
         let of_part = cpus.iter().map(|totals| totals.service[part as usize]);
-        found.push((format!("requests.service.{}", part.name()), of_part.sum()));
+        let name = format!("{whose}requests.service.{}", part.name());
+        found.push((name, of_part.sum()));
     }
     let buckets = cpus.first().map_or(0, |totals| totals.latency.len());
     for bucket in 0..buckets {
         let count: u64 = cpus.iter().map(|totals| totals.latency[bucket]).sum();
         if count > 0 {
-            found.push((format!("latency.bucket.{bucket}"), count));
+            found.push((format!("{whose}latency.bucket.{bucket}"), count));
         }
     }
     found
@@ -158,6 +169,7 @@ impl Recorder {
             unaccepted: record.unaccepted != 0,
             since_before: record.since_before != 0,
             multiplexed: record.multiplexed != 0,
+            own: record.own != 0,
         };
         self.output.write(&Event::Request(request))
     }

@@ -36,10 +36,9 @@ static __always_inline bool is_multiplexed(const struct socket_state *socket)
 static __noinline int found_multiplexed(struct socket_state *socket, u8 how)
 {
 	struct request_totals *sums;
-	u32 zero = 0;
 
 	socket->multiplex = how;
-	sums = bpf_map_lookup_elem(&totals, &zero);
+	sums = totals_of(socket);
 	if (!sums)
 		return 0;
 	if (how == MULTIPLEX_HTTP2)

@@ -26,7 +26,7 @@ struct request_record {
 	u8 since_before; /* it was there before whywait was */
 	u8 unaccepted; /* its connection is in the accept queue */
 	u8 multiplexed; /* its connection carries several at once */
-	u8 pad;
+	u8 own; /* its client is the target itself, see own.bpf.h */
 	u64 gone_ns; /* its connection ended without an answer; 0: no */
 	u64 service[PART_COUNT];
 	/* until then what was read lay in an io_uring ring for certain; 0: not known */
@@ -35,7 +35,10 @@ struct request_record {
 
 #define LATENCY_BUCKETS 512 /* 8 to the power of two */
 
-/* One for each CPU: the requests that were not sent one by one. */
+/*
+ * One for each CPU, of others' requests and of the target's own: those that were not sent one by
+ * one.
+ */
 struct request_totals {
 	u64 count;
 	u64 slow;

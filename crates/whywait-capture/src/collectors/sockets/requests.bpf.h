@@ -68,7 +68,7 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->since_before = socket->ready_ns < began_ns;
 	record->unaccepted = !socket->recv_ns && !UNTRUSTED(struct sock, sk)->sk_socket;
 	record->multiplexed = is_multiplexed(socket);
-	record->pad = 0;
+	record->own = socket->peer == PEER_OWN;
 	record->gone_ns = socket->gone && !socket->last_send_ns ? now : 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
@@ -98,7 +98,6 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 {
 	struct request_totals *sums;
 	u64 latency_ns, many;
-	u32 zero = 0;
 	u32 bucket;
 
 	if (!socket->ready_ns)
@@ -123,7 +122,7 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 			send_request(socket, sk, now);
 		goto out;
 	}
-	sums = bpf_map_lookup_elem(&totals, &zero);
+	sums = totals_of(socket);
 	if (!sums)
 		goto out;
 	sums->count++;

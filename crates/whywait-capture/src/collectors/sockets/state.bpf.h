@@ -6,6 +6,9 @@
 
 enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
 
+/* Who is at the other end of an accepted connection: see own.bpf.h. */
+enum socket_peer { PEER_UNKNOWN, PEER_OTHER, PEER_OWN };
+
 /*
  * When data came, and what those need to know who bring it: it is noted on one CPU and read on
  * another, as a rule, and most reads need not look. One line of the cache.
@@ -103,6 +106,7 @@ struct socket_state {
 	u32 uring; /* its index and 1; 0: none */
 	u32 uring_id;
 	u32 uring_number; /* of the completion, at least */
+	u8 peer; /* PEER_…: unknown until its first request is read */
 	u64 taken_ns;
 	union {
 		struct later later; /* until it is answered */
@@ -133,9 +137,17 @@ struct {
 	__type(value, u8);
 } unix_listeners SEC(".maps");
 
+/* Of requests of others, and of the target's own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, u32);
 	__type(value, struct request_totals);
 } totals SEC(".maps");
+
+static __always_inline struct request_totals *totals_of(const struct socket_state *socket)
+{
+	u32 own = socket->peer == PEER_OWN;
+
+	return bpf_map_lookup_elem(&totals, &own);
+}

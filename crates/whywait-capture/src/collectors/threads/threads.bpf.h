@@ -90,6 +90,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, pid_t old_tid)
 		COUNT(lost_thread_storage);
 		return 0;
 	}
+	follow_process(task->tgid);
 	thread->in_ns = bpf_ktime_get_ns();
 	thread->state = THREAD_RUNNING;
 	publish_thread(thread, task);
