@@ -1,9 +1,10 @@
 """Clients that each wait for their answer, and what the server says became of each request.
 
     timeline.py ADDRESS [--clients N] [--rounds N|--seconds N] [--path PATH] [--reconnect]
-                [--pause-ms N] [--expect RULE]…
+                [--pause-ms N] [--peer ADDRESS] [--expect RULE]…
 
 --reconnect   each request has a connection of its own
+--peer        whom the server asks, for the ground truth
 --path        NUMBER in it is 1000 * C + R, for round R of client C, both counted from 0
 
 The ground truth has, of all requests, the time until the server had read them (unread), until the
@@ -71,6 +72,7 @@ def main():
     parser.add_argument("--path", default="/")
     parser.add_argument("--reconnect", action="store_true")
     parser.add_argument("--pause-ms", type=float, default=0)
+    parser.add_argument("--peer")
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     start = threading.Barrier(args.clients + 1)
@@ -93,6 +95,7 @@ def main():
     truth = {
         "load": series(4, 0), "unread": series(1, 0), "queued": series(2, 1), "work": series(3, 2),
         "total_ms": round(client.now_ms() - begun, 1), "cpus_idle": round(idle / max(ticks, 1), 3),
+        "clients": args.clients, "peer": args.peer,
         "first_requests": [[round(moment - begun, 1) for moment in one] for one in requests[:24]],
     }
     return client.tell(truth, args.expect)

@@ -13,6 +13,7 @@ use whywait_events::{
     SocketCpu, StackId, ThreadEvent, Wait,
 };
 
+use crate::calls::Calls;
 use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
 use crate::requests::accept_queues::AcceptQueues;
@@ -86,6 +87,8 @@ pub struct Input {
     pub rings: RingInput,
     /// The accept queues of the target's listeners.
     pub accept_queues: AcceptQueues,
+    /// What the target asked of others.
+    pub calls: Calls,
     /// What CPU time was for.
     pub cpu: CpuTime,
     /// What bursts of system-call tracing saw.
@@ -170,6 +173,7 @@ impl Input {
         input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;
+        input.calls = Calls::read(recording)?;
         recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;
         recording.read::<SocketCpu>(None, &mut |row| input.cpu.sockets.add(row))?;
         recording.read::<Burst>(None, &mut |row| input.bursts.add(row))?;

@@ -10,9 +10,10 @@
 //!                                          └─ requests ─> where each request's time went
 //! ```
 //!
-//! A room for each: [`requests`], [`waits`], [`path`], [`pools`], [`rings`] and [`cpu`]. Each has
-//! its data, what is found out about it, and its section of the report.
+//! A room for each: [`requests`], [`calls`], [`waits`], [`path`], [`pools`], [`rings`] and
+//! [`cpu`]. Each has its data, what is found out about it, and its section of the report.
 
+pub mod calls;
 mod coverage;
 pub mod cpu;
 mod input;
@@ -28,6 +29,7 @@ mod stops;
 mod timeline;
 pub mod waits;
 
+pub use calls::Peer;
 pub use coverage::{Coverage, Target};
 pub use input::{Input, Polls};
 pub use model::Model;

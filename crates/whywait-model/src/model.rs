@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use whywait_events::Ns;
 use whywait_events::recording::Meta;
 
+use crate::calls::Calls;
 use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
 use crate::input::Input;
@@ -49,6 +50,8 @@ pub struct Model {
     pub accept_queues: AcceptQueues,
     /// What CPU time was for.
     pub cpu: CpuTime,
+    /// What the target asked of others.
+    pub(crate) calls: Calls,
     /// What bursts of system-call tracing saw.
     pub bursts: Bursts,
     /// The requests that are looked at one by one, by when they came.
@@ -112,6 +115,7 @@ impl Model {
             objects,
             accept_queues: input.accept_queues,
             cpu: input.cpu,
+            calls: input.calls,
             bursts: input.bursts,
             requests: requests::in_order(input.requests),
             sums: input.sums,
@@ -124,6 +128,7 @@ impl Model {
             rests: Rests::default(),
             let_go: HashMap::new(),
         };
+        model.calls.settle();
         model.stop_spans = model.find_stop_spans();
         model.rests = Rests::of(&model);
         model.let_go = model.let_go();

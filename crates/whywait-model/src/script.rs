@@ -13,8 +13,8 @@
 
 use whywait_events::uring::{Lag, Ring, RingSample, Sum};
 use whywait_events::{
-    AcceptQueue, Burst, BurstCall, Busy, Cpu, ModuleKind, Ns, Part, Preempted, Request, Sample,
-    StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
+    AcceptQueue, Burst, BurstCall, Busy, Cpu, Exchange, ModuleKind, Ns, Part, PeerSums, Preempted,
+    Request, Sample, StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
 use crate::input::Input;
@@ -384,6 +384,18 @@ impl Script {
     /// The accept queue of a listener, as somebody saw it.
     pub fn accept_queue(&mut self, look: AcceptQueue) -> &mut Self {
         self.input.accept_queues.add(&look);
+        self
+    }
+
+    /// What the exchanges with a peer came to.
+    pub fn peer(&mut self, sums: &PeerSums) -> &mut Self {
+        self.input.calls.sums.insert(sums.id, sums.clone());
+        self
+    }
+
+    /// A slow exchange with a peer.
+    pub fn exchange(&mut self, row: &Exchange) -> &mut Self {
+        self.input.calls.add(row);
         self
     }
 

@@ -1,6 +1,7 @@
 //! The JSON view, schema 1.
 
 use serde::Serialize;
+use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
 use whywait_model::requests::Slow;
 use whywait_model::rings::RingRow;
@@ -29,6 +30,7 @@ pub fn to_json(report: &Report) -> serde_json::Result<String> {
     {
         *share = rounded(*share);
     }
+    report.calls = report.calls.iter().map(rounded_peer).collect();
     report.uring = report.uring.iter().map(rounded_ring).collect();
     pretty(&report)
 }
@@ -56,6 +58,17 @@ pub fn rings_to_json(rows: &[RingRow]) -> serde_json::Result<String> {
     pretty(&Rings {
         schema: Report::SCHEMA,
         uring: rows.iter().map(rounded_ring).collect(),
+    })
+}
+
+/// The table of calls, as [`to_json`] writes a report: all peers.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field of a row allows.
+pub fn calls_to_json(rows: &[PeerRow]) -> serde_json::Result<String> {
+    pretty(&Calls {
+        schema: Report::SCHEMA,
+        calls: rows.iter().map(rounded_peer).collect(),
     })
 }
 
@@ -103,6 +116,20 @@ struct Request<'a> {
 struct Rings {
     schema: u32,
     uring: Vec<RingRow>,
+}
+
+#[derive(Serialize)]
+struct Calls {
+    schema: u32,
+    calls: Vec<PeerRow>,
+}
+
+fn rounded_peer(row: &PeerRow) -> PeerRow {
+    PeerRow {
+        rate: rounded(row.rate),
+        in_flight: rounded(row.in_flight),
+        ..row.clone()
+    }
 }
 
 fn rounded_ring(row: &RingRow) -> RingRow {

@@ -11,12 +11,15 @@ pub mod text;
 
 use serde::Serialize;
 use whywait_findings::{Finding, Verdict};
+use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
 use whywait_model::rings::RingRow;
 use whywait_model::{Coverage, Target, requests};
 
 pub use gate::{fails, worst};
-pub use json::{cpu_to_json, request_to_json, rings_to_json, to_json, waits_to_json};
+pub use json::{
+    calls_to_json, cpu_to_json, request_to_json, rings_to_json, to_json, waits_to_json,
+};
 
 /// Everything that whywait has to say of one recording. The order of the fields is the order of the
 /// keys in JSON.
@@ -35,6 +38,9 @@ pub struct Report {
     pub verdict: Verdict,
     /// What is wrong, the most worthwhile first. The views keep this order.
     pub findings: Vec<Finding>,
+    /// The peers that were asked for something, and how long that took.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<PeerRow>,
     /// The io_uring rings, and where their operations' time went.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uring: Vec<RingRow>,
@@ -67,6 +73,7 @@ impl Report {
             cpu: None,
             verdict: Verdict::of_findings(&findings).unwrap_or_default(),
             findings,
+            calls: Vec::new(),
             uring: Vec::new(),
             coverage,
             notes: Vec::new(),

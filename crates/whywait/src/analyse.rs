@@ -25,6 +25,7 @@ pub(crate) fn report(model: &Model) -> Report {
         model.coverage(),
     );
     report.verdict = whywait_findings::verdict(model, &report.findings);
+    report.calls = model.calls();
     report.uring = model.rings();
     report.cpu = model.cpu_summary();
     report.notes.clone_from(&model.meta.notes);

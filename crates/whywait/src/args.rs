@@ -228,6 +228,13 @@ pub(crate) struct ReportArgs {
     /// Show what CPU time was for: per request, byte, listener and thread, user and system apart
     #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) cpu: bool,
+    /// Show calls: what was asked of other services, by peer, and how long the replies took
+    #[arg(
+        long,
+        conflicts_with_all = ["waits", "uring", "cpu", "request", "fail_on"],
+        help_heading = INSTEAD
+    )]
+    pub(crate) calls: bool,
     /// Show one slow request's critical path; the report's line `slowest:` has the ID in brackets
     #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
     pub(crate) request: Option<String>,

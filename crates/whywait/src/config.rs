@@ -53,6 +53,8 @@ pub(crate) enum View {
     Rings,
     /// What CPU time was for.
     Cpu,
+    /// The table of calls.
+    Calls,
     /// The critical path of the request with this name.
     Request(String),
 }
@@ -63,6 +65,7 @@ impl View {
             _ if args.waits => View::Waits,
             _ if args.uring => View::Rings,
             _ if args.cpu => View::Cpu,
+            _ if args.calls => View::Calls,
             // As reports print it, too: in brackets.
             Some(id) => View::Request(id.trim().trim_matches(['[', ']']).to_owned()),
             None => View::Report,

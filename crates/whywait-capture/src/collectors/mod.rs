@@ -6,6 +6,7 @@ pub(crate) mod accept_queues;
 pub(crate) mod burst;
 pub(crate) mod cpu;
 pub(crate) mod cpu_limit;
+pub(crate) mod exchanges;
 pub(crate) mod futex;
 pub(crate) mod herd;
 pub(crate) mod samples;
@@ -18,7 +19,7 @@ pub(crate) mod uring;
 
 /// All collectors with BPF programs, in the order in which they are attached: switches before the
 /// threads that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 10] = [
+pub(crate) const ALL: [&Collector; 11] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -29,4 +30,5 @@ pub(crate) const ALL: [&Collector; 10] = [
     &stacks::COLLECTOR,
     &sweep::COLLECTOR,
     &accept_queues::COLLECTOR,
+    &exchanges::COLLECTOR,
 ];

@@ -56,6 +56,8 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         lost_socket_cpu => "sockets.without-slot",
         closings => "requests.farewells",
         began_later => "requests.began-later",
+        exchange_budget => "exchanges.over-budget",
+        lost_peers => "exchanges.peers-not-apart",
         stolen_ns => "cpu.stolen-ns",
     }
     .into()

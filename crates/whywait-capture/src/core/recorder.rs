@@ -10,6 +10,7 @@ use super::output::Output;
 use super::records::{Record, kernel_addresses};
 use crate::collectors::burst::Suspects;
 use crate::collectors::cpu::CpuTotals;
+use crate::collectors::exchanges::Peers;
 use crate::collectors::futex::Futexes;
 use crate::collectors::sched::waits::Waits;
 use crate::collectors::stacks::known_stacks::KnownStacks;
@@ -24,6 +25,7 @@ pub(crate) struct Recorder {
     /// The stacks to which records may refer.
     pub(crate) known: KnownStacks,
     pub(crate) futexes: Futexes,
+    pub(crate) peers: Peers,
     pub(crate) cpu: CpuTotals,
     pub(crate) suspects: Suspects,
     pub(crate) rings: RingCounts,
@@ -40,6 +42,7 @@ impl Recorder {
             waits: Waits::default(),
             known: KnownStacks::default(),
             futexes: Futexes::default(),
+            peers: Peers::default(),
             cpu: CpuTotals::default(),
             suspects: Suspects::default(),
             rings: RingCounts::default(),
@@ -59,6 +62,7 @@ impl Recorder {
             Record::Busy(record) => self.busy(&record),
             Record::Preempted(record) => self.preempted(&record),
             Record::Request(record) => self.request(&record),
+            Record::Exchange(record) => self.exchange(&record),
             Record::Sample(record, stack) => self.sample(&record, &stack),
             Record::Sleeper(record, stack) => self.sleeper(&record, &stack),
             Record::UserStack(record, stack) => self.user_stack(&record, &stack),

@@ -9,6 +9,7 @@
 #include "collectors/accept_queues/records.h"
 #include "collectors/burst/records.h"
 #include "collectors/cpu/records.h"
+#include "collectors/exchanges/records.h"
 #include "collectors/futex/records.h"
 #include "collectors/herd/records.h"
 #include "collectors/samples/records.h"
@@ -44,7 +45,8 @@
 	X(CALL, call)                 \
 	X(FILE, file)                 \
 	X(SOCKET, socket)             \
-	X(ACCEPT_QUEUE, accept_queue)
+	X(ACCEPT_QUEUE, accept_queue) \
+	X(EXCHANGE, exchange)
 
 #define TAG(name, layout) RECORD_##name,
 enum record_type { RECORD_NONE, RECORDS(TAG) };
@@ -98,5 +100,7 @@ struct counters {
 	u64 closings; /* responses that were followed by one: see may_be_closing */
 	/* requests that came behind something that wanted no answer: see may_begin_later */
 	u64 began_later;
+	u64 exchange_budget; /* slow exchanges over the rate that is sent; they are in the sums */
+	u64 lost_peers; /* connections to peers beyond those that are kept apart */
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */
 };

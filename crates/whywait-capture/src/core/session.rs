@@ -22,7 +22,7 @@ use crate::collectors::burst::Bursts;
 use crate::collectors::cpu_limit::CpuLimits;
 use crate::collectors::samples::Sampling;
 use crate::collectors::sweep::{self, Sweeper};
-use crate::collectors::{self, cpu, futex, sockets, stacks, uring};
+use crate::collectors::{self, cpu, exchanges, futex, sockets, stacks, uring};
 
 /// After a process began, others may, and end soon: what is to be read of one can be read while it
 /// lives.
@@ -285,6 +285,7 @@ impl Session {
         let open = open?;
         self.drain()?;
         cpu::connections::write_open(&open, &mut self.recorder)?;
+        exchanges::write(&self.programs, &mut self.recorder)?;
         self.recorder.settle()?;
         futex::write(&self.programs, &self.threads, &mut self.recorder)?;
         uring::take_closed(&mut self.programs, &mut self.recorder)?;

@@ -75,10 +75,13 @@ enum {
 /* include/net/tcp_states.h, include/net/sock.h */
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
+#define TCP_FIN_WAIT1 4
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
+#define TCP_LAST_ACK 9
 #define TCP_LISTEN 10
 #define RCV_SHUTDOWN 1
+#define SHUTDOWN_MASK 3
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -243,6 +246,15 @@ struct sock {
 	struct pid *sk_peer_pid;
 };
 
+/* The smallest values of a time (include/linux/win_minmax.h). */
+struct minmax_sample {
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
 /* What a connection knows of when its last packet came, and of how much is to be read. */
 struct tcp_sock {
 	__u64 tcp_clock_cache;
@@ -254,6 +266,9 @@ struct tcp_sock {
 	__u32 lsndtime; /* data was sent last, in jiffies */
 	__u64 bytes_received;
 	__u64 bytes_sent;
+	__u32 srtt_us; /* eight times that */
+	__u32 total_retrans;
+	struct minmax rtt_min;
 };
 
 struct inet_connection_sock {
@@ -267,10 +282,19 @@ struct kvm_steal_time {
 	__u64 steal;
 };
 
-struct unix_address;
+struct sockaddr_un {
+	unsigned short sun_family;
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[];
+};
 
 struct unix_sock {
 	struct unix_address *addr;
+	struct sock *peer;
 };
 
 struct io_uring {

@@ -13,7 +13,7 @@ use super::table::{Table, Tables};
 use super::table_file::{TableReader, probe, table_path};
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
 use crate::uring::{Bucket, Ring, Sum};
-use crate::{Counter, Module, Ns, StackRow, Symbol, each_table};
+use crate::{Counter, Module, Ns, PeerBucket, PeerSums, StackRow, Symbol, each_table};
 
 /// More rings, or opcodes of rings, than any target has: a bound for forged files.
 const MAX_RINGS: usize = 1 << 16;
@@ -180,6 +180,25 @@ impl Recording {
             }
         })?;
         Ok((rings, sums))
+    }
+
+    /// What the exchanges with each peer came to in the end, by its number.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    pub fn peers(&self) -> Result<BTreeMap<u32, PeerSums>, ReadError> {
+        let mut peers: BTreeMap<u32, PeerSums> = BTreeMap::new();
+        self.read::<PeerSums>(None, &mut |row| {
+            if peers.len() < MAX_RINGS || peers.contains_key(&row.id) {
+                peers.insert(row.id, row.clone());
+            }
+        })?;
+        self.read::<PeerBucket>(None, &mut |row| {
+            if let Some(peer) = peers.get_mut(&row.peer) {
+                peer.latency.insert(row.bucket, row.count);
+            }
+        })?;
+        Ok(peers)
     }
 
     /// All stacks with their modules and symbols, in memory.

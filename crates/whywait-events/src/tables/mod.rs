@@ -14,6 +14,7 @@ mod bursts;
 mod busy;
 mod counters;
 mod cpu;
+mod exchanges;
 mod futexes;
 mod preempted;
 mod requests;
@@ -29,6 +30,7 @@ pub use bursts::*;
 pub use busy::*;
 pub(crate) use counters::*;
 pub use cpu::*;
+pub use exchanges::*;
 pub use futexes::*;
 pub use preempted::*;
 pub use requests::*;
@@ -54,6 +56,9 @@ tables! {
         bursts: Burst as Burst,
         calls: BurstCall as BurstCall,
         requests: Request as Request,
+        exchanges: Exchange as Exchange,
+        peers: PeerSums,
+        peer_histograms: PeerBucket,
         samples: Sample as Sample,
         rings: uring::Ring as Ring,
         ring_sums: uring::Sum,
@@ -71,5 +76,7 @@ tables! {
         Stack(Stack),
         /// What the operations of an opcode came to on an io_uring ring until now.
         RingSum(Box<uring::Sum>),
+        /// What the exchanges with a peer came to until now.
+        Peer(Box<PeerSums>),
     }
 }

@@ -27,6 +27,9 @@ pub struct Step {
     pub woken_by: Option<u32>,
     /// What a sleep was for, by the kernel's stack: `fsync (journal commit)`.
     pub kind: Option<String>,
+    /// The peer whose reply a sleep was for, where that is certain. Hostile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// Kernel functions of a sleep, innermost first; empty when no stack was taken.
     pub kernel: Vec<String>,
     /// For a wait for a lock: what the thread that held it did meanwhile.
@@ -60,6 +63,7 @@ impl Model {
             stack: self.stacks.names(step.stack),
             woken_by: (step.woken_by != 0).then_some(step.woken_by),
             kind: step.kind.map(|kind| kind.name.to_owned()),
+            peer: self.peer_of_step(step).map(|peer| peer.to_string()),
             kernel: self.stacks.names(step.kernel_stack),
             meanwhile: step.meanwhile.iter().map(|step| self.step(step)).collect(),
         }

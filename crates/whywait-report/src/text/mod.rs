@@ -1,5 +1,6 @@
 //! The view for people: at most about a screen of text, the answer in its first line.
 
+mod calls;
 mod coverage;
 mod cpu;
 mod escape;
@@ -21,6 +22,7 @@ pub use escape::{Charset, escape};
 pub use page::{Page, Style};
 pub use units::{count, duration};
 
+use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
 use whywait_model::requests::Slow;
 use whywait_model::rings::RingRow;
@@ -111,6 +113,7 @@ pub fn render(report: &Report, options: TextOptions) -> String {
     }
     page.gap();
     requests::render(&mut page, &report.requests);
+    calls::short(&mut page, &report.calls, &report.requests);
     for note in &report.notes {
         page.paragraph("", "  ", &[(Style::Strong, "note: "), (Style::Plain, note)]);
     }
@@ -129,6 +132,13 @@ pub fn waits(rows: &[WaitRow], options: TextOptions) -> String {
 pub fn rings(rows: &[RingRow], options: TextOptions) -> String {
     let mut page = page(options);
     rings::render(&mut page, rows);
+    page.into_text()
+}
+
+/// The table of calls, as text.
+pub fn calls(rows: &[PeerRow], options: TextOptions) -> String {
+    let mut page = page(options);
+    calls::render(&mut page, rows);
     page.into_text()
 }
 

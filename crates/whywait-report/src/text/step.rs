@@ -64,7 +64,16 @@ pub(super) fn place(page: &Page, step: &Step) -> String {
         text.push_str(&format!(" in {}", page.cut(function, MAX_FUNCTION)));
     }
     text.push_str(&kind(page, step));
+    text.push_str(&peer(page, step));
     text
+}
+
+/// ` from 127.0.0.1:5432 (postgres)`, or nothing.
+pub(super) fn peer(page: &Page, step: &Step) -> String {
+    const MAX_PEER: usize = 60;
+    step.peer.as_deref().map_or_else(String::new, |peer| {
+        format!(" from {}", page.cut(peer, MAX_PEER))
+    })
 }
 
 /// `: fsync (journal commit)`, or nothing.

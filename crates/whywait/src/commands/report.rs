@@ -6,7 +6,9 @@ use std::path::Path;
 use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
-use whywait_report::{cpu_to_json, fails, request_to_json, rings_to_json, to_json, waits_to_json};
+use whywait_report::{
+    calls_to_json, cpu_to_json, fails, request_to_json, rings_to_json, to_json, waits_to_json,
+};
 
 use crate::analyse;
 use crate::args::{Format, ReportArgs};
@@ -45,6 +47,14 @@ pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
                 &config,
                 |options| text::cpu(cpu.as_ref(), options),
                 || Ok(cpu_to_json(cpu.as_ref())?),
+            )?
+        }
+        View::Calls => {
+            let calls = model.calls();
+            render(
+                &config,
+                |options| text::calls(&calls, options),
+                || Ok(calls_to_json(&calls)?),
             )?
         }
         View::Request(id) => {

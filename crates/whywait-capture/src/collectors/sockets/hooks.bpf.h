@@ -6,6 +6,7 @@
 #pragma once
 
 #include "collectors/cpu/cpu.bpf.h"
+#include "collectors/exchanges/exchanges.bpf.h"
 #include "collectors/herd/herd.bpf.h"
 #include "collectors/sched/sched.bpf.h"
 #include "collectors/sockets/closing.bpf.h"
@@ -156,28 +157,6 @@ static __always_inline void account_service(struct socket_state *socket,
 	}
 }
 
-/*
- * The descriptor that a thread is just writing to, and 1; 0: not known. What an io_uring ring
- * writes, it writes whatever the call is.
- */
-static __always_inline u32 writes_to(struct task_struct *task, const struct thread *thread)
-{
-	struct pt_regs *regs = user_registers(task);
-
-	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
-		return 0;
-	switch ((s32)regs->orig_ax) {
-	case 1: /* write */
-	case 20: /* writev */
-	case 40: /* sendfile */
-	case 44: /* sendto */
-	case 46: /* sendmsg */
-	case 307: /* sendmmsg */
-		return (u32)regs->di + 1;
-	}
-	return 0;
-}
-
 /* A thread has written to the socket, of which a request was read. */
 static __always_inline void writes_response(struct socket_state *socket, struct sock *sk,
 					    const struct transfer *transfer, int ret)
@@ -236,8 +215,8 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 		return 0;
 	if (unlikely(arrivals->role == SOCKET_LISTENER))
 		herd_begins(arrivals->local_port, bpf_ktime_get_ns());
-	if (arrivals->role != SOCKET_SERVER)
-		return 0;
+	if (unlikely(arrivals->role != SOCKET_SERVER))
+		return arrivals->role == SOCKET_CLIENT ? reply_arrives(arrivals, sk) : 0;
 	COUNT(events);
 	herd_ends();
 	/*
@@ -275,8 +254,11 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		socket->ended = 1;
 		cpu_progress(thread, on_cpu_ns);
 	}
-	if (socket->role != SOCKET_SERVER)
+	if (unlikely(socket->role != SOCKET_SERVER)) {
+		if (socket->role == SOCKET_CLIENT && ret > 0)
+			exchange_reads(socket, sk, thread, now, ret);
 		return 0;
+	}
 	if (unlikely(ret == 0)) {
 		/* No tracepoint tells of a unix socket's end. */
 		if (socket->family == AF_UNIX) {
@@ -302,8 +284,13 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	if (!transfer_begins(&transfer, false, ret, 0))
 		return 0;
 	socket = stream_of(sk);
-	if (!socket || socket->role != SOCKET_SERVER || ret <= 0)
+	if (!socket || ret <= 0)
 		return 0;
+	if (unlikely(socket->role != SOCKET_SERVER)) {
+		if (socket->role == SOCKET_CLIENT)
+			exchange_writes(socket, sk, transfer.thread, transfer.now, ret);
+		return 0;
+	}
 	transfer.thread->open.bytes_out += ret;
 	cpu_answers(transfer.thread, socket->id, transfer.on_cpu_ns);
 	if (socket->ready_ns && socket->recv_ns)
@@ -336,15 +323,21 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 			return 0;
 		socket->tgid = thread->tgid;
 		COUNT(events);
+		if (role == SOCKET_CLIENT)
+			exchange_changes(socket, sk, old_state, new_state);
 	} else if (old_state == TCP_SYN_SENT && new_state == TCP_ESTABLISHED) {
 		socket = socket_of(sk);
-		if (socket && socket->role == SOCKET_CLIENT)
-			own_begins(socket, sk, socket->tgid);
+		if (!socket || socket->role != SOCKET_CLIENT)
+			return 0;
+		own_begins(socket, sk, socket->tgid);
+		exchange_changes(socket, sk, old_state, new_state);
 	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT ||
 		   new_state == TCP_CLOSE) {
 		socket = socket_of(sk);
 		if (!socket)
 			return 0;
+		if (socket->role == SOCKET_CLIENT)
+			exchange_changes(socket, sk, old_state, new_state);
 		if (socket->role != SOCKET_SERVER)
 			goto out;
 		now = bpf_ktime_get_ns();
@@ -503,9 +496,13 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!home || !sk || home->cookie != cookie_of(sk))
 		return 0;
 	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
-	if (!socket || socket->role != SOCKET_SERVER)
+	if (!socket)
 		return 0;
 	now = bpf_ktime_get_ns();
+	if (socket->role == SOCKET_CLIENT)
+		exchange_ends(socket, sk, false, now);
+	if (socket->role != SOCKET_SERVER)
+		return 0;
 	last_request_ends(socket, sk,
 			  sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
 	cpu = socket_cpu_of(socket->id);

@@ -2,6 +2,7 @@
 /* What is kept for each socket of the target. */
 #pragma once
 
+#include "collectors/exchanges/state.bpf.h"
 #include "core/state.bpf.h"
 
 enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
@@ -111,6 +112,7 @@ struct socket_state {
 	union {
 		struct later later; /* until it is answered */
 		struct answered answered; /* of one with a closing message */
+		struct exchange exchange; /* of one that the target connected */
 	};
 };
 

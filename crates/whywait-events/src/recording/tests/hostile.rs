@@ -61,6 +61,7 @@ fn read_everything(dir: &Path) -> Option<(BTreeMap<&'static str, usize>, Recordi
     each_table(&mut counting);
     let rows = counting.rows;
     recording.rings().expect("the folder is still there");
+    recording.peers().expect("the folder is still there");
     let stacks = recording.stacks().expect("the folder is still there");
     stacks
         .ids()

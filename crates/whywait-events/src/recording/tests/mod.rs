@@ -14,7 +14,7 @@ use super::column::Layout;
 use super::made_up::MadeUp;
 use super::table::{Record, Sink, Table, Tables};
 use super::{Meta, Recording, RingsAndSums, Writer};
-use crate::{Event, Frame, Module, each_table};
+use crate::{Event, Frame, Module, PeerSums, each_table};
 
 /// A folder for a test, removed with it.
 fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -72,6 +72,7 @@ struct Contents {
     tables: BTreeMap<&'static str, Vec<String>>,
     /// What is put together of several rows.
     rings: RingsAndSums,
+    peers: BTreeMap<u32, PeerSums>,
     stacks: BTreeMap<u32, (bool, Vec<Frame>)>,
     modules: BTreeMap<u32, Module>,
     symbols: BTreeMap<(Frame, u16), (String, String, u32)>,
@@ -107,6 +108,14 @@ impl Contents {
                 }
                 self.rings.1.insert(key, *row);
             }
+            Event::Peer(mut row) => {
+                if let Some(before) = self.peers.remove(&row.id) {
+                    for (bucket, count) in before.latency {
+                        row.latency.entry(bucket).or_insert(count);
+                    }
+                }
+                self.peers.insert(row.id, *row);
+            }
             Event::Stack(row) => {
                 self.stacks
                     .entry(row.id)
@@ -131,6 +140,7 @@ impl Contents {
             contents: &mut contents,
         });
         contents.rings = recording.rings().expect("rings are read");
+        contents.peers = recording.peers().expect("peers are read");
         let stacks = recording.stacks().expect("stacks are read");
         for id in stacks.ids() {
             let frames = stacks
@@ -156,8 +166,10 @@ impl Contents {
 
     fn add<T: Table>(&mut self, row: &T) {
         let text = format!("{row:?}");
-        // The histograms of a ring's sums are rows of another table.
-        let text = text.split(", kernel: {").next().unwrap_or_default();
+        // The histograms of a ring's sums and of a peer's are rows of another table.
+        let histograms = [", kernel: {", ", latency: {"];
+        let end = histograms.iter().find_map(|name| text.find(name));
+        let text = &text[..end.unwrap_or(text.len())];
         self.tables
             .entry(T::NAME)
             .or_default()

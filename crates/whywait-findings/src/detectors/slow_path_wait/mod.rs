@@ -501,7 +501,8 @@ fn finding(
 
     let (requests, share) = (shares.requests(), shares.percent());
     let their = if group.len() == 1 { "its" } else { "their" };
-    let named = title_of(key.target, &whats, shares.ns);
+    let peer = peer_of(model, key.target, group, shares.ns);
+    let named = title_of(key.target, &whats, peer.as_deref(), shares.ns);
     // Where it is not known in which function most of it was, that says nothing against the others.
     let known_ns = sum(functions
         .iter()
@@ -531,6 +532,7 @@ fn finding(
         .about("thread", model.thread_name(tid))
         .about("kind", what.as_str())
         .about_known("function", function.clone())
+        .about_known("peer", peer.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
         .about(
@@ -543,7 +545,7 @@ fn finding(
         .evidence(of_which(&whats, &functions, shares.ns))
         .evidence(besides(model, key, group, shares.ns))
         .evidence(on_disk)
-        .evidence(remark(key.target))
+        .evidence(remark(key.target, peer.is_some()))
         .cause(Cause::new(model, tid, doing, user_stack))
         .fix(fix::of(
             model,
@@ -579,8 +581,22 @@ fn of_which(
     whats.into_iter().chain(functions).map(Evidence::new)
 }
 
+/// The peer for whose replies threads slept, where that is certain of nearly all of it.
+fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<String> {
+    if target != Target::Peer {
+        return None;
+    }
+    let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let peers = by_ns(steps.map(|step| {
+        let peer = model.awaited_peer(step.wait);
+        (peer.map(|peer| peer.to_string()), step.step.ns())
+    }));
+    let (peer, peer_ns) = peers.into_iter().next()?;
+    peer.filter(|_| percent(peer_ns, ns) >= NEARLY_ALL)
+}
+
 /// What was waited for, for the title.
-fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
+fn title_of(target: Target, whats: &[(String, u64)], peer: Option<&str>, ns: u64) -> String {
     let heads = by_ns(
         whats
             .iter()
@@ -605,7 +621,7 @@ fn title_of(target: Target, whats: &[(String, u64)], ns: u64) -> String {
         }
         Target::Timer if first.ends_with("sleep") => first.to_owned(),
         Target::Timer => format!("a timeout ({first})"),
-        Target::Peer => format!("a peer ({first})"),
+        Target::Peer => peer.map_or_else(|| format!("a peer ({first})"), str::to_owned),
         Target::Client => format!("the client that asked ({first})"),
         Target::Anything => format!("a peer or a timer ({first})"),
     }
@@ -766,11 +782,15 @@ fn at_disk(model: &Model, wait: &Wait) -> bool {
 }
 
 /// What the recording cannot tell.
-fn remark(target: Target) -> Option<Evidence> {
+fn remark(target: Target, peer_known: bool) -> Option<Evidence> {
     let text = match target {
         Target::Anything => {
             "the loop waits for all its requests, peers and timers at once: which of them this was \
              does not show, and a request that is meant to wait (a long poll) looks the same"
+        }
+        Target::Peer if peer_known => {
+            "these calls are in `whywait report --calls`; if the peer was meant to take its time \
+             (a long poll, say), nothing is wrong"
         }
         Target::Peer => {
             "the peer is outside of what was recorded; if it was meant to take its time (a long \

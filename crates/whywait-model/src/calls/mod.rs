@@ -1,0 +1,123 @@
+//! Calls: what the target asked of others, on connections that it made. In the recording, a call is
+//! an exchange with a peer.
+
+use std::collections::{BTreeMap, HashMap};
+
+use whywait_events::recording::{ReadError, Recording};
+use whywait_events::{Exchange, Ns, Part, PeerSums, Wait};
+
+use crate::model::Model;
+use crate::path::PathStep;
+use crate::timeline::end_of;
+use crate::waits::system_call::descriptor;
+
+mod peer;
+mod service;
+mod table;
+
+pub use peer::Peer;
+pub use table::PeerRow;
+
+/// Exchanges that are looked at one by one.
+const MAX_EXCHANGES: usize = 200_000;
+
+/// The exchanges of a recording, and their peers.
+#[derive(Debug, Clone, Default)]
+pub struct Calls {
+    /// What the exchanges with each peer came to, by its number.
+    pub sums: BTreeMap<u32, PeerSums>,
+    /// The slow ones, by when they began.
+    pub exchanges: Vec<Exchange>,
+    /// Slow ones beyond those.
+    left_out: u64,
+    /// Where each is in `exchanges`, while they are read: a later row replaces an earlier one.
+    at: HashMap<(u64, u32), usize>,
+    /// By process and descriptor: which they are, in their order.
+    by_descriptor: HashMap<(u32, i32), Vec<usize>>,
+}
+
+impl Calls {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When the recording went away while it was read.
+    pub(crate) fn read(recording: &Recording) -> Result<Self, ReadError> {
+        let mut calls = Self {
+            sums: recording.peers()?,
+            ..Self::default()
+        };
+        recording.read::<Exchange>(None, &mut |row| calls.add(row))?;
+        Ok(calls)
+    }
+
+    /// Adds a row of the recording.
+    pub(crate) fn add(&mut self, row: &Exchange) {
+        let key = (row.socket, row.seq);
+        if let Some(at) = self.at.get(&key) {
+            self.exchanges[*at] = row.clone();
+        } else if self.exchanges.len() < MAX_EXCHANGES {
+            self.at.insert(key, self.exchanges.len());
+            self.exchanges.push(row.clone());
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Puts them in order, once all are read.
+    pub(crate) fn settle(&mut self) {
+        self.at = HashMap::new();
+        self.exchanges
+            .sort_by_key(|row| (row.first_send_ns, row.socket, row.seq));
+        for (at, row) in self.exchanges.iter().enumerate() {
+            let key = (row.tgid, row.fd);
+            if row.fd >= 0 {
+                self.by_descriptor.entry(key).or_default().push(at);
+            }
+        }
+    }
+
+    /// The exchange for whose reply a thread slept, as far as that is certain: it slept for the
+    /// descriptor on which something was sent before, and then read the reply itself.
+    fn awaited(&self, wait: &Wait) -> Option<&Exchange> {
+        let fd = descriptor(wait)?;
+        let at = self.by_descriptor.get(&(wait.tgid, fd))?;
+        let after = at.partition_point(|at| self.exchanges[*at].first_send_ns <= wait.out_ns);
+        let exchange = &self.exchanges[at[after.checked_sub(1)?]];
+        // Of one that has none it is the sender who waits for the reply.
+        let (reader, until_ns) = match exchange.last_read_ns {
+            Some(ns) => (exchange.read_tid, ns),
+            None => (exchange.send_tid, exchange.gone_ns.unwrap_or(Ns::MAX)),
+        };
+        (reader == wait.tid && exchange.last_send_ns <= wait.out_ns && end_of(wait) <= until_ns)
+            .then_some(exchange)
+    }
+}
+
+impl Model {
+    /// The peer for whose reply a thread slept; `None` where that is not certain.
+    pub fn awaited_peer(&self, wait: &Wait) -> Option<Peer<'_>> {
+        self.peer(self.calls.awaited(wait)?.peer)
+    }
+
+    /// The peer for whose reply a thread slept in a step of a path; `None` where that is not
+    /// certain.
+    pub fn peer_of_step(&self, step: &PathStep) -> Option<Peer<'_>> {
+        let slept = step.part.is_some_and(|part| part == Part::Network);
+        let timeline = &self.threads.get(&step.tid).filter(|_| slept)?.timeline;
+        let wait = timeline.overlapping(step.from_ns, step.to_ns).first()?;
+        self.awaited_peer(wait)
+    }
+
+    /// A peer by its number.
+    pub fn peer(&self, number: u32) -> Option<Peer<'_>> {
+        self.calls.sums.get(&number).map(Peer)
+    }
+
+    /// The slow exchanges, by when they began.
+    pub fn exchanges(&self) -> &[Exchange] {
+        &self.calls.exchanges
+    }
+}
+
+#[cfg(test)]
+mod tests;

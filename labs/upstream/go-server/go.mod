@@ -1,0 +1,3 @@
+module upstream
+
+go 1.19
