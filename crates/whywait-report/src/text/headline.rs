@@ -127,8 +127,8 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
             some => format!("{all}, {} of them exchanges,", count(some)),
         };
         return format!(
-            ": {exchanges} with {target} in {watched}, on {}; how many requests these were, and how \
-             long each took, is not known",
+            ": {exchanges} with {target} in {watched}, on {}; how many requests these were, and \
+             how long each took, is not known",
             carriers(several)
         );
     }

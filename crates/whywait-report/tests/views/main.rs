@@ -287,7 +287,7 @@ fn the_first_line_is_the_answer() {
         ),
         (
             reports::multiplexed(true),
-            "requests cannot be told apart: 12,345 exchanges with redis-server (pid 991) in 10 s, on",
+            "requests cannot be told apart: 12,345 exchanges with redis-server (pid 991) in 10 s",
         ),
         (
             reports::cannot_tell(),
