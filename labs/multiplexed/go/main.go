@@ -6,8 +6,8 @@
 //
 // PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1.
 //
-// One request in ten takes 300 ms, the others 5 ms. With h2 and h2c, four connections have eight of
-// them at once each; with HTTP/1.1, 32 connections have one. There, one client sends its request's
+// One request in ten takes 300 ms, the others 10 ms. With h2 and h2c, four connections have eight of
+// them at once each; with HTTP/1.1, eight connections have one. There, one client sends its request's
 // body in pieces, one is sent its answer in pieces, and one both.
 package main
 
@@ -36,9 +36,10 @@ import (
 const (
 	connections = 4
 	streams     = 8
+	single      = 8
 	slow        = 300 * time.Millisecond
-	quick       = 5 * time.Millisecond
-	piece       = 4 * time.Millisecond
+	quick       = 10 * time.Millisecond
+	piece       = 20 * time.Millisecond
 	pieces      = 3
 	lasts       = 4 * time.Second
 )
@@ -166,7 +167,10 @@ func load(protocol, address string) {
 		url = "https://" + address
 	}
 	several := protocol == "h2" || protocol == "h2c"
-	askers := make([]*asker, connections*streams)
+	askers := make([]*asker, single)
+	if several {
+		askers = make([]*asker, connections*streams)
+	}
 	var client *http.Client
 	for number := range askers {
 		if !several || number%streams == 0 {
@@ -202,8 +206,7 @@ func newClient(protocol string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		Protocols:       protocols(protocol),
-		DialContext:     (&net.Dialer{}).DialContext,
-	}, CheckRedirect: nil, Timeout: 20 * time.Second}
+	}, Timeout: 20 * time.Second}
 }
 
 // Lets whywait attach to the server, in the variants in which it is not there from the beginning.
