@@ -11,7 +11,7 @@ use whywait_model::requests::OpenRequests;
 use whywait_model::{Model, RequestRef};
 
 use crate::declaration::Code;
-use crate::finding::{Finding, SavingKind, Severity};
+use crate::finding::{Confidence, Finding, SavingKind, Severity};
 use crate::shared::slow_paths::MIN_NS;
 use crate::shared::text::percent;
 
@@ -133,6 +133,9 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
     let explained_ns = findings
         .iter()
         .filter(|finding| finding.saving.kind == SavingKind::Latency)
+        // "A peer or a timer" explains nothing where it is the rule. As an exception it is what waits
+        // for an event: a long poll.
+        .filter(|finding| finding.confidence > Confidence::Low || !slow.are_the_rule(model))
         .map(|finding| finding.saving.at_most_ns)
         .fold(0, u64::saturating_add);
     let waits_ns = slow.waits_ns().saturating_sub(explained_ns);
@@ -149,6 +152,7 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
 /// Where the time of slow requests went.
 #[derive(Debug, Default)]
 struct Slow {
+    count: u64,
     total_ns: u64,
     service: Parts,
     /// Unread, while the thread that then read it slept, or nobody ever did.
@@ -164,11 +168,17 @@ impl Slow {
             return;
         }
         let account = request.account();
+        self.count += 1;
         self.total_ns = self.total_ns.saturating_add(account.total_ns());
         self.service += account.service;
         let unread_ns = account.stranded_ns.saturating_add(account.pool_busy_ns);
         let worked_ns = worked_ns(model, request).min(unread_ns);
         self.unread_ns = self.unread_ns.saturating_add(unread_ns - worked_ns);
+    }
+
+    /// Whether most of the requests are slow.
+    fn are_the_rule(&self, model: &Model) -> bool {
+        self.count.saturating_mul(2) >= model.requests_that_count()
     }
 
     /// All but what threads worked, or waited for a CPU.

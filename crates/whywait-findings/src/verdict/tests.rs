@@ -47,6 +47,35 @@ fn notes_explain_too() {
     assert_eq!(verdict(&model, &findings), Verdict::NothingWrong);
 }
 
+/// A loop that answers pairs of `slow` requests after 40 ms and `quick` ones at once, and polls
+/// meanwhile.
+fn loop_answers(slow: u64, quick: u64) -> Verdict {
+    let mut script = Script::new();
+    script.thread(1, "loop").ends(9000);
+    for at in (0..slow).map(|n| n * 100) {
+        script
+            .polls(1, 7, at + 1, at + 10)
+            .polls(1, 7, at + 12, at + 40);
+        for (socket, at) in [(1, at), (3, at + 10)] {
+            let request = script.request(socket).epoll(7).ready(at);
+            request.read(at, 1).answered(at + 41, 1);
+        }
+    }
+    for at in (0..quick).map(|n| 50 + n * 20) {
+        let request = script.request(2).epoll(7).ready(at);
+        request.read(at, 1).answered(at + 1, 1);
+    }
+    let model = script.model();
+    verdict(&model, &crate::find(&model))
+}
+
+#[test]
+fn a_peer_or_a_timer_explains_exceptions_only() {
+    let rule = loop_answers(20, 0);
+    assert!(matches!(rule, Verdict::CannotTell { .. }), "{rule:?}");
+    assert_eq!(loop_answers(20, 100), Verdict::NothingWrong);
+}
+
 #[test]
 fn work_is_plain_to_see() {
     assert_eq!(alone(&serves(10, 5)), Verdict::NothingWrong);

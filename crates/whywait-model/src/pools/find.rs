@@ -87,14 +87,15 @@ fn saturated_loops(
     let mut read: BTreeMap<(u32, u32), Vec<&Request>> = BTreeMap::new();
     for request in requests {
         let instance = (request.tgid, request.epoll);
-        if request.epoll != 0 && request.recv_ns.is_some() && !polls.contains_key(&instance) {
+        // Who read what was read before the recording began is not known.
+        if request.epoll != 0 && request.recv_tid != 0 && !polls.contains_key(&instance) {
             read.entry(instance).or_default().push(request);
         }
     }
     read.into_iter().filter_map(|((tgid, epoll), requests)| {
         let tid = requests.first()?.recv_tid;
         let alone = requests.iter().all(|request| request.recv_tid == tid);
-        (alone && tid != 0 && several_at_once(requests)).then(|| EpollPool {
+        (alone && several_at_once(requests)).then(|| EpollPool {
             tgid,
             epoll,
             members: BTreeMap::from([(

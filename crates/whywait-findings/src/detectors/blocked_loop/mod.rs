@@ -145,8 +145,10 @@ fn of_pool<'a>(model: &'a Model, pool: &'a EpollPool) -> Vec<Blocked<'a>> {
     let Some(thread) = model.threads.get(&member.tid) else {
         return Vec::new();
     };
-    let of_pool = |request: &RequestRef<'_>| {
-        request.epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0)
+    // What came before its connection was accepted may not have been registered in time to be seen.
+    let of_pool = |request: &RequestRef<'_>| match request.epoll {
+        0 => request.before_accept && request.recv_tid == thread.tid,
+        epoll => epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0),
     };
     // A thread that never slept in the poll may serve all the same: then this is no single-threaded
     // loop.

@@ -111,7 +111,7 @@ impl Case<'_, '_> {
             Evidence::of_ns(
                 self.shares.ns,
                 format!(
-                    "{}; counted is the time in which all workers slept",
+                    "{}; counted is what they waited while all workers slept, or most of that time",
                     self.shares.spread(self.slow_ns)
                 ),
             ),

@@ -35,10 +35,10 @@ pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
 
 /// A job that a worker did.
 #[derive(Debug, Clone, Copy)]
-struct Done {
-    tid: u32,
-    from_ns: Ns,
-    to_ns: Ns,
+pub(super) struct Done {
+    pub(super) tid: u32,
+    pub(super) from_ns: Ns,
+    pub(super) to_ns: Ns,
 }
 
 fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
@@ -50,6 +50,8 @@ fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
     let mut requests: Vec<RequestRef<'m>> = model
         .requests()
         .filter(|request| request.recv_tid == *tid && request.recv_ns.is_some())
+        // What others answer is theirs for certain: see `handed`.
+        .filter(|request| !request.is_answered() || request.send_tid == *tid)
         .collect();
     requests.sort_by_key(|request| request.ready_ns);
     let workers = workers(model, pool, the_loop);
@@ -64,6 +66,18 @@ fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
     if jobs.len() * 100 < answered * ANSWERS_PERCENT {
         return None;
     }
+    Some(crew_of(model, *tid, &requests, workers, &jobs))
+}
+
+/// Workers, the requests that a thread read for them, and the jobs that they are known to have
+/// done.
+pub(super) fn crew_of<'m>(
+    model: &'m Model,
+    from: u32,
+    requests: &[RequestRef<'m>],
+    workers: BTreeSet<u32>,
+    jobs: &[(RequestRef<'m>, Done)],
+) -> Crew<'m> {
     // Those that are open wait for a job, too, or their job is under way.
     let under_way = requests
         .iter()
@@ -92,7 +106,7 @@ fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
         .iter()
         .map(|(request, done)| {
             let read_ns = request.recv_ns.unwrap_or(request.ready_ns);
-            (*request, shift.within(read_ns, done.from_ns.max(read_ns)))
+            (*request, shift.share_of(read_ns, done.from_ns.max(read_ns)))
         })
         .collect();
     let sleeps = all_sleeps
@@ -118,8 +132,8 @@ fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
         })
         .collect();
     replayed.sort_by_key(|job| job.ready_ns);
-    Some(Crew {
-        takes: Takes::Jobs { from: *tid },
+    Crew {
+        takes: Takes::Jobs { from },
         port: requests
             .iter()
             .map(|request| request.local_port)
@@ -130,7 +144,7 @@ fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
         sleeps,
         victims,
         jobs: replayed,
-    })
+    }
 }
 
 fn until(model: &Model, request: RequestRef<'_>) -> Ns {
@@ -220,20 +234,7 @@ fn matched<'m>(
         used[found] = true;
         let (to_ns, tid, out_ns) = came_back[found];
         let before_ns = before.insert(tid, to_ns).unwrap_or(0);
-        let got = model.threads.get(&tid).and_then(|thread| {
-            let slept = thread.timeline.overlapping(before_ns, to_ns);
-            let idle = slept
-                .iter()
-                .rev()
-                .find(|wait| waits_for_work(model, wait))?;
-            idle.wake_ns.or(idle.in_ns)
-        });
-        // The first job that is seen of a worker begins where it is seen.
-        let from_ns = match got {
-            Some(got_ns) if got_ns < to_ns => got_ns.max(before_ns),
-            _ if before_ns == 0 => out_ns,
-            _ => before_ns,
-        };
+        let from_ns = began(model, tid, before_ns, to_ns).unwrap_or(out_ns);
         matched.push((
             request,
             Done {
@@ -244,4 +245,22 @@ fn matched<'m>(
         ));
     }
     matched
+}
+
+/// When a worker began with the job that was done at `to_ns`: when it was woken for it, or else when
+/// its job before was done, at `before_ns`. `None`: it is the first that is seen of the worker, and
+/// had begun before.
+pub(super) fn began(model: &Model, tid: u32, before_ns: Ns, to_ns: Ns) -> Option<Ns> {
+    let got = model.threads.get(&tid).and_then(|thread| {
+        let slept = thread.timeline.overlapping(before_ns, to_ns);
+        let idle = slept
+            .iter()
+            .rev()
+            .find(|wait| waits_for_work(model, wait))?;
+        idle.wake_ns.or(idle.in_ns)
+    });
+    match got {
+        Some(got_ns) if got_ns < to_ns => Some(got_ns.max(before_ns)),
+        _ => (before_ns != 0).then_some(before_ns),
+    }
 }

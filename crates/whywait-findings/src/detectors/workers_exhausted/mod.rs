@@ -4,7 +4,8 @@
 //!
 //! **Evidence.** Workers are the threads (of one process, or of several that share a port) that
 //! read requests one at a time: see [`serving`]. Or the threads that wake an event loop when a job
-//! of theirs is done: see [`executors`]. All of them slept at once, in the work of a request or
+//! of theirs is done: see [`executors`]. Or those that answer what another one reads: see
+//! [`handed`]. All of them slept at once, in the work of a request or
 //! because an idle connection keeps them, none of them where it waits for work; and requests lay
 //! unread meanwhile, or jobs queued.
 //!
@@ -19,6 +20,7 @@
 
 mod case;
 mod executors;
+mod handed;
 mod reasons;
 mod serving;
 mod shift;
@@ -75,7 +77,8 @@ fn detect(model: &Model) -> Vec<Finding> {
     let slow_ns = slow.total_ns.saturating_sub(unseen_ns);
     let crews = serving::crews(model)
         .into_iter()
-        .chain(executors::crews(model));
+        .chain(executors::crews(model))
+        .chain(handed::crews(model));
     crews
         .filter_map(|crew| finding(model, &crew, slow_ns))
         .collect()

@@ -54,7 +54,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
         .map(|request| {
             (
                 *request,
-                shift.within(request.ready_ns, request.served_ns()),
+                shift.share_of(request.ready_ns, request.served_ns()),
             )
         })
         .collect();

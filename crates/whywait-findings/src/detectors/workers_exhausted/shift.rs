@@ -85,6 +85,18 @@ impl Shift {
             .fold(0, u64::saturating_add)
     }
 
+    /// How much of what waited in `[from, to)` it waited for a worker: all of it where that is most
+    /// of it, nanoseconds. In between some of the workers ran, and more of them would have taken it
+    /// as well.
+    pub(super) fn share_of(&self, from: Ns, to: Ns) -> u64 {
+        let (within, whole) = (self.within(from, to), to.saturating_sub(from));
+        if within.saturating_mul(2) >= whole {
+            whole
+        } else {
+            within
+        }
+    }
+
     /// All of it, nanoseconds.
     pub(super) fn total_ns(&self) -> u64 {
         self.within(0, Ns::MAX)
@@ -106,6 +118,9 @@ mod tests {
         let shift = Shift::of(duties, [(10, 90)], 0);
         assert_eq!(shift.total_ns(), 30 + 40);
         assert_eq!(shift.within(30, 60), 10 + 10);
+        assert_eq!(shift.share_of(30, 60), 30);
+        assert_eq!(shift.share_of(35, 60), 5 + 10 + 10);
+        assert_eq!(shift.share_of(38, 55), 2 + 5);
         assert_eq!(Shift::of(duties, [], 0).total_ns(), 0, "nothing waits");
         let shift = Shift::of(duties, [(10, 90)], 1);
         assert_eq!(shift.total_ns(), 0, "no more wait than there may");

@@ -156,6 +156,47 @@ fn a_loop_that_serves_several_at_a_time_is_no_worker() {
     assert_eq!(detect(&script.model()), []);
 }
 
+/// A thread that reads, and two others that sleep for 200 ms a request and answer; eight clients.
+/// `answers`: who answers which request.
+fn handed(answers: fn(u64) -> u32) -> Script {
+    let mut script = Script::new();
+    script.thread(1, "reader").thread(2, "one").thread(3, "two");
+    let work = script.stack(&["main", "job", "fetch_price", "recv"]);
+    for number in 0..48_u64 {
+        let from = 10 + number / 2 * 200 + number % 2 * 10;
+        script
+            .wait(2 + (number % 2) as u32, RECV, from, from + 200)
+            .stack(work)
+            .by_softirq()
+            .done();
+        let read = (from + 200).saturating_sub(800).max(10);
+        script
+            .request(number + 1)
+            .port(PORT)
+            .ready(read)
+            .read(read, 1)
+            .answered(from + 200, answers(number));
+    }
+    script.ends(6000);
+    script
+}
+
+#[test]
+fn those_who_answer_what_another_one_reads_are_workers() {
+    let found = detect(&handed(|number| 2 + (number % 2) as u32).model());
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+    assert_eq!(finding.subject["loop"], json!(1));
+}
+
+#[test]
+fn who_reads_and_answers_has_handed_nothing_on() {
+    let found = detect(&handed(|_| 1).model());
+    assert_eq!(found, []);
+}
+
 #[test]
 fn jobs_that_queue_for_an_executor_are_found() {
     const READ: u32 = 0;

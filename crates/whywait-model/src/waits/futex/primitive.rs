@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use whywait_events::ModuleKind;
+
 use crate::stacks::{FrameOrigin, Label, StackText, origin};
 
 /// What a thread that slept on a futex was at, by its user stack: a mutex, a condition variable, ….
@@ -23,6 +25,8 @@ pub enum Primitive {
     Database,
     /// The lock that a thread of CPython needs to run Python code.
     Gil,
+    /// A lock of Python's `threading`, taken by the program's own code.
+    PythonLock,
     /// A thread of Go's scheduler without a goroutine to run.
     GoIdle,
     /// The lock that a thread of Ruby needs to run Ruby code.
@@ -67,6 +71,7 @@ impl Primitive {
             Primitive::Once => "once",
             Primitive::Database => "lock of the database",
             Primitive::Gil => "Python interpreter's lock (GIL)",
+            Primitive::PythonLock => "Python lock (threading.Lock)",
             Primitive::GoIdle => "idle in Go's scheduler",
             Primitive::Gvl => "Ruby interpreter's lock (GVL)",
             Primitive::Monitor => "Java monitor",
@@ -102,6 +107,7 @@ impl Primitive {
                 | Primitive::Once
                 | Primitive::Database
                 | Primitive::Gil
+                | Primitive::PythonLock
                 | Primitive::Gvl
                 | Primitive::Monitor
                 | Primitive::JavaLock
@@ -333,6 +339,9 @@ fn within(sleeps_at: Primitive, outer: &[Label], gvl: &HashSet<Arc<str>>) -> Opt
         return Some(Primitive::Gil);
     }
     let near = &outer[..outer.len().min(WITHIN_DEPTH)];
+    if sleeps_at != Primitive::Park && takes_python_lock(near) {
+        return Some(Primitive::PythonLock);
+    }
     if near.iter().any(|label| has(label, RUBY_WAITS)) {
         return None;
     }
@@ -350,6 +359,25 @@ fn within(sleeps_at: Primitive, outer: &[Label], gvl: &HashSet<Arc<str>>) -> Opt
         return Some(Primitive::Gvl);
     }
     in_engine(near).then_some(Primitive::Engine)
+}
+
+/// CPython's functions behind `Lock.acquire` and `RLock.acquire` (Modules/_threadmodule.c).
+const PYTHON_ACQUIRE: &[&str] = &["lock_PyThread_acquire_lock", "rlock_acquire"];
+/// The library's modules whose functions take such a lock to wait for somebody else: conditions,
+/// queues, the end of a thread.
+const PYTHON_WAITS: &[&str] = &["threading.py", "queue.py"];
+
+/// Whether Python code takes a lock, and not for one of the library's waits, which are built of
+/// locks that others let go.
+fn takes_python_lock(outer: &[Label]) -> bool {
+    let mut labels = outer
+        .iter()
+        .skip_while(|label| !PYTHON_ACQUIRE.contains(&&*label.name));
+    let caller = labels.find(|label| label.kind == ModuleKind::Python);
+    caller.is_some_and(|label| {
+        let file = label.file.rsplit('/').next().unwrap_or_default();
+        !file.is_empty() && !PYTHON_WAITS.contains(&file)
+    })
 }
 
 /// Whether a thread sleeps in the storage engine of a server of MariaDB or MySQL whose own

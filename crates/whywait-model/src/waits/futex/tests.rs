@@ -1,7 +1,12 @@
 //! Sleeps on futexes, and what they must and must not be taken for.
 
+use std::collections::HashSet;
+
+use whywait_events::ModuleKind;
+
 use super::*;
 use crate::script::Script;
+use crate::stacks::{Label, StackText};
 
 fn sleep(tid: u32, by: u32) -> Wait {
     Wait {
@@ -451,4 +456,36 @@ fn a_wait_that_goes_on_after_its_timeout_is_no_timer() {
     }
     let (class, _) = classify(&seen(&sleeps), Some(Primitive::JavaPark));
     assert_eq!(class, WaitClass::Timer);
+}
+
+/// A thread of Python that sleeps in `Lock.acquire`, called by a function of this file.
+fn acquires_in(file: &str) -> Option<Primitive> {
+    let label = |name: &str, file: &str, kind| Label {
+        name: name.into(),
+        named: true,
+        file: file.into(),
+        line: 1,
+        module: "/usr/bin/python3".into(),
+        kind,
+    };
+    let stack = StackText {
+        labels: vec![
+            label("__new_sem_wait_slow64", "", ModuleKind::Elf),
+            label("PyThread_acquire_lock_timed", "", ModuleKind::Elf),
+            label("lock_PyThread_acquire_lock", "", ModuleKind::Elf),
+            label("handle", file, ModuleKind::Python),
+            label("run", "/usr/lib/python3/threading.py", ModuleKind::Python),
+        ],
+        truncated: false,
+    };
+    primitive(&stack, &HashSet::new())
+}
+
+#[test]
+fn a_lock_that_python_code_takes_is_a_lock() {
+    assert_eq!(acquires_in("/srv/app.py"), Some(Primitive::PythonLock));
+    // A condition, a queue, the end of a thread.
+    let waits = acquires_in("/usr/lib/python3/threading.py");
+    assert_eq!(waits, Some(Primitive::Semaphore));
+    assert_eq!(acquires_in(""), Some(Primitive::Semaphore), "not known");
 }

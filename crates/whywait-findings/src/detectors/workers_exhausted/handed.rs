@@ -1,0 +1,85 @@
+//! Workers behind a thread that reads: it hands each request on, and a worker answers it (a loop
+//! that reads whole requests before a thread gets them, an acceptor that looks at what they are).
+//!
+//! Who answered is the worker, so that its job is certain. It began when the worker's answer before
+//! was out, or when the worker got it after a sleep in which it waited for work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whywait_model::{Model, RequestRef};
+
+use super::Crew;
+use super::executors::{Done, began, crew_of};
+use crate::shared::slow_paths::MIN_NS;
+
+/// Of what a thread read at least so many percent must be answered by others.
+const BY_OTHERS_PERCENT: usize = 90;
+/// A thread that answered less often is no worker.
+const MIN_JOBS: usize = 3;
+
+/// The crews: for each thread that reads the threads that answer.
+pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
+    let mut read_by: BTreeMap<u32, Vec<RequestRef<'_>>> = BTreeMap::new();
+    for request in model.requests().filter(|request| request.recv_ns.is_some()) {
+        read_by.entry(request.recv_tid).or_default().push(request);
+    }
+    read_by.remove(&0);
+    read_by
+        .into_iter()
+        .filter_map(|(tid, requests)| crew(model, tid, requests))
+        .collect()
+}
+
+fn crew<'m>(model: &'m Model, tid: u32, mut requests: Vec<RequestRef<'m>>) -> Option<Crew<'m>> {
+    requests.sort_by_key(|request| request.ready_ns);
+    let mut answers: BTreeMap<u32, Vec<RequestRef<'m>>> = BTreeMap::new();
+    for request in requests.iter().filter(|request| request.is_answered()) {
+        answers.entry(request.send_tid).or_default().push(*request);
+    }
+    let all: usize = answers.values().map(Vec::len).sum();
+    answers.remove(&tid);
+    answers.remove(&0);
+    let by_others: usize = answers.values().map(Vec::len).sum();
+    answers.retain(|_, answered| answered.len() >= MIN_JOBS);
+    let workers: BTreeSet<u32> = answers.keys().copied().collect();
+    let few = by_others * 100 < all * BY_OTHERS_PERCENT;
+    if few || workers.is_empty() || requests.len() <= workers.len() || several(&answers) {
+        return None;
+    }
+    let mut jobs = Vec::new();
+    for (worker, answered) in &mut answers {
+        answered.sort_by_key(|request| request.answered_ns());
+        let mut before_ns = 0;
+        for request in answered {
+            let to_ns = request.answered_ns()?;
+            let read_ns = request.recv_ns?;
+            // What was over soon says nothing of a queue.
+            if request.latency_ns().is_some_and(|ns| ns >= MIN_NS) {
+                let from_ns = began(model, *worker, before_ns, to_ns).unwrap_or(read_ns);
+                let done = Done {
+                    tid: *worker,
+                    from_ns: from_ns.clamp(read_ns, to_ns),
+                    to_ns,
+                };
+                jobs.push((*request, done));
+            }
+            before_ns = to_ns;
+        }
+    }
+    jobs.sort_by_key(|(request, _)| request.ready_ns);
+    Some(crew_of(model, tid, &requests, workers, &jobs))
+}
+
+/// Whether some of them write answers of several connections in turns, as loops do: no thread that
+/// has one job at a time begins an answer before it is done with the one before.
+fn several(answers: &BTreeMap<u32, Vec<RequestRef<'_>>>) -> bool {
+    let overlaps = |answered: &Vec<RequestRef<'_>>| {
+        let mut spans: Vec<_> = answered
+            .iter()
+            .filter_map(|request| Some((request.first_send_ns?, request.answered_ns()?)))
+            .collect();
+        spans.sort_unstable();
+        spans.windows(2).any(|pair| pair[1].0 < pair[0].1)
+    };
+    answers.values().any(overlaps)
+}
