@@ -133,8 +133,8 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
     let explained_ns = findings
         .iter()
         .filter(|finding| finding.saving.kind == SavingKind::Latency)
-        // "A peer or a timer" explains nothing where it is the rule. As an exception it is what waits
-        // for an event: a long poll.
+        // "A peer or a timer" explains nothing where it is the rule. As an exception it is what
+        // waits for an event: a long poll.
         .filter(|finding| finding.confidence > Confidence::Low || !slow.are_the_rule(model))
         .map(|finding| finding.saving.at_most_ns)
         .fold(0, u64::saturating_add);

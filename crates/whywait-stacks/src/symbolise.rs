@@ -69,8 +69,8 @@ impl Symboliser {
     }
 
     /// Names of those `frames` that are in the ELF files among `modules`; frames without a name are
-    /// left out, and counted by [`unnamed`](Self::unnamed). A frame need be given once only. `place`
-    /// may say where the very file that was mapped can be opened.
+    /// left out, and counted by [`unnamed`](Self::unnamed). A frame need be given once only.
+    /// `place` may say where the very file that was mapped can be opened.
     ///
     /// Each file is opened once, asked for all its addresses and closed, so that memory holds one
     /// file's debug data at a time.

@@ -34,8 +34,8 @@ Examples:
   sudo whywait record -o run1.whywait -- ./server
 
 The recording is a folder of Parquet files, new or empty and one's own, and no link. `whywait
-report` reads it, and so do DuckDB, Polars and Spark. It holds names of functions and threads, but no memory of the process. It belongs to the user
-who called sudo, and nobody else can read it.
+report` reads it, and so do DuckDB, Polars and Spark. It holds names of functions and threads, but
+no memory of the process. It belongs to the user who called sudo, and nobody else can read it.
 
 Exit codes: 0 fine; 1 whywait failed; 2 wrong usage; otherwise, with -- CMD, CMD's own.";
 

@@ -6,9 +6,9 @@
 //
 // PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1.
 //
-// One request in ten takes 300 ms, the others 10 ms. With h2 and h2c, four connections have eight of
-// them at once each; with HTTP/1.1, eight connections have one. There, one client sends its request's
-// body in pieces, one is sent its answer in pieces, and one both.
+// One request in ten takes 300 ms, the others 10 ms. With h2 and h2c, four connections have eight
+// of them at once each; with HTTP/1.1, eight connections have one. There, one client sends its
+// request's body in pieces, one is sent its answer in pieces, and one both.
 package main
 
 import (

@@ -247,9 +247,9 @@ fn matched<'m>(
     matched
 }
 
-/// When a worker began with the job that was done at `to_ns`: when it was woken for it, or else when
-/// its job before was done, at `before_ns`. `None`: it is the first that is seen of the worker, and
-/// had begun before.
+/// When a worker began with the job that was done at `to_ns`: when it was woken for it, or else
+/// when its job before was done, at `before_ns`. `None`: it is the first that is seen of the
+/// worker, and had begun before.
 pub(super) fn began(model: &Model, tid: u32, before_ns: Ns, to_ns: Ns) -> Option<Ns> {
     let got = model.threads.get(&tid).and_then(|thread| {
         let slept = thread.timeline.overlapping(before_ns, to_ns);
