@@ -122,7 +122,7 @@ pub(super) fn crew_of<'m>(
         .iter()
         .filter_map(|(request, done)| {
             let answered_ns = request.answered_ns()?;
-            let taken_ns = done.from_ns.clamp(request.ready_ns, answered_ns);
+            let taken_ns = done.from_ns.max(request.ready_ns).min(answered_ns);
             Some(Job {
                 ready_ns: request.ready_ns,
                 taken_ns,

@@ -58,7 +58,7 @@ fn crew<'m>(model: &'m Model, tid: u32, mut requests: Vec<RequestRef<'m>>) -> Op
                 let from_ns = began(model, *worker, before_ns, to_ns).unwrap_or(read_ns);
                 let done = Done {
                     tid: *worker,
-                    from_ns: from_ns.clamp(read_ns, to_ns),
+                    from_ns: from_ns.max(read_ns).min(to_ns),
                     to_ns,
                 };
                 jobs.push((*request, done));
