@@ -27,6 +27,7 @@ catalogue! {
     blocked_loop,
     lock_contention,
     slow_path_wait,
+    slow_upstream,
     serial_work,
     cpu_limit,
     idle_waiters,

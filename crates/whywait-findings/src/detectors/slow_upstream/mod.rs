@@ -1,0 +1,211 @@
+//! `slow-upstream`: slow requests spent most of their time in calls to one peer, though no thread
+//! slept in a call: loops serve them.
+//!
+//! **Invariant.** No single peer dominates slow requests' time.
+//!
+//! **Evidence.** Calls (exchanges on connections that the process made) that lie within a request,
+//! from its reading to its answer, and that take half of its time until their reply is in the
+//! kernel. Which of several such calls is this request's does not show, and need not: all go to the
+//! same peer, and there is another one for each request.
+//!
+//! **Cost.** For each request the time of the call that it is paired with, until its reply was
+//! there: without the call a part of that would go elsewhere. A bound.
+//!
+//! **Guards.** At least [`MIN_REQUESTS`] requests, and [`NEARLY_ALL_PAIRED`] percent of those of
+//! the process that waited for the network for half of their time, have a call of their own. A
+//! request with such calls to several peers is paired with none: it is not decided which one it
+//! waited for. Nor is one whose thread slept in the call itself, which `slow-path-wait` reports.
+//! Peers that take [`BY_DESIGN_NS`] as a rule may be meant to (a long poll): a note.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whywait_events::{Exchange, Part};
+use whywait_model::calls::PeerRow;
+use whywait_model::{Model, Peer};
+
+use crate::declaration::Declaration;
+use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::intervals::sum;
+use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
+use crate::shared::text::{duration, percent};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "slow-upstream",
+    meaning: "calls to one peer are where a loop's slow requests spent most of their time",
+    severities: &[
+        (Severity::Warning, "from 30 ms of the median request on"),
+        (
+            Severity::Note,
+            "otherwise, or when the peer takes seconds as a rule",
+        ),
+    ],
+    invariant: "no single peer dominates slow requests' time",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Fewer requests may have been paired by chance.
+const MIN_REQUESTS: usize = 5;
+const NEARLY_ALL_PAIRED: u64 = 90;
+/// A peer that takes so long may be meant to.
+const BY_DESIGN_NS: u64 = 5_000_000_000;
+/// Calls within a request that are looked at.
+const MAX_CALLS: usize = 4096;
+
+/// A request, and the call that is taken for its own.
+struct Pair<'a> {
+    request: &'a SlowRequest<'a>,
+    call: &'a Exchange,
+}
+
+fn detect(model: &Model) -> Vec<Finding> {
+    if model.exchanges().is_empty() {
+        return Vec::new();
+    }
+    let slow = SlowRequests::of(model);
+    let mut by_process: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
+    for request in &slow.requests {
+        by_process
+            .entry(request.request.tgid)
+            .or_default()
+            .push(request);
+    }
+    let mut findings: Vec<Finding> = by_process
+        .values()
+        .flat_map(|requests| of_process(model, requests, slow.total_ns))
+        .collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
+    findings.truncate(slow_paths::MAX_FINDINGS);
+    findings
+}
+
+/// The peer that dominates the requests of a process, if it does.
+fn of_process(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Option<Finding> {
+    let waiting: Vec<&SlowRequest<'_>> = requests
+        .iter()
+        .copied()
+        .filter(|request| waits_in_loop(model, request))
+        .collect();
+    let pairs = paired(model, &waiting);
+    let peers: BTreeSet<u32> = pairs.iter().map(|pair| pair.call.peer).collect();
+    let enough = percent(pairs.len() as u64, waiting.len() as u64) >= NEARLY_ALL_PAIRED;
+    if pairs.len() < MIN_REQUESTS || peers.len() != 1 || !enough {
+        return None;
+    }
+    finding(model, model.peer(*peers.first()?)?, &pairs, slow_ns)
+}
+
+/// Whether a request waited for the network for half of its time, and no thread in a call of its
+/// own.
+fn waits_in_loop(model: &Model, request: &SlowRequest<'_>) -> bool {
+    let network_ns = request.request.account().service[Part::Network];
+    let steps = slow_paths::steps(&request.path);
+    let in_call = steps.filter(|(_, step)| model.peer_of_step(step).is_some());
+    let in_call_ns = sum(in_call.map(|(_, step)| step.ns()));
+    dominates(network_ns, request.latency_ns) && !dominates(in_call_ns, request.latency_ns)
+}
+
+/// For how long a call was with its peer.
+fn with_peer_ns(call: &Exchange) -> u64 {
+    let came_ns = call.arrived_ns.or(call.first_read_ns);
+    came_ns.map_or(0, |ns| ns.saturating_sub(call.first_send_ns))
+}
+
+/// Pairs requests with calls, first come, first served: each with another one.
+fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Vec<Pair<'a>> {
+    let calls = model.exchanges();
+    let mut taken: BTreeSet<(u64, u32)> = BTreeSet::new();
+    let mut pairs = Vec::new();
+    for request in requests {
+        let row = request.request;
+        let (Some(recv_ns), Some(answered_ns)) = (row.recv_ns, row.answered_ns()) else {
+            continue;
+        };
+        let first = calls.partition_point(|call| call.first_send_ns < recv_ns);
+        let within: Vec<&Exchange> = calls[first..]
+            .iter()
+            .take_while(|call| call.first_send_ns < answered_ns)
+            .take(MAX_CALLS)
+            .filter(|call| call.tgid == row.tgid)
+            .filter(|call| call.last_read_ns.is_some_and(|ns| ns <= answered_ns))
+            .filter(|call| dominates(with_peer_ns(call), request.latency_ns))
+            .collect();
+        let one_peer = within.windows(2).all(|two| two[0].peer == two[1].peer);
+        let own = within
+            .iter()
+            .find(|call| !taken.contains(&(call.socket, call.seq)));
+        if let Some(call) = own.filter(|_| one_peer) {
+            taken.insert((call.socket, call.seq));
+            pairs.push(Pair { request, call });
+        }
+    }
+    pairs
+}
+
+fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> Option<Finding> {
+    let each = || pairs.iter().map(|pair| with_peer_ns(pair.call));
+    let shares = Shares::new(each().zip(pairs.iter().map(|pair| pair.request.latency_ns)));
+    let calls = model.calls();
+    let row = calls.iter().find(|row| row.peer == peer.address())?;
+    let mut severity = shares.severity(slow_ns)?;
+    if row.p50_ns? >= BY_DESIGN_NS {
+        severity = Severity::Note;
+    }
+    let title = format!(
+        "{} spent {} % of their time in calls to {peer}",
+        shares.requests(),
+        shares.percent()
+    );
+    let worst = pairs.iter().max_by_key(|pair| pair.request.latency_ns)?;
+    let slowest = format!(
+        "within the slowest of them, {}: a call of {}",
+        duration(worst.request.latency_ns),
+        duration(with_peer_ns(worst.call))
+    );
+    let ports = slow_paths::ports(pairs.iter().map(|pair| pair.request));
+    let tids: BTreeSet<u32> = pairs.iter().map(|pair| pair.call.send_tid).collect();
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(Confidence::Medium)
+        .about("peer", peer.address())
+        .about_known("peer_process", peer.process())
+        .about_known("peer_pid", peer.tgid())
+        .about_known("port", slow_paths::only_port(&ports))
+        .saving(Saving::latency(each().collect()))
+        .evidence([
+            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
+            Evidence::new(of_peer(row)),
+            Evidence::new(slowest),
+            Evidence::new(
+                "which call is which request's does not show; all that lie within one and take \
+                 half of its time go to this peer, and there is another one for each request",
+            ),
+        ])
+        .fix(
+            "look at the peer: why it takes so long; ask it earlier or several at once, cache its \
+             answers, or limit the wait",
+        );
+    let first = tids.first().copied();
+    Some(slow_paths::about_processes(model, finding, first, tids))
+}
+
+/// What all calls to the peer came to.
+fn of_peer(row: &PeerRow) -> String {
+    let figure = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
+    let network = row.network_ns.map_or_else(String::new, |ns| {
+        format!(
+            "; of their time {} % is the network's",
+            percent(ns, row.total_ns)
+        )
+    });
+    format!(
+        "all calls to it, {}: p50 {}, p99 {}{network}; {:.1} at a time on average",
+        row.calls,
+        figure(row.p50_ns),
+        figure(row.p99_ns),
+        row.in_flight
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use whywait_events::{Exchange, PeerSums};
+use whywait_model::script::{Script, TGID, ms};
+
+use super::*;
+
+const LOOP: u32 = 1;
+const OTHER_PEER: u32 = 2;
+
+fn peer(id: u32, count: u64) -> PeerSums {
+    PeerSums {
+        id,
+        address: "127.0.0.1".to_owned(),
+        port: 7000 + id as u16,
+        process: "python3".to_owned(),
+        tgid: 55,
+        count,
+        slow: count,
+        total_ns: count * 200_000_000,
+        max_ns: 200_000_000,
+        rtt_min_us: 20 * count,
+        connections: 2,
+        latency: [(204, count)].into(),
+        ..PeerSums::default()
+    }
+}
+
+fn call(socket: u64, peer: u32, from_ms: u64, to_ms: u64) -> Exchange {
+    Exchange {
+        socket,
+        seq: 1,
+        tgid: TGID,
+        fd: 20,
+        peer,
+        first_send_ns: ms(from_ms),
+        last_send_ns: ms(from_ms),
+        arrived_ns: Some(ms(to_ms)),
+        first_read_ns: Some(ms(to_ms)),
+        last_read_ns: Some(ms(to_ms)),
+        send_tid: LOOP,
+        read_tid: LOOP,
+        ..Exchange::default()
+    }
+}
+
+/// A loop with so many rounds of two requests of 210 ms at a time.
+fn rounds(rounds: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop").peer(&peer(1, 2 * rounds));
+    for round in 0..rounds {
+        let at = 10 + 300 * round;
+        script.polls(LOOP, 7, at - 9, at);
+        script.polls(LOOP, 7, at + 5, at + 205);
+        for n in [1, 2] {
+            script
+                .request(2 * round + n)
+                .epoll(7)
+                .ready(at)
+                .read(at, LOOP)
+                .answered(at + 210, LOOP);
+        }
+    }
+    script.ends(10 + 300 * rounds);
+    script
+}
+
+/// … and a call for each of them.
+fn with_calls(mut script: Script, calls: u64) -> Script {
+    for n in 0..calls {
+        let at = 10 + 300 * (n / 2);
+        script.exchange(&call(100 + n, 1, at + 4, at + 204));
+    }
+    script
+}
+
+#[test]
+fn calls_that_fill_a_loops_requests_name_the_peer() {
+    let findings = detect(&with_calls(rounds(5), 10).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        finding.title,
+        "10 slow requests spent 95 % of their time in calls to 127.0.0.1:7001 (python3)"
+    );
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.saving.each_at_most_ns, [200_000_000; 10]);
+}
+
+#[test]
+fn where_requests_have_no_call_of_their_own_nothing_is_said() {
+    assert_eq!(detect(&rounds(5).model()), [], "no calls at all");
+    let half = with_calls(rounds(5), 10).model();
+    assert_eq!(detect(&half).len(), 1);
+    let mut script = rounds(5);
+    for round in 0..5 {
+        let at = 10 + 300 * round;
+        script.exchange(&call(100 + round, 1, at + 4, at + 204));
+    }
+    assert_eq!(detect(&script.model()), [], "one for two requests");
+    assert_eq!(detect(&with_calls(rounds(2), 4).model()), [], "too few");
+}
+
+#[test]
+fn where_calls_go_to_several_peers_it_is_not_decided() {
+    let mut script = with_calls(rounds(5), 10);
+    script.peer(&peer(OTHER_PEER, 10));
+    for n in 0..10 {
+        let at = 10 + 300 * (n / 2);
+        script.exchange(&call(200 + n, OTHER_PEER, at + 4, at + 200));
+    }
+    assert_eq!(detect(&script.model()), []);
+}
+
+#[test]
+fn what_lasts_beyond_the_answer_or_is_short_is_no_cause() {
+    for (from, to) in [(4, 250), (4, 60)] {
+        let mut script = rounds(5);
+        for n in 0..10 {
+            let at = 10 + 300 * (n / 2);
+            script.exchange(&call(100 + n, 1, at + from, at + to));
+        }
+        assert_eq!(detect(&script.model()), [], "{from} to {to} ms");
+    }
+}
+
+#[test]
+fn a_peer_that_takes_seconds_as_a_rule_is_a_note() {
+    let mut script = with_calls(rounds(5), 10);
+    // Most of its calls have no row.
+    script.peer(&PeerSums {
+        latency: [(255, 1000)].into(),
+        count: 1000,
+        max_ns: 20_000_000_000,
+        ..peer(1, 10)
+    });
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].severity, Severity::Note);
+}
+
+#[test]
+fn a_thread_that_sleeps_in_the_call_is_for_slow_path_wait() {
+    let mut script = Script::new();
+    script.thread(LOOP, "worker").peer(&peer(1, 6));
+    for n in 0..6 {
+        let at = 10 + 300 * n;
+        script
+            .wait(LOOP, 45, at + 4, at + 204)
+            .args([20, 0])
+            .by_softirq()
+            .done();
+        script.exchange(&call(100 + n, 1, at + 3, at + 204));
+        script
+            .request(n + 1)
+            .ready(at)
+            .read(at, LOOP)
+            .answered(at + 210, LOOP);
+    }
+    script.ends(2000);
+    assert_eq!(detect(&script.model()), []);
+}
