@@ -174,6 +174,7 @@ impl Input {
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;
         input.calls = Calls::read(recording)?;
+        input.left_out = input.left_out.saturating_add(input.calls.left_out);
         recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;
         recording.read::<SocketCpu>(None, &mut |row| input.cpu.sockets.add(row))?;
         recording.read::<Burst>(None, &mut |row| input.bursts.add(row))?;

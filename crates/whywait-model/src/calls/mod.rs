@@ -29,7 +29,7 @@ pub struct Calls {
     /// The slow ones, by when they began.
     pub exchanges: Vec<Exchange>,
     /// Slow ones beyond those.
-    left_out: u64,
+    pub(crate) left_out: u64,
     /// Where each is in `exchanges`, while they are read: a later row replaces an earlier one.
     at: HashMap<(u64, u32), usize>,
     /// By process and descriptor: which they are, in their order.

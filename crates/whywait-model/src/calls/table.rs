@@ -1,5 +1,7 @@
 //! The table of peers.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use whywait_events::{Exchange, PeerSums};
 
@@ -84,12 +86,16 @@ impl PeerRow {
 impl Model {
     /// The peers of the target, those that had most of its time first.
     pub fn calls(&self) -> Vec<PeerRow> {
+        let mut slow_ns: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for row in &self.calls.exchanges {
+            slow_ns.entry(row.peer).or_default().extend(latency_ns(row));
+        }
         let mut rows: Vec<PeerRow> = self
             .calls
             .sums
             .values()
             .filter(|sums| sums.count > 0 || sums.unanswered > 0 || sums.failed > 0)
-            .map(|sums| self.peer_row(sums))
+            .map(|sums| self.peer_row(sums, slow_ns.remove(&sums.id).unwrap_or_default()))
             .collect();
         rows.sort_by(|a, b| {
             let key = |row: &PeerRow| (row.total_ns, row.calls, row.unanswered);
@@ -98,10 +104,11 @@ impl Model {
         rows
     }
 
-    fn peer_row(&self, sums: &PeerSums) -> PeerRow {
+    /// The row of a peer, with how long the slow calls took that have rows.
+    fn peer_row(&self, sums: &PeerSums, slow_ns: Vec<u64>) -> PeerRow {
         let peer = Peer(sums);
         let duration_ns = self.end_ns.saturating_sub(self.meta.started_ns).max(1) as f64;
-        let (histogram, slowest) = self.latencies(sums);
+        let (histogram, slowest) = latencies(sums, slow_ns);
         let quantile = |share| histogram.quantile(share, &slowest).map(|ns| ns as u64);
         let answered = sums.count > 0;
         PeerRow {
@@ -134,27 +141,20 @@ impl Model {
             retransmits: sums.retransmits,
         }
     }
+}
 
-    /// How long the calls to a peer took, and, if each slow one has a row, those exactly,
-    /// ascending.
-    fn latencies(&self, sums: &PeerSums) -> (Histogram, Vec<u64>) {
-        let mut histogram = Histogram::default();
-        for (bucket, count) in &sums.latency {
-            histogram.add_bucket(usize::from(*bucket), *count);
-        }
-        histogram.raise_max(sums.max_ns);
-        let of_peer = self
-            .calls
-            .exchanges
-            .iter()
-            .filter(|row| row.peer == sums.id);
-        let mut slow: Vec<u64> = of_peer.filter_map(latency_ns).collect();
-        slow.sort_unstable();
-        if slow.len() as u64 != sums.slow {
-            slow.clear();
-        }
-        (histogram, slow)
+/// How long the calls to a peer took, and, if each slow one has a row, those exactly, ascending.
+fn latencies(sums: &PeerSums, mut slow_ns: Vec<u64>) -> (Histogram, Vec<u64>) {
+    let mut histogram = Histogram::default();
+    for (bucket, count) in &sums.latency {
+        histogram.add_bucket(usize::from(*bucket), *count);
     }
+    histogram.raise_max(sums.max_ns);
+    slow_ns.sort_unstable();
+    if slow_ns.len() as u64 != sums.slow {
+        slow_ns.clear();
+    }
+    (histogram, slow_ns)
 }
 
 /// From the first byte sent to the last byte of the reply read.

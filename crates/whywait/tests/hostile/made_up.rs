@@ -4,8 +4,8 @@ use std::path::Path;
 
 use whywait_events::recording::{Meta, Writer, WriterOptions};
 use whywait_events::{
-    Busy, Event, Frame, Module, ModuleKind, Part, Parts, Request, Sample, Stack, Symbol,
-    ThreadChange, ThreadEvent, Wait, WakeContext,
+    Busy, Event, Exchange, Frame, Module, ModuleKind, Part, Parts, PeerSums, Request, Sample,
+    Stack, Symbol, ThreadChange, ThreadEvent, Wait, WakeContext,
 };
 
 use crate::NAME;
@@ -131,7 +131,7 @@ impl MadeUp {
 
     fn event(&mut self) -> Event {
         let tgid = if self.extreme { self.tid() } else { 100 };
-        match self.random.below(24) {
+        match self.random.below(27) {
             0 => Event::Thread(self.thread(tgid)),
             1 => Event::Stack(self.stack()),
             2 => Event::Module(self.module()),
@@ -139,6 +139,8 @@ impl MadeUp {
             4..=6 => Event::Sample(self.sample(tgid)),
             7..=9 => Event::Busy(self.busy(tgid)),
             10..=13 => Event::Request(self.request(tgid)),
+            14 => Event::Peer(Box::new(self.peer())),
+            15..=16 => Event::Exchange(self.exchange(tgid)),
             _ => Event::Wait(self.wait(tgid)),
         }
     }
@@ -251,6 +253,60 @@ impl MadeUp {
             unserved_wakeup_ns: self.ns(),
             service,
             taken_ns: self.maybe(),
+        }
+    }
+
+    fn peer(&mut self) -> PeerSums {
+        PeerSums {
+            id: self.id(),
+            address: self.name(),
+            port: self.id() as u16,
+            tgid: self.tid(),
+            process: self.name(),
+            count: self.ns(),
+            slow: self.ns(),
+            unanswered: self.ns(),
+            total_ns: self.ns(),
+            max_ns: self.ns(),
+            sending_ns: self.ns(),
+            first_ns: self.ns(),
+            unread_ns: self.ns(),
+            bytes_out: self.ns(),
+            bytes_in: self.ns(),
+            connections: self.ns(),
+            connects: self.ns(),
+            connect_ns: self.ns(),
+            failed: self.ns(),
+            rtt_min_us: self.ns(),
+            retransmits: self.ns(),
+            most_in_flight: Some(self.id()),
+            most_open: None,
+            latency: [(0, self.ns()), (300, self.ns()), (511, self.ns())].into(),
+        }
+    }
+
+    fn exchange(&mut self, tgid: u32) -> Exchange {
+        Exchange {
+            socket: self.random.next() % 4,
+            seq: self.id(),
+            tgid,
+            fd: self.id() as i32,
+            peer: self.id(),
+            first_send_ns: self.time(),
+            last_send_ns: self.time(),
+            arrived_ns: self.maybe(),
+            first_read_ns: self.maybe(),
+            last_read_ns: self.maybe(),
+            gone_ns: self.maybe(),
+            connect_ns: self.maybe(),
+            connected_ns: self.maybe(),
+            send_tid: self.tid(),
+            read_tid: self.tid(),
+            bytes_out: self.ns(),
+            bytes_in: self.ns(),
+            srtt_us: self.id(),
+            rtt_min_us: self.id(),
+            retransmits: self.id(),
         }
     }
 
