@@ -102,6 +102,8 @@ impl Model {
         objects.settle(&input.stacks, &pools, &threads, end_ns);
         let programs = Programs::of(&threads, &input.stacks);
         let alive_until_ns = timeline::alive_until(&threads, end_ns);
+        let mut requests = requests::in_order(input.requests);
+        requests::end_with_processes(&mut requests, &threads, alive_until_ns);
         let mut model = Self {
             meta: input.meta,
             threads,
@@ -117,7 +119,7 @@ impl Model {
             cpu: input.cpu,
             calls: input.calls,
             bursts: input.bursts,
-            requests: requests::in_order(input.requests),
+            requests,
             sums: input.sums,
             latency: input.latency,
             own: input.own,

@@ -100,6 +100,18 @@ impl Script {
         self
     }
 
+    /// A thread ends.
+    pub fn ends_thread(&mut self, tid: u32, at_ms: u64) -> &mut Self {
+        let begun = self.input.threads.iter().find(|event| event.tid == tid);
+        let begun = begun.expect("it has begun").clone();
+        self.input.threads.push(ThreadEvent {
+            at_ns: ms(at_ms),
+            change: ThreadChange::Exit,
+            ..begun
+        });
+        self
+    }
+
     /// A stack, outermost function first, as one reads a call.
     pub fn stack(&mut self, calls: &[&str]) -> StackId {
         self.stack_in("/srv/app", calls)

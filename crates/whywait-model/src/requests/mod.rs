@@ -1,13 +1,14 @@
 //! Requests: which are looked at one by one, how far each got, and where its time went.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 
-use whywait_events::{Ns, Request};
+use whywait_events::{Ns, Request, WakeContext};
 
 use crate::model::Model;
 use crate::path::{self, Path};
 use crate::pools::EpollPool;
+use crate::timeline::Thread;
 
 pub mod accept_queues;
 pub(crate) mod account;
@@ -43,6 +44,9 @@ pub struct RequestRef<'m> {
     model: &'m Model,
     accounted: &'m Accounted,
 }
+
+/// When a target is ended as a whole its processes end within this time.
+const ENDS_TOGETHER_NS: u64 = 10_000_000;
 
 impl Deref for RequestRef<'_> {
     type Target = Request;
@@ -234,6 +238,38 @@ pub(crate) fn in_order(mut rows: Vec<Request>) -> Vec<Accounted> {
             ..Accounted::default()
         })
         .collect()
+}
+
+/// A process that goes on its own, while others of the target stay, takes with it what it has read:
+/// a worker for each connection ends when its client says goodbye. Nobody waits for an answer then.
+/// What the target had open when all of it was ended stays open.
+pub(crate) fn end_with_processes(
+    requests: &mut [Accounted],
+    threads: &BTreeMap<u32, Thread>,
+    alive_until_ns: Ns,
+) {
+    let open = |one: &Accounted| life::is_open(&one.row) && one.row.recv_tid != 0;
+    if !requests.iter().any(open) {
+        return;
+    }
+    // When the last thread of each ended; `None`: there is one that has not.
+    let mut ended: HashMap<u32, Option<Ns>> = HashMap::new();
+    for thread in threads.values() {
+        let last = ended.entry(thread.tgid).or_insert(Some(0));
+        *last = last.zip(thread.ended_ns).map(|(one, other)| one.max(other));
+    }
+    let went_alone_ns = |tid: u32| {
+        let thread = threads.get(&tid)?;
+        let last_wait = thread.timeline.waits().last();
+        let killed = last_wait.is_some_and(|wait| wait.wake_context == WakeContext::Exit);
+        let ended_ns = ended.get(&thread.tgid).copied().flatten()?;
+        let alone = ended_ns.saturating_add(ENDS_TOGETHER_NS) <= alive_until_ns;
+        (alone && !killed).then_some(ended_ns)
+    };
+    for one in requests.iter_mut().filter(|one| open(one)) {
+        let gone_ns = went_alone_ns(one.row.recv_tid);
+        one.row.gone_ns = gone_ns.map(|gone_ns| gone_ns.max(one.row.ready_ns));
+    }
 }
 
 /// Of a request that was read before the recording began nobody saw who read it. Where the thread

@@ -87,3 +87,25 @@ fn who_answers_what_it_reads_had_read_what_it_answers() {
 fn who_answers_what_others_read_may_not_have_read_it() {
     assert_eq!(each(&read_before(2), |request| request.recv_tid), [0, 2]);
 }
+
+/// A request that thread 1 of a process of its own has read when that ends, after 50 ms.
+fn its_process_ends(script: &mut Script) -> Option<Ns> {
+    script.thread_of(7, 1, "session");
+    script.request(1).of(7).ready(10).read(20, 1).unanswered();
+    script.ends_thread(1, 50).ends(100);
+    script.model().requests().next().expect("one").gone_ns
+}
+
+#[test]
+fn who_ends_on_its_own_leaves_nobody_waiting() {
+    let mut script = Script::new();
+    script.thread(2, "server");
+    assert_eq!(its_process_ends(&mut script), Some(ms(50)));
+}
+
+#[test]
+fn what_a_target_had_open_when_it_was_ended_is_open() {
+    let mut script = Script::new();
+    script.thread(2, "server").ends_thread(2, 51);
+    assert_eq!(its_process_ends(&mut script), None);
+}
