@@ -116,10 +116,27 @@ impl Input {
         };
         let mut requests = Slowest::new(MAX_REQUESTS);
         let mut own = Slowest::new(MAX_REQUESTS);
+        // Whose connection it was is not known of a request that was read before the recording
+        // began: those that follow on it tell.
+        let mut before: Vec<Request> = Vec::new();
+        let mut own_sockets: HashSet<u64> = HashSet::new();
         recording.read::<Request>(None, &mut |row| {
-            let whose = if row.own { &mut own } else { &mut requests };
-            whose.add(row);
+            if row.own && own_sockets.len() < MAX_ROWS {
+                own_sockets.insert(row.socket);
+            }
+            match row.own {
+                true => own.add(row),
+                false if row.since_before && before.len() < MAX_ROWS => before.push(row.clone()),
+                false => requests.add(row),
+            }
         })?;
+        for row in &before {
+            if own_sockets.contains(&row.socket) {
+                own.add(row);
+            } else {
+                requests.add(row);
+            }
+        }
         input.counters = recording.counters()?;
         input.take_requests(requests.finish(), own.finish());
         recording.read::<ThreadEvent>(None, &mut |row| {

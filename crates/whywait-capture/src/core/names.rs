@@ -58,6 +58,10 @@ fn unnamed(modules: &[Module], unnamed: &[Unnamed], frames: usize) -> Vec<String
     most.sort_by_key(|it| std::cmp::Reverse(it.frames));
     let note = |it: &Unnamed| {
         let module = modules.iter().find(|module| module.id == it.module)?;
+        // The kernel's own ([vdso]) is no file that somebody could do something about.
+        if !module.path.starts_with('/') {
+            return None;
+        }
         let (path, build_id) = (&module.path, &module.build_id);
         Some(match it.why {
             WhyUnnamed::Gone => format!(
@@ -108,5 +112,10 @@ mod tests {
         assert!(notes[0].contains("/bin/3") && notes[0].contains("deleted or replaced"));
         assert!(notes[1].contains("/bin/1") && notes[1].contains("build-id ab12"));
         assert_eq!(unnamed(&modules, &[], 0), [""; 0]);
+        let vdso = Module {
+            path: "[vdso]".to_owned(),
+            ..module(1, "ab12")
+        };
+        assert_eq!(unnamed(&[vdso], &all, 100), [""; 0], "no file");
     }
 }
