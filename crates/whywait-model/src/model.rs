@@ -87,7 +87,7 @@ impl Model {
             input.samples,
         );
         let cpus = input.meta.host.cpus;
-        let pools = pools::find(
+        let mut pools = pools::find(
             &input.polls,
             &input.parks,
             &input.stacks,
@@ -95,6 +95,9 @@ impl Model {
             &input.requests,
             cpus,
         );
+        for pool in &mut pools {
+            pool.find_spans(&threads);
+        }
         let end_ns = input.meta.ended_ns.unwrap_or_else(|| {
             timeline::last_seen(&threads).max(requests::last_seen(&input.requests))
         });

@@ -194,6 +194,19 @@ fn in_order(mut rows: Vec<Preempted>) -> Vec<Preempted> {
     rows
 }
 
+/// Intervals without I/O in order. What another one covers already, or a part of it, comes from no
+/// kernel: a thread is in one at a time.
+fn apart(mut rows: Vec<Busy>) -> Vec<Busy> {
+    rows.sort_by_key(|row| (row.start_ns, std::cmp::Reverse(row.end_ns)));
+    let mut until_ns = 0;
+    rows.retain_mut(|row| {
+        row.start_ns = row.start_ns.max(until_ns);
+        until_ns = until_ns.max(row.end_ns);
+        row.start_ns < row.end_ns
+    });
+    rows
+}
+
 /// Puts the rows of each thread together.
 pub(crate) fn threads(
     events: &[ThreadEvent],
@@ -256,7 +269,7 @@ pub(crate) fn threads(
         }
     }
     for thread in threads.values_mut() {
-        thread.busy.sort_by_key(|row| (row.start_ns, row.end_ns));
+        thread.busy = apart(std::mem::take(&mut thread.busy));
         thread.preempted = in_order(std::mem::take(&mut thread.preempted));
         thread.samples.sort_by_key(|row| row.at_ns);
     }
@@ -321,6 +334,27 @@ mod tests {
             [10, 20, 120, 160, 189, 190].map(|at| thread.on_cpu_from(at)),
             [10, 50, 170, 170, 190, 190]
         );
+    }
+
+    #[test]
+    fn a_thread_is_in_one_interval_without_io_at_a_time() {
+        let busy = |start_ns, end_ns| Busy {
+            start_ns,
+            end_ns,
+            ..Busy::default()
+        };
+        let rows = vec![
+            busy(30, 40),
+            busy(10, 15),
+            busy(10, 20),
+            busy(18, 25),
+            busy(50, 45),
+        ];
+        let apart: Vec<_> = apart(rows)
+            .iter()
+            .map(|row| (row.start_ns, row.end_ns))
+            .collect();
+        assert_eq!(apart, [(10, 20), (20, 25), (30, 40)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::steps::{active, is_lock, sleep, step, waits_for_threads, waker};
 use crate::model::Model;
 use crate::requests::RequestRef;
 use crate::timeline::{Thread, end_of, woken_at};
-use crate::waits::locks::LetGo;
+use crate::waits::locks::{LetGo, MOST_LOOKED_AT};
 
 /// A path of more steps is cut off: its beginning is one `unknown` step.
 const MAX_STEPS: usize = 256;
@@ -17,6 +17,8 @@ const MAX_STEPS: usize = 256;
 const MAX_DEPTH: usize = 32;
 /// Holders of a lock that had it one after another while a thread waited for it.
 const MAX_HOLDERS: usize = 64;
+/// The same, of all locks on a path.
+const MAX_ALL_HOLDERS: usize = 1024;
 
 /// The steps between the reading of a request and its response, the latest first, and whether they
 /// were too many to be followed to the beginning.
@@ -33,6 +35,7 @@ pub(super) fn back(
         reached: HashMap::new(),
         looked_at: 0,
         hops: 0,
+        holders: 0,
         truncated: false,
     };
     let mut steps = Vec::new();
@@ -57,6 +60,8 @@ pub(super) struct Walk<'a> {
     pub(super) reached: HashMap<(u32, Ns), Option<u64>>,
     pub(super) looked_at: usize,
     pub(super) hops: usize,
+    /// Those who had a lock that somebody on the path waited for.
+    holders: usize,
     pub(super) truncated: bool,
 }
 
@@ -193,7 +198,9 @@ impl Walk<'_> {
         // it, or found it free after another one had let it go.
         for _ in 0..MAX_HOLDERS {
             let thread = model.threads.get(&holder);
-            let Some(thread) = thread.filter(|_| holder != tid && now > from_ns) else {
+            self.holders += 1;
+            let goes_on = holder != tid && now > from_ns && self.holders <= MAX_ALL_HOLDERS;
+            let Some(thread) = thread.filter(|_| goes_on) else {
                 break;
             };
             let own = thread
@@ -201,6 +208,7 @@ impl Walk<'_> {
                 .overlapping(from_ns, now)
                 .iter()
                 .rev()
+                .take(MOST_LOOKED_AT)
                 .find(|own| own.in_ns.is_some() && model.key_of(own) == key);
             let own = own.map(|own| LetGo {
                 at_ns: woken_at(own).clamp(from_ns, now),

@@ -18,13 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::{Ns, StackId, Wait};
 
 use crate::model::Model;
-use crate::timeline::{Activity, Thread, end_of, woken_at};
+use crate::timeline::{Thread, end_of, woken_at};
 use crate::waits::{SystemCall, system_call};
 
 mod find;
 mod parking;
+mod spans;
 
 pub(crate) use find::find;
+use spans::Spans;
 
 /// Why a thread counts as a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +67,8 @@ pub struct EpollPool {
     /// Futex words on which a thread was seen to idle: its sleeps there are idle also when no stack
     /// was taken.
     park_words: BTreeSet<(u32, u64)>,
+    /// When nobody polled while members idled.
+    spans: Spans,
 }
 
 /// An interval in which nobody polled while members idled.
@@ -113,58 +117,111 @@ impl EpollPool {
         system_call(wait) == SystemCall::Poll && wait.epoll == self.epoll
     }
 
-    /// What a member did at `at`.
-    pub(crate) fn duty(&self, thread: &Thread, at: Ns) -> Duty {
-        match thread.timeline.at(at) {
-            Activity::Sleeping(wait) if self.polls(wait) => Duty::Polling,
-            Activity::Sleeping(wait) if self.idles(wait) => Duty::Idle,
-            _ => Duty::Busy,
+    /// What a member does while it sleeps, as far as serving goes.
+    fn duty_asleep(&self, wait: &Wait) -> Duty {
+        if self.polls(wait) {
+            Duty::Polling
+        } else if self.idles(wait) {
+            Duty::Idle
+        } else {
+            Duty::Busy
         }
     }
 
     /// The intervals of `[from_ns, to_ns)` in which nobody polled while members idled that could
-    /// have run.
+    /// have run, apart where others idled. Goes through all that members did meanwhile: see
+    /// [`Self::stranded_ns`].
     pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<StrandedInterval> {
-        let members: Vec<&Thread> = self
-            .members
-            .keys()
-            .filter_map(|tid| model.threads.get(tid))
-            .collect();
-        let mut edges: Vec<Ns> = members
-            .iter()
-            .flat_map(|thread| thread.timeline.overlapping(from_ns, to_ns))
-            .flat_map(|wait| [wait.out_ns, woken_at(wait), end_of(wait)])
-            .filter(|edge| (from_ns..to_ns).contains(edge))
-            .chain([from_ns, to_ns])
-            .collect();
-        edges.sort_unstable();
-        edges.dedup();
         let mut found: Vec<StrandedInterval> = Vec::new();
-        for pair in edges.windows(2) {
-            let &[from_ns, to_ns] = pair else { continue };
-            let mut idle = Vec::new();
-            let mut polled = false;
-            let mut busy = 0;
-            for thread in &members {
-                match self.duty(thread, from_ns) {
-                    Duty::Polling => polled = true,
-                    Duty::Idle => idle.push(thread.tid),
-                    Duty::Busy => busy += 1,
+        self.sweep(
+            &model.threads,
+            from_ns,
+            to_ns,
+            |from_ns, to_ns, idle| match found.last_mut() {
+                Some(last) if last.to_ns == from_ns && last.idle.iter().eq(idle) => {
+                    last.to_ns = to_ns;
                 }
-            }
-            let full = self.at_once.is_some_and(|most| busy >= most);
-            if polled || full || idle.is_empty() {
-                continue;
-            }
-            match found.last_mut() {
-                Some(last) if last.to_ns == from_ns && last.idle == idle => last.to_ns = to_ns,
                 _ => found.push(StrandedInterval {
                     from_ns,
                     to_ns,
-                    idle,
+                    idle: idle.iter().copied().collect(),
                 }),
+            },
+        );
+        found
+    }
+
+    /// How long nobody polled in `[from_ns, to_ns)` while members idled that could have run,
+    /// nanoseconds.
+    pub fn stranded_ns(&self, from_ns: Ns, to_ns: Ns) -> u64 {
+        self.spans.within(from_ns, to_ns)
+    }
+
+    /// When that was so in `[from_ns, to_ns)` for longest, whoever idled.
+    pub fn longest_stranded(&self, from_ns: Ns, to_ns: Ns) -> Option<(Ns, Ns)> {
+        self.spans.longest(from_ns, to_ns)
+    }
+
+    /// Finds out when it was so, over the whole recording: requests by the thousand ask for it.
+    pub(crate) fn find_spans(&mut self, threads: &BTreeMap<u32, Thread>) {
+        let mut spans = Spans::default();
+        self.sweep(threads, 0, Ns::MAX, |from_ns, to_ns, _| {
+            spans.add(from_ns, to_ns);
+        });
+        self.spans = spans;
+    }
+
+    /// Calls `visit` with each interval of `[from_ns, to_ns)` in which nobody polled while these
+    /// members idled that could have run.
+    fn sweep(
+        &self,
+        threads: &BTreeMap<u32, Thread>,
+        from_ns: Ns,
+        to_ns: Ns,
+        mut visit: impl FnMut(Ns, Ns, &BTreeSet<u32>),
+    ) {
+        let members: Vec<&Thread> = self
+            .members
+            .keys()
+            .filter_map(|tid| threads.get(tid))
+            .collect();
+        let mut changes: Vec<(Ns, u32, Duty)> = Vec::new();
+        for thread in &members {
+            for wait in thread.timeline.overlapping(from_ns, to_ns) {
+                let began_ns = wait.out_ns.max(from_ns);
+                let over_ns = woken_at(wait).min(end_of(wait));
+                if over_ns <= began_ns {
+                    continue;
+                }
+                changes.push((began_ns, thread.tid, self.duty_asleep(wait)));
+                if over_ns < to_ns {
+                    changes.push((over_ns, thread.tid, Duty::Busy));
+                }
             }
         }
-        found
+        // The sleep after a wake at the same time comes behind it, as it does in the timeline.
+        changes.sort_by_key(|(at_ns, ..)| *at_ns);
+        let mut idle: BTreeSet<u32> = BTreeSet::new();
+        let mut polling: BTreeSet<u32> = BTreeSet::new();
+        let mut at = 0;
+        while at < changes.len() {
+            let now_ns = changes[at].0;
+            while let Some((_, tid, duty)) = changes.get(at).filter(|(ns, ..)| *ns == now_ns) {
+                idle.remove(tid);
+                polling.remove(tid);
+                match duty {
+                    Duty::Idle => drop(idle.insert(*tid)),
+                    Duty::Polling => drop(polling.insert(*tid)),
+                    Duty::Busy => {}
+                }
+                at += 1;
+            }
+            let next_ns = changes.get(at).map_or(to_ns, |(ns, ..)| *ns);
+            let busy = members.len() - idle.len() - polling.len();
+            let full = self.at_once.is_some_and(|most| busy >= most);
+            if polling.is_empty() && !full && !idle.is_empty() {
+                visit(now_ns, next_ns, &idle);
+            }
+        }
     }
 }

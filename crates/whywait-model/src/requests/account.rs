@@ -108,7 +108,6 @@ fn fit(mut parts: Parts, total_ns: u64) -> Parts {
 
 /// Where a request's time went.
 pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
-    let model = request.model();
     let ready_ns = request.ready_ns;
     let read_ns = request.served_ns();
     let unserved_ns = read_ns - ready_ns;
@@ -116,12 +115,7 @@ pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
     let stranded_ns = request
         .pool()
         .filter(|_| request.read_armed != Some(false))
-        .map_or(0, |pool| {
-            pool.stranded(model, ready_ns, read_ns)
-                .iter()
-                .map(|piece| piece.to_ns - piece.from_ns)
-                .sum()
-        })
+        .map_or(0, |pool| pool.stranded_ns(ready_ns, read_ns))
         .min(unserved_ns);
     let wakeup_ns = request.unserved_wakeup_ns.min(unserved_ns - stranded_ns);
     let service = request.recv_ns.map_or_else(Parts::default, |recv_ns| {

@@ -16,7 +16,7 @@ use crate::waits::system_call::{SystemCall, locks_file, system_call};
 const ACROSS_SHARE: u64 = 10;
 /// A holder that let go of a lock more often than this while somebody waited is not followed any
 /// further back.
-const MOST_LOOKED_AT: usize = 256;
+pub(crate) const MOST_LOOKED_AT: usize = 256;
 /// Who tries again for a lock after a timeout does so within this time.
 const TRIES_AGAIN_NS: Ns = 2_000_000;
 /// Threads that wait for each other are followed so far for whether they had a CPU.
@@ -158,6 +158,7 @@ impl Model {
             .overlapping(out_ns, to_ns)
             .iter()
             .rev()
+            .take(MOST_LOOKED_AT)
             .find(|own| self.key_of(own) == key)
             .and_then(|own| own.in_ns)
             .filter(|got_ns| *got_ns > out_ns && *got_ns <= to_ns);
@@ -242,6 +243,7 @@ impl Model {
             .overlapping(from_ns, to_ns)
             .iter()
             .rev()
+            .take(MOST_LOOKED_AT)
             .find(|wait| self.objects.between_requests(wait))
     }
 

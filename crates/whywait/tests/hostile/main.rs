@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod made_up;
+mod overlapping;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -190,6 +191,17 @@ fn events_in_any_order_and_overlapping() {
         let format = if seed % 2 == 0 { "json" } else { "text" };
         let run = report(&recording, &format!("seed {seed}"), format);
         assert_eq!(run.code, 0, "seed {seed}: {}", run.err);
+    }
+}
+
+#[test]
+fn everything_at_once() {
+    for shape in overlapping::SHAPES {
+        let dir = scratch();
+        let recording = dir.path().join("recording");
+        overlapping::record(&recording, shape);
+        let run = report(&recording, shape.name, "json");
+        assert_eq!(run.code, 0, "{}: {}", shape.name, run.err);
     }
 }
 

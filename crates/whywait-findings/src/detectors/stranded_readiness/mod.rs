@@ -71,7 +71,6 @@ const SCALE: Scale = Scale {
 struct Victim<'a> {
     request: RequestRef<'a>,
     served_ns: Ns,
-    pieces: Vec<StrandedInterval>,
     stranded_ns: u64,
 }
 
@@ -101,12 +100,10 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
             if served_ns - request.ready_ns < MIN_STRANDED_NS {
                 return None;
             }
-            let pieces = pool.stranded(model, request.ready_ns, served_ns);
-            let stranded_ns: u64 = pieces.iter().map(|piece| piece.to_ns - piece.from_ns).sum();
+            let stranded_ns = pool.stranded_ns(request.ready_ns, served_ns);
             (stranded_ns >= MIN_STRANDED_NS).then_some(Victim {
                 request,
                 served_ns,
-                pieces,
                 stranded_ns,
             })
         })
@@ -151,34 +148,23 @@ fn overlap(wait: &Wait, interval: &StrandedInterval) -> u64 {
 }
 
 /// The longest interval in which nobody polled while members idled, and who idled in it.
-fn longest(episode: &[Victim<'_>]) -> Option<StrandedInterval> {
-    // The pieces of each victim are cut at the edges of its own wait; across victims they are put
-    // together again.
-    let mut pieces: Vec<&StrandedInterval> =
-        episode.iter().flat_map(|victim| &victim.pieces).collect();
-    pieces.sort_by_key(|piece| piece.from_ns);
-    let mut best: Option<StrandedInterval> = None;
-    let mut current: Option<StrandedInterval> = None;
+fn longest(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> Option<StrandedInterval> {
+    let from_ns = episode.iter().map(|victim| victim.request.ready_ns).min()?;
+    let to_ns = episode.iter().map(|victim| victim.served_ns).max()?;
+    let (from_ns, to_ns) = pool.longest_stranded(from_ns, to_ns)?;
+    let mut pieces = pool.stranded(model, from_ns, to_ns).into_iter();
+    let mut idle = pieces.next()?.idle;
     for piece in pieces {
-        match &mut current {
-            Some(run) if piece.from_ns <= run.to_ns => {
-                run.to_ns = run.to_ns.max(piece.to_ns);
-                // Idle throughout: what is idle in every piece of some length.
-                if piece.to_ns - piece.from_ns >= MIN_STRANDED_NS {
-                    run.idle.retain(|tid| piece.idle.contains(tid));
-                }
-            }
-            _ => current = Some(piece.clone()),
-        }
-        if let Some(run) = &current
-            && best
-                .as_ref()
-                .is_none_or(|best| run.to_ns - run.from_ns > best.to_ns - best.from_ns)
-        {
-            best = Some(run.clone());
+        // Idle throughout: what is idle in every piece of some length.
+        if piece.to_ns - piece.from_ns >= MIN_STRANDED_NS {
+            idle.retain(|tid| piece.idle.contains(tid));
         }
     }
-    best
+    Some(StrandedInterval {
+        from_ns,
+        to_ns,
+        idle,
+    })
 }
 
 /// The member that was in `epoll_wait` last before `at`; else the one that is neither idle nor
@@ -230,7 +216,7 @@ impl Elsewhere {
 /// Whether the thread that should have polled did something else for most of the interval, and not
 /// just wait for a CPU.
 fn kept_busy(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> bool {
-    let Some(interval) = longest(episode) else {
+    let Some(interval) = longest(model, pool, episode) else {
         return false;
     };
     let Some(thread) = last_poller(model, pool, interval.from_ns) else {
@@ -329,7 +315,7 @@ struct Worst<'a> {
 
 impl<'a> Worst<'a> {
     fn of(model: &Model, pool: &EpollPool, victims: &'a [Victim<'a>]) -> Option<Self> {
-        let interval = longest(victims)?;
+        let interval = longest(model, pool, victims)?;
         let holder = last_poller(model, pool, interval.from_ns);
         Some(Self {
             victims,
