@@ -25,7 +25,7 @@ use crate::stacks::StackNames;
 use crate::stops::Stops;
 use crate::waits::objects::WaitObjects;
 use crate::waits::sleeps::Sleeps;
-use crate::waits::system_call::{SystemCall, system_call};
+use crate::waits::system_call::{SystemCall, descriptor, is_accept, system_call};
 
 /// Requests that are looked at one by one.
 const MAX_REQUESTS: usize = 20_000;
@@ -76,6 +76,8 @@ pub struct Input {
     pub samples: Vec<Sample>,
     /// Who polled what, over the whole recording: by process and epoll instance.
     pub polls: BTreeMap<(u32, u32), Polls>,
+    /// Who waited for connections, over the whole recording: by process and descriptor.
+    pub(crate) acceptors: BTreeMap<(u32, i32), BTreeSet<u32>>,
     /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with
     /// the words.
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
@@ -214,6 +216,13 @@ impl Input {
         self.objects
             .add(wait, &self.stacks, |tid| tids.contains(&tid));
         self.stops.add(wait, &self.stacks);
+        if is_accept(wait)
+            && let Some(fd) = descriptor(wait)
+            && self.acceptors.len() < MAX_PARKS
+        {
+            let acceptors = self.acceptors.entry((wait.tgid, fd)).or_default();
+            acceptors.insert(wait.tid);
+        }
         if system_call(wait) == SystemCall::Futex && wait.user_stack != 0 {
             let parks = self.parks.entry(wait.tgid).or_default();
             if parks.len() < MAX_PARKS {

@@ -1,6 +1,6 @@
 //! A recording, put together.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::Ns;
 use whywait_events::recording::Meta;
@@ -46,6 +46,8 @@ pub struct Model {
     pub end_ns: Ns,
     /// What was waited for.
     pub objects: WaitObjects,
+    /// Who waited for connections: by process and descriptor.
+    pub(crate) acceptors: BTreeMap<(u32, i32), BTreeSet<u32>>,
     /// The accept queues of the target's listeners.
     pub accept_queues: AcceptQueues,
     /// What CPU time was for.
@@ -118,6 +120,7 @@ impl Model {
             damaged: input.damaged,
             end_ns,
             objects,
+            acceptors: input.acceptors,
             accept_queues: input.accept_queues,
             cpu: input.cpu,
             calls: input.calls,
@@ -139,6 +142,12 @@ impl Model {
         model.let_go = model.let_go();
         model.account();
         model
+    }
+
+    /// The threads that waited for a connection at this descriptor of a process.
+    pub fn acceptors(&self, tgid: u32, fd: i32) -> impl Iterator<Item = &Thread> {
+        let tids = self.acceptors.get(&(tgid, fd)).into_iter().flatten();
+        tids.filter_map(|tid| self.threads.get(tid))
     }
 
     /// A thread's name, hostile; `?` when it was not seen.

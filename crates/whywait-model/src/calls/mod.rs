@@ -99,6 +99,17 @@ impl Model {
         self.peer(self.calls.awaited(wait)?.peer)
     }
 
+    /// Whether a thread slept for more on a TCP stream and for no reply: calls were recorded, all of
+    /// the slow ones, and it was in none. Then it waited for a client.
+    pub fn awaits_a_client(&self, wait: &Wait) -> bool {
+        let all_recorded = self.counters.get("exchanges.over-budget") == Some(&0);
+        let of_tcp = || {
+            let kind = self.kind_of(wait);
+            kind.is_some_and(|kind| kind.name == "network receive (TCP)")
+        };
+        all_recorded && of_tcp() && self.awaited_peer(wait).is_none()
+    }
+
     /// The peer for whose reply a thread slept in a step of a path; `None` where that is not
     /// certain.
     pub fn peer_of_step(&self, step: &PathStep) -> Option<Peer<'_>> {

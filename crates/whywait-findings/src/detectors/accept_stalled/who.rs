@@ -33,18 +33,25 @@ pub(super) struct Doing<'m> {
 
 impl<'m> Acceptors<'m> {
     pub(super) fn of(model: &'m Model, port: u16, holders: &[&Holder], end_ns: Ns) -> Self {
-        let looks_at_it = |wait: &Wait| {
-            holders.iter().any(|holder| {
-                holder.pid == wait.tgid
-                    && descriptor(wait) == i32::try_from(holder.fd).ok()
-                    && (is_accept(wait) || wait.args[1] == 1)
-            })
+        // Who polls the listener and nothing else waits for connections, too.
+        let polls_it = |wait: &Wait| {
+            let polls = system_call(wait) == SystemCall::Poll;
+            let of = |holder: &&Holder| {
+                holder.pid == wait.tgid && descriptor(wait) == i32::try_from(holder.fd).ok()
+            };
+            polls && holders.iter().any(of)
         };
-        let mut threads: Vec<&Thread> = model
-            .threads
-            .values()
-            .filter(|thread| thread.timeline.waits().iter().any(looks_at_it))
+        let accepts = holders.iter().flat_map(|holder| {
+            let fd = i32::try_from(holder.fd).unwrap_or(-1);
+            model.acceptors(holder.pid, fd)
+        });
+        let all = model.threads.values();
+        let mut threads: Vec<&Thread> = all
+            .filter(|thread| thread.timeline.waits().iter().any(polls_it))
+            .chain(accepts)
             .collect();
+        threads.sort_by_key(|thread| thread.tid);
+        threads.dedup_by_key(|thread| thread.tid);
         if threads.is_empty() {
             let readers: BTreeSet<u32> = model
                 .requests()

@@ -381,7 +381,8 @@ fn key<'a>(
         .is_some_and(|first_ns| first_ns <= step.from_ns);
     let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
     let polls_for_all = call == SystemCall::Poll && descriptor(wait).is_none();
-    let waits_for_requests = call != SystemCall::Poll && model.is_rest(wait);
+    let waits_for_requests =
+        call != SystemCall::Poll && (model.is_rest(wait) || model.awaits_a_client(wait));
     let target = match part {
         Part::Disk => Target::Disk,
         Part::PageFault => Target::Memory,
