@@ -99,8 +99,8 @@ impl Model {
         self.peer(self.calls.awaited(wait)?.peer)
     }
 
-    /// Whether a thread slept for more on a TCP stream and for no reply: calls were recorded, all of
-    /// the slow ones, and it was in none. Then it waited for a client.
+    /// Whether a thread slept for more on a TCP stream and for no reply: calls were recorded, all
+    /// of the slow ones, and it was in none. Then it waited for a client.
     pub fn awaits_a_client(&self, wait: &Wait) -> bool {
         let all_recorded = self.counters.get("exchanges.over-budget") == Some(&0);
         let of_tcp = || {
