@@ -140,8 +140,7 @@ pub(crate) fn record(dir: &Path, shape: Shape) {
                 ..Wait::default()
             }));
         }
-        if shape.rows > 0 {
-            let step = LENGTH_NS / shape.rows;
+        if let Some(step) = LENGTH_NS.checked_div(shape.rows) {
             for n in 0..shape.rows {
                 let at = START_NS + n * step;
                 write(Event::Busy(Busy {
