@@ -12,7 +12,9 @@
 //! **Cost.** The age of each such request.
 //!
 //! **Guards.** Who has a request in hand is busy with that: what it waits for is another finding.
-//! So it is where the workers of that port are exhausted, or its event loop was blocked.
+//! Who runs, or waits for a CPU, may come to it: the server is saturated. (Without a descriptor it
+//! tries in vain.) Nothing is said where the accept queue was not looked at, or was empty; nor
+//! where the workers of that port are exhausted, or its event loop was blocked.
 
 mod who;
 
@@ -88,10 +90,11 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
     let holders: Vec<&Holder> = queues.iter().flat_map(|queue| &queue.holders).collect();
     let end_ns = requests.iter().map(|request| request.end_ns()).max()?;
     let acceptors = Acceptors::of(model, port, &holders, end_ns);
-    if acceptors.all_have_work(model) {
+    let out_of_descriptors = holders.iter().copied().find(|holder| holder.is_out());
+    let may_come_to_it = out_of_descriptors.is_none() && acceptors.one_is_active();
+    if queues.is_empty() || acceptors.all_have_work(model) || may_come_to_it {
         return None;
     }
-    let out_of_descriptors = holders.iter().copied().find(|holder| holder.is_out());
     let each: Vec<u64> = requests.iter().map(|request| request.age_ns()).collect();
     let oldest_ns = each.iter().copied().max()?;
     let severity = if oldest_ns >= ERROR_NS {

@@ -150,6 +150,25 @@ fn who_accepts_and_has_a_request_in_hand_is_another_finding() {
 }
 
 #[test]
+fn who_accepts_and_runs_may_come_to_it() {
+    let mut script = server();
+    let accepts = script.stack(&["main", "accept_loop", "accept4"]);
+    script
+        .wait(ACCEPTOR, ACCEPT, 10, 470)
+        .args([LISTENER_FD, 0])
+        .stack(accepts)
+        .by_softirq()
+        .done();
+    assert!(detect(&script.model()).is_empty(), "it is saturated");
+    script.accept_queue(AcceptQueue {
+        descriptors: 1024,
+        descriptors_limit: 1024,
+        ..queue(3_001, 3)
+    });
+    assert!(only(&script).title.ends_with("descriptors open"), "in vain");
+}
+
+#[test]
 fn connections_that_have_just_come_are_no_matter() {
     let mut script = server();
     sleeps_elsewhere(&mut script);

@@ -90,6 +90,12 @@ impl<'m> Acceptors<'m> {
                 .all(|thread| in_work.contains(&thread.tid))
     }
 
+    /// Whether one of them runs in the end, or waits for a CPU.
+    pub(super) fn one_is_active(&self) -> bool {
+        let asleep = |thread: &&Thread| Doing::at(self.end_ns, thread).is_some();
+        !self.threads.iter().all(|thread| asleep(&thread))
+    }
+
     /// What keeps them from accepting: the sleep of the one that has slept for longest in
     /// something else, if all do.
     pub(super) fn kept(&self, model: &'m Model) -> Option<Doing<'m>> {
