@@ -15,10 +15,13 @@ use whywait_events::recording::Recording;
 
 use common::Running;
 
-/// Listens at a port and at a path, for two connections each, and accepts none.
+/// Listens at a port and at a path, for two connections each, and accepts none. The port is one of
+/// this protocol: TCP, or Multipath TCP, as Go's servers have it.
 const SERVER: &str = "
 import socket, sys
-tcp = socket.create_server(('127.0.0.1', 0), backlog=2)
+tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM, int(sys.argv[2]))
+tcp.bind(('127.0.0.1', 0))
+tcp.listen(2)
 local = socket.socket(socket.AF_UNIX)
 local.bind(sys.argv[1])
 local.listen(2)
@@ -28,14 +31,26 @@ sys.stdin.read()
 
 #[test]
 fn accept_queues_are_seen_at_the_beginning_and_in_the_end() {
-    if common::skipped() {
-        return;
+    if !common::skipped() {
+        seen_with("6");
     }
+}
+
+#[test]
+fn the_queue_of_multipath_tcp_is_that_of_the_socket_below() {
+    let enabled = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
+    if enabled.is_ok_and(|enabled| enabled.trim() == "1") && !common::skipped() {
+        seen_with("262");
+    }
+}
+
+fn seen_with(protocol: &str) {
     let temporary = tempfile::tempdir().expect("a temporary folder can be made");
     let path = temporary.path().join("socket");
     let child = Command::new("/usr/bin/python3")
         .args(["-c", SERVER])
         .arg(&path)
+        .arg(protocol)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();

@@ -71,6 +71,7 @@ enum {
 #define AF_INET6 10
 #define SOCK_STREAM 1
 #define IPPROTO_TCP 6
+#define IPPROTO_MPTCP 262
 
 /* include/net/tcp_states.h, include/net/sock.h */
 #define TCP_ESTABLISHED 1
@@ -244,6 +245,11 @@ struct sock {
 	struct socket *sk_socket;
 	struct bpf_local_storage *sk_bpf_storage;
 	struct pid *sk_peer_pid;
+};
+
+/* A socket of Multipath TCP: the one of TCP below it (net/mptcp/protocol.h). */
+struct mptcp_sock {
+	struct sock *first;
 };
 
 /* The smallest values of a time (include/linux/win_minmax.h). */

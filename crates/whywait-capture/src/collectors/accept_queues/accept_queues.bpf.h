@@ -15,7 +15,7 @@ int accept_queues(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 	struct socket *kernel_socket;
-	struct sock *sk;
+	struct sock *sk, *below;
 
 	if (!task || !file)
 		return 0;
@@ -26,18 +26,24 @@ int accept_queues(struct bpf_iter__task_file *ctx)
 	if (!sk || sk->__sk_common.skc_state != TCP_LISTEN)
 		return 0;
 	if (is_inet_stream(sk)) {
+		/* Multipath TCP leaves the queue to the socket below. */
+		below = sk->sk_protocol == IPPROTO_MPTCP &&
+					bpf_core_field_exists(struct mptcp_sock, first) ?
+				BPF_CORE_READ((struct mptcp_sock *)sk, first) :
+				sk;
 		record.local_port = sk->__sk_common.skc_num;
-		record.queued = sk->sk_ack_backlog;
+		record.queued = BPF_CORE_READ(below, sk_ack_backlog);
+		record.limit = BPF_CORE_READ(below, sk_max_ack_backlog);
+		record.dropped = BPF_CORE_READ(below, sk_drops.counter);
 	} else if (is_unix_stream(sk)) {
 		record.queued = sk->sk_receive_queue.qlen;
+		record.limit = sk->sk_max_ack_backlog;
 	} else {
 		return 0;
 	}
 	record.tgid = task->tgid;
 	record.listener = cookie_of(sk);
 	record.fd = ctx->fd;
-	record.limit = sk->sk_max_ack_backlog;
-	record.dropped = sk->sk_drops.counter;
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

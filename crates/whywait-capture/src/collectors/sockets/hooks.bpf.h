@@ -418,7 +418,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	struct socket_state *socket;
 	struct socket *kernel_socket;
 	struct sock *sk;
-	u8 one = 1;
+	u8 kind;
 	u16 port;
 
 	if (!task || !file || !thread_of(task))
@@ -437,7 +437,8 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 		else if (!is_inet_stream(sk))
 			return 0;
 		port = sk->__sk_common.skc_num;
-		bpf_map_update_elem(&listen_ports, &port, &one, BPF_ANY);
+		kind = sk->sk_protocol == IPPROTO_MPTCP ? LISTENS_ABOVE : LISTENS;
+		bpf_map_update_elem(&listen_ports, &port, &kind, BPF_ANY);
 	}
 	if (bpf_sk_storage_get(&sockets, sk, 0, 0))
 		return 0;
@@ -453,7 +454,8 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 
 /*
  * Connections that nobody has accepted are in no table of files: they are looked for among all of
- * TCP's in whywait's network namespace, after the listeners.
+ * TCP's in whywait's network namespace, after the listeners. There, too, are the listeners below
+ * those of Multipath TCP (Go's, by default), from which connections inherit.
  */
 SEC("iter/tcp")
 int queued_sockets(struct bpf_iter__tcp *ctx)
@@ -462,18 +464,28 @@ int queued_sockets(struct bpf_iter__tcp *ctx)
 	struct socket_state *socket;
 	struct arrivals *arrivals;
 	struct sock *sk;
+	bool listens;
+	u8 *kind;
 	u16 port;
 
-	if (!common ||
-	    (common->skc_state != TCP_ESTABLISHED && common->skc_state != TCP_CLOSE_WAIT))
+	if (!common)
+		return 0;
+	listens = common->skc_state == TCP_LISTEN;
+	if (!listens && common->skc_state != TCP_ESTABLISHED &&
+	    common->skc_state != TCP_CLOSE_WAIT)
 		return 0;
 	sk = (struct sock *)bpf_skc_to_tcp_sock(common);
-	if (!sk || sk->sk_socket)
+	if (!sk)
 		return 0;
 	port = sk->__sk_common.skc_num;
-	if (!bpf_map_lookup_elem(&listen_ports, &port) || bpf_sk_storage_get(&sockets, sk, 0, 0))
+	kind = bpf_map_lookup_elem(&listen_ports, &port);
+	if (!kind || bpf_sk_storage_get(&sockets, sk, 0, 0))
+		return 0;
+	if (listens ? *kind != LISTENS_ABOVE : sk->sk_socket != 0)
 		return 0;
 	socket = socket_discover(sk);
+	if (listens)
+		return 0;
 	arrivals = socket ? arrivals_of(socket, sk) : 0;
 	if (!arrivals)
 		return 0;

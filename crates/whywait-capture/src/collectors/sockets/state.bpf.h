@@ -116,6 +116,9 @@ struct socket_state {
 	};
 };
 
+/* Whose connections inherit: those of the socket that the target has, or of one below it. */
+enum listens { LISTENS = 1, LISTENS_ABOVE };
+
 /*
  * Ports on which the target listened when it was attached to: tells its server sockets from its
  * client sockets.
