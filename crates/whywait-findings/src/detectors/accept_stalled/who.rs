@@ -92,8 +92,8 @@ impl<'m> Acceptors<'m> {
 
     /// Whether one of them runs in the end, or waits for a CPU.
     pub(super) fn one_is_active(&self) -> bool {
-        let asleep = |thread: &&Thread| Doing::at(self.end_ns, thread).is_some();
-        !self.threads.iter().all(|thread| asleep(&thread))
+        let asleep = |thread: &Thread| Doing::at(self.end_ns, thread).is_some();
+        !self.threads.iter().all(|thread| asleep(thread))
     }
 
     /// What keeps them from accepting: the sleep of the one that has slept for longest in

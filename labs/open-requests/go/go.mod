@@ -1,0 +1,3 @@
+module whywait.invalid/labs/open-requests/go
+
+go 1.21
