@@ -9,6 +9,7 @@ use whywait_events::{Exchange, Ns, Part, PeerSums, Wait};
 use crate::model::Model;
 use crate::path::PathStep;
 use crate::timeline::end_of;
+use crate::waits::kind::TCP_RECEIVE;
 use crate::waits::system_call::descriptor;
 
 mod peer;
@@ -105,7 +106,7 @@ impl Model {
         let all_recorded = self.counters.get("exchanges.over-budget") == Some(&0);
         let of_tcp = || {
             let kind = self.kind_of(wait);
-            kind.is_some_and(|kind| kind.name == "network receive (TCP)")
+            kind.is_some_and(|kind| kind.name == TCP_RECEIVE)
         };
         all_recorded && of_tcp() && self.awaited_peer(wait).is_none()
     }

@@ -190,7 +190,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
 }
 
 /// The middle latency as it was, and by replay with more workers; `None` where the replay does not
-/// bring about what was.
+/// bring about what was, or where the middle request did not wait for a worker.
 fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
     let real: Vec<u64> = crew
         .jobs
@@ -205,14 +205,15 @@ fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
     }
     let more = [workers + 1, workers + 2, workers * 2, workers * 4];
     let more: BTreeSet<usize> = more.into_iter().collect();
-    let more = more
+    let more: Vec<(usize, u64)> = more
         .into_iter()
         .map(|workers| {
             let latencies = servers::latencies(&crew.jobs, workers);
             (workers, servers::median_ns(latencies))
         })
         .collect();
-    Some((real_ns, more))
+    let best_ns = more.iter().map(|(_, ns)| *ns).min()?;
+    (best_ns.saturating_mul(10) < real_ns.saturating_mul(9)).then_some((real_ns, more))
 }
 
 fn is_lock(model: &Model, wait: &Wait) -> bool {

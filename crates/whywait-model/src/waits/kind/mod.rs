@@ -19,6 +19,9 @@ use rules::RULES;
 
 mod rules;
 
+/// The kind of a thread that waits for more of a TCP stream.
+pub(crate) const TCP_RECEIVE: &str = "network receive (TCP)";
+
 /// What a sleep was for, by the functions in its kernel stack: a name, and the part of time that it
 /// is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use whywait_events::Part;
 
-use crate::waits::kind::{Rule, event, on};
+use crate::waits::kind::{Rule, TCP_RECEIVE, event, on};
 
 /// Sockets.
 pub(super) const NETWORK: &[Rule] = &[
@@ -90,7 +90,7 @@ pub(super) const NETWORK: &[Rule] = &[
             "tcp_splice_read",
             "mptcp_recvmsg",
         ],
-        "network receive (TCP)",
+        TCP_RECEIVE,
         Part::Network,
     ),
     on(
