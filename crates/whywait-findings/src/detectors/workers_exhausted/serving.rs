@@ -52,10 +52,9 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     let victims = waiting
         .iter()
         .map(|request| {
-            (
-                *request,
-                shift.share_of(request.ready_ns, request.served_ns()),
-            )
+            // Nobody saw who slept before the recording began.
+            let from_ns = request.ready_ns.max(model.meta.started_ns);
+            (*request, shift.share_of(from_ns, request.served_ns()))
         })
         .collect();
     let sleeps = crew.sleeps(&shift);
