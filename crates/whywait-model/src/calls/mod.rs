@@ -100,15 +100,18 @@ impl Model {
         self.peer(self.calls.awaited(wait)?.peer)
     }
 
-    /// Whether a thread slept for more on a TCP stream and for no reply: calls were recorded, all
-    /// of the slow ones, and it was in none. Then it waited for a client.
+    /// Whether a thread slept for a client: for more on a TCP stream on which no call went out.
+    /// That is known where all slow calls were recorded; of one that was under way before, not.
     pub fn awaits_a_client(&self, wait: &Wait) -> bool {
-        let all_recorded = self.counters.get("exchanges.over-budget") == Some(&0);
+        let all_recorded = self.counters.get("exchanges.over-budget") == Some(&0)
+            && self.calls.left_out == 0
+            && !wait.since_before;
         let of_tcp = || {
             let kind = self.kind_of(wait);
             kind.is_some_and(|kind| kind.name == TCP_RECEIVE)
         };
-        all_recorded && of_tcp() && self.awaited_peer(wait).is_none()
+        let called = |fd| self.calls.by_descriptor.contains_key(&(wait.tgid, fd));
+        all_recorded && descriptor(wait).is_some_and(|fd| !called(fd)) && of_tcp()
     }
 
     /// The peer for whose reply a thread slept in a step of a path; `None` where that is not

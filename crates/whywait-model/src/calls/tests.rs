@@ -169,3 +169,29 @@ fn a_call_without_a_reply_is_waited_for_by_its_sender() {
     script.ends(500);
     assert!(awaited(&script.model()).is_some());
 }
+
+/// Whether thread 1, which reads from a TCP stream at this descriptor, waits for a client.
+fn awaits_a_client(fd: u64, over_budget: u64) -> bool {
+    let mut script = Script::new();
+    script
+        .thread(1, "worker")
+        .peer(&peer())
+        .exchange(&call(1, 10, 210))
+        .counter("exchanges.over-budget", over_budget);
+    let kernel = script.stack(&["do_syscall_64", "tcp_recvmsg", "sk_wait_data"]);
+    script
+        .wait(1, RECVFROM, 300, 500)
+        .args([fd, 0])
+        .kernel(kernel)
+        .by_softirq()
+        .done();
+    let model = script.model();
+    model.awaits_a_client(&model.threads[&1].timeline.waits()[0])
+}
+
+#[test]
+fn who_reads_where_no_call_went_out_waits_for_a_client() {
+    assert!(awaits_a_client(6, 0));
+    assert!(!awaits_a_client(5, 0), "calls went out there");
+    assert!(!awaits_a_client(6, 1), "not all calls are known");
+}
