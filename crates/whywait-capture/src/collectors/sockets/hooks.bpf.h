@@ -348,10 +348,19 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		thread = thread_of(bpf_get_current_task_btf());
 		if (thread && thread->serves && thread->cpu_socket == socket->id)
 			cpu_charge(thread, on_cpu_now(thread, now));
+		/*
+		 * Where the process ends, nobody has given up. It is the one that begins to close;
+		 * the last step is often the peer's, in whoever's context.
+		 */
+		if (new_state == TCP_FIN_WAIT1 || new_state == TCP_LAST_ACK ||
+		    new_state == TCP_CLOSE) {
+			if (bpf_get_current_task_btf()->flags & PF_EXITING)
+				socket->gone = GONE_WITH_PROCESS;
+			else if (!socket->gone && new_state == TCP_CLOSE)
+				socket->gone = GONE;
+		}
 		if (new_state != TCP_CLOSE)
 			return 0;
-		/* Where the process ends, nobody has given up. */
-		socket->gone = !(bpf_get_current_task_btf()->flags & PF_EXITING);
 		/* The socket itself does not know yet. */
 		last_request_ends(socket, sk, true, now);
 		socket_ends(socket, sk, now);

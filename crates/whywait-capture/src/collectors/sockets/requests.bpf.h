@@ -69,7 +69,7 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->unaccepted = !socket->recv_ns && !UNTRUSTED(struct sock, sk)->sk_socket;
 	record->multiplexed = is_multiplexed(socket);
 	record->own = socket->peer == PEER_OWN;
-	record->gone_ns = socket->gone && !socket->last_send_ns ? now : 0;
+	record->gone_ns = socket->gone == GONE && !socket->last_send_ns ? now : 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
 	was_slow(socket->recv_ns, socket->last_send_ns,

@@ -54,6 +54,9 @@ struct later {
 	u64 at_recv[PART_COUNT];
 };
 
+/* A connection that ended: somebody closed it, or its process ended. */
+enum gone { GONE = 1, GONE_WITH_PROCESS };
+
 /*
  * A response as it was before what may be a message that closes the connection: see may_be_closing.
  */
@@ -89,7 +92,7 @@ struct socket_state {
 	u64 after_ns;
 	u8 timing; /* TIMED… */
 	u8 closing; /* what was written last may be none of the response's */
-	u8 gone; /* it is closed, and not by the end of its process */
+	u8 gone; /* it is closed: GONE… */
 	u8 multiplex; /* MULTIPLEX_… */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
