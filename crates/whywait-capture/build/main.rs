@@ -33,9 +33,41 @@ fn main() {
         ])
         .build_and_generate(out.join("whywait.skel.rs"))
         .expect("the BPF object compiles (clang 14 or newer is needed: apt-get install clang)");
+    let skeleton = out.join("whywait.skel.rs");
+    let code = fs::read_to_string(&skeleton).expect("it was written");
+    fs::write(&skeleton, of_any_object(code)).expect("OUT_DIR is writable");
     let btf = Btf::from_path(&object).expect("clang writes BTF into the object");
     fs::write(out.join("records.rs"), records::generate(&btf)).expect("OUT_DIR is writable");
     rerun_if_changed(Path::new("src"));
+}
+
+/// The skeleton takes one object; this has its builder take another of the same layout. See
+/// `src/core/functions.rs`.
+fn of_any_object(mut code: String) -> String {
+    for (old, new) in [
+        ("static DATA: [u8;", "pub static DATA: [u8;"),
+        (
+            "fn build_skel_config()",
+            "fn build_skel_config(data: &'static [u8])",
+        ),
+        ("ConfigBuilder::new(&DATA)", "ConfigBuilder::new(data)"),
+        (
+            "build_skel_config()?",
+            "build_skel_config(self.data.unwrap_or(&DATA))?",
+        ),
+        (
+            "pub obj_builder: libbpf_rs::ObjectBuilder,",
+            "pub obj_builder: libbpf_rs::ObjectBuilder, pub data: Option<&'static [u8]>,",
+        ),
+    ] {
+        let found = code.matches(old).count();
+        assert_eq!(
+            found, 1,
+            "libbpf-cargo's skeleton has {found} times {old:?}"
+        );
+        code = code.replace(old, new);
+    }
+    code
 }
 
 /// Each C file by itself, so that no change of Rust code compiles the object again.

@@ -12,7 +12,7 @@
 mod collectors;
 mod core;
 
-pub use core::check::rehearse;
+pub use core::check::{Rehearsal, rehearse};
 pub use core::error::CaptureError;
 pub use core::kernel::host;
 pub use core::limits::Refusal;

@@ -43,7 +43,10 @@ fn sleeps_that_a_thread_or_a_read_ends_have_their_stack_on_any_kernel() {
     let mut target = sleeper(temporary.path());
     let dir = temporary.path().join("recording");
     let options = Options {
-        no_task_work: true,
+        refused_functions: vec![
+            "bpf_task_work_schedule_resume_impl",
+            "bpf_task_work_schedule_resume",
+        ],
         ..Options::default()
     };
     let mut session =

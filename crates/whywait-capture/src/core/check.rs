@@ -5,17 +5,29 @@ use super::options::Options;
 use super::programs::Programs;
 use crate::collectors::samples::perf;
 
-/// Loads the BPF programs without attaching them, and tries the sampling clock. Says what would be
-/// missing.
+/// What this machine takes of whywait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rehearsal {
+    /// The kernel's functions that the programs call.
+    pub functions: String,
+    /// What a recording lacks here.
+    pub missing: Vec<String>,
+}
+
+/// Loads the BPF programs without attaching them, and tries the sampling clock.
 ///
 /// # Errors
 /// When whywait could not record at all.
-pub fn rehearse() -> Result<Vec<String>, CaptureError> {
-    let mut missing = Programs::load(&Options::default())?.notes;
+pub fn rehearse(options: &Options) -> Result<Rehearsal, CaptureError> {
+    let programs = Programs::load(options)?;
+    let mut missing = programs.notes;
     if let Err(error) = perf::cpu_clock(perf::online_cpus()[0], 5_000_000) {
         missing.push(format!(
             "no cpu-clock perf events ({error}): no stacks of threads that run"
         ));
     }
-    Ok(missing)
+    Ok(Rehearsal {
+        functions: programs.functions.said(),
+        missing,
+    })
 }

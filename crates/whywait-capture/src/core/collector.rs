@@ -4,6 +4,7 @@
 use libbpf_rs::btf::Btf;
 
 use super::error::CaptureError;
+use super::functions::Functions;
 use super::options::Options;
 use super::programs::Programs;
 use super::recorder::Recorder;
@@ -77,6 +78,8 @@ impl Hook {
 pub(crate) struct Configuration<'a> {
     /// The kernel's types.
     pub(crate) kernel: &'a Btf<'a>,
+    /// What it has the programs call.
+    pub(crate) functions: &'a Functions,
     pub(crate) options: &'a Options,
     pub(crate) variables: &'a mut types::rodata,
     /// What this kernel cannot give, for the recording.

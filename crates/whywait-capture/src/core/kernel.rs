@@ -85,12 +85,6 @@ pub(crate) fn has_tracepoint(btf: &Btf<'_>, tracepoint: &str) -> bool {
         .is_some()
 }
 
-/// Whether a thread can leave its stack on its way out of the kernel (Linux 6.18).
-pub(crate) fn leaves_user_stacks(btf: &Btf<'_>) -> bool {
-    btf.type_by_name::<types::Func<'_>>("bpf_task_work_schedule_resume_impl")
-        .is_some()
-}
-
 /// The thread that asks.
 pub(crate) fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32

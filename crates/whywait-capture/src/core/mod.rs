@@ -5,6 +5,7 @@ pub(crate) mod collector;
 pub(crate) mod cost;
 pub(crate) mod counters;
 pub(crate) mod error;
+pub(crate) mod functions;
 pub(crate) mod incoming;
 pub(crate) mod iterate;
 pub(crate) mod kernel;

@@ -23,9 +23,8 @@ pub struct Options {
     /// For tests: a process from which no switch is seen, as on kernels that do not trace what some
     /// processes do.
     pub untraced_process: Option<u32>,
-    /// For tests: threads do not leave their stacks on their way out of the kernel, as before Linux
-    /// 6.18.
-    pub no_task_work: bool,
+    /// For tests: functions of the kernel that it refuses to have called.
+    pub refused_functions: Vec<&'static str>,
     /// The user to whom the recording belongs.
     pub owner: Option<(u32, u32)>,
 }
@@ -41,7 +40,7 @@ impl Default for Options {
             measure_cost: false,
             hooks_do_nothing: false,
             untraced_process: None,
-            no_task_work: false,
+            refused_functions: Vec::new(),
             owner: None,
         }
     }

@@ -11,6 +11,7 @@ use libbpf_rs::{Link, MapHandle, MapType, Object, OpenMapMut};
 
 use super::collector::{Collector, Configuration, Hook};
 use super::error::{CaptureError, one_line};
+use super::functions::Functions;
 use super::options::Options;
 use super::skel::{WhywaitSkel, WhywaitSkelBuilder, types};
 use super::{kernel, limits};
@@ -24,6 +25,8 @@ pub(crate) struct Programs {
     left_out: BTreeSet<&'static str>,
     /// A thread can leave its stack whatever it slept in.
     pub(crate) user_stacks_exact: bool,
+    /// The kernel's functions that are called.
+    pub(crate) functions: Functions,
     /// What this kernel could not give, for the recording's notes.
     pub(crate) notes: Vec<String>,
 }
@@ -38,13 +41,24 @@ impl Programs {
             return Err(CaptureError::NoBtf);
         }
         limits::take_memory()?;
-        let mut notes = Vec::new();
         let btf = Btf::from_vmlinux().map_err(|error| load_error(&error))?;
+        Functions::of(&btf, &options.refused_functions)
+            .load(|functions| Self::load_with(options, &btf, functions))
+    }
+
+    fn load_with(
+        options: &Options,
+        btf: &Btf<'_>,
+        functions: &Functions,
+    ) -> Result<Self, CaptureError> {
+        let mut notes = functions.notes();
         // One object for the life of the process: the skeleton borrows from it.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = WhywaitSkelBuilder::default()
-            .open(storage)
-            .map_err(|error| load_error(&error))?;
+        let builder = WhywaitSkelBuilder {
+            data: functions.object(),
+            ..WhywaitSkelBuilder::default()
+        };
+        let mut open = builder.open(storage).map_err(|error| load_error(&error))?;
         let mut user_stacks_exact = false;
         if let Some(variables) = open.maps.rodata_data.as_deref_mut() {
             variables.threshold_ns = options.threshold_ns;
@@ -52,7 +66,8 @@ impl Programs {
             variables.hooks_do_nothing = options.hooks_do_nothing;
             for collector in collectors::ALL {
                 (collector.configure)(&mut Configuration {
-                    kernel: &btf,
+                    kernel: btf,
+                    functions,
                     options,
                     variables,
                     notes: &mut notes,
@@ -60,7 +75,7 @@ impl Programs {
             }
             user_stacks_exact = variables.user_stacks_exact;
         }
-        let has = |hook: &Hook| kernel::has_tracepoint(&btf, hook.tracepoint);
+        let has = |hook: &Hook| kernel::has_tracepoint(btf, hook.tracepoint);
         let left_out = left_out(has, &mut notes);
         for mut program in open.open_object_mut().progs_mut() {
             if left_out.contains(&*program.name().to_string_lossy()) {
@@ -83,6 +98,7 @@ impl Programs {
             attached: Vec::new(),
             left_out,
             user_stacks_exact,
+            functions: functions.clone(),
             notes,
         })
     }

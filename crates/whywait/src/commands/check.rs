@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use whywait_capture::Refusal;
+use whywait_capture::{Options, Refusal, Rehearsal};
 use whywait_report::text::{Charset, escape};
 
 use crate::errors::FAILED;
@@ -16,7 +16,7 @@ pub(crate) fn run() -> anyhow::Result<u8> {
         .iter()
         .all(|finding| finding.verdict != Verdict::No)
     {
-        findings.extend(rehearsal(whywait_capture::rehearse()));
+        findings.extend(rehearsal(whywait_capture::rehearse(&Options::default())));
     }
     output::write(&render(&findings), None)?;
     Ok(
@@ -33,21 +33,26 @@ pub(crate) fn run() -> anyhow::Result<u8> {
 
 /// What the kernel says when the programs are loaded: for each feature that it lacks, a part of the
 /// report is missing.
-fn rehearsal(missing: Result<Vec<String>, whywait_capture::CaptureError>) -> Vec<Line> {
-    let what = "programs";
-    let line = |verdict, text: &str| Line {
+fn rehearsal(rehearsal: Result<Rehearsal, whywait_capture::CaptureError>) -> Vec<Line> {
+    let line = |verdict, what, text: &str| Line {
         verdict,
         what,
         text: escape(text, Charset::Unicode, 200),
     };
-    match missing {
-        Ok(missing) if missing.is_empty() => vec![line(Verdict::Yes, "all can be loaded")],
-        Ok(missing) => missing
-            .iter()
-            .map(|text| line(Verdict::Partly, text))
-            .collect(),
-        Err(error) => vec![line(Verdict::No, &error.to_string())],
+    let what = "programs";
+    let Rehearsal { functions, missing } = match rehearsal {
+        Ok(rehearsal) => rehearsal,
+        Err(error) => return vec![line(Verdict::No, what, &error.to_string())],
+    };
+    let mut lines: Vec<_> = missing
+        .iter()
+        .map(|text| line(Verdict::Partly, what, text))
+        .collect();
+    if lines.is_empty() {
+        lines.push(line(Verdict::Yes, what, "all can be loaded"));
     }
+    lines.push(line(Verdict::Yes, "kernel functions", &functions));
+    lines
 }
 
 /// What the kernel says about itself and about whywait's privileges. Absent: it does not say.

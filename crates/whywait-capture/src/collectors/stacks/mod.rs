@@ -4,7 +4,6 @@ use whywait_events::recording::WriteError;
 use whywait_stacks::Registers;
 
 use crate::core::collector::{Collector, Configuration};
-use crate::core::kernel;
 use crate::core::programs::Programs;
 use crate::core::recorder::Recorder;
 use crate::core::skel::types;
@@ -17,8 +16,7 @@ pub(crate) const COLLECTOR: Collector = Collector {
 };
 
 fn configure(configuration: &mut Configuration<'_>) {
-    configuration.variables.user_stacks_exact =
-        !configuration.options.no_task_work && kernel::leaves_user_stacks(configuration.kernel);
+    configuration.variables.user_stacks_exact = configuration.functions.leave_user_stacks();
 }
 
 /// From now on every stack that is recorded is copied: see `known_stack.bpf.h`.

@@ -20,6 +20,10 @@
 extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw,
 					      void *map__map, bpf_task_work_callback_t callback,
 					      void *aux__prog) __weak __ksym;
+/* The same from Linux 7.0 on, where the one above stands in BTF and cannot be called. */
+extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw,
+					 void *map__map,
+					 bpf_task_work_callback_t callback) __weak __ksym;
 
 /* By tid: threads that will leave their stack. A storage of the task cannot hold this. */
 struct user_stack_work {
@@ -215,8 +219,11 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 		if (!work)
 			goto unread;
 	}
-	if (bpf_task_work_schedule_resume_impl(task, &work->work, &user_stack_works,
-					       leave_user_stack, 0))
+	if (bpf_ksym_exists(bpf_task_work_schedule_resume_impl) ?
+		    bpf_task_work_schedule_resume_impl(task, &work->work, &user_stack_works,
+						       leave_user_stack, 0) :
+		    bpf_task_work_schedule_resume(task, &work->work, &user_stack_works,
+						  leave_user_stack))
 		goto unread;
 	thread->stack_asked = STACK_ON_RETURN;
 	return true;
