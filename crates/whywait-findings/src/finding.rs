@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Model, StackText};
 
+use crate::shared::naming;
+
 use crate::declaration::{Code, Declaration};
 use crate::shared::intervals::sum;
 
@@ -145,9 +147,13 @@ impl Finding {
         self
     }
 
-    /// What to do about it.
+    /// What to do about it, and to see where, if the cause does not show that.
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = fix.into();
+        if let Some(naming) = self.cause.as_ref().and_then(|cause| cause.naming) {
+            self.fix.push_str("; ");
+            self.fix.push_str(naming);
+        }
         self
     }
 }
@@ -248,6 +254,9 @@ pub struct Cause {
     /// views.
     #[serde(skip)]
     pub own: Vec<bool>,
+    /// How the function that it was in would have its name, where that is hidden. The fix says it.
+    #[serde(skip)]
+    pub naming: Option<&'static str>,
 }
 
 impl Cause {
@@ -262,6 +271,7 @@ impl Cause {
             .iter()
             .map(|(_, origin)| *origin == FrameOrigin::App)
             .collect();
+        let naming = naming::of(model, tid, stack);
         let stack = frames.into_iter().map(|(name, _)| name).collect();
         Self {
             tid,
@@ -269,6 +279,7 @@ impl Cause {
             doing,
             stack,
             own,
+            naming,
         }
     }
 }

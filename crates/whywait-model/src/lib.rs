@@ -37,7 +37,10 @@ pub use path::{Path, PathStep};
 pub use pools::{EpollPool, Membership, PoolMember, StrandedInterval};
 pub use requests::{Account, RequestRef};
 pub use roles::Role;
-pub use stacks::{FrameOrigin, Label, StackNames, StackText, app_frame, app_frames, origin};
+pub use stacks::{
+    FrameOrigin, Hidden, Label, StackNames, StackText, app_frame, app_frames, generic_frame,
+    hidden, origin,
+};
 pub use stops::Stopped;
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::{

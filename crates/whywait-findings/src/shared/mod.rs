@@ -1,6 +1,8 @@
 //! What several detectors need.
 
+pub(crate) mod in_kernel;
 pub(crate) mod intervals;
+pub(crate) mod naming;
 pub(crate) mod replay;
 pub(crate) mod rings;
 pub(crate) mod runtime;

@@ -11,6 +11,7 @@ pub(crate) enum Runtime {
     Go,
     Node,
     Python,
+    Java,
     Libuv,
     Libevent,
     Unknown,
@@ -24,7 +25,13 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
         match of_label(label) {
             // A program may embed a loop that another runtime is built on: the outer one is the one
             // to talk about.
-            Some(runtime @ (Runtime::Tokio | Runtime::Go | Runtime::Node | Runtime::Python)) => {
+            Some(
+                runtime @ (Runtime::Tokio
+                | Runtime::Go
+                | Runtime::Node
+                | Runtime::Python
+                | Runtime::Java),
+            ) => {
                 return runtime;
             }
             Some(runtime) => found = runtime,
@@ -182,6 +189,8 @@ fn of_label(label: &Label) -> Option<Runtime> {
         Some(Runtime::Go)
     } else if name.contains("node::") || file == "node" || file.starts_with("libnode") {
         Some(Runtime::Node)
+    } else if file.starts_with("libjvm") {
+        Some(Runtime::Java)
     } else if name == "uv_run" || name.starts_with("uv__") {
         Some(Runtime::Libuv)
     } else if name.starts_with("event_base_") {

@@ -26,7 +26,9 @@ pub(crate) const NEARLY_ALL: u64 = 95;
 /// Findings of one kind that are reported.
 pub(crate) const MAX_FINDINGS: usize = 3;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
-pub(crate) const COMPILED: &str = "code compiled at run time";
+const COMPILED: &str = "code compiled at run time";
+/// Stands for functions of Python that were not read in time.
+pub(crate) const IN_PYTHON: &str = "Python code";
 
 /// A request that took long enough to be looked at, with its path: one that was answered, or is
 /// late and has taken this long by now.
@@ -258,8 +260,8 @@ pub(crate) fn about_processes(
 }
 
 /// What a stack is in, for titles: what its runtime does on its own account, the innermost function
-/// of the application, what that called of its runtime where it has no name, or else the innermost
-/// one.
+/// of the application, what that called of its runtime where it has no name, or else what stands
+/// for it.
 pub(crate) fn function(model: &Model, id: StackId) -> Option<String> {
     let stack = model.stacks.get(id)?;
     if let Some(what) = runtime::own_account(stack) {
@@ -278,6 +280,9 @@ pub(crate) fn function(model: &Model, id: StackId) -> Option<String> {
         .any(|label| label.kind == ModuleKind::Jit)
     {
         return Some(COMPILED.to_owned());
+    }
+    if runtime::in_python_somewhere(stack) {
+        return Some(IN_PYTHON.to_owned());
     }
     model.stacks.telling(id)
 }

@@ -9,10 +9,12 @@ use whywait_events::{ModuleKind, StackId, UNNAMED_JIT};
 use crate::waits::futex;
 
 mod origin;
+mod telling;
 
-use origin::{SYSCALL_WRAPPERS, of_python};
+use origin::of_python;
 
 pub use origin::{FrameOrigin, origin};
+pub use telling::{Hidden, app_frame, app_frames, generic_frame, hidden};
 
 /// A function in a stack. Inlined functions have labels of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,17 +160,9 @@ impl StackNames {
             .collect()
     }
 
-    /// What a stack is in: the innermost function of the application, or else the innermost one
-    /// that is more than a step into the kernel.
+    /// The name of what a stack is in: see `telling.rs`.
     pub fn telling(&self, id: StackId) -> Option<String> {
-        let stack = self.get(id)?;
-        app_frame(stack)
-            .or_else(|| {
-                let mut labels = stack.labels.iter();
-                labels.find(|label| !SYSCALL_WRAPPERS.contains(&&*label.name))
-            })
-            .or(stack.labels.first())
-            .map(|label| label.name.to_string())
+        telling::telling(self.get(id)?).map(|label| label.name.to_string())
     }
 
     /// Frames within which a Ruby whose functions have no names takes its lock.
@@ -199,22 +193,6 @@ impl StackNames {
 /// one for all of it.
 fn names_a_function(kind: ModuleKind, name: &str) -> bool {
     kind != ModuleKind::Jit || name != UNNAMED_JIT
-}
-
-/// The innermost function of the application's own in a stack. `None` as well when it is code that
-/// was compiled at run time and that nothing names: what called that says less.
-pub fn app_frame(stack: &StackText) -> Option<&Label> {
-    app_frames(stack).next()
-}
-
-/// The functions of the application's own in a stack, the innermost first, as far as they have
-/// names: up to code that was compiled at run time and has none.
-pub fn app_frames(stack: &StackText) -> impl Iterator<Item = &Label> {
-    stack
-        .labels
-        .iter()
-        .take_while(|label| label.named || label.kind != ModuleKind::Jit)
-        .filter(|label| label.named && origin(label) == FrameOrigin::App)
 }
 
 #[cfg(test)]

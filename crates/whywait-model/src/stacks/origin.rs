@@ -87,7 +87,7 @@ pub(super) fn of_python(label: &Label) -> bool {
 pub(super) const SYSCALL_WRAPPERS: &[&str] =
     &["sccp", "__syscall_cp", "__syscall_cp_c", "__syscall_cp_asm"];
 
-/// Functions of the C library that threads start in or block in.
+/// Functions of the C library that threads start in, block in, or end in.
 const LIBC: &[&str] = &[
     "_start",
     "main",
@@ -129,6 +129,22 @@ const LIBC: &[&str] = &[
     "sem_wait",
     "waitpid",
     "wait4",
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "memchr",
+    "strlen",
+    "strcmp",
+    "strchr",
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "_int_malloc",
+    "_int_free",
+    "_int_realloc",
+    "malloc_consolidate",
 ];
 
 /// In which PostgreSQL's processes wait, whatever for; who called them says what for.
@@ -157,8 +173,7 @@ pub fn origin(label: &Label) -> FrameOrigin {
         }
         _ => {}
     }
-    // Code that a just-in-time compiler made and that nothing names.
-    if label.kind == ModuleKind::Jit && label.name.starts_with('[') {
+    if label.kind == ModuleKind::Jit && of_virtual_machine(&label.name) {
         return FrameOrigin::Runtime;
     }
     // The interpreter, and the modules of its standard library that are in C.
@@ -200,6 +215,39 @@ pub fn origin(label: &Label) -> FrameOrigin {
         return FrameOrigin::Runtime;
     }
     of_name(&label.name)
+}
+
+/// Whether code that was made at run time is the virtual machine's own or of its library, from the
+/// name that it was given. What begins with a bracket has none.
+fn of_virtual_machine(name: &str) -> bool {
+    const BEGINS: &[&str] = &[
+        "[",
+        // V8
+        "Builtin:",
+        "BytecodeHandler:",
+        "Stub:",
+        // HotSpot
+        "Interpreter",
+        "StubRoutines",
+        "vtable ",
+        "I2C/C2I",
+        "native method ",
+        "DeoptimizationBlob",
+        "ExceptionBlob",
+        "SafepointBlob",
+    ];
+    const LIBRARIES: &[&str] = &["java.", "javax.", "jdk.", "sun.", "com.sun."];
+    // `int java.lang.String.hashCode()`, `JS:*emit node:events:500:1`, and, of CPython,
+    // `py::run:/usr/lib/python3.12/asyncio/base_events.py`.
+    let path = name.split('(').next().unwrap_or(name);
+    let path = path.rsplit(' ').next().unwrap_or(path);
+    BEGINS.iter().any(|begins| name.starts_with(begins))
+        || LIBRARIES.iter().any(|library| path.starts_with(library))
+        || name.contains(" node:")
+        || (name.starts_with("py::")
+            && ["/lib/python3", ":<frozen"]
+                .iter()
+                .any(|part| name.contains(part)))
 }
 
 /// Whose code a function of a program is, from its name.
@@ -315,6 +363,25 @@ mod tests {
             ),
             FrameOrigin::Runtime
         );
+        let compiled = |name| origin(&label(name, "[jit]", ModuleKind::Jit, ""));
+        for of_machine in [
+            "[jit]",
+            "Interpreter",
+            "Builtin:ArrayMap",
+            "int java.lang.String.hashCode()",
+            "JS:*emit node:events:500:1",
+            "py::_run_once:/usr/lib/python3.12/asyncio/base_events.py",
+        ] {
+            assert_eq!(compiled(of_machine), FrameOrigin::Runtime, "{of_machine}");
+        }
+        for own in [
+            "void Server.render(java.lang.String)",
+            "LazyCompile:*render /srv/server.js:10:5",
+            "py::render:/srv/server.py",
+        ] {
+            assert_eq!(compiled(own), FrameOrigin::App, "{own}");
+        }
+        assert_eq!(elf("memcpy", "/srv/app"), FrameOrigin::System);
         let python = |file| origin(&label("f", "python", ModuleKind::Python, file));
         assert_eq!(
             python("/usr/lib/python3.11/asyncio/events.py"),

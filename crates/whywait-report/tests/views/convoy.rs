@@ -152,6 +152,7 @@ pub(crate) fn report() -> Report {
                 doing: "held the lock and slept in fdatasync (journal commit)".to_owned(),
                 stack: strings(SAVE),
                 own: Vec::new(),
+                naming: None,
             }),
             ..finding(
                 code("lock-contention"),

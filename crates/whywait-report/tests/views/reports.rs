@@ -176,6 +176,7 @@ fn stranded_finding() -> Finding {
             doing: "left the poll and slept in clock_nanosleep for 2.00 s".to_owned(),
             stack: strings(HANDLER_STACK),
             own: Vec::new(),
+            naming: None,
         }),
         fix: "hand the driver over before running the task: tokio >= 1.52 with \
               Builder::enable_eager_driver_handoff() (built with --cfg tokio_unstable); or move \
@@ -221,6 +222,7 @@ pub(crate) fn blocked_loop() -> Report {
                 "__libc_start_main",
             ]),
             own: Vec::new(),
+            naming: None,
         }),
         fix: "move the work to a worker thread, or split it".to_owned(),
     }];
@@ -436,6 +438,7 @@ pub(crate) fn hostile() -> Report {
             String::new(),
         ],
         own: Vec::new(),
+        naming: None,
     });
     let step = &mut report.requests.slowest[0].path[1];
     (step.state, step.thread, step.stack) = (NAME.to_owned(), NAME.to_owned(), vec![long]);

@@ -28,7 +28,7 @@ mod causes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Busy, Ns, StackId, Wait};
+use whywait_events::{Busy, Ns, Sample, StackId, Wait};
 use whywait_model::{
     EpollPool, Membership, Model, RequestRef, Role, Thread, WaitClass, system_call_name,
 };
@@ -36,9 +36,10 @@ use whywait_model::{
 use self::causes::Reason;
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
+use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::slow_paths::{self, COMPILED};
+use crate::shared::slow_paths;
 use crate::shared::text::{count, duration, numbered};
 
 /// What it is.
@@ -309,6 +310,8 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     } else {
         (Confidence::Medium, String::new())
     };
+    let in_kernel = InKernel::of(model, loops.iter().flat_map(samples));
+    let by = by + &in_kernel.place();
     let waited = count(victims().count(), "request", "requests");
     let tids: BTreeSet<u32> = loops.iter().map(|one| one.thread.tid).collect();
     let who = match tids.len() {
@@ -338,6 +341,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
             Evidence::of_ns(*worst_ns, meanwhile),
         ])
         .evidence((tids.len() > 1).then(|| altogether(loops.len(), total_ns)))
+        .evidence(in_kernel.evidence())
         .cause(Cause::new(
             model,
             thread.tid,
@@ -348,6 +352,12 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     Some(slow_paths::about_processes(
         model, finding, thread.tid, tids,
     ))
+}
+
+/// The samples of a loop while it was away on a CPU.
+fn samples<'a>(of: &'a Blocked<'_>) -> impl Iterator<Item = &'a Sample> {
+    let aways = of.reason.aways.iter().filter(|away| away.on_cpu());
+    aways.flat_map(|away| of.thread.samples_within(away.from_ns, away.to_ns))
 }
 
 /// Whose loop it is, and how long it was away.
@@ -379,20 +389,9 @@ fn altogether(loops: usize, ns: u64) -> Evidence {
     )
 }
 
-const NODE_CPU: &str = "move the computation to worker_threads, or split it with setImmediate";
-
-fn fix(model: &Model, pool: &EpollPool, function: &str, longest: &Away) -> String {
+fn fix(model: &Model, pool: &EpollPool, function: &str, longest: &Away) -> &'static str {
     let runtime = runtime::of_process(model, pool.tgid);
-    let built_in = model.stacks.get(longest.stack).and_then(runtime::built_in);
-    match runtime::fix_of_own_account(function) {
-        Some(fix) => fix.to_owned(),
-        None if runtime == Runtime::Node
-            && (function == COMPILED || built_in == Some(function)) =>
-        {
-            format!("{NODE_CPU}; start node with --perf-basic-prof to see the function's name")
-        }
-        None => fix_of(runtime, longest.on_cpu()).to_owned(),
-    }
+    runtime::fix_of_own_account(function).unwrap_or_else(|| fix_of(runtime, longest.on_cpu()))
 }
 
 fn fix_of(runtime: Runtime, on_cpu: bool) -> &'static str {
@@ -407,7 +406,9 @@ fn fix_of(runtime: Runtime, on_cpu: bool) -> &'static str {
         (Runtime::Node, false) => {
             "use the asynchronous variant of the call (not …Sync), or a worker thread"
         }
-        (Runtime::Node, true) => NODE_CPU,
+        (Runtime::Node, true) => {
+            "move the computation to worker_threads, or split it with setImmediate"
+        }
         (Runtime::Tokio, _) => "move the work into tokio::task::spawn_blocking",
         (Runtime::Libuv, _) => "move the work to libuv's pool: uv_queue_work",
         (Runtime::Libevent, _) => {

@@ -614,6 +614,9 @@ fn which(primitive: Option<Primitive>) -> &'static str {
         Some(Primitive::Database | Primitive::Row | Primitive::Metadata) => {
             "which row or table it was does not show: all waits of the kind are taken together"
         }
+        Some(Primitive::Advisory) => {
+            "which number it was taken by does not show: all waits of the kind are taken together"
+        }
         Some(Primitive::File) => {
             "which file it was does not show: all waits of the kind are taken together"
         }
@@ -744,6 +747,11 @@ fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
              and everybody who uses the table waits behind that statement: end transactions soon, \
              also those that only read; let the statement give up early (lock_wait_timeout) and \
              try again"
+        }
+        Some(Primitive::Advisory) => {
+            "the application itself asks for this lock by a number: release it as soon as what it \
+             guards is done (pg_advisory_unlock, or the end of the transaction), do other work \
+             before or after, and have a number for each thing that need not exclude the others"
         }
         Some(Primitive::File) => {
             "release the file's lock as soon as the file is read or written (PHP: \

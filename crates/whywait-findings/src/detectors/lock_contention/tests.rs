@@ -589,6 +589,25 @@ fn processes_that_wait_for_a_row_contend_though_they_sleep_in_a_poll() {
 }
 
 #[test]
+fn an_advisory_lock_of_a_database_is_no_row() {
+    let script = one_row(&[
+        "main",
+        "PostgresMain",
+        "pg_advisory_lock_int8",
+        "LockAcquireExtended",
+        "ProcSleep",
+        "WaitLatch",
+        "epoll_wait",
+    ]);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let lock = &findings[0].subject["lock"];
+    assert_eq!(*lock, json!("advisory lock of the database"));
+    let said = format!("{} {:?}", findings[0].fix, findings[0].evidence);
+    assert!(!said.contains("row") && said.contains("number"), "{said}");
+}
+
+#[test]
 fn processes_that_wait_for_each_other_in_a_poll_do_not_contend_for_that_alone() {
     let script = one_row(&[
         "main",

@@ -27,6 +27,7 @@ use whywait_model::{Model, PathStep, Role, Thread};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{
@@ -153,6 +154,11 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
     counted_ns
 }
 
+/// The function in which a sample was taken; `None`: it is not known.
+fn function_of(model: &Model, sample: &Sample) -> Option<String> {
+    slow_paths::function(model, sample.user_stack).filter(|name| name != slow_paths::IN_PYTHON)
+}
+
 /// The work of one request by function, in proportion to the samples; `None`: not known in which.
 fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, u64> {
     if (on_path.samples.len() as u64) < MIN_SAMPLES {
@@ -160,9 +166,7 @@ fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, 
     }
     let mut weights: BTreeMap<Option<String>, u64> = BTreeMap::new();
     for sample in &on_path.samples {
-        *weights
-            .entry(slow_paths::function(model, sample.user_stack))
-            .or_default() += sample.weight();
+        *weights.entry(function_of(model, sample)).or_default() += sample.weight();
     }
     let all: u64 = weights.values().sum();
     weights
@@ -336,7 +340,10 @@ fn finding(model: &Model, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Find
         .iter()
         .find(|(name, _)| *name == function)
         .map_or(0, |(_, ns)| *ns);
+    let samples = members.iter().flat_map(|(_, on_path)| &on_path.samples);
+    let in_kernel = InKernel::of(model, samples.copied());
     let place = slow_paths::place(function.as_deref(), function_ns, shares.ns);
+    let place = place + &in_kernel.place();
     let (tid, stack) = most_sampled(model, &members, function.as_deref())?;
     let (worst, on_worst) = members
         .iter()
@@ -364,9 +371,13 @@ fn finding(model: &Model, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Find
         .evidence([chain(model, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(split(&functions, shares.ns))
+        .evidence(in_kernel.evidence())
         .evidence(growth.as_ref().map(|growth| remains(growth, &shares)))
         .cause(Cause::new(model, tid, "on CPU".to_owned(), stack))
-        .fix(fix(runtime, growth.is_some(), function.as_deref()));
+        .fix(match in_kernel.fix().filter(|_| growth.is_none()) {
+            Some(fix) => fix.to_owned(),
+            None => fix(runtime, growth.is_some(), function.as_deref()),
+        });
     let steps = members.iter().flat_map(|(_, on_path)| &on_path.steps);
     let all = steps.map(|(step, _)| step.tid);
     Some(slow_paths::about_processes(model, finding, tid, all))
@@ -420,9 +431,7 @@ fn most_sampled(
             *sum = sum.saturating_add(*ns);
         }
         for sample in &on_path.samples {
-            if function.is_some()
-                && slow_paths::function(model, sample.user_stack).as_deref() == function
-            {
+            if function.is_some() && function_of(model, sample).as_deref() == function {
                 *stacks.entry((sample.tid, sample.user_stack)).or_default() += sample.weight();
             }
         }

@@ -60,13 +60,16 @@ fn fix_disk(
     kernel_stacks: impl Iterator<Item = StackId>,
 ) -> String {
     let total_ns = sum(whats.iter().map(|(_, ns)| *ns));
-    // What is a small part of it is not worth a change of the program.
-    let much = |words: &[&str]| {
+    let ns_of = |words: &[&str]| {
         let is_one = |what: &str| words.iter().any(|word| what.contains(word));
-        let ns = sum(whats
+        sum(whats
             .iter()
             .filter(|(what, _)| is_one(what))
-            .map(|(_, ns)| *ns));
+            .map(|(_, ns)| *ns))
+    };
+    // What is a small part of it is not worth a change of the program.
+    let much = |words: &[&str]| {
+        let ns = ns_of(words);
         ns.saturating_mul(5) >= total_ns && ns > 0
     };
     let kernel_stacks: BTreeSet<StackId> = kernel_stacks.collect();
@@ -79,7 +82,17 @@ fn fix_disk(
             name.contains("_da_") || name.contains("_map_blocks") || name.ends_with("_writepages")
         });
     let mut fixes: Vec<&str> = Vec::new();
-    if much(&["sync", "fdatasync", "journal", "flush"]) {
+    // The kernel holds back who writes more than the disk takes: fewer syncs are of no use then.
+    let held_back = ["throttling", "queue full"];
+    let syncs = ["sync", "fdatasync", "journal", "flush"];
+    let throttled = much(&held_back) && ns_of(&held_back) >= ns_of(&syncs);
+    if throttled {
+        fixes.push(
+            "more is written than the disk takes: write less (compress it, drop what nobody \
+             reads), write elsewhere, or have it written off the requests' path",
+        );
+    }
+    if much(&syncs) && !throttled {
         fixes.push(
             "sync less often, once for several requests (a group commit), or off the request's \
              path where the answer need not wait for it",

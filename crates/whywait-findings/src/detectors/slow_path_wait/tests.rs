@@ -257,6 +257,8 @@ fn throttled_writes_and_syncs_are_one_wait_for_the_disk() {
         said(&finding)
     );
     assert!(finding.fix.contains("posix_fallocate"), "{}", finding.fix);
+    assert!(finding.fix.contains("write less"), "{}", finding.fix);
+    assert!(!finding.fix.contains("sync less"), "{}", finding.fix);
 }
 
 #[test]

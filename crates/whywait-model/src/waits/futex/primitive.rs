@@ -49,6 +49,8 @@ pub enum Primitive {
     Metadata,
     /// A lock on a file that a program asked for, by `flock` or `fcntl`.
     File,
+    /// A lock of a database that stands for nothing in it: an application asked for it by a number.
+    Advisory,
     /// A time to pass, in a function that sleeps on a condition variable.
     Sleep,
     /// A message, or room for one, in a channel.
@@ -81,6 +83,7 @@ impl Primitive {
             Primitive::Row => "row lock (InnoDB)",
             Primitive::Metadata => "metadata lock (MDL)",
             Primitive::File => "advisory file lock",
+            Primitive::Advisory => "advisory lock of the database",
             Primitive::Sleep => "sleep",
             Primitive::Channel => "channel",
             Primitive::Housekeeping => "idle in its runtime",
@@ -115,6 +118,7 @@ impl Primitive {
                 | Primitive::Row
                 | Primitive::Metadata
                 | Primitive::File
+                | Primitive::Advisory
         )
     }
 
@@ -154,13 +158,16 @@ impl Primitive {
     pub const fn outlasts_requests(self) -> bool {
         matches!(
             self,
-            Primitive::Database | Primitive::Row | Primitive::Metadata
+            Primitive::Database | Primitive::Row | Primitive::Metadata | Primitive::Advisory
         )
     }
 
     /// Whether those who wait for each other are processes of their own.
     pub(crate) const fn is_between_processes(self) -> bool {
-        matches!(self, Primitive::Database | Primitive::File)
+        matches!(
+            self,
+            Primitive::Database | Primitive::File | Primitive::Advisory
+        )
     }
 
     /// A lock whose words belong to the waiters: which lock it is, the word does not say.
@@ -489,6 +496,9 @@ const POLLED_LOCKS: &[(&str, Primitive)] = &[
 ];
 /// Such a function lies no more than so many calls above the system call.
 const POLLED_LOCK_DEPTH: usize = 8;
+/// PostgreSQL's functions by which an application asks for an advisory lock
+/// (src/backend/utils/adt/lockfuncs.c).
+const ADVISORY: &str = "pg_advisory_";
 
 /// The lock that a thread waits for that sleeps in a poll, by the functions.
 pub(crate) fn polled_lock(stack: &StackText) -> Option<Primitive> {
@@ -501,6 +511,15 @@ pub(crate) fn polled_lock(stack: &StackText) -> Option<Primitive> {
                 .map(|(_, primitive)| *primitive)
         })
         .next()
+        .map(|lock| match asked_for(stack) {
+            true => Primitive::Advisory,
+            false => lock,
+        })
+}
+
+fn asked_for(stack: &StackText) -> bool {
+    let mut labels = stack.labels.iter();
+    labels.any(|label| label.name.starts_with(ADVISORY))
 }
 
 /// A name in a stack that only `parking_lot` has: then the address beside the word is what the
