@@ -22,7 +22,12 @@ struct lab {
 void reap_lag(const struct lab *lab);
 void cq_overflow(const struct lab *lab);
 void punt_storm(const struct lab *lab);
-void one_an_enter(const struct lab *lab);
+void one_a_batch(const struct lab *lab);
+void errors(const struct lab *lab);
+void late_once(const struct lab *lab);
+void sqpoll_forgotten(const struct lab *lab);
+void leak(const struct lab *lab);
+void worker_storm(const struct lab *lab);
 void sqpoll_idle(const struct lab *lab);
 void sqpoll_asleep(const struct lab *lab);
 void cross_thread(const struct lab *lab);

@@ -12,6 +12,8 @@ use whywait_model::{Model, RequestRef};
 
 use crate::declaration::Code;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
+use crate::shared::intervals::sum;
+use crate::shared::rings::MIN_OPERATIONS;
 use crate::shared::slow_paths::MIN_NS;
 use crate::shared::text::percent;
 
@@ -33,6 +35,8 @@ pub enum Verdict {
     Stopped,
     /// No request was seen.
     NoRequests,
+    /// No request was seen, but operations of io_uring rings, and nothing wrong with them.
+    Operations,
     /// Requests are open that should have been answered by now.
     Open,
     /// Requests cannot be told apart: they are on connections that carry several at once.
@@ -109,12 +113,23 @@ pub fn verdict(model: &Model, findings: &[Finding]) -> Verdict {
         return Verdict::Open;
     }
     if model.requests_that_count() == 0 {
-        return Verdict::NoRequests;
+        return match is_about_rings(model) {
+            true => Verdict::Operations,
+            false => Verdict::NoRequests,
+        };
     }
     if !model.tells_requests_apart() {
         return Verdict::Multiplexed;
     }
     unexplained(model, findings)
+}
+
+/// Whether what the target does is to be seen in its rings: one that listens may just not have been
+/// asked for anything, unless its rings are busy.
+fn is_about_rings(model: &Model) -> bool {
+    let operations = sum(model.rings.values().map(|state| state.ring.submitted));
+    let listens = model.accept_queues.all().next().is_some();
+    operations >= if listens { MIN_OPERATIONS } else { 1 }
 }
 
 fn stuck(open: &OpenRequests, usual_ns: u64) -> bool {

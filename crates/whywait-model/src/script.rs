@@ -11,7 +11,7 @@
 //! ```
 //! Times are milliseconds from the recording's start.
 
-use whywait_events::uring::{Lag, Ring, RingSample, Sum};
+use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
     AcceptQueue, Burst, BurstCall, Busy, Cpu, Exchange, ModuleKind, Ns, Part, PeerSums, Preempted,
     Request, Sample, StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
@@ -354,6 +354,18 @@ impl Script {
         for wait in self.input.waits.clone() {
             self.input.rings.add_wait(&wait);
         }
+        self
+    }
+
+    /// An operation of a ring that has a row.
+    pub fn ring_op(&mut self, op: &Op) -> &mut Self {
+        self.input.rings.add_op(op);
+        self
+    }
+
+    /// An operation that a ring's kernel still had in the end.
+    pub fn ring_pending(&mut self, pending: &Pending) -> &mut Self {
+        self.input.rings.add_pending(pending);
         self
     }
 

@@ -19,13 +19,15 @@ const TOLERANCE: f64 = 0.1;
 
 pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     let mut socket = None;
-    let mut episodes = 10;
+    let mut episodes: u64 = 10;
     let mut waits_equal_work = false;
+    let mut pings: u64 = 0;
     let mut rules = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
             Value(value) if socket.is_none() => socket = Some(value.string()?),
             Long("episodes") => episodes = parser.value()?.parse()?,
+            Long("pings") => pings = parser.value()?.parse()?,
             Long("waits-equal-work") => waits_equal_work = true,
             Long("expect") => rules.push(Rule::parse(&parser.value()?.string()?)?),
             _ => return Err(arg.unexpected().into()),
@@ -46,6 +48,9 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
             thread::sleep(Duration::from_secs_f64(rest / 1e3));
         }
         answers.push(answer);
+        for ping in 0..pings {
+            api.ask(if ping % 2 == 0 { "PING api" } else { "PING worker" })?;
+        }
     }
 
     let waits = waits(&answers)?;
@@ -57,6 +62,7 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
         "work_ms": work,
         "episodes": answers,
         "server": about,
+        "requests": 1 + episodes * (1 + pings),
     });
     print_ground_truth(&truth);
     if waits_equal_work && let Some(unequal) = unequal(&waits, work) {

@@ -48,6 +48,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         lost_rings => "lost.rings",
         uring_op_budget => "rings.ops-over-budget",
         uring_lag_budget => "rings.lags-over-budget",
+        uring_pending_budget => "rings.pending-over-budget",
         storm_waits => "waits.summed-up",
         unmatched_wakes => "unmatched-wakes",
         unseen_switches => "unseen-switches",

@@ -70,6 +70,7 @@ impl Recorder {
             Record::UringOp(record) => self.ring_op(&record),
             Record::UringSample(record) => self.ring_sample(&record),
             Record::UringLag(record) => self.ring_lag(&record),
+            Record::UringPending(record) => self.ring_pending(&record),
             Record::Socket(record) => self.connection(&record),
             Record::Suspect(record) => self.suspect(&record),
             Record::Cpu(record) => self.cpu_of_ended(&record),

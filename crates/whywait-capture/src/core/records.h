@@ -40,6 +40,7 @@
 	X(URING_OP, uring_op)         \
 	X(URING_SAMPLE, uring_sample) \
 	X(URING_LAG, uring_lag)       \
+	X(URING_PENDING, uring_pending) \
 	X(SUSPECT, suspect)           \
 	X(CPU, cpu)                   \
 	X(CALL, call)                 \
@@ -87,6 +88,7 @@ struct counters {
 	u64 lost_rings; /* io_uring instances beyond those that can be followed */
 	u64 uring_op_budget; /* operations over the rate that is sent; they are in the sums */
 	u64 uring_lag_budget; /* the same of lags */
+	u64 uring_pending_budget; /* operations that were still under way, beyond those that are sent */
 	/*
 	 * long sleeps over the rate at which those of a storm are sent; they are in their object's
 	 * sums

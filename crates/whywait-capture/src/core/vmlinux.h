@@ -193,6 +193,7 @@ struct task_struct {
 };
 
 struct socket {
+	short type;
 	struct file *file;
 	struct sock *sk;
 };

@@ -9,6 +9,7 @@
 #include "collectors/sockets/hooks.bpf.h"
 #include "collectors/sweep/sweep.bpf.h"
 #include "collectors/threads/threads.bpf.h"
+#include "collectors/uring/pending.bpf.h"
 #include "collectors/uring/rings.bpf.h"
 #include "collectors/uring/uring.bpf.h"
 

@@ -64,6 +64,7 @@ tables! {
         ring_sums: uring::Sum,
         ring_histograms: uring::Bucket,
         ring_ops: uring::Op as RingOp,
+        ring_pending: uring::Pending as RingPending,
         ring_samples: uring::RingSample as RingSample,
         ring_lags: uring::Lag as RingLag,
         stacks: StackRow,

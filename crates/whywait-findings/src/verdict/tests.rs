@@ -162,3 +162,24 @@ fn requests_that_cannot_be_told_apart_are_no_reason_for_praise() {
     stuck.request(7).ready(4000).unanswered();
     assert_eq!(alone(&stuck), Verdict::Open);
 }
+
+#[test]
+fn a_program_without_requests_may_have_operations() {
+    use crate::shared::rings::script::{READ, ring, script, sum};
+    assert_eq!(alone(Script::new().thread(1, "idle")), Verdict::NoRequests);
+    let mut busy = script(ring(), sum(READ));
+    assert_eq!(alone(&busy), Verdict::Operations);
+    // One that listens, and has done next to nothing, has had no load.
+    busy.accept_queue(whywait_events::AcceptQueue::default());
+    assert_eq!(alone(&busy), Verdict::Operations);
+    let mut few = script(
+        whywait_events::uring::Ring {
+            submitted: 12,
+            ..ring()
+        },
+        sum(READ),
+    );
+    assert_eq!(alone(&few), Verdict::Operations);
+    few.accept_queue(whywait_events::AcceptQueue::default());
+    assert_eq!(alone(&few), Verdict::NoRequests);
+}

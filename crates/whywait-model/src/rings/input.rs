@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::recording::{ReadError, Recording};
-use whywait_events::uring::{Lag, LagKind, Op, Ring, RingSample};
+use whywait_events::uring::{Lag, LagKind, Op, Pending, Ring, RingSample};
 use whywait_events::{Ns, Sample, ThreadEvent, Wait};
 
+use super::workers::is_worker;
 use super::{LagWithWait, Lags, RingState, Standing};
 
 /// x86-64's number.
@@ -51,6 +52,7 @@ impl RingInput {
         }
         recording.read::<Lag>(None, &mut |lag| input.add_lag(lag))?;
         recording.read::<Op>(None, &mut |op| input.add_op(op))?;
+        recording.read::<Pending>(None, &mut |pending| input.add_pending(pending))?;
         for state in input.states.values_mut() {
             for lags in [&mut state.unreaped, &mut state.unsubmitted] {
                 lags.keep_longest();
@@ -121,11 +123,21 @@ impl RingInput {
         }
     }
 
-    fn add_op(&mut self, op: &Op) {
-        if let Some(state) = self.states.get_mut(&op.ring)
-            && state.ops.len() < MAX_OPS
-        {
+    /// Adds an operation; for scripts of events.
+    pub(crate) fn add_op(&mut self, op: &Op) {
+        let Some(state) = self.states.get_mut(&op.ring) else {
+            return;
+        };
+        state.add_result(op);
+        if state.ops.len() < MAX_OPS {
             state.ops.push(op.clone());
+        }
+    }
+
+    /// Adds an operation that the kernel still had; for scripts of events.
+    pub(crate) fn add_pending(&mut self, pending: &Pending) {
+        if let Some(state) = self.states.get_mut(&pending.ring) {
+            state.pending.add(pending);
         }
     }
 
@@ -223,7 +235,7 @@ impl Lags {
 fn workers(threads: &[ThreadEvent]) -> HashSet<u32> {
     threads
         .iter()
-        .filter(|thread| thread.comm.starts_with("iou-wrk-"))
+        .filter(|thread| is_worker(&thread.comm))
         .map(|thread| thread.tid)
         .collect()
 }

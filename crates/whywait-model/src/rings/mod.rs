@@ -12,13 +12,19 @@ use serde::Serialize;
 use whywait_events::uring::{Lag, Op, Ring, RingOrigin, RingSample, Sum};
 use whywait_events::{Ns, StackId, Wait};
 
+mod failures;
 mod input;
+mod pending;
 mod row;
 mod sends;
+mod workers;
 
+pub use failures::Failures;
 pub use input::RingInput;
-pub use row::{Bounds, OpcodeRow, RingRow};
+pub use pending::{PendingGroup, Pendings};
+pub use row::{Bounds, OpcodeRow, PendingRow, RingRow};
 pub use sends::BlockedSends;
+pub use workers::Workers;
 
 /// What a lag was spent with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -97,6 +103,12 @@ pub struct RingState {
     pub worker_samples: u64,
     /// Operations with rows of their own, the slowest first.
     pub ops: Vec<Op>,
+    /// Of all operations with rows: those that failed, by opcode and error number.
+    pub failures: BTreeMap<(u32, i32), Failures>,
+    /// Of all operations with rows: how many of an opcode succeeded on a descriptor.
+    pub succeeded: BTreeMap<(u32, i32), u64>,
+    /// Operations that the kernel still had in the end.
+    pub pending: Pendings,
 }
 
 impl RingState {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use whywait_events::uring::{self, Sum, opcode_name};
+use whywait_events::uring::{self, Sum, error_name, opcode_name};
 
 use super::{RingState, Stage};
 use crate::model::Model;
@@ -81,8 +81,23 @@ pub struct RingRow {
     /// Operations a second that as many slots as the submission queue has entries allow at this
     /// life: at least, at most.
     pub allowed_rate: Option<[f64; 2]>,
+    /// Operations that the kernel still had in the end, a second or longer after they were
+    /// submitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingRow>,
     /// By opcode, the most frequent first.
     pub opcodes: Vec<OpcodeRow>,
+}
+
+/// Operations that the kernel still had in the end.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PendingRow {
+    /// How many.
+    pub operations: u64,
+    /// For how long it had had the oldest of them.
+    pub oldest_ns: u64,
+    /// How many of each opcode.
+    pub opcodes: BTreeMap<&'static str, u64>,
 }
 
 /// An opcode on a ring in the report.
@@ -96,6 +111,9 @@ pub struct OpcodeRow {
     pub completed: u64,
     /// With an error.
     pub failed: u64,
+    /// With which, as far as they have rows of their own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
     /// Handed to a worker thread.
     pub punted: u64,
     /// Waited for readiness.
@@ -131,7 +149,9 @@ impl RingState {
             };
             [life(|(_, high)| high), life(|(low, _)| low)]
         });
-        let mut opcodes: Vec<OpcodeRow> = self.sums.iter().map(opcode_row).collect();
+        let row = |sum| opcode_row(sum, self.errors(sum));
+        let mut opcodes: Vec<OpcodeRow> = self.sums.iter().map(row).collect();
+        let slots = ring.slot_ns as f64 / observed;
         opcodes.sort_by_key(|row| (std::cmp::Reverse(row.completed), row.opcode));
         RingRow {
             ring: ring.id,
@@ -159,22 +179,42 @@ impl RingState {
             blocked_send_ns: blocked.ns.checked_div(blocked.waited),
             memory_limits: ring.memory_limits,
             dominant: self.dominant(),
-            slots: ring.slot_ns as f64 / observed,
-            max_slots: ring.max_slots,
+            slots,
+            // Older versions missed those that were taken while nobody entered the kernel.
+            max_slots: ring.max_slots.max(slots.ceil() as u32),
             at_max: ring.at_max_ns as f64 / observed,
             at_depth: ring.at_depth_ns as f64 / observed,
             allowed_rate,
+            pending: self.pending.oldest_ns().map(|oldest_ns| PendingRow {
+                operations: self.pending.count(),
+                oldest_ns,
+                opcodes: self.pending.by_opcode(),
+            }),
             opcodes,
         }
     }
+
+    /// The errors with which operations failed, as far as those count as failed and have rows.
+    fn errors(&self, sum: &Sum) -> BTreeMap<String, u64> {
+        const EAGAIN: i32 = 11;
+        const ETIME: i32 = 62;
+        const ECANCELED: i32 = 125;
+        let of_opcode = (sum.opcode, i32::MIN)..=(sum.opcode, i32::MAX);
+        self.failures
+            .range(of_opcode)
+            .filter(|((_, errno), _)| !matches!(*errno, EAGAIN | ETIME | ECANCELED))
+            .map(|((_, errno), failures)| (error_name(*errno), failures.count))
+            .collect()
+    }
 }
 
-fn opcode_row(sum: &Sum) -> OpcodeRow {
+fn opcode_row(sum: &Sum, errors: BTreeMap<String, u64>) -> OpcodeRow {
     OpcodeRow {
         opcode: opcode_name(sum.opcode),
         files: file_kinds(sum.kinds),
         completed: sum.completed,
         failed: sum.failed,
+        errors,
         punted: sum.punted,
         polled: sum.polled,
         kernel_mean_ns: sum.kernel_ns.checked_div(sum.timed),

@@ -36,7 +36,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             (Style::Warning, verdict)
         }
         (Verdict::Multiplexed, ..) => (Style::Warning, "requests cannot be told apart".to_owned()),
-        _ if requests.count == 0 => {
+        _ if requests.count == 0 && report.verdict != Verdict::Operations => {
             let seen = if open.is_some() { "answered" } else { "seen" };
             let incomplete = if incomplete {
                 ", and the recording is incomplete"
@@ -68,6 +68,9 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         multiplexed(page, several);
     }
     if report.verdict == Verdict::Stopped {
+        return;
+    }
+    if report.verdict == Verdict::Operations {
         return;
     }
     if requests.count == 0 && open.is_none() {
@@ -111,6 +114,12 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
     let requests = &report.requests;
     let target = target(page, report);
     let watched = duration(report.target.duration_ns);
+    if report.verdict == Verdict::Operations {
+        let rings = &report.uring;
+        let done = rings.iter().map(|ring| ring.submitted);
+        let done = counted(done.fold(0, u64::saturating_add), "io_uring operation");
+        return format!(": {target} had no requests, and {done} in {watched}");
+    }
     if requests.count == 0 {
         let threads = counted(report.target.threads.into(), "thread");
         let events = counted(report.coverage.events, "kernel event");

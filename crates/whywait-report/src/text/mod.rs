@@ -112,7 +112,7 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         );
     }
     page.gap();
-    requests::render(&mut page, &report.requests);
+    requests::render(&mut page, &report.requests, &report.uring);
     calls::short(&mut page, &report.calls, &report.requests);
     for note in &report.notes {
         page.paragraph("", "  ", &[(Style::Strong, "note: "), (Style::Plain, note)]);

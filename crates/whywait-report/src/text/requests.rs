@@ -3,9 +3,11 @@
 use whywait_model::requests::{
     AcceptQueue, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time,
 };
+use whywait_model::rings::RingRow;
 
 use super::escape::columns;
 use super::page::{Page, Style};
+use super::rings;
 use super::step::{Names, held_by, longest, place, thread, woken_by};
 use super::units::{count, counted, duration, percent};
 
@@ -14,9 +16,12 @@ const SMALL_PERMILLE: u64 = 5;
 /// So many steps of the slowest request's path are shown.
 const MAX_STEPS: usize = 5;
 
-pub(super) fn render(page: &mut Page, requests: &Requests) {
+pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
     let late = requests.open.as_ref().map_or(0, |open| open.late);
     if requests.count == 0 && late == 0 {
+        if rings::short(page, rings) {
+            return;
+        }
         page.paragraph(
             "",
             "  ",

@@ -8,6 +8,9 @@ use super::units::{count, counted, duration, ratio_percent};
 /// So many rings are shown, and so many opcodes of each.
 const MAX_RINGS: usize = 12;
 const MAX_OPCODES: usize = 8;
+/// So many of both where they are in short.
+const MAX_SHORT: usize = 3;
+const NOT_SEEN: &str = "queued: not seen";
 
 pub(super) fn render(page: &mut Page, rows: &[RingRow]) {
     if rows.is_empty() {
@@ -40,6 +43,45 @@ pub(super) fn render(page: &mut Page, rows: &[RingRow]) {
         let text = format!("… and {more}: all are in --format json");
         page.paragraph("", "  ", &[(Style::Dim, &text)]);
     }
+}
+
+/// Where a program has no requests: what its rings did, a paragraph for each of the busiest. False:
+/// they did nothing.
+pub(super) fn short(page: &mut Page, rows: &[RingRow]) -> bool {
+    let used: Vec<&RingRow> = rows.iter().filter(|row| row.submitted > 0).collect();
+    for row in used.iter().take(MAX_SHORT) {
+        let mut of = format!("io_uring ring {}", row.ring);
+        if let Some(user) = row.user.or(row.creator) {
+            of.push_str(&format!(" of {} ({user})", page.cut(&row.user_name, 40)));
+        }
+        let opcodes = row.opcodes.iter().filter(|opcode| opcode.completed > 0);
+        let mut kinds: Vec<String> = opcodes
+            .clone()
+            .take(MAX_SHORT)
+            .map(|opcode| format!("{} {}", opcode.opcode, count(opcode.completed)))
+            .collect();
+        if let Some(more @ 1..) = opcodes.count().checked_sub(MAX_SHORT) {
+            kinds.push(format!("{more} more"));
+        }
+        let mut parts = work(row);
+        if !kinds.is_empty() {
+            parts.push(kinds.join(", "));
+        }
+        let seen = |part: &String| !part.starts_with(NOT_SEEN);
+        parts.extend(times(row).into_iter().filter(seen));
+        parts.extend(still_pending(row));
+        let text = format!(": {}", parts.join("; "));
+        page.paragraph("", "  ", &[(Style::Strong, &of), (Style::Plain, &text)]);
+    }
+    if let Some(more @ 1..) = used.len().checked_sub(MAX_SHORT) {
+        let more = counted(more as u64, "more ring");
+        page.paragraph("", "  ", &[(Style::Dim, &format!("… and {more}"))]);
+    }
+    if !used.is_empty() {
+        let all = "all of it: whywait report --uring";
+        page.paragraph("", "  ", &[(Style::Dim, all)]);
+    }
+    !used.is_empty()
 }
 
 fn ring(page: &mut Page, row: &RingRow) {
@@ -86,24 +128,8 @@ fn ring(page: &mut Page, row: &RingRow) {
         _ => "existed before the recording".to_owned(),
     });
     line(page, "setup", &made.join("; "));
-    let mut work = vec![format!(
-        "{} operations, {}/s",
-        count(row.submitted),
-        count(row.rate as u64)
-    )];
-    if row.batches > 0 {
-        work.push(format!(
-            "{:.1} a batch",
-            row.submitted as f64 / row.batches as f64
-        ));
-    }
-    for (n, what) in [(row.failed, "failed"), (row.overflows, "overflowed")] {
-        if n > 0 {
-            work.push(format!("{} {what}", count(n)));
-        }
-    }
-    line(page, "work", &work.join("; "));
-    life(page, row);
+    line(page, "work", &work(row).join("; "));
+    line(page, "time", &times(row).join("; "));
     let mut slots = format!(
         "{:.1} in use on average, {} at most; {} of the time near that maximum; {} of the time {} \
          or more",
@@ -123,18 +149,54 @@ fn ring(page: &mut Page, row: &RingRow) {
     }
     line(page, "slots", &slots);
     sockets(page, row);
+    if let Some(pending) = still_pending(row) {
+        line(page, "pending", &pending);
+    }
     for opcode in row.opcodes.iter().take(MAX_OPCODES) {
         opcode_line(page, opcode);
     }
 }
 
-fn life(page: &mut Page, row: &RingRow) {
+/// What the ring did.
+fn work(row: &RingRow) -> Vec<String> {
+    let mut work = vec![format!(
+        "{} operations, {}/s",
+        count(row.submitted),
+        count(row.rate as u64)
+    )];
+    if row.batches > 0 {
+        work.push(format!(
+            "{:.1} a batch",
+            row.submitted as f64 / row.batches as f64
+        ));
+    }
+    for (n, what) in [(row.failed, "failed"), (row.overflows, "overflowed")] {
+        if n > 0 {
+            work.push(format!("{} {what}", count(n)));
+        }
+    }
+    work
+}
+
+/// Operations that had not ended.
+fn still_pending(row: &RingRow) -> Option<String> {
+    let pending = row.pending.as_ref()?;
+    let kinds = pending.opcodes.iter();
+    let kinds: Vec<String> = kinds.map(|(name, n)| format!("{name} {}", count(*n))).collect();
+    Some(format!(
+        "{} of a second or longer under way at the end, the oldest for {} ({})",
+        counted(pending.operations, "operation"),
+        duration(pending.oldest_ns),
+        kinds.join(", ")
+    ))
+}
+
+/// The parts of its operations' life.
+fn times(row: &RingRow) -> Vec<String> {
     let mut parts = Vec::new();
     match row.queued_ns {
         Some(bounds) => parts.push(format!("queued {}", between(bounds))),
-        None => {
-            parts.push("queued: not seen (entries are published as they are submitted)".to_owned())
-        }
+        None => parts.push(format!("{NOT_SEEN} (entries are published as they are submitted)")),
     }
     if let Some(ns) = row.kernel_ns {
         parts.push(format!("kernel {}", duration(ns)));
@@ -153,7 +215,7 @@ fn life(page: &mut Page, row: &RingRow) {
     if !dominant.is_empty() {
         parts.push(dominant.to_owned());
     }
-    line(page, "time", &parts.join("; "));
+    parts
 }
 
 /// Sends that wait for the socket, and keep their slots meanwhile.
@@ -196,8 +258,12 @@ fn opcode_line(page: &mut Page, row: &OpcodeRow) {
     if let Some(bounds) = row.unreaped_mean_ns {
         parts.push(format!("unreaped (first of a batch) {}", between(bounds)));
     }
+    if row.failed > 0 {
+        let errors = row.errors.keys().cloned().collect::<Vec<_>>().join(", ");
+        let with = if errors.is_empty() { "" } else { " with " };
+        parts.push(format!("{} failed{with}{errors}", count(row.failed)));
+    }
     for (n, what) in [
-        (row.failed, "failed"),
         (row.punted, "punted to workers"),
         (row.polled, "waited for readiness"),
     ] {

@@ -178,6 +178,11 @@ fn no_requests() {
 }
 
 #[test]
+fn operations_without_requests() {
+    snapshot("operations", &reports::operations());
+}
+
+#[test]
 fn an_incomplete_recording() {
     snapshot("incomplete", &reports::incomplete());
 }
@@ -281,6 +286,10 @@ fn the_first_line_is_the_answer() {
             "nothing wrong found: 12,345 requests",
         ),
         (reports::no_requests(), "no requests seen: "),
+        (
+            reports::operations(),
+            "nothing wrong found: redis-server (pid 991) had no requests, and 46,213 io_uring",
+        ),
         (
             reports::open(),
             "4 requests are still open, the oldest for 6.900 s: 2 unread, 1 of them on",

@@ -9,6 +9,7 @@ use whywait_model::requests::{
     Latency, Multiplexed, OpenReader, OpenRequests, OwnRequests, Percentile, ReadyUnserved,
     Requests, Slow, Time,
 };
+use whywait_model::rings::{Bounds, OpcodeRow, PendingRow, RingRow, Stage};
 use whywait_model::{Coverage, Stopped, Target};
 use whywait_report::Report;
 
@@ -372,6 +373,56 @@ pub(crate) fn no_requests() -> Report {
         ..Requests::default()
     };
     report.notes = strings(&["UDP messages are not counted as requests"]);
+    report
+}
+
+/// A program without requests, whose ring is busy.
+pub(crate) fn operations() -> Report {
+    let mut report = no_requests();
+    report.verdict = Verdict::Operations;
+    report.notes.clear();
+    report.looked_at = strings(&["1 io_uring ring", "5 threads"]);
+    report.uring = vec![RingRow {
+        ring: 1,
+        pid: 991,
+        user: Some(992),
+        user_name: "flush".to_owned(),
+        sq_entries: 32,
+        cq_entries: 64,
+        submitted: 46_213,
+        batches: 1_444,
+        rate: 4_621.3,
+        kernel_ns: Some(62_000),
+        unreaped_ns: Some(Bounds {
+            at_least: 1_000,
+            at_most: 3_000,
+        }),
+        dominant: Some(Stage::Kernel),
+        slots: 16.2,
+        max_slots: 32,
+        pending: Some(PendingRow {
+            operations: 2,
+            oldest_ns: 2_900 * MS,
+            opcodes: [("recv", 2)].into(),
+        }),
+        opcodes: vec![
+            OpcodeRow {
+                opcode: "write",
+                files: vec!["file"],
+                completed: 46_000,
+                ..OpcodeRow::default()
+            },
+            OpcodeRow {
+                opcode: "fsync",
+                files: vec!["file"],
+                completed: 211,
+                failed: 7,
+                errors: [("EIO".to_owned(), 7)].into(),
+                ..OpcodeRow::default()
+            },
+        ],
+        ..RingRow::default()
+    }];
     report
 }
 

@@ -5,10 +5,12 @@
 //! result or for a lock, is what the lab's variants differ in; `lab.toml` says which is which.
 
 mod disk;
+mod handed;
 mod memory;
 mod vmm;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -34,6 +36,10 @@ const EPISODES_MS: &str = "120,180,140,200,150,160,220,130,170,190";
 
 fn main() -> Result<()> {
     let options = parse_args()?;
+    if options.work == "handed" {
+        let api = handed::start(vmm::listen(&options.socket)?)?;
+        return serve(&options.socket, api);
+    }
     let work = match options.work.as_str() {
         "cpu-growing" => Work::GrowingCpu,
         "under-lock" => Work::UnderLock(options.episodes),
@@ -55,8 +61,12 @@ fn main() -> Result<()> {
         }
     };
     let listener = vmm::listen(&options.socket)?;
-    let api = vmm::start(listener, work)?;
-    announce(&options.socket.display().to_string())?;
+    serve(&options.socket, vmm::start(listener, work)?)
+}
+
+/// Until the end.
+fn serve(socket: &Path, api: JoinHandle<Result<()>>) -> Result<()> {
+    announce(&socket.display().to_string())?;
     match api.join() {
         Ok(ended) => ended,
         Err(_) => bail!("the API thread panicked"),

@@ -63,3 +63,22 @@ pub(crate) fn punt_storm(lab: &Lab) -> Result<Value> {
     }
     Ok(json!({"ops": ops, "ops_per_s": (ops as f64 / begun.elapsed().as_secs_f64()).round()}))
 }
+
+/// Broken: each read is submitted by a call of its own.
+pub(crate) fn one_a_batch(lab: &Lab) -> Result<Value> {
+    let mut ring = ReadRing::new(&IoUring::builder(), u32::try_from(BATCH)?, BATCH)?;
+    let file = cached_file(lab)?;
+    let begun = Instant::now();
+    let mut ops = 0;
+    while begun.elapsed() < RUN {
+        for block in 0..BATCH {
+            ring.queue_read(&file, block, BLOCK, squeue::Flags::empty())?;
+            if !lab.fixed {
+                ring.submit(0)?;
+            }
+        }
+        ring.submit(BATCH)?;
+        ops += ring.reap(|_, _| ())?;
+    }
+    Ok(json!({"ops": ops, "ops_per_s": (ops as f64 / begun.elapsed().as_secs_f64()).round()}))
+}

@@ -5,7 +5,9 @@
 mod batches;
 mod cross;
 mod device;
+mod lost;
 mod ring;
+mod storm;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +39,10 @@ fn main() -> Result<()> {
         "cross-thread" => cross::cross_thread,
         "cq-overflow" => batches::cq_overflow,
         "punt-storm" => batches::punt_storm,
+        "one-a-batch" => batches::one_a_batch,
+        "errors" => lost::errors,
+        "leak" => lost::leak,
+        "worker-storm" => storm::worker_storm,
         other => bail!("there is no fault {other}"),
     };
     lab_kit::announce(dir)?;

@@ -3,12 +3,21 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Context, Result, ensure};
 use io_uring::{Builder, IoUring, opcode, squeue, types};
 
 use crate::{BLOCK, Lab};
+
+/// The number of a descriptor that may have been closed.
+pub(crate) struct Closed(pub(crate) RawFd);
+
+impl AsRawFd for Closed {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
 
 /// A ring, and a block for each operation that can be on its way.
 pub(crate) struct ReadRing {
@@ -55,6 +64,22 @@ impl ReadRing {
         unsafe { self.ring.submission().push(&entry) }.context("the submission queue is full")
     }
 
+    /// Queues a splice of so many bytes, which is known by the block; nothing is put there.
+    pub(crate) fn queue_splice(
+        &mut self,
+        from: &impl AsRawFd,
+        to: &impl AsRawFd,
+        block: usize,
+        length: u32,
+    ) -> Result<()> {
+        let (from, to) = (types::Fd(from.as_raw_fd()), types::Fd(to.as_raw_fd()));
+        let entry = opcode::Splice::new(from, -1, to, -1, length)
+            .build()
+            .user_data(block as u64);
+        // SAFETY: it has no memory of this process.
+        unsafe { self.ring.submission().push(&entry) }.context("the submission queue is full")
+    }
+
     /// Hands what is queued to the kernel, and waits until so many completions are there.
     pub(crate) fn submit(&self, wait_for: usize) -> Result<()> {
         self.ring.submit_and_wait(wait_for)?;
@@ -64,6 +89,21 @@ impl ReadRing {
     /// Whether the kernel has completions that its queue had no room for.
     pub(crate) fn overflown(&mut self) -> bool {
         self.ring.submission().cq_overflow()
+    }
+
+    /// Takes the results that are there, as they are.
+    pub(crate) fn take_results(&mut self) -> Vec<i32> {
+        let mut results = Vec::new();
+        for entry in self.ring.completion() {
+            if let Some(busy) = usize::try_from(entry.user_data())
+                .ok()
+                .and_then(|block| self.busy.get_mut(block))
+            {
+                *busy = false;
+            }
+            results.push(entry.result());
+        }
+        results
     }
 
     /// Takes the completions that are there: for each the block, and what is in it.

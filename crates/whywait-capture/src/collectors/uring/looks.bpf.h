@@ -113,10 +113,12 @@ static __always_inline int uring_take_in(u32 index, struct uring_state *ring,
 	/*
 	 * The most that were taken at once goes by what is not reaped now: a look may have been
 	 * missed since. A clock's tick, and another CPU, may see an operation that is just being
-	 * completed both in flight and unreaped.
+	 * completed both in flight and unreaped: that sees those in flight only.
 	 */
 	most = flight + (tail - head) - (why == LOOK_COMPLETE && tail != head);
-	if (most > ring->max_slots && why != LOOK_ELSEWHERE) {
+	if (why == LOOK_ELSEWHERE)
+		most = tail == head ? flight : 0;
+	if (most > ring->max_slots) {
 		ring->max_slots = most;
 		ring->at_max_ns = 0;
 	}

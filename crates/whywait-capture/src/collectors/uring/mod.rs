@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use whywait_events::Event;
 use whywait_events::recording::WriteError;
-use whywait_events::uring::{Lag, LagKind, Op, Ring, RingOrigin, RingSample, Sum};
+use whywait_events::uring::{Lag, LagKind, Op, Pending, Ring, RingOrigin, RingSample, Sum};
 
 use self::ring_counts::Counts;
 use crate::core::collector::{Collector, Configuration, Hook};
@@ -62,6 +62,7 @@ pub(crate) const COLLECTOR: Collector = Collector {
     ],
     configure,
     after: find,
+    look: find_pending,
     ..Collector::NONE
 };
 
@@ -98,6 +99,26 @@ fn find_in(programs: &mut Programs, pid: u32) -> io::Result<()> {
         if let Ok(link) = iterate::attach(program, Scope::Process(tgid)) {
             iterate::read(&link, &mut buffer)?;
         }
+    }
+    Ok(())
+}
+
+/// In the end: finds operations that the kernel has had for long. They come as records.
+fn find_pending(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError> {
+    if !recorder.last_look || !used(programs) {
+        return Ok(());
+    }
+    let mut buffer = Vec::new();
+    for tgid in recorder.processes.all() {
+        let program = &programs.skel.progs.pending_urings;
+        // It may have ended by now.
+        let Ok(link) = iterate::attach(program, Scope::Process(tgid)) else {
+            continue;
+        };
+        iterate::read(&link, &mut buffer).map_err(|source| CaptureError::Iterate {
+            what: "io_uring operations",
+            source,
+        })?;
     }
     Ok(())
 }
@@ -224,6 +245,13 @@ impl Recorder {
         record: &types::uring_sample_record,
     ) -> Result<(), WriteError> {
         self.output.write(&Event::RingSample(sample(record)))
+    }
+
+    pub(crate) fn ring_pending(
+        &mut self,
+        record: &types::uring_pending_record,
+    ) -> Result<(), WriteError> {
+        self.output.write(&Event::RingPending(pending(record)))
     }
 
     pub(crate) fn ring_lag(&mut self, record: &types::uring_lag_record) -> Result<(), WriteError> {
@@ -364,6 +392,21 @@ fn sample(record: &types::uring_sample_record) -> RingSample {
         in_flight: record.in_flight,
         on_cpu_ns: record.on_cpu_ns,
         runnable_ns: record.runnable_ns,
+    }
+}
+
+/// An operation that the kernel still has.
+fn pending(record: &types::uring_pending_record) -> Pending {
+    Pending {
+        ring: record.ring,
+        submit_ns: record.submit_ns,
+        seen_ns: record.seen_ns,
+        opcode: record.opcode,
+        fd: record.fd,
+        tid: record.tid,
+        kind: record.kind,
+        socket_type: record.socket_type,
+        closed: record.closed != 0,
     }
 }
 

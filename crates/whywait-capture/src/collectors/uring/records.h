@@ -184,3 +184,19 @@ struct uring_lag_record {
 	u32 tid; /* who should have */
 	u32 count; /* how many waited in the end */
 };
+
+#define URING_NO_FILE 16 /* beyond the kinds of files */
+
+/* An operation that the kernel still has. */
+struct uring_pending_record {
+	u32 type;
+	u32 ring;
+	u64 submit_ns;
+	u64 seen_ns;
+	s32 fd;
+	u32 opcode;
+	u32 tid; /* who submitted */
+	u32 kind; /* of file, S_IFMT >> 12, or URING_NO_FILE */
+	u32 socket_type; /* SOCK_…; 0: it is no socket */
+	u32 closed; /* the descriptor is another file's by now, or nobody's */
+};

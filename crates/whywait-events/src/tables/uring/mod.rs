@@ -1,9 +1,11 @@
 //! io_uring: rings, what their operations came to, and what waited in them.
 
+mod errors;
 mod opcodes;
 
 use std::collections::BTreeMap;
 
+pub use errors::error_name;
 pub use opcodes::{OPCODE_MULTISHOT, opcode_name};
 
 use crate::Ns;
@@ -251,6 +253,36 @@ table! {
         polled: bool = Plain,
         /// It is recorded because it was its turn: those rows are an unbiased sample.
         sampled: bool = Plain,
+    }
+}
+
+table! {
+    /// An operation that the kernel still had when the recording ended, a second or longer after it
+    /// was submitted.
+    #[table(later)]
+    #[span(submit_ns, [age_ns], |row| row.seen_ns)]
+    pub struct Pending {
+        /// Which ring.
+        ring: u32 = Dictionary,
+        /// When it was submitted.
+        submit_ns: Ns = DeltaBounds,
+        /// When it was seen there.
+        seen_ns: Ns = Delta {
+            /// For how long it had been with the kernel.
+            age_ns since |row| row.submit_ns
+        },
+        /// `IORING_OP_…`
+        opcode: u32 = Dictionary,
+        /// Its descriptor or its number among the registered files.
+        fd: i32 = Dictionary,
+        /// The thread that submitted it.
+        tid: u32 = Dictionary,
+        /// The kind of its file (`S_IFMT >> 12`, 0: anonymous, as an eventfd is); 16: it has none.
+        kind: u32 = Dictionary,
+        /// The type of its socket (`SOCK_…`); 0: it is none.
+        socket_type: u32 = Dictionary,
+        /// The program has closed the descriptor since.
+        closed: bool = Plain,
     }
 }
 

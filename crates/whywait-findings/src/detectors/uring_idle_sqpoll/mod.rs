@@ -11,7 +11,7 @@
 //!
 //! **Guards.** Burning: a fifth of a core or more, and more than 20 us of it for each operation,
 //! which is what calls to submit them would cost many times over. Asleep: for a threshold or
-//! longer, several times.
+//! longer, several times; or for a tenth of a second altogether, and a hundredth of the time.
 
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
@@ -20,7 +20,7 @@ use whywait_model::rings::RingState;
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings;
-use crate::shared::text::{duration, percent};
+use crate::shared::text::{count, duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -40,6 +40,8 @@ const EXPENSIVE_NS: u64 = 20_000;
 const MIN_BURNT: u64 = 20;
 /// Times that it slept when it was needed.
 const MIN_LAGS: u64 = 3;
+/// It slept for so long when it was needed, were it only once, nanoseconds.
+const LONG_NS: u64 = 100_000_000;
 /// With fewer samples the poller's share is not known.
 const MIN_SAMPLES: u64 = 20;
 
@@ -82,28 +84,53 @@ fn burning(model: &Model, state: &RingState) -> Option<Finding> {
     Some(finding)
 }
 
+/// Whether entries lay there again and again while the poller slept.
+fn sleeps_often(model: &Model, state: &RingState) -> bool {
+    let (ring, lags) = (&state.ring, &state.unsubmitted);
+    lags.count >= MIN_LAGS
+        && ring.asleep_ns >= lags.count.saturating_mul(model.threshold_ns())
+        && percent(ring.asleep_ns, lags.low_ns) >= 50
+}
+
+/// Whether they lay there for long, were it only once, and for good.
+fn sleeps_long(state: &RingState) -> bool {
+    let ring = &state.ring;
+    ring.asleep_ns >= LONG_NS && ring.asleep_ns >= ring.observed_ns / 100
+}
+
 fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
-    if state.unsubmitted.count < MIN_LAGS
-        || ring.asleep_ns < state.unsubmitted.count.saturating_mul(model.threshold_ns())
-        || percent(ring.asleep_ns, state.unsubmitted.low_ns) < 50
-    {
+    if !sleeps_often(model, state) && !sleeps_long(state) {
         return None;
     }
-    let (low_ns, high_ns) = state.queued_ns()?;
     let instead = rings::instead(model, state, &state.unsubmitted, |standing| {
         standing.pending
     });
-    let title = format!(
-        "io_uring's poller sleeps while entries lie published for {} in the mean",
-        rings::between(low_ns, high_ns)
-    );
-    let lay = format!(
-        "entries were published {} times while the poller slept and asked to be woken, {} \
-         altogether",
-        state.unsubmitted.count,
-        duration(ring.asleep_ns)
-    );
+    let (title, lay) = match state.queued_ns() {
+        Some((low_ns, high_ns)) if state.unsubmitted.count > 0 => (
+            format!(
+                "io_uring's poller sleeps while entries lie published for {} in the mean",
+                rings::between(low_ns, high_ns)
+            ),
+            format!(
+                "entries were published {} while the poller slept and asked to be woken, {} \
+                 altogether",
+                count(state.unsubmitted.count as usize, "time", "times"),
+                duration(ring.asleep_ns)
+            ),
+        ),
+        _ => (
+            format!(
+                "io_uring's poller sleeps, and nobody wakes it for the entries that lay published \
+                 for {}",
+                duration(ring.asleep_ns)
+            ),
+            format!(
+                "the poller slept and asked to be woken; {} had been submitted",
+                count(ring.submitted as usize, "operation", "operations")
+            ),
+        ),
+    };
     let saving = Saving::sum(SavingKind::Latency, ring.queued_high_ns, ring.submitted);
     let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
         .saving(saving)

@@ -15,6 +15,29 @@ fn a_poller_that_sleeps_when_it_is_needed() {
     assert_eq!(codes(&script), ["uring-idle-sqpoll"]);
 }
 
+/// Two entries are published and never submitted.
+#[test]
+fn a_poller_that_nobody_wakes() {
+    let with = |asleep_ms: u64| {
+        let never = Ring {
+            flags: SETUP_SQPOLL,
+            submitted: 0,
+            completed: 0,
+            finished: 0,
+            asleep_ns: asleep_ms * MS,
+            queued_low_ns: 2 * asleep_ms * MS,
+            queued_high_ns: 2 * asleep_ms * MS,
+            ..ring()
+        };
+        found(&script(never, sum(READ)))
+    };
+    let findings = with(790);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].code.name(), "uring-idle-sqpoll");
+    assert!(findings[0].title.ends_with("lay published for 790 ms"));
+    assert_eq!(with(99), []);
+}
+
 #[test]
 fn a_poller_that_burns_a_core() {
     let polled = Ring {

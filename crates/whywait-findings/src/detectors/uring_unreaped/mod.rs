@@ -16,9 +16,11 @@
 //! in io_uring, submitted or waited for more completions: there it leaves nothing lying, as little
 //! as while it waits for a CPU. Or, where operations wait for a peer and most of them are quick, if
 //! several completions lay there for 10 ms and the thread is known to have slept elsewhere or
-//! computed. Nobody waits for the completion of a send, as long as there are slots: sends count
-//! only on a ring that is full half of the time, and not where sends that wait for room in their
-//! socket's buffer hold more of its slots.
+//! computed. With few operations, if what somebody waits for (no write, close or cancellation) lay
+//! there for a tenth of a second twice, or for half a second once, while the thread is known to
+//! have done something else. Nobody waits for the completion of a send, as long as there are slots:
+//! sends count only on a ring that is full half of the time, and not where sends that wait for room
+//! in their socket's buffer hold more of its slots.
 
 use whywait_events::StackId;
 use whywait_events::uring::Sum;
@@ -47,6 +49,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 const MIN_LAGS: u64 = 3;
 /// A completion that lies for so long is no matter of the mean, nanoseconds.
 const LONG_NS: u64 = 10_000_000;
+/// Twice for so long is a fault with few operations too…
+const VERY_LONG_NS: u64 = 100_000_000;
+/// … and once for so long.
+const ONCE_NS: u64 = 500_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     model
@@ -62,6 +68,9 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
     let Some((low_ns, _)) = state.unreaped_ns() else {
         return false;
     };
+    if for_very_long(model, state) && !nobody_waits(state) {
+        return true;
+    }
     let mostly = state.dominant() == Some(Stage::Unreaped) && {
         let (elsewhere, all) = elsewhere(model, state);
         let left_lying_ns = in_proportion(low_ns, elsewhere, all);
@@ -120,6 +129,31 @@ fn at_times(model: &Model, state: &RingState) -> bool {
     let slept_ns = sum(&|longest| longest.slept_ns);
     let computed_ns = sum(&|longest| sampled_ns(model, longest, is_other_work));
     long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
+}
+
+/// Whether something that somebody waits for lay there for very long while the thread slept
+/// elsewhere or computed, however few operations there were.
+fn for_very_long(model: &Model, state: &RingState) -> bool {
+    let longest = state.unreaped.longest.iter();
+    let very_long = longest.filter(|longest| {
+        let away_ns = sampled_ns(model, longest, is_other_work).saturating_add(longest.slept_ns);
+        longest.lag.low_ns >= VERY_LONG_NS
+            && !is_done_with(longest.lag.opcode)
+            && away_ns >= longest.lag.low_ns / 2
+    });
+    let lags_ns: Vec<u64> = very_long.map(|longest| longest.lag.low_ns).collect();
+    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= ONCE_NS)
+}
+
+/// Whether a program may be done with an operation as soon as it is submitted: WRITEV, FSYNC,
+/// WRITE_FIXED, POLL_REMOVE, SYNC_FILE_RANGE, SENDMSG, timers, ASYNC_CANCEL, FALLOCATE, CLOSE,
+/// FILES_UPDATE, WRITE, advice, SEND, EPOLL_CTL, buffers, SHUTDOWN, UNLINKAT, MSG_RING and so on.
+fn is_done_with(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        0 | 2 | 3 | 5 | 7 | 8 | 9 | 11 | 12 | 14 | 15 | 17 | 19 | 20 | 23
+            ..=26 | 29 | 31 | 32 | 34 | 36 | 40 | 47 | 48 | 52 | 61
+    )
 }
 
 /// What a sample's kernel stack shows.

@@ -1,4 +1,4 @@
-use whywait_events::uring::{LagKind, Ring, RingSample, Sum};
+use whywait_events::uring::{Lag, LagKind, Ring, RingSample, Sum};
 use whywait_model::script::{Script, ms};
 
 use crate::shared::rings::script::*;
@@ -160,8 +160,6 @@ fn what_may_have_been_taken_at_once_is_not_unreaped() {
     assert_eq!(codes(&script), NOTHING);
 }
 
-/// Entries lie there for 200 ms each.
-
 #[test]
 fn sends_that_lie_unreaped_are_not_blamed_for_slots_that_sockets_hold() {
     let full = Ring {
@@ -282,4 +280,53 @@ fn a_server_whose_loop_waits_for_a_cpu_or_for_more_completions() {
     }
     lags(&mut batching, LagKind::Unreaped, 5, 90);
     assert_eq!(codes(&batching), NOTHING);
+}
+
+/// A program with few operations, whose thread does something else for 790 ms.
+fn few(opcode: u32, times: u64, each_ms: u64, call: u32) -> Vec<&'static str> {
+    let lay_ns = times * each_ms * MS;
+    let few = Ring {
+        submitted: times,
+        completed: times,
+        finished: times,
+        reaped: times,
+        unreaped_low_ns: lay_ns,
+        unreaped_high_ns: lay_ns,
+        slot_ns: lay_ns,
+        ..ring()
+    };
+    let its = Sum {
+        completed: times,
+        timed: times,
+        kernel_ns: times * MS,
+        ..sum(opcode)
+    };
+    let mut script = script(few, its);
+    for time in 0..times {
+        let from = time * 1000;
+        script.wait(TID, call, from, from + each_ms).done();
+        script.ring_lag(&Lag {
+            ring: 1,
+            kind: LagKind::Unreaped,
+            from_ns: ms(from),
+            low_ns: each_ms * MS,
+            high_ns: (each_ms + 5) * MS,
+            opcode,
+            tid: TID,
+            ..Lag::default()
+        });
+    }
+    codes(&script)
+}
+
+#[test]
+fn a_completion_that_lies_there_for_very_long() {
+    const NANOSLEEP: u32 = 35;
+    assert_eq!(few(READ, 1, 790, NANOSLEEP), ["uring-unreaped"]);
+    assert_eq!(few(READ, 2, 120, NANOSLEEP), ["uring-unreaped"]);
+    assert_eq!(few(READ, 1, 400, NANOSLEEP), NOTHING);
+    assert_eq!(few(READ, 5, 90, NANOSLEEP), NOTHING);
+    assert_eq!(few(READ, 1, 790, IO_URING_ENTER), NOTHING);
+    // Whoever logs need not know when that was written.
+    assert_eq!(few(23, 2, 790, NANOSLEEP), NOTHING);
 }

@@ -9,7 +9,8 @@
 //!
 //! **Cost.** The time that entries lay there at most, summed over them.
 //!
-//! **Guards.** A threshold long in the mean by its lower bound. Rings with a poller of the kernel's
+//! **Guards.** A threshold long in the mean by its lower bound; with few operations, a tenth of a
+//! second twice or half a second once. Rings with a poller of the kernel's
 //! are `uring-idle-sqpoll`'s.
 
 use whywait_events::uring::SETUP_SQPOLL;
@@ -33,6 +34,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// Lags that make it more than chance.
 const MIN_LAGS: u64 = 3;
+/// Twice for so long is a fault with few operations too, nanoseconds…
+const VERY_LONG_NS: u64 = 100_000_000;
+/// … and once for so long.
+const ONCE_NS: u64 = 500_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     model
@@ -42,12 +47,22 @@ fn detect(model: &Model) -> Vec<Finding> {
         .collect()
 }
 
+/// Whether entries lay there for very long, however few there were.
+fn for_very_long(state: &RingState) -> bool {
+    let lags = state.unsubmitted.longest.iter();
+    let lags_ns: Vec<u64> = lags
+        .map(|longest| longest.lag.low_ns)
+        .filter(|ns| *ns >= VERY_LONG_NS)
+        .collect();
+    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= ONCE_NS)
+}
+
 fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
     let (low_ns, high_ns) = state.queued_ns()?;
+    let many = ring.submitted >= MIN_OPERATIONS && state.unsubmitted.count >= MIN_LAGS;
     if ring.flags & SETUP_SQPOLL != 0
-        || ring.submitted < MIN_OPERATIONS
-        || state.unsubmitted.count < MIN_LAGS
+        || !(many || for_very_long(state))
         || low_ns < model.threshold_ns()
     {
         return None;

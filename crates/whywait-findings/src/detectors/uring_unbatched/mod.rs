@@ -1,0 +1,127 @@
+//! `uring-unbatched`: each operation has a system call of its own, where one would do for many.
+//!
+//! **Invariant.** What a program has to submit at a time it submits by one call.
+//!
+//! **Evidence.** The operations that were submitted against the batches that they came in; how many
+//! were under way at a time; the samples of the thread within `io_uring_enter`.
+//!
+//! **Cost.** The CPU time within `io_uring_enter`, by samples, and twice their standard error: part
+//! of it is the operations' own, hence a bound.
+//!
+//! **Guards.** Only at a rate of thousands a second, where several are under way at a time for the
+//! most part: who cannot go on without the one has nothing else to submit. Not with a poller of the
+//! kernel's, which needs no calls. A note only: nothing waits for it.
+
+use whywait_events::uring::SETUP_SQPOLL;
+use whywait_model::Model;
+use whywait_model::rings::RingState;
+
+use crate::declaration::Declaration;
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::rings;
+use crate::shared::text::{duration, percent};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "uring-unbatched",
+    meaning: "each operation of an io_uring ring is submitted by a system call of its own",
+    severities: &[(Severity::Note, "")],
+    invariant: "what there is to submit at a time is submitted by one call",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Operations a second from which on a call for each is worth a word.
+const MIN_RATE: u64 = 5_000;
+/// With fewer nothing is said.
+const MIN_OPERATIONS: u64 = 5_000;
+/// Slots that are taken in the mean while any is: with fewer there is hardly more than one
+/// operation to submit at a time.
+const MIN_SLOTS: u64 = 4;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    model
+        .rings
+        .values()
+        .filter(|state| is_unbatched(state))
+        .map(|state| finding(model, state))
+        .collect()
+}
+
+fn is_unbatched(state: &RingState) -> bool {
+    let ring = &state.ring;
+    let active_ns = ring.observed_ns.saturating_sub(ring.idle_ns).max(1);
+    ring.flags & SETUP_SQPOLL == 0
+        && ring.submitted >= MIN_OPERATIONS
+        && rate(ring.submitted, ring.observed_ns) >= MIN_RATE
+        // At most one in ten came with another.
+        && ring.batches.saturating_mul(10) >= ring.submitted.saturating_mul(9)
+        && ring.slot_ns / active_ns >= MIN_SLOTS
+}
+
+/// So many in that time are how many a second.
+fn rate(times: u64, ns: u64) -> u64 {
+    let rate = u128::from(times) * 1_000_000_000 / u128::from(ns.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// Samples of the thread in the call, and all of them.
+fn samples(model: &Model, state: &RingState) -> (u64, u64) {
+    let (mut in_call, mut all) = (0u64, 0u64);
+    for ((_, kernel_stack), standing) in &state.stacks {
+        all = all.saturating_add(standing.samples);
+        let enters = model.stacks.get(*kernel_stack).is_some_and(|stack| {
+            let enters = |name: &str| name.contains("io_uring_enter");
+            stack.labels.iter().any(|label| enters(&label.name))
+        });
+        if enters {
+            in_call = in_call.saturating_add(standing.samples);
+        }
+    }
+    (in_call, all)
+}
+
+fn finding(model: &Model, state: &RingState) -> Finding {
+    let ring = &state.ring;
+    let sample_ns = rings::sample_ns(model);
+    let (in_call, all) = samples(model, state);
+    let in_call_ns = in_call.saturating_mul(sample_ns);
+    let bound_ns = in_call
+        .saturating_add(2 * in_call.isqrt() + 1)
+        .saturating_mul(sample_ns);
+    let active_ns = ring.observed_ns.saturating_sub(ring.idle_ns).max(1);
+    let title = format!(
+        "{} calls of io_uring_enter submit {} operations of {}: {} calls a second",
+        ring.batches,
+        ring.submitted,
+        rings::thread(model, state.thread()),
+        rate(ring.batches, ring.observed_ns),
+    );
+    let at_a_time = format!(
+        "{} slots are taken in the mean while any is, so that there was more to submit at a time",
+        ring.slot_ns / active_ns
+    );
+    let cost = (in_call > 0).then(|| {
+        let text = format!(
+            "the thread was in io_uring_enter for {} % of its CPU time, {} altogether by samples, \
+             {} for each call; the operations' own work is part of it",
+            percent(in_call, all),
+            duration(in_call_ns),
+            duration(in_call_ns / ring.batches.max(1)),
+        );
+        Evidence::of_ns(in_call_ns, text)
+    });
+    rings::about(state, Finding::new(&DECLARATION, Severity::Note, title))
+        .about("calls_per_s", rate(ring.batches, ring.observed_ns))
+        .confidence(Confidence::Medium)
+        .saving(Saving::sum(SavingKind::Cpu, bound_ns, ring.submitted))
+        .evidence(cost)
+        .evidence([Evidence::new(at_a_time), rings::life(state)])
+        .fix(
+            "prepare all that is there to submit, and then enter once; submit and wait by the same \
+             call (io_uring_submit_and_wait)",
+        )
+}
+
+#[cfg(test)]
+mod tests;
