@@ -66,8 +66,8 @@ fn operations_that_nothing_ends_are_seen() {
 
     let folder = temporary.path().join("recording");
     let pid = program.0.id();
-    let mut session = Session::start(pid, Vec::new(), &folder, &Options::default())
-        .expect("the session starts");
+    let mut session =
+        Session::start(pid, Vec::new(), &folder, &Options::default()).expect("the session starts");
     input.write_all(b"go\n").expect("the program listens");
     line.clear();
     output.read_line(&mut line).expect("the program speaks");

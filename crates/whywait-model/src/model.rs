@@ -14,7 +14,7 @@ use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::open::Rests;
 use crate::requests::{self, Accounted, OwnRequests, RequestSums};
-use crate::rings::RingState;
+use crate::rings::{self, RingState, Workers};
 use crate::roles::Programs;
 use crate::stacks::StackNames;
 use crate::stops::Stops;
@@ -34,6 +34,8 @@ pub struct Model {
     pub pools: Vec<EpollPool>,
     /// The io_uring rings, by their number.
     pub rings: BTreeMap<u32, RingState>,
+    /// io_uring's workers, by process.
+    pub workers: BTreeMap<u32, Workers>,
     /// Names of stacks.
     pub stacks: StackNames,
     /// The recording's counters.
@@ -114,6 +116,7 @@ impl Model {
             threads,
             pools,
             rings: input.rings.states,
+            workers: rings::workers(&input.threads),
             stacks: input.stacks,
             counters: input.counters,
             left_out: input.left_out.saturating_add(objects.left_out()),

@@ -49,7 +49,11 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
         }
         answers.push(answer);
         for ping in 0..pings {
-            api.ask(if ping % 2 == 0 { "PING api" } else { "PING worker" })?;
+            api.ask(if ping % 2 == 0 {
+                "PING api"
+            } else {
+                "PING worker"
+            })?;
         }
     }
 

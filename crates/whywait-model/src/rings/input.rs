@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::uring::{Lag, LagKind, Op, Pending, Ring, RingSample};
-use whywait_events::{Ns, Sample, ThreadEvent, Wait};
+use whywait_events::{Ns, Sample, ThreadChange, ThreadEvent, Wait};
 
 use super::workers::is_worker;
 use super::{LagWithWait, Lags, RingState, Standing};
@@ -15,6 +15,13 @@ const IO_URING_ENTER: u32 = 426;
 const MAX_LAGS: usize = 64;
 /// Samples of rings' threads that are kept for being joined with the rings' own.
 const MAX_SAMPLES: usize = 1_000_000;
+/// Operations that are younger are never seen pending.
+const PENDING_NS: u64 = 1_000_000_000;
+/// Operations that ended so late that they may have been seen pending before: so many are kept.
+const MAX_ENDED: usize = 100_000;
+/// What is cancelled so shortly before a process ends is so because it ends.
+const EXIT_NS: u64 = 1_000_000_000;
+const ECANCELED: i32 = 125;
 /// Operations of each ring that are kept one by one.
 const MAX_OPS: usize = 256;
 
@@ -23,6 +30,11 @@ const MAX_OPS: usize = 256;
 pub struct RingInput {
     /// By id.
     pub states: BTreeMap<u32, RingState>,
+    /// When each process ended.
+    exits: HashMap<u32, Ns>,
+    /// Operations that took long and ended, as far as they are kept: by ring, time of submission,
+    /// opcode and descriptor.
+    ended: HashSet<(u32, Ns, u32, i32)>,
 }
 
 impl RingInput {
@@ -36,6 +48,13 @@ impl RingInput {
         if rings.is_empty() {
             return Ok(input);
         }
+        let exits = threads
+            .iter()
+            .filter(|event| event.change == ThreadChange::Exit);
+        input.exits = exits
+            .filter(|event| event.tid == event.tgid)
+            .map(|event| (event.tgid, event.at_ns))
+            .collect();
         for (id, ring) in rings {
             input.states.insert(
                 id,
@@ -129,6 +148,13 @@ impl RingInput {
             return;
         };
         state.add_result(op);
+        let exit_ns = self.exits.get(&state.ring.tgid);
+        let by_exit = op.result == -ECANCELED
+            && exit_ns.is_some_and(|exit_ns| op.complete_ns.saturating_add(EXIT_NS) >= *exit_ns);
+        let long = op.complete_ns.saturating_sub(op.submit_ns) >= PENDING_NS;
+        if long && !by_exit && self.ended.len() < MAX_ENDED {
+            self.ended.insert((op.ring, op.submit_ns, op.opcode, op.fd));
+        }
         if state.ops.len() < MAX_OPS {
             state.ops.push(op.clone());
         }
@@ -136,7 +162,10 @@ impl RingInput {
 
     /// Adds an operation that the kernel still had; for scripts of events.
     pub(crate) fn add_pending(&mut self, pending: &Pending) {
-        if let Some(state) = self.states.get_mut(&pending.ring) {
+        let operation = (pending.ring, pending.submit_ns, pending.opcode, pending.fd);
+        if let Some(state) = self.states.get_mut(&pending.ring)
+            && !self.ended.contains(&operation)
+        {
             state.pending.add(pending);
         }
     }

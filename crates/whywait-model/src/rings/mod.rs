@@ -25,6 +25,7 @@ pub use pending::{PendingGroup, Pendings};
 pub use row::{Bounds, OpcodeRow, PendingRow, RingRow};
 pub use sends::BlockedSends;
 pub use workers::Workers;
+pub(crate) use workers::workers;
 
 /// What a lag was spent with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! io_uring: operations that the kernel still had when the recording ended.
+//! io_uring: operations that the kernel still had when it was looked at last.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +15,10 @@ pub struct Pendings {
     pub groups: BTreeMap<(u32, i32), PendingGroup>,
     /// Those that found no room there.
     pub left_out: u64,
+    /// When they were seen.
+    pub seen_ns: Ns,
+    /// How many operations of the ring the kernel had then, however old.
+    pub in_flight: u64,
 }
 
 /// Operations of an opcode on a descriptor.
@@ -40,6 +44,16 @@ pub struct PendingGroup {
 
 impl Pendings {
     pub(super) fn add(&mut self, pending: &Pending) {
+        if pending.seen_ns < self.seen_ns {
+            return;
+        }
+        if pending.seen_ns > self.seen_ns {
+            *self = Self {
+                seen_ns: pending.seen_ns,
+                ..Self::default()
+            };
+        }
+        self.in_flight = self.in_flight.max(u64::from(pending.in_flight));
         let key = (pending.opcode, pending.fd);
         if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&key) {
             self.left_out = self.left_out.saturating_add(1);
@@ -59,7 +73,7 @@ impl Pendings {
             group.tid = pending.tid;
         }
         group.last_ns = group.last_ns.max(pending.submit_ns);
-        group.seen_ns = group.seen_ns.max(pending.seen_ns);
+        group.seen_ns = pending.seen_ns;
     }
 
     /// How many there are.

@@ -182,9 +182,11 @@ fn work(row: &RingRow) -> Vec<String> {
 fn still_pending(row: &RingRow) -> Option<String> {
     let pending = row.pending.as_ref()?;
     let kinds = pending.opcodes.iter();
-    let kinds: Vec<String> = kinds.map(|(name, n)| format!("{name} {}", count(*n))).collect();
+    let kinds: Vec<String> = kinds
+        .map(|(name, n)| format!("{name} {}", count(*n)))
+        .collect();
     Some(format!(
-        "{} of a second or longer under way at the end, the oldest for {} ({})",
+        "{} had not ended, the oldest after {} ({})",
         counted(pending.operations, "operation"),
         duration(pending.oldest_ns),
         kinds.join(", ")
@@ -196,7 +198,9 @@ fn times(row: &RingRow) -> Vec<String> {
     let mut parts = Vec::new();
     match row.queued_ns {
         Some(bounds) => parts.push(format!("queued {}", between(bounds))),
-        None => parts.push(format!("{NOT_SEEN} (entries are published as they are submitted)")),
+        None => parts.push(format!(
+            "{NOT_SEEN} (entries are published as they are submitted)"
+        )),
     }
     if let Some(ns) = row.kernel_ns {
         parts.push(format!("kernel {}", duration(ns)));

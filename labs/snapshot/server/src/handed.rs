@@ -51,7 +51,12 @@ impl Loop {
 
     fn add(&self, source: impl AsFd, token: u64) -> Result<()> {
         let token = epoll::EventData::new_u64(token);
-        Ok(epoll::add(&self.epoll, source, token, epoll::EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.epoll,
+            source,
+            token,
+            epoll::EventFlags::IN,
+        )?)
     }
 
     fn expires_in(&self, time: Duration, every: Duration) -> Result<()> {
@@ -66,7 +71,11 @@ impl Loop {
     /// What is ready.
     fn wait(&self) -> Result<Vec<u64>> {
         let mut ready = Vec::with_capacity(8);
-        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), None)?;
+        epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut ready),
+            None,
+        )?;
         Ok(ready.iter().map(|event| event.data.u64()).collect())
     }
 }

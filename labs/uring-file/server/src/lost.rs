@@ -15,8 +15,10 @@ use crate::{BLOCK, Lab, RUN};
 
 const READ_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// More than are asked for.
-const READS: usize = 128;
+/// So many are asked for at most.
+const READS: usize = 30;
+/// Long enough for who looks every two seconds.
+const LEAK_RUN: Duration = Duration::from_secs(5);
 
 /// A read every 5 ms. Broken: its descriptor was closed before. Fixed: it stays open.
 pub(crate) fn errors(lab: &Lab) -> Result<Value> {
@@ -32,7 +34,11 @@ pub(crate) fn errors(lab: &Lab) -> Result<Value> {
         thread::sleep((begun + READ_EVERY * ops).saturating_duration_since(Instant::now()));
         ring.queue_read(&number, 0, BLOCK, squeue::Flags::empty())?;
         ring.submit(1)?;
-        failed += ring.take_results().iter().filter(|result| **result < 0).count();
+        failed += ring
+            .take_results()
+            .iter()
+            .filter(|result| **result < 0)
+            .count();
         ops += 1;
     }
     drop(file);
@@ -46,8 +52,8 @@ pub(crate) fn leak(lab: &Lab) -> Result<Value> {
     let (from, to) = pipe()?;
     let begun = Instant::now();
     let mut ops = 0;
-    while begun.elapsed() < RUN && ops < READS {
-        if ops == 0 || !lab.fixed {
+    while begun.elapsed() < LEAK_RUN {
+        if ops == 0 || (!lab.fixed && ops < READS) {
             ring.queue_read(&from, ops, BLOCK, squeue::Flags::empty())?;
             ring.submit(0)?;
             ops += 1;

@@ -21,9 +21,7 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(crate) fn worker_storm(lab: &Lab) -> Result<Value> {
     let mut ring = ReadRing::new(&IoUring::builder(), 256, PIPES)?;
     let sink = OpenOptions::new().write(true).open("/dev/null")?;
-    let pipes: Vec<(OwnedFd, OwnedFd)> = (0..PIPES)
-        .map(|_| Ok(pipe()?))
-        .collect::<Result<_>>()?;
+    let pipes: Vec<(OwnedFd, OwnedFd)> = (0..PIPES).map(|_| Ok(pipe()?)).collect::<Result<_>>()?;
     let begun = Instant::now();
     let mut ops = 0;
     while begun.elapsed() < RUN {

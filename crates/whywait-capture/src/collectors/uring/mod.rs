@@ -103,9 +103,9 @@ fn find_in(programs: &mut Programs, pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// In the end: finds operations that the kernel has had for long. They come as records.
+/// Finds operations that the kernel has had for long. They come as records.
 fn find_pending(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError> {
-    if !recorder.last_look || !used(programs) {
+    if !used(programs) {
         return Ok(());
     }
     let mut buffer = Vec::new();
@@ -407,6 +407,7 @@ fn pending(record: &types::uring_pending_record) -> Pending {
         kind: record.kind,
         socket_type: record.socket_type,
         closed: record.closed != 0,
+        in_flight: record.in_flight,
     }
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Operations that the kernel has had for long, looked for in the end: user space walks over the
- * target's processes, each of which may have closed the descriptors of its rings' operations.
+ * Operations that the kernel has had for long, looked for now and then and in the end: user space
+ * walks over the target's processes, each of which may have closed the descriptors of its rings'
+ * operations.
  */
 #pragma once
 
@@ -18,9 +19,10 @@ struct pending_walk {
 	u64 now;
 	u32 max_fds;
 	u32 tgid;
-	u32 sent;
-	u32 pad;
 };
+
+/* Of the process: no part of the walk, whose value the verifier would follow through all rounds. */
+u32 uring_pending_sent = 0;
 
 static __always_inline bool uring_fd_closed(const struct pending_walk *walk, s32 fd, u64 file)
 {
@@ -77,11 +79,11 @@ static long look_at_pending(u32 at, struct pending_walk *walk)
 	ring = uring_at(index);
 	if (!ring || ring->tgid != walk->tgid || slot->at_ns < ring->first_ns)
 		return 0;
-	if (walk->sent >= URING_PENDING_SENT) {
+	if (uring_pending_sent >= URING_PENDING_SENT) {
 		COUNT(uring_pending_budget);
 		return 0;
 	}
-	walk->sent++;
+	uring_pending_sent++;
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);
@@ -94,12 +96,14 @@ static long look_at_pending(u32 at, struct pending_walk *walk)
 	record->fd = slot->fd;
 	record->opcode = slot->opcode;
 	record->tid = slot->tid;
+	record->in_flight = ring->submitted > ring->finished ? ring->submitted - ring->finished : 0;
+	record->pad = 0;
 	uring_pending_file(record, walk, req);
 	submit(record);
 	return 0;
 }
 
-/* Run by user space in the end, for each process that has rings. */
+/* Run by user space when a segment is closed, for each process, if there are rings. */
 SEC("iter/task")
 int pending_urings(struct bpf_iter__task *ctx)
 {
@@ -111,6 +115,7 @@ int pending_urings(struct bpf_iter__task *ctx)
 		return 0;
 	walk.now = bpf_ktime_get_ns();
 	walk.tgid = task->tgid;
+	uring_pending_sent = 0;
 	fdt = BPF_CORE_READ(task, files, fdt);
 	if (fdt) {
 		walk.table = (u64)BPF_CORE_READ(fdt, fd);

@@ -199,4 +199,6 @@ struct uring_pending_record {
 	u32 kind; /* of file, S_IFMT >> 12, or URING_NO_FILE */
 	u32 socket_type; /* SOCK_…; 0: it is no socket */
 	u32 closed; /* the descriptor is another file's by now, or nobody's */
+	u32 in_flight; /* operations of the ring that the kernel has */
+	u32 pad;
 };

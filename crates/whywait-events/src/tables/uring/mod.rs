@@ -257,8 +257,9 @@ table! {
 }
 
 table! {
-    /// An operation that the kernel still had when the recording ended, a second or longer after it
-    /// was submitted.
+    /// An operation that the kernel had a second or longer after it was submitted, when a segment
+    /// was closed or the recording ended: of each `ring` the rows with the last `seen_ns` count,
+    /// unless `ring_ops` has the operation's end.
     #[table(later)]
     #[span(submit_ns, [age_ns], |row| row.seen_ns)]
     pub struct Pending {
@@ -283,6 +284,8 @@ table! {
         socket_type: u32 = Dictionary,
         /// The program has closed the descriptor since.
         closed: bool = Plain,
+        /// How many operations of the ring the kernel had, however old.
+        in_flight: u32 = Dictionary,
     }
 }
 

@@ -134,7 +134,8 @@ fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
     let saving = Saving::sum(SavingKind::Latency, ring.queued_high_ns, ring.submitted);
     let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
         .saving(saving)
-        .evidence([Evidence::of_ns(ring.asleep_ns, lay), rings::life(state)])
+        .evidence([Evidence::of_ns(ring.asleep_ns, lay)])
+        .evidence((ring.submitted > 0).then(|| rings::life(state)))
         .cause(instead.cause)
         .fix(
             "look at IORING_SQ_NEED_WAKEUP after publishing, and enter with \

@@ -2,10 +2,10 @@
 //!
 //! **Invariant.** An operation completes, or is cancelled, or waits for something that may come.
 //!
-//! **Evidence.** The operations that the kernel still had when the recording ended, each with the
-//! time of its submission: on descriptors that the program has closed since, where nothing can
-//! complete them any more but what happens at the other end; or several on one descriptor, on which
-//! no operation ended.
+//! **Evidence.** The operations that the kernel still had when it was looked at last (each two
+//! seconds, and in the end), each with the time of its submission: on descriptors that the program
+//! has closed since, where nothing can complete them any more but what happens at the other end; or
+//! several on one descriptor, on which no operation ended.
 //!
 //! **Cost.** Not known as a time: a slot, a buffer and a file each. Saving 0.
 //!
@@ -85,9 +85,9 @@ fn waits_by_design(opcode: u32) -> bool {
 
 /// Whether the ends of operations may have been missed.
 fn is_uncertain(state: &RingState) -> bool {
-    let ring = &state.ring;
-    let under_way = ring.submitted.saturating_sub(ring.finished);
-    ring.overflows > 0 || (ring.origin == RingOrigin::Created && state.pending.count() > under_way)
+    let pending = &state.pending;
+    state.ring.overflows > 0
+        || (state.ring.origin == RingOrigin::Created && pending.count() > pending.in_flight)
 }
 
 fn leaks(state: &RingState) -> Vec<Leak<'_>> {
@@ -146,12 +146,8 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         duration(oldest_ns)
     );
     let slots = format!(
-        "{} were under way when the recording ended, of {} submitted, in a ring of {} entries",
-        count(
-            state.ring.submitted.saturating_sub(state.ring.finished) as usize,
-            "operation",
-            "operations"
-        ),
+        "{} were under way when they were seen last, of {} submitted, in a ring of {} entries",
+        count(state.pending.in_flight as usize, "operation", "operations"),
         state.ring.submitted,
         state.ring.sq_entries
     );

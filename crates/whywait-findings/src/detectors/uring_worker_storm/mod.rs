@@ -6,8 +6,7 @@
 //! against the number of CPUs; the operations that were handed to workers, by opcode; the workers'
 //! CPU time by samples.
 //!
-//! **Cost.** The time that the operations spent with workers. Most of it is the operations
-//! themselves, which wait; hence a bound.
+//! **Cost.** The workers' CPU time. What the operations wait for they wait for all the same.
 //!
 //! **Guards.** For files on disks the kernel has four workers for each CPU at most, or as many as
 //! the ring has entries, and for the rest no limit but that of processes. So more than four for
@@ -67,7 +66,7 @@ fn is_storm(workers: Workers, cpus: u64) -> bool {
 
 fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let cpus = u64::from(model.meta.host.cpus).max(1);
-    let workers = model.workers_of(state.ring.tgid);
+    let workers = *model.workers.get(&state.ring.tgid)?;
     if !is_storm(workers, cpus) || punted(state) == 0 {
         return None;
     }
@@ -81,10 +80,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         count(cpus as usize, "CPU", "CPUs"),
         rings::thread(model, state.thread()),
     );
-    let made = format!(
-        "{} workers were seen, of which {} were made while the recording ran",
-        workers.seen, workers.made
-    );
+    let seen = format!("{} workers were seen altogether", workers.seen);
     let handed = sums.iter().take(SHOWN).map(|sum| {
         let each_ns = sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0);
         let text = format!(
@@ -96,9 +92,8 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         );
         Evidence::of_ns(sum.punted_ns, text)
     });
-    let punted_ns = sum(sums.iter().map(|sum| sum.punted_ns));
-    let saving = Saving::sum(SavingKind::Latency, punted_ns, punted(state));
     let worker_ns = state.worker_samples.saturating_mul(rings::sample_ns(model));
+    let saving = Saving::sum(SavingKind::Cpu, worker_ns, punted(state));
     let cpu = (worker_ns > 0).then(|| {
         let text = format!("the workers were on a CPU for {}", duration(worker_ns));
         Evidence::of_ns(worker_ns, text)
@@ -106,7 +101,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
         .about("workers", workers.most)
         .saving(saving)
-        .evidence([Evidence::new(made)])
+        .evidence([Evidence::new(seen)])
         .evidence(handed)
         .evidence(cpu)
         .evidence([rings::life(state)])
