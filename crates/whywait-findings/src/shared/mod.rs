@@ -3,6 +3,7 @@
 pub(crate) mod in_kernel;
 pub(crate) mod intervals;
 pub(crate) mod naming;
+pub(crate) mod queues;
 pub(crate) mod replay;
 pub(crate) mod rings;
 pub(crate) mod runtime;
@@ -10,4 +11,5 @@ pub(crate) mod servers;
 pub(crate) mod slow_paths;
 pub(crate) mod spinning;
 pub(crate) mod text;
+pub(crate) mod traffic;
 pub(crate) mod unfinished;

@@ -386,6 +386,11 @@ impl UnderWay {
         })
     }
 
+    /// By process.
+    pub(crate) fn by_process(model: &Model) -> HashMap<u32, UnderWay> {
+        Self::by(model, |request| Some(request.tgid))
+    }
+
     fn by<K: std::hash::Hash + Eq>(
         model: &Model,
         key: impl Fn(&Request) -> Option<K>,
@@ -404,6 +409,13 @@ impl UnderWay {
             one.ended.sort_unstable();
         }
         all
+    }
+
+    /// How many were between two moments, at the same time or one after another.
+    pub(crate) fn within(&self, from_ns: Ns, to_ns: Ns) -> usize {
+        let begun = self.begun.partition_point(|begun| *begun < to_ns);
+        let ended = self.ended.partition_point(|ended| *ended <= from_ns);
+        begun.saturating_sub(ended)
     }
 
     /// How many were at `at`.

@@ -38,6 +38,11 @@ impl<'m> Peer<'m> {
         (self.0.tgid != 0).then_some(self.0.tgid)
     }
 
+    /// What the exchanges with it came to.
+    pub fn sums(self) -> &'m PeerSums {
+        self.0
+    }
+
     /// What usually listens at its port.
     pub fn service(self) -> Option<&'static str> {
         service(self.0.port)

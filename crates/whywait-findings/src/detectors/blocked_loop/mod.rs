@@ -12,7 +12,8 @@
 //! absences of one cause, but for the one that was its own: of an absence the owner is the request
 //! that was read before it and answered first after it. A fix leaves a request its own work. Of a
 //! request that was read and not answered, what came after it was read does not count: it may be
-//! its own.
+//! its own. While a call of the request was with its peer the loop kept nothing waiting: calls are
+//! paired with requests within which they lie, and that time does not count.
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
 //! [`MIN_AWAY_NS`], or one in which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving
@@ -28,7 +29,7 @@ mod causes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Busy, Ns, Sample, StackId, Wait};
+use whywait_events::{Busy, Exchange, Ns, Sample, StackId, Wait};
 use whywait_model::{
     EpollPool, Membership, Model, RequestRef, Role, Thread, WaitClass, system_call_name,
 };
@@ -37,10 +38,11 @@ use self::causes::Reason;
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
 use crate::shared::in_kernel::InKernel;
-use crate::shared::intervals::{in_proportion, overlap_ns, sum};
+use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths;
 use crate::shared::text::{count, duration, numbered};
+use crate::shared::traffic::{calls_each, length, paired, with_peer};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -48,7 +50,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     meaning: "a single-threaded event loop (asyncio, node, redis, …) was kept from its poll, \
         and requests waited",
     severities: &[
-        (Severity::Error, "from 100 ms of a request on"),
+        (
+            Severity::Error,
+            "from 100 ms of a request on, unless the requests' calls took longer than that",
+        ),
         (Severity::Warning, "from 30 ms on"),
         (Severity::Note, "otherwise"),
     ],
@@ -114,7 +119,21 @@ struct Blocked<'a> {
     thread: &'a Thread,
     reason: Reason,
     /// The longest first.
-    victims: Vec<(u64, RequestRef<'a>)>,
+    victims: Vec<Victim<'a>>,
+}
+
+/// A request that waited while the loop was away with the work of others.
+struct Victim<'a> {
+    request: RequestRef<'a>,
+    waited_ns: u64,
+    /// For so long its calls were with their peers.
+    called_ns: u64,
+}
+
+/// A request of the loop, and when its calls were with their peers.
+struct Asked<'a> {
+    request: RequestRef<'a>,
+    calls: Vec<Interval>,
 }
 
 fn detect(model: &Model) -> Vec<Finding> {
@@ -165,6 +184,7 @@ fn of_pool<'a>(model: &'a Model, pool: &'a EpollPool) -> Vec<Blocked<'a>> {
         return Vec::new();
     }
     let aways = owned(absences(model, pool, thread), &requests);
+    let requests = with_calls(model, pool, &requests);
     causes::of(model, thread, aways)
         .into_iter()
         .map(|reason| Blocked {
@@ -263,10 +283,30 @@ fn owned(mut aways: Vec<Away>, requests: &[RequestRef<'_>]) -> Vec<Away> {
     aways
 }
 
-/// The requests that waited while the loop was away with the work of others, and for how long: the
-/// longest first.
-fn victims<'a>(aways: &[Away], requests: &[RequestRef<'a>]) -> Vec<(u64, RequestRef<'a>)> {
-    let waited = requests.iter().filter_map(|&request| {
+/// The requests with the calls that are taken for theirs: which is whose shows only in part, but
+/// each lies within its request, and no request has more than its share.
+fn with_calls<'a>(model: &Model, pool: &EpollPool, requests: &[RequestRef<'a>]) -> Vec<Asked<'a>> {
+    let own = |call: &&Exchange| call.tgid == pool.tgid && call.last_read_ns.is_some();
+    let calls: Vec<&Exchange> = model.exchanges().iter().filter(own).collect();
+    let window = |request: &RequestRef<'_>| {
+        // Before it is read it has none.
+        let read_ns = request.recv_ns.unwrap_or(Ns::MAX);
+        (read_ns, request.waited_until_ns().max(read_ns))
+    };
+    let windows: Vec<Interval> = requests.iter().map(window).collect();
+    let each = calls_each(calls.len(), requests.len());
+    let pairs = paired(&windows, &calls, each);
+    let asked = requests.iter().zip(pairs).map(|(request, own)| Asked {
+        request: *request,
+        calls: own.into_iter().map(|at| with_peer(calls[at])).collect(),
+    });
+    asked.collect()
+}
+
+/// The requests that waited while the loop was away with the work of others: the longest first.
+fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<Victim<'a>> {
+    let waited = requests.iter().filter_map(|asked| {
+        let request = asked.request;
         let (from_ns, to_ns) = (request.ready_ns, request.waited_until_ns());
         // Absences are in order: those that matter are next to each other.
         let first = aways.partition_point(|away| away.to_ns <= from_ns);
@@ -274,15 +314,33 @@ fn victims<'a>(aways: &[Away], requests: &[RequestRef<'a>]) -> Vec<(u64, Request
             .iter()
             .take_while(|away| away.from_ns < to_ns)
             .filter(|away| away.owner != Some((request.socket, request.seq)));
-        let away_ns = sum(others.clone().map(|away| away.overlap_ns(from_ns, to_ns)));
+        // What the loop did while a call was with its peer kept this request from nothing.
+        let kept_ns = |of: &dyn Fn(&Away, Interval) -> u64| {
+            let all_ns = sum(others.clone().map(|away| of(away, (from_ns, to_ns))));
+            let in_calls = others
+                .clone()
+                .flat_map(|away| asked.calls.iter().map(|call| of(away, *call)));
+            all_ns.saturating_sub(sum(in_calls))
+        };
+        let away_ns = kept_ns(&|away, (from_ns, to_ns)| away.overlap_ns(from_ns, to_ns));
         // Work that is not there does not have to wait for a CPU either.
-        let whole_ns =
-            sum(others.map(|away| overlap_ns((away.from_ns, away.to_ns), (from_ns, to_ns))));
+        let whole_ns = kept_ns(&|away, within| overlap_ns((away.from_ns, away.to_ns), within));
         let latency_ns = to_ns.saturating_sub(from_ns);
-        (away_ns >= MIN_VICTIM_NS).then_some((whole_ns.min(latency_ns), request))
+        (away_ns >= MIN_VICTIM_NS).then(|| Victim {
+            request,
+            waited_ns: whole_ns.min(latency_ns),
+            called_ns: sum(asked.calls.iter().map(|call| length(*call))),
+        })
     });
-    let mut victims: Vec<(u64, RequestRef<'_>)> = waited.collect();
-    victims.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.socket, request.seq));
+    let mut victims: Vec<Victim<'_>> = waited.collect();
+    victims.sort_by_key(|victim| {
+        let request = victim.request;
+        (
+            std::cmp::Reverse(victim.waited_ns),
+            request.socket,
+            request.seq,
+        )
+    });
     victims
 }
 
@@ -297,9 +355,15 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     } = loops.iter().max_by_key(|one| longest_of(one))?;
     let longest = reason.longest()?;
     let victims = || loops.iter().flat_map(|one| &one.victims);
-    let (worst_ns, worst) = victims().max_by_key(|(ns, _)| *ns)?;
-    let severity = SCALE.severity(*worst_ns);
-    let saving = Saving::latency(victims().map(|(ns, _)| *ns).collect());
+    let worst = victims().max_by_key(|victim| victim.waited_ns)?;
+    let (worst_ns, worst) = (worst.waited_ns, worst.request);
+    let saving = Saving::latency(victims().map(|victim| victim.waited_ns).collect());
+    let severity = match SCALE.severity(worst_ns) {
+        Severity::Error if sum(victims().map(|one| one.called_ns)) > saving.at_most_ns => {
+            Severity::Warning
+        }
+        severity => severity,
+    };
     if severity == Severity::Note && saving.at_most_ns < model.time_of_requests_ns() / WORTH_A_NOTE
     {
         return None;
@@ -327,7 +391,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     let total_ns = sum(loops.iter().map(|one| one.reason.ns()));
     let meanwhile = format!(
         "{waited} waited for up to {} while it was away with others' work",
-        duration(*worst_ns)
+        duration(worst_ns)
     );
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
@@ -338,7 +402,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         .saving(saving)
         .evidence([
             Evidence::of_ns(reason.ns(), away(model, pool, thread, reason)),
-            Evidence::of_ns(*worst_ns, meanwhile),
+            Evidence::of_ns(worst_ns, meanwhile),
         ])
         .evidence((tids.len() > 1).then(|| altogether(loops.len(), total_ns)))
         .evidence(in_kernel.evidence())

@@ -1,7 +1,7 @@
 //! Scripts of events that must, or must not, be `blocked-loop`.
 
 use serde_json::json;
-use whywait_model::script::Script;
+use whywait_model::script::{Script, TGID, ms};
 
 use super::*;
 
@@ -561,5 +561,50 @@ fn the_same_in_the_loops_of_all_workers_is_one_finding() {
             .starts_with("the event loops of 4 processes gunicorn were blocked 4 times"),
         "{}",
         finding.title
+    );
+}
+
+/// Two requests that each ask a peer for 200 ms and then compute for 40 ms. The second one's reply
+/// comes 10 ms after the first's. With the calls, or without.
+fn asks_and_computes(with_calls: bool) -> Vec<Finding> {
+    let (mut script, handler, _) = server();
+    script.burns(1, handler, 231, 271);
+    script.burns(1, handler, 272, 312);
+    // Another one's work, while both are with the peer.
+    script.burns(1, handler, 100, 140);
+    for (n, read, came, read_reply, answered) in [
+        (1, 30, 230, 230, 271),
+        (2, 31, 240, 271, 312),
+        (3, 20, 90, 99, 141),
+    ] {
+        let request = script.request(n).epoll(EPOLL).ready(read);
+        request.read(read, 1).answered(answered, 1);
+        if with_calls {
+            script.exchange(&Exchange {
+                socket: 100 + n,
+                tgid: TGID,
+                fd: 20,
+                peer: 1,
+                first_send_ns: ms(read + 1),
+                last_send_ns: ms(read + 1),
+                arrived_ns: Some(ms(came)),
+                first_read_ns: Some(ms(read_reply)),
+                last_read_ns: Some(ms(read_reply)),
+                ..Exchange::default()
+            });
+        }
+    }
+    detect(&script.model())
+}
+
+#[test]
+fn what_a_loop_does_while_a_request_is_with_its_peer_keeps_it_from_nothing() {
+    let findings = asks_and_computes(false);
+    assert_eq!(findings[0].saving.each_at_most_ns, [80_000_000, 40_000_000]);
+    let findings = asks_and_computes(true);
+    assert_eq!(
+        findings[0].saving.each_at_most_ns,
+        [31_000_000],
+        "the reply lay there from 240 to 271"
     );
 }

@@ -11,11 +11,17 @@
 //! **Cost.** For each request the time of the call that it is paired with, until its reply was
 //! there: without the call a part of that would go elsewhere. A bound.
 //!
+//! A queue for the peer's connections ([`queues`]) whose calls take longer the more there are: the
+//! peer is what they queue for, and more connections would not help. There the wait for a
+//! connection counts as well.
+//!
 //! **Guards.** At least [`MIN_REQUESTS`] requests, and [`NEARLY_ALL_PAIRED`] percent of those of
-//! the process that waited for the network for half of their time, have a call of their own. A
-//! request with such calls to several peers is paired with none: it is not decided which one it
-//! waited for. Nor is one whose thread slept in the call itself, which `slow-path-wait` reports.
-//! Peers that take [`BY_DESIGN_NS`] as a rule may be meant to (a long poll): a note.
+//! the process that waited for the network for half of their time, have a call of their own. Where
+//! the loop is busy it does not wait for the network: then nearly all requests that have such calls
+//! within them must have one of their own, and nearly all such calls a request. A request with such
+//! calls to several peers is paired with none: it is not decided which one it waited for. Nor is
+//! one whose thread slept in the call itself, which `slow-path-wait` reports. Peers that take
+//! [`BY_DESIGN_NS`] as a rule may be meant to (a long poll): a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +32,10 @@ use whywait_model::{Model, Peer};
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::shared::intervals::sum;
+use crate::shared::queues::{Capacity, Queue};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
 use crate::shared::text::{duration, percent};
+use crate::shared::traffic::{length, with_peer};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -59,6 +67,13 @@ struct Pair<'a> {
     call: &'a Exchange,
 }
 
+/// Requests, and how many of them have a call of their own.
+struct Pairs<'a> {
+    pairs: Vec<Pair<'a>>,
+    /// Requests that should have one.
+    of: usize,
+}
+
 fn detect(model: &Model) -> Vec<Finding> {
     if model.exchanges().is_empty() {
         return Vec::new();
@@ -71,9 +86,14 @@ fn detect(model: &Model) -> Vec<Finding> {
             .or_default()
             .push(request);
     }
+    let queues = Queue::of(model);
+    let saturated = queues
+        .iter()
+        .filter_map(|queue| saturated(model, queue, slow.total_ns));
     let mut findings: Vec<Finding> = by_process
         .values()
         .flat_map(|requests| of_process(model, requests, slow.total_ns))
+        .chain(saturated)
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(slow_paths::MAX_FINDINGS);
@@ -82,41 +102,81 @@ fn detect(model: &Model) -> Vec<Finding> {
 
 /// The peer that dominates the requests of a process, if it does.
 fn of_process(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Option<Finding> {
-    let waiting: Vec<&SlowRequest<'_>> = requests
+    let in_loop: Vec<&SlowRequest<'_>> = requests
         .iter()
         .copied()
-        .filter(|request| waits_in_loop(model, request))
+        .filter(|request| !sleeps_in_call(model, request))
         .collect();
-    let pairs = paired(model, &waiting);
-    let peers: BTreeSet<u32> = pairs.iter().map(|pair| pair.call.peer).collect();
-    let enough = percent(pairs.len() as u64, waiting.len() as u64) >= NEARLY_ALL_PAIRED;
-    if pairs.len() < MIN_REQUESTS || peers.len() != 1 || !enough {
+    let waiting: Vec<&SlowRequest<'_>> = in_loop
+        .iter()
+        .copied()
+        .filter(|request| {
+            let network_ns = request.request.account().service[Part::Network];
+            dominates(network_ns, request.latency_ns)
+        })
+        .collect();
+    let enough = |pairs: &Pairs<'_>| {
+        let peers: BTreeSet<u32> = pairs.pairs.iter().map(|pair| pair.call.peer).collect();
+        let paired = percent(pairs.pairs.len() as u64, pairs.of as u64);
+        pairs.pairs.len() >= MIN_REQUESTS && peers.len() == 1 && paired >= NEARLY_ALL_PAIRED
+    };
+    let waiting = Pairs {
+        pairs: paired(model, &waiting).pairs,
+        of: waiting.len(),
+    };
+    let busy = paired(model, &in_loop);
+    let pairs = if enough(&waiting) && waiting.pairs.len() * 2 >= busy.pairs.len() {
+        waiting.pairs
+    } else if enough(&busy) && all_have_requests(model, &busy) {
+        busy.pairs
+    } else {
         return None;
-    }
-    finding(model, model.peer(*peers.first()?)?, &pairs, slow_ns)
+    };
+    finding(
+        model,
+        model.peer(pairs.first()?.call.peer)?,
+        &pairs,
+        slow_ns,
+    )
 }
 
-/// Whether a request waited for the network for half of its time, and no thread in a call of its
-/// own.
-fn waits_in_loop(model: &Model, request: &SlowRequest<'_>) -> bool {
-    let network_ns = request.request.account().service[Part::Network];
+/// Whether a thread slept for half of a request in a call of its own.
+fn sleeps_in_call(model: &Model, request: &SlowRequest<'_>) -> bool {
     let steps = slow_paths::steps(&request.path);
     let in_call = steps.filter(|(_, step)| model.peer_of_step(step).is_some());
-    let in_call_ns = sum(in_call.map(|(_, step)| step.ns()));
-    dominates(network_ns, request.latency_ns) && !dominates(in_call_ns, request.latency_ns)
+    dominates(sum(in_call.map(|(_, step)| step.ns())), request.latency_ns)
+}
+
+/// Whether nearly all calls to these requests' peer that are as long as theirs were paired: none
+/// are the program's own.
+fn all_have_requests(model: &Model, pairs: &Pairs<'_>) -> bool {
+    let Some(first) = pairs.pairs.first() else {
+        return false;
+    };
+    let each_ns = pairs.pairs.iter().map(|pair| with_peer_ns(pair.call));
+    let shortest_ns = each_ns.min().unwrap_or(u64::MAX);
+    let calls = model.exchanges().iter().filter(|call| {
+        (call.tgid, call.peer) == (first.call.tgid, first.call.peer)
+            && call.last_read_ns.is_some()
+            && with_peer_ns(call) >= shortest_ns
+    });
+    percent(pairs.pairs.len() as u64, calls.count() as u64) >= NEARLY_ALL_PAIRED
 }
 
 /// For how long a call was with its peer.
 fn with_peer_ns(call: &Exchange) -> u64 {
-    let came_ns = call.arrived_ns.or(call.first_read_ns);
-    came_ns.map_or(0, |ns| ns.saturating_sub(call.first_send_ns))
+    length(with_peer(call))
 }
 
-/// Pairs requests with calls, first come, first served: each with another one.
-fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Vec<Pair<'a>> {
+/// Pairs requests with calls, first come, first served: each with another one. Those that have none
+/// within them that takes half of their time need none.
+fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Pairs<'a> {
     let calls = model.exchanges();
     let mut taken: BTreeSet<(u64, u32)> = BTreeSet::new();
-    let mut pairs = Vec::new();
+    let mut found = Pairs {
+        pairs: Vec::new(),
+        of: 0,
+    };
     for request in requests {
         let row = request.request;
         let (Some(recv_ns), Some(answered_ns)) = (row.recv_ns, row.answered_ns()) else {
@@ -131,16 +191,66 @@ fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Vec<Pair<'a
             .filter(|call| call.last_read_ns.is_some_and(|ns| ns <= answered_ns))
             .filter(|call| dominates(with_peer_ns(call), request.latency_ns))
             .collect();
+        found.of += usize::from(!within.is_empty());
         let one_peer = within.windows(2).all(|two| two[0].peer == two[1].peer);
         let own = within
             .iter()
             .find(|call| !taken.contains(&(call.socket, call.seq)));
         if let Some(call) = own.filter(|_| one_peer) {
             taken.insert((call.socket, call.seq));
-            pairs.push(Pair { request, call });
+            found.pairs.push(Pair { request, call });
         }
     }
-    pairs
+    found
+}
+
+/// Requests that queue for connections to a peer that would not serve more.
+fn saturated(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
+    let Capacity::Saturated { few_ns, full_ns } = queue.capacity else {
+        return None;
+    };
+    let shares = Shares::new(queue.victims.iter().map(|victim| {
+        let latency_ns = victim.request.age_ns();
+        let ns = victim.waited_ns.saturating_add(victim.called_ns);
+        (ns.min(latency_ns), latency_ns)
+    }));
+    let peer = queue.traffic.peer;
+    let title = format!(
+        "{} spent {} % of their time waiting for {peer}, which is saturated",
+        shares.requests(),
+        shares.percent()
+    );
+    let longer = format!(
+        "a call took {} with few others under way, and {} with {}: more connections would only \
+         queue there",
+        duration(few_ns),
+        duration(full_ns),
+        queue.most - 1
+    );
+    let queued = format!(
+        "{} of it is the wait for one of {} connections, never more of which were in use at a time",
+        duration(sum(queue.victims.iter().map(|victim| victim.waited_ns))),
+        queue.most
+    );
+    let tids = queue.traffic.threads();
+    let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
+        .about("peer", peer.address())
+        .about_known("peer_process", peer.process())
+        .about_known("peer_pid", peer.tgid())
+        .about("saturated", true)
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence([
+            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
+            Evidence::new(longer),
+            Evidence::new(queued),
+            Evidence::new(queue.handover()),
+        ])
+        .fix(
+            "look at the peer: why it does so little at a time; ask it less, cache its answers, or \
+             limit the wait",
+        );
+    let first = tids.first().copied();
+    Some(slow_paths::about_processes(model, finding, first, tids))
 }
 
 fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> Option<Finding> {

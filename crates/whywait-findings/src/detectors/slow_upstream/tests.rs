@@ -2,6 +2,7 @@ use whywait_events::{Exchange, PeerSums};
 use whywait_model::script::{Script, TGID, ms};
 
 use super::*;
+use crate::shared::queues::script::{Closed, Serves};
 
 const LOOP: u32 = 1;
 const OTHER_PEER: u32 = 2;
@@ -157,4 +158,73 @@ fn a_thread_that_sleeps_in_the_call_is_for_slow_path_wait() {
     }
     script.ends(2000);
     assert_eq!(detect(&script.model()), []);
+}
+
+/// A loop that is busy all the time, with calls that fill its requests; and `more` calls besides.
+fn busy_loop(more: u32) -> Script {
+    let mut script = Script::new();
+    script
+        .thread(LOOP, "loop")
+        .peer(&peer(1, 20 + u64::from(more)));
+    for n in 0..20 {
+        let at = 10 + 50 * n;
+        script.exchange(&call(100 + n, 1, at + 4, at + 204));
+        script
+            .request(n + 1)
+            .epoll(7)
+            .ready(at)
+            .read(at, LOOP)
+            .answered(at + 210, LOOP);
+    }
+    for n in 0..more {
+        let at = 10 + 30 * u64::from(n);
+        script.exchange(&Exchange {
+            seq: 2 + n,
+            ..call(500, 1, at, at + 210)
+        });
+    }
+    script.busy(LOOP, 5, 1_300, 1_295_000_000, 0);
+    script.ends(1_400);
+    script
+}
+
+#[test]
+fn a_busy_loops_requests_wait_for_their_peer_all_the_same() {
+    let findings = detect(&busy_loop(0).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].saving.each_at_most_ns, [200_000_000; 20]);
+    let model = busy_loop(20).model();
+    assert_eq!(detect(&model), [], "half of the calls are nobody's");
+}
+
+#[test]
+fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
+    let narrow = Closed {
+        clients: 12,
+        rounds: 8,
+        at_a_time: 2,
+        own_connections: false,
+        peer: Serves::One(25),
+        gap_ms: 0,
+    };
+    let findings = detect(&narrow.script().model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        finding.title.ends_with("which is saturated"),
+        "{}",
+        finding.title
+    );
+    assert!(
+        finding.evidence[1]
+            .text
+            .contains("more connections would only queue there"),
+        "{finding:#?}"
+    );
+    let wide = Closed {
+        peer: Serves::All(25),
+        ..narrow
+    };
+    assert_eq!(detect(&wide.script().model()), []);
 }

@@ -1,0 +1,183 @@
+//! `one-at-a-time`: calls of different requests never overlap, though connections are free.
+//!
+//! **Invariant.** Calls that could overlap do overlap.
+//!
+//! **Evidence.** See [`queues`]: calls to the peer lie within requests, and there is never more
+//! than one under way, though several requests are. When one ends the next begins at once, and on
+//! another connection, or several are open: something else than a connection is handed over. A lock
+//! that is held across the call (a `sync.Mutex`, an `asyncio.Lock`), or a semaphore of one.
+//!
+//! **Cost.** For each request the time in which another one's call was under way, and none of its
+//! own. A replay says what two at a time, or more, save.
+//!
+//! **Guards.** With one connection only, it is a pool of one: `pool-exhausted`. The others are
+//! those of [`queues`].
+
+use serde_json::json;
+use whywait_events::{StackId, Wait};
+use whywait_model::Model;
+
+use crate::declaration::Declaration;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::queues::Queue;
+use crate::shared::runtime::{self, Runtime};
+use crate::shared::slow_paths::{self, SlowRequests};
+use crate::shared::text::{count, duration, percent};
+use crate::shared::traffic::whole;
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "one-at-a-time",
+    meaning: "calls of different requests never overlapped, though connections were free",
+    severities: &[
+        (
+            Severity::Error,
+            "when a request typically waited 100 ms or longer",
+        ),
+        (Severity::Warning, "from 30 ms on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "calls that could overlap do overlap",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Typically as long: an error.
+const ERROR_NS: u64 = 100_000_000;
+/// One in so many calls must have been handed over by a thread in the same stack.
+const SAME_STACK: usize = 2;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    let queues: Vec<Queue<'_>> = Queue::of(model)
+        .into_iter()
+        .filter(|queue| queue.most == 1 && queue.had_free_connections())
+        .collect();
+    if queues.is_empty() {
+        return Vec::new();
+    }
+    let slow_ns = SlowRequests::of(model).total_ns;
+    let found = queues
+        .iter()
+        .filter_map(|queue| finding(model, queue, slow_ns));
+    found.collect()
+}
+
+fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
+    let shares = queue.shares();
+    let severity = match shares.severity(slow_ns)? {
+        Severity::Warning if shares.median_ns() >= ERROR_NS => Severity::Error,
+        severity => severity,
+    };
+    let peer = queue.traffic.peer;
+    let title = format!(
+        "{} waited {} % of their time for others' calls to {peer}, which are made one at a time",
+        shares.requests(),
+        shares.percent(),
+    );
+    let replay = queue.replay.as_ref().map(|(_, more)| {
+        let row = |(most, ns): &(usize, u64)| json!({ "at_a_time": most, "p50_ns": ns });
+        json!(more.iter().map(row).collect::<Vec<_>>())
+    });
+    let cause = handed_over(model, queue);
+    let tids = queue.traffic.threads();
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(if cause.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        })
+        .about("peer", peer.address())
+        .about_known("peer_process", peer.process())
+        .about_known("peer_pid", peer.tgid())
+        .about("connections", queue.connections())
+        .about_known("replay", replay)
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence([
+            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
+            Evidence::of_ns(queue.full_ns, never_two(queue)),
+            Evidence::new(queue.handover()),
+        ])
+        .evidence(queue.replay_text("call at a time").map(Evidence::new))
+        .cause(cause)
+        .fix(fix(runtime::of_process(model, queue.traffic.tgid)));
+    let first = tids.first().copied();
+    Some(slow_paths::about_processes(model, finding, first, tids))
+}
+
+/// What is known of the calls.
+fn never_two(queue: &Queue<'_>) -> String {
+    let traffic = &queue.traffic;
+    let connections = match queue.connections() {
+        1 => format!(
+            "each on a connection of its own ({})",
+            traffic.connections()
+        ),
+        open => format!("{open} connections are open"),
+    };
+    format!(
+        "{} to it, and never two at a time, though {connections}; while requests waited one was \
+         under way for {} of {}: {} %; then {:.1} requests were under way on average",
+        count(traffic.calls.len(), "call", "calls"),
+        duration(queue.full_ns),
+        duration(queue.waited_ns),
+        percent(queue.full_ns, queue.waited_ns),
+        queue.open,
+    )
+}
+
+/// The thread that made a call, and the stack in which it had waited for the one before, whose
+/// thread woke it; `None` where tasks wait, and not threads.
+fn handed_over(model: &Model, queue: &Queue<'_>) -> Option<Cause> {
+    let calls = &queue.traffic.calls;
+    let mut found: Vec<(StackId, &Wait, usize)> = Vec::new();
+    for two in calls.windows(2) {
+        let (ended_ns, begun_ns) = (whole(two[0]).1, two[1].first_send_ns);
+        let thread = model.threads.get(&two[1].send_tid);
+        let waits = thread.map_or(&[][..], |thread| {
+            thread
+                .timeline
+                .overlapping(ended_ns, begun_ns.max(ended_ns + 1))
+        });
+        let woken = waits.iter().find(|wait| {
+            wait.user_stack != 0
+                && wait.waker_tid == two[0].read_tid
+                && wait.out_ns < ended_ns
+                && wait.in_ns.is_some_and(|in_ns| in_ns <= begun_ns)
+        });
+        let Some(wait) = woken else { continue };
+        match found
+            .iter_mut()
+            .find(|(stack, ..)| *stack == wait.user_stack)
+        {
+            Some((.., times)) => *times += 1,
+            None => found.push((wait.user_stack, wait, 1)),
+        }
+    }
+    let all: usize = found.iter().map(|(.., times)| times).sum();
+    let (stack, wait, _) = found.into_iter().max_by_key(|(.., times)| *times)?;
+    let doing = "waits for the call before".to_owned();
+    (all * SAME_STACK >= calls.len()).then(|| Cause::new(model, wait.tid, doing, stack))
+}
+
+fn fix(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Go => {
+            "do not hold a sync.Mutex, or a channel that stands for one, across the call; guard \
+             the data, not the call"
+        }
+        Runtime::Python => {
+            "do not hold an asyncio.Lock or a threading.Lock, or a semaphore of one, across the \
+             call; guard the data, not the call"
+        }
+        Runtime::Tokio => {
+            "do not hold a tokio::sync::Mutex across the call's await; guard the data, not the call"
+        }
+        _ => {
+            "do not hold a lock, or a queue that works on one thing at a time, across the call; \
+             guard the data, not the call"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

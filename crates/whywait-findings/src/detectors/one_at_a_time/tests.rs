@@ -1,0 +1,65 @@
+use super::*;
+use crate::shared::queues::script::{Closed, Serves};
+
+/// Eight clients with a connection each, and a lock around the call.
+const HELD: Closed = Closed {
+    clients: 8,
+    rounds: 8,
+    at_a_time: 1,
+    own_connections: true,
+    peer: Serves::All(20),
+    gap_ms: 0,
+};
+
+#[test]
+fn calls_that_never_overlap_though_they_could() {
+    let findings = detect(&HELD.script().model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Error);
+    assert!(
+        finding
+            .title
+            .contains("others' calls to 127.0.0.1:7001 (python3)"),
+        "{}",
+        finding.title
+    );
+    assert!(finding.evidence[1].text.contains("8 connections are open"));
+    let replay = &finding.subject["replay"][0];
+    assert_eq!(replay["at_a_time"], 2);
+    let ns = replay["p50_ns"].as_u64().expect("a number");
+    assert!(ns.abs_diff(80_000_000) < 8_000_000, "{ns}");
+}
+
+#[test]
+fn without_the_lock_they_overlap() {
+    let fixed = Closed {
+        at_a_time: 8,
+        ..HELD
+    };
+    assert_eq!(detect(&fixed.script().model()), []);
+}
+
+#[test]
+fn two_at_a_time_or_one_connection_is_a_pool() {
+    let two = Closed {
+        at_a_time: 2,
+        ..HELD
+    };
+    assert_eq!(detect(&two.script().model()), []);
+    let only = Closed {
+        own_connections: false,
+        ..HELD
+    };
+    assert_eq!(detect(&only.script().model()), []);
+}
+
+#[test]
+fn a_client_that_asks_alone_waits_for_nobody() {
+    let alone = Closed {
+        clients: 1,
+        rounds: 60,
+        ..HELD
+    };
+    assert_eq!(detect(&alone.script().model()), []);
+}

@@ -1,0 +1,171 @@
+//! `pool-exhausted`: requests queued for a connection while its peer would have served more.
+//!
+//! **Invariant.** No request queues for a connection while its peer would serve more.
+//!
+//! **Evidence.** See [`queues`]: calls to the peer lie within requests, and never more than so many
+//! are under way at a time, though more requests are. When one ends, the next begins at once: it
+//! was handed over to somebody who waited. It needs no thread and no task: which call is whose does
+//! not matter, for all of them go to the same peer.
+//!
+//! **Cost.** For each request the time in which none of its calls was under way, but as many others
+//! as ever were. A replay of the same requests onto more connections says what some more save.
+//!
+//! **Guards.** A limit that is a chance of the load: calls would not follow each other at once, and
+//! requests would not wait for most of the time that all connections are in use. A peer whose calls
+//! take longer the more there are: more connections would only queue there, which is
+//! `slow-upstream`. One call at a time, though there are several connections, is `one-at-a-time`.
+
+use serde_json::json;
+use whywait_model::Model;
+
+use crate::declaration::Declaration;
+use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::intervals::sum;
+use crate::shared::queues::{Capacity, Queue};
+use crate::shared::runtime::{self, Runtime};
+use crate::shared::slow_paths::{self, SlowRequests};
+use crate::shared::text::{count, duration, percent};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "pool-exhausted",
+    meaning: "requests queued for a connection while its peer would have served more",
+    severities: &[
+        (
+            Severity::Error,
+            "when a request typically waited 100 ms or longer and the peer served more",
+        ),
+        (Severity::Warning, "from 30 ms on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "no request queues for a connection while its peer would serve more",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Typically as long: an error.
+const ERROR_NS: u64 = 100_000_000;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    let queues: Vec<Queue<'_>> = Queue::of(model)
+        .into_iter()
+        .filter(|queue| !matches!(queue.capacity, Capacity::Saturated { .. }))
+        .filter(|queue| queue.most > 1 || !queue.had_free_connections())
+        .collect();
+    if queues.is_empty() {
+        return Vec::new();
+    }
+    let slow_ns = SlowRequests::of(model).total_ns;
+    let found = queues
+        .iter()
+        .filter_map(|queue| finding(model, queue, slow_ns));
+    found.collect()
+}
+
+fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
+    let shares = queue.shares();
+    let serves = matches!(queue.capacity, Capacity::Serves { .. });
+    let severity = match shares.severity(slow_ns)? {
+        Severity::Warning if shares.median_ns() >= ERROR_NS && serves => Severity::Error,
+        severity => severity,
+    };
+    let peer = queue.traffic.peer;
+    let which = match queue.most {
+        1 => "the only connection".to_owned(),
+        most => format!("one of {most} connections"),
+    };
+    let title = format!(
+        "{} waited {} % of their time for {which} to {peer}",
+        shares.requests(),
+        shares.percent(),
+    );
+    let confidence = if serves {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
+    let replay = queue.replay.as_ref().map(|(_, more)| {
+        let row = |(most, ns): &(usize, u64)| json!({ "connections": most, "p50_ns": ns });
+        json!(more.iter().map(row).collect::<Vec<_>>())
+    });
+    let tids = queue.traffic.threads();
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(confidence)
+        .about("peer", peer.address())
+        .about_known("peer_process", peer.process())
+        .about_known("peer_pid", peer.tgid())
+        .about("connections", queue.most)
+        .about_known("replay", replay)
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence([
+            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
+            Evidence::of_ns(queue.full_ns, limit(queue)),
+            Evidence::new(queue.handover()),
+            Evidence::new(of_peer(queue)),
+        ])
+        .evidence(queue.replay_text("connections").map(Evidence::new))
+        .fix(fix(runtime::of_process(model, queue.traffic.tgid)));
+    let first = tids.first().copied();
+    Some(slow_paths::about_processes(model, finding, first, tids))
+}
+
+/// How many connections there were, and how long all were in use.
+fn limit(queue: &Queue<'_>) -> String {
+    let open = match queue.connections() {
+        open if open > queue.most => format!(", though {open} connections are open"),
+        _ => String::new(),
+    };
+    let calls_ns = sum(queue.victims.iter().map(|victim| victim.called_ns));
+    let each_ns = calls_ns / (queue.victims.len() as u64).max(1);
+    format!(
+        "never more than {} to it under way at a time{open}; while requests waited all were in use \
+         for {} of {}: {} %; then {:.1} requests were under way on average, each with calls of {}",
+        count(queue.most, "call", "calls"),
+        duration(queue.full_ns),
+        duration(queue.waited_ns),
+        percent(queue.full_ns, queue.waited_ns),
+        queue.open,
+        duration(each_ns),
+    )
+}
+
+/// Whether the peer would have served more.
+fn of_peer(queue: &Queue<'_>) -> String {
+    match queue.capacity {
+        Capacity::Serves { few_ns, full_ns } => format!(
+            "the peer served more at a time: a call took {} with few others under way, and {} with \
+             {}",
+            duration(few_ns),
+            duration(full_ns),
+            queue.most - 1
+        ),
+        _ => "whether the peer would serve more at a time does not show: there were as many calls \
+              under way as ever, or none"
+            .to_owned(),
+    }
+}
+
+fn fix(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Go => {
+            "allow more connections (database/sql: SetMaxOpenConns; net/http: MaxConnsPerHost), or \
+             keep each for a shorter time"
+        }
+        Runtime::Python => {
+            "allow more connections (the pool's max_size or pool_size, aiohttp's \
+             TCPConnector(limit=…), httpx.Limits), or keep each for a shorter time"
+        }
+        Runtime::Node => {
+            "allow more connections (the pool's max, http.Agent's maxSockets), or keep each for a \
+             shorter time"
+        }
+        Runtime::Tokio => {
+            "allow more connections (the pool's max_connections or max_size), or keep each for a \
+             shorter time"
+        }
+        _ => "allow more connections, or keep each for a shorter time",
+    }
+}
+
+#[cfg(test)]
+mod tests;

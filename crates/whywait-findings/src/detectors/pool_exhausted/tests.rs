@@ -1,0 +1,104 @@
+use super::*;
+use crate::shared::queues::script::{Closed, LOOP, Serves, call, peer};
+use whywait_model::script::Script;
+
+/// Twelve clients share two connections.
+const POOL: Closed = Closed {
+    clients: 12,
+    rounds: 8,
+    at_a_time: 2,
+    own_connections: false,
+    peer: Serves::All(50),
+    gap_ms: 0,
+};
+
+#[test]
+fn requests_that_wait_for_a_connection() {
+    let findings = detect(&POOL.script().model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Error, Confidence::High)
+    );
+    assert!(
+        finding
+            .title
+            .contains("one of 2 connections to 127.0.0.1:7001 (python3)"),
+        "{}",
+        finding.title
+    );
+    let replay = &finding.subject["replay"];
+    for (at, (connections, ms)) in [(3, 200), (4, 150)].into_iter().enumerate() {
+        assert_eq!(replay[at]["connections"], connections);
+        let ns = replay[at]["p50_ns"].as_u64().expect("a number");
+        let ms = ms * 1_000_000;
+        assert!(
+            ns.abs_diff(ms) * 10 <= ms,
+            "{connections}: {ns} instead of {ms}"
+        );
+    }
+}
+
+#[test]
+fn as_many_connections_as_clients_are_enough() {
+    let enough = Closed {
+        at_a_time: 12,
+        ..POOL
+    };
+    assert_eq!(detect(&enough.script().model()), []);
+}
+
+#[test]
+fn a_peer_that_does_one_thing_at_a_time_is_what_they_wait_for() {
+    let narrow = Closed {
+        peer: Serves::One(25),
+        ..POOL
+    };
+    assert_eq!(detect(&narrow.script().model()), []);
+}
+
+#[test]
+fn calls_that_do_not_follow_at_once_are_no_queue() {
+    let pauses = Closed { gap_ms: 40, ..POOL };
+    assert_eq!(detect(&pauses.script().model()), []);
+}
+
+#[test]
+fn the_only_connection_may_be_too_few() {
+    let one = Closed {
+        at_a_time: 1,
+        ..POOL
+    };
+    let findings = detect(&one.script().model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(
+        (findings[0].severity, findings[0].confidence),
+        (Severity::Warning, Confidence::Medium),
+        "whether the peer would serve more does not show"
+    );
+    let locked = Closed {
+        own_connections: true,
+        ..one
+    };
+    assert_eq!(
+        detect(&locked.script().model()),
+        [],
+        "that is one-at-a-time"
+    );
+}
+
+#[test]
+fn what_a_program_asks_on_its_own_account_is_no_queue() {
+    // Requests wait for something else, while a poll of the peer goes on and on.
+    let mut script = Script::new();
+    script.thread(LOOP, "loop").peer(&peer(60, 1));
+    for n in 0..60 {
+        script.exchange(&call(0, n, 10 + 50 * u64::from(n), 60 + 50 * u64::from(n)));
+    }
+    for n in 0..40 {
+        let request = script.request(1_000 + n).epoll(7).ready(20 + 70 * n);
+        request.read(20 + 70 * n, LOOP).answered(320 + 70 * n, LOOP);
+    }
+    assert_eq!(detect(&script.ends(4_000).model()), []);
+}

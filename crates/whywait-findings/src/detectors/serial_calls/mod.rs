@@ -1,0 +1,330 @@
+//! `serial-calls`: a request made many calls to the same peer, one after another.
+//!
+//! **Invariant.** A request does not make its peer's round trip n times for what one could do.
+//!
+//! **Evidence.** Of some requests all calls are known ([`Certain`]): those of the thread that read
+//! and answered it, and served nothing else meanwhile; or those that were made while it was alone
+//! under way. Where there are too few of these it is the mean ([`Mean`]): calls are made only while
+//! requests are under way, so many for each of them, and never more at a time than there are
+//! requests, so that each makes one after another.
+//!
+//! **Cost.** Of the time of a request's calls all but one of them. A bound: a call that does all of
+//! it takes longer than one of these.
+//!
+//! **Guards.** Fewer than [`MIN_CALLS`] a request are how a transaction looks. The calls are half
+//! of the requests' time. Calls that go on while no request is under way are the program's own.
+
+use std::collections::BTreeMap;
+
+use whywait_events::Exchange;
+use whywait_model::{Model, Peer};
+
+use crate::declaration::Declaration;
+use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::intervals::{Interval, in_proportion, sum};
+use crate::shared::servers::median_ns;
+use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, UnderWay, dominates};
+use crate::shared::text::{count, duration};
+use crate::shared::traffic::{Step, Traffic, length, served, steps, whole};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "serial-calls",
+    meaning: "requests made many calls to the same peer, one after another",
+    severities: &[
+        (Severity::Warning, "from 30 ms of the median request on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "a request does not make its peer's round trip n times in a row for what one could \
+        do",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Fewer calls of a request are no loop over what could be asked at once.
+const MIN_CALLS: usize = 5;
+/// Fewer requests may do so by chance.
+const MIN_REQUESTS: usize = 5;
+/// One in so many slow requests must be known by itself to speak of all of them.
+const KNOWN: usize = 10;
+/// In percent: of the calls so many are made while a request is under way, and of their time so
+/// much with no more calls than requests.
+const NEARLY_ALL: u64 = 90;
+
+/// A request of which all calls are known.
+struct Certain<'a> {
+    slow: &'a SlowRequest<'a>,
+    calls: usize,
+    called_ns: u64,
+}
+
+/// Requests of which it is known how many calls they make on average.
+struct Mean<'a> {
+    slow: Vec<&'a SlowRequest<'a>>,
+    calls: f64,
+    called_ns: u64,
+}
+
+fn detect(model: &Model) -> Vec<Finding> {
+    let traffic = Traffic::of(model);
+    if traffic
+        .iter()
+        .all(|traffic| traffic.calls.len() < MIN_REQUESTS * MIN_CALLS)
+    {
+        return Vec::new();
+    }
+    let slow = SlowRequests::of(model);
+    let mut by_process: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
+    let answered = slow
+        .requests
+        .iter()
+        .filter(|slow| served(&slow.request).is_some() && !slow.request.multiplexed);
+    for one in answered {
+        by_process.entry(one.request.tgid).or_default().push(one);
+    }
+    let mut findings: Vec<Finding> = traffic
+        .iter()
+        .filter_map(|traffic| {
+            let requests = by_process.get(&traffic.tgid)?;
+            of_traffic(model, traffic, requests, slow.total_ns)
+        })
+        .collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
+    findings.truncate(slow_paths::MAX_FINDINGS);
+    findings
+}
+
+fn of_traffic(
+    model: &Model,
+    traffic: &Traffic<'_>,
+    requests: &[&SlowRequest<'_>],
+    slow_ns: u64,
+) -> Option<Finding> {
+    if traffic.calls.len() < MIN_REQUESTS * MIN_CALLS || requests.len() < MIN_REQUESTS {
+        return None;
+    }
+    let known = known(model, traffic, requests);
+    if known.len() >= MIN_REQUESTS && known.len() * KNOWN >= requests.len() {
+        return certainly(model, traffic, &known, slow_ns);
+    }
+    let mean = mean(traffic, requests)?;
+    on_average(model, traffic, &mean, slow_ns)
+}
+
+/// The requests of which all calls are known, with those.
+fn known<'a>(
+    model: &Model,
+    traffic: &Traffic<'_>,
+    requests: &[&'a SlowRequest<'a>],
+) -> Vec<(&'a SlowRequest<'a>, Vec<Interval>)> {
+    let readers = UnderWay::by_reader(model);
+    let mut processes = UnderWay::by_process(model);
+    let process = processes.remove(&traffic.tgid).unwrap_or_default();
+    let mut found = Vec::new();
+    for slow in requests {
+        let request = slow.request;
+        let Some((from_ns, to_ns)) = served(&request) else {
+            continue;
+        };
+        let alone = process.within(from_ns, to_ns) == 1;
+        let of_thread = request.recv_tid == request.send_tid
+            && readers
+                .get(&request.recv_tid)
+                .is_some_and(|reader| reader.within(from_ns, to_ns) == 1);
+        if !alone && !of_thread {
+            continue;
+        }
+        let first = traffic
+            .calls
+            .partition_point(|call| call.first_send_ns < from_ns);
+        let own = |call: &&&Exchange| alone || call.send_tid == request.recv_tid;
+        let calls: Vec<Interval> = traffic.calls[first..]
+            .iter()
+            .take_while(|call| call.first_send_ns <= to_ns)
+            .filter(own)
+            .map(|call| whole(call))
+            .filter(|call| call.1 <= to_ns)
+            .collect();
+        // A thread that makes none itself may have others make them.
+        if alone || !calls.is_empty() {
+            found.push((*slow, calls));
+        }
+    }
+    found
+}
+
+fn certainly(
+    model: &Model,
+    traffic: &Traffic<'_>,
+    known: &[(&SlowRequest<'_>, Vec<Interval>)],
+    slow_ns: u64,
+) -> Option<Finding> {
+    let in_a_row = |calls: &[Interval]| calls.windows(2).all(|two| two[0].1 <= two[1].0);
+    let serial: Vec<Certain<'_>> = known
+        .iter()
+        .filter(|(_, calls)| calls.len() >= MIN_CALLS && in_a_row(calls))
+        .map(|(slow, calls)| Certain {
+            slow,
+            calls: calls.len(),
+            called_ns: sum(calls.iter().map(|call| length(*call))),
+        })
+        .filter(|one| dominates(one.called_ns, one.slow.latency_ns))
+        .collect();
+    if serial.len() < MIN_REQUESTS {
+        return None;
+    }
+    let shares = Shares::new(serial.iter().map(|one| {
+        let saved_ns = one.called_ns - one.called_ns / one.calls as u64;
+        (saved_ns, one.slow.latency_ns)
+    }));
+    let calls = median_ns(serial.iter().map(|one| one.calls as u64).collect());
+    let called_ns = median_ns(serial.iter().map(|one| one.called_ns).collect());
+    let say = Say {
+        calls: calls.to_string(),
+        each_ns: called_ns / calls.max(1),
+        called_ns,
+        how: "all calls of these requests are known: each request had a thread to itself, or was \
+              alone under way"
+            .to_owned(),
+        confidence: Confidence::High,
+    };
+    finding(model, traffic, &shares, slow_ns, &say)
+}
+
+/// How many calls the requests make on average, one after another; `None` where that does not show.
+fn mean<'a>(traffic: &Traffic<'_>, requests: &[&'a SlowRequest<'a>]) -> Option<Mean<'a>> {
+    let windows: Vec<Interval> = requests
+        .iter()
+        .filter_map(|slow| served(&slow.request))
+        .collect();
+    let calls: Vec<Interval> = traffic.calls.iter().map(|call| whole(call)).collect();
+    let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
+    let (mut made, mut called_ns, mut serial_ns) = (0_usize, 0_u64, 0_u64);
+    for (at_ns, step, _) in steps(&windows, &calls) {
+        let ns = at_ns.saturating_sub(since_ns);
+        if under_way > 0 && open > 0 {
+            called_ns = called_ns.saturating_add(ns.saturating_mul(under_way as u64));
+            if under_way <= open {
+                serial_ns = serial_ns.saturating_add(ns.saturating_mul(under_way as u64));
+            }
+        }
+        since_ns = at_ns;
+        match step {
+            Step::CallBegins => {
+                under_way += 1;
+                made += usize::from(open > 0);
+            }
+            Step::CallEnds => under_way = under_way.saturating_sub(1),
+            Step::RequestBegins => open += 1,
+            Step::RequestEnds => open = open.saturating_sub(1),
+        }
+    }
+    let latency_ns = sum(windows.iter().map(|window| length(*window)));
+    let nearly_all = |part: u64, of: u64| part.saturating_mul(100) >= of.saturating_mul(NEARLY_ALL);
+    let holds = made >= requests.len() * MIN_CALLS
+        && nearly_all(made as u64, calls.len() as u64)
+        && nearly_all(serial_ns, called_ns)
+        && called_ns.saturating_mul(2) >= latency_ns;
+    holds.then(|| Mean {
+        slow: requests.to_vec(),
+        calls: made as f64 / requests.len() as f64,
+        called_ns,
+    })
+}
+
+fn on_average(
+    model: &Model,
+    traffic: &Traffic<'_>,
+    mean: &Mean<'_>,
+    slow_ns: u64,
+) -> Option<Finding> {
+    let latency_ns = sum(mean.slow.iter().map(|slow| slow.latency_ns));
+    let saved_ns = (mean.called_ns as f64 * (1.0 - 1.0 / mean.calls)) as u64;
+    let shares = Shares::new(mean.slow.iter().map(|slow| {
+        let own_ns = in_proportion(slow.latency_ns, saved_ns, latency_ns);
+        (own_ns, slow.latency_ns)
+    }));
+    let called_ns = mean.called_ns / mean.slow.len() as u64;
+    let say = Say {
+        calls: format!("{:.1}", mean.calls)
+            .trim_end_matches(".0")
+            .to_owned(),
+        each_ns: (called_ns as f64 / mean.calls) as u64,
+        called_ns,
+        how: "which call is which request's does not show: they are made while requests are under \
+              way, so many for each, and never more at a time than there are requests"
+            .to_owned(),
+        confidence: Confidence::Medium,
+    };
+    finding(model, traffic, &shares, slow_ns, &say)
+}
+
+/// What is said of them.
+struct Say {
+    calls: String,
+    each_ns: u64,
+    called_ns: u64,
+    how: String,
+    confidence: Confidence,
+}
+
+fn finding(
+    model: &Model,
+    traffic: &Traffic<'_>,
+    shares: &Shares,
+    slow_ns: u64,
+    say: &Say,
+) -> Option<Finding> {
+    let severity = shares.severity(slow_ns)?;
+    let peer = traffic.peer;
+    let title = format!(
+        "{} made {} calls each to {peer}, one after another: {} of {} (typically)",
+        shares.requests(),
+        say.calls,
+        duration(say.called_ns),
+        duration(shares.latency_ns / (shares.each_ns.len() as u64).max(1)),
+    );
+    let tids = traffic.threads();
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(say.confidence)
+        .about("peer", peer.address())
+        .about_known("peer_process", peer.process())
+        .about_known("peer_pid", peer.tgid())
+        .about("calls_per_request", say.calls.clone())
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence([
+            Evidence::of_ns(say.each_ns, each(traffic, peer, say)),
+            Evidence::of_ns(
+                shares.ns,
+                format!("made at once, or as one: {}", shares.spread(slow_ns)),
+            ),
+            Evidence::new(say.how.clone()),
+        ])
+        .fix(
+            "ask once for all of it (a join, an IN list, a pipeline, a bulk endpoint), or make the \
+             calls at the same time",
+        );
+    let first = tids.first().copied();
+    Some(slow_paths::about_processes(model, finding, first, tids))
+}
+
+/// What each of them is like.
+fn each(traffic: &Traffic<'_>, peer: Peer<'_>, say: &Say) -> String {
+    let mut bytes: Vec<u64> = traffic.calls.iter().map(|call| call.bytes_out).collect();
+    bytes.sort_unstable();
+    let at = |tenth: usize| bytes.get(bytes.len() * tenth / 10).copied().unwrap_or(0);
+    format!(
+        "a call takes {}; a request's {} calls together {}; most send {} to {} bytes; {} to {} in \
+         all",
+        duration(say.each_ns),
+        say.calls,
+        duration(say.called_ns),
+        at(1),
+        at(9),
+        count(traffic.calls.len(), "call", "calls"),
+        peer.address(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use crate::shared::queues::script::{LOOP, call, peer};
+use whywait_model::script::Script;
+
+/// Clients whose requests each make so many calls in a row of 10 ms each, twelve times.
+fn rows(clients: u64, calls: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    let mut seq = 0;
+    for round in 0..12 {
+        for client in 0..clients {
+            let at = 10 + round * (10 * calls + 20) + client;
+            for n in 0..calls {
+                seq += 1;
+                script.exchange(&call(client, seq, at + 10 * n, at + 10 * n + 10));
+            }
+            let request = script.request(1_000 * client + round).epoll(7).ready(at);
+            request.read(at, LOOP).answered(at + 10 * calls, LOOP);
+        }
+    }
+    script.peer(&peer(u64::from(seq), clients));
+    script.ends(10_000);
+    script
+}
+
+#[test]
+fn a_request_that_is_alone_shows_all_its_calls() {
+    let findings = detect(&rows(1, 10).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.confidence, Confidence::High);
+    assert_eq!(
+        finding.title,
+        "12 slow requests made 10 calls each to 127.0.0.1:7001 (python3), one after another: \
+         100 ms of 100 ms (typically)"
+    );
+    assert_eq!(finding.saving.each_at_most_ns, [90_000_000; 12]);
+}
+
+#[test]
+fn of_several_at_a_time_it_is_the_mean() {
+    let findings = detect(&rows(4, 10).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].confidence, Confidence::Medium);
+    assert_eq!(findings[0].subject["calls_per_request"], "10");
+    assert_eq!(findings[0].saving.each_at_most_ns, [90_000_000; 48]);
+}
+
+#[test]
+fn a_transaction_is_no_row_of_calls() {
+    assert_eq!(detect(&rows(1, 4).model()), []);
+    assert_eq!(detect(&rows(4, 4).model()), []);
+}
+
+#[test]
+fn calls_at_the_same_time_are_none_in_a_row() {
+    for clients in [1, 3] {
+        let mut script = Script::new();
+        script.thread(LOOP, "loop").peer(&peer(120 * clients, 10));
+        let mut seq = 0;
+        for round in 0..12 {
+            for client in 0..clients {
+                let at = 10 + round * 120 + client;
+                for n in 0..10 {
+                    seq += 1;
+                    script.exchange(&call(10 * client + n, seq, at, at + 100));
+                }
+                let request = script.request(1_000 * client + round).epoll(7).ready(at);
+                request.read(at, LOOP).answered(at + 100, LOOP);
+            }
+        }
+        assert_eq!(detect(&script.ends(5_000).model()), [], "{clients}");
+    }
+}
+
+#[test]
+fn what_goes_on_without_requests_is_the_programs_own() {
+    let mut script = rows(3, 10);
+    for n in 0..200 {
+        script.exchange(&call(
+            50,
+            1_000 + n,
+            3_000 + 10 * u64::from(n),
+            3_008 + 10 * u64::from(n),
+        ));
+    }
+    script.peer(&peer(560, 4));
+    assert_eq!(detect(&script.model()), []);
+}

@@ -1,0 +1,451 @@
+//! Requests that queue for calls to a peer: never more than so many are under way at a time, and
+//! when one ends the next begins at once, for somebody has waited for that.
+
+use std::collections::{HashMap, VecDeque};
+
+use whywait_events::Ns;
+use whywait_model::{Model, RequestRef};
+
+use crate::shared::intervals::{Interval, merged, sum};
+use crate::shared::servers::{self, Job, median_ns};
+use crate::shared::slow_paths::{MIN_NS, Shares};
+use crate::shared::text::{duration, list};
+use crate::shared::traffic::{
+    Step, Traffic, calls_each, length, paired, served, steps, whole, with_peer,
+};
+
+/// Fewer calls tell nothing of a limit.
+const MIN_CALLS: usize = 20;
+/// Fewer requests that waited are chance, as are fewer calls that followed others.
+const MIN_VICTIMS: usize = 5;
+const MIN_HANDOVERS: usize = 10;
+/// In percent: so many calls must have followed at once, …
+const PROMPT: u64 = 80;
+/// … which is within this, or in an unlikely part of the mean time between calls.
+const AT_ONCE_NS: u64 = 2_000_000;
+const UNLIKELY: u64 = 4;
+/// In percent of the time in which a request waited: as many calls were under way as ever.
+const FULL: u64 = 70;
+/// Less than one part in so many of the process' slow requests' time is no queue to speak of.
+const WORTH: u64 = 3;
+/// In percent: nearly all requests have a call of their own, and nearly all calls a request.
+const NEARLY_ALL: u64 = 90;
+
+/// What a peer does with more calls at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Capacity {
+    /// A call takes as long with many others under way as with few.
+    Serves {
+        few_ns: u64,
+        full_ns: u64,
+    },
+    /// It takes longer, the more there are: they queue there.
+    Saturated {
+        few_ns: u64,
+        full_ns: u64,
+    },
+    Unknown,
+}
+
+/// Requests of a process that queue for calls to one peer.
+pub(crate) struct Queue<'m> {
+    pub(crate) traffic: Traffic<'m>,
+    /// So many calls were under way at most.
+    pub(crate) most: usize,
+    /// The requests that waited for [`MIN_NS`], each with how long, and what it and its call took.
+    pub(crate) victims: Vec<Victim<'m>>,
+    /// Of the time in which somebody waited: as many calls as ever were under way.
+    pub(crate) full_ns: u64,
+    /// … and all of it.
+    pub(crate) waited_ns: u64,
+    /// How many requests were under way then, on average.
+    pub(crate) open: f64,
+    /// From a call's end to the next one's beginning, in the middle.
+    pub(crate) handover_ns: u64,
+    /// A call, in the middle.
+    pub(crate) call_ns: u64,
+    pub(crate) capacity: Capacity,
+    /// The middle latency, and by replay with more at a time.
+    pub(crate) replay: Option<(u64, Vec<(usize, u64)>)>,
+}
+
+/// A request that waited.
+#[derive(Clone, Copy)]
+pub(crate) struct Victim<'m> {
+    pub(crate) request: RequestRef<'m>,
+    pub(crate) waited_ns: u64,
+    pub(crate) called_ns: u64,
+}
+
+/// Requests with the calls that are taken for theirs.
+struct Pairs<'m> {
+    requests: Vec<RequestRef<'m>>,
+    served: Vec<Interval>,
+    /// Positions in the traffic's calls.
+    calls: Vec<Vec<usize>>,
+}
+
+impl<'m> Queue<'m> {
+    /// All of them.
+    pub(crate) fn of(model: &'m Model) -> Vec<Queue<'m>> {
+        let mut requests: HashMap<u32, Vec<RequestRef<'_>>> = HashMap::new();
+        let counts = |request: &RequestRef<'_>| !request.was_stopped() && !request.multiplexed;
+        for request in model.requests().filter(counts) {
+            requests.entry(request.tgid).or_default().push(request);
+        }
+        let traffic = Traffic::of(model).into_iter();
+        traffic
+            .filter_map(|traffic| Self::in_traffic(requests.get(&traffic.tgid)?, traffic))
+            .collect()
+    }
+
+    fn in_traffic(all: &[RequestRef<'m>], mut traffic: Traffic<'m>) -> Option<Queue<'m>> {
+        if traffic.calls.len() < MIN_CALLS {
+            return None;
+        }
+        let windows: Vec<Interval> = all.iter().filter_map(served).collect();
+        let windows = merged(windows);
+        // What it asks on its own account is no request's.
+        traffic.calls.retain(|call| lies_in(&windows, whole(call)));
+        let pairs = pairs(all, &traffic)?;
+        let calls: Vec<Interval> = traffic.calls.iter().map(|call| whole(call)).collect();
+        let flow = Flow::of(&pairs.served, &calls);
+        let spacing_ns = flow.between_calls_ns(&calls);
+        if !flow.is_queue(spacing_ns) {
+            return None;
+        }
+        let victims = victims(&pairs, &calls, &flow);
+        let slow_ns = all.iter().filter_map(|request| request.took_ns());
+        let slow_ns = sum(slow_ns.filter(|ns| *ns >= MIN_NS));
+        let waited_ns = sum(victims.iter().map(|victim| victim.waited_ns));
+        if victims.len() < MIN_VICTIMS || waited_ns.saturating_mul(WORTH) < slow_ns {
+            return None;
+        }
+        let with_peer: Vec<u64> = traffic
+            .calls
+            .iter()
+            .map(|call| length(with_peer(call)))
+            .collect();
+        Some(Queue {
+            capacity: capacity(&with_peer, &flow),
+            replay: replayed(&pairs, &calls, flow.most),
+            most: flow.most,
+            full_ns: flow.full_ns,
+            waited_ns: flow.waited_ns,
+            open: flow.open_ns as f64 / flow.waited_ns.max(1) as f64,
+            handover_ns: median_ns(flow.handovers),
+            call_ns: median_ns(calls.iter().map(|call| length(*call)).collect()),
+            traffic,
+            victims,
+        })
+    }
+
+    /// Whether connections to the peer were free while requests waited: more than calls were ever
+    /// open, or each call had one of its own.
+    pub(crate) fn had_free_connections(&self) -> bool {
+        let connections = self.traffic.connections();
+        let a_new_one_each = connections * 10 >= self.traffic.calls.len() * 9;
+        a_new_one_each || self.connections() > self.most
+    }
+
+    /// The connections that were open at a time, at most.
+    pub(crate) fn connections(&self) -> usize {
+        match self.traffic.peer.sums().most_open {
+            Some(open) => open as usize,
+            None => self.traffic.connections(),
+        }
+    }
+
+    /// What the wait takes of the requests.
+    pub(crate) fn shares(&self) -> Shares {
+        let pairs = self.victims.iter().map(|victim| {
+            let latency_ns = victim.request.age_ns();
+            (victim.waited_ns.min(latency_ns), latency_ns)
+        });
+        Shares::new(pairs)
+    }
+
+    /// How the queue was seen, in words.
+    pub(crate) fn handover(&self) -> String {
+        format!(
+            "when a call ended the next one began {} later (median): somebody had waited for it; a \
+             call took {} (median)",
+            duration(self.handover_ns),
+            duration(self.call_ns)
+        )
+    }
+
+    /// What the replay says, in words: with more of `what` at a time.
+    pub(crate) fn replay_text(&self, what: &str) -> Option<String> {
+        let (real_ns, more) = self.replay.as_ref()?;
+        let more: Vec<String> = more
+            .iter()
+            .map(|(at_a_time, ns)| format!("{} with {at_a_time}", duration(*ns)))
+            .collect();
+        Some(format!(
+            "by replay a request would typically take {}, instead of {} with {} {what}",
+            list(&more),
+            duration(*real_ns),
+            self.most,
+        ))
+    }
+}
+
+/// Whether an interval begins and ends in one of these, which are in order and apart.
+fn lies_in(windows: &[Interval], (from_ns, to_ns): Interval) -> bool {
+    let after = windows.partition_point(|window| window.0 <= from_ns);
+    windows[..after]
+        .last()
+        .is_some_and(|window| to_ns <= window.1)
+}
+
+/// The requests that have a call to the peer within them; `None` where it does not come out even.
+fn pairs<'m>(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Pairs<'m>> {
+    let requests: Vec<RequestRef<'_>> = all
+        .iter()
+        .copied()
+        .filter(|request| served(request).is_some())
+        .collect();
+    let windows: Vec<Interval> = requests.iter().filter_map(served).collect();
+    let each = calls_each(traffic.calls.len(), requests.len());
+    let calls = paired(&windows, &traffic.calls, each);
+    let paired: usize = calls.iter().map(Vec::len).sum();
+    if paired * 100 < traffic.calls.len() * NEARLY_ALL as usize {
+        return None;
+    }
+    let mut pairs = Pairs {
+        requests: Vec::new(),
+        served: Vec::new(),
+        calls: Vec::new(),
+    };
+    for ((request, window), calls) in requests.into_iter().zip(windows).zip(calls) {
+        if !calls.is_empty() {
+            pairs.requests.push(request);
+            pairs.served.push(window);
+            pairs.calls.push(calls);
+        }
+    }
+    Some(pairs)
+}
+
+/// How calls and requests went on.
+#[derive(Default)]
+struct Flow {
+    most: usize,
+    full_ns: u64,
+    waited_ns: u64,
+    open_ns: u64,
+    /// When as many calls as ever were under way, and a request waited: in order.
+    full: Vec<Interval>,
+    /// From a call's end to the next one's beginning, while a request waited.
+    handovers: Vec<u64>,
+    /// Of each call: how many others were under way when it began.
+    ahead: Vec<usize>,
+}
+
+impl Flow {
+    fn of(requests: &[Interval], calls: &[Interval]) -> Self {
+        let steps = steps(requests, calls);
+        let mut flow = Self {
+            ahead: vec![0; calls.len()],
+            ..Self::default()
+        };
+        let mut under_way = 0;
+        for (_, step, at) in &steps {
+            match step {
+                Step::CallBegins => {
+                    flow.ahead[*at] = under_way;
+                    under_way += 1;
+                    flow.most = flow.most.max(under_way);
+                }
+                Step::CallEnds => under_way = under_way.saturating_sub(1),
+                Step::RequestBegins | Step::RequestEnds => {}
+            }
+        }
+        flow.follow(&steps);
+        flow
+    }
+
+    /// Goes through it again, knowing how many calls there are at most.
+    fn follow(&mut self, steps: &[(Ns, Step, usize)]) {
+        let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
+        let mut ended: VecDeque<Ns> = VecDeque::new();
+        for (at_ns, step, _) in steps {
+            let ns = at_ns.saturating_sub(since_ns);
+            if open > under_way && ns > 0 {
+                self.waited_ns = self.waited_ns.saturating_add(ns);
+                self.open_ns = self.open_ns.saturating_add(ns.saturating_mul(open as u64));
+                if under_way == self.most {
+                    self.full_ns = self.full_ns.saturating_add(ns);
+                    self.full.push((since_ns, *at_ns));
+                }
+            }
+            since_ns = *at_ns;
+            match step {
+                Step::CallBegins => {
+                    under_way += 1;
+                    if let Some(ended_ns) = ended.pop_front() {
+                        self.handovers.push(at_ns - ended_ns);
+                    }
+                }
+                Step::CallEnds => {
+                    if under_way == self.most && open > under_way {
+                        ended.push_back(*at_ns);
+                    }
+                    under_way = under_way.saturating_sub(1);
+                }
+                Step::RequestBegins => open += 1,
+                Step::RequestEnds => open = open.saturating_sub(1),
+            }
+        }
+    }
+
+    /// The mean time from one call's beginning to the next one's, while a request waited.
+    fn between_calls_ns(&self, calls: &[Interval]) -> u64 {
+        self.waited_ns / (calls.len() as u64).max(1)
+    }
+
+    fn is_queue(&self, spacing_ns: u64) -> bool {
+        let at_once_ns = AT_ONCE_NS.min(spacing_ns / UNLIKELY);
+        let prompt = self.handovers.iter().filter(|ns| **ns <= at_once_ns);
+        let prompt = prompt.count() as u64;
+        self.handovers.len() >= MIN_HANDOVERS
+            && prompt * 100 >= self.handovers.len() as u64 * PROMPT
+            && self.full_ns.saturating_mul(100) >= self.waited_ns.saturating_mul(FULL)
+    }
+}
+
+/// How much of the time before a moment some intervals cover, which are in order and apart.
+struct Covered {
+    intervals: Vec<Interval>,
+    /// Up to the beginning of each.
+    before_ns: Vec<u64>,
+}
+
+impl Covered {
+    fn new(intervals: Vec<Interval>) -> Self {
+        let mut all_ns = 0_u64;
+        let before_ns = intervals
+            .iter()
+            .map(|interval| {
+                let before_ns = all_ns;
+                all_ns = all_ns.saturating_add(length(*interval));
+                before_ns
+            })
+            .collect();
+        Self {
+            intervals,
+            before_ns,
+        }
+    }
+
+    fn before(&self, at_ns: Ns) -> u64 {
+        let after = self.intervals.partition_point(|one| one.0 < at_ns);
+        let Some(last) = after.checked_sub(1) else {
+            return 0;
+        };
+        let (from_ns, to_ns) = self.intervals[last];
+        self.before_ns[last].saturating_add(at_ns.min(to_ns).saturating_sub(from_ns))
+    }
+
+    fn within(&self, (from_ns, to_ns): Interval) -> u64 {
+        self.before(to_ns).saturating_sub(self.before(from_ns))
+    }
+}
+
+/// The requests that waited for their turn: none of their calls was under way, and as many others
+/// as ever were.
+fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<Victim<'m>> {
+    let full = Covered::new(merged(flow.full.clone()));
+    let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
+    all.filter_map(|((request, (from_ns, _)), own)| {
+        let own = || own.iter().map(|at| calls[*at]);
+        // What comes after the last reply is its own work.
+        let until_ns = own().map(|call| call.1).max()?;
+        let in_calls_ns = sum(own().map(|call| full.within(call)));
+        let waited_ns = full.within((*from_ns, until_ns));
+        Some(Victim {
+            request: *request,
+            waited_ns: waited_ns.saturating_sub(in_calls_ns),
+            called_ns: sum(own().map(length)),
+        })
+    })
+    .filter(|victim| victim.waited_ns >= MIN_NS)
+    .collect()
+}
+
+/// What the peer does with more calls at a time: what those took that began while few others were
+/// under way, against those that made it as many as ever.
+fn capacity(with_peer_ns: &[u64], flow: &Flow) -> Capacity {
+    const FEW: usize = 5;
+    if flow.most < 2 {
+        return Capacity::Unknown;
+    }
+    let of = |is: &dyn Fn(usize) -> bool| -> Vec<u64> {
+        let all = with_peer_ns.iter().zip(&flow.ahead);
+        let mut those: Vec<u64> = all
+            .filter(|(_, ahead)| is(**ahead))
+            .map(|(ns, _)| *ns)
+            .collect();
+        those.sort_unstable();
+        those
+    };
+    let few = of(&|ahead| ahead <= (flow.most - 1) / 2);
+    let full = of(&|ahead| ahead + 1 == flow.most);
+    let (Some(few_ns), Some(full_ns)) = (few.get(few.len() / 2), full.get(full.len() / 2)) else {
+        return Capacity::Unknown;
+    };
+    let (few_ns, full_ns) = (*few_ns, *full_ns);
+    let shorter = few_ns.saturating_mul(14) <= full_ns.saturating_mul(10);
+    // A single one may have been quick by chance.
+    let by_chance = few.len() < FEW && few_ns >= full[full.len() / 10];
+    if shorter && !by_chance {
+        Capacity::Saturated { few_ns, full_ns }
+    } else if few_ns.saturating_mul(5) >= full_ns.saturating_mul(4) {
+        Capacity::Serves { few_ns, full_ns }
+    } else {
+        Capacity::Unknown
+    }
+}
+
+/// The middle latency as it was, and by replay with more calls at a time; `None` where requests
+/// make several, or the replay does not bring about what was.
+fn replayed(
+    pairs: &Pairs<'_>,
+    calls: &[Interval],
+    most: usize,
+) -> Option<(u64, Vec<(usize, u64)>)> {
+    if pairs.calls.iter().any(|calls| calls.len() != 1) {
+        return None;
+    }
+    let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
+    let jobs: Vec<Job> = all
+        .map(|((request, served), own)| {
+            let (taken_ns, free_ns) = calls[own[0]];
+            Job {
+                ready_ns: request.ready_ns.min(served.0),
+                taken_ns,
+                answered_ns: served.1,
+                free_ns,
+            }
+        })
+        .collect();
+    let real = jobs
+        .iter()
+        .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
+    let real_ns = median_ns(real.collect());
+    let with = |servers: usize| median_ns(servers::latencies(&jobs, servers));
+    if with(most).abs_diff(real_ns).saturating_mul(4) > real_ns {
+        return None;
+    }
+    let mut more = vec![most + 1, most + 2, most * 2];
+    more.sort_unstable();
+    more.dedup();
+    Some((
+        real_ns,
+        more.into_iter().map(|more| (more, with(more))).collect(),
+    ))
+}
+
+#[cfg(test)]
+pub(crate) mod script;

@@ -1,0 +1,192 @@
+//! The calls of a process to one peer, and the requests that they were made for. Which call is
+//! which request's shows only in part; what is said here holds for every way to pair them, or is
+//! said of all of them together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whywait_events::{Exchange, Ns};
+use whywait_model::{Model, Peer, RequestRef};
+
+use crate::shared::intervals::Interval;
+
+/// Calls that are looked at for one request, beyond those that others have taken.
+const MAX_CALLS: usize = 256;
+/// In percent: of fewer calls to a peer too little is known.
+const NEARLY_ALL_KNOWN: u64 = 90;
+
+/// From the first byte sent until the reply is in the kernel: with the peer.
+pub(crate) fn with_peer(call: &Exchange) -> Interval {
+    let came_ns = call.arrived_ns.or(call.first_read_ns);
+    let came_ns = came_ns.unwrap_or(call.first_send_ns);
+    (call.first_send_ns, came_ns.max(call.first_send_ns))
+}
+
+/// From the first byte sent to the last byte of the reply read.
+pub(crate) fn whole(call: &Exchange) -> Interval {
+    let read_ns = call.last_read_ns.unwrap_or(call.first_send_ns);
+    (call.first_send_ns, read_ns.max(call.first_send_ns))
+}
+
+/// How long an interval lasts.
+pub(crate) fn length((from_ns, to_ns): Interval) -> u64 {
+    to_ns.saturating_sub(from_ns)
+}
+
+/// From its reading to its answer; `None` for one that was not read, or not answered.
+pub(crate) fn served(request: &RequestRef<'_>) -> Option<Interval> {
+    let served = (request.recv_ns?, request.answered_ns()?);
+    (served.0 <= served.1).then_some(served)
+}
+
+/// How many calls a request makes, rounded.
+pub(crate) fn calls_each(calls: usize, requests: usize) -> usize {
+    let requests = requests.max(1);
+    ((calls * 2 + requests) / (2 * requests)).max(1)
+}
+
+/// Gives each interval `within` up to `each` of the `calls` that lie in it, one after another, and
+/// none to two of them; as many as possible get one. `calls` are in the order in which they begin.
+pub(crate) fn paired(within: &[Interval], calls: &[&Exchange], each: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..within.len()).collect();
+    order.sort_by_key(|at| (within[*at].1, within[*at].0, *at));
+    let mut free = Free::new(calls.len());
+    let mut pairs = vec![Vec::new(); within.len()];
+    for at in order {
+        let (mut from_ns, to_ns) = within[at];
+        let first = calls.partition_point(|call| call.first_send_ns < from_ns);
+        let mut next = free.from(first);
+        for _ in 0..MAX_CALLS {
+            let Some(call) = calls.get(next) else { break };
+            let (begun_ns, ended_ns) = whole(call);
+            if begun_ns > to_ns || pairs[at].len() == each {
+                break;
+            }
+            if begun_ns >= from_ns && ended_ns <= to_ns {
+                pairs[at].push(next);
+                free.take(next);
+                from_ns = ended_ns;
+            }
+            next = free.from(next + 1);
+        }
+    }
+    pairs
+}
+
+/// Which of some things in a row nobody has taken yet.
+struct Free(Vec<usize>);
+
+impl Free {
+    fn new(len: usize) -> Self {
+        Self((0..=len).collect())
+    }
+
+    /// The first from `at` on, or how many there are.
+    fn from(&mut self, at: usize) -> usize {
+        let end = self.0.len() - 1;
+        let mut found = at.min(end);
+        while self.0[found] != found {
+            // Halves the way for those who come later.
+            self.0[found] = self.0[self.0[found]];
+            found = self.0[found];
+        }
+        found
+    }
+
+    fn take(&mut self, at: usize) {
+        self.0[at] = at + 1;
+    }
+}
+
+/// The calls of a process to one peer.
+pub(crate) struct Traffic<'m> {
+    pub(crate) tgid: u32,
+    pub(crate) peer: Peer<'m>,
+    /// Those that had a reply, by when they began.
+    pub(crate) calls: Vec<&'m Exchange>,
+}
+
+impl<'m> Traffic<'m> {
+    /// All of which nearly every call has a row.
+    pub(crate) fn of(model: &'m Model) -> Vec<Traffic<'m>> {
+        let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
+        let mut known: BTreeMap<u32, u64> = BTreeMap::new();
+        for call in model.exchanges().iter().filter(|call| call.peer != 0) {
+            if call.last_read_ns.is_some() {
+                calls.entry((call.tgid, call.peer)).or_default().push(call);
+                *known.entry(call.peer).or_default() += 1;
+            }
+        }
+        calls
+            .into_iter()
+            .filter_map(|((tgid, number), calls)| {
+                let peer = model.peer(number)?;
+                let all = peer.sums().count.saturating_mul(NEARLY_ALL_KNOWN);
+                let nearly_all = known[&number].saturating_mul(100) >= all;
+                nearly_all.then_some(Traffic { tgid, peer, calls })
+            })
+            .collect()
+    }
+
+    /// Connections that carried them.
+    pub(crate) fn connections(&self) -> usize {
+        let sockets = self.calls.iter().map(|call| call.socket);
+        sockets.collect::<BTreeSet<u64>>().len()
+    }
+
+    /// The threads that made them.
+    pub(crate) fn threads(&self) -> BTreeSet<u32> {
+        self.calls.iter().map(|call| call.send_tid).collect()
+    }
+}
+
+/// What happens to calls and requests of a process, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    CallEnds,
+    RequestBegins,
+    CallBegins,
+    RequestEnds,
+}
+
+/// One step, with the position of its call or request, in the order of time.
+pub(crate) fn steps(requests: &[Interval], calls: &[Interval]) -> Vec<(Ns, Step, usize)> {
+    let of = |all: &[Interval], begins, ends| -> Vec<(Ns, Step, usize)> {
+        let all = all.iter().enumerate();
+        all.flat_map(|(at, (from_ns, to_ns))| [(*from_ns, begins, at), (*to_ns, ends, at)])
+            .collect()
+    };
+    let mut steps = of(requests, Step::RequestBegins, Step::RequestEnds);
+    steps.append(&mut of(calls, Step::CallBegins, Step::CallEnds));
+    steps.sort_unstable();
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(from_ns: u64, to_ns: u64) -> Exchange {
+        Exchange {
+            first_send_ns: from_ns,
+            first_read_ns: Some(to_ns),
+            last_read_ns: Some(to_ns),
+            ..Exchange::default()
+        }
+    }
+
+    #[test]
+    fn each_request_has_calls_of_its_own() {
+        let calls = [call(10, 20), call(12, 30), call(21, 29), call(50, 60)];
+        let calls: Vec<&Exchange> = calls.iter().collect();
+        let within = [(0, 25), (0, 35), (70, 80)];
+        assert_eq!(paired(&within, &calls, 1), [vec![0], vec![1], vec![]]);
+        assert_eq!(paired(&[(0, 100)], &calls, 9), [vec![0, 2, 3]]);
+    }
+
+    #[test]
+    fn who_must_be_served_first_chooses_first() {
+        let calls = [call(10, 20), call(11, 40)];
+        let calls: Vec<&Exchange> = calls.iter().collect();
+        assert_eq!(paired(&[(0, 50), (5, 30)], &calls, 1), [vec![1], vec![0]]);
+    }
+}
