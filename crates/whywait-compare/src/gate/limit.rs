@@ -82,13 +82,23 @@ pub fn parse(text: &str) -> Result<Limit, LimitError> {
     else {
         return error(at, "expected <, <=, > or >=".to_owned());
     };
-    let mut words = text[..at].split_whitespace();
-    let (Some(name), stat, None) = (words.next(), words.next(), words.next()) else {
-        return error(
-            0,
-            "before the comparison there is one measure and one statistic, such as latency p99"
-                .to_owned(),
-        );
+    let words: Vec<&str> = text[..at].split_whitespace().collect();
+    let (name, peer, stat) = match words[..] {
+        [catalogue::UPSTREAM] => {
+            let message = "whose? Such as upstream 127.0.0.1:5432 p99 < 20ms".to_owned();
+            return error(0, message);
+        }
+        [name @ catalogue::UPSTREAM, peer] => (name, Some(peer), None),
+        [name @ catalogue::UPSTREAM, peer, stat] => (name, Some(peer), Some(stat)),
+        [name] => (name, None, None),
+        [name, stat] => (name, None, Some(stat)),
+        _ => {
+            return error(
+                0,
+                "before the comparison there is one measure and one statistic, such as latency p99"
+                    .to_owned(),
+            );
+        }
     };
     let name_at = offset(text, name);
     let of_name: Vec<&Entry> = catalogue::ALL
@@ -126,7 +136,10 @@ pub fn parse(text: &str) -> Result<Limit, LimitError> {
     match quantity(value, unit) {
         Some(value) => Ok(Limit {
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-            measure: format!("{name}.{stat}"),
+            measure: match peer {
+                Some(peer) => format!("{name} {peer}.{stat}"),
+                None => format!("{name}.{stat}"),
+            },
             op: *op,
             value,
             unit,
@@ -212,6 +225,19 @@ mod tests {
                 Op::AtLeast,
                 100.0,
             ),
+            ("calls per-request < 5", "calls.per-request", Op::Less, 5.0),
+            (
+                "upstream 127.0.0.1:5432 p99 < 20ms",
+                "upstream 127.0.0.1:5432.p99",
+                Op::Less,
+                20e6,
+            ),
+            (
+                "upstream /run/db.sock <= 2ms",
+                "upstream /run/db.sock.mean",
+                Op::AtMost,
+                2e6,
+            ),
             (
                 "cpu per-request < 300us",
                 "cpu.per-request",
@@ -240,6 +266,9 @@ mod tests {
             ("latency p99 max < 5ms", 0, "one measure"),
             ("lock share < .5%", 13, "share"),
             ("é < 5ms", 0, "no measure"),
+            ("upstream < 5ms", 0, "whose"),
+            ("upstream [::1]:80 p98 < 5ms", 18, "no p98"),
+            ("upstream a b c < 5ms", 0, "one measure"),
         ] {
             let error = parse(text).expect_err(text);
             assert_eq!(error.at, at, "{text}: {error:?}");

@@ -15,6 +15,9 @@ pub struct Entry {
     pub what: &'static str,
 }
 
+/// The only measure that is of one of several: whose, comes after it.
+pub const UPSTREAM: &str = "upstream";
+
 const PART: &[&str] = &["mean", "p50", "p90", "p99", "max", "share"];
 
 const fn part(name: &'static str, what: &'static str) -> Entry {
@@ -92,6 +95,24 @@ pub const ALL: &[Entry] = &[
     part("uring", "it waited in io_uring_enter"),
     part("page-fault", "it waited for a page"),
     part("unknown", "none of these"),
+    Entry {
+        name: "calls",
+        stats: &["per-request"],
+        unit: Unit::Count,
+        what: "calls of the target to others, for each request",
+    },
+    Entry {
+        name: "calls",
+        stats: &["rate"],
+        unit: Unit::PerSecond,
+        what: "calls of the target to others a second",
+    },
+    Entry {
+        name: UPSTREAM,
+        stats: &["mean", "p50", "p99", "max"],
+        unit: Unit::Ns,
+        what: "a call to a peer, whose address comes next: upstream 127.0.0.1:5432 p99",
+    },
     Entry {
         name: "futile-wakeups",
         stats: &["rate"],

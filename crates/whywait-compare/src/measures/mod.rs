@@ -5,6 +5,7 @@
 //! A new kind of measure is a file next to this one, a line in [`COLLECTORS`] and, if budgets may
 //! name it, one in `catalogue.rs`.
 
+mod calls;
 pub mod catalogue;
 mod cpu;
 mod findings;
@@ -174,11 +175,12 @@ pub struct Run {
 }
 
 /// Who adds measures.
-const COLLECTORS: [fn(&Source<'_>, &mut Run); 7] = [
+const COLLECTORS: [fn(&Source<'_>, &mut Run); 8] = [
     requests::collect,
     paths::collect,
     waits::collect,
     cpu::collect,
+    calls::collect,
     findings::collect,
     rings::collect,
     spinning::collect,
