@@ -15,9 +15,11 @@ use crate::waits::system_call::descriptor;
 mod peer;
 mod service;
 mod table;
+mod within;
 
 pub use peer::Peer;
 pub use table::PeerRow;
+pub use within::{CallWithin, CallsWithin};
 
 /// Exchanges that are looked at one by one.
 const MAX_EXCHANGES: usize = 200_000;

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::calls::CallsWithin;
 use crate::model::Model;
 use crate::path::Step;
 use crate::requests::RequestRef;
@@ -168,6 +169,9 @@ pub struct Slow {
     pub time: Time,
     /// Its critical path, from arrival to response.
     pub path: Vec<Step>,
+    /// The calls to others that were made meanwhile; absent: none are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallsWithin>,
 }
 
 impl Model {
@@ -313,6 +317,7 @@ impl RequestRef<'_> {
             open: self.is_open(),
             time: self.account().time(),
             path: self.steps(),
+            calls: self.calls_within(),
         }
     }
 }

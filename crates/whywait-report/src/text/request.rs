@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use whywait_model::calls::CallsWithin;
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
 
@@ -55,6 +56,42 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
         stacks: HashMap::new(),
     };
     view.steps(&slow.path, 0, 0);
+    if let Some(calls) = &slow.calls {
+        render_calls(page, calls);
+    }
+}
+
+/// The calls that were made while it was under way.
+fn render_calls(page: &mut Page, calls: &CallsWithin) {
+    let whose = if calls.own {
+        "its calls to others"
+    } else {
+        "calls to others while it was under way, its own among them"
+    };
+    page.gap();
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, whose),
+            (Style::Plain, " (time since arrival; duration; whom)"),
+        ],
+    );
+    for call in &calls.longest {
+        let waited = format!(
+            "{}, {} until the reply was there",
+            page.cut(&call.peer, 60),
+            duration(call.with_peer_ns)
+        );
+        let when = figures(call.at_ns, call.ns);
+        let hang = format!("{:25}", "");
+        page.paragraph("", &hang, &[(Style::Plain, &when), (Style::Plain, &waited)]);
+    }
+    let shown = calls.longest.len() as u64;
+    if calls.count > shown {
+        let text = format!("and {}", counted(calls.count - shown, "shorter one"));
+        page.paragraph("  ", "  ", &[(Style::Dim, &text)]);
+    }
 }
 
 /// What is needed to show a path's steps.

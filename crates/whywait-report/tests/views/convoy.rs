@@ -89,6 +89,7 @@ pub(crate) fn slow() -> Slow {
             lock,
             step("runnable", 12, "worker", 8 * MS),
         ],
+        calls: None,
     }
 }
 

@@ -103,6 +103,7 @@ fn stranded_requests() -> Requests {
                 ..step("on-cpu", 1236, "tokio-runtime-w", 900_000)
             },
         ],
+        calls: None,
     };
     Requests {
         count: 6,
