@@ -8,7 +8,8 @@
 --path        NUMBER in it is 1000 * C + R, for round R of client C, both counted from 0
 
 The ground truth has, of all requests, the time until the server had read them (unread), until the
-work on them began (queued) and until it ended (work), and the moments of the first requests. A rule
+work on them began (queued) and until it ended (work), how long each call to the peer took (calls;
+without those that the server lists, the work is one), and the moments of the first requests. A rule
 is like unread.p50_ms>=500.
 """
 
@@ -25,7 +26,7 @@ class Client(threading.Thread):
     def __init__(self, number, args, start):
         super().__init__(daemon=True)
         self.number, self.args, self.start_line = number, args, start
-        self.requests, self.failed = [], None
+        self.requests, self.calls, self.failed = [], [], None
         self.connection = None
 
     def run(self):
@@ -60,6 +61,7 @@ class Client(threading.Thread):
         if self.args.reconnect:
             self.connection.close()
         said = json.loads(body)
+        self.calls += said.get("calls", [[said["begun"], said["ended"]]])
         return [sent, said["read"], said["begun"], said["ended"], received]
 
 
@@ -92,8 +94,10 @@ def main():
     def series(until, since):
         return client.summary([request[until] - request[since] for request in requests])
 
+    calls = [ended - begun for one in clients for begun, ended in one.calls]
     truth = {
         "load": series(4, 0), "unread": series(1, 0), "queued": series(2, 1), "work": series(3, 2),
+        "calls": client.summary(calls),
         "total_ms": round(client.now_ms() - begun, 1), "cpus_idle": round(idle / max(ticks, 1), 3),
         "clients": args.clients, "peer": args.peer,
         "first_requests": [[round(moment - begun, 1) for moment in one] for one in requests[:24]],

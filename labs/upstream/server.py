@@ -1,16 +1,23 @@
 """A server that asks another service for each request and answers with what became of it when.
 
-    server.py threads|asyncio UPSTREAM
+    server.py threads|asyncio UPSTREAM [--pool N] [--held] [--calls N] [--work-ms N]
 
 threads   a thread for each connection, with a connection to the other service of its own
 asyncio   the same with tasks, on one loop
+
+--pool     all share so many connections to the other service: who finds none waits for one
+--held     a lock is held across each call
+--calls    so many calls for each request, one after another
+--work-ms  it computes for so long before it answers
 """
 
+import argparse
 import asyncio
+import contextlib
 import json
 import os
+import queue
 import socket
-import sys
 import threading
 import time
 
@@ -21,14 +28,21 @@ def now_ms():
     return 1e3 * time.monotonic()
 
 
-def answer(read, begun, ended):
-    body = json.dumps({"read": read, "begun": begun, "ended": ended})
+def answer(read, calls):
+    said = {"read": read, "begun": calls[0][0], "ended": calls[-1][1], "calls": calls}
+    body = json.dumps(said)
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 def announce(address):
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
         ready.write(f"{os.getpid()} {address[0]}:{address[1]}\n")
+
+
+def compute_answer(milliseconds):
+    end = now_ms() + milliseconds
+    while now_ms() < end:
+        pass
 
 
 def receive_head(connection):
@@ -51,25 +65,51 @@ def fetch_report(upstream):
     return begun, now_ms()
 
 
-def serve_connection(connection, upstream_address):
-    upstream = socket.create_connection(upstream_address)
-    for each in (connection, upstream):
-        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    while receive_head(connection):
-        read = now_ms()
-        begun, ended = fetch_report(upstream)
-        connection.sendall(answer(read, begun, ended))
-    upstream.close()
-    connection.close()
+def connect(address):
+    upstream = socket.create_connection(address)
+    upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return upstream
 
 
-def serve_with_threads(upstream_address):
-    listener = socket.create_server(("127.0.0.1", 0))
-    announce(listener.getsockname())
-    while True:
-        connection, _ = listener.accept()
-        arguments = (connection, upstream_address)
-        threading.Thread(target=serve_connection, args=arguments, daemon=True).start()
+class Threads:
+    def __init__(self, args):
+        self.args = args
+        self.lock = threading.Lock() if args.held else contextlib.nullcontext()
+        self.pool = queue.Queue()
+        for _ in range(args.pool):
+            self.pool.put(connect(args.upstream))
+
+    def fetch_with_lock(self, upstream):
+        with self.lock:
+            return fetch_report(upstream)
+
+    def fetch_from_pool(self):
+        upstream = self.pool.get()
+        try:
+            return fetch_report(upstream)
+        finally:
+            self.pool.put(upstream)
+
+    def converse(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        upstream = None if self.args.pool else connect(self.args.upstream)
+        while receive_head(connection):
+            read = now_ms()
+            fetch = self.fetch_with_lock if upstream else self.fetch_from_pool
+            arguments = (upstream,) if upstream else ()
+            calls = [fetch(*arguments) for _ in range(self.args.calls)]
+            compute_answer(self.args.work_ms)
+            connection.sendall(answer(read, calls))
+        if upstream:
+            upstream.close()
+        connection.close()
+
+    def serve(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        announce(listener.getsockname())
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self.converse, args=(connection,), daemon=True).start()
 
 
 async def fetch_report_in_task(reader, writer):
@@ -80,34 +120,77 @@ async def fetch_report_in_task(reader, writer):
     return begun, now_ms()
 
 
-async def serve_with_tasks(upstream_address):
-    async def converse(reader, writer):
-        upstream_reader, upstream_writer = await asyncio.open_connection(*upstream_address)
+class Tasks:
+    def __init__(self, args):
+        self.args = args
+        self.lock = asyncio.Lock()
+        self.pool = asyncio.Queue()
+
+    async def fetch_with_lock(self, upstream):
+        if not self.args.held:
+            return await fetch_report_in_task(*upstream)
+        async with self.lock:
+            return await fetch_report_in_task(*upstream)
+
+    async def fetch_from_pool(self):
+        upstream = await self.pool.get()
+        try:
+            return await fetch_report_in_task(*upstream)
+        finally:
+            self.pool.put_nowait(upstream)
+
+    async def converse(self, reader, writer):
+        own = None
+        if not self.args.pool:
+            own = await asyncio.open_connection(*self.args.upstream)
         try:
             while True:
                 await reader.readuntil(b"\r\n\r\n")
                 read = now_ms()
-                begun, ended = await fetch_report_in_task(upstream_reader, upstream_writer)
-                writer.write(answer(read, begun, ended))
+                calls = []
+                for _ in range(self.args.calls):
+                    fetch = self.fetch_with_lock(own) if own else self.fetch_from_pool()
+                    calls.append(await fetch)
+                compute_answer(self.args.work_ms)
+                writer.write(answer(read, calls))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
-            upstream_writer.close()
+            if own:
+                own[1].close()
             writer.close()
 
-    server = await asyncio.start_server(converse, "127.0.0.1", 0)
-    announce(server.sockets[0].getsockname())
-    await server.serve_forever()
+    async def serve(self):
+        for _ in range(self.args.pool):
+            self.pool.put_nowait(await asyncio.open_connection(*self.args.upstream))
+        server = await asyncio.start_server(self.converse, "127.0.0.1", 0)
+        announce(server.sockets[0].getsockname())
+        await server.serve_forever()
+
+
+async def serve_with_tasks(args):
+    await Tasks(args).serve()
+
+
+def address(text):
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def main():
-    how, upstream = sys.argv[1:]
-    host, _, port = upstream.rpartition(":")
-    if how == "threads":
-        serve_with_threads((host, int(port)))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("how", choices=["threads", "asyncio"])
+    parser.add_argument("upstream", type=address)
+    parser.add_argument("--pool", type=int, default=0)
+    parser.add_argument("--held", action="store_true")
+    parser.add_argument("--calls", type=int, default=1)
+    parser.add_argument("--work-ms", type=float, default=0)
+    args = parser.parse_args()
+    if args.how == "threads":
+        Threads(args).serve()
     else:
-        asyncio.run(serve_with_tasks((host, int(port))))
+        asyncio.run(serve_with_tasks(args))
 
 
 if __name__ == "__main__":
