@@ -7,7 +7,6 @@ pub(crate) mod queues;
 pub(crate) mod replay;
 pub(crate) mod rings;
 pub(crate) mod runtime;
-pub(crate) mod servers;
 pub(crate) mod slow_paths;
 pub(crate) mod spinning;
 pub(crate) mod text;

@@ -7,7 +7,7 @@ use whywait_events::Ns;
 use whywait_model::{Model, RequestRef};
 
 use crate::shared::intervals::{Interval, merged, sum};
-use crate::shared::servers::{self, Job, median_ns};
+use crate::shared::replay::{Worked, latencies, median_ns};
 use crate::shared::slow_paths::{MIN_NS, Shares};
 use crate::shared::text::{duration, list};
 use crate::shared::traffic::{
@@ -419,10 +419,10 @@ fn replayed(
         return None;
     }
     let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
-    let jobs: Vec<Job> = all
+    let jobs: Vec<Worked> = all
         .map(|((request, served), own)| {
             let (taken_ns, free_ns) = calls[own[0]];
-            Job {
+            Worked {
                 ready_ns: request.ready_ns.min(served.0),
                 taken_ns,
                 answered_ns: served.1,
@@ -434,7 +434,7 @@ fn replayed(
         .iter()
         .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
     let real_ns = median_ns(real.collect());
-    let with = |servers: usize| median_ns(servers::latencies(&jobs, servers));
+    let with = |servers: usize| median_ns(latencies(&jobs, 1, servers.max(1) - 1));
     if with(most).abs_diff(real_ns).saturating_mul(4) > real_ns {
         return None;
     }

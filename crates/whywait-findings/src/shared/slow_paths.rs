@@ -345,9 +345,15 @@ impl<'a> Answers<'a> {
         Self(answers)
     }
 
-    /// From when on a step of a request's path was that request's own; `None`: never. What a thread
-    /// did before it answered another was for that one, if it had been read by then.
+    /// From when on a step of a request's path was that request's own; `None`: never. What the
+    /// thread that reads it, or answers it, did before it answered another was for that one, if it
+    /// had been read by then. What any other thread did on the path the request waited for: several
+    /// may wait for one (a group commit), which has a request of its own.
     pub(crate) fn own_from(&self, request: RequestRef<'_>, step: &PathStep) -> Option<Ns> {
+        let serves = [request.recv_tid, request.send_tid].contains(&step.tid);
+        if !serves {
+            return Some(step.from_ns);
+        }
         let Some(answers) = self.0.get(&step.tid) else {
             return Some(step.from_ns);
         };

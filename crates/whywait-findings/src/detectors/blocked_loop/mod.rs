@@ -8,12 +8,13 @@
 //! polling, reading or writing. Requests were under way meanwhile. Why it was away is the function
 //! of the application that lasted as long: see `causes`.
 //!
-//! **Cost.** For each request the time that it overlaps, from its first byte to its response, with
-//! absences of one cause, but for the one that was its own: of an absence the owner is the request
-//! that was read before it and answered first after it. A fix leaves a request its own work. Of a
-//! request that was read and not answered, what came after it was read does not count: it may be
-//! its own. While a call of the request was with its peer the loop kept nothing waiting: calls are
-//! paired with requests within which they lie, and that time does not count.
+//! **Cost.** The loop is replayed without the absences of one cause, so that all that follows is
+//! earlier, until it has nothing left to do: those that came meanwhile, and those that came while
+//! it caught up. A request's own absence stays with it: a fix leaves it its own work. The owner of
+//! an absence is the request that was read before it and answered first after it. Of a request
+//! that was read and not answered, what came after it was read does not count: it may be its own.
+//! While a call of the request was with its peer the loop kept nothing waiting: calls are paired
+//! with requests within which they lie, and that time does not count.
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
 //! [`MIN_AWAY_NS`], or one in which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving
@@ -25,6 +26,7 @@
 //! and compiles as it starts. With several threads that poll the instance it is another finding's
 //! business.
 
+mod bound;
 mod causes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +41,7 @@ use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
+use crate::shared::replay::{Name, Turns, name};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths;
 use crate::shared::text::{count, duration, numbered};
@@ -92,8 +95,8 @@ struct Away {
     away_ns: u64,
     doing: String,
     stack: StackId,
-    /// The request whose work it was: its socket and number.
-    owner: Option<(u64, u32)>,
+    /// The request whose work it was.
+    owner: Option<Name>,
 }
 
 /// What a loop does that is away and does not sleep.
@@ -120,6 +123,8 @@ struct Blocked<'a> {
     reason: Reason,
     /// The longest first.
     victims: Vec<Victim<'a>>,
+    /// What a fix saves at most each request that it saves something.
+    saved: Vec<u64>,
 }
 
 /// A request that waited while the loop was away with the work of others.
@@ -184,14 +189,19 @@ fn of_pool<'a>(model: &'a Model, pool: &'a EpollPool) -> Vec<Blocked<'a>> {
         return Vec::new();
     }
     let aways = owned(absences(model, pool, thread), &requests);
+    let turns = Turns::of(model, thread, &requests, |wait| pool.polls(wait));
     let requests = with_calls(model, pool, &requests);
     causes::of(model, thread, aways)
         .into_iter()
-        .map(|reason| Blocked {
-            pool,
-            thread,
-            victims: victims(&reason.aways, &requests),
-            reason,
+        .map(|reason| {
+            let victims = victims(&reason.aways, &requests);
+            Blocked {
+                pool,
+                thread,
+                saved: bound::saved(&turns, &reason.aways, &requests, &victims),
+                victims,
+                reason,
+            }
         })
         .filter(|blocked| !blocked.victims.is_empty())
         .collect()
@@ -278,7 +288,7 @@ fn owned(mut aways: Vec<Away>, requests: &[RequestRef<'_>]) -> Vec<Away> {
                     .recv_ns
                     .is_some_and(|recv_ns| recv_ns <= away.from_ns.saturating_add(SLACK_NS))
             })
-            .map(|(_, request)| (request.socket, request.seq));
+            .map(|(_, request)| name(*request));
     }
     aways
 }
@@ -313,7 +323,7 @@ fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<Victim<'a>> {
         let others = aways[first..]
             .iter()
             .take_while(|away| away.from_ns < to_ns)
-            .filter(|away| away.owner != Some((request.socket, request.seq)));
+            .filter(|away| away.owner != Some(name(request)));
         // What the loop did while a call was with its peer kept this request from nothing.
         let kept_ns = |of: &dyn Fn(&Away, Interval) -> u64| {
             let all_ns = sum(others.clone().map(|away| of(away, (from_ns, to_ns))));
@@ -357,9 +367,11 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     let victims = || loops.iter().flat_map(|one| &one.victims);
     let worst = victims().max_by_key(|victim| victim.waited_ns)?;
     let (worst_ns, worst) = (worst.waited_ns, worst.request);
-    let saving = Saving::latency(victims().map(|victim| victim.waited_ns).collect());
+    let saved = loops.iter().flat_map(|one| &one.saved);
+    let saving = Saving::latency(saved.copied().collect());
+    let meanwhile_ns = sum(victims().map(|victim| victim.waited_ns));
     let severity = match SCALE.severity(worst_ns) {
-        Severity::Error if sum(victims().map(|one| one.called_ns)) > saving.at_most_ns => {
+        Severity::Error if sum(victims().map(|one| one.called_ns)) > meanwhile_ns => {
             Severity::Warning
         }
         severity => severity,
@@ -368,6 +380,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     {
         return None;
     }
+    let caught_up = bound::caught_up(meanwhile_ns, saving.at_most_ns);
     let known = model.stacks.get(longest.stack).is_some();
     let (confidence, by) = if known {
         (Confidence::High, format!(" by {function}"))
@@ -405,6 +418,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
             Evidence::of_ns(worst_ns, meanwhile),
         ])
         .evidence((tids.len() > 1).then(|| altogether(loops.len(), total_ns)))
+        .evidence(caught_up)
         .evidence(in_kernel.evidence())
         .cause(Cause::new(
             model,

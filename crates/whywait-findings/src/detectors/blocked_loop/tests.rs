@@ -57,7 +57,10 @@ fn a_synchronous_sleep_blocks_the_others() {
         finding.saving.requests, 1,
         "the request that slept does not wait for itself"
     );
-    assert_eq!(finding.saving.at_most_ns, 291_000_000);
+    assert_eq!(
+        finding.saving.at_most_ns, 292_000_000,
+        "from its first byte until it was read: the loop would have been idle"
+    );
     assert!(
         finding.title.contains("app_render_thumbnail"),
         "{}",
@@ -384,8 +387,8 @@ fn a_loop_that_is_blocked_all_the_time_never_polls() {
         "the first has nobody before it"
     );
     assert_eq!(
-        finding.saving.each_at_most_ns[0], 120_000_000,
-        "three times others' work, and not its own"
+        finding.saving.each_at_most_ns[0], 123_000_000,
+        "three times others' work, with what goes with it, and not its own"
     );
     assert!(
         finding.evidence[0].text.contains("alone reads"),

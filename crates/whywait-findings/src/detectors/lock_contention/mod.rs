@@ -9,9 +9,9 @@
 //! the run. Who ended them held the lock; since when, where and across what shows in that thread's
 //! own waits and samples.
 //!
-//! **Cost.** For each request, the time on its critical path that it waited for this lock. A fix
-//! that nobody has to wait for the lock any more saves no more than that; that the work then
-//! competes for something else makes it less.
+//! **Cost.** For each request, the time on its critical path that it waited for this lock. By
+//! replay, what requests behind these then wait for less: all workers may wait for the lock while
+//! others wait for a worker. That the work then competes for something else makes it less.
 //!
 //! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not
 //! count, nor does that of a thread that it waited for. Of several threads that read at once under
@@ -20,18 +20,18 @@
 //! contention, however large the sum of its waits. Waits below [`MIN_NS`] a request that are less
 //! than a [`SHARE`]th of its time are what locks are for.
 
+mod case;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
-use whywait_events::{Part, StackId, Wait, WakeContext};
-use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject, WaitSums};
-use whywait_model::{FrameOrigin, Label, Model, Path, PathStep, origin};
+use whywait_events::{Part, StackId, Wait};
+use whywait_model::waits::{Hold, Primitive, WaitKey, WaitSums};
+use whywait_model::{Label, Model, Path, PathStep};
 
 use crate::declaration::Declaration;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Scale, Severity};
+use crate::finding::{Finding, Scale, Severity};
 use crate::shared::intervals::sum;
-use crate::shared::slow_paths;
-use crate::shared::text::{count, duration, list, list_by, named, numbered};
+use crate::shared::replay::{Gone, Spared, lock_of};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -62,28 +62,27 @@ const WORTH_A_NOTE: u64 = 20;
 /// Without requests: the waits are this part of the run of the threads that waited, or more.
 const RUN_SHARE: u64 = 10;
 
-/// From one part in so many on, a hold's time without a CPU is named.
-const NOTABLE: u64 = 10;
-/// Reasons why it is taken for a lock that are named.
-const REASONS_SHOWN: usize = 3;
-
 /// What is known of a lock's waits.
 #[derive(Default)]
 struct Contention<'a> {
     waits: Vec<&'a Wait>,
     requests: Vec<Waited>,
+    /// What each request is spared without it, also those that did not wait for long.
+    spared: Vec<Spared<'a>>,
     ports: BTreeSet<u16>,
 }
 
 /// What a request waited for a lock, nanoseconds.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Waited {
     /// Asleep.
     ns: u64,
     /// Of which the lock's: without the time in which those who held it had no CPU.
     contended_ns: u64,
-    /// What a fix saves at most.
+    /// What a fix saves it at most on its own path.
     saved_ns: u64,
+    /// When that was.
+    gone: Vec<Gone>,
 }
 
 fn detect(model: &Model) -> Vec<Finding> {
@@ -107,10 +106,16 @@ fn detect(model: &Model) -> Vec<Finding> {
         let latency_ns = sum(path.steps.iter().map(PathStep::ns));
         for (key, waited) in waited_for(model, &path) {
             let ns = waited.contended_ns;
-            if ns < MIN_NS || ns.saturating_mul(SHARE) < latency_ns {
+            let matters = ns >= MIN_NS && ns.saturating_mul(SHARE) >= latency_ns;
+            let Some(lock) = locks.get_mut(&key) else {
                 continue;
-            }
-            if let Some(lock) = locks.get_mut(&key) {
+            };
+            lock.spared.push(Spared {
+                request,
+                ns: if matters { waited.saved_ns } else { 0 },
+                gone: waited.gone.clone(),
+            });
+            if matters {
                 lock.requests.push(waited);
                 lock.ports.insert(request.local_port);
             }
@@ -120,16 +125,6 @@ fn detect(model: &Model) -> Vec<Finding> {
         .iter()
         .filter_map(|(key, lock)| finding(model, key, lock, &sums_of(model, lock)))
         .collect()
-}
-
-/// The lock that a sleep was for. That of a program is one in all processes that run it: they were
-/// forked, and share it, or have one each at the same address.
-fn lock_of(model: &Model, wait: &Wait) -> WaitKey {
-    let key = model.key_of(wait);
-    WaitKey {
-        tgid: model.program(key.tgid),
-        ..key
-    }
 }
 
 /// The sums of a lock's waits, in all processes that have it.
@@ -161,7 +156,14 @@ fn waited_for(model: &Model, path: &Path) -> BTreeMap<WaitKey, Waited> {
         let one = waited.entry(key.clone()).or_default();
         one.ns = one.ns.saturating_add(step.ns());
         one.contended_ns = one.contended_ns.saturating_add(contended_ns(model, step));
-        one.saved_ns = sum([one.saved_ns, step.ns(), waking(&path.steps, at), tries_ns]);
+        let waking_ns = waking(&path.steps, at);
+        one.saved_ns = sum([one.saved_ns, step.ns(), waking_ns, tries_ns]);
+        one.gone.push(Gone {
+            tid: step.tid,
+            from_ns: step.from_ns,
+            to_ns: step.to_ns.saturating_add(waking_ns),
+            ns: step.ns().saturating_add(waking_ns),
+        });
         last = Some((key, at));
     }
     waited
@@ -286,72 +288,7 @@ fn finding(
         behind_readers: &behind_readers,
         of_readers,
     };
-    Some(finding_of(model, &verdict, ended_ns))
-}
-
-fn finding_of(model: &Model, verdict: &Verdict<'_>, ended_ns: u64) -> Finding {
-    let Verdict {
-        key, lock, longest, ..
-    } = *verdict;
-    let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
-    let severity = worst_ns.map_or(Severity::Warning, |worst| SCALE.severity(worst));
-    let confidence = if longest.is_some_and(|hold| hold.stack != 0) {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    };
-    let address = match key.object {
-        WaitObject::Futex { address, .. } => Some(format!("{address:#x}")),
-        _ => None,
-    };
-    let each: Vec<u64> = lock.requests.iter().map(|waited| waited.saved_ns).collect();
-    let saving = if each.is_empty() {
-        Saving::sum(SavingKind::Throughput, ended_ns, 0)
-    } else {
-        Saving::latency(each)
-    };
-    let port = lock.ports.iter().copied().find(|port| *port != 0);
-    let finding = Finding::new(&DECLARATION, severity, title(model, verdict))
-        .confidence(confidence)
-        .about_known("address", address)
-        .about("lock", what(key))
-        .about("holder_tid", json!(longest.map(|hold| hold.holder)))
-        .about("hold_ns", json!(longest.map(Hold::ns)))
-        .about(
-            "without_cpu_ns",
-            json!(longest.map(|hold| hold.without_cpu_ns)),
-        )
-        .about("across", verdict.held_across)
-        .about("waiters", waiters(lock))
-        .about_known("port", port)
-        .evidence(evidence(model, verdict, saving.at_most_ns))
-        .evidence(readers(model, verdict.behind_readers))
-        .saving(saving)
-        .cause(longest.map(|hold| cause(model, hold)))
-        .fix(if verdict.of_readers {
-            FIX_OF_READERS.to_owned()
-        } else {
-            fix(key, verdict.held_across, verdict.holds)
-        });
-    let slept_ns = |wait: &&&Wait| wait.wake_ns.map_or(0, |ns| ns.saturating_sub(wait.out_ns));
-    let longest = lock.waits.iter().max_by_key(slept_ns);
-    // A lock between processes is of none of them.
-    let of = longest.map(|wait| wait.tid).filter(|_| key.tgid != 0);
-    slow_paths::about_processes(model, finding, of, waiters(lock))
-}
-
-fn cause(model: &Model, hold: &Hold) -> Cause {
-    let doing = match &hold.across {
-        Some(across) => format!(
-            "held it for {}, asleep in {} for {} of that{}",
-            at_least(hold),
-            across.what,
-            duration(across.ns),
-            without_cpu(hold)
-        ),
-        None => format!("held it for {}{}", at_least(hold), without_cpu(hold)),
-    };
-    Cause::new(model, hold.holder, doing, hold.stack)
+    Some(case::finding(model, &verdict, ended_ns))
 }
 
 /// All waits, also those that had not ended or were short.
@@ -375,10 +312,6 @@ const WRITTEN: [&[&str]; 3] = [
     &["RwLock", "::write_unlock"],
     &["RwLockWriteGuard"],
 ];
-const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: \
-     read under the lock for less, or have readers take a snapshot that a writer replaces as a \
-     whole. If they had written: hold the lock for less, and across no wait";
-
 /// Whether several threads may have held what this one waited for, of which the last one ended its
 /// wait. Not if that one is known to have written: it lets go as writers do, or had itself waited
 /// to write when it got the lock. (glibc's writers wait twice, first for each other; who is first
@@ -406,66 +339,6 @@ fn may_wait_for_readers(model: &Model, key: &WaitKey, wait: &Wait) -> bool {
         && is_in(wait.user_stack, &TO_WRITE)
         && !is_in(wait.waker_stack, &WRITTEN)
         && !held_to_write().unwrap_or(false)
-}
-
-/// Who let go last, of waits that may have been for several.
-fn readers(model: &Model, waits: &[&Wait]) -> Option<Evidence> {
-    let mut last: BTreeMap<u32, usize> = BTreeMap::new();
-    for wait in waits {
-        if wait.wake_context == WakeContext::Task {
-            *last.entry(wait.waker_tid).or_default() += 1;
-        }
-    }
-    let mut last: Vec<(u32, usize)> = last.into_iter().collect();
-    last.sort_by_key(|(tid, times)| (std::cmp::Reverse(*times), *tid));
-    let who: Vec<String> = last
-        .iter()
-        .map(|(tid, times)| {
-            let who = numbered(model, *tid);
-            format!("{who} {}", count(*times, "time", "times"))
-        })
-        .collect();
-    let text = format!(
-        "these waits to write may have been for several who read, of whom the last one to let go \
-         ended them: {}; how long it, or others, had held the lock does not show",
-        list(&who)
-    );
-    (!who.is_empty()).then(|| Evidence::new(text))
-}
-
-/// How long it was held, as far as known.
-fn at_least(hold: &Hold) -> String {
-    let at_least = if hold.exact { "" } else { "at least " };
-    format!("{at_least}{}", duration(hold.ns()))
-}
-
-/// How much of that is no matter of the lock.
-fn without_cpu(hold: &Hold) -> String {
-    if hold.without_cpu_ns.saturating_mul(NOTABLE) < hold.ns() || hold.without_cpu_ns == 0 {
-        return String::new();
-    }
-    format!(", {} of that without a CPU", duration(hold.without_cpu_ns))
-}
-
-fn what(key: &WaitKey) -> String {
-    key.object
-        .primitive()
-        .map_or("lock", Primitive::name)
-        .to_owned()
-}
-
-/// Where a lock was held, for titles: a function of the application's or its runtime's, but none of
-/// the C library's.
-fn place(model: &Model, stack: StackId) -> Option<String> {
-    let function = slow_paths::function(model, stack)?;
-    let labels = &model.stacks.get(stack)?.labels;
-    let of_system = labels
-        .iter()
-        .any(|label| *label.name == *function && origin(label) == FrameOrigin::System);
-    let unnamed = labels
-        .iter()
-        .any(|label| *label.name == *function && !label.named);
-    (!of_system && !unnamed).then_some(function)
 }
 
 fn waiters(lock: &Contention<'_>) -> Vec<u32> {
@@ -504,270 +377,6 @@ fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
             (named, *ns)
         })
         .map(|(_, (_, hold))| hold)
-}
-
-/// How often and how long each thread held it while others waited.
-fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
-    let mut by: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for hold in holds {
-        let one = by.entry(hold.holder).or_default();
-        one.0 += 1;
-        one.1 = one.1.max(hold.ns());
-    }
-    let mut holders: Vec<_> = by.into_iter().map(|(tid, (n, ns))| (tid, n, ns)).collect();
-    holders.sort_by_key(|(tid, n, ns)| (std::cmp::Reverse((*ns, *n)), *tid));
-    holders
-}
-
-fn title(model: &Model, verdict: &Verdict<'_>) -> String {
-    let Verdict { key, lock, .. } = *verdict;
-    let name = key
-        .object
-        .primitive()
-        .map_or_else(|| "a lock".to_owned(), Primitive::with_article);
-    let who = match lock.requests.iter().map(|waited| waited.ns).max() {
-        None => format!(
-            "{} waited {} in all for {name}",
-            count(waiters(lock).len(), "thread", "threads"),
-            duration(total_ns(verdict.sums))
-        ),
-        Some(worst_ns) => format!(
-            "{} waited up to {} for {name}",
-            count(lock.requests.len(), "request", "requests"),
-            duration(worst_ns)
-        ),
-    };
-    let Some(hold) = verdict.longest else {
-        return who;
-    };
-    // The interpreter lets its lock go in a place of its own, whatever it was held for.
-    let of_interpreter = key.object.primitive().is_some_and(Primitive::is_single);
-    let place = place(model, hold.stack)
-        .filter(|_| !of_interpreter)
-        .map_or_else(String::new, |function| format!(" in {function}"));
-    let across = match &hold.across {
-        Some(across) if verdict.held_across => format!(", across {}", across.what),
-        _ => String::new(),
-    };
-    format!(
-        "{who} that {} held for up to {}{place}{across}{}",
-        named(model, hold.holder),
-        duration(hold.ns()),
-        without_cpu(hold)
-    )
-}
-
-fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterator<Item = Evidence> {
-    let Verdict {
-        key, lock, sums, ..
-    } = *verdict;
-    let total_ns = total_ns(sums);
-    let waiting: Vec<String> = waiters(lock)
-        .iter()
-        .map(|tid| numbered(model, *tid))
-        .collect();
-    let address = match key.object {
-        WaitObject::Futex { address, .. } => format!(" at {address:#x}"),
-        _ => String::new(),
-    };
-    let waits = format!(
-        "{} for the {}{address}, {} in all, the longest {}; by {}",
-        count(
-            sums.seen.count.saturating_add(sums.short) as usize,
-            "wait",
-            "waits"
-        ),
-        what(key),
-        duration(total_ns),
-        duration(sums.longest_ns.max(sums.short_longest_ns)),
-        list(&waiting)
-    );
-    let on_paths = (!lock.requests.is_empty()).then(|| {
-        let text = format!(
-            "{} on the critical paths of {}, until they had a CPU again or waited once more",
-            duration(saved_ns),
-            count(lock.requests.len(), "slow request", "slow requests")
-        );
-        Evidence::of_ns(saved_ns, text)
-    });
-    let reasons = &sums.reasons[..sums.reasons.len().min(REASONS_SHOWN)];
-    let is_lock = (!reasons.is_empty())
-        .then(|| Evidence::new(format!("it is a lock: {}", reasons.join("; "))));
-    let several = key
-        .object
-        .may_be_several()
-        .then(|| Evidence::new(which(key.object.primitive())));
-    [Evidence::of_ns(total_ns, waits)]
-        .into_iter()
-        .chain(on_paths)
-        .chain(is_lock)
-        .chain(verdict.longest.map(|hold| longest_hold(model, hold)))
-        .chain(let_go(model, verdict.holds))
-        .chain(lacked_a_cpu(verdict.holds))
-        .chain(across(model, verdict.holds))
-        .chain(several)
-}
-
-/// What is not known where several locks may be taken for one.
-fn which(primitive: Option<Primitive>) -> &'static str {
-    match primitive {
-        Some(Primitive::Database | Primitive::Row | Primitive::Metadata) => {
-            "which row or table it was does not show: all waits of the kind are taken together"
-        }
-        Some(Primitive::Advisory) => {
-            "which number it was taken by does not show: all waits of the kind are taken together"
-        }
-        Some(Primitive::File) => {
-            "which file it was does not show: all waits of the kind are taken together"
-        }
-        _ => "which of them it was does not show: all waits of the kind are taken together",
-    }
-}
-
-fn longest_hold(model: &Model, hold: &Hold) -> Evidence {
-    let across = hold.across.as_ref().map_or_else(
-        || ", and was not seen to wait meanwhile".to_owned(),
-        |across| {
-            let ns = duration(across.ns);
-            format!(", and slept {ns} of that time in {}", across.what)
-        },
-    );
-    let text = format!(
-        "the longest hold of the usual kind that was waited for: {} by {}{}{across}",
-        at_least(hold),
-        numbered(model, hold.holder),
-        without_cpu(hold)
-    );
-    Evidence::of_ns(hold.ns(), text)
-}
-
-/// Who held it, where that was several.
-fn let_go(model: &Model, holds: &[Hold]) -> Option<Evidence> {
-    let holders: Vec<String> = by_holder(holds)
-        .iter()
-        .map(|(tid, n, ns)| {
-            let who = numbered(model, *tid);
-            format!("{who} {n} times, up to {}", duration(*ns))
-        })
-        .collect();
-    let text = format!(
-        "who let it go while others waited: {}",
-        list_by(&holders, "; ")
-    );
-    (holders.len() > 1).then(|| Evidence::new(text))
-}
-
-/// For how long the holders had no CPU, where that is notable.
-fn lacked_a_cpu(holds: &[Hold]) -> Option<Evidence> {
-    let (without_cpu_ns, held_ns) = without_cpu_of(holds);
-    let text = format!(
-        "of {} that they held it while others waited, they, or the threads that they waited for, \
-         were without a CPU for {}: another thread had it, or the CPU limit of their cgroup was \
-         reached; how bad it is, is judged without that",
-        duration(held_ns),
-        duration(without_cpu_ns)
-    );
-    (without_cpu_ns > 0 && without_cpu_ns.saturating_mul(NOTABLE) >= held_ns)
-        .then(|| Evidence::of_ns(without_cpu_ns, text))
-}
-
-/// How often it was held across a wait.
-fn across(model: &Model, holds: &[Hold]) -> Option<Evidence> {
-    let across = holds.iter().filter(|hold| hold.across.is_some()).count();
-    let text = format!(
-        "in {across} of {} waits the holder itself waited for something with the lock in its \
-         hands{}",
-        holds.len(),
-        mostly(model, holds)
-    );
-    (across > 0 && holds.len() > 1).then(|| Evidence::new(text))
-}
-
-/// What the holders waited for, altogether, if they waited for several things.
-fn mostly(model: &Model, holds: &[Hold]) -> String {
-    let mut by_place: BTreeMap<(String, Option<String>), u64> = BTreeMap::new();
-    for across in holds.iter().filter_map(|hold| hold.across.as_ref()) {
-        let place = (across.what.clone(), model.stacks.telling(across.stack));
-        let ns = by_place.entry(place).or_default();
-        *ns = ns.saturating_add(across.ns);
-    }
-    let Some(((what, function), ns)) = by_place.iter().max_by_key(|(_, ns)| **ns) else {
-        return String::new();
-    };
-    if by_place.len() < 2 {
-        return String::new();
-    }
-    let function = function
-        .as_ref()
-        .map_or_else(String::new, |function| format!(" in {function}"));
-    format!(": mostly {what}{function}, {} in all", duration(*ns))
-}
-
-/// How long the holders were without a CPU, of how long they held it.
-fn without_cpu_of(holds: &[Hold]) -> (u64, u64) {
-    holds.iter().fold((0u64, 0u64), |(without_ns, ns), hold| {
-        (
-            without_ns.saturating_add(hold.without_cpu_ns),
-            ns.saturating_add(hold.ns()),
-        )
-    })
-}
-
-fn fix(key: &WaitKey, held_across: bool, holds: &[Hold]) -> String {
-    let (without_cpu_ns, held_ns) = without_cpu_of(holds);
-    let of_the_lock = fix_of_lock(key, held_across);
-    if without_cpu_ns.saturating_mul(2) < held_ns || held_ns == 0 {
-        return of_the_lock.to_owned();
-    }
-    format!(
-        "see first that the holders, and what they wait for, get a CPU, which they lacked for most \
-         of the time: look at what else runs, and at the cgroup's CPU limit (cpu.stat: \
-         nr_throttled); then: {of_the_lock}"
-    )
-}
-
-fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
-    match key.object.primitive() {
-        Some(Primitive::Gil) => {
-            "one thread at a time runs Python code: spread the work over processes, do it in \
-             native code that lets the lock go, or use a free-threaded Python"
-        }
-        Some(Primitive::Gvl) => {
-            "one thread at a time runs Ruby code: spread the work over processes, or over \
-             Ractors, each of which has a lock of its own, or do it in native code that lets the \
-             lock go"
-        }
-        Some(Primitive::Database | Primitive::Row) => {
-            "a transaction keeps what it has changed until it is committed: change what everybody \
-             wants last, and wait for nothing between that and the commit; or spread it over \
-             several rows"
-        }
-        Some(Primitive::Metadata) => {
-            "a statement that changes a table waits for all open transactions that have used it, \
-             and everybody who uses the table waits behind that statement: end transactions soon, \
-             also those that only read; let the statement give up early (lock_wait_timeout) and \
-             try again"
-        }
-        Some(Primitive::Advisory) => {
-            "the application itself asks for this lock by a number: release it as soon as what it \
-             guards is done (pg_advisory_unlock, or the end of the transaction), do other work \
-             before or after, and have a number for each thing that need not exclude the others"
-        }
-        Some(Primitive::File) => {
-            "release the file's lock as soon as the file is read or written (PHP: \
-             session_write_close), and do the work before or after; or have a file, or a range of \
-             it, for each of those that need not exclude each other"
-        }
-        _ if held_across => {
-            "do not wait with the lock in hand: take what is needed, let the lock go, then do the \
-             I/O; or let one thread do it for all that asked meanwhile (group commit)"
-        }
-        _ => {
-            "hold the lock for less: do the work outside and take the lock only to publish the \
-             result; or split what it protects, or let readers share it (a read-write lock, a \
-             snapshot)"
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use whywait_events::StackId;
 use whywait_model::script::{Script, TGID};
 
 use super::*;
+use crate::finding::SavingKind;
+use serde_json::json;
 
 const FUTEX: u32 = 202;
 const FSYNC: u32 = 74;

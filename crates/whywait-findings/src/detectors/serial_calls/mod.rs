@@ -22,7 +22,7 @@ use whywait_model::{Model, Peer};
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::shared::intervals::{Interval, in_proportion, sum};
-use crate::shared::servers::median_ns;
+use crate::shared::replay::median_ns;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, UnderWay, dominates};
 use crate::shared::text::{count, duration};
 use crate::shared::traffic::{Step, Traffic, length, served, steps, whole};

@@ -7,9 +7,10 @@
 //! through the CPU time of those requests in order of arrival; and the function whose own line is
 //! the steepest.
 //!
-//! **Cost.** For each request that it dominates (half of its time, and [`slow_paths::MIN_NS`]) the
-//! CPU time on its path: work takes some time wherever it is done, so a bound. Of work that grows,
-//! what is more than the least is said as well.
+//! **Cost.** For each request to which it matters ([`slow_paths::MIN_NS`]) the CPU time on its
+//! path: work takes some time wherever it is done, so a bound. By replay, what others then wait for
+//! less behind these: for a loop, a worker, a lock; and what slow requests waited for a CPU while
+//! the work had one. Of work that grows, what is more than the least is said as well.
 //!
 //! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps
 //! too, so that interval is taken as what the kernel counted of it, and as what was sampled of it
@@ -17,6 +18,7 @@
 //! then. What waits to be read is not this finding's, nor is the time in which a thread went round
 //! in its poll (futile-wakeups).
 
+mod bound;
 mod ring;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +28,10 @@ use whywait_events::{Ns, Part, Sample, StackId};
 use whywait_model::{Model, PathStep, Role, Thread};
 
 use crate::declaration::Declaration;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
+use crate::shared::replay::Behind;
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{
     self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates,
@@ -87,7 +90,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     }
     let mut findings: Vec<Finding> = roles
         .values()
-        .filter_map(|episodes| finding(model, episodes, slow.total_ns))
+        .filter_map(|episodes| finding(model, episodes, &slow))
         .collect();
     findings
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
@@ -125,8 +128,9 @@ fn work_of<'a>(
     roles
 }
 
-/// How much of an interval between long sleeps a thread was on a CPU, as far as is known.
-fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled: u64) -> u64 {
+/// How much of an interval between long sleeps a thread was on a CPU, and waited for one in pieces
+/// that have no rows of their own, as the kernel counted it.
+fn counted_ns(thread: &Thread, (from_ns, to_ns): (Ns, Ns)) -> (u64, u64) {
     let ns = to_ns.saturating_sub(from_ns);
     // Parts of the time that it was not preempted for long, for which the path has steps of their
     // own.
@@ -137,15 +141,29 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
         let common_ns = overlap_ns((busy.start_ns, busy.end_ns), (from_ns, to_ns));
         common_ns.saturating_mul(10) >= ns.saturating_mul(8)
     });
-    let counted_ns = match (busy, thread.segment_before(to_ns)) {
+    match (busy, thread.segment_before(to_ns)) {
         (Some(busy), _) => {
             let preempted_ns = thread.preempted_ns(busy.start_ns, busy.end_ns);
             let whole_ns = busy.end_ns.saturating_sub(busy.start_ns);
-            of(busy.on_cpu_ns, whole_ns.saturating_sub(preempted_ns))
+            let rest_ns = whole_ns.saturating_sub(preempted_ns);
+            let runnable_ns = busy.runnable_ns.saturating_sub(preempted_ns);
+            (of(busy.on_cpu_ns, rest_ns), of(runnable_ns, rest_ns))
         }
-        (None, Some(segment)) => of(segment[Part::OnCpu], segment.total_ns()),
-        (None, None) => ns,
-    };
+        (None, Some(segment)) => {
+            let all_ns = segment.total_ns();
+            (
+                of(segment[Part::OnCpu], all_ns),
+                of(segment[Part::Runnable], all_ns),
+            )
+        }
+        (None, None) => (ns, 0),
+    }
+}
+
+/// How much of an interval between long sleeps a thread was on a CPU, as far as is known.
+fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled: u64) -> u64 {
+    let ns = to_ns.saturating_sub(from_ns);
+    let (counted_ns, _) = counted_ns(thread, (from_ns, to_ns));
     let hz = u64::from(model.meta.options.sample_hz);
     let expected = (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
     if expected >= MIN_EXPECTED && sampled.saturating_mul(2) < expected {
@@ -297,8 +315,8 @@ fn growth(model: &Model, episodes: &[&Episode<'_>]) -> Option<Growth> {
 }
 
 /// Whether requests of such work and latency are worth a finding: what it takes of those that it
-/// dominates, and of each to which it matters.
-fn notable(episodes: &[Episode<'_>], members: &[&Episode<'_>]) -> Option<(Shares, Vec<u64>)> {
+/// dominates.
+fn notable(episodes: &[Episode<'_>], members: &[&Episode<'_>]) -> Option<Shares> {
     let pair = |(request, on_path): &Episode<'_>| (on_path.ns, request.latency_ns);
     let shares = Shares::new(members.iter().map(|episode| pair(episode)));
     let notable: Vec<(u64, u64)> = episodes
@@ -307,19 +325,20 @@ fn notable(episodes: &[Episode<'_>], members: &[&Episode<'_>]) -> Option<(Shares
         .filter(|(ns, _)| *ns >= slow_paths::MIN_NS)
         .collect();
     let latencies: Vec<u64> = members.iter().map(|episode| pair(episode).1).collect();
-    slow_paths::is_typical(&notable, &latencies).then(|| {
-        // A fix helps those too that it does not dominate.
-        let each = notable.iter().map(|(ns, _)| *ns).collect();
-        (shares, each)
-    })
+    slow_paths::is_typical(&notable, &latencies).then_some(shares)
 }
 
-fn finding(model: &Model, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Finding> {
+fn finding<'a>(
+    model: &'a Model,
+    episodes: &[Episode<'a>],
+    slow: &'a SlowRequests<'a>,
+) -> Option<Finding> {
+    let slow_ns = slow.total_ns;
     let dominated = episodes
         .iter()
         .filter(|(request, on_path)| dominates(on_path.ns, request.latency_ns));
     let members: Vec<&Episode<'_>> = dominated.collect();
-    let (shares, each) = notable(episodes, &members)?;
+    let shares = notable(episodes, &members)?;
     let severity = shares.severity(slow_ns)?;
     let ports = slow_paths::ports(members.iter().map(|(request, _)| *request));
     // Work that grows begins small: the requests that it does not dominate yet are episodes as
@@ -359,6 +378,8 @@ fn finding(model: &Model, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Find
     };
     let title = title(model, &members, &shares, &place, growth.as_ref());
     let runtime = runtime::of_process(model, model.threads.get(&tid)?.tgid);
+    let spared = bound::spared(model, episodes, slow);
+    let (saving, behind) = Behind::of(model).saving(&spared.requests, None);
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about("tid", tid)
@@ -366,12 +387,14 @@ fn finding(model: &Model, episodes: &[Episode<'_>], slow_ns: u64) -> Option<Find
         .about_known("function", function.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("growth", growth.as_ref().map(Growth::subject))
-        .saving(Saving::latency(each))
+        .saving(saving)
         .evidence(growth.as_ref().map(grows))
         .evidence([chain(model, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(split(&functions, shares.ns))
         .evidence(in_kernel.evidence())
+        .evidence(spared.without_cpu(shares.ns))
+        .evidence(behind)
         .evidence(growth.as_ref().map(|growth| remains(growth, &shares)))
         .cause(Cause::new(model, tid, "on CPU".to_owned(), stack))
         .fix(match in_kernel.fix().filter(|_| growth.is_none()) {

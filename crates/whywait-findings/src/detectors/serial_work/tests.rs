@@ -372,9 +372,20 @@ fn a_loop_between_sleeps_works_for_the_one_that_it_answers_next() {
             .read(10, API)
             .answered(at + 62, API);
     }
-    // Each has its own 60 ms, and not those of the others.
-    let saving = the_finding(&server.script).saving;
-    assert_eq!(saving.each_at_most_ns, [60_000_000; 3]);
+    // Each has its own 60 ms, and not those of the others …
+    let finding = the_finding(&server.script);
+    let behind = |evidence: &&Evidence| evidence.text.contains("wait for each other");
+    let behind = finding
+        .evidence
+        .iter()
+        .find(behind)
+        .expect("what they wait");
+    assert_eq!(behind.ns, Some((60 + 120) * 1_000_000));
+    // … but waits for those of the others, too, which a fix shortens as well.
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [180_000_000, 120_000_000, 60_000_000]
+    );
 }
 
 #[test]
@@ -446,10 +457,18 @@ fn time_without_a_cpu_is_counted_once() {
         &[],
     ] {
         let finding = the_finding(&of_a_loop(preempted));
-        let ns = finding.saving.at_most_ns;
+        let spread = |evidence: &&Evidence| evidence.text.contains("1 slow request took");
+        let spread = finding.evidence.iter().find(spread).expect("its share");
+        let ns = spread.ns.expect("a time");
         assert!(
             ns.abs_diff(110_000_000) <= 1_000,
             "110 ms on a CPU, not {ns} ns, when these are known: {preempted:?}"
+        );
+        // Work that is not there does not wait for a CPU either.
+        let ns = finding.saving.at_most_ns;
+        assert!(
+            ns.abs_diff(200_000_000) <= 1_000,
+            "200 ms are saved at most, not {ns} ns, when these are known: {preempted:?}"
         );
     }
 }

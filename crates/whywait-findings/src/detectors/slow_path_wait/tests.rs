@@ -4,6 +4,7 @@ use serde_json::json;
 use whywait_model::script::Script;
 
 use super::*;
+use crate::finding::{Confidence, Evidence};
 
 const READ: u32 = 0;
 const FSYNC: u32 = 74;
@@ -604,9 +605,18 @@ fn what_a_loop_slept_in_for_others_is_theirs() {
             .answered(112 + n * 101, API);
     }
     let finding = the_finding(&server.script);
+    let behind = |evidence: &Evidence| {
+        evidence.ns == Some(300_000_000) && evidence.text.contains("wait for each other")
+    };
+    assert!(
+        finding.evidence.iter().any(behind),
+        "each has its own sleep, and not those of the others: {:?}",
+        finding.evidence
+    );
     assert_eq!(
-        finding.saving.each_at_most_ns, [100_000_000; 3],
-        "each has its own sleep, and not those of the others"
+        finding.saving.each_at_most_ns,
+        [300_000_000, 200_000_000, 100_000_000],
+        "each waits for those before it, and a fix spares it that, too"
     );
 }
 

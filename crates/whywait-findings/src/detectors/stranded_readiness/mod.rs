@@ -12,8 +12,10 @@
 //! **Cost.** The requests of an episode are replayed, in the order in which they came, onto the
 //! pool as it was: a thread that idled takes one at once and keeps it for as long as the request
 //! really kept its thread; a thread that was busy takes one when it really came free. What a
-//! request gains by that is what a fix saves it at most. So one that would have found all threads
-//! taken gains nothing.
+//! request gains by that is what handing the poll on saves it at most. So one that would have found
+//! all threads taken gains nothing. Where the work is moved to threads that do not poll, which is
+//! the fix that is recommended first for tokio and Go, no request waits for it: all of their wait
+//! is the bound, also of those that waited meanwhile because all threads were taken.
 //!
 //! **Guards.** A pool of one thread is never stranded. A thread that sleeps in a request, or
 //! without a known stack, is not idle. A socket whose read interest is off is not waiting for
@@ -35,7 +37,7 @@ use whywait_model::{
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
-use crate::shared::intervals::{in_proportion, overlap_ns, sum, union_ns};
+use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
 use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::text::{count, duration, list, numbered};
@@ -112,19 +114,56 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
         (victim.request.ready_ns, victim.served_ns)
     });
     episodes.retain(|episode| kept_busy(model, pool, episode));
-    let savings: Vec<u64> = episodes
+    let handed_on: Vec<u64> = episodes
         .iter()
         .flat_map(|episode| savings(model, pool, episode))
         .filter(|ns| *ns >= MIN_SAVING_NS)
         .collect();
-    if savings.is_empty() {
+    if handed_on.is_empty() {
         return None;
     }
+    let moved = moved(model, pool, &episodes);
     let worst = episodes
         .iter()
         .max_by_key(|episode| sum(episode.iter().map(|victim| victim.stranded_ns)))?;
     let worst = Worst::of(model, pool, worst)?;
-    Some(finding(model, pool, &worst, &episodes, savings))
+    let saves = Saves { handed_on, moved };
+    Some(finding(model, pool, &worst, &episodes, saves))
+}
+
+/// What either fix saves each request at most.
+struct Saves {
+    /// An idle thread polls in the place of the one that has work.
+    handed_on: Vec<u64>,
+    /// The work is done by threads that do not poll.
+    moved: Vec<u64>,
+}
+
+/// What requests waited in these episodes altogether, whoever idled: with the work elsewhere none
+/// of them waits.
+fn moved(model: &Model, pool: &EpollPool, episodes: &[Vec<Victim<'_>>]) -> Vec<u64> {
+    let spans: Vec<Interval> = episodes
+        .iter()
+        .filter_map(|episode| {
+            let from_ns = episode.iter().map(|victim| victim.request.ready_ns).min()?;
+            Some((
+                from_ns,
+                episode.iter().map(|victim| victim.served_ns).max()?,
+            ))
+        })
+        .collect();
+    let requests = model.requests().filter(|request| {
+        request
+            .pool()
+            .is_some_and(|its| its.epoll == pool.epoll && its.tgid == pool.tgid)
+    });
+    requests
+        .filter(|request| request.read_armed != Some(false))
+        .map(|request| (request.ready_ns, request.served_ns()))
+        .filter(|wait| spans.iter().any(|span| overlap_ns(*span, *wait) > 0))
+        .map(|(from_ns, to_ns)| to_ns.saturating_sub(from_ns))
+        .filter(|ns| *ns >= MIN_SAVING_NS)
+        .collect()
 }
 
 /// What a fix saves each request of an episode at most.
@@ -337,7 +376,7 @@ fn finding(
     pool: &EpollPool,
     worst: &Worst<'_>,
     episodes: &[Vec<Victim<'_>>],
-    savings: Vec<u64>,
+    saves: Saves,
 ) -> Finding {
     let runtime = runtime::of_process(model, pool.tgid);
     let victims = episodes.iter().map(Vec::len).sum();
@@ -358,9 +397,16 @@ fn finding(
     } else {
         Confidence::Medium
     };
-    let spared = victims - savings.len();
-    let saving = Saving::latency(savings);
-    let largest_ns = saving.each_at_most_ns.first().copied().unwrap_or(0);
+    let spared = victims - saves.handed_on.len();
+    let handed_on = Saving::latency(saves.handed_on);
+    let largest_ns = handed_on.each_at_most_ns.first().copied().unwrap_or(0);
+    // The bound is that of the fix that is recommended first.
+    let (saving, other) = if moves_first(runtime) {
+        let other = of_handing_on(pool, &handed_on, spared);
+        (Saving::latency(saves.moved), Some(other))
+    } else {
+        (handed_on, had_to_wait(pool, spared))
+    };
     Finding::new(&DECLARATION, SCALE.severity(largest_ns), title)
         .confidence(confidence)
         .about("pid", pool.tgid)
@@ -371,7 +417,7 @@ fn finding(
         .evidence([nobody_polled(pool, worst), who_idled(model, pool, worst)])
         .evidence(polled_last(worst, runtime))
         .evidence(without_cpu(&worst.did))
-        .evidence(had_to_wait(pool, spared))
+        .evidence(other)
         .evidence(happened(episodes.len()))
         .evidence(supposes_cpus(model, worst))
         .cause(worst.cause.clone())
@@ -446,6 +492,21 @@ fn had_to_wait(pool: &EpollPool, spared: usize) -> Option<Evidence> {
     (spared > 0).then(|| Evidence::new(text))
 }
 
+/// What is saved where the poll is handed on, and the work stays where it is.
+fn of_handing_on(pool: &EpollPool, saving: &Saving, spared: usize) -> Evidence {
+    let rest = match had_to_wait(pool, spared) {
+        Some(evidence) => format!(": {}", evidence.text),
+        None => String::new(),
+    };
+    let text = format!(
+        "handing the poll on to an idle thread, and leaving the work where it is, saves {} {} at \
+         most{rest}",
+        count(saving.requests as usize, "request", "requests"),
+        duration(saving.at_most_ns),
+    );
+    Evidence::of_ns(saving.at_most_ns, text)
+}
+
 fn happened(episodes: usize) -> Option<Evidence> {
     let text = format!("this happened {episodes} times; the worst is shown");
     (episodes > 1).then(|| Evidence::new(text))
@@ -458,6 +519,11 @@ fn supposes_cpus(model: &Model, worst: &Worst<'_>) -> Option<Evidence> {
     );
     let cause = worst.cause.as_ref()?;
     (cause.doing == "on CPU").then(|| Evidence::new(text))
+}
+
+/// Whether what is recommended first is to have other threads do the work.
+fn moves_first(runtime: Runtime) -> bool {
+    matches!(runtime, Runtime::Tokio | Runtime::Go)
 }
 
 fn fix(runtime: Runtime) -> &'static str {

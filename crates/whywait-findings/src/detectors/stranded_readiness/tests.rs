@@ -88,8 +88,21 @@ fn ready_requests_alongside_parked_workers_are_stranded() {
         (Severity::Error, Confidence::High)
     );
     assert_eq!(
-        finding.saving.requests, 3,
-        "four workers: the fifth request would have waited anyway"
+        finding.saving.requests, 4,
+        "with the work on threads of its own nobody waits"
+    );
+    let handed_on = |evidence: &&Evidence| evidence.text.starts_with("handing the poll on");
+    let handed_on = finding
+        .evidence
+        .iter()
+        .find(handed_on)
+        .expect("the other fix");
+    assert!(
+        handed_on
+            .text
+            .contains("saves 3 requests 5.99 s at most: 1 of these requests would"),
+        "four workers: the fifth request would have waited anyway: {}",
+        handed_on.text
     );
     for ns in &finding.saving.each_at_most_ns {
         assert!((1_800_000_000..2_100_000_000).contains(ns), "{ns}");

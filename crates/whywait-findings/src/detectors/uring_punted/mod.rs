@@ -8,12 +8,13 @@
 //!
 //! **Cost.** The time that the punted operations were with the kernel, and that they lay there
 //! completed, as far as it could have been: workers take the CPU from the program that is to take
-//! completions. Some of it is the operation itself, hence a bound.
+//! completions. Some of it is the operation itself, hence a bound. It is no more than all the time
+//! for which slots of the ring were taken.
 //!
 //! **Guards.** Operations that always block, such as `fsync`, `openat` or `statx`, are handed over
 //! by nature and not counted. Only where it is most of an opcode's operations.
 
-use whywait_events::uring::{Sum, opcode_name};
+use whywait_events::uring::{Ring, Sum, opcode_name};
 use whywait_model::Model;
 use whywait_model::rings::RingState;
 
@@ -66,6 +67,15 @@ fn unreaped_ns(sum: &Sum) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
+/// No more than all that operations of the ring took. The kernel's time of an operation and the
+/// bound of how long it lay completed overlap.
+fn at_most(ns: u64, ring: &Ring) -> u64 {
+    match ring.slot_ns {
+        0 => ns,
+        all_ns => ns.min(all_ns),
+    }
+}
+
 fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
     let name = opcode_name(sum.opcode);
     let title = format!(
@@ -88,7 +98,7 @@ fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
         );
         Evidence::of_ns(worker_ns, text)
     });
-    let saved_ns = sum.punted_ns.saturating_add(unreaped_ns(sum));
+    let saved_ns = at_most(sum.punted_ns.saturating_add(unreaped_ns(sum)), &state.ring);
     rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
         .saving(Saving::sum(SavingKind::Latency, saved_ns, sum.punted))
         .evidence([Evidence::of_ns(sum.punted_ns, handed_over)])

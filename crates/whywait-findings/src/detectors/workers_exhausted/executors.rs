@@ -14,7 +14,7 @@ use whywait_model::{EpollPool, Model, RequestRef, SystemCall, Thread, WaitClass,
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
-use crate::shared::servers::Job;
+use crate::shared::replay::Worked;
 use crate::shared::slow_paths::MIN_NS;
 
 /// Who woke the loop less often is no executor's thread.
@@ -118,12 +118,12 @@ pub(super) fn crew_of<'m>(
         })
         .filter(|sleep| sleep.ns > 0)
         .collect();
-    let mut replayed: Vec<Job> = jobs
+    let mut replayed: Vec<Worked> = jobs
         .iter()
         .filter_map(|(request, done)| {
             let answered_ns = request.answered_ns()?;
             let taken_ns = done.from_ns.max(request.ready_ns).min(answered_ns);
-            Some(Job {
+            Some(Worked {
                 ready_ns: request.ready_ns,
                 taken_ns,
                 answered_ns,

@@ -33,7 +33,7 @@ use whywait_model::{Model, RequestRef};
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Finding, Saving, Severity};
 use crate::shared::intervals::sum;
-use crate::shared::servers::{self, Job};
+use crate::shared::replay::{self, Worked};
 use crate::shared::slow_paths::{self, Shares};
 
 use case::Case;
@@ -109,7 +109,7 @@ struct Crew<'m> {
     /// The requests that waited, each with how long it did while all slept.
     victims: Vec<(RequestRef<'m>, u64)>,
     /// All requests that they served and that are known one by one, in order of arrival.
-    jobs: Vec<Job>,
+    jobs: Vec<Worked>,
 }
 
 /// A worker's sleep.
@@ -197,9 +197,9 @@ fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
         .iter()
         .map(|job| job.answered_ns.saturating_sub(job.ready_ns))
         .collect();
-    let real_ns = servers::median_ns(real);
+    let real_ns = replay::median_ns(real);
     let workers = crew.workers.len();
-    let same_ns = servers::median_ns(servers::latencies(&crew.jobs, workers));
+    let same_ns = replay::median_ns(replay::latencies(&crew.jobs, workers, 0));
     if crew.jobs.len() < MIN_VICTIMS || same_ns.abs_diff(real_ns).saturating_mul(4) > real_ns {
         return None;
     }
@@ -207,9 +207,9 @@ fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
     let more: BTreeSet<usize> = more.into_iter().collect();
     let more: Vec<(usize, u64)> = more
         .into_iter()
-        .map(|workers| {
-            let latencies = servers::latencies(&crew.jobs, workers);
-            (workers, servers::median_ns(latencies))
+        .map(|all| {
+            let latencies = replay::latencies(&crew.jobs, workers, all - workers);
+            (all, replay::median_ns(latencies))
         })
         .collect();
     let best_ns = more.iter().map(|(_, ns)| *ns).min()?;

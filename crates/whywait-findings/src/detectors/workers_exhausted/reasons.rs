@@ -6,7 +6,7 @@ use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Model, system_call_name};
 
 use super::Crew;
-use crate::shared::{servers, slow_paths};
+use crate::shared::{replay, slow_paths};
 
 /// So many begin to wait at once, within one part in so many of the shortest of these waits.
 const MIN_TOGETHER: usize = 2;
@@ -131,7 +131,7 @@ fn comes_back_in_turns(waits: &[(Ns, Ns)], workers: usize) -> bool {
     gaps.sort_unstable();
     let at = |percent: usize| gaps[gaps.len() * percent / 100];
     let (few, middle, most) = (at(5), at(50), at(95));
-    let took = servers::median_ns(waits.iter().map(|(from, to)| to - from).collect());
+    let took = replay::median_ns(waits.iter().map(|(from, to)| to - from).collect());
     let share = middle.saturating_mul(workers as u64);
     few.saturating_mul(5) >= middle.saturating_mul(3)
         && most.saturating_mul(2) <= middle.saturating_mul(3)

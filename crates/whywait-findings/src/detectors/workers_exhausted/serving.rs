@@ -8,11 +8,9 @@ use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
-use crate::shared::servers::Job;
+use crate::shared::replay::{InHand, Worked, workers_of};
 use crate::shared::slow_paths::MIN_NS;
 
-/// Requests of a thread that overlap others of it, one in so many: it serves several at a time.
-const OVERLAPPING: usize = 10;
 /// The crews: those who serve one port, or the unix sockets of one process.
 pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
     let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
@@ -30,17 +28,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     if !requests.iter().any(waited) {
         return None;
     }
-    let mut in_hand: BTreeMap<u32, Vec<RequestRef<'m>>> = BTreeMap::new();
-    for request in requests.iter().filter(|request| request.recv_ns.is_some()) {
-        in_hand.entry(request.recv_tid).or_default().push(*request);
-    }
-    in_hand.remove(&0);
-    for requests in in_hand.values_mut() {
-        requests.sort_by_key(|request| request.recv_ns);
-    }
-    if in_hand.is_empty() || serve_several(&in_hand) || are_loops(&in_hand) || hand_over(&in_hand) {
-        return None;
-    }
+    let in_hand = workers_of(requests.iter().copied())?;
     let crew = Workers::new(model, &in_hand);
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
@@ -69,49 +57,10 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     })
 }
 
-/// Whether these threads have several requests in hand at a time, as event loops have.
-fn serve_several(in_hand: &BTreeMap<u32, Vec<RequestRef<'_>>>) -> bool {
-    let overlapping: usize = in_hand
-        .values()
-        .flat_map(|requests| requests.windows(2))
-        .filter(|pair| pair[1].recv_ns < pair[0].answered_ns().or(Some(Ns::MAX)))
-        .count();
-    let all: usize = in_hand.values().map(Vec::len).sum();
-    overlapping * OVERLAPPING > all
-}
-
-/// Whether these threads only read requests, which others answer.
-fn hand_over(in_hand: &BTreeMap<u32, Vec<RequestRef<'_>>>) -> bool {
-    let answered = in_hand
-        .values()
-        .flatten()
-        .filter(|request| request.is_answered());
-    let (mut by_others, mut all) = (0, 0);
-    for request in answered {
-        by_others += usize::from(request.send_tid != request.recv_tid);
-        all += 1;
-    }
-    by_others * 2 > all
-}
-
-/// Whether it is one thread that alone polls what it reads: when it blocks, that is another
-/// finding.
-fn are_loops(in_hand: &BTreeMap<u32, Vec<RequestRef<'_>>>) -> bool {
-    let of_a_loop = |request: &RequestRef<'_>| {
-        let polls_alone = |request: &RequestRef<'_>| {
-            request.pool().is_some_and(|pool| {
-                pool.members.len() == 1 && pool.members.contains_key(&request.recv_tid)
-            })
-        };
-        request.epoll != 0 && polls_alone(request)
-    };
-    in_hand.values().flatten().any(of_a_loop)
-}
-
 /// The workers, and where they wait for work.
 struct Workers<'a, 'm> {
     model: &'m Model,
-    in_hand: &'a BTreeMap<u32, Vec<RequestRef<'m>>>,
+    in_hand: &'a InHand<'m>,
     /// Descriptors of connections that each worker has served.
     own: BTreeMap<u32, HashSet<i32>>,
     /// Stacks in which workers wait for work that anybody may take.
@@ -119,7 +68,7 @@ struct Workers<'a, 'm> {
 }
 
 impl<'a, 'm> Workers<'a, 'm> {
-    fn new(model: &'m Model, in_hand: &'a BTreeMap<u32, Vec<RequestRef<'m>>>) -> Self {
+    fn new(model: &'m Model, in_hand: &'a InHand<'m>) -> Self {
         let own = in_hand
             .iter()
             .map(|(tid, requests)| {
@@ -269,12 +218,12 @@ impl<'a, 'm> Workers<'a, 'm> {
             .collect()
     }
 
-    fn jobs(&self, requests: &[RequestRef<'m>]) -> Vec<Job> {
-        let mut jobs: Vec<Job> = requests
+    fn jobs(&self, requests: &[RequestRef<'m>]) -> Vec<Worked> {
+        let mut jobs: Vec<Worked> = requests
             .iter()
             .filter_map(|request| {
                 let (taken_ns, answered_ns) = (request.recv_ns?, request.answered_ns()?);
-                Some(Job {
+                Some(Worked {
                     ready_ns: request.ready_ns,
                     taken_ns,
                     answered_ns,

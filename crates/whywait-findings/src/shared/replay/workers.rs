@@ -5,14 +5,13 @@
 //! real one. Without that a replay would flatter: of clients that wait for their answers the same
 //! few come again and again.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use whywait_events::Ns;
+
+use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
 
 /// A request, as a server sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Job {
+pub(crate) struct Worked {
     /// When it came.
     pub(crate) ready_ns: Ns,
     /// When a server took it.
@@ -23,25 +22,13 @@ pub(crate) struct Job {
     pub(crate) free_ns: Ns,
 }
 
-impl Job {
-    fn service_ns(&self) -> u64 {
-        self.answered_ns.saturating_sub(self.taken_ns)
-    }
-
-    fn held_ns(&self) -> u64 {
-        self.free_ns
-            .max(self.answered_ns)
-            .saturating_sub(self.taken_ns)
-    }
-}
-
 /// A client that comes back within this was waiting for its answer.
 const COMES_BACK_WITHIN_NS: u64 = 20_000_000;
 
 /// For each job the one whose answer its client waited for before it sent it, if one did: the last
 /// answer before it came, of those that no other job follows. `jobs` are in the order in which they
 /// came.
-fn follows(jobs: &[Job]) -> Vec<Option<usize>> {
+fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
     let mut answers: Vec<(Ns, usize)> = jobs
         .iter()
         .enumerate()
@@ -67,32 +54,45 @@ fn follows(jobs: &[Job]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// How long each job is under way with so many servers, from its arrival to its answer:
-/// nanoseconds. Jobs are taken in the order in which they come. `jobs` are in that order, too.
-pub(crate) fn latencies(jobs: &[Job], servers: usize) -> Vec<u64> {
-    let follows = follows(jobs);
-    let mut latencies = vec![0; jobs.len()];
-    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); jobs.len()];
-    let mut arrivals: BinaryHeap<Reverse<(Ns, usize)>> = BinaryHeap::new();
-    for (at, before) in follows.iter().enumerate() {
-        match before {
-            Some(before) => followers[*before].push(at),
-            None => arrivals.push(Reverse((jobs[at].ready_ns, at))),
-        }
-    }
-    let mut free: BinaryHeap<Reverse<Ns>> = (0..servers.max(1)).map(|_| Reverse(0)).collect();
-    while let Some(Reverse((ready_ns, at))) = arrivals.pop() {
-        let Reverse(free_ns) = free.pop().unwrap_or(Reverse(0));
-        let taken_ns = ready_ns.max(free_ns);
-        let answered_ns = taken_ns.saturating_add(jobs[at].service_ns());
-        free.push(Reverse(taken_ns.saturating_add(jobs[at].held_ns())));
-        latencies[at] = answered_ns.saturating_sub(ready_ns);
-        for follower in std::mem::take(&mut followers[at]) {
-            let pause_ns = jobs[follower].ready_ns.saturating_sub(jobs[at].answered_ns);
-            arrivals.push(Reverse((answered_ns.saturating_add(pause_ns), follower)));
-        }
-    }
+/// How long each job is under way with so many servers and `more`, from its arrival to its answer:
+/// nanoseconds. `jobs` are in the order in which they come.
+pub(crate) fn latencies(jobs: &[Worked], servers: usize, more: usize) -> Vec<u64> {
+    let schedule = Schedule {
+        groups: vec![Group::of(servers)],
+        jobs: jobs
+            .iter()
+            .zip(follows(jobs))
+            .map(|(job, follows)| scheduled(job, follows))
+            .collect(),
+    };
+    let latencies = schedule.latencies(Change::MoreServers(more)).into_iter();
     latencies
+        .zip(&schedule.jobs)
+        .map(|(ns, job)| ns.unwrap_or(job.latency_ns()))
+        .collect()
+}
+
+fn scheduled(job: &Worked, follows: Option<usize>) -> Job {
+    let work = |from_ns: Ns, to_ns: Ns| Step {
+        at_ns: from_ns,
+        what: What::Work(Time::kept(to_ns.saturating_sub(from_ns))),
+    };
+    let answer = Step {
+        at_ns: job.answered_ns,
+        what: What::Answer,
+    };
+    Job {
+        ready_ns: job.ready_ns,
+        taken_ns: job.taken_ns,
+        answered_ns: job.answered_ns,
+        group: Some(0),
+        follows,
+        steps: vec![
+            work(job.taken_ns, job.answered_ns),
+            answer,
+            work(job.answered_ns, job.free_ns),
+        ],
+    }
 }
 
 /// The middle one of some durations; 0 without any.
@@ -108,7 +108,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// Clients that each wait for their answer before they ask again.
-    fn closed(clients: u64, servers: u64, service_ms: u64, rounds: u64) -> Vec<Job> {
+    fn closed(clients: u64, servers: u64, service_ms: u64, rounds: u64) -> Vec<Worked> {
         let mut ready: Vec<u64> = vec![0; clients as usize];
         let mut free: Vec<u64> = vec![0; servers as usize];
         let mut jobs = Vec::new();
@@ -117,7 +117,7 @@ mod tests {
             let server = (0..free.len()).min_by_key(|at| free[*at]).expect("one");
             let taken = ready[client].max(free[server]);
             let answered = taken + service_ms;
-            jobs.push(Job {
+            jobs.push(Worked {
                 ready_ns: ready[client] * MS,
                 taken_ns: taken * MS,
                 answered_ns: answered * MS,
@@ -137,7 +137,7 @@ mod tests {
             .iter()
             .map(|job| job.answered_ns - job.ready_ns)
             .collect();
-        let replayed = latencies(&jobs, 2);
+        let replayed = latencies(&jobs, 2, 0);
         assert_eq!(median_ns(replayed) / MS, median_ns(real) / MS);
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn clients_that_wait_for_answers_come_again_sooner() {
         let jobs = closed(8, 2, 200, 12);
         for (servers, ms) in [(3, 500..601), (4, 380..420), (8, 200..201)] {
-            let median = median_ns(latencies(&jobs, servers)) / MS;
+            let median = median_ns(latencies(&jobs, 1, servers - 1)) / MS;
             assert!(
                 ms.contains(&median),
                 "8 clients of {servers} servers that take 200 ms: expected {ms:?}, got {median}"
@@ -164,13 +164,13 @@ mod tests {
         for _ in 0..200 {
             let mut free = [0_u64; 2];
             let mut at = 0;
-            let jobs: Vec<Job> = (0..50)
+            let jobs: Vec<Worked> = (0..50)
                 .map(|_| {
                     at += 30 + random(60);
                     let server = usize::from(free[1] < free[0]);
                     let taken = free[server].max(at);
                     free[server] = taken + 20 + random(150);
-                    Job {
+                    Worked {
                         ready_ns: at * MS,
                         taken_ns: taken * MS,
                         answered_ns: free[server] * MS,
@@ -178,7 +178,7 @@ mod tests {
                     }
                 })
                 .collect();
-            let sum = |servers| latencies(&jobs, servers).iter().sum::<u64>();
+            let sum = |servers: usize| latencies(&jobs, 1, servers - 1).iter().sum::<u64>();
             let waited: u64 = jobs.iter().map(|job| job.taken_ns - job.ready_ns).sum();
             let all: u64 = jobs.iter().map(|job| job.answered_ns - job.ready_ns).sum();
             assert!(

@@ -1,11 +1,10 @@
 //! What would have been, had threads that idled taken the requests that waited: a replay of the
 //! requests, in the order in which they came, onto the pool as it was.
 
-use std::collections::BTreeMap;
-
 use whywait_events::Ns;
 use whywait_model::{EpollPool, Model, RequestRef, Thread};
 
+use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
 use crate::shared::intervals::{Interval, overlap_ns, sum};
 
 /// Groups what overlaps in time: such requests compete for the same threads. In order of when they
@@ -35,25 +34,27 @@ pub(crate) fn replayed(model: &Model, pool: &EpollPool, episode: &[RequestRef<'_
     let begins = episode.iter().map(|request| request.ready_ns).min();
     let begins = begins.unwrap_or(Ns::MAX);
     let members = pool.members.keys();
-    let mut free_at: BTreeMap<u32, Ns> = members
-        .filter_map(|tid| {
-            let thread = model.threads.get(tid)?;
-            Some((*tid, free_from(pool, thread, begins, episode)))
-        })
+    let free_ns = members
+        .filter_map(|tid| model.threads.get(tid))
+        .map(|thread| free_from(pool, thread, begins, episode))
         .collect();
-    episode
-        .iter()
-        .map(|request| {
-            let first_free = free_at.iter().map(|(tid, at)| (*at, *tid)).min();
-            let Some((free_ns, tid)) = first_free else {
-                return Ns::MAX;
-            };
-            let taken_ns = free_ns.max(request.ready_ns);
-            let until_ns = taken_ns.saturating_add(held_ns(model, pool, *request));
-            free_at.insert(tid, until_ns);
-            taken_ns
-        })
-        .collect()
+    let job = |request: &RequestRef<'_>| Job {
+        ready_ns: request.ready_ns,
+        taken_ns: request.served_ns(),
+        answered_ns: request.end_ns(),
+        group: Some(0),
+        follows: None,
+        steps: vec![Step {
+            at_ns: request.served_ns(),
+            what: What::Work(Time::kept(held_ns(model, pool, *request))),
+        }],
+    };
+    let schedule = Schedule {
+        groups: vec![Group { free_ns }],
+        jobs: episode.iter().map(job).collect(),
+    };
+    let taken = schedule.taken(Change::Nothing).into_iter();
+    taken.map(|taken_ns| taken_ns.unwrap_or(Ns::MAX)).collect()
 }
 
 /// When a member could take a request, from `from_ns` on: when it idles or polls, or takes one of

@@ -1,0 +1,56 @@
+//! What requests are spared when the loop is not away.
+
+use std::collections::HashMap;
+
+use super::{Asked, Away, Victim};
+use crate::finding::Evidence;
+use crate::shared::replay::{Name, Piece, Served, Turns, name};
+use crate::shared::text::duration;
+
+/// What a fix saves a request less is not counted.
+const MIN_SAVED_NS: u64 = 1_000_000;
+/// What was waited besides is named from one part in so many of the bound on.
+const NOTABLE: u64 = 50;
+
+/// What a fix saves each request at most: those that waited meanwhile, and those that waited while
+/// the loop caught up.
+pub(super) fn saved(
+    turns: &Turns,
+    aways: &[Away],
+    requests: &[Asked<'_>],
+    victims: &[Victim<'_>],
+) -> Vec<u64> {
+    let piece = |away: &Away| Piece {
+        from_ns: away.from_ns,
+        to_ns: away.to_ns,
+        // Work that is not there does not have to wait for a CPU either.
+        ns: away.to_ns.saturating_sub(away.from_ns),
+        stays_with: away.owner,
+    };
+    let pieces: Vec<Piece> = aways.iter().map(piece).collect();
+    let served: Vec<Served> = requests
+        .iter()
+        .map(|asked| Served::of(asked.request).with_calls(&asked.calls))
+        .collect();
+    let waited: HashMap<Name, u64> = victims
+        .iter()
+        .map(|victim| (name(victim.request), victim.waited_ns))
+        .collect();
+    let replayed = served.iter().zip(turns.savings(&pieces, &served));
+    replayed
+        .map(|(served, ns)| waited.get(&served.name).copied().unwrap_or(0).max(ns))
+        .filter(|ns| *ns >= MIN_SAVED_NS)
+        .collect()
+}
+
+/// That requests waited while the loop caught up, where that is a notable part of the bound.
+pub(super) fn caught_up(meanwhile_ns: u64, saved_ns: u64) -> Option<Evidence> {
+    let more_ns = saved_ns.saturating_sub(meanwhile_ns);
+    let text = format!(
+        "requests waited another {} at most while the loop caught up with what had come meanwhile: \
+         the bound has that, too",
+        duration(more_ns)
+    );
+    (more_ns.saturating_mul(NOTABLE) >= saved_ns && more_ns > 0)
+        .then(|| Evidence::of_ns(more_ns, text))
+}

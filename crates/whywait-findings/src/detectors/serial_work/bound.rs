@@ -1,0 +1,109 @@
+//! What requests are spared without the work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whywait_events::Part;
+use whywait_model::{Model, PathStep};
+
+use super::{Episode, counted_ns};
+use crate::finding::Evidence;
+use crate::shared::intervals::{Interval, merged, sum};
+use crate::shared::replay::{Gone, Spared, name};
+use crate::shared::slow_paths::{self, SlowRequests};
+use crate::shared::text::{duration, percent};
+
+/// In percent of the work: waits for a CPU are named from here on.
+const NOTABLE: u64 = 2;
+
+/// What the requests are spared.
+pub(super) struct AllSpared<'a> {
+    pub(super) requests: Vec<Spared<'a>>,
+    /// Of that waits for a CPU that the work had.
+    without_cpu_ns: u64,
+}
+
+/// What each slow request is spared: the work itself, and its waits for a CPU while the work had
+/// one, or while its own work had none.
+pub(super) fn spared<'a>(
+    model: &Model,
+    episodes: &[Episode<'a>],
+    slow: &'a SlowRequests<'a>,
+) -> AllSpared<'a> {
+    let steps = episodes.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let working = merged(steps.map(|(step, _)| (step.from_ns, step.to_ns)).collect());
+    let mut all = AllSpared {
+        requests: Vec::new(),
+        without_cpu_ns: 0,
+    };
+    let by_name: BTreeMap<_, _> = episodes
+        .iter()
+        .map(|(request, on_path)| (name(request.request), on_path))
+        .collect();
+    for request in &slow.requests {
+        let work = by_name.get(&name(request.request));
+        let own: BTreeSet<u32> = work
+            .iter()
+            .flat_map(|on_path| &on_path.steps)
+            .map(|(step, _)| step.tid)
+            .collect();
+        let waited: Vec<Gone> = slow_paths::steps(&request.path)
+            .filter(|(part, _)| *part == Part::Runnable)
+            .filter(|(_, step)| own.contains(&step.tid) || overlaps(&working, step))
+            .map(|(_, step)| gone(step, step.ns()))
+            .collect();
+        let steps = work.iter().flat_map(|on_path| &on_path.steps);
+        // Waits for a CPU that are too short for rows of their own are in the same steps.
+        let short = |(step, ns): &(&PathStep, u64)| {
+            let thread = model.threads.get(&step.tid);
+            let runnable_ns =
+                thread.map_or(0, |thread| counted_ns(thread, (step.from_ns, step.to_ns)).1);
+            runnable_ns.min(step.ns().saturating_sub(*ns))
+        };
+        let short_ns = sum(steps.clone().map(short));
+        let mut spared: Vec<Gone> = steps
+            .map(|one| gone(one.0, one.1.saturating_add(short(one))))
+            .collect();
+        let without_cpu_ns = sum(waited.iter().map(|gone| gone.ns)).saturating_add(short_ns);
+        all.without_cpu_ns = all.without_cpu_ns.saturating_add(without_cpu_ns);
+        spared.extend(waited);
+        let ns = work
+            .map(|on_path| on_path.ns)
+            .filter(|ns| *ns >= slow_paths::MIN_NS)
+            .unwrap_or(0);
+        all.requests.push(Spared {
+            request: request.request,
+            ns: ns.saturating_add(without_cpu_ns),
+            gone: spared,
+        });
+    }
+    all
+}
+
+fn gone(step: &PathStep, ns: u64) -> Gone {
+    Gone {
+        tid: step.tid,
+        from_ns: step.from_ns,
+        to_ns: step.to_ns,
+        ns: ns.min(step.ns()),
+    }
+}
+
+fn overlaps(working: &[Interval], step: &PathStep) -> bool {
+    let first = working.partition_point(|(_, to_ns)| *to_ns <= step.from_ns);
+    working
+        .get(first)
+        .is_some_and(|(from_ns, _)| *from_ns < step.to_ns)
+}
+
+impl AllSpared<'_> {
+    /// That the work took a CPU from requests, where that is worth a word.
+    pub(super) fn without_cpu(&self, work_ns: u64) -> Option<Evidence> {
+        let text = format!(
+            "besides, slow requests waited {} for a CPU while it had one, or for its own: the \
+             bound has that, too",
+            duration(self.without_cpu_ns)
+        );
+        (percent(self.without_cpu_ns, work_ns) >= NOTABLE && self.without_cpu_ns > 0)
+            .then(|| Evidence::of_ns(self.without_cpu_ns, text))
+    }
+}

@@ -1,0 +1,89 @@
+//! What requests are spared without the wait.
+
+use whywait_events::Part;
+use whywait_model::{Model, PathStep, SystemCall, system_call};
+
+use super::{Key, OnPath, Target};
+use crate::shared::intervals::{in_proportion, sum};
+use crate::shared::replay::{Gone, Spared};
+use crate::shared::slow_paths::{self, SlowRequest};
+
+/// What a request is spared: the wait, and what goes with it.
+pub(super) fn spared<'a>(
+    model: &Model,
+    key: &Key,
+    slow: &SlowRequest<'a>,
+    on_path: &OnPath<'_>,
+) -> Spared<'a> {
+    let ns = on_path
+        .ns
+        .saturating_add(besides_ns(model, key, slow, on_path));
+    // A loop that waits in its poll serves others meanwhile.
+    let keeps = on_path
+        .steps
+        .iter()
+        .filter(|step| system_call(step.wait) != SystemCall::Poll);
+    let mut gone: Vec<Gone> = keeps
+        .map(|step| Gone {
+            tid: step.step.tid,
+            from_ns: step.step.from_ns,
+            to_ns: step.step.to_ns.saturating_add(step.queued_ns),
+            ns: step.step.ns().saturating_add(step.queued_ns),
+        })
+        .collect();
+    gone.extend(besides(model, key, slow).map(|(step, ns)| Gone {
+        tid: step.tid,
+        from_ns: step.from_ns,
+        to_ns: step.to_ns,
+        ns,
+    }));
+    Spared {
+        request: slow.request,
+        ns: if on_path.ns >= slow_paths::MIN_NS {
+            ns
+        } else {
+            0
+        },
+        gone,
+    }
+}
+
+/// What a request may be spared besides the wait itself: the waits for a CPU behind it. Of the disk
+/// all waits for a CPU that threads of its role had on the path, and their sleeps for the disk that
+/// are too short to be steps: what they did between longer sleeps is one step, of which the kernel
+/// counted the parts.
+pub(super) fn besides_ns(
+    model: &Model,
+    key: &Key,
+    request: &SlowRequest<'_>,
+    on_path: &OnPath<'_>,
+) -> u64 {
+    if key.target != Target::Disk {
+        return sum(on_path.steps.iter().map(|step| step.queued_ns));
+    }
+    sum(besides(model, key, request).map(|(_, ns)| ns))
+}
+
+/// The steps of a path on which a wait for the disk has more than the wait itself, and how much.
+fn besides<'a>(
+    model: &'a Model,
+    key: &'a Key,
+    request: &'a SlowRequest<'_>,
+) -> impl Iterator<Item = (&'a PathStep, u64)> {
+    let steps = slow_paths::steps(&request.path).filter(|_| key.target == Target::Disk);
+    steps.filter_map(|(part, step)| {
+        let thread = model.threads.get(&step.tid)?;
+        if model.role(step.tid) != key.role {
+            return None;
+        }
+        match part {
+            Part::Runnable => Some((step, step.ns())),
+            Part::OnCpu => {
+                let parts = thread.segment_before(step.to_ns)?;
+                let short_ns = parts[Part::Disk].saturating_add(parts[Part::Runnable]);
+                Some((step, in_proportion(step.ns(), short_ns, parts.total_ns())))
+            }
+            _ => None,
+        }
+    })
+}

@@ -1,0 +1,369 @@
+//! What the finding says, in words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whywait_events::{Part, StackId, Wait};
+use whywait_model::{Model, SystemCall, broad_kind, descriptor, system_call};
+
+use super::bound::besides_ns;
+use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix, in_function, what};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::intervals::sum;
+use crate::shared::slow_paths::{self, NEARLY_ALL, Shares, SlowRequest};
+use crate::shared::text::{self, count, duration, named, percent};
+
+/// Functions of the kernel that are shown, and those that are kept for views that have room.
+const KERNEL_SHOWN: usize = 5;
+const KERNEL_KEPT: usize = 16;
+/// What the bound has besides a wait is named from so many percent of the wait on.
+const MIN_BESIDES: u64 = 2;
+/// In percent of a wait: so much of it must be in functions that are known, for them to stand for
+/// it.
+const MIN_KNOWN: u64 = 20;
+/// Steps for which it is looked up who else used the disk then.
+const MAX_LOOKED_UP: usize = 200;
+
+/// What is to be said of a wait that dominates these requests.
+pub(super) fn finding(
+    model: &Model,
+    key: &Key,
+    group: &Group<'_>,
+    (saving, behind): (Saving, Option<Evidence>),
+    slow_ns: u64,
+) -> Option<Finding> {
+    let shares = Shares::new(
+        group
+            .iter()
+            .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
+    );
+    let severity = match key.target {
+        Target::Client | Target::Anything => Severity::Note,
+        _ => Severity::Warning,
+    }
+    .min(shares.severity(slow_ns)?);
+    let steps = || group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let whats = by_ns(steps().map(|step| (what(step.wait, step.step), step.step.ns())));
+    let what = &whats.first()?.0;
+    let functions = by_ns(steps().map(|step| (in_function(model, step.step), step.step.ns())));
+    // What is not known may be in the same.
+    let known = functions.iter().find(|(function, _)| function.is_some());
+    let (function, function_ns) = known.or(functions.first())?;
+    let tids = by_ns(steps().map(|step| (step.step.tid, step.step.ns())));
+    let tid = tids.first()?.0;
+    let stacks = by_ns(
+        steps()
+            .filter(|step| step.step.tid == tid)
+            .filter(|step| function.is_none() || in_function(model, step.step) == *function)
+            .map(|step| ((step.step.stack, step.step.kernel_stack), step.step.ns())),
+    );
+    let (user_stack, kernel_stack) = stacks.first().map_or((0, 0), |(stacks, _)| *stacks);
+    let kernel = kernel_functions(model, kernel_stack);
+    let (worst, on_worst) = group
+        .iter()
+        .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
+
+    let (requests, share) = (shares.requests(), shares.percent());
+    let their = if group.len() == 1 { "its" } else { "their" };
+    let peer = peer_of(model, key.target, group, shares.ns);
+    let named = title_of(key.target, &whats, peer.as_deref(), shares.ns);
+    // Where it is not known in which function most of it was, that says nothing against the others.
+    let known_ns = sum(functions
+        .iter()
+        .filter(|(function, _)| function.is_some())
+        .map(|(_, ns)| *ns));
+    let known_ns = if percent(known_ns, shares.ns) >= MIN_KNOWN {
+        known_ns
+    } else {
+        shares.ns
+    };
+    let place = slow_paths::place(function.as_deref(), *function_ns, known_ns);
+    let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
+    // A sleep that the program asked for is called one.
+    let title = if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
+        format!("{requests} slept {share} % of {their} time{place} ({named}, {role})")
+    } else {
+        format!("{requests} waited {share} % of {their} time for {named}{place} ({role})")
+    };
+    let on_disk = (key.target == Target::Disk)
+        .then(|| others_on_disk(model, key, group))
+        .flatten();
+    let ports = slow_paths::ports(group.iter().map(|(request, _)| *request));
+    let doing = format!("asleep in {}", broad_kind(what));
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(confidence(key.target, function.is_some()))
+        .about("tid", tid)
+        .about("thread", model.thread_name(tid))
+        .about("kind", what.as_str())
+        .about_known("function", function.clone())
+        .about_known("peer", peer.clone())
+        .about_known("port", slow_paths::only_port(&ports))
+        .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
+        .about(
+            "kernel",
+            kernel.into_iter().take(KERNEL_KEPT).collect::<Vec<_>>(),
+        )
+        .saving(saving)
+        .evidence([chain(model, worst, on_worst)])
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(of_which(&whats, &functions, shares.ns))
+        .evidence(besides(model, key, group, shares.ns))
+        .evidence(behind)
+        .evidence(on_disk)
+        .evidence(remark(key.target, peer.is_some()))
+        .cause(Cause::new(model, tid, doing, user_stack))
+        .fix(fix::of(
+            model,
+            key.target,
+            &whats,
+            steps().map(|step| step.step.kernel_stack),
+        ));
+    let all = tids.iter().map(|(tid, _)| *tid);
+    Some(slow_paths::about_processes(model, finding, tid, all))
+}
+
+fn confidence(target: Target, function_known: bool) -> Confidence {
+    match target {
+        Target::Anything => Confidence::Low,
+        Target::Peer | Target::Client => Confidence::Medium,
+        _ if function_known => Confidence::High,
+        _ => Confidence::Medium,
+    }
+}
+
+/// What it consists of, where that is several things: kinds of waits, and functions.
+fn of_which(
+    whats: &[(String, u64)],
+    functions: &[(Option<String>, u64)],
+    ns: u64,
+) -> impl Iterator<Item = Evidence> {
+    let whats = whats.iter().map(|(what, ns)| (what.as_str(), *ns));
+    let functions = functions
+        .iter()
+        .map(|(name, ns)| (name.as_deref().unwrap_or("an unknown function"), *ns));
+    let whats = (whats.len() > 1).then(|| format!("of which {}", split(whats, ns)));
+    let functions = (functions.len() > 1).then(|| format!("in {}", split(functions, ns)));
+    whats.into_iter().chain(functions).map(Evidence::new)
+}
+
+/// The peer for whose replies threads slept, where that is certain of nearly all of it.
+fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<String> {
+    if target != Target::Peer {
+        return None;
+    }
+    let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let peers = by_ns(steps.map(|step| {
+        let peer = model.awaited_peer(step.wait);
+        (peer.map(|peer| peer.to_string()), step.step.ns())
+    }));
+    let (peer, peer_ns) = peers.into_iter().next()?;
+    peer.filter(|_| percent(peer_ns, ns) >= NEARLY_ALL)
+}
+
+/// What was waited for, for the title.
+fn title_of(target: Target, whats: &[(String, u64)], peer: Option<&str>, ns: u64) -> String {
+    let heads = by_ns(
+        whats
+            .iter()
+            .map(|(what, ns)| (broad_kind(what).to_owned(), *ns)),
+    );
+    let (first, first_ns) = heads
+        .first()
+        .map_or(("?", 0), |(head, ns)| (head.as_str(), *ns));
+    let noun = match target {
+        Target::Disk => "the disk",
+        _ => "memory",
+    };
+    match target {
+        Target::Disk | Target::Memory if percent(first_ns, ns) >= NEARLY_ALL => first.to_owned(),
+        Target::Disk | Target::Memory => {
+            let shown: Vec<String> = heads
+                .iter()
+                .take(2)
+                .map(|(head, head_ns)| format!("{head} {} %", percent(*head_ns, ns)))
+                .collect();
+            format!("{noun} ({})", shown.join(", "))
+        }
+        Target::Timer if first.ends_with("sleep") => first.to_owned(),
+        Target::Timer => format!("a timeout ({first})"),
+        Target::Peer => peer.map_or_else(|| format!("a peer ({first})"), str::to_owned),
+        Target::Client => format!("the client that asked ({first})"),
+        Target::Anything => format!("a peer or a timer ({first})"),
+    }
+}
+
+/// `fsync 60 %; writeback throttling 35 % and 2 more`.
+fn split<'a>(items: impl ExactSizeIterator<Item = (&'a str, u64)>, of_ns: u64) -> String {
+    const SHOWN: usize = 4;
+    let more = items.len().saturating_sub(SHOWN);
+    let shown = text::shares(items.take(SHOWN), of_ns);
+    match more {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// What the bound has besides the wait itself, where that is worth a word.
+fn besides(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
+    let members = group.iter();
+    let besides_ns =
+        sum(members.map(|(request, on_path)| besides_ns(model, key, request, on_path)));
+    let text = format!(
+        "besides, another {} {}; the bound has them, too",
+        duration(besides_ns),
+        if key.target == Target::Disk {
+            "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that \
+             were short"
+        } else {
+            "for a CPU, which a thread that does not sleep keeps"
+        }
+    );
+    (percent(besides_ns, ns) >= MIN_BESIDES).then(|| Evidence::of_ns(besides_ns, text))
+}
+
+/// The slowest request's chain of waits, in order.
+fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
+    let longest = on_path.steps.iter().max_by_key(|step| step.step.ns());
+    let tid = longest.map_or(0, |step| step.step.tid);
+    let name = longest.map_or_else(String::new, |step| what(step.wait, step.step));
+    let pieces = match on_path.steps.len() {
+        0 | 1 => String::new(),
+        n => format!(
+            ", {n} times, the longest {}",
+            duration(longest.map_or(0, |step| step.step.ns()))
+        ),
+    };
+    let kernel = longest.map_or_else(Vec::new, |step| {
+        kernel_functions(model, step.step.kernel_stack)
+    });
+    let kernel = if kernel.is_empty() {
+        String::new()
+    } else {
+        let shown = kernel.iter().take(KERNEL_SHOWN);
+        format!(
+            ": {}",
+            shown.map(String::as_str).collect::<Vec<_>>().join(" < ")
+        )
+    };
+    let text = format!(
+        "{} sleeps {}{pieces} in {name}{kernel}",
+        slow_paths::chain(model, slow, tid),
+        duration(on_path.ns),
+    );
+    Evidence::of_ns(on_path.ns, text)
+}
+
+/// The kernel's functions that say what a sleep was for: without those of every sleep and every
+/// call.
+fn kernel_functions(model: &Model, stack: StackId) -> Vec<String> {
+    const SAY_NOTHING: &[&str] = &[
+        "schedule",
+        "__schedule",
+        "schedule_timeout",
+        "schedule_hrtimeout_range",
+        "schedule_hrtimeout_range_clock",
+        "io_schedule",
+        "io_schedule_timeout",
+        "do_syscall_64",
+        "x64_sys_call",
+        "do_syscall_x64",
+        "entry_SYSCALL_64_after_hwframe",
+        "entry_SYSCALL_64",
+        "ret_from_fork",
+        "el0_svc",
+        "do_el0_svc",
+        "el0_svc_common",
+        "invoke_syscall",
+        "el0t_64_sync",
+        "el0t_64_sync_handler",
+    ];
+    model
+        .stacks
+        .names(stack)
+        .into_iter()
+        .filter(|name| {
+            !SAY_NOTHING.contains(&name.as_str())
+                && !name.starts_with("__x64_sys_")
+                && !name.starts_with("__se_sys_")
+                && !name.starts_with("__arm64_sys_")
+        })
+        .collect()
+}
+
+/// The descriptor of all these waits, if they have the same.
+fn same_descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<i32> {
+    let mut found = None;
+    for wait in waits {
+        let fd = descriptor(wait)?;
+        if *found.get_or_insert(fd) != fd {
+            return None;
+        }
+    }
+    found
+}
+
+/// Who else waited for the disk at the same time.
+fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidence> {
+    let mut others: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    for step in steps.take(MAX_LOOKED_UP) {
+        for thread in model.threads.values() {
+            if model.role(thread.tid) == key.role {
+                continue;
+            }
+            let waits = thread
+                .timeline
+                .overlapping(step.step.from_ns, step.step.to_ns)
+                .iter()
+                .filter(|wait| at_disk(model, wait));
+            for wait in waits {
+                others.entry(thread.tid).or_default().insert(wait.seq);
+            }
+        }
+    }
+    let waits: usize = others.values().map(BTreeSet::len).sum();
+    let mut names: Vec<(usize, u32)> = others
+        .iter()
+        .map(|(tid, waits)| (waits.len(), *tid))
+        .collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    let (_, tid) = names.first()?;
+    let more = match names.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {}", count(n, "other thread", "other threads")),
+    };
+    Some(Evidence::new(format!(
+        "at the same time {}{more} waited for the disk too, {}",
+        named(model, *tid),
+        count(waits, "time", "times")
+    )))
+}
+
+fn at_disk(model: &Model, wait: &Wait) -> bool {
+    match model.kind_of(wait).and_then(|kind| kind.part) {
+        Some(part) => part == Part::Disk,
+        None => system_call(wait) == SystemCall::File || wait.io_wait,
+    }
+}
+
+/// What the recording cannot tell.
+fn remark(target: Target, peer_known: bool) -> Option<Evidence> {
+    let text = match target {
+        Target::Anything => {
+            "the loop waits for all its requests, peers and timers at once: which of them this was \
+             does not show, and a request that is meant to wait (a long poll) looks the same"
+        }
+        Target::Peer if peer_known => {
+            "these calls are in `whywait report --calls`; if the peer was meant to take its time \
+             (a long poll, say), nothing is wrong"
+        }
+        Target::Peer => {
+            "the peer is outside of what was recorded; if it was meant to take its time (a long \
+             poll, say), nothing is wrong"
+        }
+        Target::Client => {
+            "it is the connection that the request came on: its client sends or takes data slowly"
+        }
+        _ => return None,
+    };
+    Some(Evidence::new(text))
+}

@@ -1,0 +1,185 @@
+//! Who else is served earlier when a part of requests' time goes: those who queue behind them in a
+//! loop or for a worker, and those who wait for a lock that they have.
+
+use std::collections::BTreeMap;
+
+use whywait_events::Ns;
+use whywait_model::waits::WaitKey;
+use whywait_model::{Model, RequestRef};
+
+use super::crew::Crew;
+use super::crews::workers_of;
+use super::turns::{Name, Piece, Served, Turns, name};
+use crate::finding::{Evidence, Saving};
+use crate::shared::intervals::{in_proportion, sum};
+use crate::shared::text::{count, duration};
+
+/// What queues behind is named from one part in so many of the bound on.
+const NOTABLE: u64 = 50;
+
+/// A piece of a thread's time that a fix takes away: so much of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) tid: u32,
+    pub(crate) from_ns: Ns,
+    pub(crate) to_ns: Ns,
+    pub(crate) ns: u64,
+}
+
+/// What a request is spared on its own path.
+#[derive(Debug, Clone)]
+pub(crate) struct Spared<'m> {
+    pub(crate) request: RequestRef<'m>,
+    /// At least so much, whoever else is spared something.
+    pub(crate) ns: u64,
+    /// When that was.
+    pub(crate) gone: Vec<Gone>,
+}
+
+/// Those who serve requests, and what each is served with.
+pub(crate) struct Behind<'m> {
+    loops: Vec<Loop<'m>>,
+    crews: Vec<Crew<'m>>,
+}
+
+/// A thread that serves several requests at a time.
+struct Loop<'m> {
+    tid: u32,
+    turns: Turns,
+    requests: Vec<RequestRef<'m>>,
+}
+
+impl<'m> Behind<'m> {
+    pub(crate) fn of(model: &'m Model) -> Self {
+        let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'m>>> = BTreeMap::new();
+        for request in model.requests().filter(|request| !request.was_stopped()) {
+            by_place.entry(request.place()).or_default().push(request);
+        }
+        let crews = by_place.into_values().filter_map(workers_of);
+        Self {
+            loops: loops(model),
+            crews: crews.map(|in_hand| Crew::new(model, in_hand)).collect(),
+        }
+    }
+
+    /// What a fix saves at most that spares these requests that, and with them those that queue
+    /// behind them; and what is to be said of those. `unlocked`: nobody waits for this lock either.
+    pub(crate) fn saving(
+        &self,
+        spared: &[Spared<'m>],
+        unlocked: Option<&WaitKey>,
+    ) -> (Saving, Option<Evidence>) {
+        let own: BTreeMap<Name, u64> = spared
+            .iter()
+            .map(|one| (name(one.request), one.ns))
+            .collect();
+        let savings = self.without(spared, unlocked);
+        let more = savings.iter().map(|(name, ns)| {
+            let own_ns = own.get(name).copied().unwrap_or(0);
+            (own_ns == 0, ns.saturating_sub(own_ns))
+        });
+        let more_ns = sum(more.clone().map(|(_, ns)| ns));
+        let others = more.filter(|(other, _)| *other).count();
+        let saving = Saving::latency(savings.into_values().collect());
+        let who = match others {
+            0 => "they wait for each other".to_owned(),
+            n => format!(
+                "{} behind them",
+                count(n, "more request queues", "more requests queue")
+            ),
+        };
+        let text = format!(
+            "{who}, in a loop, for a worker or for a lock: by replay that is another {} at most, \
+             which the bound has, too",
+            duration(more_ns)
+        );
+        let notable = more_ns.saturating_mul(NOTABLE) >= saving.at_most_ns && more_ns > 0;
+        let evidence = notable.then(|| Evidence::of_ns(more_ns, text));
+        (saving, evidence)
+    }
+
+    /// What each request is spared at most, those that are spared something. Never less than what
+    /// is said of its own path, and never more than it took.
+    fn without(&self, spared: &[Spared<'m>], unlocked: Option<&WaitKey>) -> BTreeMap<Name, u64> {
+        let mut savings: BTreeMap<Name, u64> = BTreeMap::new();
+        let mut add = |request: RequestRef<'_>, ns: u64| {
+            let most = savings.entry(name(request)).or_default();
+            *most = (*most).max(ns.min(request.age_ns()));
+        };
+        for one in spared {
+            add(one.request, one.ns);
+        }
+        for one in &self.loops {
+            for (request, ns) in one.without(spared) {
+                add(request, ns);
+            }
+        }
+        for crew in &self.crews {
+            for (request, ns) in crew.without(spared, unlocked) {
+                add(request, ns);
+            }
+        }
+        savings.retain(|_, ns| *ns > 0);
+        savings
+    }
+}
+
+fn loops(model: &Model) -> Vec<Loop<'_>> {
+    let mut loops = Vec::new();
+    for pool in &model.pools {
+        let thread = pool
+            .only_member()
+            .and_then(|member| model.threads.get(&member.tid));
+        let Some(thread) = thread else {
+            continue;
+        };
+        let requests: Vec<RequestRef<'_>> = model
+            .requests()
+            .filter(|request| request.recv_tid == thread.tid)
+            .collect();
+        if !requests.is_empty() {
+            loops.push(Loop {
+                tid: thread.tid,
+                turns: Turns::of(model, thread, &requests, |wait| pool.polls(wait)),
+                requests,
+            });
+        }
+    }
+    loops
+}
+
+impl<'m> Loop<'m> {
+    fn without(&self, spared: &[Spared<'m>]) -> Vec<(RequestRef<'m>, u64)> {
+        let gone = spared.iter().flat_map(|one| &one.gone);
+        let own: Vec<Gone> = gone.filter(|gone| gone.tid == self.tid).copied().collect();
+        let pieces = apart(own);
+        if pieces.is_empty() {
+            return Vec::new();
+        }
+        let piece = |gone: &Gone| Piece {
+            from_ns: gone.from_ns,
+            to_ns: gone.to_ns,
+            ns: gone.ns,
+            stays_with: None,
+        };
+        let pieces: Vec<Piece> = pieces.iter().map(piece).collect();
+        let served: Vec<Served> = self.requests.iter().map(|one| Served::of(*one)).collect();
+        let savings = self.turns.savings(&pieces, &served);
+        self.requests.iter().copied().zip(savings).collect()
+    }
+}
+
+/// Pieces in order. Where two of them overlap the time is gone once.
+pub(super) fn apart(mut gone: Vec<Gone>) -> Vec<Gone> {
+    gone.sort_by_key(|one| (one.from_ns, std::cmp::Reverse(one.to_ns)));
+    let mut apart: Vec<Gone> = Vec::new();
+    for one in gone {
+        let from_ns = apart.last().map_or(0, |last| last.to_ns).max(one.from_ns);
+        if from_ns >= one.to_ns {
+            continue;
+        }
+        let ns = in_proportion(one.to_ns - from_ns, one.ns, one.to_ns - one.from_ns);
+        apart.push(Gone { from_ns, ns, ..one });
+    }
+    apart
+}

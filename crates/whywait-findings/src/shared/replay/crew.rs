@@ -1,0 +1,263 @@
+//! Workers that each serve one request at a time, as a schedule.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use whywait_events::{Ns, Wait};
+use whywait_model::waits::WaitKey;
+use whywait_model::{Model, RequestRef, Thread, descriptor, is_accept};
+
+use super::behind::{Gone, Spared, apart};
+use super::crews::InHand;
+use super::events::Events;
+use super::locks::Locks;
+use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
+use super::turns::{Name, name};
+use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
+
+/// What a worker did besides for so short is not written down.
+const SHORT_NS: u64 = 50_000;
+
+/// Workers that each serve one at a time.
+pub(super) struct Crew<'m> {
+    model: &'m Model,
+    in_hand: InHand<'m>,
+    locks: Locks,
+    events: Events,
+    /// When each worker waited for work that any of them may take.
+    free: BTreeMap<u32, Vec<Interval>>,
+    /// When one of them did.
+    idle: Vec<Interval>,
+}
+
+impl<'m> Crew<'m> {
+    pub(super) fn new(model: &'m Model, in_hand: InHand<'m>) -> Self {
+        let threads = in_hand
+            .iter()
+            .filter_map(|(tid, requests)| Some((*tid, model.threads.get(tid)?, requests)));
+        let free: BTreeMap<u32, Vec<Interval>> = threads
+            .map(|(tid, thread, requests)| (tid, free(model, thread, requests)))
+            .collect();
+        Self {
+            model,
+            locks: Locks::of(model, in_hand.keys().copied()),
+            events: Events::of(model, &in_hand),
+            idle: merged(free.values().flatten().copied().collect()),
+            free,
+            in_hand,
+        }
+    }
+
+    /// What each of their requests is spared at most when these are spared that, and nobody waits
+    /// for this lock.
+    pub(super) fn without(
+        &self,
+        spared: &[Spared<'m>],
+        unlocked: Option<&WaitKey>,
+    ) -> Vec<(RequestRef<'m>, u64)> {
+        let mut gone: HashMap<Name, Vec<Gone>> = HashMap::new();
+        for one in spared {
+            gone.entry(name(one.request)).or_default().extend(&one.gone);
+        }
+        let mut mine = self.in_hand.values().flatten();
+        if !mine.any(|request| gone.contains_key(&name(*request))) {
+            return Vec::new();
+        }
+        // Of a lock whose uses are not known the waits are time that is gone.
+        let unlocked = unlocked.and_then(|key| self.locks.number(key));
+        let change = unlocked.map_or(Change::Without, Change::Unlocked);
+        let mut jobs: Vec<(Option<RequestRef<'m>>, Job)> = Vec::new();
+        for (tid, requests) in &self.in_hand {
+            let next = requests.iter().skip(1).map(|next| next.recv_ns);
+            for (request, next_ns) in requests.iter().zip(next.chain([None])) {
+                let of_it = gone.remove(&name(*request)).unwrap_or_default();
+                if let Some(job) = self.job(*tid, *request, next_ns, of_it) {
+                    jobs.push((Some(*request), job));
+                }
+            }
+            let others = self.others(*tid, requests).into_iter();
+            jobs.extend(others.map(|job| (None, job)));
+        }
+        jobs.sort_by_key(|(_, job)| job.ready_ns);
+        let (requests, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+        let schedule = Schedule {
+            groups: vec![Group::of(self.in_hand.len())],
+            jobs,
+        };
+        let savings = requests.into_iter().zip(schedule.savings(change));
+        savings
+            .filter_map(|(request, ns)| Some((request?, ns)))
+            .map(|(request, ns)| (request, ns.min(self.explained_ns(request))))
+            .collect()
+    }
+
+    /// How long a request took but for the time in which it was not read though a worker was free:
+    /// that has another reason, which stays.
+    fn explained_ns(&self, request: RequestRef<'_>) -> u64 {
+        let wait = (request.ready_ns, request.served_ns());
+        let first = self.idle.partition_point(|(_, to_ns)| *to_ns <= wait.0);
+        let idle = self.idle[first..].iter();
+        let idle = idle.take_while(|(from_ns, _)| *from_ns < wait.1);
+        let idle_ns = sum(idle.map(|idle| overlap_ns(*idle, wait)));
+        request.age_ns().saturating_sub(idle_ns)
+    }
+
+    /// A request, as its worker served it.
+    fn job(
+        &self,
+        tid: u32,
+        request: RequestRef<'_>,
+        next_ns: Option<Ns>,
+        gone: Vec<Gone>,
+    ) -> Option<Job> {
+        let taken_ns = request.recv_ns?;
+        let until_ns = next_ns.unwrap_or(self.model.end_ns).max(taken_ns);
+        let answered_ns = request.answered_ns().unwrap_or(until_ns).max(taken_ns);
+        let gone = apart(gone);
+        let span = (taken_ns, answered_ns.min(until_ns));
+        let mut steps = self.steps(tid, span, &gone);
+        steps.push(Step {
+            at_ns: answered_ns,
+            what: What::Answer,
+        });
+        Some(Job {
+            ready_ns: request.ready_ns.min(taken_ns),
+            taken_ns,
+            answered_ns,
+            group: Some(0),
+            follows: None,
+            steps,
+        })
+    }
+
+    /// What a worker did in an interval: work, and what of it is gone; locks and events.
+    fn steps(&self, tid: u32, (from_ns, to_ns): Interval, gone: &[Gone]) -> Vec<Step> {
+        // When it did what, and until when that kept it.
+        let mut does: Vec<(Ns, What, Ns)> = Vec::new();
+        for one in self.locks.within(tid, from_ns, to_ns) {
+            does.push((one.asked_ns, What::Lock(one.lock), one.got_ns));
+            let let_go_ns = one.let_go_ns.min(to_ns);
+            does.push((let_go_ns, What::Unlock(one.lock), let_go_ns));
+        }
+        for one in self.events.awaited(tid, from_ns, to_ns) {
+            does.push((one.from_ns, What::Until(one.event), one.to_ns));
+        }
+        for (at_ns, event) in self.events.brought(tid, from_ns, to_ns) {
+            does.push((*at_ns, What::Brings(*event), *at_ns));
+        }
+        does.sort_by_key(|(at_ns, ..)| *at_ns);
+        let mut steps = Steps {
+            at_ns: from_ns,
+            gone,
+            steps: Vec::new(),
+        };
+        for (at_ns, what, until_ns) in does {
+            steps.work_until(at_ns);
+            steps.push(what);
+            // For how long it waits is what the replay finds.
+            if until_ns > steps.at_ns {
+                steps.at_ns = until_ns.min(to_ns).max(steps.at_ns);
+                steps.push(What::Work(Time::default()));
+            }
+        }
+        steps.work_until(to_ns);
+        steps.steps
+    }
+
+    /// What else kept a worker: requests that were over too soon to be seen, a connection that asks
+    /// for nothing. Such work came at the earliest when the worker had last nothing to do.
+    fn others(&self, tid: u32, requests: &[RequestRef<'_>]) -> Vec<Job> {
+        let free = self.free.get(&tid).into_iter().flatten().copied();
+        let served = in_hand(self.model, requests);
+        // What is neither: in order of time, with when it was free last.
+        let mut taken: Vec<(Interval, bool)> = served.into_iter().map(|one| (one, false)).collect();
+        taken.extend(free.map(|one| (one, true)));
+        taken.sort_unstable();
+        let mut jobs = Vec::new();
+        let (mut at_ns, mut free_ns) = (None, 0);
+        for ((from_ns, to_ns), is_free) in taken {
+            if let Some(at_ns) = at_ns.filter(|at_ns| from_ns.saturating_sub(*at_ns) >= SHORT_NS) {
+                jobs.push(other(free_ns, at_ns, from_ns));
+            }
+            at_ns = Some(at_ns.unwrap_or(0).max(to_ns));
+            if is_free {
+                free_ns = to_ns;
+            }
+        }
+        jobs
+    }
+}
+
+/// When a worker had a request in hand.
+fn in_hand(model: &Model, requests: &[RequestRef<'_>]) -> Vec<Interval> {
+    let span = |request: &RequestRef<'_>| {
+        let until_ns = request.answered_ns().unwrap_or(model.end_ns);
+        Some((request.recv_ns?, until_ns))
+    };
+    requests.iter().filter_map(span).collect()
+}
+
+/// When a thread waited for work that any worker may take: asleep with no request in hand, and not
+/// for the next one of a connection of its own.
+fn free(model: &Model, thread: &Thread, requests: &[RequestRef<'_>]) -> Vec<Interval> {
+    let served = in_hand(model, requests);
+    let own: BTreeSet<i32> = requests.iter().map(|request| request.fd).collect();
+    let in_hand = |wait: &Wait| {
+        let after = served.partition_point(|(from_ns, _)| *from_ns <= wait.out_ns);
+        let last = after.checked_sub(1).map(|last| served[last].1);
+        last.is_some_and(|until_ns| until_ns > wait.out_ns)
+    };
+    let kept = |wait: &Wait| {
+        !is_accept(wait) && descriptor(wait).is_some_and(|fd| fd >= 0 && own.contains(&fd))
+    };
+    let waits = thread.timeline.waits().iter();
+    waits
+        .filter(|wait| !in_hand(wait) && !kept(wait))
+        .map(|wait| (wait.out_ns, wait.wake_ns.or(wait.in_ns).unwrap_or(Ns::MAX)))
+        .collect()
+}
+
+fn other(ready_ns: Ns, from_ns: Ns, to_ns: Ns) -> Job {
+    Job {
+        ready_ns: ready_ns.min(from_ns),
+        taken_ns: from_ns,
+        answered_ns: to_ns,
+        group: Some(0),
+        follows: None,
+        steps: vec![Step {
+            at_ns: from_ns,
+            what: What::Work(Time::kept(to_ns - from_ns)),
+        }],
+    }
+}
+
+/// The steps of a job, as they are written down.
+struct Steps<'a> {
+    at_ns: Ns,
+    gone: &'a [Gone],
+    steps: Vec<Step>,
+}
+
+impl Steps<'_> {
+    fn push(&mut self, what: What) {
+        self.steps.push(Step {
+            at_ns: self.at_ns,
+            what,
+        });
+    }
+
+    fn work_until(&mut self, until_ns: Ns) {
+        if until_ns <= self.at_ns {
+            return;
+        }
+        let within = self.gone.iter().map(|gone| {
+            let ns = overlap_ns((gone.from_ns, gone.to_ns), (self.at_ns, until_ns));
+            in_proportion(ns, gone.ns, gone.to_ns.saturating_sub(gone.from_ns))
+        });
+        let time = Time {
+            ns: until_ns - self.at_ns,
+            gone_ns: within.fold(0, u64::saturating_add),
+        };
+        self.push(What::Work(time));
+        self.at_ns = until_ns;
+    }
+}

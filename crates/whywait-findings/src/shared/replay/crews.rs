@@ -1,0 +1,70 @@
+//! Workers that read requests from sockets, one at a time, by what they read.
+
+use std::collections::BTreeMap;
+
+use whywait_events::Ns;
+use whywait_model::RequestRef;
+
+/// Requests of a thread that overlap others of it, one in so many: it serves several at a time.
+const OVERLAPPING: usize = 10;
+
+/// What each thread read, in order of reading.
+pub(crate) type InHand<'m> = BTreeMap<u32, Vec<RequestRef<'m>>>;
+
+/// The workers that serve these requests, which came to one place, with what each read; `None`:
+/// those who read them are none.
+pub(crate) fn workers_of<'m>(
+    requests: impl IntoIterator<Item = RequestRef<'m>>,
+) -> Option<InHand<'m>> {
+    let mut in_hand = InHand::new();
+    let requests = requests.into_iter();
+    for request in requests.filter(|request| request.recv_ns.is_some()) {
+        in_hand.entry(request.recv_tid).or_default().push(request);
+    }
+    in_hand.remove(&0);
+    for requests in in_hand.values_mut() {
+        requests.sort_by_key(|request| request.recv_ns);
+    }
+    let none =
+        in_hand.is_empty() || serve_several(&in_hand) || are_loops(&in_hand) || hand_over(&in_hand);
+    (!none).then_some(in_hand)
+}
+
+/// Whether these threads have several requests in hand at a time, as event loops have.
+fn serve_several(in_hand: &InHand<'_>) -> bool {
+    let overlapping: usize = in_hand
+        .values()
+        .flat_map(|requests| requests.windows(2))
+        .filter(|pair| pair[1].recv_ns < pair[0].answered_ns().or(Some(Ns::MAX)))
+        .count();
+    let all: usize = in_hand.values().map(Vec::len).sum();
+    overlapping * OVERLAPPING > all
+}
+
+/// Whether these threads only read requests, which others answer.
+fn hand_over(in_hand: &InHand<'_>) -> bool {
+    let answered = in_hand
+        .values()
+        .flatten()
+        .filter(|request| request.is_answered());
+    let (mut by_others, mut all) = (0, 0);
+    for request in answered {
+        by_others += usize::from(request.send_tid != request.recv_tid);
+        all += 1;
+    }
+    by_others * 2 > all
+}
+
+/// Whether it is one thread that alone polls what it reads: when it blocks, that is another
+/// finding.
+fn are_loops(in_hand: &InHand<'_>) -> bool {
+    let of_a_loop = |request: &RequestRef<'_>| {
+        let polls_alone = |request: &RequestRef<'_>| {
+            request.pool().is_some_and(|pool| {
+                pool.members.len() == 1 && pool.members.contains_key(&request.recv_tid)
+            })
+        };
+        request.epoll != 0 && polls_alone(request)
+    };
+    in_hand.values().flatten().any(of_a_loop)
+}
