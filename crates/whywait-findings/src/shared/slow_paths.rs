@@ -26,7 +26,7 @@ pub(crate) const NEARLY_ALL: u64 = 95;
 /// Findings of one kind that are reported.
 pub(crate) const MAX_FINDINGS: usize = 3;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
-const COMPILED: &str = "code compiled at run time";
+pub(crate) const COMPILED: &str = "code compiled at run time";
 /// Stands for functions of Python that were not read in time.
 pub(crate) const IN_PYTHON: &str = "Python code";
 

@@ -214,7 +214,23 @@ pub fn origin(label: &Label) -> FrameOrigin {
     if runtimes.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::Runtime;
     }
+    if of_rust_runtime(&label.file) {
+        return FrameOrigin::Runtime;
+    }
     of_name(&label.name)
+}
+
+/// Whether a source file is the standard library's or a runtime's: functions that were inlined may
+/// have names without a path (`poll<…>`).
+fn of_rust_runtime(file: &str) -> bool {
+    // `/home/me/.cargo/registry/src/index.crates.io-…/hyper-util-0.1.21/src/…`
+    let of_crate = || {
+        let path = file.split_once("/registry/src/")?.1;
+        let (krate, version) = path.split('/').nth(1)?.rsplit_once('-')?;
+        let known = RUST_RUNTIME.contains(&&*krate.replace('-', "_"));
+        Some(known && version.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    file.contains("/rustc/") && file.contains("/library/") || of_crate() == Some(true)
 }
 
 /// Whether code that was made at run time is the virtual machine's own or of its library, from the
@@ -382,6 +398,25 @@ mod tests {
             assert_eq!(compiled(own), FrameOrigin::App, "{own}");
         }
         assert_eq!(elf("memcpy", "/srv/app"), FrameOrigin::System);
+        let inlined = |file| origin(&label("poll<F>", "/srv/app", ModuleKind::Elf, file));
+        let registry = "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        for (file, expected) in [
+            (
+                "/rustc/5980761/library/core/src/num/mod.rs",
+                FrameOrigin::Runtime,
+            ),
+            (
+                &*format!("{registry}/hyper-util-0.1.21/src/a.rs"),
+                FrameOrigin::Runtime,
+            ),
+            (
+                &*format!("{registry}/serde_json-1.0.1/src/de.rs"),
+                FrameOrigin::App,
+            ),
+            ("/srv/app/src/main.rs", FrameOrigin::App),
+        ] {
+            assert_eq!(inlined(file), expected, "{file}");
+        }
         let python = |file| origin(&label("f", "python", ModuleKind::Python, file));
         assert_eq!(
             python("/usr/lib/python3.11/asyncio/events.py"),

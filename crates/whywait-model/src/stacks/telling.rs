@@ -157,7 +157,7 @@ const LOOPS: &[&str] = &[
     "net/http.(*conn).serve",
 ];
 
-/// The same in Python's libraries, whole names.
+/// The same in Python's libraries: functions and methods.
 const PYTHON_LOOPS: &[&str] = &[
     "run_forever",
     "run_until_complete",
@@ -168,7 +168,8 @@ const PYTHON_LOOPS: &[&str] = &[
 fn is_loop(label: &Label) -> bool {
     let name = &*label.name;
     if label.kind == ModuleKind::Python {
-        return PYTHON_LOOPS.contains(&name) && origin(label) == FrameOrigin::Runtime;
+        // From 3.11 on with the class: `BaseEventLoop.run_forever`.
+        return PYTHON_LOOPS.contains(&last_part(name)) && origin(label) == FrameOrigin::Runtime;
     }
     let of_tokio = name.contains("tokio::runtime::")
         && (name.contains("block_on")
@@ -402,7 +403,7 @@ mod tests {
         let outer = [
             (
                 "python",
-                "run_forever@/usr/lib/python3.11/asyncio/base_events.py",
+                "BaseEventLoop.run_forever@/usr/lib/python3.11/asyncio/base_events.py",
             ),
             ("python", "serve@/srv/server.py"),
             ("python", "<module>@/srv/server.py"),

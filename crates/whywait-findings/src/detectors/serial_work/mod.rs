@@ -34,7 +34,7 @@ use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::replay::Behind;
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{
-    self, Answers, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates,
+    self, Answers, COMPILED, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates,
 };
 use crate::shared::spinning::Rounds;
 use crate::shared::text::{self, duration, percent};
@@ -410,7 +410,18 @@ fn finding<'a>(
 /// known, samples were too few, and say nothing about where most of it was.
 fn dominant(growth: Option<&Growth>, functions: &[(Option<String>, u64)]) -> Option<String> {
     let grows_in = growth.and_then(|growth| growth.function.as_ref());
-    let largest = || functions.iter().find_map(|(name, _)| name.clone());
+    let all_ns = sum(functions.iter().map(|(_, ns)| *ns));
+    let known = || {
+        functions
+            .iter()
+            .filter_map(|(name, ns)| Some((name.as_ref()?, *ns)))
+    };
+    // What stands for many functions says less than one of them that has a quarter of the time.
+    let telling = |(name, ns): &(&String, u64)| *name != COMPILED && ns.saturating_mul(4) >= all_ns;
+    let largest = || {
+        let chosen = known().find(telling).or_else(|| known().next());
+        chosen.map(|(name, _)| name.clone())
+    };
     grows_in.map(|(name, _)| name.clone()).or_else(largest)
 }
 

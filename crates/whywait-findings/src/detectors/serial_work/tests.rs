@@ -550,3 +550,16 @@ fn what_every_process_computes_is_one_finding() {
         finding.title
     );
 }
+
+#[test]
+fn a_name_says_more_than_code_that_has_none() {
+    let ns = |name: &str, ns| (Some(name.to_owned()), ns);
+    let of = |functions: &[(Option<String>, u64)]| dominant(None, functions);
+    let named = Some("render".to_owned());
+    assert_eq!(of(&[ns(COMPILED, 60), ns("render", 40)]), named);
+    assert_eq!(of(&[(None, 50), ns(COMPILED, 25), ns("render", 25)]), named);
+    assert_eq!(
+        of(&[ns(COMPILED, 80), ns("render", 20)]).as_deref(),
+        Some(COMPILED)
+    );
+}

@@ -1,0 +1,3 @@
+module whywait.invalid/labs/blame/go
+
+go 1.19
