@@ -22,18 +22,21 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     let mut episodes: u64 = 10;
     let mut waits_equal_work = false;
     let mut pings: u64 = 0;
+    let mut anew = false;
     let mut rules = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
             Value(value) if socket.is_none() => socket = Some(value.string()?),
             Long("episodes") => episodes = parser.value()?.parse()?,
             Long("pings") => pings = parser.value()?.parse()?,
+            Long("anew") => anew = true,
             Long("waits-equal-work") => waits_equal_work = true,
             Long("expect") => rules.push(Rule::parse(&parser.value()?.string()?)?),
             _ => return Err(arg.unexpected().into()),
         }
     }
-    let mut api = Api::connect(&socket.context("no socket given")?)?;
+    let socket = socket.context("no socket given")?;
+    let mut api = Api::connect(&socket)?;
     let about = api.ask("ABOUT")?;
 
     let mut latencies = Vec::new();
@@ -49,6 +52,9 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
         }
         answers.push(answer);
         for ping in 0..pings {
+            if anew {
+                api = Api::connect(&socket)?;
+            }
             api.ask(if ping % 2 == 0 {
                 "PING api"
             } else {

@@ -24,9 +24,10 @@ const SNAPSHOT: Duration = Duration::from_millis(60);
 const TICK: Duration = Duration::from_millis(20);
 
 const LISTENER: u64 = 0;
-const CONNECTION: u64 = 1;
-const TIMER: u64 = 2;
-const JOBS: u64 = 3;
+const TIMER: u64 = 1;
+const JOBS: u64 = 2;
+/// Connections have the numbers from here on, each its own.
+const FIRST_CONNECTION: u64 = 16;
 
 /// A request that the worker answers.
 struct Job {
@@ -59,6 +60,11 @@ impl Loop {
         )?)
     }
 
+    /// Not to be asked for again, though the worker may have it for a moment yet.
+    fn forget(&self, source: &UnixStream) -> Result<()> {
+        Ok(epoll::delete(&self.epoll, source)?)
+    }
+
     fn expires_in(&self, time: Duration, every: Duration) -> Result<()> {
         let times = Itimerspec {
             it_interval: Timespec::try_from(every)?,
@@ -68,15 +74,17 @@ impl Loop {
         Ok(())
     }
 
-    /// What is ready.
-    fn wait(&self) -> Result<Vec<u64>> {
+    /// What is ready, and whether its other end has gone.
+    fn wait(&self) -> Result<Vec<(u64, bool)>> {
         let mut ready = Vec::with_capacity(8);
         epoll::wait(
             &self.epoll,
             rustix::buffer::spare_capacity(&mut ready),
             None,
         )?;
-        Ok(ready.iter().map(|event| event.data.u64()).collect())
+        let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP;
+        let tell = |event: &epoll::Event| (event.data.u64(), { event.flags }.intersects(gone));
+        Ok(ready.iter().map(tell).collect())
     }
 }
 
@@ -103,39 +111,47 @@ fn serve(listener: &UnixListener, jobs: &Sender<Job>, kick: &OwnedFd, worker: i3
     let this = Loop::new()?;
     this.add(listener, LISTENER)?;
     this.expires_in(TICK, TICK)?;
-    let mut connection = None;
+    let mut connection: Option<(u64, Arc<UnixStream>)> = None;
+    let mut number = FIRST_CONNECTION;
     loop {
-        for token in this.wait()? {
+        for (token, gone) in this.wait()? {
             match (token, &connection) {
                 (LISTENER, _) => {
                     let stream = Arc::new(listener.accept()?.0);
-                    this.add(&*stream, CONNECTION)?;
-                    connection = Some(stream);
-                }
-                (CONNECTION, Some(stream)) => {
-                    if !take_request(stream, jobs, kick, worker)? {
-                        connection = None;
+                    number += 1;
+                    this.add(&*stream, number)?;
+                    if let Some((_, old)) = connection.replace((number, stream)) {
+                        this.forget(&old)?;
                     }
                 }
-                _ => take_count(&this.timer)?,
+                (TIMER, _) => take_count(&this.timer)?,
+                // As Firecracker's server does, it is closed and not read to its end.
+                (token, Some((its, stream))) if token == *its && gone => {
+                    this.forget(stream)?;
+                    connection = None;
+                }
+                (token, Some((its, stream))) if token == *its => {
+                    take_request(stream, jobs, kick, worker)?;
+                }
+                _ => {}
             }
         }
     }
 }
 
-/// Reads a line, which comes as one, and answers it or has it answered. False: the client has gone.
+/// Reads a line, which comes as one, and answers it or has it answered.
 #[inline(never)]
 fn take_request(
     stream: &Arc<UnixStream>,
     jobs: &Sender<Job>,
     kick: &OwnedFd,
     worker: i32,
-) -> Result<bool> {
+) -> Result<()> {
     let mut bytes = [0; 256];
     let length = (&**stream).read(&mut bytes)?;
     let request = String::from_utf8_lossy(&bytes[..length]).trim().to_owned();
     match request.as_str() {
-        "" => return Ok(false),
+        "" => {}
         "ABOUT" => answer(stream, &json!({"tids": {"api": tid()?, "worker": worker}}))?,
         "PING api" => answer(stream, &json!({"by": "api"}))?,
         _ => {
@@ -146,7 +162,7 @@ fn take_request(
             rustix::io::write(kick, &1_u64.to_ne_bytes())?;
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 fn answer(mut stream: &UnixStream, answer: &serde_json::Value) -> Result<()> {
@@ -160,7 +176,7 @@ fn run_worker(jobs: &Receiver<Job>, kicked: &OwnedFd) -> Result<()> {
     this.add(kicked, JOBS)?;
     let mut snapshot: Option<Job> = None;
     loop {
-        for token in this.wait()? {
+        for (token, _) in this.wait()? {
             if token == TIMER {
                 take_count(&this.timer)?;
                 if let Some(job) = snapshot.take() {

@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 
+use libbpf_rs::ProgramInput;
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Part, Parts, Request};
 
@@ -89,6 +90,9 @@ pub(crate) fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
         what: "sockets",
         source,
     })?;
+    // It cannot fail but for a lack of memory; then some are not counted.
+    let ended = &programs.skel.progs.count_ended_unix_sockets;
+    let _ = ended.test_run(ProgramInput::default());
     Ok(buffer)
 }
 

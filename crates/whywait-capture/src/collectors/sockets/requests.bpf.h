@@ -90,46 +90,21 @@ static __always_inline u32 latency_bucket(u64 ns)
 	return ((exponent - 2) << 3) + ((ns >> (exponent - 3)) & 7);
 }
 
-/*
- * The request is over: into the sums, or, if it was sent as a record, the record once more with its
- * final end.
- */
-static __always_inline void request_ends(struct socket_state *socket, struct sock *sk, u64 now)
+/* An answered request, into the sums. */
+static __always_inline void count_request(const struct socket_state *socket)
 {
 	struct request_totals *sums;
 	u64 latency_ns, many;
 	u32 bucket;
 
-	if (!socket->ready_ns)
-		return;
-	if (unlikely(socket->emitted)) {
-		/*
-		 * Sent when the first byte of the response was written: say how it ended if that
-		 * was not all.
-		 */
-		if (socket->last_send_ns > socket->first_send_ns)
-			send_request(socket, sk, now);
-		goto out;
-	}
-	if (unlikely(!socket->last_send_ns)) {
-		must_be_timed(socket, sk);
-		/*
-		 * Never answered. Data that nobody read is recorded if it waited for long; an end
-		 * of file is no request.
-		 */
-		if ((socket->recv_ns ? socket->bytes_in : 1) &&
-		    now - socket->ready_ns >= threshold_ns)
-			send_request(socket, sk, now);
-		goto out;
-	}
 	sums = totals_of(socket);
 	if (!sums)
-		goto out;
+		return;
 	sums->count++;
 	if (unlikely(is_multiplexed(socket)))
 		sums->multiplexed++;
 	if (likely(socket->timing == UNTIMED))
-		goto out;
+		return;
 	many = socket->timing == TIMED_FOR_MANY ? TIMED_SHARE : 1;
 	latency_ns = socket->last_send_ns - socket->ready_ns;
 	if (latency_ns >= threshold_ns)
@@ -155,6 +130,37 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 	bucket = latency_bucket(latency_ns);
 	if (bucket < LATENCY_BUCKETS)
 		sums->latency[bucket] += many;
+}
+
+/*
+ * The request is over: into the sums, or, if it was sent as a record, the record once more with its
+ * final end.
+ */
+static __always_inline void request_ends(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	if (!socket->ready_ns)
+		return;
+	if (unlikely(socket->emitted)) {
+		/*
+		 * Sent when the first byte of the response was written: say how it ended if that
+		 * was not all.
+		 */
+		if (socket->last_send_ns > socket->first_send_ns)
+			send_request(socket, sk, now);
+		goto out;
+	}
+	if (unlikely(!socket->last_send_ns)) {
+		must_be_timed(socket, sk);
+		/*
+		 * Never answered. Data that nobody read is recorded if it waited for long; an end
+		 * of file is no request.
+		 */
+		if ((socket->recv_ns ? socket->bytes_in : 1) &&
+		    now - socket->ready_ns >= threshold_ns)
+			send_request(socket, sk, now);
+		goto out;
+	}
+	count_request(socket);
 out:
 	socket->ready_ns = 0;
 	socket->last_send_ns = 0;

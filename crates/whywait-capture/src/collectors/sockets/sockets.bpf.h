@@ -10,7 +10,8 @@
  * home, in their storage.
  *
  * A slot is free again when its connection is closed. No tracepoint tells of the end of a unix
- * socket that was not read to its end: its slot stays taken.
+ * socket that was not read to its end: its slot stays taken, and what it had answered last is
+ * counted in the end.
  */
 #pragma once
 
