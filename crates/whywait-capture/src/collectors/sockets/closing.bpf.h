@@ -92,3 +92,17 @@ static __always_inline bool may_be_closing(struct socket_state *socket, int ret,
 	}
 	return true;
 }
+
+/*
+ * A unix socket has ended that was not read to its end. What was slow of what it answered was sent
+ * when it was.
+ */
+static __always_inline void unix_socket_ended(struct socket_state *socket)
+{
+	if (socket->role != SOCKET_SERVER || !socket->ready_ns || !socket->last_send_ns)
+		return;
+	settle_closing(socket, 0, true, 0);
+	if (!socket->emitted)
+		count_request(socket);
+	socket->ready_ns = 0;
+}

@@ -193,6 +193,8 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		/* Whether it was slow shows at its end. */
 		socket->emitted = !closing && send_request(socket, sk, now);
 	}
+	if (unlikely(!socket->cookie) && socket->family == AF_UNIX && !socket->emitted && !closing)
+		count_at_once(socket);
 }
 
 SEC("tp_btf/sk_data_ready")
@@ -538,14 +540,8 @@ static long count_ended_unix_socket(u32 index, void *ctx)
 {
 	struct socket_state *socket = &socket_slots[index & (SOCKET_STATES - 1)].state;
 
-	if (!socket->cookie || socket->family != AF_UNIX || socket->role != SOCKET_SERVER)
-		return 0;
-	if (!socket->ready_ns || !socket->last_send_ns)
-		return 0;
-	settle_closing(socket, 0, true, 0);
-	if (!socket->emitted)
-		count_request(socket);
-	socket->ready_ns = 0;
+	if (socket->cookie && socket->family == AF_UNIX)
+		unix_socket_ended(socket);
 	return 0;
 }
 

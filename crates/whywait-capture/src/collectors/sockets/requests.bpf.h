@@ -132,6 +132,19 @@ static __always_inline void count_request(const struct socket_state *socket)
 		sums->latency[bucket] += many;
 }
 
+#define COUNTED 2 /* of `emitted`: it is in the sums before its end */
+
+/*
+ * An answer on a unix socket whose state goes with it, and whose end may not be seen: counted as
+ * soon as it begins.
+ */
+static __noinline int count_at_once(struct socket_state *socket)
+{
+	count_request(socket);
+	socket->emitted = COUNTED;
+	return 0;
+}
+
 /*
  * The request is over: into the sums, or, if it was sent as a record, the record once more with its
  * final end.
@@ -145,7 +158,7 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 		 * Sent when the first byte of the response was written: say how it ended if that
 		 * was not all.
 		 */
-		if (socket->last_send_ns > socket->first_send_ns)
+		if (socket->last_send_ns > socket->first_send_ns && socket->emitted != COUNTED)
 			send_request(socket, sk, now);
 		goto out;
 	}

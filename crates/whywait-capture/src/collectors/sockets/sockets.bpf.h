@@ -10,8 +10,8 @@
  * home, in their storage.
  *
  * A slot is free again when its connection is closed. No tracepoint tells of the end of a unix
- * socket that was not read to its end: its slot stays taken, and what it had answered last is
- * counted in the end.
+ * socket that was not read to its end: its slot stays taken until another socket needs it, or the
+ * recording ends, and what it had answered last is counted then.
  */
 #pragma once
 
@@ -25,6 +25,7 @@ u64 next_socket_id = 0;
 struct socket_slot {
 	struct socket_state state;
 	u64 claimed; /* by the socket with this cookie */
+	u64 sk; /* kernel address of that: for looks whether it has ended */
 } __attribute__((aligned(128)));
 
 /* A variable, as `thread_slots` is. */
@@ -136,6 +137,31 @@ static __always_inline void socket_begin(struct socket_state *socket, struct arr
 		herd_listens(sk);
 }
 
+/* In closing.bpf.h: counts what a unix socket that has ended had answered last. */
+static __always_inline void unix_socket_ended(struct socket_state *socket);
+
+/*
+ * Takes a slot from a unix socket that has ended, which no tracepoint told of: it is closed, or its
+ * memory is another's by now. Not static, so that it is verified once for a program.
+ */
+__noinline int slot_is_left(u32 index, u64 owner, u64 cookie)
+{
+	struct socket_slot *slot = &socket_slots[index & (SOCKET_STATES - 1)];
+	u64 sk = slot->sk;
+
+	if (slot->state.family != AF_UNIX || slot->state.cookie != owner || !sk)
+		return 0;
+	if (KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter) == owner &&
+	    KERNEL_READ(struct sock, sk, __sk_common.skc_state) != TCP_CLOSE)
+		return 0;
+	if (__sync_val_compare_and_swap(&slot->claimed, owner, cookie) != owner)
+		return 0;
+	*(volatile u64 *)&arrival_slots[index & (SOCKET_STATES - 1)].cookie = 0;
+	*(volatile u64 *)&slot->state.cookie = 0;
+	unix_socket_ended(&slot->state);
+	return 1;
+}
+
 /* Gives the socket a state of its own, in its slot if that is free. 0: another CPU is about to. */
 static __noinline struct socket_state *socket_settle(struct sock *sk, struct socket_home *home,
 						     u8 role)
@@ -147,7 +173,7 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 	owner = __sync_val_compare_and_swap(&slot->claimed, 0, cookie);
 	if (owner == cookie)
 		return 0;
-	if (owner) {
+	if (owner && !slot_is_left(low_half(cookie) & (SOCKET_STATES - 1), owner, cookie)) {
 		socket_begin(&home->state, &home->arrivals, sk, role);
 		home->away = 0;
 		barrier();
@@ -155,6 +181,7 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 		return &home->state;
 	}
 	home->away = 1;
+	slot->sk = (u64)sk;
 	barrier();
 	*(volatile u64 *)&home->cookie = cookie;
 	socket_begin(&slot->state, arrivals, sk, role);
