@@ -2,7 +2,6 @@
  * lock, for one commit, for a CPU. Of seven requests one is slow, by the number in its path. */
 #define _GNU_SOURCE
 #include <sched.h>
-#include <sys/resource.h>
 
 #include "../kit/kit.h"
 
@@ -125,9 +124,6 @@ int main(int count, char **words) {
         CPU_SET(0, &first);
         if (sched_setaffinity(0, sizeof first, &first))
             die("sched_setaffinity");
-        /* What else runs on that CPU is no part of the lab. */
-        if (setpriority(PRIO_PROCESS, 0, -15))
-            die("setpriority");
     }
     if (workers == 0)
         serve(answer);
