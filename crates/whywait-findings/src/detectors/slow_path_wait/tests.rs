@@ -745,3 +745,74 @@ fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
     assert_eq!(findings[0].subject["function"], json!("render_page"));
     assert_eq!(findings[0].saving.requests, 10);
 }
+
+/// Four requests, each with a thread of its own; the first one syncs for all of them, and answers
+/// its own before the others do.
+#[test]
+fn all_who_wait_for_one_sync_count() {
+    let mut server = server();
+    let (user, journal) = (server.user, server.journal);
+    let waits = server.script.stack(&["serve", "await_commit", "syscall"]);
+    for tid in 11..=14 {
+        server.script.thread(tid, "handler");
+    }
+    let sync = server.script.wait(11, FSYNC, 10, 110);
+    sync.stack(user).kernel(journal).for_io().done();
+    for tid in 12..=14 {
+        server.script.parks(tid, waits, 12, 110, 11);
+    }
+    for tid in 11..=14 {
+        server
+            .script
+            .request(u64::from(tid))
+            .ready(9)
+            .read(9, tid)
+            .answered(100 + u64::from(tid), tid);
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(finding.saving.requests, 4);
+    assert!(
+        finding.title.starts_with("4 slow requests waited"),
+        "{}",
+        finding.title
+    );
+    assert!(
+        finding.saving.at_most_ns >= 390_000_000,
+        "{:?}",
+        finding.saving
+    );
+}
+
+/// Two workers: one sleeps for 200 ms in the first request, the other one in the second, while four
+/// more wait for either.
+#[test]
+fn who_waits_for_a_worker_behind_them_counts() {
+    let mut server = server();
+    let sleeping = server
+        .script
+        .stack(&["work", "write_report", "clock_nanosleep"]);
+    for tid in [11, 12] {
+        server.script.thread(tid, "worker");
+        server.script.sleeps(tid, sleeping, 11, 211);
+    }
+    for (number, ready, read, answered) in [
+        (1, 10, 10, 212),
+        (2, 10, 10, 212),
+        (3, 60, 212, 215),
+        (4, 60, 212, 215),
+        (5, 70, 215, 218),
+        (6, 70, 215, 218),
+    ] {
+        server
+            .script
+            .request(number)
+            .ready(ready)
+            .read(read, 11 + (number % 2) as u32)
+            .answered(answered, 11 + (number % 2) as u32);
+    }
+    let finding = the_finding(&server.script);
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [200, 200, 152, 152, 145, 145].map(|ms: u64| ms * 1_000_000)
+    );
+}
