@@ -9,7 +9,7 @@ use whywait_model::{Model, RequestRef};
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
 use crate::shared::slow_paths::{MIN_NS, Shares};
-use crate::shared::text::{duration, list};
+use crate::shared::text::{count, duration, list};
 use crate::shared::traffic::{
     Step, Traffic, calls_each, length, paired, served, steps, whole, with_peer,
 };
@@ -22,7 +22,7 @@ const MIN_HANDOVERS: usize = 10;
 /// In percent: so many calls must have followed at once, …
 const PROMPT: u64 = 80;
 /// … which is within this, or in an unlikely part of the mean time between calls.
-const AT_ONCE_NS: u64 = 2_000_000;
+const AT_ONCE_NS: u64 = 5_000_000;
 const UNLIKELY: u64 = 4;
 /// In percent of the time in which a request waited: as many calls were under way as ever.
 const FULL: u64 = 70;
@@ -175,18 +175,18 @@ impl<'m> Queue<'m> {
         )
     }
 
-    /// What the replay says, in words: with more of `what` at a time.
-    pub(crate) fn replay_text(&self, what: &str) -> Option<String> {
+    /// What the replay says, in words: with more at a time.
+    pub(crate) fn replay_text(&self, one: &str, many: &str) -> Option<String> {
         let (real_ns, more) = self.replay.as_ref()?;
         let more: Vec<String> = more
             .iter()
             .map(|(at_a_time, ns)| format!("{} with {at_a_time}", duration(*ns)))
             .collect();
         Some(format!(
-            "by replay a request would typically take {}, instead of {} with {} {what}",
+            "by replay a request would typically take {}, instead of {} with {}",
             list(&more),
             duration(*real_ns),
-            self.most,
+            count(self.most, one, many),
         ))
     }
 }
@@ -241,6 +241,8 @@ struct Flow {
     handovers: Vec<u64>,
     /// Of each call: how many others were under way when it began.
     ahead: Vec<usize>,
+    /// The calls that ended first after none had been under way.
+    firsts: Vec<usize>,
 }
 
 impl Flow {
@@ -250,15 +252,21 @@ impl Flow {
             ahead: vec![0; calls.len()],
             ..Self::default()
         };
-        let mut under_way = 0;
+        let (mut under_way, mut is_first) = (0, false);
         for (_, step, at) in &steps {
             match step {
                 Step::CallBegins => {
+                    is_first |= under_way == 0;
                     flow.ahead[*at] = under_way;
                     under_way += 1;
                     flow.most = flow.most.max(under_way);
                 }
-                Step::CallEnds => under_way = under_way.saturating_sub(1),
+                Step::CallEnds => {
+                    under_way = under_way.saturating_sub(1);
+                    if std::mem::take(&mut is_first) {
+                        flow.firsts.push(*at);
+                    }
+                }
                 Step::RequestBegins | Step::RequestEnds => {}
             }
         }
@@ -390,15 +398,24 @@ fn capacity(with_peer_ns: &[u64], flow: &Flow) -> Capacity {
         those.sort_unstable();
         those
     };
-    let few = of(&|ahead| ahead <= (flow.most - 1) / 2);
+    let mut few = of(&|ahead| ahead <= (flow.most - 1) / 2);
     let full = of(&|ahead| ahead + 1 == flow.most);
+    let tenth_ns = full.get(full.len() / 10).copied().unwrap_or(0);
+    let alike = full
+        .get(full.len() / 2)
+        .is_some_and(|ns| tenth_ns.saturating_mul(10) >= ns.saturating_mul(7));
+    if few.len() < FEW && alike {
+        // Of several that begin at once it is the peer that says which is the first.
+        few = flow.firsts.iter().map(|at| with_peer_ns[*at]).collect();
+        few.sort_unstable();
+    }
     let (Some(few_ns), Some(full_ns)) = (few.get(few.len() / 2), full.get(full.len() / 2)) else {
         return Capacity::Unknown;
     };
     let (few_ns, full_ns) = (*few_ns, *full_ns);
     let shorter = few_ns.saturating_mul(14) <= full_ns.saturating_mul(10);
     // A single one may have been quick by chance.
-    let by_chance = few.len() < FEW && few_ns >= full[full.len() / 10];
+    let by_chance = few.len() < FEW && few_ns >= tenth_ns;
     if shorter && !by_chance {
         Capacity::Saturated { few_ns, full_ns }
     } else if few_ns.saturating_mul(5) >= full_ns.saturating_mul(4) {
@@ -419,12 +436,21 @@ fn replayed(
         return None;
     }
     let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
+    let rests = pairs.served.iter().zip(&pairs.calls);
+    let rests = rests.map(|(served, own)| served.1.saturating_sub(calls[own[0]].1));
+    let rest_ns = median_ns(rests.collect());
     let jobs: Vec<Worked> = all
         .map(|((request, served), own)| {
-            let (taken_ns, free_ns) = calls[own[0]];
+            let call = calls[own[0]];
+            // Where the call is another one's, the answer does not follow on it.
+            let rest_ns = served
+                .1
+                .saturating_sub(call.1)
+                .min(rest_ns.saturating_mul(2));
+            let free_ns = served.1.saturating_sub(rest_ns);
             Worked {
                 ready_ns: request.ready_ns.min(served.0),
-                taken_ns,
+                taken_ns: free_ns.saturating_sub(length(call)),
                 answered_ns: served.1,
                 free_ns,
             }

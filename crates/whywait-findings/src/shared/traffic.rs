@@ -2,6 +2,7 @@
 //! which request's shows only in part; what is said here holds for every way to pair them, or is
 //! said of all of them together.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Exchange, Ns};
@@ -46,33 +47,39 @@ pub(crate) fn calls_each(calls: usize, requests: usize) -> usize {
 
 /// Gives each interval `within` up to `each` of the `calls` that lie in it, one after another, and
 /// none to two of them; as many as possible get one. `calls` are in the order in which they begin.
+///
+/// The last calls come first, to those that were read last: what was under way when the recording
+/// began has calls in it, too, but a request that was answered had its last reply just before.
 pub(crate) fn paired(within: &[Interval], calls: &[&Exchange], each: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..within.len()).collect();
-    order.sort_by_key(|at| (within[*at].1, within[*at].0, *at));
+    order.sort_by_key(|at| (Reverse(within[*at].0), within[*at].1, *at));
     let mut free = Free::new(calls.len());
     let mut pairs = vec![Vec::new(); within.len()];
     for at in order {
-        let (mut from_ns, to_ns) = within[at];
-        let first = calls.partition_point(|call| call.first_send_ns < from_ns);
-        let mut next = free.from(first);
+        let (from_ns, mut to_ns) = within[at];
+        let mut before = calls.partition_point(|call| call.first_send_ns <= to_ns);
         for _ in 0..MAX_CALLS {
-            let Some(call) = calls.get(next) else { break };
-            let (begun_ns, ended_ns) = whole(call);
-            if begun_ns > to_ns || pairs[at].len() == each {
+            let Some(next) = free.before(before).filter(|_| pairs[at].len() < each) else {
+                break;
+            };
+            let (begun_ns, ended_ns) = whole(calls[next]);
+            if begun_ns < from_ns {
                 break;
             }
-            if begun_ns >= from_ns && ended_ns <= to_ns {
+            if ended_ns <= to_ns {
                 pairs[at].push(next);
                 free.take(next);
-                from_ns = ended_ns;
+                to_ns = begun_ns;
             }
-            next = free.from(next + 1);
+            before = next;
         }
+        pairs[at].reverse();
     }
     pairs
 }
 
-/// Which of some things in a row nobody has taken yet.
+/// Which of some things in a row nobody has taken yet: of each the last one up to it that is free,
+/// and 1; 0: none is.
 struct Free(Vec<usize>);
 
 impl Free {
@@ -80,20 +87,19 @@ impl Free {
         Self((0..=len).collect())
     }
 
-    /// The first from `at` on, or how many there are.
-    fn from(&mut self, at: usize) -> usize {
-        let end = self.0.len() - 1;
-        let mut found = at.min(end);
+    /// The last one before `at`.
+    fn before(&mut self, at: usize) -> Option<usize> {
+        let mut found = at;
         while self.0[found] != found {
             // Halves the way for those who come later.
             self.0[found] = self.0[self.0[found]];
             found = self.0[found];
         }
-        found
+        found.checked_sub(1)
     }
 
     fn take(&mut self, at: usize) {
-        self.0[at] = at + 1;
+        self.0[at + 1] = at;
     }
 }
 
@@ -179,7 +185,7 @@ mod tests {
         let calls = [call(10, 20), call(12, 30), call(21, 29), call(50, 60)];
         let calls: Vec<&Exchange> = calls.iter().collect();
         let within = [(0, 25), (0, 35), (70, 80)];
-        assert_eq!(paired(&within, &calls, 1), [vec![0], vec![1], vec![]]);
+        assert_eq!(paired(&within, &calls, 1), [vec![0], vec![2], vec![]]);
         assert_eq!(paired(&[(0, 100)], &calls, 9), [vec![0, 2, 3]]);
     }
 

@@ -97,7 +97,11 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
             Evidence::of_ns(queue.full_ns, never_two(queue)),
             Evidence::new(queue.handover()),
         ])
-        .evidence(queue.replay_text("call at a time").map(Evidence::new))
+        .evidence(
+            queue
+                .replay_text("call at a time", "calls at a time")
+                .map(Evidence::new),
+        )
         .cause(cause)
         .fix(fix(runtime::of_process(model, queue.traffic.tgid)));
     let first = tids.first().copied();

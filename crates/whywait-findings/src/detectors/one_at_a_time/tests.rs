@@ -9,6 +9,7 @@ const HELD: Closed = Closed {
     own_connections: true,
     peer: Serves::All(20),
     gap_ms: 0,
+    from_ms: 0,
 };
 
 #[test]

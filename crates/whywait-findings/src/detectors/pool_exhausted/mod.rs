@@ -89,6 +89,7 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         json!(more.iter().map(row).collect::<Vec<_>>())
     });
     let tids = queue.traffic.threads();
+    let fix = fix(runtime::of_process(model, queue.traffic.tgid));
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about("peer", peer.address())
@@ -103,8 +104,15 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
             Evidence::new(queue.handover()),
             Evidence::new(of_peer(queue)),
         ])
-        .evidence(queue.replay_text("connections").map(Evidence::new))
-        .fix(fix(runtime::of_process(model, queue.traffic.tgid)));
+        .evidence(
+            queue
+                .replay_text("connection", "connections")
+                .map(Evidence::new),
+        )
+        .fix(match queue.most {
+            1 => format!("{fix}; if more are allowed, look for a lock held across the call"),
+            _ => fix.to_owned(),
+        });
     let first = tids.first().copied();
     Some(slow_paths::about_processes(model, finding, first, tids))
 }

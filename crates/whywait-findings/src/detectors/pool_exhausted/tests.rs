@@ -10,6 +10,7 @@ const POOL: Closed = Closed {
     own_connections: false,
     peer: Serves::All(50),
     gap_ms: 0,
+    from_ms: 0,
 };
 
 #[test]
@@ -101,4 +102,21 @@ fn what_a_program_asks_on_its_own_account_is_no_queue() {
         request.read(20 + 70 * n, LOOP).answered(320 + 70 * n, LOOP);
     }
     assert_eq!(detect(&script.ends(4_000).model()), []);
+}
+
+#[test]
+fn whoever_comes_in_the_middle_of_it_sees_the_same() {
+    let late = Closed {
+        from_ms: 640,
+        rounds: 12,
+        ..POOL
+    };
+    let findings = detect(&late.script().model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let each = &findings[0].saving.each_at_most_ns;
+    assert_eq!(
+        each[each.len() / 2],
+        249_000_000,
+        "300 ms, 50 of them a call"
+    );
 }

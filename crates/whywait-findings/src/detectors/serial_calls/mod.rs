@@ -312,15 +312,17 @@ fn finding(
 fn each(traffic: &Traffic<'_>, peer: Peer<'_>, say: &Say) -> String {
     let mut bytes: Vec<u64> = traffic.calls.iter().map(|call| call.bytes_out).collect();
     bytes.sort_unstable();
-    let at = |tenth: usize| bytes.get(bytes.len() * tenth / 10).copied().unwrap_or(0);
+    let at = |tenth: usize| -> u64 { bytes.get(bytes.len() * tenth / 10).copied().unwrap_or(0) };
+    let bytes = match (at(1), at(9)) {
+        (least, most) if least == most => count(most as usize, "byte", "bytes"),
+        (least, most) => format!("{least} to {most} bytes"),
+    };
     format!(
-        "a call takes {}; a request's {} calls together {}; most send {} to {} bytes; {} to {} in \
-         all",
+        "a call takes {}; a request's {} calls together {}; most send {}; {} to {} in all",
         duration(say.each_ns),
         say.calls,
         duration(say.called_ns),
-        at(1),
-        at(9),
+        bytes,
         count(traffic.calls.len(), "call", "calls"),
         peer.address(),
     )

@@ -206,6 +206,7 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
         own_connections: false,
         peer: Serves::One(25),
         gap_ms: 0,
+        from_ms: 0,
     };
     let findings = detect(&narrow.script().model());
     assert_eq!(findings.len(), 1, "{findings:#?}");

@@ -27,6 +27,8 @@ pub(crate) struct Closed {
     pub(crate) peer: Serves,
     /// So long after one call's end the next begins, in milliseconds.
     pub(crate) gap_ms: u64,
+    /// What began before is not recorded.
+    pub(crate) from_ms: u64,
 }
 
 impl Closed {
@@ -35,7 +37,7 @@ impl Closed {
         script.thread(LOOP, "loop");
         let mut ready = vec![10; self.clients as usize];
         let mut free = vec![0; self.at_a_time as usize];
-        let (mut served_ms, mut seq) = (0, 0);
+        let (mut served_ms, mut seq, mut calls) = (0, 0, 0);
         let first = |times: &[u64]| (0..times.len()).min_by_key(|at| times[*at]).unwrap_or(0);
         for n in 0..self.clients * self.rounds {
             let (client, slot) = (first(&ready), first(&free));
@@ -47,13 +49,17 @@ impl Closed {
             served_ms = ended;
             let socket = if self.own_connections { client } else { slot };
             seq += 1;
-            script.exchange(&call(socket as u64, seq, begun, ended));
-            let request = script.request(1_000 + n).epoll(7).ready(ready[client]);
-            request.read(ready[client], LOOP).answered(ended, LOOP);
+            if begun >= self.from_ms {
+                calls += 1;
+                script.exchange(&call(socket as u64, seq, begun, ended));
+            }
+            if ready[client] >= self.from_ms {
+                let request = script.request(1_000 + n).epoll(7).ready(ready[client]);
+                request.read(ready[client], LOOP).answered(ended, LOOP);
+            }
             ready[client] = ended + 1;
             free[slot] = ended + self.gap_ms;
         }
-        let calls = self.clients * self.rounds;
         let open = if self.own_connections {
             self.clients
         } else {
