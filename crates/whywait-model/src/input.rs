@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use whywait_events::recording::{Meta, ReadError, Recording};
 use whywait_events::{
     AcceptQueue, Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Part, Preempted, Request, Sample,
-    SocketCpu, StackId, ThreadEvent, Wait,
+    SocketCpu, StackId, Tail, ThreadEvent, Wait,
 };
 
 use crate::calls::Calls;
@@ -19,6 +19,7 @@ use crate::cpu::bursts::Bursts;
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
+use crate::requests::tails::Tails;
 use crate::requests::{OwnRequests, life};
 use crate::rings::RingInput;
 use crate::stacks::StackNames;
@@ -89,6 +90,8 @@ pub struct Input {
     pub rings: RingInput,
     /// The accept queues of the target's listeners.
     pub accept_queues: AcceptQueues,
+    /// Ends of responses that the kernel held back.
+    pub tails: Tails,
     /// What the target asked of others.
     pub calls: Calls,
     /// What CPU time was for.
@@ -192,8 +195,11 @@ impl Input {
         input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;
+        recording.read::<Tail>(None, &mut |row| input.tails.add(row))?;
         input.calls = Calls::read(recording)?;
-        input.left_out = input.left_out.saturating_add(input.calls.left_out);
+        for left_out in [input.calls.left_out, input.tails.left_out()] {
+            input.left_out = input.left_out.saturating_add(left_out);
+        }
         recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;
         recording.read::<SocketCpu>(None, &mut |row| input.cpu.sockets.add(row))?;
         recording.read::<Burst>(None, &mut |row| input.bursts.add(row))?;

@@ -13,6 +13,7 @@ use crate::pools::{self, EpollPool};
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::open::Rests;
+use crate::requests::tails::Tails;
 use crate::requests::{self, Accounted, OwnRequests, RequestSums};
 use crate::rings::{self, RingState, Workers};
 use crate::roles::Programs;
@@ -52,6 +53,8 @@ pub struct Model {
     pub(crate) acceptors: BTreeMap<(u32, i32), BTreeSet<u32>>,
     /// The accept queues of the target's listeners.
     pub accept_queues: AcceptQueues,
+    /// Ends of responses that the kernel held back.
+    pub tails: Tails,
     /// What CPU time was for.
     pub cpu: CpuTime,
     /// What the target asked of others.
@@ -125,6 +128,7 @@ impl Model {
             objects,
             acceptors: input.acceptors,
             accept_queues: input.accept_queues,
+            tails: input.tails,
             cpu: input.cpu,
             calls: input.calls,
             bursts: input.bursts,

@@ -14,6 +14,7 @@ pub(crate) mod sched;
 pub(crate) mod sockets;
 pub(crate) mod stacks;
 pub(crate) mod sweep;
+pub(crate) mod tails;
 pub(crate) mod threads;
 pub(crate) mod uring;
 

@@ -59,6 +59,8 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         began_later => "requests.began-later",
         exchange_budget => "exchanges.over-budget",
         lost_peers => "exchanges.peers-not-apart",
+        tail_budget => "tails.over-budget",
+        unknown_tails => "tails.unknown",
         stolen_ns => "cpu.stolen-ns",
     }
     .into()

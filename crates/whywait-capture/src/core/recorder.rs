@@ -8,6 +8,7 @@ use whywait_stacks::Unwinder;
 
 use super::output::Output;
 use super::records::{Record, kernel_addresses};
+use crate::collectors::accept_queues::Before;
 use crate::collectors::burst::Suspects;
 use crate::collectors::cpu::CpuTotals;
 use crate::collectors::exchanges::Peers;
@@ -26,6 +27,7 @@ pub(crate) struct Recorder {
     pub(crate) known: KnownStacks,
     pub(crate) futexes: Futexes,
     pub(crate) peers: Peers,
+    pub(crate) accept_queues: Before,
     pub(crate) cpu: CpuTotals,
     pub(crate) suspects: Suspects,
     pub(crate) rings: RingCounts,
@@ -43,6 +45,7 @@ impl Recorder {
             known: KnownStacks::default(),
             futexes: Futexes::default(),
             peers: Peers::default(),
+            accept_queues: Before::default(),
             cpu: CpuTotals::default(),
             suspects: Suspects::default(),
             rings: RingCounts::default(),
@@ -63,6 +66,7 @@ impl Recorder {
             Record::Preempted(record) => self.preempted(&record),
             Record::Request(record) => self.request(&record),
             Record::Exchange(record) => self.exchange(&record),
+            Record::Tail(record) => self.tail(&record),
             Record::Sample(record, stack) => self.sample(&record, &stack),
             Record::Sleeper(record, stack) => self.sleeper(&record, &stack),
             Record::UserStack(record, stack) => self.user_stack(&record, &stack),

@@ -17,6 +17,7 @@
 #include "collectors/sockets/records.h"
 #include "collectors/stacks/records.h"
 #include "collectors/sweep/records.h"
+#include "collectors/tails/records.h"
 #include "collectors/threads/records.h"
 #include "collectors/uring/records.h"
 #include "core/layout.h"
@@ -47,7 +48,8 @@
 	X(FILE, file)                 \
 	X(SOCKET, socket)             \
 	X(ACCEPT_QUEUE, accept_queue) \
-	X(EXCHANGE, exchange)
+	X(EXCHANGE, exchange)         \
+	X(TAIL, tail)
 
 #define TAG(name, layout) RECORD_##name,
 enum record_type { RECORD_NONE, RECORDS(TAG) };
@@ -104,5 +106,7 @@ struct counters {
 	u64 began_later;
 	u64 exchange_budget; /* slow exchanges over the rate that is sent; they are in the sums */
 	u64 lost_peers; /* connections to peers beyond those that are kept apart */
+	u64 tail_budget; /* tails over the rate that is sent; they are in the sums */
+	u64 unknown_tails; /* held back, and when they went out is not known */
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */
 };

@@ -30,6 +30,7 @@ const volatile u32 queued_storm_per_second = 50;
 const volatile u32 preempted_per_second = 1000;
 const volatile u32 requests_per_second = 5000;
 const volatile u32 exchanges_per_second = 5000;
+const volatile u32 tails_per_second = 2000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
 const volatile u32 known_wakers_per_second = 4000;
@@ -258,6 +259,7 @@ enum budget_kind {
 	BUDGET_PREEMPTED,
 	BUDGET_REQUESTS,
 	BUDGET_EXCHANGES,
+	BUDGET_TAILS,
 	BUDGET_STACKS,
 	BUDGET_WAKERS,
 	BUDGET_KNOWN_WAKERS,

@@ -270,6 +270,15 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 write_seq; /* so much was written, … */
 	__u32 snd_una; /* … and the peer has it up to here */
+	__u32 snd_nxt; /* so much was sent */
+	__u32 snd_wnd; /* the peer has room for so much beyond `snd_una` */
+	__u32 snd_cwnd; /* so many packets may be on their way, … */
+	__u32 packets_out; /* … and are */
+	__u32 mss_cache; /* the size of a full segment */
+	__u8 nonagle : 4;
+	struct {
+		__u64 mstamp; /* when what was acknowledged last was sent, in microseconds */
+	} rack;
 	__u32 lsndtime; /* data was sent last, in jiffies */
 	__u64 bytes_received;
 	__u64 bytes_sent;

@@ -25,9 +25,12 @@ table! {
         /// How many may wait: the argument of `listen`, or what the system allows. One more is not
         /// turned away yet.
         limit: u32 = Dictionary,
-        /// Connections, or packets of theirs, that the kernel has dropped since the listener was
-        /// made.
+        /// Connections, or packets of theirs, that the kernel has dropped there since the recording
+        /// began.
         dropped: u32 = Dictionary,
+        /// Of all listeners in the process's network namespace: how often a connection found an
+        /// accept queue full since the recording began; 0: never, or not known.
+        overflows: u64 = Dictionary,
         /// Descriptors that the process had open; 0: not known, or nothing was queued.
         descriptors: u64 = Dictionary,
         /// How many it may have open; 0: not known, or nothing was queued.

@@ -21,6 +21,7 @@ mod requests;
 mod samples;
 mod sockets;
 mod stacks;
+mod tails;
 mod threads;
 pub mod uring;
 mod waits;
@@ -37,6 +38,7 @@ pub use requests::*;
 pub use samples::*;
 pub use sockets::*;
 pub use stacks::*;
+pub use tails::*;
 pub use threads::*;
 pub use waits::*;
 
@@ -56,6 +58,7 @@ tables! {
         bursts: Burst as Burst,
         calls: BurstCall as BurstCall,
         requests: Request as Request,
+        tails: Tail as Tail,
         exchanges: Exchange as Exchange,
         peers: PeerSums,
         peer_histograms: PeerBucket,

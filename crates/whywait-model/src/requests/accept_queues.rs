@@ -30,8 +30,10 @@ pub struct AcceptQueue {
     pub queued: u32,
     /// How many may be: one more is not turned away yet.
     pub limit: u32,
-    /// Connections, or packets of theirs, that the kernel dropped there in between.
+    /// Connections, or packets of theirs, that the kernel dropped there meanwhile.
     pub dropped: u32,
+    /// How many of these because the accept queue was full, at most.
+    pub overflows: u32,
     /// The processes that can accept from it.
     pub holders: Vec<Holder>,
 }
@@ -90,7 +92,8 @@ impl Listener {
             queued_at_first: (self.first.at_ns < at_ns).then_some(self.first.queued),
             queued: last.queued,
             limit: last.limit,
-            dropped: last.dropped.saturating_sub(self.first.dropped),
+            dropped: last.dropped,
+            overflows: u32::try_from(last.overflows).map_or(last.dropped, |n| n.min(last.dropped)),
             holders: holders
                 .iter()
                 .map(|look| Holder {
@@ -151,7 +154,7 @@ mod tests {
         let queue = queues.all().next().expect("a queue");
         assert_eq!(
             (queue.queued_at_first, queue.queued, queue.dropped),
-            (Some(1), 2, 35)
+            (Some(1), 2, 45)
         );
         assert!(!queue.is_full() && queue.matters());
     }

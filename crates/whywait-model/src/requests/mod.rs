@@ -18,6 +18,7 @@ pub(crate) mod multiplexed;
 pub(crate) mod open;
 pub(crate) mod slowest;
 pub(crate) mod summary;
+pub mod tails;
 
 pub use accept_queues::{AcceptQueue, AcceptQueues};
 pub use account::Account;
@@ -25,6 +26,7 @@ pub use multiplexed::Multiplexed;
 pub use open::{OpenReader, OpenRequests, OpenState};
 pub use slowest::RequestSums;
 pub use summary::{Latency, OwnRequests, Percentile, ReadyUnserved, Requests, Slow, Time};
+pub use tails::{Held, Tails};
 
 /// A request of the model: the row, and where its time went.
 #[derive(Debug, Clone, Default)]

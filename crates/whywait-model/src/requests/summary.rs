@@ -17,6 +17,7 @@ use crate::requests::account::Account;
 use crate::requests::histogram::Histogram;
 use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
+use crate::requests::tails::Held;
 
 /// Requests whose critical path is reported.
 const SLOWEST: usize = 5;
@@ -48,6 +49,10 @@ pub struct Requests {
     /// From the first byte in the kernel to the last byte of the response. `None` without requests,
     /// and where they cannot be told apart.
     pub latency_ns: Option<Latency>,
+    /// Responses of which the kernel held back the end: what that took is in no figure above or
+    /// below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// Sums over all requests.
     pub time: Time,
     /// Attributed time over total time. `None` without requests, and where they cannot be told
@@ -248,6 +253,7 @@ impl Model {
             slow: sums.slow.saturating_add(self.counting()),
             slow_threshold_ns: self.threshold_ns(),
             latency_ns,
+            held: self.tails.held(&self.counters),
             time: account.time(),
             closure,
             slowest: self.slowest(),

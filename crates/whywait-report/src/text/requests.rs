@@ -1,7 +1,7 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
 use whywait_model::requests::{
-    AcceptQueue, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time,
+    AcceptQueue, Held, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time,
 };
 use whywait_model::rings::RingRow;
 
@@ -51,6 +51,7 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
         Some(several) => exchanges(page, requests, several),
         None => latency(page, requests),
     }
+    held(page, requests.held);
     accept_queues(page, &requests.accept_queues);
     own(page, requests.own);
     if let Some(slowest) = requests.slowest.first() {
@@ -200,6 +201,26 @@ fn latency(page: &mut Page, requests: &Requests) {
         "",
         "  ",
         &[(Style::Strong, "latency: "), (Style::Plain, &text)],
+    );
+}
+
+/// What the clients waited for besides: responses that were written, and not sent.
+fn held(page: &mut Page, held: Option<Held>) {
+    let Some(held) = held else {
+        return;
+    };
+    let of = match held.median_ns {
+        0 => String::new(),
+        ns => format!(", for {} as a rule", duration(ns)),
+    };
+    let text = format!(
+        "the end of {} after it was written{of}; that is not in the latency",
+        counted(held.count, "response"),
+    );
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "held back: "), (Style::Plain, &text)],
     );
 }
 

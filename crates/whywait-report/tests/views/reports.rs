@@ -132,6 +132,7 @@ fn stranded_requests() -> Requests {
             unknown: Some(2 * MS),
             ..Time::default()
         },
+        held: None,
         closure: Some(0.999_888_88),
         slowest: vec![slowest],
     }

@@ -1,6 +1,7 @@
 //! The accept queues of the target's listeners: how many connections wait in each for somebody to
 //! accept them, when whywait attaches, when a segment is closed and in the end.
 
+use std::collections::HashMap;
 use std::fs;
 
 use whywait_events::{AcceptQueue, Event};
@@ -19,6 +20,17 @@ pub(crate) const COLLECTOR: Collector = Collector {
     ..Collector::NONE
 };
 
+/// What the kernel had counted when the recording began.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    looked: bool,
+    /// What listeners had dropped, by their names. Those that are missing were made since.
+    dropped: HashMap<u64, u32>,
+    /// How often an accept queue had been full in the network namespace of the target's first
+    /// process.
+    overflows: Option<u64>,
+}
+
 /// Records the accept queues as they are now.
 fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError> {
     let listeners = |source| CaptureError::Iterate {
@@ -26,8 +38,12 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
         source,
     };
     let at_ns = kernel::now_ns();
+    let first = !recorder.accept_queues.looked;
+    recorder.accept_queues.looked = true;
     let mut buffer = Vec::new();
     for tgid in recorder.processes.all() {
+        let before = &mut recorder.accept_queues.overflows;
+        let overflows_before = *before.get_or_insert_with(|| overflows_of(tgid));
         match iterate::attach(&programs.skel.progs.accept_queues, Scope::Process(tgid)) {
             Ok(link) => iterate::read(&link, &mut buffer).map_err(listeners)?,
             Err(_) if !target::alive(tgid) => continue,
@@ -35,6 +51,7 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
         }
         let mut bytes = buffer.as_slice();
         let mut descriptors = None;
+        let mut overflows = None;
         while let Some((record, size)) = decode(bytes) {
             bytes = &bytes[size..];
             let Record::AcceptQueue(record) = record else {
@@ -45,6 +62,12 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
                 0 => (0, 0),
                 _ => *descriptors.get_or_insert_with(|| descriptors_of(tgid)),
             };
+            let before = &mut recorder.accept_queues;
+            if first {
+                before.dropped.insert(record.listener, record.dropped);
+            }
+            let dropped_before = before.dropped.get(&record.listener).copied();
+            let overflows_now = *overflows.get_or_insert_with(|| overflows_of(tgid));
             recorder.output.write(&Event::AcceptQueue(AcceptQueue {
                 at_ns,
                 tgid: record.tgid,
@@ -53,7 +76,8 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
                 local_port: record.local_port,
                 queued: record.queued,
                 limit: record.limit,
-                dropped: record.dropped,
+                dropped: record.dropped.wrapping_sub(dropped_before.unwrap_or(0)),
+                overflows: overflows_now.saturating_sub(overflows_before),
                 descriptors: open,
                 descriptors_limit: limit,
             }))?;
@@ -68,6 +92,26 @@ fn descriptors_of(tgid: u32) -> (u64, u64) {
     let open = fs::metadata(format!("/proc/{tgid}/fd")).map_or(0, |folder| folder.len());
     let limits = fs::read_to_string(format!("/proc/{tgid}/limits")).unwrap_or_default();
     (open, limit_in(&limits).unwrap_or(0))
+}
+
+/// How often a connection found an accept queue full, in the network namespace of a process; 0: not
+/// known.
+fn overflows_of(tgid: u32) -> u64 {
+    let counters = fs::read_to_string(format!("/proc/{tgid}/net/netstat")).unwrap_or_default();
+    overflows_in(&counters).unwrap_or(0)
+}
+
+/// `ListenOverflows` in the text of /proc/PID/net/netstat: a line of names, and one of values.
+fn overflows_in(counters: &str) -> Option<u64> {
+    let mut lines = counters
+        .lines()
+        .filter(|line| line.starts_with("TcpExt:"))
+        .map(str::split_whitespace);
+    let names = lines.next()?;
+    let (_, value) = names
+        .zip(lines.next()?)
+        .find(|(name, _)| *name == "ListenOverflows")?;
+    value.parse().ok()
 }
 
 /// The soft limit of open files in the text of /proc/PID/limits.
@@ -89,6 +133,16 @@ mod tests {
         assert_eq!(limit_in(limits), Some(1024));
         assert_eq!(limit_in("Max open files  unlimited unlimited files"), None);
         assert_eq!(limit_in(""), None);
+    }
+
+    #[test]
+    fn overflows_stand_below_their_name() {
+        let counters = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\n\
+                        TcpExt: 1 23 45\n\
+                        IpExt: ListenOverflows\nIpExt: 6\n";
+        assert_eq!(overflows_in(counters), Some(23));
+        assert_eq!(overflows_in("TcpExt: ListenOverflows\n"), None);
+        assert_eq!(overflows_in(""), None);
     }
 
     #[test]

@@ -176,6 +176,7 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		closing = may_be_closing(socket, ret, now);
 		if (!closing)
 			socket->closing = 0;
+		look_for_tail(socket, sk, now);
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))

@@ -119,6 +119,8 @@ fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {
         ("requests.unserved-ns", sum(|t| t.unserved_ns)),
         ("requests.unserved-wakeup-ns", sum(|t| t.unserved_wakeup_ns)),
         ("requests.multiplexed", sum(|t| t.multiplexed)),
+        ("requests.tails", sum(|t| t.tails)),
+        ("requests.tails-ns", sum(|t| t.tails_ns)),
         ("connections.http2", sum(|t| t.http2_connections)),
         (
             "connections.overlapping",

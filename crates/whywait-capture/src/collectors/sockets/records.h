@@ -49,6 +49,8 @@ struct request_totals {
 	u64 multiplexed; /* on connections that carry several at once; also of those sent, before */
 	u64 http2_connections; /* … of these, by what shows it */
 	u64 overlapping_connections;
+	u64 tails; /* responses of which the end was held back */
+	u64 tails_ns; /* … for so long, together */
 	u64 service[PART_COUNT];
 	u64 latency[LATENCY_BUCKETS];
 };

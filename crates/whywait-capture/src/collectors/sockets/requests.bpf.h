@@ -9,6 +9,7 @@
 #include "collectors/samples/slow.bpf.h"
 #include "collectors/sockets/arrivals.bpf.h"
 #include "collectors/sockets/multiplexed.bpf.h"
+#include "collectors/tails/tails.bpf.h"
 
 #define MSG_PEEK 2
 #define EPOLLIN 1
@@ -153,6 +154,8 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 {
 	if (!socket->ready_ns)
 		return;
+	if (unlikely(socket->held))
+		tail_ends(socket, sk, now);
 	if (unlikely(socket->emitted)) {
 		/*
 		 * Sent when the first byte of the response was written: say how it ended if that
@@ -198,6 +201,7 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->send_tid = 0;
 	socket->emitted = 0;
 	socket->closing = 0;
+	socket->held = 0;
 	socket->later.ready_ns = 0;
 	socket->fd = 0;
 	socket->uring = 0;

@@ -92,7 +92,8 @@ struct socket_state {
 	u64 after_ns;
 	u8 timing; /* TIMED… */
 	u8 closing; /* what was written last may be none of the response's */
-	u8 gone; /* it is closed: GONE… */
+	u8 gone : 4; /* it is closed: GONE… */
+	u8 held : 4; /* the end of the response is held back: see tails.bpf.h */
 	u8 multiplex; /* MULTIPLEX_… */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
@@ -112,6 +113,8 @@ struct socket_state {
 	u32 uring_number; /* of the completion, at least */
 	u8 peer; /* PEER_…: unknown until its first request is read */
 	u64 taken_ns;
+	u64 held_ns; /* since then … */
+	u32 held_bytes; /* … so much is held back */
 	union {
 		struct later later; /* until it is answered */
 		struct answered answered; /* of one with a closing message */

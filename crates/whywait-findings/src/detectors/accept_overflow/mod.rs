@@ -1,0 +1,117 @@
+//! `accept-overflow`: an accept queue was full, and the kernel dropped connections.
+//!
+//! **Invariant.** A connection finds room in the accept queue.
+//!
+//! **Evidence.** The listener's count of what the kernel has dropped there, and the network
+//! namespace's count of how often a queue was full: what both agree on is an overflow.
+//!
+//! **Cost.** Not known: a client whose packet is dropped sends it again after a second (RFC 6298),
+//! and the kernel does not tell whose it was.
+//!
+//! **Guards.** At least [`MIN_DROPPED`]. Drops while no accept queue of the namespace was full (a
+//! flood of SYNs, no memory) are none. Where connections stay in the queue to the end,
+//! `accept-stalled` says it.
+
+use serde_json::json;
+use whywait_model::Model;
+use whywait_model::requests::AcceptQueue;
+
+use crate::declaration::Declaration;
+use crate::detectors::accept_stalled;
+use crate::finding::{Evidence, Finding, Severity};
+use crate::shared::text::{count, duration};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "accept-overflow",
+    meaning: "an accept queue was full, and the kernel dropped connections, whose clients try \
+              again after a second or later",
+    severities: &[
+        (
+            Severity::Error,
+            "when there was one for each hundred requests, or more",
+        ),
+        (Severity::Warning, "otherwise"),
+    ],
+    invariant: "a connection finds room in the accept queue",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Fewer are a moment.
+const MIN_DROPPED: u32 = 3;
+/// One for so many requests is an error.
+const ERROR_ONE_IN: u64 = 100;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    let full: Vec<AcceptQueue> = model
+        .accept_queues
+        .all()
+        .filter(|queue| queue.overflows >= MIN_DROPPED)
+        .collect();
+    if full.is_empty() {
+        return Vec::new();
+    }
+    let stalled = (accept_stalled::DECLARATION.detect)(model);
+    full.iter()
+        .filter(|queue| {
+            let same = |finding: &Finding| finding.subject.get("port") == Some(&json!(queue.port));
+            !stalled.iter().any(same)
+        })
+        .map(|queue| finding(model, queue))
+        .collect()
+}
+
+fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
+    let requests = model.requests_count();
+    let dropped = u64::from(queue.overflows);
+    let severity = if dropped.saturating_mul(ERROR_ONE_IN) >= requests {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let of = queue
+        .port
+        .map_or_else(String::new, |port| format!(" of port {port}"));
+    let title = format!(
+        "the accept queue{of} was full: {} of clients dropped, which try again after 1 s or later; \
+         its limit is {}",
+        count(queue.overflows as usize, "packet", "packets"),
+        queue.limit
+    );
+    let beside = format!(
+        "{} answered meanwhile: what these clients waited before their connection was made is in \
+         no latency here",
+        count(requests as usize, "request was", "requests were")
+    );
+    let longest = model
+        .requests()
+        .filter(|request| request.before_accept && Some(request.local_port) == queue.port)
+        .filter_map(|request| Some(request.recv_ns?.saturating_sub(request.ready_ns)))
+        .max();
+    let late = longest.map(|ns| {
+        let text = format!(
+            "of those whose connection was made, one waited {} to be accepted and read",
+            duration(ns)
+        );
+        Evidence::of_ns(ns, text)
+    });
+    Finding::new(&DECLARATION, severity, title)
+        .about_known("port", queue.port)
+        .about("limit", queue.limit)
+        .about("dropped", dropped)
+        .about(
+            "pids",
+            json!(queue.holders.iter().map(|one| one.pid).collect::<Vec<_>>()),
+        )
+        .evidence([Evidence::new(beside)])
+        .evidence(late)
+        .fix(
+            "let who accepts do nothing else that can wait, or have more threads that accept; \
+             raise the limit: the argument of listen (often a setting called backlog) and \
+             net.core.somaxconn",
+        )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+"""Clients with a clock of their own.
+
+    load.py ADDRESS [--clients N] [--rounds N] [--connect] [--expect RULE]…
+
+Each client keeps its connection and asks again when it has its answer. With --connect all connect
+at the same moment, ask once and leave; a round is over when all have been answered.
+"""
+
+import argparse
+import socket
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
+import client  # noqa: E402  pylint: disable=wrong-import-position
+
+
+def overflows():
+    """How often a connection found an accept queue full, in this network namespace."""
+    lines = Path("/proc/net/netstat").read_text(encoding="ascii").splitlines()
+    names, values = [line.split() for line in lines if line.startswith("TcpExt:")]
+    return int(values[names.index("ListenOverflows")])
+
+
+def keep_asking(address, rounds, latencies):
+    connection = client.Connection(address)
+    for _ in range(rounds):
+        begun = client.now_ms()
+        connection.get("/")
+        latencies.append(client.now_ms() - begun)
+    connection.close()
+
+
+def begin_to_connect(address):
+    host, _, port = address.rpartition(":")
+    one = socket.socket()
+    one.setblocking(False)
+    one.connect_ex((host, int(port)))
+    return one
+
+
+def ask_once(one, begun, latencies):
+    one.settimeout(client.DEADLINE_S)
+    # Blocks until it is connected.
+    one.sendall(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n")
+    received = b""
+    while not received.endswith(b"{}"):
+        piece = one.recv(65536)
+        if not piece:
+            raise ConnectionError("the server closed the connection")
+        received += piece
+    latencies.append(client.now_ms() - begun)
+    one.close()
+
+
+def run(threads):
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--connect", action="store_true")
+    parser.add_argument("--expect", action="append", default=[])
+    args = parser.parse_args()
+    latencies, before = [], overflows()
+    if args.connect:
+        for _ in range(args.rounds):
+            begun = client.now_ms()
+            connecting = [begin_to_connect(args.address) for _ in range(args.clients)]
+            run([threading.Thread(target=ask_once, args=(one, begun, latencies))
+                 for one in connecting])
+    else:
+        run([threading.Thread(target=keep_asking, args=(args.address, args.rounds, latencies))
+             for _ in range(args.clients)])
+    if len(latencies) < args.clients * args.rounds:
+        sys.exit("load: not all clients have been answered")
+    truth = {"load": client.summary(latencies), "overflows": overflows() - before}
+    return client.tell(truth, args.expect)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
