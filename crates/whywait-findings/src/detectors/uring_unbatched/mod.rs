@@ -10,7 +10,9 @@
 //!
 //! **Guards.** Only at a rate of thousands a second, where several are under way at a time for the
 //! most part: who cannot go on without the one has nothing else to submit. Not with a poller of the
-//! kernel's, which needs no calls. A note only: nothing waits for it.
+//! kernel's, which needs no calls. A note only, one for a process: nothing waits for it.
+
+use std::collections::BTreeMap;
 
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
@@ -18,8 +20,9 @@ use whywait_model::rings::RingState;
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::intervals::sum;
 use crate::shared::rings;
-use crate::shared::text::{duration, percent};
+use crate::shared::text::{count, duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -40,12 +43,15 @@ const MIN_OPERATIONS: u64 = 5_000;
 const MIN_SLOTS: u64 = 4;
 
 fn detect(model: &Model) -> Vec<Finding> {
-    model
-        .rings
-        .values()
-        .filter(|state| is_unbatched(state))
-        .map(|state| finding(model, state))
-        .collect()
+    let mut by_process: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
+    for state in model.rings.values().filter(|state| is_unbatched(state)) {
+        by_process.entry(state.ring.tgid).or_default().push(state);
+    }
+    let of_process = |mut states: Vec<&RingState>| {
+        states.sort_by_key(|state| std::cmp::Reverse(state.ring.batches));
+        finding(model, &states)
+    };
+    by_process.into_values().filter_map(of_process).collect()
 }
 
 fn is_unbatched(state: &RingState) -> bool {
@@ -81,13 +87,17 @@ fn samples(model: &Model, state: &RingState) -> (u64, u64) {
     (in_call, all)
 }
 
-fn finding(model: &Model, state: &RingState) -> Finding {
+/// Of the rings of a process, the busiest first.
+fn finding(model: &Model, states: &[&RingState]) -> Option<Finding> {
+    let (state, others) = states.split_first()?;
     let ring = &state.ring;
     let sample_ns = rings::sample_ns(model);
     let (in_call, all) = samples(model, state);
     let in_call_ns = in_call.saturating_mul(sample_ns);
-    let bound_ns = in_call
-        .saturating_add(2 * in_call.isqrt() + 1)
+    let in_calls = states.iter().map(|state| samples(model, state).0);
+    let in_calls = sum(in_calls);
+    let bound_ns = in_calls
+        .saturating_add(2 * in_calls.isqrt() + 1)
         .saturating_mul(sample_ns);
     let active_ns = ring.observed_ns.saturating_sub(ring.idle_ns).max(1);
     let title = format!(
@@ -111,16 +121,23 @@ fn finding(model: &Model, state: &RingState) -> Finding {
         );
         Evidence::of_ns(in_call_ns, text)
     });
-    rings::about(state, Finding::new(&DECLARATION, Severity::Note, title))
+    let others = (!others.is_empty()).then(|| {
+        let rings = count(others.len(), "other ring", "other rings");
+        Evidence::new(format!("so it is with {rings} of the process"))
+    });
+    let operations = sum(states.iter().map(|state| state.ring.submitted));
+    let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Note, title))
         .about("calls_per_s", rate(ring.batches, ring.observed_ns))
         .confidence(Confidence::Medium)
-        .saving(Saving::sum(SavingKind::Cpu, bound_ns, ring.submitted))
+        .saving(Saving::sum(SavingKind::Cpu, bound_ns, operations))
         .evidence(cost)
+        .evidence(others)
         .evidence([Evidence::new(at_a_time), rings::life(state)])
         .fix(
             "prepare all that is there to submit, and then enter once; submit and wait by the same \
              call (io_uring_submit_and_wait)",
-        )
+        );
+    Some(finding)
 }
 
 #[cfg(test)]

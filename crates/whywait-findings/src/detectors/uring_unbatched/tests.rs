@@ -67,3 +67,19 @@ fn batches_pollers_and_what_is_rare_or_one_by_one() {
         );
     }
 }
+
+#[test]
+fn several_rings_of_a_process_are_one_note() {
+    let mut script = script(unbatched(), sum(READ));
+    let second = Ring {
+        id: 2,
+        batches: 210_000,
+        submitted: 210_000,
+        ..unbatched()
+    };
+    script.ring(second, vec![sum(READ)]);
+    let findings = found(&script);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].subject["ring"], 2);
+    assert_eq!(findings[0].saving.requests, 410_000);
+}
