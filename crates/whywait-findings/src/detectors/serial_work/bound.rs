@@ -9,7 +9,7 @@ use super::{Episode, counted_ns};
 use crate::finding::Evidence;
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::replay::{Gone, Spared, name};
-use crate::shared::slow_paths::{self, SlowRequests};
+use crate::shared::slow_paths::{self, SlowRequest, SlowRequests};
 use crate::shared::text::{duration, percent};
 
 /// In percent of the work: waits for a CPU are named from here on.
@@ -63,7 +63,9 @@ pub(super) fn spared<'a>(
         let mut spared: Vec<Gone> = steps
             .map(|one| gone(one.0, one.1.saturating_add(short(one))))
             .collect();
-        let without_cpu_ns = sum(waited.iter().map(|gone| gone.ns)).saturating_add(short_ns);
+        let read_ns = before_reading_ns(model, request, &working);
+        let waited_ns = sum(waited.iter().map(|gone| gone.ns));
+        let without_cpu_ns = sum([waited_ns, short_ns, read_ns]);
         all.without_cpu_ns = all.without_cpu_ns.saturating_add(without_cpu_ns);
         spared.extend(waited);
         let ns = work
@@ -86,6 +88,20 @@ fn gone(step: &PathStep, ns: u64) -> Gone {
         to_ns: step.to_ns,
         ns: ns.min(step.ns()),
     }
+}
+
+/// How long the reader of a request could have read it and had no CPU, while the work had one.
+fn before_reading_ns(model: &Model, slow: &SlowRequest<'_>, working: &[Interval]) -> u64 {
+    let (from_ns, to_ns) = (slow.request.ready_ns, slow.request.served_ns());
+    let first = working.partition_point(|(_, until_ns)| *until_ns <= from_ns);
+    let reader = model.threads.get(&slow.request.recv_tid);
+    let meanwhile = working[first..]
+        .iter()
+        .take_while(|(begun_ns, _)| *begun_ns < to_ns)
+        .map(|(begun_ns, until_ns)| ((*begun_ns).max(from_ns), (*until_ns).min(to_ns)));
+    reader.map_or(0, |thread| {
+        sum(meanwhile.map(|(from_ns, to_ns)| thread.without_cpu_ns(from_ns, to_ns)))
+    })
 }
 
 fn overlaps(working: &[Interval], step: &PathStep) -> bool {

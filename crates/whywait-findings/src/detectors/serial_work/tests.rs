@@ -563,3 +563,25 @@ fn a_name_says_more_than_code_that_has_none() {
         Some(COMPILED)
     );
 }
+
+/// Two threads share a CPU: one computes for 100 ms for its request, and the other one, which is
+/// woken for another, has no CPU until that is over.
+#[test]
+fn who_has_no_cpu_meanwhile_is_spared_that() {
+    let mut script = Script::new();
+    script.thread(1, "handler").thread(2, "handler");
+    let stack = script.stack(&["serve", "render"]);
+    let reads = script.stack(&["serve", "recv"]);
+    script.burns(1, stack, 10, 110);
+    script.request(1).ready(10).read(10, 1).answered(110, 1);
+    let wait = script.wait(2, 45, 0, 40).stack(reads).by_softirq();
+    wait.on_cpu_at(110).done();
+    script.request(2).ready(40).read(110, 2).answered(111, 2);
+    script.ends(300);
+    let finding = the_finding(&script);
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [100_000_000, 71_000_000],
+        "the work, and what the other one waited for a CPU besides its own 1 ms"
+    );
+}
