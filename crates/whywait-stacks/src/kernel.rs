@@ -1,7 +1,7 @@
 //! Names of kernel functions, from `/proc/kallsyms`.
 
 use std::collections::HashMap;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use whywait_events::{Frame, ModuleKind};
 
@@ -40,9 +40,10 @@ impl Symbols {
 
 impl Kernel {
     /// Begins to read the symbols, on the side: it takes some 50 ms, which later are wanted for
-    /// other things.
+    /// other things. Where no thread can be made (a limit of memory or of threads) they are read
+    /// when first needed.
     pub(crate) fn prepare(&mut self) {
-        self.reader = Some(std::thread::spawn(Symbols::read));
+        self.reader = Builder::new().spawn(Symbols::read).ok();
     }
 
     /// Waits until they are read.
