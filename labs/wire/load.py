@@ -1,15 +1,17 @@
 """Clients with a clock of their own.
 
-    load.py ADDRESS [--clients N] [--rounds N] [--connect] [--expect RULE]…
+    load.py ADDRESS [--clients N] [--rounds N] [--connect] [--linger S] [--expect RULE]…
 
 Each client keeps its connection and asks again when it has its answer. With --connect all connect
-at the same moment, ask once and leave; a round is over when all have been answered.
+at the same moment, ask once and leave; a round is over when all have been answered. It ends S
+seconds after the last answer: whywait looks at accept queues every two seconds.
 """
 
 import argparse
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
@@ -67,6 +69,7 @@ def main():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--connect", action="store_true")
+    parser.add_argument("--linger", type=float, default=0)
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     latencies, before = [], overflows()
@@ -81,6 +84,7 @@ def main():
              for _ in range(args.clients)])
     if len(latencies) < args.clients * args.rounds:
         sys.exit("load: not all clients have been answered")
+    time.sleep(args.linger)
     truth = {"load": client.summary(latencies), "overflows": overflows() - before}
     return client.tell(truth, args.expect)
 
