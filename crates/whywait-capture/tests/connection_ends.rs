@@ -5,16 +5,15 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
 use whywait_events::Request;
 use whywait_events::recording::Recording;
 
-use common::Running;
+use common::line_of;
 
 /// Takes two connections, answers one byte on each, and then looks at neither of them until it is
 /// told to end.
@@ -31,25 +30,12 @@ print('answered', flush=True)
 sys.stdin.read()
 ";
 
-fn line_of(output: &mut BufReader<ChildStdout>) -> String {
-    let mut line = String::new();
-    output.read_line(&mut line).expect("the server speaks");
-    line.trim().to_owned()
-}
-
 #[test]
 fn the_end_of_a_connection_is_no_request() {
     if common::skipped() {
         return;
     }
-    let child = Command::new("/usr/bin/python3")
-        .args(["-c", SERVER])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut server = Running(child.expect("Python is there"));
-    let mut output = BufReader::new(server.0.stdout.take().expect("it is piped"));
-    let port: u16 = line_of(&mut output).parse().expect("it says its port");
+    let (server, mut output, port) = common::server(SERVER, &[]);
     let temporary = tempfile::tempdir().expect("a temporary folder can be made");
     let dir = temporary.path().join("recording");
     let options = Options::default();
@@ -115,15 +101,8 @@ fn nobody_gives_up_where_the_process_ends() {
     if common::skipped() {
         return;
     }
-    let child = Command::new("/usr/bin/python3")
-        .args(["-c", PARENT])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut server = Running(child.expect("Python is there"));
+    let (mut server, mut output, port) = common::server(PARENT, &[]);
     let mut input = server.0.stdin.take().expect("it is piped");
-    let mut output = BufReader::new(server.0.stdout.take().expect("it is piped"));
-    let port: u16 = line_of(&mut output).parse().expect("it says its port");
     let temporary = tempfile::tempdir().expect("a temporary folder can be made");
     let dir = temporary.path().join("recording");
     let options = Options::default();

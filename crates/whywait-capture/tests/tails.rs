@@ -4,16 +4,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use whywait_capture::{Options, Session};
 use whywait_events::Tail;
 use whywait_events::recording::Recording;
-
-use common::Running;
 
 const MS: u64 = 1_000_000;
 const ROUNDS: usize = 10;
@@ -42,16 +39,7 @@ fn what_is_held_back_is_what_the_client_waits_for() {
     if common::skipped() {
         return;
     }
-    let child = Command::new("/usr/bin/python3")
-        .args(["-c", SERVER])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut server = Running(child.expect("Python is there"));
-    let mut output = BufReader::new(server.0.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    output.read_line(&mut line).expect("the server speaks");
-    let port: u16 = line.trim().parse().expect("it says its port");
+    let (mut server, _output, port) = common::server(SERVER, &[]);
     let temporary = tempfile::tempdir().expect("a temporary folder can be made");
     let dir = temporary.path().join("recording");
     let mut session = Session::start(server.0.id(), vec![], &dir, &Options::default())

@@ -1,7 +1,8 @@
 //! What the tests of recording share.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use std::process::Child;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use whywait_capture::Session;
@@ -23,6 +24,27 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A line that a program says.
+pub(crate) fn line_of(output: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    output.read_line(&mut line).expect("the server speaks");
+    line.trim().to_owned()
+}
+
+/// A server in Python that says its port first, what it says after that, and the port.
+pub(crate) fn server(program: &str, args: &[&str]) -> (Running, BufReader<ChildStdout>, u16) {
+    let child = Command::new("/usr/bin/python3")
+        .args(["-c", program])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut server = Running(child.expect("Python is there"));
+    let mut output = BufReader::new(server.0.stdout.take().expect("it is piped"));
+    let port = line_of(&mut output).parse().expect("it says its port");
+    (server, output, port)
 }
 
 /// Records until `ended` has something to say, which must be within a minute.
