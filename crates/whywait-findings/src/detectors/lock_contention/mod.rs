@@ -9,8 +9,8 @@
 //! the run. Who ended them held the lock; since when, where and across what shows in that thread's
 //! own waits and samples.
 //!
-//! **Cost.** For each request, the time on its critical path that it waited for this lock. By
-//! replay, what requests behind these then wait for less: all workers may wait for the lock while
+//! **Cost.** For each request, the time on its critical path that it waited for this lock, and that
+//! it lay unread while the thread that then read it did. By replay, what requests behind these then wait for less: all workers may wait for the lock while
 //! others wait for a worker. That the work then competes for something else makes it less.
 //!
 //! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not
@@ -24,9 +24,9 @@ mod case;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Part, StackId, Wait};
+use whywait_events::{Ns, Part, StackId, Wait};
 use whywait_model::waits::{Hold, Primitive, WaitKey, WaitSums};
-use whywait_model::{Label, Model, Path, PathStep};
+use whywait_model::{Label, Model, Path, PathStep, RequestRef};
 
 use crate::declaration::Declaration;
 use crate::finding::{Finding, Scale, Severity};
@@ -81,6 +81,9 @@ struct Waited {
     contended_ns: u64,
     /// What a fix saves it at most on its own path.
     saved_ns: u64,
+    /// Before that: it lay unread while the thread that then read it waited for the lock and
+    /// served nobody.
+    unread_ns: u64,
     /// When that was.
     gone: Vec<Gone>,
 }
@@ -101,10 +104,15 @@ fn detect(model: &Model) -> Vec<Finding> {
     if locks.is_empty() {
         return Vec::new();
     }
+    let served = Served::of(model);
     for request in model.requests().filter(|request| request.counts()) {
         let path = request.path();
         let latency_ns = sum(path.steps.iter().map(PathStep::ns));
-        for (key, waited) in waited_for(model, &path) {
+        let mut waits = waited_for(model, &path);
+        for (key, ns) in served.unread_behind(model, request) {
+            waits.entry(key).or_default().unread_ns = ns;
+        }
+        for (key, waited) in waits {
             let ns = waited.contended_ns;
             let matters = ns >= MIN_NS && ns.saturating_mul(SHARE) >= latency_ns;
             let Some(lock) = locks.get_mut(&key) else {
@@ -112,7 +120,9 @@ fn detect(model: &Model) -> Vec<Finding> {
             };
             lock.spared.push(Spared {
                 request,
-                ns: if matters { waited.saved_ns } else { 0 },
+                ns: sum([matters.then_some(waited.saved_ns), unread(waited.unread_ns)]
+                    .into_iter()
+                    .flatten()),
                 gone: waited.gone.clone(),
             });
             if matters {
@@ -167,6 +177,58 @@ fn waited_for(model: &Model, path: &Path) -> BTreeMap<WaitKey, Waited> {
         last = Some((key, at));
     }
     waited
+}
+
+/// Short waits are what locks are for.
+fn unread(ns: u64) -> Option<u64> {
+    (ns >= MIN_NS).then_some(ns)
+}
+
+/// When each thread served requests: from the reading to the answer, by when it began.
+struct Served(BTreeMap<u32, Vec<(Ns, Ns)>>);
+
+impl Served {
+    fn of(model: &Model) -> Self {
+        let mut by_thread: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();
+        for request in model.requests() {
+            if let Some(recv_ns) = request.recv_ns {
+                let times = by_thread.entry(request.recv_tid).or_default();
+                times.push((recv_ns, request.until_ns()));
+            }
+        }
+        by_thread.values_mut().for_each(|times| times.sort_unstable());
+        Self(by_thread)
+    }
+
+    /// Whether a thread served a request then. Of several at a time only the last one it read is
+    /// looked at.
+    fn serves(&self, tid: u32, at_ns: Ns) -> bool {
+        let Some(times) = self.0.get(&tid) else {
+            return false;
+        };
+        let begun = times.partition_point(|(from_ns, _)| *from_ns <= at_ns);
+        begun > 0 && times[begun - 1].1 > at_ns
+    }
+
+    /// How long a request lay unread while the thread that then read it waited for locks. What it
+    /// waited for while it served another one is part of that one's path, and of the replay.
+    fn unread_behind(&self, model: &Model, request: RequestRef<'_>) -> BTreeMap<WaitKey, u64> {
+        let mut unread: BTreeMap<WaitKey, u64> = BTreeMap::new();
+        let thread = model.threads.get(&request.recv_tid);
+        let (Some(thread), Some(recv_ns)) = (thread, request.recv_ns) else {
+            return unread;
+        };
+        for wait in thread.timeline.overlapping(request.ready_ns, recv_ns) {
+            if !model.is_lock_wait(wait) || self.serves(wait.tid, wait.out_ns) {
+                continue;
+            }
+            let until_ns = wait.in_ns.or(wait.wake_ns).unwrap_or(recv_ns).min(recv_ns);
+            let ns = until_ns.saturating_sub(wait.out_ns.max(request.ready_ns));
+            let all = unread.entry(lock_of(model, wait)).or_default();
+            *all = all.saturating_add(ns);
+        }
+        unread
+    }
 }
 
 /// Who does not have to sleep does not have to wait for a CPU when it is woken either.

@@ -845,3 +845,44 @@ fn a_lock_that_worker_processes_share_is_one() {
     assert_eq!(finding.subject["pids"], json!([102, 103, 104]));
     assert_eq!(finding.subject["pid"], json!(104), "it waited longest");
 }
+
+/// Handlers whose interpreter has one lock: a request comes while the handler, done with the one
+/// before, waits to have the lock back, and is read only then.
+#[test]
+fn who_lies_unread_behind_a_lock_is_spared_that_too() {
+    let saved = |serves_another: bool| {
+        let mut script = Script::new();
+        let locking = locking(&mut script);
+        let computing = script.stack(&["main", "app::rebuild"]);
+        script.thread(1, "handler").thread(2, "index");
+        script.burns(2, computing, 0, 300);
+        let waits = |script: &mut Script, from: u64, to: u64| {
+            script
+                .wait(1, FUTEX, from, to)
+                .stack(locking)
+                .word(0x1000)
+                .by(2)
+                .done();
+        };
+        waits(&mut script, 5, 100);
+        waits(&mut script, 101, 150);
+        if serves_another {
+            script.request(2).ready(1).read(1, 1).answered(100, 1);
+        }
+        script.request(1).ready(10).read(100, 1).answered(151, 1);
+        script.ends(400);
+        let findings = detect(&script.model());
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        findings[0].saving.each_at_most_ns.clone()
+    };
+    assert_eq!(
+        saved(false),
+        [139_000_000],
+        "unread behind the lock for 90 ms, and 49 ms of its own"
+    );
+    assert_eq!(
+        saved(true),
+        [139_000_000, 95_000_000],
+        "by replay, once: it lay unread behind the other one's wait"
+    );
+}

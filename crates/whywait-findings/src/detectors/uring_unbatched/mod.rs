@@ -114,7 +114,7 @@ fn finding(model: &Model, states: &[&RingState]) -> Option<Finding> {
     let cost = (in_call > 0).then(|| {
         let text = format!(
             "the thread was in io_uring_enter for {} % of its CPU time, {} altogether by samples, \
-             {} for each call; the operations' own work is part of it",
+             {} for each call; the operations' own work is part of it, and of the bound",
             percent(in_call, all),
             duration(in_call_ns),
             duration(in_call_ns / ring.batches.max(1)),
