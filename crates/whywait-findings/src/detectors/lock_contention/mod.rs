@@ -10,8 +10,9 @@
 //! own waits and samples.
 //!
 //! **Cost.** For each request, the time on its critical path that it waited for this lock, and that
-//! it lay unread while the thread that then read it did. By replay, what requests behind these then wait for less: all workers may wait for the lock while
-//! others wait for a worker. That the work then competes for something else makes it less.
+//! it lay unread while the thread that then read it did. By replay, what requests behind these then
+//! wait for less: all workers may wait for the lock while others wait for a worker. That the work
+//! then competes for something else makes it less.
 //!
 //! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not
 //! count, nor does that of a thread that it waited for. Of several threads that read at once under
@@ -120,9 +121,11 @@ fn detect(model: &Model) -> Vec<Finding> {
             };
             lock.spared.push(Spared {
                 request,
-                ns: sum([matters.then_some(waited.saved_ns), unread(waited.unread_ns)]
-                    .into_iter()
-                    .flatten()),
+                ns: sum(
+                    [matters.then_some(waited.saved_ns), unread(waited.unread_ns)]
+                        .into_iter()
+                        .flatten(),
+                ),
                 gone: waited.gone.clone(),
             });
             if matters {
@@ -196,7 +199,9 @@ impl Served {
                 times.push((recv_ns, request.until_ns()));
             }
         }
-        by_thread.values_mut().for_each(|times| times.sort_unstable());
+        by_thread
+            .values_mut()
+            .for_each(|times| times.sort_unstable());
         Self(by_thread)
     }
 
