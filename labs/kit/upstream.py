@@ -1,9 +1,11 @@
 """A service that the labs' servers call: it answers each request after the same time, on one loop.
 
-    upstream.py [--ms N] [--limit N]
+    upstream.py [--ms N] [--limit N] [--moments]
 
---ms      the time until the answer (200)
---limit   it works on so many requests at a time; the others wait for their turn
+--ms       the time until the answer (200)
+--limit    it works on so many requests at a time; the others wait for their turn
+--moments  the answer is what became of the request when, as the servers say it (client.py): for
+           those behind a proxy, which says nothing itself
 
 A path that ends in `hold` is answered when somebody asks for /release, or never; /holding says how
 many wait for that. It is the `peer` of a lab: nobody watches it.
@@ -11,13 +13,16 @@ many wait for that. It is the `peer` of a lab: nobody watches it.
 
 import argparse
 import asyncio
+import json
 import os
 import signal
+import time
 
 
 class Upstream:
     def __init__(self, args):
         self.seconds = args.ms / 1e3
+        self.moments = args.moments
         self.turns = asyncio.Semaphore(args.limit or 1_000_000)
         self.released = asyncio.Event()
         self.holding = 0
@@ -33,9 +38,13 @@ class Upstream:
             await self.released.wait()
             self.holding -= 1
             return "held"
+        read = 1e3 * time.monotonic()
         async with self.turns:
+            begun = 1e3 * time.monotonic()
             await asyncio.sleep(self.seconds)
-        return "upstream"
+        ended = 1e3 * time.monotonic()
+        said = {"read": read, "begun": begun, "ended": ended, "calls": [[read, ended]]}
+        return json.dumps(said) if self.moments else "upstream"
 
     async def converse(self, reader, writer):
         try:
@@ -55,6 +64,7 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ms", type=float, default=200)
     parser.add_argument("--limit", type=int, default=0)
+    parser.add_argument("--moments", action="store_true")
     upstream = Upstream(parser.parse_args())
     server = await asyncio.start_server(upstream.converse, "127.0.0.1", 0, backlog=128)
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:

@@ -123,19 +123,17 @@ struct CommonFile {
     env: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VariantFile {
-    description: String,
-    #[serde(default)]
-    must: Vec<String>,
-    #[serde(default)]
-    must_not: Vec<String>,
+    /// Another variant, which has what this one does not say.
+    like: Option<String>,
+    description: Option<String>,
+    must: Option<Vec<String>>,
+    must_not: Option<Vec<String>>,
     max_severity: Option<Severity>,
-    #[serde(default)]
-    justified: BTreeMap<String, String>,
-    #[serde(default)]
-    report: Vec<String>,
+    justified: Option<BTreeMap<String, String>>,
+    report: Option<Vec<String>>,
     build: Option<String>,
     #[serde(default)]
     needs: BTreeSet<String>,
@@ -150,6 +148,43 @@ struct VariantFile {
 
 fn yes() -> bool {
     true
+}
+
+impl VariantFile {
+    /// Takes what it does not say from the variant that it is like.
+    fn resolved(mut self, all: &BTreeMap<String, VariantFile>) -> Result<Self> {
+        let Some(name) = self.like.take() else {
+            return Ok(self);
+        };
+        let other = all
+            .get(&name)
+            .with_context(|| format!("it is like {name}, which is no variant"))?
+            .clone();
+        ensure!(other.like.is_none(), "{name} is like another one itself");
+        let mut env = other.env;
+        env.extend(self.env);
+        Ok(Self {
+            like: None,
+            description: self.description.or(other.description),
+            must: self.must.or(other.must),
+            must_not: self.must_not.or(other.must_not),
+            max_severity: self.max_severity.or(other.max_severity),
+            justified: self.justified.or(other.justified),
+            report: self.report.or(other.report),
+            build: self.build.or(other.build),
+            needs: if self.needs.is_empty() {
+                other.needs
+            } else {
+                self.needs
+            },
+            peer: self.peer.or(other.peer),
+            server: self.server.or(other.server),
+            load: self.load.or(other.load),
+            ready: self.ready.or(other.ready),
+            attach: self.attach.or(other.attach),
+            env,
+        })
+    }
 }
 
 impl Lab {
@@ -167,8 +202,12 @@ impl Lab {
         let common = &file.common;
         let variants = file
             .variant
-            .into_iter()
-            .map(|(name, own)| Ok((name.clone(), variant(name, common, own)?)))
+            .iter()
+            .map(|(name, own)| {
+                let own = own.clone().resolved(&file.variant);
+                let own = own.with_context(|| name.clone())?;
+                Ok((name.clone(), variant(name.clone(), common, own)?))
+            })
             .collect::<Result<BTreeMap<_, _>>>()?;
         for variant in variants.values() {
             if let Some(build) = &variant.build {
@@ -206,20 +245,23 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
     let report = own
         .report
         .iter()
+        .flatten()
         .map(|text| Claim::parse(text))
         .collect::<Result<_>>();
     let labels = Labels {
-        must: own.must,
-        must_not: own.must_not,
+        must: own.must.unwrap_or_default(),
+        must_not: own.must_not.unwrap_or_default(),
         max_severity: own.max_severity,
-        justified: own.justified,
+        justified: own.justified.unwrap_or_default(),
         report: report.with_context(|| name.clone())?,
     };
     check_labels(&labels).with_context(|| name.clone())?;
     let mut env = common.env.clone();
     env.extend(own.env);
     Ok(Variant {
-        description: own.description,
+        description: own
+            .description
+            .with_context(|| format!("{name}: no description"))?,
         labels,
         build: own.build.or_else(|| common.build.clone()),
         needs: own.needs.union(&common.needs).cloned().collect(),
@@ -352,6 +394,25 @@ mod tests {
                 .unwrap()
                 .requests
         );
+    }
+
+    #[test]
+    fn a_variant_has_what_the_one_that_it_is_like_has() {
+        let more = "[variant.other]\nlike = \"broken\"\nserver = [\"other\"]\nenv = { C = \"3\" }";
+        let lab = parse(&format!("{MINIMAL}\n{more}")).unwrap();
+        let other = lab.variant("other").unwrap();
+        assert_eq!(other.server, ["other"]);
+        assert_eq!(other.labels.must, ["blocked-loop"]);
+        assert_eq!(other.description, "broken");
+        assert_eq!(other.env.values().cloned().collect::<String>(), "123");
+        let own = parse(&format!("{MINIMAL}\n{more}\nmust = []\nmax_severity = \"note\""));
+        assert!(own.unwrap().variant("other").unwrap().labels.must.is_empty());
+        for mistake in [
+            format!("{MINIMAL}\n[variant.other]\nlike = \"brokn\""),
+            format!("{MINIMAL}\n{more}\n[variant.third]\nlike = \"other\""),
+        ] {
+            assert!(parse(&mistake).is_err(), "{mistake} was taken");
+        }
     }
 
     #[test]

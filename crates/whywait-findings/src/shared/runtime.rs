@@ -41,6 +41,26 @@ pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
     found
 }
 
+/// A proxy whose settings are known by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    Haproxy,
+    Pgbouncer,
+    Nginx,
+    Envoy,
+}
+
+/// Which proxy a process is, by its name: only to say what a setting is called there.
+pub(crate) fn proxy(model: &Model, tgid: u32) -> Option<Proxy> {
+    match model.thread_name(tgid) {
+        "haproxy" => Some(Proxy::Haproxy),
+        "pgbouncer" => Some(Proxy::Pgbouncer),
+        "nginx" => Some(Proxy::Nginx),
+        "envoy" => Some(Proxy::Envoy),
+        _ => None,
+    }
+}
+
 /// Stand for the application's function where a runtime did something on its own account, on a
 /// thread that was in whatever function then.
 pub(crate) const COLLECTOR: &str = "the garbage collector";

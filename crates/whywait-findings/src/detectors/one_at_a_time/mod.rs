@@ -176,6 +176,10 @@ fn fix(runtime: Runtime) -> &'static str {
         Runtime::Tokio => {
             "do not hold a tokio::sync::Mutex across the call's await; guard the data, not the call"
         }
+        Runtime::Java => {
+            "do not hold a monitor (synchronized), a ReentrantLock or a Semaphore of one across \
+             the call; guard the data, not the call"
+        }
         _ => {
             "do not hold a lock, or a queue that works on one thing at a time, across the call; \
              guard the data, not the call"

@@ -22,7 +22,7 @@ use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
-use crate::shared::runtime::{self, Runtime};
+use crate::shared::runtime::{self, Proxy, Runtime};
 use crate::shared::slow_paths::{self, SlowRequests};
 use crate::shared::text::{count, duration, percent};
 
@@ -89,7 +89,11 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         json!(more.iter().map(row).collect::<Vec<_>>())
     });
     let tids = queue.traffic.threads();
-    let fix = fix(runtime::of_process(model, queue.traffic.tgid));
+    let tgid = queue.traffic.tgid;
+    let fix = match runtime::proxy(model, tgid) {
+        Some(proxy) => fix_of_proxy(proxy),
+        None => fix(runtime::of_process(model, tgid)),
+    };
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about("peer", peer.address())
@@ -153,6 +157,27 @@ fn of_peer(queue: &Queue<'_>) -> String {
     }
 }
 
+fn fix_of_proxy(proxy: Proxy) -> &'static str {
+    match proxy {
+        Proxy::Haproxy => {
+            "raise maxconn on the server's line (show stat has the queue: qcur, qtime), add \
+             servers, or make the peer quicker"
+        }
+        Proxy::Pgbouncer => {
+            "raise default_pool_size, or the pool_size of this database (SHOW POOLS has the queue: \
+             cl_waiting, maxwait), as far as max_connections of the peer allows, or keep \
+             transactions short"
+        }
+        Proxy::Nginx => {
+            "raise max_conns on the upstream's server line, add servers, or make the peer quicker"
+        }
+        Proxy::Envoy => {
+            "raise max_connections or max_requests of the cluster's circuit breakers (its pending \
+             requests are upstream_rq_pending_active), or make the peer quicker"
+        }
+    }
+}
+
 fn fix(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Go => {
@@ -170,6 +195,10 @@ fn fix(runtime: Runtime) -> &'static str {
         Runtime::Tokio => {
             "allow more connections (the pool's max_connections or max_size), or keep each for a \
              shorter time"
+        }
+        Runtime::Java => {
+            "allow more connections (HikariCP: maximumPoolSize; Apache's HttpClient: \
+             setMaxConnPerRoute), or keep each for a shorter time"
         }
         _ => "allow more connections, or keep each for a shorter time",
     }

@@ -42,6 +42,15 @@ fn requests_that_wait_for_a_connection() {
 }
 
 #[test]
+fn a_proxys_setting_has_its_name() {
+    let mut script = POOL.script();
+    script.thread(whywait_model::script::TGID, "haproxy");
+    let findings = detect(&script.model());
+    let fix = &findings[0].fix;
+    assert!(fix.contains("maxconn on the server's line"), "{fix}");
+}
+
+#[test]
 fn as_many_connections_as_clients_are_enough() {
     let enough = Closed {
         at_a_time: 12,

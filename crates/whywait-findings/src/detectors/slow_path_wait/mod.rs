@@ -294,6 +294,7 @@ fn wait_of<'a>(model: &'a Model, step: &PathStep) -> Option<&'a Wait> {
 struct Loops {
     by_epoll: HashMap<(u32, u32), UnderWay>,
     by_reader: HashMap<u32, UnderWay>,
+    by_process: HashMap<u32, UnderWay>,
     /// There are requests that were over too soon to be seen one by one.
     unseen: bool,
 }
@@ -307,6 +308,7 @@ impl Loops {
         Self {
             by_epoll: UnderWay::by_epoll(model),
             by_reader: UnderWay::by_reader(model),
+            by_process: UnderWay::by_process(model),
             unseen: model.requests_summary().count > seen,
         }
     }
@@ -315,12 +317,16 @@ impl Loops {
     fn shared(&self, request: RequestRef<'_>, wait: &Wait, step: &PathStep) -> bool {
         let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
         let packet = wait.wake_context == WakeContext::Softirq;
+        // A thread that polls for others, as that of virtual threads does, may have been woken for
+        // any request of the process.
+        let for_others = step.tid != request.recv_tid && descriptor(wait).is_none();
         let others = |under_way: Option<&UnderWay>| {
             under_way.is_some_and(|under_way| under_way.at(step.to_ns) > 1)
         };
         (own_loop && packet && self.unseen)
             || others(self.by_epoll.get(&(wait.tgid, wait.epoll)))
             || others(self.by_reader.get(&step.tid))
+            || (for_others && others(self.by_process.get(&wait.tgid)))
     }
 }
 
