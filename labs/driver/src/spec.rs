@@ -405,8 +405,17 @@ mod tests {
         assert_eq!(other.labels.must, ["blocked-loop"]);
         assert_eq!(other.description, "broken");
         assert_eq!(other.env.values().cloned().collect::<String>(), "123");
-        let own = parse(&format!("{MINIMAL}\n{more}\nmust = []\nmax_severity = \"note\""));
-        assert!(own.unwrap().variant("other").unwrap().labels.must.is_empty());
+        let own = parse(&format!(
+            "{MINIMAL}\n{more}\nmust = []\nmax_severity = \"note\""
+        ));
+        assert!(
+            own.unwrap()
+                .variant("other")
+                .unwrap()
+                .labels
+                .must
+                .is_empty()
+        );
         for mistake in [
             format!("{MINIMAL}\n[variant.other]\nlike = \"brokn\""),
             format!("{MINIMAL}\n{more}\n[variant.third]\nlike = \"other\""),

@@ -142,7 +142,12 @@ impl Service {
     }
 
     fn with_connections<T>(&self, what: impl FnOnce(&mut Vec<TcpStream>) -> T) -> T {
-        what(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+        what(
+            &mut self
+                .connections
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 
