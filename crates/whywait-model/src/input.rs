@@ -14,8 +14,8 @@ use whywait_events::{
 };
 
 use crate::calls::Calls;
-use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
+use crate::cpu::{CpuTime, Sampled};
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
@@ -75,6 +75,8 @@ pub struct Input {
     pub preempted: Vec<Preempted>,
     /// Samples within them.
     pub samples: Vec<Sample>,
+    /// Samples over the whole recording, summed up.
+    pub sampled: Sampled,
     /// Who polled what, over the whole recording: by process and epoll instance.
     pub polls: BTreeMap<(u32, u32), Polls>,
     /// Who waited for connections, over the whole recording: by process and descriptor.
@@ -181,17 +183,19 @@ impl Input {
                     push(&mut input.busy, row, &mut left_out);
                 }
             })?;
-            recording.read::<Preempted>(Some(range.clone()), &mut |row| {
+            recording.read::<Preempted>(Some(range), &mut |row| {
                 if windows.overlap(row.out_ns, row.in_ns) {
                     push(&mut input.preempted, row, &mut left_out);
                 }
             })?;
-            recording.read::<Sample>(Some(range), &mut |row| {
-                if windows.overlap(row.at_ns, row.at_ns.saturating_add(1)) {
-                    push(&mut input.samples, row, &mut left_out);
-                }
-            })?;
         }
+        recording.read::<Sample>(None, &mut |row| {
+            input.sampled.add(row);
+            if windows.overlap(row.at_ns, row.at_ns.saturating_add(1)) {
+                push(&mut input.samples, row, &mut left_out);
+            }
+        })?;
+        left_out = left_out.saturating_add(input.sampled.left_out());
         input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;

@@ -6,8 +6,8 @@ use whywait_events::Ns;
 use whywait_events::recording::Meta;
 
 use crate::calls::Calls;
-use crate::cpu::CpuTime;
 use crate::cpu::bursts::Bursts;
+use crate::cpu::{CpuTime, Sampled};
 use crate::input::Input;
 use crate::pools::{self, EpollPool};
 use crate::requests::accept_queues::AcceptQueues;
@@ -57,6 +57,8 @@ pub struct Model {
     pub tails: Tails,
     /// What CPU time was for.
     pub cpu: CpuTime,
+    /// Where threads were sampled on a CPU, over the whole recording.
+    pub sampled: Sampled,
     /// What the target asked of others.
     pub(crate) calls: Calls,
     /// What bursts of system-call tracing saw.
@@ -130,6 +132,7 @@ impl Model {
             accept_queues: input.accept_queues,
             tails: input.tails,
             cpu: input.cpu,
+            sampled: input.sampled,
             calls: input.calls,
             bursts: input.bursts,
             requests,

@@ -447,6 +447,9 @@ impl Script {
         input.take_counters("");
         let tids = input.threads.iter().map(|thread| thread.tid).collect();
         input.objects.serve(&input.requests);
+        for sample in &input.samples {
+            input.sampled.add(sample);
+        }
         let mut sleeps = Sleeps::default();
         let rows = std::mem::take(&mut input.waits);
         let mut settled = |wait: &Wait, _until_ns| {

@@ -6,10 +6,12 @@ use whywait_events::Cpu;
 
 pub(crate) mod bursts;
 mod clock;
+mod sampled;
 pub(crate) mod sockets;
 mod summary;
 
 pub use bursts::{Bursts, Spinner};
+pub use sampled::{Place, Sampled};
 pub use sockets::{SocketUse, Sockets};
 pub use summary::{CpuSummary, ListenerCpu, ThreadCpu};
 

@@ -14,6 +14,17 @@ pub(crate) struct Histogram {
     max: u64,
 }
 
+/// Requests of about the same latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LatencyBucket {
+    /// From this latency on, nanoseconds.
+    pub from_ns: u64,
+    /// Below this one, nanoseconds.
+    pub to_ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
 /// The bucket of a value: the inverse of [`middle`]. Equals `latency_bucket` of `requests.bpf.h`.
 fn bucket(ns: u64) -> usize {
     if ns < 1 << SHIFT {
@@ -60,6 +71,22 @@ impl Histogram {
     /// A maximum that was counted elsewhere.
     pub(crate) fn raise_max(&mut self, ns: u64) {
         self.max = self.max.max(ns);
+    }
+
+    /// The buckets that are not empty, by their latencies.
+    pub(crate) fn buckets(&self) -> Vec<LatencyBucket> {
+        let buckets = self.buckets.iter().enumerate();
+        buckets
+            .filter(|(_, count)| **count > 0)
+            .map(|(bucket, count)| {
+                let (low, width) = span(bucket);
+                LatencyBucket {
+                    from_ns: low as u64,
+                    to_ns: (low + width) as u64,
+                    count: *count,
+                }
+            })
+            .collect()
     }
 
     /// Percentiles; `None` when empty. `slowest` are the highest values, ascending: percentiles

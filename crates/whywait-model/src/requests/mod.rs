@@ -22,6 +22,7 @@ pub mod tails;
 
 pub use accept_queues::{AcceptQueue, AcceptQueues};
 pub use account::Account;
+pub use histogram::LatencyBucket;
 pub use multiplexed::Multiplexed;
 pub use open::{OpenReader, OpenRequests, OpenState};
 pub use slowest::RequestSums;

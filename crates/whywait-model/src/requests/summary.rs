@@ -14,7 +14,7 @@ use crate::path::Step;
 use crate::requests::RequestRef;
 use crate::requests::accept_queues::AcceptQueue;
 use crate::requests::account::Account;
-use crate::requests::histogram::Histogram;
+use crate::requests::histogram::{Histogram, LatencyBucket};
 use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
 use crate::requests::tails::Held;
@@ -210,6 +210,12 @@ impl Model {
             slowest_ns.sort_unstable();
         }
         self.latency_with_late().quantile(share, &slowest_ns)
+    }
+
+    /// How many requests there are of each latency, those that are late with their age. Buckets are
+    /// an eighth of a power of two wide.
+    pub fn latency_buckets(&self) -> Vec<LatencyBucket> {
+        self.latency_with_late().buckets()
     }
 
     /// The figures over all requests.

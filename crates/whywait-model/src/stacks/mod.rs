@@ -47,6 +47,13 @@ impl StackText {
     /// the innermost Python function outwards the interpreter's own frames say nothing more, and
     /// are left out.
     pub fn names(&self) -> Vec<(String, FrameOrigin)> {
+        self.shown()
+            .map(|label| (label.shown(), origin(label)))
+            .collect()
+    }
+
+    /// The functions that [`StackText::names`] names, innermost first.
+    pub fn shown(&self) -> impl Iterator<Item = &Label> {
         let python = self
             .labels
             .iter()
@@ -55,25 +62,26 @@ impl StackText {
         self.labels
             .iter()
             .enumerate()
-            .filter(|(at, label)| {
+            .filter(move |(at, label)| {
                 *at < python || label.kind == ModuleKind::Python || !of_python(label)
             })
-            .map(|(_, label)| (shown(label), origin(label)))
-            .collect()
+            .map(|(_, label)| label)
     }
 }
 
-/// A function as reports show it.
-fn shown(label: &Label) -> String {
-    match label.kind {
-        ModuleKind::Python if !label.file.is_empty() => {
-            let file = label.file.rsplit('/').next().unwrap_or_default();
-            match label.line {
-                0 => format!("{} ({file})", label.name),
-                line => format!("{} ({file}:{line})", label.name),
+impl Label {
+    /// The function as reports show it. Hostile.
+    pub fn shown(&self) -> String {
+        match self.kind {
+            ModuleKind::Python if !self.file.is_empty() => {
+                let file = self.file.rsplit('/').next().unwrap_or_default();
+                match self.line {
+                    0 => format!("{} ({file})", self.name),
+                    line => format!("{} ({file}:{line})", self.name),
+                }
             }
+            _ => self.name.to_string(),
         }
-        _ => label.name.to_string(),
     }
 }
 

@@ -66,6 +66,18 @@ pub enum WaitObject {
 }
 
 impl WaitObject {
+    /// What kind of wait it is, in a word or two: `lock`, `fsync`, `epoll 3`. Hostile.
+    pub fn name(&self) -> String {
+        match self {
+            WaitObject::Futex { primitive, .. } => {
+                primitive.map_or("futex", Primitive::name).to_owned()
+            }
+            WaitObject::Descriptor { what, .. } | WaitObject::Other(what) => what.clone(),
+            WaitObject::Epoll(number) => format!("epoll {number}"),
+            WaitObject::Lock(primitive) => primitive.name().to_owned(),
+        }
+    }
+
     /// What it is part of, by the waiters' stacks.
     pub const fn primitive(&self) -> Option<Primitive> {
         match self {

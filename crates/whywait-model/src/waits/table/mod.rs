@@ -142,16 +142,10 @@ fn critical(model: &Model) -> HashMap<WaitKey, u64> {
 
 fn row(model: &Model, key: &WaitKey, sums: &WaitSums, critical_ns: u64) -> WaitRow {
     let seen = &sums.seen;
-    let (what, address, fd) = match &key.object {
-        WaitObject::Futex { address, primitive } => (
-            primitive.map_or("futex", futex::Primitive::name).to_owned(),
-            Some(*address),
-            None,
-        ),
-        WaitObject::Descriptor { what, fd } => (what.clone(), None, Some(*fd)),
-        WaitObject::Epoll(number) => (format!("epoll {number}"), None, None),
-        WaitObject::Lock(primitive) => (primitive.name().to_owned(), None, None),
-        WaitObject::Other(what) => (what.clone(), None, None),
+    let (address, fd) = match &key.object {
+        WaitObject::Futex { address, .. } => (Some(*address), None),
+        WaitObject::Descriptor { fd, .. } => (None, Some(*fd)),
+        WaitObject::Epoll(_) | WaitObject::Lock(_) | WaitObject::Other(_) => (None, None),
     };
     let mut threads: Vec<WaitThread> = seen
         .waiters
@@ -182,7 +176,7 @@ fn row(model: &Model, key: &WaitKey, sums: &WaitSums, critical_ns: u64) -> WaitR
     WaitRow {
         tgid: key.tgid,
         pids: vec![key.tgid],
-        what,
+        what: key.object.name(),
         class: sums.class,
         reasons: sums.reasons.clone(),
         address,
