@@ -7,6 +7,7 @@
 
 mod gate;
 mod json;
+pub mod markdown;
 pub mod text;
 
 use serde::Serialize;

@@ -106,7 +106,7 @@ fn item(page: &mut Page, spans: &[(Style, &str)]) {
 }
 
 /// Where: the target, then what the finding is about.
-fn place(page: &Page, report: &Report, finding: &Finding) -> String {
+pub(super) fn place(page: &Page, report: &Report, finding: &Finding) -> String {
     let mut place = headline::target(page, report);
     // Of a target of several processes, which.
     let pids = finding.subject.get("pids").and_then(Value::as_array);
@@ -211,7 +211,7 @@ fn render_cause(page: &mut Page, cause: &Cause) {
 }
 
 /// What a fix saves; `None` when the recording sets no bound, as for a wait that never ended.
-fn saving(saving: &Saving) -> Option<String> {
+pub(super) fn saving(saving: &Saving) -> Option<String> {
     if saving.at_most_ns == 0 {
         return None;
     }
@@ -254,7 +254,7 @@ fn each(saving: &Saving) -> Option<String> {
     })
 }
 
-const fn confidence(confidence: Confidence) -> &'static str {
+pub(super) const fn confidence(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::High => "high",
         Confidence::Medium => "medium",

@@ -15,6 +15,7 @@ mod stack;
 mod step;
 mod units;
 mod waits;
+pub mod words;
 
 use whywait_findings::{Code, Finding, Severity};
 

@@ -47,16 +47,22 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
         of.push_str(&format!(", {} of them still open", count(late)));
     }
     time(page, &requests.time, "where the time went", Some(&of));
-    match several {
+    facts(page, requests);
+    if let Some(slowest) = requests.slowest.first() {
+        path(page, slowest);
+    }
+}
+
+/// What is said of requests besides where their time went.
+pub(super) fn facts(page: &mut Page, requests: &Requests) {
+    let several = requests.multiplexed.as_ref();
+    match several.filter(|several| several.prevail) {
         Some(several) => exchanges(page, requests, several),
         None => latency(page, requests),
     }
     held(page, requests.held);
     accept_queues(page, &requests.accept_queues);
     own(page, requests.own);
-    if let Some(slowest) = requests.slowest.first() {
-        path(page, slowest);
-    }
 }
 
 /// The accept queues that turned connections away, or would now.
@@ -90,7 +96,7 @@ fn accept_queues(page: &mut Page, queues: &[AcceptQueue]) {
 }
 
 /// The parts of a request's time under the names that a reader sees.
-fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
+pub(super) fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
     [
         ("ready (stranded)", time.ready_unserved.stranded),
         ("ready (pool busy)", time.ready_unserved.pool_busy),

@@ -142,7 +142,7 @@ const KERNEL_FRAME_PREFIX: &[&str] = &[
 
 /// The functions of a kernel stack that show what the sleep was for, innermost first, and how many
 /// are left out.
-pub(super) fn telling_kernel(stack: &[String], max: usize) -> (Vec<&str>, usize) {
+pub fn telling_kernel(stack: &[String], max: usize) -> (Vec<&str>, usize) {
     let frame = |name: &str| {
         name.is_empty()
             || KERNEL_FRAME.contains(&name)

@@ -59,13 +59,13 @@ pub fn count(value: u64) -> String {
 }
 
 /// A count and its noun: `1 request`, `2 requests`.
-pub(super) fn counted(value: u64, noun: &str) -> String {
+pub fn counted(value: u64, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(value))
 }
 
 /// A share in percent with one decimal. Never rounds something to nothing, nor almost all to all.
-pub(super) fn percent(part: u64, total: u64) -> String {
+pub fn percent(part: u64, total: u64) -> String {
     match (part, total) {
         (_, 0) => "-".to_owned(),
         (0, _) => "0.0 %".to_owned(),
@@ -82,7 +82,7 @@ pub(super) fn percent(part: u64, total: u64) -> String {
 }
 
 /// A ratio in percent, as [`percent`] does it.
-pub(super) fn ratio_percent(ratio: f64) -> String {
+pub fn ratio_percent(ratio: f64) -> String {
     const SCALE: f64 = 1e9;
     percent((ratio.clamp(0.0, 1.0) * SCALE) as u64, SCALE as u64)
 }

@@ -1,0 +1,202 @@
+//! What the text says, sentence by sentence, for other views: so that all say the same.
+
+use whywait_findings::{Confidence, Finding, Saving};
+use whywait_model::path::Step;
+use whywait_model::requests::{Percentile, Slow, Time};
+
+use super::page::Page;
+use super::stack::{Row, fold};
+use super::{TextOptions, coverage, finding, headline, is_problem, page, requests, step};
+use crate::Report;
+
+pub use super::stack::telling_kernel;
+pub use super::units::{count, counted, duration, percent, ratio_percent};
+
+/// Lines do not wrap.
+const WIDE: usize = 1 << 20;
+
+/// What may be said of the recording as a whole: the first sentence, and remarks on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Headline {
+    /// The first line of the text.
+    pub title: String,
+    /// Remarks, without the word `note: ` before them.
+    pub notes: Vec<String>,
+}
+
+/// The first line of the text, and the remarks below it that belong to no finding.
+pub fn headline(report: &Report) -> Headline {
+    let mut page = wide();
+    let problem = ranked(&report.findings).next().filter(|f| is_problem(f));
+    if problem.is_none() {
+        headline::nothing_wrong(&mut page, report);
+    } else {
+        if let Some(stopped) = &report.target.stopped {
+            headline::stopped(&mut page, stopped);
+        }
+        if let Some(open) = &report.requests.open {
+            headline::still_open(&mut page, open, true);
+        }
+        if let Some(several) = &report.requests.multiplexed {
+            headline::multiplexed(&mut page, several);
+        }
+    }
+    let mut lines = lines(page);
+    let title = match problem {
+        Some(finding) => finding.title.clone(),
+        None if lines.is_empty() => String::new(),
+        None => lines.remove(0),
+    };
+    let notes = lines
+        .into_iter()
+        .map(|line| line.strip_prefix("note: ").unwrap_or(&line).to_owned())
+        .collect();
+    Headline { title, notes }
+}
+
+/// The findings in the order of the text.
+pub fn ranked(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    super::ranked(findings).into_iter()
+}
+
+/// What a finding is about: the process, and where in it.
+pub fn place(report: &Report, finding: &Finding) -> String {
+    finding::place(&wide(), report, finding)
+}
+
+/// The target: `redis-server (pid 1234)`.
+pub fn target(report: &Report) -> String {
+    headline::target(&wide(), report)
+}
+
+/// What a fix saves; `None` when the recording sets no bound.
+pub fn saving(saving: &Saving) -> Option<String> {
+    finding::saving(saving)
+}
+
+/// How sure a finding is.
+pub const fn confidence(confidence: Confidence) -> &'static str {
+    finding::confidence(confidence)
+}
+
+/// The parts of a time under the names that a reader sees, in a fixed order; `None`: not known.
+pub fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
+    requests::parts(time)
+}
+
+/// All of a time, nanoseconds.
+pub fn total_ns(time: &Time) -> u64 {
+    requests::total_ns(time)
+}
+
+/// What is said of the requests besides where their time went: a name (`latency`, `held back`, …)
+/// and a sentence each.
+pub fn facts(report: &Report) -> Vec<(String, String)> {
+    let mut page = wide();
+    requests::facts(&mut page, &report.requests);
+    lines(page).iter().map(|line| named(line)).collect()
+}
+
+/// A percentile, which may be a lower bound; `None` when latencies are not known.
+pub fn percentile(report: &Report, which: Percentile) -> Option<String> {
+    let latency = report.requests.latency_ns.as_ref()?;
+    Some(requests::figure(latency, which))
+}
+
+/// What the report rests on: a sentence.
+pub fn coverage(report: &Report) -> String {
+    let mut page = wide();
+    coverage::render(&mut page, report);
+    named(&lines(page).concat()).1
+}
+
+/// `3.999 s on port 8080, 510 ms into the recording`.
+pub fn when(slow: &Slow) -> String {
+    requests::when(slow)
+}
+
+/// The names of a path's threads, to describe its steps.
+pub struct Steps<'a>(step::Names<'a>);
+
+impl<'a> Steps<'a> {
+    /// Those of a path.
+    pub fn of(path: &'a [Step]) -> Self {
+        Self(step::Names::of(path))
+    }
+
+    /// What happened in a step, without its thread: `in app::save: fsync (journal commit), woken by
+    /// saver (1240)`.
+    pub fn what(&self, step: &Step) -> String {
+        let page = wide();
+        let place = step::place(&page, step);
+        let text = format!("{place}{}", step::woken_by(&page, step, &self.0));
+        text.trim_start_matches([',', ':', ' ']).to_owned()
+    }
+
+    /// A thread of the path: `saver (1240)`.
+    pub fn who(&self, tid: u32) -> String {
+        self.0.who(&wide(), tid)
+    }
+}
+
+/// Who held the lock for which a step waited, and what it did meanwhile; `None` for other steps.
+pub fn held_by(step: &Step) -> Option<String> {
+    step::held_by(&wide(), step)
+}
+
+/// A line of a stack as the text shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// A function of the application.
+    Own(String),
+    /// A function of a runtime.
+    Runtime(String),
+    /// Frames that were left out, in words.
+    Folded(String),
+}
+
+/// A stack, innermost function first, folded to what its reader can act on. `own` says for each
+/// function whether it is the application's; without an entry its name decides.
+pub fn folded(stack: &[String], own: &[bool]) -> Vec<Frame> {
+    fold(stack, own)
+        .into_iter()
+        .map(|row| match row {
+            Row::Own(name) => Frame::Own(name.to_owned()),
+            Row::Runtime("") => Frame::Runtime("??".to_owned()),
+            Row::Runtime(name) => Frame::Runtime(name.to_owned()),
+            Row::Folded(frames, owners) if owners.is_empty() => {
+                Frame::Folded(format!("… {}", counted(frames as u64, "more frame")))
+            }
+            Row::Folded(frames, owners) => Frame::Folded(format!(
+                "… {} of {}",
+                counted(frames as u64, "frame"),
+                owners.join(", ")
+            )),
+        })
+        .collect()
+}
+
+fn wide() -> Page {
+    page(TextOptions {
+        width: WIDE,
+        ..TextOptions::default()
+    })
+}
+
+/// What is on a page, without its gutter and indents.
+fn lines(page: Page) -> Vec<String> {
+    let text = page.into_text();
+    let lines = text.lines().map(|line| {
+        let line = line.trim();
+        line.strip_prefix("= ").unwrap_or(line).to_owned()
+    });
+    lines
+        .filter(|line| !line.is_empty() && line != "|")
+        .collect()
+}
+
+/// `latency: p50 1 ms` in two.
+fn named(line: &str) -> (String, String) {
+    let (name, text) = line.split_once(": ").unwrap_or(("", line));
+    (name.to_owned(), text.to_owned())
+}
