@@ -1,13 +1,18 @@
-//! A judgement as GitHub's workflow commands: annotations at the budget's lines.
+//! A judgement for GitHub: workflow commands, which are annotations at the budget's lines, and
+//! Markdown for a job's summary.
 
 use std::fmt::Write as _;
 
+use whywait_report::markdown;
 use whywait_report::text::{Charset, escape};
 
 use super::judge::{Judgement, Outcome};
+use super::text::name;
 
 /// A text of more columns is cut.
 const MAX_WIDTH: usize = 2_000;
+/// Lines of each outcome in a summary: it has room for a megabyte.
+const MAX_LINES: usize = 200;
 
 /// The annotations, one a line. `budget`: the file's path from the repository's root;
 /// `fail_when_undecided`: what is undecided is an error, and not a warning.
@@ -29,6 +34,40 @@ pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) ->
             property(&format!("whywait gate: {}", line.what)),
             data(&line.why)
         );
+    }
+    text
+}
+
+/// For a job's summary: whether the gate holds, and a table of the budget's lines, the broken ones
+/// first. `budget`: the file's path.
+pub fn summary(judgement: &Judgement, budget: &str) -> String {
+    let mut text = match judgement.failed {
+        true => "### ❌ whywait gate: failed\n\n".to_owned(),
+        false => "### ✅ whywait gate: passed\n\n".to_owned(),
+    };
+    let runs = crate::text::runs(judgement.runs);
+    let _ = writeln!(text, "{runs} against {}\n", markdown::text(budget));
+    text.push_str("| | budget | measured | line |\n| --- | --- | --- | ---: |\n");
+    for outcome in [
+        Outcome::Broken,
+        Outcome::Undecided,
+        Outcome::Allowed,
+        Outcome::Held,
+    ] {
+        for line in judgement.with(outcome).take(MAX_LINES) {
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} |",
+                name(outcome),
+                markdown::text(&line.what),
+                markdown::text(&line.why),
+                line.line
+            );
+        }
+    }
+    text.push('\n');
+    for note in &judgement.notes {
+        let _ = writeln!(text, "- {}", markdown::text(note));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! `whywait gate`: checks recordings against a budget.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -47,6 +47,9 @@ pub(crate) fn run(args: GateArgs) -> anyhow::Result<u8> {
         &rendered(&args, &budget, &judgement, &name)?,
         args.output.as_deref(),
     )?;
+    if args.github {
+        add_summary(&github::summary(&judgement, &name))?;
+    }
     if let Some(path) = &args.save_baseline {
         let text = json::to_json(&Baseline::new(runs))?;
         output::write(&text, Some(path))?;
@@ -70,6 +73,20 @@ fn rendered(
         text.push_str(&github::render(judgement, name, budget.fail_when_undecided));
     }
     Ok(text)
+}
+
+/// Adds to the summary of a GitHub job, where there is one.
+fn add_summary(text: &str) -> anyhow::Result<()> {
+    let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
+    let path = PathBuf::from(path);
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write the job's summary {}", path.display()))
 }
 
 /// The measures of the recordings, which are made first if a command was named.
