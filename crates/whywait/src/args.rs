@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use whywait_findings::{Code, Severity};
+use whywait_view::stacks::Of;
 
 use crate::values;
 
@@ -43,6 +44,8 @@ const REPORT_HELP: &str = "\
 Examples:
   whywait report run1.whywait
   whywait report run1.whywait --format json | jq '.findings[].title'
+  whywait report run1.whywait --format html -o run1.html           a page to share
+  whywait report run1.whywait --format pprof --of waits -o w.pb.gz  for go tool pprof
   whywait report run1.whywait --fail-on warning     for CI: exit 3 when something is wrong
   whywait report run1.whywait --waits               who waited for what, longest first
   whywait report run1.whywait --cpu                 CPU time by listener, connection and thread
@@ -85,6 +88,19 @@ the budget; 3 the budget is broken.";
 
 const CHECK_HELP: &str = "\
 Exit codes: 0 whywait can watch here; 1 it cannot, and the lines marked `no` say why.";
+
+const FORMATS: &str = "\
+What the report looks like:
+
+  text      about one screen, for people
+  json      everything, for programs (schema 1)
+  html      one page with pictures and tables, offline: to attach to a ticket
+  markdown  verdict and tables, for a pull request
+  folded    stacks with their time, for flame graphs (--of)
+  pprof     the same as a profile, for go tool pprof (--of)
+  perfetto  threads and slow requests as a trace, for ui.perfetto.dev
+  otlp      slow requests as traces, for OpenTelemetry's collectors (JSON)
+";
 
 /// Over the flags for views that have no findings in them.
 const INSTEAD: &str = "Instead of the report (without --fail-on)";
@@ -179,9 +195,19 @@ pub(crate) struct CaptureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(crate) struct OutputArgs {
-    /// Text for people, or JSON for programs
-    #[arg(long, value_name = "FORMAT", default_value = "text", value_enum)]
-    pub(crate) format: Format,
+    /// Text for people, JSON for programs, a page to share, or what other tools read
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        value_enum,
+        hide_possible_values = true,
+        long_help = FORMATS
+    )]
+    pub(crate) format: ReportFormat,
+    /// Which time folded stacks and profiles show: critical, waits or cpu [default: critical]
+    #[arg(long, value_name = "TIME", value_enum, hide_possible_values = true)]
+    pub(crate) of: Option<StackTime>,
     /// Write the report to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -331,7 +357,7 @@ pub(crate) struct GateArgs {
     /// Also write the result of each line as JUnit XML to this file
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) junit: Option<PathBuf>,
-    /// Also print GitHub annotations at the budget's lines
+    /// Also print GitHub annotations at the budget's lines, and add a table to the job's summary
     #[arg(long, conflicts_with = "output", help_heading = "Report")]
     pub(crate) github: bool,
     /// Also write the recordings' measures to this file, for [regressions] in a budget
@@ -385,13 +411,65 @@ pub(crate) enum Detail {
     Full,
 }
 
-/// What a report looks like.
+/// What a comparison looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// About one screen, for people
     Text,
     /// Everything, for programs (schema 1)
     Json,
+}
+
+/// What a report looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// About one screen, for people
+    Text,
+    /// Everything, for programs (schema 1)
+    Json,
+    /// One page with pictures, offline
+    Html,
+    /// For a pull request or a ticket
+    Markdown,
+    /// Folded stacks, nanoseconds
+    Folded,
+    /// A profile for `go tool pprof`
+    Pprof,
+    /// A trace for ui.perfetto.dev
+    Perfetto,
+    /// Slow requests as OTLP/JSON traces
+    Otlp,
+}
+
+impl ReportFormat {
+    /// Whether it is nothing to read on a terminal.
+    pub(crate) const fn is_for_files(self) -> bool {
+        matches!(
+            self,
+            ReportFormat::Html | ReportFormat::Pprof | ReportFormat::Perfetto
+        )
+    }
+}
+
+/// Which time stacks are shown with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StackTime {
+    /// Slow requests' critical paths
+    Critical,
+    /// All waits of all threads
+    Waits,
+    /// CPU time
+    Cpu,
+}
+
+impl From<StackTime> for Of {
+    fn from(time: StackTime) -> Self {
+        match time {
+            StackTime::Critical => Of::Critical,
+            StackTime::Waits => Of::Waits,
+            StackTime::Cpu => Of::Cpu,
+        }
+    }
 }
 
 /// The severity from which findings fail a run.

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use nix::unistd::Uid;
 use whywait_compare::gate::Date;
 use whywait_findings::Severity;
+use whywait_view::stacks::Of;
 
-use crate::args::{CaptureArgs, Detail, Format, OutputArgs, ReportArgs, TargetArgs};
+use crate::args::{CaptureArgs, Detail, OutputArgs, ReportArgs, ReportFormat, TargetArgs};
 use crate::errors::Usage;
+use crate::output;
 use crate::user::Invoker;
 
 /// What to watch.
@@ -77,20 +79,35 @@ impl View {
 #[derive(Debug, Clone)]
 pub(crate) struct ReportConfig {
     /// What it looks like.
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
+    /// Which time stacks are shown with.
+    pub(crate) of: Of,
     /// Where it goes; `None`: standard output.
     pub(crate) output: Option<PathBuf>,
     /// From which severity on findings fail the run.
     pub(crate) fail_on: Option<Severity>,
 }
 
-impl From<OutputArgs> for ReportConfig {
-    fn from(args: OutputArgs) -> Self {
-        ReportConfig {
+impl ReportConfig {
+    /// # Errors
+    /// When the flags do not go together.
+    pub(crate) fn new(args: OutputArgs) -> Result<Self, Usage> {
+        let of_stacks = matches!(args.format, ReportFormat::Folded | ReportFormat::Pprof);
+        if args.of.is_some() && !of_stacks {
+            return Err(Usage::new(
+                "--of is for stacks",
+                "use it with --format folded or --format pprof",
+            ));
+        }
+        if args.format.is_for_files() {
+            output::refuse_terminal(args.output.as_deref())?;
+        }
+        Ok(ReportConfig {
             format: args.format,
+            of: args.of.map_or(Of::Critical, Of::from),
             output: args.output,
             fail_on: args.fail_on.map(Severity::from),
-        }
+        })
     }
 }
 

@@ -11,23 +11,29 @@ use tempfile::TempDir;
 use whywait_report::text::{Charset, TextOptions};
 
 use crate::closed;
+use crate::errors::Usage;
 use crate::user::Invoker;
+
+/// Writes text to a file, or to standard output: see [`write_bytes`].
+///
+/// # Errors
+/// Fails when the file or standard output cannot be written, or there is no standard output.
+pub(crate) fn write(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
+    write_bytes(text.as_bytes(), file)
+}
 
 /// Writes a report to a file, or to standard output. A reader that closed the pipe has seen enough:
 /// no error.
 ///
 /// # Errors
 /// Fails when the file or standard output cannot be written, or there is no standard output.
-pub(crate) fn write(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn write_bytes(bytes: &[u8], file: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = file else {
         if closed::stdout() {
             bail!("standard output is closed: there is nowhere to write to");
         }
         let mut stdout = io::stdout().lock();
-        return match stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| stdout.flush())
-        {
+        return match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 Err(error).context("cannot write to standard output")
             }
@@ -35,8 +41,22 @@ pub(crate) fn write(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
         };
     };
     let mut file = create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    file.write_all(text.as_bytes())
+    file.write_all(bytes)
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What is nothing to read does not go to a terminal.
+///
+/// # Errors
+/// Fails when it would.
+pub(crate) fn refuse_terminal(file: Option<&Path>) -> Result<(), Usage> {
+    if file.is_none() && io::stdout().is_terminal() {
+        return Err(Usage::new(
+            "this format is nothing to read on a terminal",
+            "write it to a file: -o FILE",
+        ));
+    }
+    Ok(())
 }
 
 /// Under sudo a new file belongs to who called it. One that was there keeps its owner.

@@ -11,14 +11,14 @@ use whywait_report::{
 };
 
 use crate::analyse;
-use crate::args::{Format, ReportArgs};
+use crate::args::{ReportArgs, ReportFormat};
 use crate::config::{ReportConfig, View};
 use crate::errors::{FOUND, Usage};
 use crate::output;
 
 pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
     let view = View::of(&args);
-    let config = ReportConfig::from(args.output);
+    let config = ReportConfig::new(args.output)?;
     let model = analyse::model(&args.recording)?;
     let text = match view {
         View::Report => {
@@ -80,12 +80,20 @@ pub(crate) fn report(recording: &Path, config: &ReportConfig) -> anyhow::Result<
 
 fn write_report(model: &Model, config: &ReportConfig) -> anyhow::Result<bool> {
     let report = analyse::report(model);
-    let text = render(
-        config,
-        |options| text::render(&report, options),
-        || Ok(to_json(&report)?),
-    )?;
-    output::write(&text, config.output.as_deref())?;
+    let bytes = match config.format {
+        ReportFormat::Text => {
+            let options = output::text_options(config.output.is_some());
+            text::render(&report, options).into_bytes()
+        }
+        ReportFormat::Json => printable_json(&to_json(&report)?).into_bytes(),
+        ReportFormat::Html => whywait_view::html(model, &report).into_bytes(),
+        ReportFormat::Markdown => whywait_view::markdown(model, &report).into_bytes(),
+        ReportFormat::Folded => whywait_view::folded(model, config.of).into_bytes(),
+        ReportFormat::Pprof => whywait_view::pprof(model, config.of)?,
+        ReportFormat::Perfetto => whywait_view::perfetto(model),
+        ReportFormat::Otlp => printable_json(&whywait_view::otlp(model)?).into_bytes(),
+    };
+    output::write_bytes(&bytes, config.output.as_deref())?;
     Ok(config
         .fail_on
         .is_some_and(|fail_on| fails(&report, fail_on)))
@@ -98,8 +106,15 @@ fn render(
     json: impl FnOnce() -> anyhow::Result<String>,
 ) -> anyhow::Result<String> {
     Ok(match config.format {
-        Format::Text => text(output::text_options(config.output.is_some())),
-        Format::Json => printable_json(&json()?),
+        ReportFormat::Text => text(output::text_options(config.output.is_some())),
+        ReportFormat::Json => printable_json(&json()?),
+        _ => {
+            return Err(Usage::new(
+                "this view is text or JSON",
+                "leave out --format, or use --format json; the other formats show a report",
+            )
+            .into());
+        }
     })
 }
 

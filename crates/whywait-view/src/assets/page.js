@@ -1,0 +1,161 @@
+"use strict";
+(() => {
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const SVG = "http://www.w3.org/2000/svg";
+  const WIDTH = 1000, LETTER = 6.3, LEAST = 5;
+
+  // A flame graph: zoom by click or Enter, find by name, walk by arrow keys.
+  for (const svg of all("svg.flame")) {
+    const part = svg.closest("details");
+    const info = part.querySelector(".info");
+    const tools = part.querySelector(".tools");
+    const found = tools.querySelector(".found");
+    const total = (() => {
+      const box = all("g.b", svg).map((g) => +g.querySelector("rect").getAttribute("y"));
+      return Math.min(...box);
+    })();
+    const boxes = all("g.b", svg).map((g) => {
+      const rect = g.querySelector("rect");
+      const [name, what] = g.querySelector("title").textContent.split("\n");
+      const text = g.querySelector("text");
+      return {
+        g, rect, name, what, text,
+        ink: text ? text.getAttribute("fill") : "#000000",
+        x: +rect.getAttribute("x"),
+        width: +rect.getAttribute("width"),
+        y: +rect.getAttribute("y"),
+      };
+    });
+    const of = new Map(boxes.map((box) => [box.g, box]));
+    let at = null, zoomed = null;
+
+    const draw = (box, x, width) => {
+      box.rect.setAttribute("x", x.toFixed(2));
+      box.rect.setAttribute("width", Math.max(width, 0.3).toFixed(2));
+      const room = Math.floor((width - 6) / LETTER);
+      if (!box.text && room >= LEAST) {
+        box.text = document.createElementNS(SVG, "text");
+        box.text.setAttribute("y", box.y + 12.5);
+        box.text.setAttribute("fill", box.ink);
+        box.g.append(box.text);
+      }
+      if (box.text) {
+        const letters = [...box.name];
+        const whole = letters.length <= room;
+        box.text.setAttribute("x", (x + 3).toFixed(2));
+        const cut = room < LEAST ? "" : letters.slice(0, room - 1).join("") + "\u2026";
+        box.text.textContent = whole ? box.name : cut;
+      }
+    };
+    const within = (box, other) =>
+      other.x >= box.x - 0.01 && other.x + other.width <= box.x + box.width + 0.51;
+    const zoom = (box) => {
+      zoomed = box && box.width < WIDTH - 2 ? box : null;
+      const from = zoomed ? zoomed.x : 0;
+      const scale = zoomed ? WIDTH / zoomed.width : 1;
+      for (const one of boxes) {
+        const above = zoomed && one.y < zoomed.y && within(one, zoomed);
+        const below = !zoomed || (one.y >= zoomed.y && within(zoomed, one));
+        one.g.classList.toggle("above", Boolean(above));
+        one.g.classList.toggle("out", !above && !below);
+        if (above) draw(one, 0, WIDTH - 0.5);
+        else if (below) draw(one, (one.x - from) * scale, one.width * scale);
+      }
+    };
+    const show = (box) => {
+      info.textContent = box ? box.name + " \u2014 " + box.what : "";
+    };
+    const go = (box) => {
+      if (!box) return;
+      if (at) at.g.classList.remove("at");
+      at = box;
+      at.g.classList.add("at");
+      show(at);
+    };
+    const seen = (box) => !box.g.classList.contains("out");
+    const row = (y) => boxes.filter((b) => b.y === y && seen(b)).sort((a, b) => a.x - b.x);
+    const STEP = 18;
+    const keys = {
+      ArrowDown: () => row(at.y + STEP).find((box) => within(at, box)),
+      ArrowUp: () => row(at.y - STEP).find((box) => within(box, at)),
+      ArrowRight: () => row(at.y).find((box) => box.x > at.x),
+      ArrowLeft: () => row(at.y).filter((box) => box.x < at.x).pop(),
+    };
+
+    svg.setAttribute("tabindex", "0");
+    svg.addEventListener("click", (event) => {
+      const box = of.get(event.target.closest("g.b"));
+      if (!box) return;
+      go(box);
+      zoom(box === zoomed ? null : box);
+    });
+    svg.addEventListener("mouseover", (event) => show(of.get(event.target.closest("g.b")) || at));
+    svg.addEventListener("keydown", (event) => {
+      if (!at) at = row(total)[0] || null;
+      if (!at) return;
+      if (keys[event.key]) go(keys[event.key]());
+      else if (event.key === "Enter") zoom(at === zoomed ? null : at);
+      else if (event.key === "Escape") zoom(null);
+      else return;
+      event.preventDefault();
+    });
+    tools.hidden = false;
+    tools.querySelector("button").addEventListener("click", () => zoom(null));
+    tools.querySelector("input").addEventListener("input", (event) => {
+      const wanted = event.target.value.toLowerCase();
+      let count = 0;
+      for (const box of boxes) {
+        const hit = box.name.toLowerCase().includes(wanted);
+        box.g.classList.toggle("miss", wanted !== "" && !hit);
+        if (hit) count += 1;
+      }
+      found.textContent = wanted === "" ? "" : count + " of " + boxes.length + " boxes";
+    });
+  }
+
+  const duration = (ns) => {
+    for (const [unit, name, places] of [[1e9, "s", 3], [1e6, "ms", 1], [1e3, "us", 1]]) {
+      if (ns >= unit) {
+        const value = ns / unit;
+        return value.toFixed(value >= 100 ? 0 : value >= 10 ? Math.min(places, 2) : places) +
+          " " + name;
+      }
+    }
+    return Math.round(ns) + " ns";
+  };
+
+  // What a fix saves that takes away only a part of the fault.
+  for (const saving of all(".saving")) {
+    const { saved, total, each, requests } = saving.dataset;
+    const says = saving.querySelector(".says");
+    const whole = says.textContent;
+    const rect = saving.querySelector("rect.saved");
+    const text = saving.querySelector("svg text");
+    const slider = saving.querySelector(".slider");
+    slider.hidden = false;
+    slider.querySelector("input").addEventListener("input", (event) => {
+      const part = event.target.value / 100;
+      const ns = saved * part;
+      slider.querySelector("output").textContent = event.target.value + " %";
+      rect.setAttribute("width", ((WIDTH * ns) / total).toFixed(2));
+      if (text) text.textContent = "";
+      if (part === 1) {
+        says.textContent = whole;
+        return;
+      }
+      const share = ((100 * ns) / total).toFixed(1) + " %";
+      const most = each ? ", at most " + duration(each * part) + " on each" : "";
+      says.textContent = "a fix saves at most " + duration(ns) + " over " +
+        Number(requests).toLocaleString("en") + " requests" + most + ", " + share +
+        " of all requests' time";
+    });
+  }
+
+  // On paper everything is open.
+  addEventListener("beforeprint", () => {
+    for (const part of all("details")) {
+      part.removeAttribute("name");
+      part.open = true;
+    }
+  });
+})();

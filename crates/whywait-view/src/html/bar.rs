@@ -1,0 +1,178 @@
+//! Where the time of requests went: a bar that sums to the whole.
+
+use maud::{Markup, html};
+use whywait_model::Model;
+use whywait_model::requests::{Account, Time};
+use whywait_report::Report;
+use whywait_report::text::words;
+
+use super::svg::{WIDTH, fits, inside, picture, px, swatch};
+use crate::palette;
+
+/// A bar: how the time of some requests splits.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bar {
+    /// Whose time it is.
+    of: String,
+    total_ns: u64,
+    /// In the order of the parts, without those that are nothing.
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Segment {
+    part: &'static str,
+    ns: u64,
+    /// From 0 to 1.
+    from: f64,
+    to: f64,
+}
+
+impl Bar {
+    fn new(of: String, time: &Time) -> Self {
+        let total_ns = words::total_ns(time);
+        let mut before_ns = 0u64;
+        let at = |ns: u64| ns as f64 / total_ns.max(1) as f64;
+        let segments = words::parts(time)
+            .into_iter()
+            .filter_map(|(part, ns)| Some((part, ns.filter(|ns| *ns > 0)?)))
+            .map(|(part, ns)| {
+                let from = at(before_ns);
+                before_ns = before_ns.saturating_add(ns);
+                Segment {
+                    part,
+                    ns,
+                    from,
+                    to: at(before_ns).min(1.0),
+                }
+            })
+            .collect();
+        Self {
+            of,
+            total_ns,
+            segments,
+        }
+    }
+
+    /// How much of the time is a part's.
+    fn ns_of(&self, part: &str) -> u64 {
+        let segment = self.segments.iter().find(|segment| segment.part == part);
+        segment.map_or(0, |segment| segment.ns)
+    }
+
+    fn draw(&self, y: f64) -> Markup {
+        const HEIGHT: f64 = 34.0;
+        html! {
+            @for segment in &self.segments {
+                @let (x, width) = (segment.from * WIDTH, (segment.to - segment.from) * WIDTH);
+                @let paint = palette::of_part(segment.part);
+                @let share = words::percent(segment.ns, self.total_ns);
+                g {
+                    title {
+                        (segment.part) ": " (share) ", " (words::duration(segment.ns))
+                    }
+                    rect x=(px(x)) y=(px(y)) width=(px((width - 1.0).max(0.3)))
+                        height=(px(HEIGHT)) fill=(paint.fill) {}
+                    (inside(x, y + 21.0, width, paint, &said(segment.part, &share, width)))
+                }
+            }
+        }
+    }
+}
+
+/// As much of a part's name and share as there is room for.
+fn said(part: &str, share: &str, width: f64) -> String {
+    let both = format!("{part} {share}");
+    let texts = [both.as_str(), share].into_iter();
+    let fitting = texts.filter(|text| fits(text, width)).map(str::to_owned);
+    fitting.take(1).collect()
+}
+
+/// The bars: of slow requests, and of all of them where these are not the same.
+pub(crate) fn bars(model: &Model, report: &Report) -> Vec<Bar> {
+    let requests = &report.requests;
+    let mut account = Account::default();
+    let mut slow = 0u64;
+    for request in model.requests().filter(|request| request.counts()) {
+        account += *request.account();
+        slow += 1;
+    }
+    let late = requests.open.as_ref().map_or(0, |open| open.late);
+    let all = requests.count.saturating_add(late);
+    let mut bars = Vec::new();
+    if slow > 0 && slow < all {
+        let of = words::counted(slow, "slow request");
+        bars.push(Bar::new(of, &account.time()));
+    }
+    if all > 0 {
+        let of = match slow == all {
+            true => format!("{}, all of them slow", words::counted(all, "request")),
+            false => format!("all {}", words::counted(all, "request")),
+        };
+        bars.push(Bar::new(of, &requests.time));
+    }
+    bars
+}
+
+/// The section.
+pub(crate) fn section(bars: &[Bar], facts: &[(String, String)]) -> Markup {
+    const ROW: f64 = 62.0;
+    html! {
+        @if let Some(first) = bars.first() {
+            section id="time" {
+                h2 { "Where the time went" }
+                (picture("bars", "How the time of requests splits", ROW * bars.len() as f64, html! {
+                    @for (index, bar) in bars.iter().enumerate() {
+                        @let y = ROW * index as f64;
+                        text class="t strong" x="0" y=(px(y + 14.0)) fill="#1f2430" {
+                            (bar.of) ": " (words::duration(bar.total_ns)) " together = 100 %"
+                        }
+                        (bar.draw(y + 22.0))
+                    }
+                }))
+                (legend(first, bars))
+                dl class="facts" {
+                    @for (name, text) in facts {
+                        div { dt { (name) } dd { (text) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn legend(first: &Bar, bars: &[Bar]) -> Markup {
+    let mut parts: Vec<&str> = Vec::new();
+    for segment in bars.iter().flat_map(|bar| &bar.segments) {
+        if !parts.contains(&segment.part) {
+            parts.push(segment.part);
+        }
+    }
+    parts.sort_by_key(|part| std::cmp::Reverse(first.ns_of(part)));
+    html! {
+        div class="scroll" {
+            table class="figures" {
+                thead {
+                    tr {
+                        th scope="col" { "part" }
+                        @for bar in bars {
+                            th scope="col" class="n" colspan="2" { (bar.of) }
+                        }
+                    }
+                }
+                tbody {
+                    @for part in parts {
+                        tr {
+                            th scope="row" { (swatch(palette::of_part(part))) " " (part) }
+                            @for bar in bars {
+                                @let ns = bar.ns_of(part);
+                                td class="n" { (words::percent(ns, bar.total_ns)) }
+                                td class="n" { (words::duration(ns)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The verdict: what is wrong, and what to do about it.
+
+use maud::{Markup, html};
+use whywait_findings::{Code, Finding, Severity, Verdict};
+use whywait_report::Report;
+use whywait_report::text::words::{self, Headline};
+
+use super::path;
+use super::svg::{name, whole};
+
+/// Findings beyond these are listed by their titles alone.
+const DETAILED: usize = 10;
+
+/// The first thing on the page.
+pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
+    let findings: Vec<&Finding> = words::ranked(&report.findings).collect();
+    html! {
+        section id="verdict" class={ "verdict " (tone(report, &findings)) } {
+            p class="kicker" {
+                @match findings.first().filter(|_| report.verdict == Verdict::Findings) {
+                    Some(finding) => (badge(finding)),
+                    None => "verdict",
+                }
+            }
+            h1 { (whole(&headline.title)) }
+            @for note in &headline.notes {
+                p class="note" { (name(note, 800)) }
+            }
+            @for (index, finding) in findings.iter().take(DETAILED).enumerate() {
+                @let open = index == 0 && report.verdict == Verdict::Findings;
+                (details(report, finding, index + 1, open))
+            }
+            @if findings.len() > DETAILED {
+                ul {
+                    @for finding in &findings[DETAILED..] {
+                        li { (badge(finding)) " " (whole(&finding.title)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How the page's head looks.
+fn tone(report: &Report, findings: &[&Finding]) -> &'static str {
+    match (report.verdict, findings.first()) {
+        (Verdict::Findings, Some(finding)) => severity(finding.severity),
+        (Verdict::NothingWrong | Verdict::Operations, _) if report.coverage.complete => "good",
+        _ => "warning",
+    }
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "info",
+    }
+}
+
+fn badge(finding: &Finding) -> Markup {
+    html! {
+        span class={ "badge " (severity(finding.severity)) } {
+            (finding.severity.name()) "[" (finding.code.name()) "]"
+        }
+    }
+}
+
+fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Markup {
+    html! {
+        details class="finding" open[open] {
+            summary {
+                span class="number" { (number) "." } " " (badge(finding)) " "
+                @if !open { (whole(&finding.title)) } @else { "why, where, and what to do" }
+            }
+            p class="place" { (whole(&words::place(report, finding))) }
+            @if !finding.evidence.is_empty() {
+                ul {
+                    @for evidence in &finding.evidence {
+                        li { (name(&evidence.text, 800)) }
+                    }
+                }
+            }
+            @if let Some(cause) = &finding.cause {
+                p {
+                    strong { "Cause: " }
+                    "thread " (cause.tid) " (" (name(&cause.thread, 40)) ") " (whole(&cause.doing))
+                }
+                (path::frames(&words::folded(&cause.stack, &cause.own)))
+            }
+            p class="fix" { strong { "What to do: " } (name(&finding.fix, 800)) }
+            @if finding.code != Code::RECORDING_INCOMPLETE {
+                p {
+                    @if let Some(saving) = words::saving(&finding.saving) {
+                        strong { (capital(&saving)) } "; "
+                    }
+                    "confidence: " (words::confidence(finding.confidence)) "."
+                }
+            }
+            p class="hint" {
+                "How this is measured: "
+                code { "whywait explain " (finding.code.name()) }
+            }
+        }
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}

@@ -1,0 +1,249 @@
+//! Flame graphs, drawn from the caller down to the callee.
+
+use maud::{Markup, html};
+use whywait_report::text::words;
+
+use super::svg::{WIDTH, fitting, picture_of, px, whole};
+use crate::palette::{self, Paint};
+use crate::stacks::{FrameKind, Of, Tree};
+
+const ROW: f64 = 18.0;
+/// What is narrower is not drawn.
+const MIN_WIDTH: f64 = 0.7;
+/// Boxes of a graph; the narrowest are left out.
+const MAX_TILES: usize = 2_500;
+/// Deeper functions are left out.
+const MAX_DEPTH: usize = 80;
+/// Stacks that the table lists.
+const LISTED: usize = 15;
+
+/// A flame graph, laid out.
+pub(crate) struct Flame {
+    of: Of,
+    tiles: Vec<Tile>,
+    total_ns: u64,
+    depth: usize,
+    hottest: Vec<Hottest>,
+}
+
+struct Tile {
+    node: u32,
+    x: f64,
+    width: f64,
+    depth: usize,
+    ns: u64,
+    name: String,
+    paint: Paint,
+}
+
+/// Where most time was: for those who read rather than look.
+struct Hottest {
+    ns: u64,
+    function: String,
+    state: String,
+}
+
+impl Flame {
+    pub(crate) fn new(of: Of, tree: &Tree) -> Self {
+        let mut flame = Self {
+            of,
+            tiles: layout(tree),
+            total_ns: tree.total_ns(),
+            depth: 0,
+            hottest: hottest(tree),
+        };
+        if flame.tiles.len() > MAX_TILES {
+            flame.tiles.sort_by(|a, b| b.width.total_cmp(&a.width));
+            flame.tiles.truncate(MAX_TILES);
+            flame.tiles.sort_by_key(|one| one.node);
+        }
+        flame.depth = flame
+            .tiles
+            .iter()
+            .map(|one| one.depth + 1)
+            .max()
+            .unwrap_or(0);
+        flame
+    }
+}
+
+fn layout(tree: &Tree) -> Vec<Tile> {
+    let total = tree.total_ns().max(1) as f64;
+    let called = tree.called();
+    let mut tiles = Vec::new();
+    let mut todo: Vec<(u32, f64, usize)> = vec![(crate::stacks::ROOT, 0.0, 0)];
+    while let Some((node, x, depth)) = todo.pop() {
+        let mut at = x;
+        for child in &called[node as usize] {
+            let ns = tree.node(*child).total_ns;
+            let width = ns as f64 / total * WIDTH;
+            // Those that follow are narrower still.
+            if width < MIN_WIDTH || depth >= MAX_DEPTH {
+                break;
+            }
+            if let Some(frame) = tree.frame(*child) {
+                tiles.push(Tile {
+                    node: *child,
+                    x: at,
+                    width,
+                    depth,
+                    ns,
+                    name: whole(&frame.name),
+                    paint: paint(frame.kind),
+                });
+            }
+            todo.push((*child, at, depth + 1));
+            at += width;
+        }
+    }
+    tiles
+}
+
+fn paint(kind: FrameKind) -> Paint {
+    match kind {
+        FrameKind::Thread => palette::ROLE,
+        FrameKind::App => palette::APP,
+        FrameKind::Runtime | FrameKind::System => palette::RUNTIME,
+        FrameKind::Kernel => palette::KERNEL,
+        FrameKind::State(state) => palette::of_state(state),
+        FrameKind::Holder => palette::HOLDER,
+    }
+}
+
+/// The stacks with most time of their own, by the innermost function of the application.
+fn hottest(tree: &Tree) -> Vec<Hottest> {
+    let frames = tree.frames();
+    let mut hottest: Vec<Hottest> = Vec::new();
+    let mut index = std::collections::HashMap::new();
+    for (stack, ns) in tree.stacks() {
+        let kinds = |wanted: fn(FrameKind) -> bool| {
+            let found = stack.iter().rev().map(|number| &frames[*number as usize]);
+            found.clone().find(|frame| wanted(frame.kind)).cloned()
+        };
+        let state = kinds(|kind| matches!(kind, FrameKind::State(_)));
+        let function = kinds(|kind| kind == FrameKind::App)
+            .or_else(|| kinds(|kind| !matches!(kind, FrameKind::State(_) | FrameKind::Thread)))
+            .or_else(|| kinds(|kind| kind == FrameKind::Thread));
+        let name = |frame: Option<crate::stacks::Frame>| frame.map_or(String::new(), |f| f.name);
+        let key = (name(function), name(state));
+        let at = *index.entry(key.clone()).or_insert_with(|| {
+            hottest.push(Hottest {
+                ns: 0,
+                function: key.0,
+                state: key.1,
+            });
+            hottest.len() - 1
+        });
+        hottest[at].ns = hottest[at].ns.saturating_add(ns);
+    }
+    hottest.sort_by(|a, b| (b.ns, &a.function).cmp(&(a.ns, &b.function)));
+    hottest.truncate(LISTED);
+    hottest
+}
+
+/// The section: one graph is open, and opening another closes it.
+pub(crate) fn section(flames: &[Flame]) -> Markup {
+    let mut flames: Vec<&Flame> = flames.iter().filter(|flame| flame.total_ns > 0).collect();
+    flames.sort_by_key(|flame| flame.of != Of::Critical);
+    html! {
+        @if !flames.is_empty() {
+            section id="flames" {
+                h2 { "Where in the code" }
+                @for (index, flame) in flames.iter().enumerate() {
+                    details class="graph" name="graph" open[index == 0] {
+                        summary {
+                            h3 { (flame.of.title()) ", " (words::duration(flame.total_ns)) }
+                        }
+                        p class="hint" { (hint(flame.of)) }
+                        (graph(flame))
+                        (table(flame))
+                    }
+                }
+            }
+        }
+    }
+}
+
+const fn hint(of: Of) -> &'static str {
+    match of {
+        Of::Critical => {
+            "Width is time of slow requests, their waits and their work alike; callers are above \
+             what they call. The last box says what the time was; below a lock is who held it."
+        }
+        Of::Waits => {
+            "Width is time asleep, of all threads and over the whole recording. Most of it is idle \
+             as a rule: the graph of critical paths shows which waits matter."
+        }
+        Of::Cpu => {
+            "Width is CPU time of all threads over the whole recording, by samples; callers are \
+             above what they call."
+        }
+    }
+}
+
+fn graph(flame: &Flame) -> Markup {
+    let id = format!("flame-{}", flame.of.name());
+    let title = format!("Flame graph: {}", flame.of.title());
+    html! {
+        div class="tools" hidden {
+            label { "Find " input type="search" spellcheck="false"; }
+            " "
+            button type="button" { "Whole graph" }
+            " "
+            span class="found" aria-live="polite" {}
+        }
+        (picture_of("flame", &id, &title, ROW * flame.depth as f64, html! {
+            @for one in &flame.tiles {
+                (self::one(one, flame.total_ns))
+            }
+        }))
+        p class="info" aria-live="polite" {}
+    }
+}
+
+fn one(one: &Tile, total_ns: u64) -> Markup {
+    let y = ROW * one.depth as f64;
+    let text = fitting(&one.name, one.width);
+    html! {
+        g class="b" {
+            title {
+                (one.name) "\n" (words::duration(one.ns)) ", " (words::percent(one.ns, total_ns))
+            }
+            rect x=(px(one.x)) y=(px(y)) width=(px((one.width - 0.5).max(0.3))) height="17"
+                fill=(one.paint.fill) {}
+            @if !text.is_empty() {
+                text x=(px(one.x + 3.0)) y=(px(y + 12.5)) fill=(one.paint.ink) { (text) }
+            }
+        }
+    }
+}
+
+fn table(flame: &Flame) -> Markup {
+    html! {
+        details {
+            summary { "The same as a table" }
+            div class="scroll" {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" class="n" { "share" }
+                            th scope="col" class="n" { "time" }
+                            th scope="col" { "function" }
+                            th scope="col" { "what it was" }
+                        }
+                    }
+                    tbody {
+                        @for row in &flame.hottest {
+                            tr {
+                                td class="n" { (words::percent(row.ns, flame.total_ns)) }
+                                td class="n" { (words::duration(row.ns)) }
+                                td class="code" { (whole(&row.function)) }
+                                td { (whole(&row.state)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! A slow request's critical path, drawn: a lane for each thread, the steps in them, and who woke
+//! whom.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use whywait_model::path::Step;
+use whywait_model::requests::Slow;
+use whywait_report::text::words::{self, Frame, Steps};
+
+use super::svg::{WIDTH, fitting, inside, label, name, picture, px, time_axis, whole};
+use crate::palette;
+
+const LEFT: f64 = 190.0;
+const RIGHT: f64 = 12.0;
+const LANE: f64 = 30.0;
+/// Steps that are drawn: the longest. What is shorter would not be seen.
+const MAX_STEPS: usize = 300;
+/// Steps that are listed with their stacks.
+const MAX_LISTED: usize = 25;
+/// Threads beyond these share a lane.
+const MAX_LANES: usize = 24;
+/// So many calls are drawn.
+const MAX_CALLS: usize = 40;
+/// What a holder's holder did is drawn too, and so on to this depth.
+const MAX_DEPTH: usize = 3;
+
+/// A path, laid out: times since the request's arrival.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    names: Vec<String>,
+    boxes: Vec<Piece>,
+    /// When, from which lane, to which one.
+    wakes: Vec<(u64, usize, usize)>,
+    total_ns: u64,
+}
+
+#[derive(Debug)]
+struct Piece {
+    lane: usize,
+    from_ns: u64,
+    ns: u64,
+    state: String,
+    title: String,
+    /// Not on the path itself: what a holder did meanwhile.
+    meanwhile: bool,
+}
+
+/// What has a lane of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    Arrival,
+    Thread(u32),
+    Peer(String),
+}
+
+/// The lanes by whose they are, in the order of their first appearance.
+#[derive(Debug, Default)]
+struct Index(BTreeMap<Whose, usize>);
+
+impl Lanes {
+    pub(crate) fn new(slow: &Slow) -> Self {
+        let steps = Steps::of(&slow.path);
+        let mut lanes = Lanes {
+            total_ns: slow.latency_ns,
+            ..Lanes::default()
+        };
+        let mut index = Index::default();
+        lanes.add(&mut index, &steps, &slow.path, 0, 0);
+        if let Some(calls) = &slow.calls {
+            for call in calls.longest.iter().take(MAX_CALLS) {
+                let lane = lanes.lane(&mut index, Whose::Peer(call.peer.clone()), || {
+                    format!("→ {}", name(&call.peer, 60))
+                });
+                lanes.boxes.push(Piece {
+                    lane,
+                    from_ns: call.at_ns,
+                    ns: call.ns,
+                    state: "network".to_owned(),
+                    title: format!(
+                        "call to {}: {}, {} until the reply was there",
+                        name(&call.peer, 60),
+                        words::duration(call.ns),
+                        words::duration(call.with_peer_ns)
+                    ),
+                    meanwhile: true,
+                });
+            }
+        }
+        lanes.boxes.sort_by_key(|one| std::cmp::Reverse(one.ns));
+        lanes.boxes.truncate(MAX_STEPS);
+        lanes
+    }
+
+    fn add(
+        &mut self,
+        index: &mut Index,
+        steps: &Steps<'_>,
+        path: &[Step],
+        mut at_ns: u64,
+        depth: usize,
+    ) {
+        for step in path {
+            let whose = match step.tid {
+                _ if step.state == "ready-unserved" => Whose::Arrival,
+                tid => Whose::Thread(tid),
+            };
+            let lane = self.lane(index, whose.clone(), || match whose {
+                Whose::Thread(tid) => steps.who(tid),
+                _ => "in the kernel, unread".to_owned(),
+            });
+            self.boxes.push(Piece {
+                lane,
+                from_ns: at_ns,
+                ns: step.ns,
+                state: step.state.clone(),
+                title: format!(
+                    "{} {} {}",
+                    words::duration(step.ns),
+                    step.state,
+                    steps.what(step)
+                ),
+                meanwhile: depth > 0,
+            });
+            if depth < MAX_DEPTH && !step.meanwhile.is_empty() {
+                self.add(index, steps, &step.meanwhile, at_ns, depth + 1);
+            }
+            at_ns = at_ns.saturating_add(step.ns);
+            if let Some(waker) = step.woken_by.filter(|waker| *waker != step.tid) {
+                let from = self.lane(index, Whose::Thread(waker), || steps.who(waker));
+                let to = match step.state.as_str() {
+                    "ready-unserved" => {
+                        self.lane(index, Whose::Thread(step.tid), || steps.who(step.tid))
+                    }
+                    _ => lane,
+                };
+                if from != to {
+                    self.wakes.push((at_ns, from, to));
+                }
+            }
+        }
+    }
+
+    fn lane(&mut self, index: &mut Index, whose: Whose, called: impl FnOnce() -> String) -> usize {
+        if let Some(lane) = index.0.get(&whose) {
+            return *lane;
+        }
+        let lane = self.names.len();
+        if lane >= MAX_LANES {
+            return MAX_LANES - 1;
+        }
+        self.names.push(match lane + 1 == MAX_LANES {
+            true => "others".to_owned(),
+            false => called(),
+        });
+        index.0.insert(whose, lane);
+        lane
+    }
+
+    fn x(&self, ns: u64) -> f64 {
+        let at = ns as f64 / self.total_ns.max(1) as f64;
+        LEFT + at.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+    }
+}
+
+/// The section.
+pub(crate) fn section(slowest: &[Slow], what: &str) -> Markup {
+    html! {
+        @if !slowest.is_empty() {
+            section id="slowest" {
+                h2 { "The slowest " (what) "s, and what they waited for" }
+                @for (index, slow) in slowest.iter().enumerate() {
+                    (request(slow, index))
+                }
+            }
+        }
+    }
+}
+
+fn request(slow: &Slow, index: usize) -> Markup {
+    let number = index + 1;
+    let title = format!("{number}. {} [{}]", words::when(slow), name(&slow.id, 40));
+    html! {
+        details class="request" open[index == 0] {
+            summary { h3 { (title) } }
+            @if slow.path.is_empty() {
+                p { "Its response was not seen: there is no critical path to show." }
+            } @else {
+                (draw(&Lanes::new(slow), &format!("path-{number}"), &title))
+                details {
+                    summary { "Step by step, with stacks" }
+                    (listed(&slow.path))
+                }
+            }
+        }
+    }
+}
+
+fn draw(lanes: &Lanes, id: &str, title: &str) -> Markup {
+    let bottom = LANE * lanes.names.len() as f64 + 4.0;
+    let middle = |lane: usize| LANE * lane as f64 + LANE / 2.0;
+    let alt = format!("Critical path of request {title}: a lane for each thread");
+    picture(
+        id,
+        &alt,
+        bottom + 22.0,
+        html! {
+            (time_axis(LEFT, WIDTH - LEFT - RIGHT, 0.0, bottom, lanes.total_ns))
+            @for (index, who) in lanes.names.iter().enumerate() {
+                line class="lane" x1=(px(LEFT)) x2=(px(WIDTH - RIGHT)) y1=(px(middle(index)))
+                    y2=(px(middle(index))) stroke="#d9dde3" {}
+                g {
+                    title { (who) }
+                    (label(LEFT - 10.0, middle(index) + 4.0, "end", &fitting(who, LEFT - 12.0)))
+                }
+            }
+            @for one in &lanes.boxes {
+                @let (x, end) = (lanes.x(one.from_ns), lanes.x(one.from_ns.saturating_add(one.ns)));
+                @let paint = palette::of_state(&one.state);
+                @let height = if one.meanwhile { 14.0 } else { 22.0 };
+                @let y = middle(one.lane) - height / 2.0;
+                g {
+                    title { (one.title) }
+                    rect x=(px(x)) y=(px(y)) width=(px((end - x).max(0.8))) height=(px(height))
+                        rx="2" fill=(paint.fill)
+                        fill-opacity=[one.meanwhile.then_some("0.8")] {}
+                    (inside(x, middle(one.lane) + 4.0, end - x, paint, &one.state))
+                }
+            }
+            @for (at_ns, from, to) in &lanes.wakes {
+                (arrow(lanes.x(*at_ns), middle(*from), middle(*to)))
+            }
+        },
+    )
+}
+
+/// A wake, from one lane to another.
+fn arrow(x: f64, from: f64, to: f64) -> Markup {
+    let down = if to > from { 1.0 } else { -1.0 };
+    let (from, tip) = (from + 8.0 * down, to - 11.0 * down);
+    let path = format!(
+        "M{x} {from}V{tip}M{left} {wing}L{x} {tip}L{right} {wing}",
+        x = px(x),
+        from = px(from),
+        tip = px(tip),
+        left = px(x - 3.5),
+        right = px(x + 3.5),
+        wing = px(tip - 5.0 * down)
+    );
+    html! {
+        path class="wake" d=(path) fill="none" stroke="#1f2430" stroke-width="1.4" {
+            title { "woken" }
+        }
+    }
+}
+
+/// The longest steps, in order, with their stacks.
+fn listed(path: &[Step]) -> Markup {
+    let steps = Steps::of(path);
+    let mut longest: Vec<usize> = (0..path.len()).collect();
+    longest.sort_by_key(|index| std::cmp::Reverse(path[*index].ns));
+    longest.truncate(MAX_LISTED);
+    longest.sort_unstable();
+    let starts: Vec<u64> = path
+        .iter()
+        .scan(0u64, |at, step| {
+            let start = *at;
+            *at = at.saturating_add(step.ns);
+            Some(start)
+        })
+        .collect();
+    html! {
+        ol class="steps" {
+            @for index in &longest {
+                @let step = &path[*index];
+                li {
+                    span class="n" { "+" (words::duration(starts[*index])) }
+                    " "
+                    strong { (words::duration(step.ns)) " " (step.state) }
+                    " "
+                    @if step.tid != 0 { (steps.who(step.tid)) " " }
+                    (steps.what(step))
+                    (stack(step))
+                    (meanwhile(step, &steps, 1))
+                }
+            }
+        }
+        @if path.len() > longest.len() {
+            p class="hint" {
+                "and " (words::counted((path.len() - longest.len()) as u64, "shorter step"))
+            }
+        }
+    }
+}
+
+/// What the holder of a lock did meanwhile.
+fn meanwhile(step: &Step, steps: &Steps<'_>, depth: usize) -> Markup {
+    html! {
+        @if !step.meanwhile.is_empty() && depth <= MAX_DEPTH {
+            details {
+                summary { (words::held_by(step).unwrap_or_else(|| "meanwhile".to_owned())) }
+                ol class="steps" {
+                    @for inner in step.meanwhile.iter().take(MAX_LISTED) {
+                        li {
+                            strong { (words::duration(inner.ns)) " " (inner.state) }
+                            " " (steps.who(inner.tid)) " " (steps.what(inner))
+                            (stack(inner))
+                            (meanwhile(inner, steps, depth + 1))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn stack(step: &Step) -> Markup {
+    const MAX_KERNEL: usize = 8;
+    let (kernel, _) = words::telling_kernel(&step.kernel, MAX_KERNEL);
+    let own = step.stack != step.kernel;
+    html! {
+        @if own && !step.stack.is_empty() || !kernel.is_empty() {
+            details {
+                summary { "stack" }
+                @if own { (frames(&words::folded(&step.stack, &[]))) }
+                @if !kernel.is_empty() {
+                    p class="kernel" { "kernel: " (name(&kernel.join(", "), 400)) }
+                }
+            }
+        }
+    }
+}
+
+/// A folded stack, innermost function first.
+pub(crate) fn frames(frames: &[Frame]) -> Markup {
+    html! {
+        ol class="stack" {
+            @for frame in frames {
+                @match frame {
+                    Frame::Own(text) => li class="own" { strong { (whole(text)) } },
+                    Frame::Runtime(text) => li { (whole(text)) },
+                    Frame::Folded(text) => li class="folded" { (whole(text)) },
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The verdict and its tables for a pull request, a ticket or a job's summary: GitHub's Markdown.
+
+use whywait_findings::{Finding, Severity, Verdict};
+use whywait_model::Model;
+use whywait_report::Report;
+use whywait_report::markdown::text;
+use whywait_report::text::words;
+
+/// GitHub takes no longer comments, in characters. Job summaries may be longer.
+pub const MAX_CHARACTERS: usize = 65_536;
+
+/// Findings in full, and rows of the tables.
+const MAX_FINDINGS: usize = 8;
+const MAX_ROWS: usize = 12;
+
+/// The report: verdict, where the time went, what was waited for, whom was called.
+pub fn markdown(model: &Model, report: &Report) -> String {
+    let headline = words::headline(report);
+    let mut page = Page::default();
+    let mark = match report.verdict {
+        Verdict::Findings => "❌",
+        Verdict::NothingWrong | Verdict::Operations => "✅",
+        _ => "⚠️",
+    };
+    page.line(&format!("### {mark} {}", text(&headline.title)));
+    page.line("");
+    for note in &headline.notes {
+        page.line(&format!("> {}", text(note)));
+        page.line("");
+    }
+    let target = words::target(report);
+    let watched = words::duration(report.target.duration_ns);
+    page.line(&format!("{}, watched for {watched}", text(&target)));
+    page.line("");
+    for (index, finding) in words::ranked(&report.findings).enumerate() {
+        match index {
+            0..MAX_FINDINGS => page.finding(report, finding),
+            MAX_FINDINGS => {
+                let more = report.findings.len() - MAX_FINDINGS;
+                page.line(&words::counted(more as u64, "more finding"));
+            }
+            _ => break,
+        }
+    }
+    page.time(report);
+    page.waits(model);
+    page.calls(report);
+    page.line("<details><summary>What this rests on</summary>");
+    page.line("");
+    page.line(&text(&words::coverage(report)));
+    page.line("");
+    page.line("</details>");
+    page.into_text()
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    text: String,
+    characters: usize,
+    full: bool,
+}
+
+impl Page {
+    /// A line, unless there is no room for it. What begins after that is left out, too.
+    fn line(&mut self, line: &str) {
+        // For what says that something was left out.
+        const RESERVE: usize = 200;
+        let characters = line.chars().count() + 1;
+        if self.full || self.characters + characters > MAX_CHARACTERS - RESERVE {
+            self.full = true;
+            return;
+        }
+        self.characters += characters;
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn into_text(mut self) -> String {
+        if self.full {
+            self.text
+                .push_str("\nThe rest does not fit here: `whywait report` shows it.\n");
+        }
+        self.text
+    }
+
+    fn finding(&mut self, report: &Report, finding: &Finding) {
+        let mark = match finding.severity {
+            Severity::Error => "🔴",
+            Severity::Warning => "🟠",
+            Severity::Note => "🔵",
+        };
+        self.line(&format!(
+            "<details><summary>{mark} <code>{}[{}]</code> {}</summary>",
+            finding.severity.name(),
+            finding.code.name(),
+            text(&finding.title)
+        ));
+        self.line("");
+        self.line(&text(&words::place(report, finding)));
+        self.line("");
+        for evidence in &finding.evidence {
+            self.line(&format!("- {}", text(&evidence.text)));
+        }
+        if let Some(cause) = &finding.cause {
+            self.line("");
+            self.line(&format!(
+                "**Cause:** thread {} ({}) {}",
+                cause.tid,
+                text(&cause.thread),
+                text(&cause.doing)
+            ));
+            self.line("");
+            for frame in words::folded(&cause.stack, &cause.own) {
+                self.line(&match frame {
+                    words::Frame::Own(name) => format!("- **{}**", text(&name)),
+                    words::Frame::Runtime(name) | words::Frame::Folded(name) => {
+                        format!("- {}", text(&name))
+                    }
+                });
+            }
+        }
+        self.line("");
+        self.line(&format!("**What to do:** {}", text(&finding.fix)));
+        if let Some(saving) = words::saving(&finding.saving) {
+            let confidence = words::confidence(finding.confidence);
+            self.line("");
+            self.line(&format!("{}; confidence: {confidence}", text(&saving)));
+        }
+        self.line("");
+        self.line("</details>");
+        self.line("");
+    }
+
+    fn time(&mut self, report: &Report) {
+        let total_ns = words::total_ns(&report.requests.time);
+        if total_ns == 0 {
+            return;
+        }
+        let mut parts: Vec<(&str, u64)> = words::parts(&report.requests.time)
+            .into_iter()
+            .filter_map(|(part, ns)| Some((part, ns.filter(|ns| *ns > 0)?)))
+            .collect();
+        parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        let rows: Vec<Vec<String>> = parts
+            .into_iter()
+            .map(|(part, ns)| {
+                vec![
+                    part.to_owned(),
+                    words::percent(ns, total_ns),
+                    words::duration(ns),
+                ]
+            })
+            .collect();
+        self.table(&["where the time went", "share>", "time>"], &rows);
+        for (name, fact) in words::facts(report) {
+            self.line(&format!("**{}:** {}", text(&name), text(&fact)));
+            self.line("");
+        }
+    }
+
+    fn waits(&mut self, model: &Model) {
+        let mut rows = model.waits();
+        rows.retain(|row| row.critical_ns > 0);
+        rows.sort_by_key(|row| std::cmp::Reverse((row.critical_ns, row.total_ns)));
+        let rows: Vec<Vec<String>> = rows
+            .iter()
+            .take(MAX_ROWS)
+            .map(|row| {
+                vec![
+                    row.what.clone(),
+                    row.function.clone().unwrap_or_default(),
+                    words::duration(row.critical_ns),
+                    words::duration(row.total_ns),
+                    words::count(row.count),
+                ]
+            })
+            .collect();
+        let columns = [
+            "slow requests waited for",
+            "in",
+            "on critical paths>",
+            "total>",
+            "count>",
+        ];
+        self.table(&columns, &rows);
+    }
+
+    fn calls(&mut self, report: &Report) {
+        let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), words::duration);
+        let rows: Vec<Vec<String>> = report
+            .calls
+            .iter()
+            .take(MAX_ROWS)
+            .map(|row| {
+                vec![
+                    row.name(),
+                    words::count(row.calls),
+                    time(row.p50_ns),
+                    time(row.p99_ns),
+                    time(row.max_ns),
+                ]
+            })
+            .collect();
+        self.table(&["calls to", "count>", "p50>", "p99>", "max>"], &rows);
+    }
+
+    /// A table, unless it is empty. Columns whose name ends in `>` have figures.
+    fn table(&mut self, columns: &[&str], rows: &[Vec<String>]) {
+        if rows.is_empty() {
+            return;
+        }
+        let names: Vec<&str> = columns
+            .iter()
+            .map(|name| name.trim_end_matches('>'))
+            .collect();
+        self.line(&format!("| {} |", names.join(" | ")));
+        let rules = columns.iter().map(|name| match name.ends_with('>') {
+            true => "---:",
+            false => "---",
+        });
+        self.line(&format!("| {} |", rules.collect::<Vec<_>>().join(" | ")));
+        for row in rows {
+            let cells: Vec<String> = row.iter().map(|cell| text(cell)).collect();
+            self.line(&format!("| {} |", cells.join(" | ")));
+        }
+        self.line("");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_room_for_so_many_characters() {
+        let mut page = Page::default();
+        for _ in 0..10_000 {
+            page.line(&"ä".repeat(100));
+        }
+        let text = page.into_text();
+        assert!(text.chars().count() <= MAX_CHARACTERS);
+        assert!(text.ends_with("`whywait report` shows it.\n"));
+    }
+}

@@ -1,0 +1,219 @@
+//! Slow requests as traces: OTLP/JSON, as a collector takes it at `/v1/traces`.
+//!
+//! Names of fields are those of `opentelemetry/proto/trace/v1/trace.proto`, in JSON's spelling;
+//! numbers of 64 bits are texts there, and identifiers hexadecimal.
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use whywait_model::Model;
+use whywait_model::path::Step;
+use whywait_model::requests::Slow;
+use whywait_report::text::words;
+use whywait_report::text::{Charset, escape};
+
+/// Requests that become traces, the slowest.
+const MAX_REQUESTS: usize = 1_000;
+/// Spans of a request's path: the longest steps.
+const MAX_STEPS: usize = 200;
+/// Longer names are cut in their middle.
+const MAX_NAME: usize = 400;
+
+/// `SPAN_KIND_INTERNAL`, `SPAN_KIND_SERVER`, `SPAN_KIND_CLIENT`.
+const INTERNAL: u32 = 1;
+const SERVER: u32 = 2;
+const CLIENT: u32 = 3;
+
+/// The slowest requests as spans; their children are the steps of their critical paths and the
+/// calls that were made meanwhile.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field allows.
+pub fn otlp(model: &Model) -> serde_json::Result<String> {
+    let mut requests: Vec<_> = model
+        .requests()
+        .filter_map(|request| Some((request.took_ns()?, request)))
+        .collect();
+    requests.sort_by_key(|(ns, request)| (std::cmp::Reverse(*ns), request.ready_ns));
+    let spans: Vec<Value> = requests
+        .into_iter()
+        .take(MAX_REQUESTS)
+        .flat_map(|(_, request)| Trace::new(model, &request.slow()).spans())
+        .collect();
+    let meta = &model.meta;
+    let service = meta.command.first().map_or("", String::as_str);
+    let service = service.rsplit('/').next().unwrap_or_default();
+    let resource = [
+        attribute("service.name", text(service)),
+        attribute("host.name", text(&meta.host.hostname)),
+        attribute("host.arch", text(&meta.host.arch)),
+        attribute("process.pid", number(meta.pid.unwrap_or(0).into())),
+        attribute("telemetry.sdk.name", text("whywait")),
+    ];
+    let document = json!({
+        "resourceSpans": [{
+            "resource": { "attributes": resource },
+            "scopeSpans": [{
+                "scope": { "name": "whywait", "version": env!("CARGO_PKG_VERSION") },
+                "spans": spans,
+            }],
+        }],
+    });
+    let mut text = serde_json::to_string_pretty(&document)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// A request, on its way to spans.
+struct Trace<'a> {
+    slow: &'a Slow,
+    /// The same from one run to the next, and apart for each recording and request.
+    id: String,
+    started_unix_ns: u64,
+    children: u64,
+}
+
+impl<'a> Trace<'a> {
+    fn new(model: &Model, slow: &'a Slow) -> Self {
+        let meta = &model.meta;
+        let key = format!(
+            "{}\0{}\0{}\0{}",
+            meta.host.hostname,
+            meta.started_wall_unix_ns,
+            meta.pid.unwrap_or(0),
+            slow.id
+        );
+        Self {
+            slow,
+            id: hex(&Sha256::digest(key.as_bytes())[..16]),
+            started_unix_ns: meta.started_wall_unix_ns.saturating_add(slow.at_ns),
+            children: 0,
+        }
+    }
+
+    /// The identifier of its nth span; 0: the request's own.
+    fn span_id(&self, number: u64) -> String {
+        let key = format!("{}\0{number}", self.id);
+        hex(&Sha256::digest(key.as_bytes())[..8])
+    }
+
+    fn spans(mut self) -> Vec<Value> {
+        let slow = self.slow;
+        let place = slow
+            .port
+            .map_or_else(|| "unix socket".to_owned(), |port| format!("port {port}"));
+        let mut attributes = vec![attribute("whywait.request", text(&slow.id))];
+        if let Some(port) = slow.port {
+            attributes.push(attribute("server.port", number(port.into())));
+        }
+        for (part, ns) in words::parts(&slow.time) {
+            if let Some(ns) = ns.filter(|ns| *ns > 0) {
+                attributes.push(attribute(&format!("whywait.time.{part}"), number(ns)));
+            }
+        }
+        if slow.open {
+            attributes.push(attribute("whywait.open", json!({ "boolValue": true })));
+        }
+        let name = format!("request on {place}");
+        let mut spans = vec![self.span(0, SERVER, &name, 0, slow.latency_ns, attributes)];
+        let mut longest: Vec<usize> = (0..slow.path.len()).collect();
+        longest.sort_by_key(|index| std::cmp::Reverse(slow.path[*index].ns));
+        longest.truncate(MAX_STEPS);
+        longest.sort_unstable();
+        let mut at_ns = 0u64;
+        for (index, step) in slow.path.iter().enumerate() {
+            if longest.binary_search(&index).is_ok() {
+                spans.push(self.step(step, at_ns));
+            }
+            at_ns = at_ns.saturating_add(step.ns);
+        }
+        // Others' calls are no part of this trace.
+        let own = slow.calls.iter().filter(|calls| calls.own);
+        for call in own.flat_map(|calls| &calls.longest) {
+            let attributes = vec![
+                attribute("network.peer.address", text(&call.peer)),
+                attribute("whywait.with_peer_ns", number(call.with_peer_ns)),
+            ];
+            let name = format!("call to {}", call.peer);
+            self.children += 1;
+            spans.push(self.span(
+                self.children,
+                CLIENT,
+                &name,
+                call.at_ns,
+                call.ns,
+                attributes,
+            ));
+        }
+        spans
+    }
+
+    fn step(&mut self, step: &Step, at_ns: u64) -> Value {
+        let mut attributes = vec![
+            attribute("thread.id", number(step.tid.into())),
+            attribute("thread.name", text(&step.thread)),
+        ];
+        if let Some(function) = &step.function {
+            attributes.push(attribute("code.function.name", text(function)));
+        }
+        if !step.stack.is_empty() {
+            let stack = step.stack.join("\n");
+            let stack: String = stack.chars().take(MAX_NAME * 20).collect();
+            attributes.push(attribute(
+                "code.stacktrace",
+                json!({ "stringValue": stack }),
+            ));
+        }
+        if let Some(tid) = step.woken_by {
+            attributes.push(attribute("whywait.woken_by", number(tid.into())));
+        }
+        let name = match &step.kind {
+            Some(kind) => format!("{}: {kind}", step.state),
+            None => step.state.clone(),
+        };
+        self.children += 1;
+        self.span(self.children, INTERNAL, &name, at_ns, step.ns, attributes)
+    }
+
+    fn span(
+        &self,
+        number: u64,
+        kind: u32,
+        name: &str,
+        at_ns: u64,
+        ns: u64,
+        attributes: Vec<Value>,
+    ) -> Value {
+        let from_ns = self.started_unix_ns.saturating_add(at_ns);
+        let parent = match number {
+            0 => String::new(),
+            _ => self.span_id(0),
+        };
+        json!({
+            "traceId": self.id,
+            "spanId": self.span_id(number),
+            "parentSpanId": parent,
+            "name": escape(name, Charset::Unicode, MAX_NAME),
+            "kind": kind,
+            "startTimeUnixNano": from_ns.to_string(),
+            "endTimeUnixNano": from_ns.saturating_add(ns).to_string(),
+            "attributes": attributes,
+        })
+    }
+}
+
+fn attribute(key: &str, value: Value) -> Value {
+    json!({ "key": key, "value": value })
+}
+
+fn text(value: &str) -> Value {
+    json!({ "stringValue": escape(value, Charset::Unicode, MAX_NAME) })
+}
+
+fn number(value: u64) -> Value {
+    // It is signed there.
+    json!({ "intValue": i64::try_from(value).unwrap_or(i64::MAX).to_string() })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
