@@ -79,8 +79,11 @@ LARGEST = """(() => {
     .map((rect) => [rect.getBoundingClientRect(), getComputedStyle(rect).fill]);
   boxes.sort((a, b) => area(b[0]) - area(a[0]));
   if (!boxes.length) return null;
-  const [{ x, y, width, height }, fill] = boxes[0];
-  return [x + scrollX, y + scrollY, width, height, fill];
+  const [box, fill] = boxes[0];
+  // What does not fit is scrolled to.
+  const seen = element.closest('.scroll').getBoundingClientRect();
+  const width = Math.min(box.right, seen.right) - box.left;
+  return [box.x + scrollX, box.y + scrollY, width, box.height, fill];
 })()"""
 
 
@@ -91,9 +94,8 @@ def check_part(checks, page, what, part):
         checks.hold(f"{what}: {part} is seen", False, f"its largest box is {found}")
         return
     x, y, width, height, fill = found
-    # Text begins at the left, so the right end is looked at.
-    side = min(width / 4, 12)
-    clip = (x + width - side - 1, y + height / 4, side, min(height / 2, 12))
+    # Above its text.
+    clip = (x + width / 4, y + 1, min(width / 2, 20), 2)
     wanted = tuple(int(value) for value in re.findall(r"\d+", fill)[:3])
     alike = Picture(page.picture(clip=clip)).share(wanted)
     checks.hold(f"{what}: {part} is drawn", alike >= ALIKE, f"{alike} % are {fill}")

@@ -52,6 +52,10 @@ pub fn perfetto(model: &Model) -> Vec<u8> {
     let mut trace = Trace::default();
     let windows = windows(model);
     trace.named_track(REQUESTS_PARENT, "Slow requests", None);
+    // Those who wake are named before they do.
+    for thread in model.threads.values() {
+        trace.thread_track(thread);
+    }
     let mut left = MAX_WAITS;
     for thread in model.threads.values() {
         trace.thread(model, thread, &windows, &mut left);
@@ -160,17 +164,22 @@ impl Trace {
         self.event(at_ns, &event);
     }
 
-    /// What a thread did in the windows, piece by piece; what is between them is a piece, too.
-    fn thread(&mut self, model: &Model, thread: &Thread, windows: &[(Ns, Ns)], left: &mut usize) {
-        let track = THREADS | u64::from(thread.tid);
+    fn thread_track(&mut self, thread: &Thread) {
         let mut of_thread = Message::default();
         of_thread
             .number(1, thread.tgid.into())
             .number(2, thread.tid.into())
             .text(5, &shown(&thread.name));
         let mut descriptor = Message::default();
-        descriptor.number(1, track).message(4, &of_thread);
+        descriptor
+            .number(1, THREADS | u64::from(thread.tid))
+            .message(4, &of_thread);
         self.track(&descriptor);
+    }
+
+    /// What a thread did in the windows, piece by piece; what is between them is a piece, too.
+    fn thread(&mut self, model: &Model, thread: &Thread, windows: &[(Ns, Ns)], left: &mut usize) {
+        let track = THREADS | u64::from(thread.tid);
         let begins_ns = thread.started.map_or(model.meta.started_ns, |(ns, _)| ns);
         let ends_ns = thread.ended_ns.unwrap_or(model.end_ns).max(begins_ns);
         let mut at_ns = begins_ns;
