@@ -74,16 +74,17 @@ LARGEST = """(() => {
   const element = document.getElementById(%s);
   if (!element) return null;
   const area = (rect) => rect.width * rect.height;
+  const place = (rect) => rect.getBoundingClientRect();
   const boxes = [...element.querySelectorAll('rect')]
-    .filter((rect) => getComputedStyle(rect).fillOpacity === '1')
-    .map((rect) => [rect.getBoundingClientRect(), getComputedStyle(rect).fill]);
-  boxes.sort((a, b) => area(b[0]) - area(a[0]));
+    .filter((rect) => getComputedStyle(rect).fillOpacity === '1');
+  boxes.sort((a, b) => area(place(b)) - area(place(a)));
   if (!boxes.length) return null;
-  const [box, fill] = boxes[0];
   // What does not fit is scrolled to.
-  const seen = element.closest('.scroll').getBoundingClientRect();
-  const width = Math.min(box.right, seen.right) - box.left;
-  return [box.x + scrollX, box.y + scrollY, width, box.height, fill];
+  const part = element.closest('.scroll');
+  part.scrollLeft += place(boxes[0]).left - place(part).left;
+  const box = place(boxes[0]);
+  const width = Math.min(box.right, place(part).right) - box.left;
+  return [box.x + scrollX, box.y + scrollY, width, box.height, getComputedStyle(boxes[0]).fill];
 })()"""
 
 
