@@ -7,7 +7,9 @@
 //!
 //! Layout: `runtime/symtab.go` (`pcHeader`, `_func`) of Go 1.18 and later.
 
-use crate::elf::{Elf, ReadAt, c_string, u32_at, u64_at};
+use std::ops::Range;
+
+use crate::elf::{Elf, ReadAt, Section, c_string, u32_at, u64_at};
 
 /// Go's table.
 #[derive(Debug)]
@@ -47,6 +49,7 @@ pub(crate) enum GoEnd {
 }
 
 const MAX_TABLE: u64 = 256 << 20;
+const MAX_SYMBOLS: u64 = 256 << 20;
 const TOP_FRAME: u8 = 1;
 
 impl GoTable {
@@ -55,10 +58,7 @@ impl GoTable {
         elf: &Elf<'_, R>,
         runtime_text: Option<u64>,
     ) -> Option<Self> {
-        let section = elf
-            .section(".gopclntab")
-            .or_else(|| elf.section(".data.rel.ro.gopclntab"))?;
-        let bytes = elf.data(section, MAX_TABLE)?;
+        let bytes = elf.data(Self::section(elf)?, MAX_TABLE)?;
         let magic = u32_at(&bytes, 0)?;
         if !matches!(magic, 0xffff_fff0 | 0xffff_fff1) || *bytes.get(7)? != 8 {
             return None;
@@ -80,6 +80,30 @@ impl GoTable {
             has_start_line: magic == 0xffff_fff1,
             bytes,
         })
+    }
+
+    fn section<'e, R: ReadAt + ?Sized>(elf: &'e Elf<'_, R>) -> Option<&'e Section> {
+        elf.section(".gopclntab")
+            .or_else(|| elf.section(".data.rel.ro.gopclntab"))
+    }
+
+    /// Where a Go program's code is, as the file states addresses: from its first function to the
+    /// end of its last. `None` as for [`read`](Self::read).
+    pub(crate) fn code_of<R: ReadAt + ?Sized>(elf: &Elf<'_, R>) -> Option<Range<u64>> {
+        Self::section(elf)?;
+        let mut runtime_text = None;
+        elf.symbols(MAX_SYMBOLS, |name, address, _| {
+            if name == b"runtime.text" {
+                runtime_text = Some(address);
+            }
+        });
+        let table = Self::read(elf, runtime_text)?;
+        let entry = |i: usize| {
+            let offset = u32_at(&table.bytes, table.table.checked_add(i.checked_mul(8)?)?)?;
+            table.text.checked_add(u64::from(offset))
+        };
+        let code = entry(0)?..entry(table.functions)?;
+        (!code.is_empty()).then_some(code)
     }
 
     /// Start of the function that holds `address`, and the offset of its record.

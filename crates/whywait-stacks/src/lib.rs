@@ -24,11 +24,15 @@ mod modules;
 mod perf_map;
 mod process;
 mod python;
+mod runtimes;
 mod sleep;
 mod symbolise;
 mod unwind;
 
 pub use arch::Registers;
 pub use maps::mapped_at;
+pub use perf_map::thread_id as own_id;
+pub use python::Coroutines;
+pub use runtimes::Runtimes;
 pub use symbolise::{Symboliser, Unnamed, WhyUnnamed};
 pub use unwind::{Unwinder, Unwound};

@@ -127,6 +127,11 @@ pub(crate) fn own_id(status: &str) -> Option<u32> {
     ids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
+/// The id of a thread in its process's own pid namespace.
+pub fn thread_id(tgid: u32, tid: u32) -> Option<u32> {
+    own_id(&format!("/proc/{tgid}/task/{tid}/status"))
+}
+
 type Entries = Vec<(u64, u64, String)>;
 
 fn parse(text: &[u8]) -> Entries {

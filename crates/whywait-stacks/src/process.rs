@@ -103,7 +103,7 @@ impl Process {
 
     /// Reads the mappings again, unless that was done a moment ago. Whether it was done, and found
     /// something new.
-    fn reread(&mut self) -> bool {
+    pub(crate) fn reread(&mut self) -> bool {
         let wait = if self.rereads < FIRST_REREADS {
             FIRST_REREAD_AFTER
         } else {

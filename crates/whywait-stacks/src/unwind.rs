@@ -16,7 +16,7 @@ use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
 use crate::modules::Modules;
 use crate::process::{Place, Process, Step};
-use crate::python::{self, Runner};
+use crate::python::{self, Coroutines, Runner};
 use crate::sleep::{Sleep, Sleeper};
 
 /// A thread's stack, unwound.
@@ -253,6 +253,17 @@ impl Unwinder {
     /// How often something was lost, by reason. Reasons that never occurred are there with 0.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.losses.iter()
+    }
+
+    /// How to find the coroutine that each thread of a process runs; `None`: it is not Python, of a
+    /// version that keeps frames elsewhere, or has not begun to run.
+    pub fn coroutines(&mut self, tgid: u32) -> Option<Coroutines> {
+        let process = match self.processes.entry(tgid) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Process::open(tgid)?),
+        };
+        self.python
+            .coroutines(process, &mut self.modules, &mut self.losses)
     }
 
     /// Unwinds into `self.walk`; `Ok` when the thread's start was reached.

@@ -15,12 +15,13 @@ pub(crate) mod sockets;
 pub(crate) mod stacks;
 pub(crate) mod sweep;
 pub(crate) mod tails;
+pub(crate) mod tasks;
 pub(crate) mod threads;
 pub(crate) mod uring;
 
 /// All collectors with BPF programs, in the order in which they are attached: switches before the
 /// threads that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 11] = [
+pub(crate) const ALL: [&Collector; 12] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -32,4 +33,5 @@ pub(crate) const ALL: [&Collector; 11] = [
     &sweep::COLLECTOR,
     &accept_queues::COLLECTOR,
     &exchanges::COLLECTOR,
+    &tasks::COLLECTOR,
 ];

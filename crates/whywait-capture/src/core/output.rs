@@ -17,7 +17,13 @@ pub(crate) struct Output {
     /// Kernel addresses of epoll instances, numbered: the addresses themselves stay out of the
     /// recording.
     epolls: HashMap<u64, u32>,
+    /// Tasks by process and address, numbered likewise.
+    tasks: HashMap<(u32, u64), u32>,
+    last_task: u32,
 }
+
+/// So many tasks are known at a time: beyond them, all get new numbers.
+const MAX_TASKS: usize = 1 << 18;
 
 impl Output {
     pub(crate) fn new(writer: Writer, unwinder: Unwinder) -> Self {
@@ -27,6 +33,8 @@ impl Output {
             stacks: StackNumbers::default(),
             modules: Vec::new(),
             epolls: HashMap::new(),
+            tasks: HashMap::new(),
+            last_task: 0,
         }
     }
 
@@ -95,6 +103,21 @@ impl Output {
         }
         let next = self.epolls.len() as u32 + 1;
         *self.epolls.entry(address).or_insert(next)
+    }
+
+    /// The number of a task of a process, 0 for none.
+    pub(crate) fn task(&mut self, tgid: u32, address: u64) -> u32 {
+        if address == 0 {
+            return 0;
+        }
+        if self.tasks.len() >= MAX_TASKS {
+            self.tasks.clear();
+        }
+        let last = &mut self.last_task;
+        *self.tasks.entry((tgid, address)).or_insert_with(|| {
+            *last += 1;
+            *last
+        })
     }
 
     /// Counters of what could not be unwound.

@@ -15,6 +15,7 @@ use crate::collectors::exchanges::Peers;
 use crate::collectors::futex::Futexes;
 use crate::collectors::sched::waits::Waits;
 use crate::collectors::stacks::known_stacks::KnownStacks;
+use crate::collectors::tasks::Tasks;
 use crate::collectors::threads::processes::Processes;
 use crate::collectors::uring::ring_counts::RingCounts;
 
@@ -27,6 +28,7 @@ pub(crate) struct Recorder {
     pub(crate) known: KnownStacks,
     pub(crate) futexes: Futexes,
     pub(crate) peers: Peers,
+    pub(crate) tasks: Tasks,
     pub(crate) accept_queues: Before,
     pub(crate) cpu: CpuTotals,
     pub(crate) suspects: Suspects,
@@ -45,6 +47,7 @@ impl Recorder {
             known: KnownStacks::default(),
             futexes: Futexes::default(),
             peers: Peers::default(),
+            tasks: Tasks::default(),
             accept_queues: Before::default(),
             cpu: CpuTotals::default(),
             suspects: Suspects::default(),

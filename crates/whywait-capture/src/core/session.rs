@@ -22,7 +22,7 @@ use crate::collectors::burst::Bursts;
 use crate::collectors::cpu_limit::CpuLimits;
 use crate::collectors::samples::Sampling;
 use crate::collectors::sweep::{self, Sweeper};
-use crate::collectors::{self, cpu, exchanges, futex, sockets, stacks, uring};
+use crate::collectors::{self, cpu, exchanges, futex, sockets, stacks, tasks, uring};
 
 /// After a process began, others may, and end soon: what is to be read of one can be read while it
 /// lives.
@@ -218,6 +218,7 @@ impl Session {
             self.incoming.keep_up(&mut consumed);
         }
         self.recorder.turn()?;
+        tasks::follow(&mut self.programs, &mut self.recorder);
         for sample in samples {
             self.recorder.take(sample)?;
             self.incoming.keep_up(&mut consumed);

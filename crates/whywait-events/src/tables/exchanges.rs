@@ -70,6 +70,8 @@ table! {
         send_tid: u32 = Dictionary,
         /// The thread that first read of the reply, 0: none.
         read_tid: u32 = Dictionary,
+        /// The task for which the thread wrote the first byte, as in `requests`; 0: not known.
+        task: u32 = Dictionary or 0,
         /// Bytes written.
         bytes_out: u64 = Dictionary,
         /// Bytes read.

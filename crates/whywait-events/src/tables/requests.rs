@@ -45,6 +45,12 @@ table! {
         recv_tid: u32 = Dictionary,
         /// The thread that wrote the last byte, 0: none.
         send_tid: u32 = Dictionary,
+        /// The task for which the thread first read it, where its runtime says that (Go's
+        /// goroutine): a number that tells a process's tasks apart. A task that ended may have left
+        /// its number to another. 0: not known.
+        recv_task: u32 = Dictionary or 0,
+        /// The task for which the first byte of the response was written, likewise; 0: not known.
+        send_task: u32 = Dictionary or 0,
         /// Bytes read.
         bytes_in: u64 = Dictionary,
         /// Bytes written.

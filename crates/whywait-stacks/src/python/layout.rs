@@ -96,6 +96,16 @@ pub(super) enum LineFormat {
     Locations,
 }
 
+impl Entry {
+    /// Where a frame says who owns it: in 3.11 behind the flag.
+    pub(super) fn owner(self) -> u64 {
+        match self {
+            Entry::Flag(at) => at + 1,
+            Entry::Shim(at) => at,
+        }
+    }
+}
+
 pub(super) const OWNED_BY_C_STACK: u8 = 3;
 
 impl Layout {

@@ -12,6 +12,7 @@ mod read;
 mod running;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use whywait_events::{Frame, ModuleKind};
 
@@ -21,9 +22,27 @@ use crate::perf_map::own_id;
 use crate::process::{Process, holds};
 use crate::sleep::{Sleep, Sleeper};
 use crate::unwind::{CopiedStack, Walked};
-use layout::Layout;
+use layout::{Frames, Layout};
 use read::{PythonFrame, Runtime};
 use running::Sample;
+
+/// Where CPython (from 3.11) has what a thread runs: offsets, and each thread's state.
+///
+/// A coroutine has its frame within itself. So the outermost of the frames that a generator owns is
+/// that of the task, for as long as that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coroutines {
+    /// In a thread's state: the innermost frame, or …
+    pub current: u64,
+    /// … what has it here.
+    pub current_in_cframe: Option<u64>,
+    /// In a frame: the one outside of it.
+    pub previous: u64,
+    /// In a frame: who owns it.
+    pub owner: u64,
+    /// Ids in the process's own pid namespace, and addresses of the states.
+    pub threads: Vec<(u32, u64)>,
+}
 
 /// Reads Python frames, of any number of processes.
 #[derive(Debug, Default)]
@@ -46,6 +65,43 @@ impl Reader {
     /// Whether there is any process of which that is so.
     pub(crate) fn reads_any(&self) -> bool {
         self.processes.values().any(Option::is_some)
+    }
+
+    /// How to find the coroutine that each thread of a process runs; `None`: it is not Python, of a
+    /// version that keeps frames elsewhere, or has not begun to run.
+    pub(crate) fn coroutines(
+        &mut self,
+        process: &mut Process,
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Option<Coroutines> {
+        let tgid = process.tgid();
+        if let Entry::Vacant(entry) = self.processes.entry(tgid) {
+            process.reread();
+            process.look_for_python(modules);
+            // It is looked for again: perhaps its library is not mapped yet.
+            process.python()?;
+            entry.insert(find_runtime(process, modules, losses));
+        }
+        let runtime = self.processes.get(&tgid)?.as_ref()?;
+        let Frames::Light {
+            current,
+            indirect,
+            previous,
+            entry,
+            ..
+        } = runtime.layout.frames
+        else {
+            return None;
+        };
+        let threads = runtime.threads(process)?;
+        Some(Coroutines {
+            current,
+            current_in_cframe: indirect.map(|cframe| cframe.current),
+            previous,
+            owner: entry.owner(),
+            threads,
+        })
     }
 
     /// The native frames (and whether they reach the thread's start) with those of the
@@ -158,7 +214,7 @@ impl Reader {
         let mut python = python.by_ref().peekable();
         let first = python.peek().and_then(|&(call, _)| call)?;
         let mut frames = Vec::with_capacity(native.len() + certain.frames.len());
-        let light = matches!(runtime.layout.frames, layout::Frames::Light { .. });
+        let light = matches!(runtime.layout.frames, Frames::Light { .. });
         for (i, walked) in native.iter().enumerate() {
             let Some(call) = at.iter().position(|&at| at == i).filter(|&c| c >= first) else {
                 frames.push(walked.frame);

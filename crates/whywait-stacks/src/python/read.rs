@@ -156,6 +156,33 @@ impl Runtime {
         Err(Loss::PythonThread)
     }
 
+    /// All thread states, with the threads' ids in the process's own pid namespace; `None`: they
+    /// could not be read, or do not say whose they are.
+    pub(super) fn threads(&self, process: &mut Process) -> Option<Vec<(u32, u64)>> {
+        let layout = &self.layout;
+        let ThreadId::Native(at) = layout.thread else {
+            return None;
+        };
+        let mut threads = Vec::new();
+        let mut interpreter = word(process, self.runtime + layout.interpreters_head)?;
+        for _ in 0..MAX_INTERPRETERS {
+            if interpreter == 0 {
+                break;
+            }
+            let mut thread = word(process, interpreter + layout.interpreter_threads)?;
+            for _ in 0..MAX_THREADS {
+                if thread == 0 {
+                    break;
+                }
+                let tid = word(process, thread.checked_add(at)?)?;
+                threads.push((u32::try_from(tid).ok()?, thread));
+                thread = word(process, thread.checked_add(layout.thread_next)?)?;
+            }
+            interpreter = word(process, interpreter.checked_add(layout.interpreter_next)?)?;
+        }
+        Some(threads)
+    }
+
     /// Whether a thread state is that of thread `tid`.
     pub(super) fn is_of(&self, process: &mut Process, thread: u64, tid: u32) -> Option<bool> {
         match self.layout.thread {

@@ -253,6 +253,8 @@ impl MadeUp {
             unserved_wakeup_ns: self.ns(),
             service,
             taken_ns: self.maybe(),
+            recv_task: self.random.below(4) as u32,
+            send_task: self.random.below(4) as u32,
         }
     }
 
@@ -302,6 +304,7 @@ impl MadeUp {
             connected_ns: self.maybe(),
             send_tid: self.tid(),
             read_tid: self.tid(),
+            task: self.random.below(4) as u32,
             bytes_out: self.ns(),
             bytes_in: self.ns(),
             srtt_us: self.id(),

@@ -10,6 +10,7 @@
 #include "collectors/exchanges/records.h"
 #include "collectors/sockets/closing.bpf.h"
 #include "collectors/sockets/descriptor.bpf.h"
+#include "collectors/tasks/tasks.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -208,6 +209,7 @@ static __noinline int send_exchange(struct socket_state *socket, struct sock *sk
 	record->gone_ns = gone_ns;
 	record->bytes_out = exchange->bytes_out;
 	record->bytes_in = exchange->bytes_in;
+	record->task = exchange->task;
 	record->tgid = exchange->tgid;
 	record->send_tid = exchange->send_tid;
 	record->read_tid = exchange->read_tid;
@@ -328,6 +330,7 @@ static __always_inline void exchange_begins(struct exchange *exchange, struct so
 	exchange->counted_in = 0;
 	exchange->later_ns = 0;
 	exchange->read_tid = 0;
+	exchange->task = task_of(thread);
 	exchange->tgid = thread->tgid;
 	exchange->fd = writes_to(bpf_get_current_task_btf(), thread);
 	exchange->seq++;
@@ -357,6 +360,7 @@ static __noinline int exchange_writes(struct socket_state *socket, struct sock *
 		   now - exchange->last_send_ns >= threshold_ns) {
 		/* What was sent before may have wanted no answer: its reply will show. */
 		exchange->later_ns = now;
+		exchange->later_task = task_of(thread);
 		exchange->paused_ns = now - exchange->last_send_ns;
 		exchange->later_out = exchange->bytes_out;
 	}
@@ -376,6 +380,7 @@ static __always_inline void may_reply_to_later(struct exchange *exchange, u64 ca
 
 	if (exchange->later_ns && after_ns * 10 <= exchange->paused_ns) {
 		exchange->first_send_ns = exchange->later_ns;
+		exchange->task = exchange->later_task;
 		exchange->bytes_out -= exchange->later_out;
 	}
 }

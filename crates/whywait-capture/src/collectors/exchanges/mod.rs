@@ -207,10 +207,12 @@ fn now(programs: &Programs, number: u32) -> Option<types::peer_now> {
 impl Recorder {
     pub(crate) fn exchange(&mut self, record: &types::exchange_record) -> Result<(), WriteError> {
         let time = |ns: u64| (ns != 0).then_some(ns);
+        let task = self.output.task(record.tgid, record.task);
         self.output.write(&Event::Exchange(Exchange {
             socket: record.socket,
             seq: record.seq,
             tgid: record.tgid,
+            task,
             fd: record.fd,
             peer: record.peer,
             first_send_ns: record.first_send_ns,

@@ -22,6 +22,7 @@ struct exchange_record {
 	u64 gone_ns; /* its connection ended without a reply; 0: no */
 	u64 bytes_out;
 	u64 bytes_in;
+	u64 task; /* an address in the process, for identity only; 0: not known */
 	u32 tgid;
 	u32 send_tid;
 	u32 read_tid;

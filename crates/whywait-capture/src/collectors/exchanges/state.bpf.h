@@ -17,8 +17,10 @@ struct exchange {
 	u64 connected_ns;
 	u64 bytes_out;
 	u64 bytes_in;
+	u64 task; /* for which the first byte was written: see task_of */
 	/* Where it may begin that seemed to begin before: see reply_comes. */
 	u64 later_ns; /* 0: nowhere */
+	u64 later_task;
 	u64 paused_ns; /* so long nothing was sent before that */
 	u32 later_out; /* … and so much had been */
 	u32 peer; /* its number and 1; 0: not looked for yet */

@@ -117,6 +117,8 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 		socket->unserved_wakeup_ns = on_the_way_ns(thread, socket->ready_ns);
 	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
 	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
+	if (unlikely(runtimes_known))
+		socket->recv_task = goroutine_of(thread);
 	if (unlikely(thread->uring))
 		uring_reads(socket, thread, flags);
 }
@@ -169,6 +171,10 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		if (unlikely(socket->later.ready_ns))
 			begin_later(socket, thread, now);
 		socket->first_send_ns = now;
+		if (unlikely(runtimes_known))
+			socket->send_task = now - socket->recv_ns >= threshold_ns ?
+						    task_of(thread) :
+						    0;
 		look_for_overlap(socket);
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);

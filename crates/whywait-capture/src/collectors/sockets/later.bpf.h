@@ -65,6 +65,7 @@ static __noinline int begin_later(struct socket_state *socket, const struct thre
 		socket->ready_ns = socket->later.ready_ns;
 		socket->recv_ns = socket->later.recv_ns;
 		socket->recv_tid = socket->later.recv_tid;
+		socket->recv_task = 0;
 		socket->before_accept = 0;
 		socket->before_in += socket->later.bytes_in;
 		socket->bytes_in -= socket->later.bytes_in;

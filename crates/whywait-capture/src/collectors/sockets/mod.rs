@@ -176,6 +176,8 @@ impl Recorder {
             since_before: record.since_before != 0,
             multiplexed: record.multiplexed != 0,
             own: record.own != 0,
+            recv_task: self.output.task(record.tgid, record.recv_task),
+            send_task: self.output.task(record.tgid, record.send_task),
         };
         self.output.write(&Event::Request(request))
     }

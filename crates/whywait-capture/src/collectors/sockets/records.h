@@ -31,6 +31,8 @@ struct request_record {
 	u64 service[PART_COUNT];
 	/* until then what was read lay in an io_uring ring for certain; 0: not known */
 	u64 taken_ns;
+	u64 recv_task; /* addresses in the process, for identity only; 0: not known */
+	u64 send_task;
 };
 
 #define LATENCY_BUCKETS 512 /* 8 to the power of two */

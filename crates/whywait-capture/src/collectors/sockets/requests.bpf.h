@@ -9,6 +9,7 @@
 #include "collectors/samples/slow.bpf.h"
 #include "collectors/sockets/arrivals.bpf.h"
 #include "collectors/sockets/multiplexed.bpf.h"
+#include "collectors/tasks/tasks.bpf.h"
 #include "collectors/tails/tails.bpf.h"
 
 #define MSG_PEEK 2
@@ -73,6 +74,8 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->gone_ns = socket->gone == GONE && !socket->last_send_ns ? now : 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
+	record->recv_task = runtimes_known ? socket->recv_task : 0;
+	record->send_task = runtimes_known && socket->last_send_ns ? socket->send_task : 0;
 	was_slow(socket->recv_ns, socket->last_send_ns,
 		 socket->last_send_ns - socket->recv_ns - socket->service[PART_RUNNABLE]);
 	fill_registration(record, sk, (s32)(socket->fd - 1));

@@ -113,6 +113,8 @@ struct socket_state {
 	u32 uring_number; /* of the completion, at least */
 	u8 peer; /* PEER_…: unknown until its first request is read */
 	u64 taken_ns;
+	u64 recv_task; /* as it read, and … */
+	u64 send_task; /* … wrote: see task_of; only if `runtimes_known` */
 	u64 held_ns; /* since then … */
 	u32 held_bytes; /* … so much is held back */
 	union {

@@ -70,6 +70,9 @@ impl Recorder {
                     self.output.unwinder.forget(record.tgid);
                 }
                 self.processes.thread_began(record.tgid, record.tid);
+                if record.tid == record.tgid {
+                    self.tasks.process_began(record.tgid);
+                }
             }
         }
         self.output.write(&Event::Thread(ThreadEvent {
@@ -95,6 +98,7 @@ impl Recorder {
     /// it had another number before, that one ends here, and no exit tells of it.
     fn process_becomes_another(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
         self.output.unwinder.forget(record.tgid);
+        self.tasks.process_began(record.tgid);
         for tid in self.processes.becomes_another(record.tgid, record.tid) {
             self.release(tid, None)?;
             self.forget_thread(tid);

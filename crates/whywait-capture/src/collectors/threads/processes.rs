@@ -32,6 +32,12 @@ impl Processes {
             .is_some_and(|threads| threads.contains(&tid))
     }
 
+    /// The threads of a process.
+    pub(crate) fn threads(&self, tgid: u32) -> Vec<u32> {
+        let threads = self.threads.get(&tgid).into_iter().flatten();
+        threads.copied().collect()
+    }
+
     pub(crate) fn thread_began(&mut self, tgid: u32, tid: u32) {
         self.threads.entry(tgid).or_default().insert(tid);
     }

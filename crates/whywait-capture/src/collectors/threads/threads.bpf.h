@@ -10,6 +10,7 @@
 #include "collectors/cpu/cpu.bpf.h"
 #include "collectors/futex/sums.bpf.h"
 #include "collectors/stacks/user_stack.bpf.h"
+#include "collectors/tasks/tasks.bpf.h"
 
 /* Forgets a thread. */
 static __always_inline void forget_thread(u32 tid)
@@ -61,8 +62,10 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		COUNT(lost_thread_storage);
 		return 0;
 	}
-	if (child->pid == child->tgid)
+	if (child->pid == child->tgid) {
 		follow_process(child->tgid);
+		forget_runtime(child->tgid);
+	}
 	thread->state = THREAD_RUNNABLE;
 	thread->out_ns = bpf_ktime_get_ns();
 	publish_thread(thread, child);
@@ -91,6 +94,8 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, pid_t old_tid)
 		return 0;
 	}
 	follow_process(task->tgid);
+	forget_runtime(old_tid);
+	forget_runtime(task->tgid);
 	thread->in_ns = bpf_ktime_get_ns();
 	thread->state = THREAD_RUNNING;
 	publish_thread(thread, task);
@@ -147,6 +152,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	cpu_exit(thread, bpf_ktime_get_ns());
 	bpf_map_delete_elem(&user_stack_works, &tid);
 	bpf_map_delete_elem(&processes, &tid); /* there only if it is the process's first thread */
+	forget_runtime(tid);
 	send_thread(task, THREAD_EXIT, 0, 0);
 	forget_thread(tid);
 	return 0;

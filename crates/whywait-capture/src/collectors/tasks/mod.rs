@@ -1,0 +1,154 @@
+//! Tasks: for which one a thread works as it reads or writes, where the runtime of its program
+//! keeps that in a register (Go), or a few reads of its memory away (Python, from 3.11). Other
+//! programs pay nothing for it. What is found stands in the rows of requests and exchanges.
+
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{MapCore, MapFlags};
+use whywait_stacks::{Coroutines, Runtimes, own_id};
+
+use crate::core::collector::Collector;
+use crate::core::programs::Programs;
+use crate::core::recorder::Recorder;
+use crate::core::skel::types::{self, runtime_kind};
+
+/// An interpreter that begins takes some time until it has threads.
+const BEGINS: Duration = Duration::from_millis(100);
+/// So often it is looked for again.
+const TRIES: u32 = 20;
+
+/// Its programs are the hooks of sockets.
+pub(crate) const COLLECTOR: Collector = Collector {
+    look: |programs, recorder| {
+        let pythons = std::mem::take(&mut recorder.tasks.pythons);
+        recorder.tasks.pythons = pythons
+            .into_iter()
+            .filter(|tgid| follow_python(programs, recorder, *tgid))
+            .collect();
+        Ok(())
+    },
+    ..Collector::NONE
+};
+
+/// What is known of the target's programs.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    runtimes: Runtimes,
+    /// Processes that began, or began another program.
+    begun: Vec<u32>,
+    /// Interpreters that are young: when each is looked at again, and how often it was.
+    young: Vec<(u32, Instant, u32)>,
+    /// Interpreters of which threads are known.
+    pythons: Vec<u32>,
+}
+
+impl Tasks {
+    pub(crate) fn process_began(&mut self, tgid: u32) {
+        if self.begun.last() != Some(&tgid) {
+            self.begun.push(tgid);
+        }
+    }
+}
+
+/// Says of the processes that have begun how their tasks are found. BPF forgets those that end.
+pub(crate) fn follow(programs: &mut Programs, recorder: &mut Recorder) {
+    let now = Instant::now();
+    let mut found = false;
+    for tgid in std::mem::take(&mut recorder.tasks.begun) {
+        recorder.tasks.pythons.retain(|other| *other != tgid);
+        recorder.tasks.young.retain(|(other, ..)| *other != tgid);
+        if let Some(code) = recorder.tasks.runtimes.go_code(tgid) {
+            let runtime = types::runtime {
+                kind: runtime_kind::RUNTIME_GO.0,
+                code: code.start,
+                code_bytes: code.end - code.start,
+                ..types::runtime::default()
+            };
+            found |= set(programs, tgid, &runtime);
+        } else if Runtimes::is_python(tgid) {
+            recorder.tasks.young.push((tgid, now, 0));
+        }
+    }
+    let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut recorder.tasks.young)
+        .into_iter()
+        .partition(|(_, at, _)| *at <= now);
+    recorder.tasks.young = later;
+    for (tgid, _, tries) in due {
+        if follow_python(programs, recorder, tgid) {
+            found = true;
+            recorder.tasks.pythons.push(tgid);
+        } else if tries < TRIES {
+            let next = (tgid, now + BEGINS, tries + 1);
+            recorder.tasks.young.push(next);
+        }
+    }
+    if let Some(variables) = programs.variables_mut().filter(|_| found) {
+        variables.runtimes_known = true;
+    }
+}
+
+/// Beyond so many processes the tasks of the others are not known, as of most programs.
+fn set(programs: &Programs, tgid: u32, runtime: &types::runtime) -> bool {
+    let map = &programs.skel.maps.runtimes;
+    let (key, value) = (tgid.to_ne_bytes(), bytes_of(runtime));
+    map.update(&key, &value, MapFlags::ANY).is_ok()
+}
+
+/// Says where the threads of an interpreter have their frames. Whether any has.
+fn follow_python(programs: &Programs, recorder: &mut Recorder, tgid: u32) -> bool {
+    let Some(coroutines) = recorder.output.unwinder.coroutines(tgid) else {
+        return false;
+    };
+    let Some(runtime) = runtime_of(&coroutines) else {
+        return false;
+    };
+    let states = &programs.skel.maps.python_threads;
+    let mut found = false;
+    for tid in recorder.processes.threads(tgid) {
+        let own = own_id(tgid, tid);
+        let state = coroutines
+            .threads
+            .iter()
+            .find(|(thread, _)| Some(*thread) == own);
+        if let Some((_, state)) = state {
+            let (key, value) = (tid.to_ne_bytes(), state.to_ne_bytes());
+            found |= states.update(&key, &value, MapFlags::ANY).is_ok();
+        }
+    }
+    found && set(programs, tgid, &runtime)
+}
+
+/// As BPF has it; `None` with offsets that cannot be.
+fn runtime_of(coroutines: &Coroutines) -> Option<types::runtime> {
+    let offset = |at: u64| u32::try_from(at).ok();
+    Some(types::runtime {
+        kind: runtime_kind::RUNTIME_PYTHON.0,
+        current: offset(coroutines.current)?,
+        current_in_cframe: match coroutines.current_in_cframe {
+            Some(at) => offset(at)?.checked_add(1)?,
+            None => 0,
+        },
+        previous: offset(coroutines.previous)?,
+        owner: offset(coroutines.owner)?,
+        ..types::runtime::default()
+    })
+}
+
+/// As it lies in the map.
+fn bytes_of(runtime: &types::runtime) -> Vec<u8> {
+    let types::runtime {
+        kind,
+        current,
+        current_in_cframe,
+        previous,
+        owner,
+        pad,
+        code,
+        code_bytes,
+    } = *runtime;
+    let words = [kind, current, current_in_cframe, previous, owner, pad];
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.extend(code.to_ne_bytes());
+    bytes.extend(code_bytes.to_ne_bytes());
+    bytes
+}

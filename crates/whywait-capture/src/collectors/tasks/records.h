@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* Where the runtime of a process keeps the task for which a thread works. */
+#pragma once
+
+#include "core/layout.h"
+
+/* So many processes are known at a time, and so many threads of Python's. */
+#define MAX_RUNTIMES 4096
+#define MAX_PYTHON_THREADS 16384
+
+enum runtime_kind { RUNTIME_GO = 1, RUNTIME_PYTHON };
+IN_BTF(enum runtime_kind, runtime_kind);
+
+struct runtime {
+	u32 kind;
+	/*
+	 * Python, offsets: in a thread's state the innermost frame, or what has it at the second
+	 * offset and 1 (0: none does); in a frame the one outside of it, and who owns it.
+	 */
+	u32 current;
+	u32 current_in_cframe;
+	u32 previous;
+	u32 owner;
+	u32 pad;
+	/* Go's code in memory: it keeps the goroutine in R14, from 1.17 on, and C code does not. */
+	u64 code;
+	u64 code_bytes;
+};
+IN_BTF(struct runtime, runtime);
