@@ -6,6 +6,7 @@ use whywait_events::Ns;
 use whywait_events::recording::Meta;
 
 use crate::calls::Calls;
+use crate::calls::links::Links;
 use crate::cpu::bursts::Bursts;
 use crate::cpu::{CpuTime, Sampled};
 use crate::input::Input;
@@ -83,6 +84,8 @@ pub struct Model {
     pub(crate) rests: Rests,
     /// When each lock was let go, and by whom.
     pub(crate) let_go: HashMap<WaitKey, Vec<LetGo>>,
+    /// Which calls are which request's.
+    pub(crate) links: Links,
 }
 
 impl Model {
@@ -145,12 +148,14 @@ impl Model {
             alive_until_ns,
             rests: Rests::default(),
             let_go: HashMap::new(),
+            links: Links::default(),
         };
         model.calls.settle();
         model.stop_spans = model.find_stop_spans();
         model.rests = Rests::of(&model);
         model.let_go = model.let_go();
         model.account();
+        model.links = Links::of(&model);
         model
     }
 

@@ -637,6 +637,12 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// This task answers it.
+    pub fn task(mut self, task: u32) -> Self {
+        self.request.send_task = task;
+        self
+    }
+
     /// Its connection carries several at once.
     pub fn multiplexed(mut self) -> Self {
         self.request.multiplexed = true;

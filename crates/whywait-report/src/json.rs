@@ -3,7 +3,7 @@
 use serde::Serialize;
 use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
-use whywait_model::requests::Slow;
+use whywait_model::requests::{RequestRow, Slow};
 use whywait_model::rings::RingRow;
 use whywait_model::waits::WaitRow;
 
@@ -83,6 +83,17 @@ pub fn cpu_to_json(cpu: Option<&CpuSummary>) -> serde_json::Result<String> {
     })
 }
 
+/// The list of slow requests, as [`to_json`] writes a report: all of them.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field of a row allows.
+pub fn request_list_to_json(rows: &[RequestRow]) -> serde_json::Result<String> {
+    pretty(&Requests {
+        schema: Report::SCHEMA,
+        requests: rows,
+    })
+}
+
 /// One slow request with its critical path, as [`to_json`] writes a report.
 ///
 /// # Errors
@@ -110,6 +121,12 @@ struct Cpu<'a> {
 struct Request<'a> {
     schema: u32,
     request: &'a Slow,
+}
+
+#[derive(Serialize)]
+struct Requests<'a> {
+    schema: u32,
+    requests: &'a [RequestRow],
 }
 
 #[derive(Serialize)]

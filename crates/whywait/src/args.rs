@@ -261,6 +261,13 @@ pub(crate) struct ReportArgs {
         help_heading = INSTEAD
     )]
     pub(crate) calls: bool,
+    /// Show the slow requests, and how their time splits by calls of other services
+    #[arg(
+        long,
+        conflicts_with_all = ["waits", "uring", "cpu", "calls", "request", "fail_on"],
+        help_heading = INSTEAD
+    )]
+    pub(crate) requests: bool,
     /// Show one slow request's critical path; the report's line `slowest:` has the ID in brackets
     #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
     pub(crate) request: Option<String>,

@@ -57,6 +57,8 @@ pub(crate) enum View {
     Cpu,
     /// The table of calls.
     Calls,
+    /// The list of slow requests.
+    Requests,
     /// The critical path of the request with this name.
     Request(String),
 }
@@ -68,6 +70,7 @@ impl View {
             _ if args.uring => View::Rings,
             _ if args.cpu => View::Cpu,
             _ if args.calls => View::Calls,
+            _ if args.requests => View::Requests,
             // As reports print it, too: in brackets.
             Some(id) => View::Request(id.trim().trim_matches(['[', ']']).to_owned()),
             None => View::Report,

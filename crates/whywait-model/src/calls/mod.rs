@@ -12,6 +12,7 @@ use crate::timeline::end_of;
 use crate::waits::kind::TCP_RECEIVE;
 use crate::waits::system_call::descriptor;
 
+pub mod links;
 mod peer;
 mod service;
 mod table;
@@ -128,6 +129,12 @@ impl Model {
     /// A peer by its number.
     pub fn peer(&self, number: u32) -> Option<Peer<'_>> {
         self.calls.sums.get(&number).map(Peer)
+    }
+
+    /// What a peer is called. Hostile.
+    pub(crate) fn name_of_peer(&self, number: u32) -> String {
+        self.peer(number)
+            .map_or_else(|| "?".to_owned(), |peer| peer.to_string())
     }
 
     /// The slow exchanges, by when they began.

@@ -1,19 +1,19 @@
 //! The calls that were made while a request was under way.
 
 use serde::Serialize;
-use whywait_events::{Exchange, Ns};
+use whywait_events::Exchange;
 
+use super::links::{Link, LinkKind};
 use crate::requests::RequestRef;
 
 /// So many are shown: the longest.
 const MAX_SHOWN: usize = 40;
 
-/// The calls of a process that lie within a request, from its reading to its answer: only slow ones
-/// are known. The field names are those of the JSON report (schema 1).
+/// The calls of a process that lie within a request, from its reading to its answer, and are or may
+/// be its own: only slow ones are known. The field names are those of the JSON report (schema 1).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CallsWithin {
-    /// Whether all of them are the request's own: its thread served nothing else meanwhile, or it
-    /// was alone under way. Else they are those of all requests, and which is whose does not show.
+    /// Whether all of them are the request's own. Else others' may be among them: each says.
     pub own: bool,
     /// How many there are.
     pub count: u64,
@@ -24,6 +24,9 @@ pub struct CallsWithin {
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CallWithin {
+    /// What shows that it is the request's own; absent: it may be another's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkKind>,
     /// Whom it asked. Hostile.
     pub peer: String,
     /// From the request's arrival to the first byte sent.
@@ -32,6 +35,8 @@ pub struct CallWithin {
     pub ns: u64,
     /// Of that, until the reply was in the kernel.
     pub with_peer_ns: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
 }
 
 impl RequestRef<'_> {
@@ -40,75 +45,53 @@ impl RequestRef<'_> {
         let (from_ns, to_ns) = (self.recv_ns?, self.answered_ns()?);
         let all = self.model().exchanges();
         let first = all.partition_point(|call| call.first_send_ns < from_ns);
-        let lies_within = |call: &&Exchange| {
-            call.tgid == self.tgid && call.last_read_ns.is_some_and(|ns| ns <= to_ns)
-        };
-        let mut calls: Vec<&Exchange> = all[first..]
+        let within = all[first..]
             .iter()
             .take_while(|call| call.first_send_ns <= to_ns)
-            .filter(lies_within)
+            .enumerate();
+        let index = self.index();
+        let mut calls: Vec<(&Exchange, Option<LinkKind>)> = within
+            .filter_map(|(at, call)| match self.model().links.of_call(first + at) {
+                Link::Certain(request, kind) => (request == index).then_some((call, Some(kind))),
+                Link::Undecided => {
+                    let lies_within = call.last_read_ns.is_some_and(|ns| ns <= to_ns);
+                    (lies_within && call.tgid == self.tgid).then_some((call, None))
+                }
+                Link::Nobody => None,
+            })
             .collect();
         if calls.is_empty() {
             return None;
         }
-        let own = self.others_meanwhile(from_ns, to_ns);
-        if own == Own::OfThread {
-            calls.retain(|call| call.send_tid == self.recv_tid);
-        }
+        let own = calls.iter().all(|(_, link)| link.is_some());
         let count = calls.len() as u64;
-        calls.sort_by_key(|call| std::cmp::Reverse(took_ns(call)));
+        calls.sort_by_key(|(call, _)| std::cmp::Reverse(took_ns(call)));
         calls.truncate(MAX_SHOWN);
-        calls.sort_by_key(|call| (call.first_send_ns, call.socket, call.seq));
-        (count > 0).then(|| CallsWithin {
-            own: own != Own::Unknown,
+        calls.sort_by_key(|(call, _)| (call.first_send_ns, call.socket, call.seq));
+        Some(CallsWithin {
+            own,
             count,
             longest: calls
                 .into_iter()
-                .map(|call| self.call_within(call))
+                .map(|(call, link)| self.call_within(call, link))
                 .collect(),
         })
     }
 
-    /// Whose the calls are that were made between two moments.
-    fn others_meanwhile(self, from_ns: Ns, to_ns: Ns) -> Own {
-        let mut own = Own::All;
-        for other in self.model().requests() {
-            let itself = (other.socket, other.seq) == (self.socket, self.seq);
-            let meanwhile = other.ready_ns < to_ns && other.until_ns() > from_ns;
-            if itself || !meanwhile || other.tgid != self.tgid {
-                continue;
-            }
-            if other.recv_tid == self.recv_tid || self.send_tid != self.recv_tid {
-                return Own::Unknown;
-            }
-            own = Own::OfThread;
-        }
-        own
-    }
-
-    fn call_within(self, call: &Exchange) -> CallWithin {
-        let peer = self.model().peer(call.peer);
+    fn call_within(self, call: &Exchange, link: Option<LinkKind>) -> CallWithin {
         let came_ns = call
             .arrived_ns
             .or(call.first_read_ns)
             .unwrap_or(call.first_send_ns);
         CallWithin {
-            peer: peer.map_or_else(|| "?".to_owned(), |peer| peer.to_string()),
+            link,
+            peer: self.model().name_of_peer(call.peer),
             at_ns: call.first_send_ns.saturating_sub(self.ready_ns),
             ns: took_ns(call),
             with_peer_ns: came_ns.saturating_sub(call.first_send_ns),
+            bytes_out: call.bytes_out,
         }
     }
-}
-
-/// Which calls of a process are a request's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Own {
-    /// All: no other is under way.
-    All,
-    /// Those of its thread, which serves no other meanwhile.
-    OfThread,
-    Unknown,
 }
 
 fn took_ns(call: &Exchange) -> u64 {

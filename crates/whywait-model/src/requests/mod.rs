@@ -16,6 +16,7 @@ pub(crate) mod histogram;
 pub(crate) mod life;
 pub(crate) mod multiplexed;
 pub(crate) mod open;
+pub(crate) mod rows;
 pub(crate) mod slowest;
 pub(crate) mod summary;
 pub mod tails;
@@ -25,6 +26,7 @@ pub use account::Account;
 pub use histogram::LatencyBucket;
 pub use multiplexed::Multiplexed;
 pub use open::{OpenReader, OpenRequests, OpenState};
+pub use rows::RequestRow;
 pub use slowest::RequestSums;
 pub use summary::{Latency, OwnRequests, Percentile, ReadyUnserved, Requests, Slow, Time};
 pub use tails::{Held, Tails};
@@ -72,6 +74,14 @@ impl<'m> RequestRef<'m> {
     /// Names it in reports: `SOCKET:SEQ`.
     pub fn id(self) -> String {
         format!("{}:{}", self.socket, self.seq)
+    }
+
+    /// Its place among all that are looked at one by one.
+    pub(crate) fn index(self) -> u32 {
+        let key = |row: &Request| (row.ready_ns, row.socket, row.seq);
+        let all = &self.model.requests;
+        let at = all.partition_point(|one| key(&one.row) < key(self.row()));
+        at as u32
     }
 
     /// Where it came in: at a port (0 and the port), or at a process' unix sockets (the process and

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use crate::calls::CallsWithin;
+use crate::calls::links::{TaskTime, TaskTotals};
 use crate::model::Model;
 use crate::path::Step;
 use crate::requests::RequestRef;
@@ -58,6 +59,10 @@ pub struct Requests {
     /// Attributed time over total time. `None` without requests, and where they cannot be told
     /// apart.
     pub closure: Option<f64>,
+    /// How the time splits by the requests' calls, of those requests that are looked at one by
+    /// one; absent: there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskTotals>,
     /// The slowest requests, slowest first.
     pub slowest: Vec<Slow>,
 }
@@ -177,6 +182,9 @@ pub struct Slow {
     /// The calls to others that were made meanwhile; absent: none are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallsWithin>,
+    /// How that time splits by its calls; absent: its process made none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskTime>,
 }
 
 impl Model {
@@ -262,6 +270,7 @@ impl Model {
             held: self.tails.held(&self.counters),
             time: account.time(),
             closure,
+            tasks: self.task_totals(),
             slowest: self.slowest(),
         }
     }
@@ -330,6 +339,7 @@ impl RequestRef<'_> {
             time: self.account().time(),
             path: self.steps(),
             calls: self.calls_within(),
+            tasks: self.task_time(),
         }
     }
 }

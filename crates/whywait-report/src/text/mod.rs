@@ -13,6 +13,7 @@ mod rings;
 mod sockets;
 mod stack;
 mod step;
+mod tasks;
 mod units;
 mod waits;
 pub mod words;
@@ -25,7 +26,7 @@ pub use units::{count, duration};
 
 use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
-use whywait_model::requests::Slow;
+use whywait_model::requests::{RequestRow, Slow};
 use whywait_model::rings::RingRow;
 use whywait_model::waits::WaitRow;
 
@@ -147,6 +148,13 @@ pub fn calls(rows: &[PeerRow], options: TextOptions) -> String {
 pub fn cpu(summary: Option<&CpuSummary>, options: TextOptions) -> String {
     let mut page = page(options);
     cpu::render(&mut page, summary);
+    page.into_text()
+}
+
+/// The list of slow requests, as text.
+pub fn request_list(rows: &[RequestRow], options: TextOptions) -> String {
+    let mut page = page(options);
+    tasks::list(&mut page, rows);
     page.into_text()
 }
 

@@ -10,6 +10,7 @@ use super::page::{Page, Style};
 use super::requests;
 use super::stack::{self, telling_kernel};
 use super::step::{Names, holder, kind, longest, place, thread, woken_by};
+use super::tasks;
 use super::units::{counted, duration};
 
 /// So many steps are shown one by one; runs of shorter ones between them are summed up.
@@ -59,6 +60,9 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     if let Some(calls) = &slow.calls {
         render_calls(page, calls);
     }
+    if let Some(time) = &slow.tasks {
+        tasks::of_request(page, time, slow.latency_ns);
+    }
 }
 
 /// The calls that were made while it was under way.
@@ -66,7 +70,7 @@ fn render_calls(page: &mut Page, calls: &CallsWithin) {
     let whose = if calls.own {
         "its calls to others"
     } else {
-        "calls to others while it was under way, its own among them"
+        "calls to others while it was under way that may be its own"
     };
     page.gap();
     page.paragraph(
@@ -79,9 +83,13 @@ fn render_calls(page: &mut Page, calls: &CallsWithin) {
     );
     for call in &calls.longest {
         let waited = format!(
-            "{}, {} until the reply was there",
+            "{}, {} until the reply was there{}",
             page.cut(&call.peer, 60),
-            duration(call.with_peer_ns)
+            duration(call.with_peer_ns),
+            match call.link {
+                Some(_) if !calls.own => "; certainly its own",
+                _ => "",
+            }
         );
         let when = figures(call.at_ns, call.ns);
         let hang = format!("{:25}", "");

@@ -9,6 +9,7 @@ use super::escape::columns;
 use super::page::{Page, Style};
 use super::rings;
 use super::step::{Names, held_by, longest, place, thread, woken_by};
+use super::tasks;
 use super::units::{count, counted, duration, percent};
 
 /// Parts of less than this share are summed up in one line.
@@ -60,6 +61,7 @@ pub(super) fn facts(page: &mut Page, requests: &Requests) {
         Some(several) => exchanges(page, requests, several),
         None => latency(page, requests),
     }
+    tasks::short(page, requests.tasks.as_ref());
     held(page, requests.held);
     accept_queues(page, &requests.accept_queues);
     own(page, requests.own);

@@ -90,6 +90,7 @@ pub(crate) fn slow() -> Slow {
             step("runnable", 12, "worker", 8 * MS),
         ],
         calls: None,
+        tasks: None,
     }
 }
 

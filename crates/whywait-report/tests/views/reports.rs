@@ -104,6 +104,7 @@ fn stranded_requests() -> Requests {
             },
         ],
         calls: None,
+        tasks: None,
     };
     Requests {
         count: 6,
@@ -134,6 +135,7 @@ fn stranded_requests() -> Requests {
         },
         held: None,
         closure: Some(0.999_888_88),
+        tasks: None,
         slowest: vec![slowest],
     }
 }

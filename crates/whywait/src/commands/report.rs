@@ -7,7 +7,8 @@ use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
 use whywait_report::{
-    calls_to_json, cpu_to_json, fails, request_to_json, rings_to_json, to_json, waits_to_json,
+    calls_to_json, cpu_to_json, fails, request_list_to_json, request_to_json, rings_to_json,
+    to_json, waits_to_json,
 };
 
 use crate::analyse;
@@ -55,6 +56,14 @@ pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
                 &config,
                 |options| text::calls(&calls, options),
                 || Ok(calls_to_json(&calls)?),
+            )?
+        }
+        View::Requests => {
+            let rows = model.request_rows();
+            render(
+                &config,
+                |options| text::request_list(&rows, options),
+                || Ok(request_list_to_json(&rows)?),
             )?
         }
         View::Request(id) => {

@@ -1,0 +1,263 @@
+//! What is known of all requests and calls of a process together, where it is not known which call
+//! is whose.
+
+use std::collections::BTreeMap;
+
+use whywait_events::{Exchange, Ns};
+
+use super::spans::Spans;
+use super::{Link, Links};
+use crate::model::Model;
+use crate::timeline::woken_at;
+
+/// A process that made calls.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Process {
+    /// No request had two calls at a time, as far as that shows: there were never more calls than
+    /// requests under way, and of those that are certain no two of a request overlap.
+    pub(super) one_at_a_time: bool,
+    /// Its undecided calls, in order.
+    pub(super) undecided: Vec<u32>,
+    /// When one of them at least was with its peer, and was under way at all.
+    pub(super) with_peers: Spans,
+    pub(super) open: Spans,
+    /// When a reply to one of them lay there.
+    pub(super) replies: Spans,
+    /// … with this peer.
+    pub(super) with_peer: BTreeMap<u32, Spans>,
+    /// When as many of them were under way as requests of which no call was: each had one, if it
+    /// had one at a time. All of them were with their peers …
+    pub(super) all_with_peers: Spans,
+    /// … with this one …
+    pub(super) all_with_peer: BTreeMap<u32, Spans>,
+    /// … or anywhere.
+    pub(super) all_open: Spans,
+    /// When several requests were under way.
+    pub(super) several: Spans,
+    /// When all of its threads slept.
+    pub(super) idle: Spans,
+}
+
+/// So few calls show nothing.
+const LEAST_CALLS: usize = 20;
+
+/// What a moment changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    /// So many requests more are under way.
+    Request(i64),
+    /// … certain calls.
+    Certain(i64),
+    /// … undecided calls.
+    Open(i64),
+    /// … of these with this peer.
+    Peer(u32, i64),
+}
+
+/// When a call was with its peer: until the reply was in the kernel, and while more of it was
+/// awaited.
+pub(super) fn with_peer(call: &Exchange) -> [(Ns, Ns); 2] {
+    let (from_ns, to_ns) = open(call);
+    let Some(read_ns) = call.first_read_ns else {
+        return [(from_ns, to_ns), (to_ns, to_ns)];
+    };
+    let read_ns = read_ns.max(from_ns);
+    let came_ns = call.arrived_ns.unwrap_or(read_ns).clamp(from_ns, read_ns);
+    [(from_ns, came_ns), (read_ns, to_ns)]
+}
+
+/// When a reply to it lay in the kernel.
+pub(super) fn unserved(call: &Exchange) -> (Ns, Ns) {
+    let [(_, came_ns), (read_ns, _)] = with_peer(call);
+    (came_ns, read_ns)
+}
+
+/// From when to when it was under way.
+pub(super) fn open(call: &Exchange) -> (Ns, Ns) {
+    let read_ns = call.last_read_ns.max(call.first_read_ns);
+    let to_ns = read_ns.or(call.gone_ns).unwrap_or(Ns::MAX);
+    (call.first_send_ns, to_ns.max(call.first_send_ns))
+}
+
+/// … until it had a reply: the rest of that may be read when its request is answered.
+fn until_read(call: &Exchange) -> (Ns, Ns) {
+    let (from_ns, to_ns) = open(call);
+    (from_ns, call.first_read_ns.unwrap_or(to_ns).max(from_ns))
+}
+
+impl Process {
+    pub(super) fn of(model: &Model, links: &Links, tgid: u32, calls: &[u32]) -> Self {
+        let exchanges = model.exchanges();
+        let call = |at: &u32| &exchanges[*at as usize];
+        let undecided: Vec<u32> = calls
+            .iter()
+            .copied()
+            .filter(|at| links.of_call(*at as usize) == Link::Undecided)
+            .collect();
+        let mut of_peer: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();
+        for at in &undecided {
+            of_peer
+                .entry(call(at).peer)
+                .or_default()
+                .extend(with_peer(call(at)));
+        }
+        let mut process = Self {
+            with_peers: Spans::of(of_peer.values().flatten().copied()),
+            open: Spans::of(undecided.iter().map(|at| open(call(at)))),
+            replies: Spans::of(undecided.iter().map(|at| unserved(call(at)))),
+            with_peer: of_peer
+                .into_iter()
+                .map(|(peer, spans)| (peer, Spans::of(spans)))
+                .collect(),
+            idle: idle(model, tgid),
+            ..Self::default()
+        };
+        let changes = changes(model, links, tgid, calls);
+        let mut counts = Counts::default();
+        let of_nobody = |at: &u32| links.of_call(*at as usize) == Link::Nobody;
+        let mut at_most_one =
+            calls.len() >= LEAST_CALLS && model.sums.slow == 0 && !calls.iter().any(of_nobody);
+        let mut from_ns = 0;
+        let (mut all_with_peers, mut all_open, mut several) = (vec![], vec![], vec![]);
+        let mut all_with_peer: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();
+        for (ns, change) in changes {
+            if ns > from_ns {
+                at_most_one &= counts.fit();
+                if counts.requests > 1 {
+                    several.push((from_ns, ns));
+                }
+                if counts.all_have_one() {
+                    let span = (from_ns, ns);
+                    all_open.push(span);
+                    if counts.all_with_peers() {
+                        all_with_peers.push(span);
+                        if let Some(peer) = counts.only_peer() {
+                            all_with_peer.entry(peer).or_default().push(span);
+                        }
+                    }
+                }
+                from_ns = ns;
+            }
+            counts.add(change);
+        }
+        let of_process = |own: &&Vec<u32>| own.first().is_some_and(|at| call(at).tgid == tgid);
+        let overlap = links.of_request.values().filter(of_process).any(|own| {
+            let mut pairs = own.windows(2);
+            pairs.any(|two| call(&two[1]).first_send_ns < until_read(call(&two[0])).1)
+        });
+        process.one_at_a_time = at_most_one && !overlap;
+        process.all_with_peers = Spans::of(all_with_peers);
+        process.all_open = Spans::of(all_open);
+        process.several = Spans::of(several);
+        process.all_with_peer = all_with_peer
+            .into_iter()
+            .map(|(peer, spans)| (peer, Spans::of(spans)))
+            .collect();
+        process.undecided = undecided;
+        process
+    }
+}
+
+/// What requests and calls of a process begin and end when, in order.
+fn changes(model: &Model, links: &Links, tgid: u32, calls: &[u32]) -> Vec<(Ns, Change)> {
+    let mut changes = Vec::new();
+    let mut add = |(from_ns, to_ns): (Ns, Ns), change: fn(u32, i64) -> Change, peer: u32| {
+        if from_ns < to_ns {
+            changes.push((from_ns, change(peer, 1)));
+            changes.push((to_ns, change(peer, -1)));
+        }
+    };
+    for request in model.requests().filter(|request| request.tgid == tgid) {
+        if let Some(read_ns) = request.recv_ns {
+            add(
+                (read_ns, request.until_ns()),
+                |_, more| Change::Request(more),
+                0,
+            );
+        }
+    }
+    for at in calls {
+        let call = &model.exchanges()[*at as usize];
+        match links.of_call(*at as usize) {
+            Link::Nobody => {}
+            Link::Certain(..) => add(until_read(call), |_, more| Change::Certain(more), 0),
+            Link::Undecided => {
+                add(until_read(call), |_, more| Change::Open(more), 0);
+                add(with_peer(call)[0], Change::Peer, call.peer);
+            }
+        }
+    }
+    changes.sort_unstable();
+    changes
+}
+
+/// What is under way at a moment.
+#[derive(Default)]
+struct Counts {
+    requests: i64,
+    certain: i64,
+    open: i64,
+    with_peers: i64,
+    peers: BTreeMap<u32, i64>,
+}
+
+impl Counts {
+    fn add(&mut self, change: Change) {
+        match change {
+            Change::Request(more) => self.requests += more,
+            Change::Certain(more) => self.certain += more,
+            Change::Open(more) => self.open += more,
+            Change::Peer(peer, more) => {
+                self.with_peers += more;
+                let of_peer = self.peers.entry(peer).or_default();
+                *of_peer += more;
+                if *of_peer == 0 {
+                    self.peers.remove(&peer);
+                }
+            }
+        }
+    }
+
+    /// There are no more calls than requests.
+    fn fit(&self) -> bool {
+        self.open + self.certain <= self.requests
+    }
+
+    fn all_have_one(&self) -> bool {
+        self.open > 0 && self.open + self.certain >= self.requests
+    }
+
+    fn all_with_peers(&self) -> bool {
+        self.with_peers == self.open
+    }
+
+    fn only_peer(&self) -> Option<u32> {
+        let mut peers = self.peers.keys();
+        peers.next().copied().filter(|_| peers.next().is_none())
+    }
+}
+
+/// When all threads of a process slept, as far as long sleeps show it.
+fn idle(model: &Model, tgid: u32) -> Spans {
+    let mut changes: Vec<(Ns, i64)> = Vec::new();
+    for thread in model.threads.values().filter(|thread| thread.tgid == tgid) {
+        let begun_ns = thread.started.map_or(0, |(ns, _)| ns);
+        changes.push((begun_ns, 1));
+        changes.push((thread.ended_ns.unwrap_or(Ns::MAX).max(begun_ns), -1));
+        for wait in thread.timeline.waits() {
+            changes.push((wait.out_ns, -1));
+            changes.push((woken_at(wait), 1));
+        }
+    }
+    changes.sort_unstable();
+    let (mut awake, mut from_ns) = (0, 0);
+    let mut idle = Vec::new();
+    for (ns, more) in changes {
+        if awake <= 0 && ns > from_ns {
+            idle.push((from_ns, ns));
+        }
+        awake += more;
+        from_ns = ns;
+    }
+    Spans::of(idle)
+}

@@ -1,0 +1,319 @@
+//! How a request's time splits by its calls: what of it was with peers, what it waited for after a
+//! reply had come, and the rest. Where links are undecided that is a range.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use whywait_events::{Exchange, Ns, Part};
+
+use super::process::{Process, open, unserved, with_peer};
+use super::spans::Spans;
+use super::{Link, LinkKind};
+use crate::model::Model;
+use crate::requests::RequestRef;
+
+/// So many undecided calls of a request are looked at one by one; of more, all that were under way
+/// while it was count as if they might be its own.
+const MAX_CANDIDATES: usize = 1000;
+
+/// A duration that is not known exactly, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Range {
+    /// It is not shorter.
+    pub at_least: u64,
+    /// It is not longer.
+    pub at_most: u64,
+}
+
+impl Range {
+    pub(super) fn new(at_least: u64, at_most: u64) -> Self {
+        Self {
+            at_least,
+            at_most: at_most.max(at_least),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.at_least = self.at_least.saturating_add(other.at_least);
+        self.at_most = self.at_most.saturating_add(other.at_most);
+    }
+
+    /// It is known to be within that, too. (Where the two contradict each other nothing changes.)
+    pub(super) fn narrow(&mut self, other: Self) {
+        let at_least = self.at_least.max(other.at_least);
+        let at_most = self.at_most.min(other.at_most);
+        if at_least <= at_most {
+            *self = Self { at_least, at_most };
+        }
+    }
+
+    /// What is left of a duration without this.
+    fn rest_of(self, total_ns: u64) -> Self {
+        Self {
+            at_least: total_ns.saturating_sub(self.at_most),
+            at_most: total_ns.saturating_sub(self.at_least),
+        }
+    }
+}
+
+/// How many slow calls were linked to requests.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct LinkCounts {
+    /// For certain.
+    pub certain: u64,
+    /// That may be this one's, or another's.
+    pub undecided: u64,
+    /// Of the certain ones: by what shows it.
+    pub by: BTreeMap<LinkKind, u64>,
+}
+
+impl LinkCounts {
+    fn add(&mut self, kind: LinkKind) {
+        self.certain += 1;
+        *self.by.entry(kind).or_default() += 1;
+    }
+}
+
+/// What of a time was with a peer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PeerTime {
+    /// Its number in the recording.
+    #[serde(skip)]
+    pub number: u32,
+    /// Whom it asked. Hostile.
+    pub peer: String,
+    /// So long.
+    pub ns: Range,
+}
+
+/// How a request's time splits by its calls. Its parts, `unserved_ns` to `own_ns`, are all of its
+/// time. The field names are those of the JSON report (schema 1).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct TaskTime {
+    /// Its calls.
+    pub calls: LinkCounts,
+    /// The ranges rest on this: no request of the process has two calls at a time. None was seen
+    /// to.
+    pub one_call_at_a_time: bool,
+    /// Until it was read.
+    pub unserved_ns: u64,
+    /// A call of its was with the peer: sent, and the reply was not there, or not all of it.
+    pub upstream_ns: Range,
+    /// … by peer, the longest first.
+    pub peers: Vec<PeerTime>,
+    /// Of `upstream_ns`: so much is the network's, by the connections' shortest round trips.
+    pub network_ns: Range,
+    /// A reply to it lay in the kernel, and nobody read it.
+    pub reply_unserved_ns: Range,
+    /// None of its calls was under way, and nothing worked for it: it waited in the process, for a
+    /// connection, a lock, its turn, or a time.
+    pub queued_ns: Range,
+    /// None of its calls was under way, and the process worked for it.
+    pub own_ns: Range,
+}
+
+/// When a request's calls were where: at least, and at most.
+#[derive(Default)]
+struct Calls {
+    upstream: (Spans, Spans),
+    /// A reply had come, and was not read.
+    replies: (Spans, Spans),
+    /// Under way at all.
+    open: (Spans, Spans),
+    peers: BTreeMap<u32, (Spans, Spans)>,
+}
+
+impl RequestRef<'_> {
+    /// How its time splits by its calls; `None` where its process made none, or it was not read.
+    pub fn task_time(self) -> Option<TaskTime> {
+        let model = self.model();
+        let process = model.links.process(self.tgid)?;
+        let (from_ns, to_ns) = (self.recv_ns?, self.end_ns());
+        let own = model.links.of_request(self.index());
+        let candidates = self.candidates(process, from_ns, to_ns);
+        let mut time = TaskTime {
+            one_call_at_a_time: process.one_at_a_time,
+            unserved_ns: self.served_ns().saturating_sub(self.ready_ns),
+            ..TaskTime::default()
+        };
+        for at in own {
+            if let Link::Certain(_, kind) = model.links.of_call(*at as usize) {
+                time.calls.add(kind);
+            }
+        }
+        let calls = match &candidates {
+            Some(candidates) => {
+                time.calls.undecided = candidates.len() as u64;
+                Calls::of(model, own, candidates, (from_ns, to_ns))
+            }
+            None => {
+                time.calls.undecided = process.undecided.len() as u64;
+                Calls::of_all(model, own, process, (from_ns, to_ns))
+            }
+        };
+        let calls = calls.if_one_at_a_time(process, (from_ns, to_ns));
+        time.split(self, process, &calls, (from_ns, to_ns));
+        time.network_ns = network(model, own, candidates.as_deref().unwrap_or(&[]));
+        let (network, upstream) = (&mut time.network_ns, time.upstream_ns);
+        network.at_least = network.at_least.min(upstream.at_least);
+        network.at_most = network.at_most.min(upstream.at_most);
+        Some(time)
+    }
+
+    /// The undecided calls that may be its own; `None`: there are too many.
+    fn candidates(self, process: &Process, from_ns: Ns, to_ns: Ns) -> Option<Vec<u32>> {
+        let exchanges = self.model().exchanges();
+        let undecided = &process.undecided;
+        let call = |at: &u32| &exchanges[*at as usize];
+        let first = undecided.partition_point(|at| call(at).first_send_ns < from_ns);
+        let last = undecided.partition_point(|at| call(at).first_send_ns <= to_ns);
+        let meanwhile = &undecided[first..last.max(first)];
+        if meanwhile.len() > MAX_CANDIDATES {
+            return None;
+        }
+        let lies_within = |at: &&u32| call(at).first_read_ns.is_none_or(|ns| ns <= to_ns);
+        Some(meanwhile.iter().filter(lies_within).copied().collect())
+    }
+}
+
+impl Calls {
+    fn of(model: &Model, own: &[u32], candidates: &[u32], within: (Ns, Ns)) -> Self {
+        let exchanges = model.exchanges();
+        let calls_of = |which: &[u32]| -> Vec<&Exchange> {
+            which.iter().map(|at| &exchanges[*at as usize]).collect()
+        };
+        let (own, more) = (calls_of(own), calls_of(candidates));
+        let both = |of: &dyn Fn(&Exchange) -> Vec<(Ns, Ns)>, is: &dyn Fn(&Exchange) -> bool| {
+            let all = |calls: &[&Exchange]| -> Vec<(Ns, Ns)> {
+                let those = calls.iter().filter(|call| is(call));
+                those.flat_map(|call| of(call)).collect()
+            };
+            let least = Spans::of(all(&own)).clip(within.0, within.1);
+            let most = least.or(&Spans::of(all(&more)).clip(within.0, within.1));
+            (least, most)
+        };
+        let peers: BTreeSet<u32> = own.iter().chain(&more).map(|call| call.peer).collect();
+        let with = |call: &Exchange| with_peer(call).to_vec();
+        Self {
+            upstream: both(&with, &|_| true),
+            replies: both(&|call| vec![unserved(call)], &|_| true),
+            open: both(&|call| vec![open(call)], &|_| true),
+            peers: peers
+                .into_iter()
+                .map(|peer| (peer, both(&with, &|call| call.peer == peer)))
+                .collect(),
+        }
+    }
+
+    /// Where there are too many candidates: all that was under way may be its own.
+    fn of_all(model: &Model, own: &[u32], process: &Process, within: (Ns, Ns)) -> Self {
+        let mut calls = Self::of(model, own, &[], within);
+        let clip = |spans: &Spans| spans.clip(within.0, within.1);
+        calls.upstream.1 = calls.upstream.1.or(&clip(&process.with_peers));
+        calls.replies.1 = calls.replies.1.or(&clip(&process.replies));
+        calls.open.1 = calls.open.1.or(&clip(&process.open));
+        for (peer, spans) in &process.with_peer {
+            let of_peer = calls.peers.entry(*peer).or_default();
+            of_peer.1 = of_peer.1.or(&clip(spans));
+        }
+        calls
+    }
+
+    /// Where requests have a call at a time: while all have one, this has.
+    fn if_one_at_a_time(mut self, process: &Process, (from_ns, to_ns): (Ns, Ns)) -> Self {
+        if !process.one_at_a_time {
+            return self;
+        }
+        // Not where it has one that is certain: that is counted.
+        let busy = self.open.0.clone();
+        let also = |(least, most): &mut (Spans, Spans), all: &Spans| {
+            let here = all.clip(from_ns, to_ns).without(&busy).and(most);
+            *least = least.or(&here);
+            // Where its own call is known to be, there is no other.
+            *most = most.without(&busy).or(least);
+        };
+        also(&mut self.upstream, &process.all_with_peers);
+        also(&mut self.open, &process.all_open);
+        for (peer, of_peer) in &mut self.peers {
+            let all = process.all_with_peer.get(peer);
+            also(of_peer, all.unwrap_or(&Spans::default()));
+        }
+        self
+    }
+}
+
+impl TaskTime {
+    /// Fills in the parts.
+    fn split(
+        &mut self,
+        request: RequestRef<'_>,
+        process: &Process,
+        calls: &Calls,
+        (from_ns, to_ns): (Ns, Ns),
+    ) {
+        let total_ns = to_ns.saturating_sub(from_ns);
+        let range = |(least, most): &(Spans, Spans)| Range::new(least.total_ns(), most.total_ns());
+        self.upstream_ns = range(&calls.upstream);
+        let open_ns = range(&calls.open);
+        // While another of its calls is with a peer it waits for that.
+        self.reply_unserved_ns = Range::new(
+            calls.replies.0.without(&calls.upstream.1).total_ns(),
+            calls.replies.1.without(&calls.upstream.0).total_ns(),
+        );
+        let rest = open_ns.rest_of(total_ns);
+        let all = Spans::of([(from_ns, to_ns)]);
+        let (rest_least, rest_most) = (all.without(&calls.open.1), all.without(&calls.open.0));
+        let asleep_ns = rest_least.and(&process.idle).total_ns();
+        self.queued_ns = Range::new(asleep_ns, rest.at_most);
+        let awake_ns = rest_most.without(&process.idle).total_ns();
+        let awake_least_ns = rest.at_least.saturating_sub(asleep_ns);
+        self.own_ns = Range::new(request.own_on_cpu_ns(process).min(awake_least_ns), awake_ns);
+        self.queued_ns.at_most -= self.own_ns.at_least;
+        let model = request.model();
+        self.peers = calls
+            .peers
+            .iter()
+            .map(|(peer, spans)| PeerTime {
+                number: *peer,
+                peer: model.name_of_peer(*peer),
+                ns: range(spans),
+            })
+            .collect();
+        order(&mut self.peers);
+    }
+}
+
+pub(super) fn order(peers: &mut [PeerTime]) {
+    peers.sort_by(|a, b| {
+        let key = |one: &PeerTime| (one.ns.at_least, one.ns.at_most);
+        (key(b), &a.peer).cmp(&(key(a), &b.peer))
+    });
+}
+
+/// The network's share of calls.
+fn network(model: &Model, own: &[u32], candidates: &[u32]) -> Range {
+    let share_ns = |at: &u32| {
+        let call = &model.exchanges()[*at as usize];
+        let [(from_ns, to_ns), _] = with_peer(call);
+        u64::from(call.rtt_min_us)
+            .saturating_mul(1000)
+            .min(to_ns.saturating_sub(from_ns))
+    };
+    let sum = |calls: &[u32]| calls.iter().map(share_ns).fold(0, u64::saturating_add);
+    let least_ns = sum(own);
+    Range::new(least_ns, least_ns.saturating_add(sum(candidates)))
+}
+
+impl RequestRef<'_> {
+    /// What of its time its thread certainly worked for it: that of a thread that read and answered
+    /// it, if no other request of the process was under way.
+    fn own_on_cpu_ns(self, process: &Process) -> u64 {
+        let one_thread = self.recv_tid == self.send_tid && self.is_answered();
+        let shared = process.several.within_ns(self.ready_ns, self.end_ns()) > 0;
+        if one_thread && !shared {
+            self.service[Part::OnCpu]
+        } else {
+            0
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! How the time of requests splits by their calls, and the list of slow requests.
+
+use whywait_model::calls::links::{LinkCounts, Range, TaskTime, TaskTotals};
+use whywait_model::requests::RequestRow;
+
+use super::page::{Page, Style};
+use super::units::{count, counted, duration, percent};
+
+/// So many requests are shown in the list.
+const MAX_REQUESTS: usize = 40;
+/// So many peers are named.
+const MAX_PEERS: usize = 3;
+const MAX_NAME: usize = 60;
+/// Below this share of the time calls are not worth a line in a report, and a part none in it.
+const WORTH_PERMILLE: u64 = 10;
+
+/// In a report: where requests were, if threads do not show it.
+pub(super) fn short(page: &mut Page, totals: Option<&TaskTotals>) {
+    let Some(totals) = totals.filter(|totals| !totals.threads_wait) else {
+        return;
+    };
+    if !is_worth(totals.time.upstream_ns.at_most, totals.total_ns) {
+        return;
+    }
+    let text = parts(page, &totals.time, totals.total_ns).join("; ");
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "by calls: "), (Style::Plain, &text)],
+    );
+    let text = links(&totals.time.calls, totals.time.one_call_at_a_time);
+    page.paragraph("  ", "  ", &[(Style::Dim, &text)]);
+}
+
+/// Of one request.
+pub(super) fn of_request(page: &mut Page, time: &TaskTime, latency_ns: u64) {
+    if time.upstream_ns.at_most == 0 {
+        return;
+    }
+    let text = parts(page, time, latency_ns).join("; ");
+    page.gap();
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "its time by its calls: "),
+            (Style::Plain, &text),
+        ],
+    );
+}
+
+fn is_worth(ns: u64, total_ns: u64) -> bool {
+    u128::from(ns) * 1000 >= u128::from(total_ns) * u128::from(WORTH_PERMILLE)
+}
+
+/// `96.0 % with 127.0.0.1:7001 (python3)`, `0.5 to 2.0 % queued in the process`.
+fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let mut add = |ns: Range, what: &str| {
+        if is_worth(ns.at_most, total_ns) {
+            parts.push(format!("{} {what}", share(ns, total_ns)));
+        }
+    };
+    for peer in time.peers.iter().take(MAX_PEERS) {
+        add(peer.ns, &format!("with {}", page.cut(&peer.peer, MAX_NAME)));
+    }
+    if time.peers.len() > MAX_PEERS {
+        let more = counted((time.peers.len() - MAX_PEERS) as u64, "more peer");
+        add(time.upstream_ns, &format!("with these and {more}"));
+    }
+    add(time.reply_unserved_ns, "a reply lay unread");
+    add(time.queued_ns, "queued in the process");
+    add(time.own_ns, "at work");
+    let unserved = Range {
+        at_least: time.unserved_ns,
+        at_most: time.unserved_ns,
+    };
+    add(unserved, "not read yet");
+    parts
+}
+
+/// `2.0 to 97.0 %`, or one figure where they hardly differ.
+fn share(ns: Range, total_ns: u64) -> String {
+    let close = u128::from(ns.at_most - ns.at_least.min(ns.at_most)) * 200 <= u128::from(total_ns);
+    let least = percent(ns.at_least, total_ns);
+    match (ns.at_least, close) {
+        (_, true) => percent(ns.at_most, total_ns),
+        (0, false) => format!("0 to {}", percent(ns.at_most, total_ns)),
+        (_, false) => format!(
+            "{} to {}",
+            least.trim_end_matches([' ', '%']),
+            percent(ns.at_most, total_ns)
+        ),
+    }
+}
+
+/// How sure that is.
+fn links(calls: &LinkCounts, one_at_a_time: bool) -> String {
+    let all = calls.certain.saturating_add(calls.undecided);
+    let mut text = format!(
+        "of {} {} certainly of a request that is known",
+        counted(all, "slow call"),
+        if calls.certain == all {
+            "all are".to_owned()
+        } else {
+            format!("{} are", count(calls.certain))
+        }
+    );
+    if one_at_a_time && calls.undecided > 0 {
+        text.push_str(
+            "; of the others: if a request has one at a time, as none was seen to have \
+                       two",
+        );
+    }
+    text
+}
+
+/// The list of slow requests.
+pub(super) fn list(page: &mut Page, rows: &[RequestRow]) {
+    if rows.is_empty() {
+        let text = "no slow requests to show: only those that took the recording's threshold have \
+                    a row";
+        page.paragraph("", "  ", &[(Style::Strong, text)]);
+        return;
+    }
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "slow requests"),
+            (
+                Style::Plain,
+                &format!(" ({}, the slowest first)", count(rows.len() as u64)),
+            ),
+        ],
+    );
+    for row in rows.iter().take(MAX_REQUESTS) {
+        let open = if row.open { ", still open" } else { "" };
+        let mut text = format!(
+            "{:>9}{open}, {} into the recording",
+            duration(row.latency_ns),
+            duration(row.at_ns)
+        );
+        if let Some(time) = row
+            .tasks
+            .as_ref()
+            .filter(|time| time.upstream_ns.at_most > 0)
+        {
+            let parts = parts(page, time, row.latency_ns).join("; ");
+            text.push_str(&format!(": {parts}"));
+        }
+        let id = format!("  [{}]", page.cut(&row.id, 40));
+        page.paragraph(
+            "",
+            "            ",
+            &[(Style::Plain, &text), (Style::Dim, &id)],
+        );
+    }
+    if rows.len() > MAX_REQUESTS {
+        let more = counted((rows.len() - MAX_REQUESTS) as u64, "more request");
+        let text = format!("… and {more}: all are in --format json");
+        page.paragraph("", "  ", &[(Style::Dim, &text)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_that_is_narrow_is_one_figure() {
+        let of = |at_least, at_most| share(Range { at_least, at_most }, 1000);
+        assert_eq!(of(960, 961), "96.1 %");
+        assert_eq!(of(20, 970), "2.0 to 97.0 %");
+        assert_eq!(of(0, 500), "0 to 50.0 %");
+        assert_eq!(of(0, 0), "0.0 %");
+    }
+}
