@@ -1,6 +1,6 @@
 """A server that asks another service for each request and answers with what became of it when.
 
-    server.py threads|asyncio UPSTREAM [--pool N] [--held] [--calls N] [--work-ms N]
+    server.py threads|asyncio UPSTREAM [--pool N] [--held] [--calls N] [--work-ms N] [--forward]
 
 threads   a thread for each connection, with a connection to the other service of its own
 asyncio   the same with tasks, on one loop
@@ -9,6 +9,8 @@ asyncio   the same with tasks, on one loop
 --held     a lock is held across each call
 --calls    so many calls for each request, one after another
 --work-ms  it computes for so long before it answers
+--forward  its calls have the path of the request for which they are made; besides the moments of a
+           call it says what the other service answered, and when it began to work and to answer
 """
 
 import argparse
@@ -28,8 +30,15 @@ def now_ms():
     return 1e3 * time.monotonic()
 
 
-def answer(read, calls):
+def call_for(head):
+    """The call with the path of a request."""
+    return CALL.replace(b"/report", head.split(b" ", 2)[1])
+
+
+def answer(read, calls, work=None):
     said = {"read": read, "begun": calls[0][0], "ended": calls[-1][1], "calls": calls}
+    if work is not None:
+        said |= {"work": work, "answered": now_ms()}
     body = json.dumps(said)
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
@@ -56,13 +65,18 @@ def receive_head(connection):
     return received
 
 
-def fetch_report(upstream):
+def ended(begun, reply, forwards):
+    """The moments of a call."""
+    if not reply:
+        os._exit(1)
+    return (begun, now_ms(), float(reply.split()[-1])) if forwards else (begun, now_ms())
+
+
+def fetch_report(upstream, call=CALL):
     """The call, as a client library without async makes it."""
     begun = now_ms()
-    upstream.sendall(CALL)
-    if not upstream.recv(4096):
-        os._exit(1)
-    return begun, now_ms()
+    upstream.sendall(call)
+    return ended(begun, upstream.recv(4096), call is not CALL)
 
 
 def connect(address):
@@ -79,27 +93,29 @@ class Threads:
         for _ in range(args.pool):
             self.pool.put(connect(args.upstream))
 
-    def fetch_with_lock(self, upstream):
+    def fetch_with_lock(self, call, upstream):
         with self.lock:
-            return fetch_report(upstream)
+            return fetch_report(upstream, call)
 
-    def fetch_from_pool(self):
+    def fetch_from_pool(self, call):
         upstream = self.pool.get()
         try:
-            return fetch_report(upstream)
+            return fetch_report(upstream, call)
         finally:
             self.pool.put(upstream)
 
     def converse(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         upstream = None if self.args.pool else connect(self.args.upstream)
-        while receive_head(connection):
+        while head := receive_head(connection):
             read = now_ms()
+            call = call_for(head) if self.args.forward else CALL
             fetch = self.fetch_with_lock if upstream else self.fetch_from_pool
-            arguments = (upstream,) if upstream else ()
+            arguments = (call, upstream) if upstream else (call,)
             calls = [fetch(*arguments) for _ in range(self.args.calls)]
+            work = now_ms() if self.args.forward else None
             compute_answer(self.args.work_ms)
-            connection.sendall(answer(read, calls))
+            connection.sendall(answer(read, calls, work))
         if upstream:
             upstream.close()
         connection.close()
@@ -112,12 +128,10 @@ class Threads:
             threading.Thread(target=self.converse, args=(connection,), daemon=True).start()
 
 
-async def fetch_report_in_task(reader, writer):
+async def fetch_report_in_task(reader, writer, call=CALL):
     begun = now_ms()
-    writer.write(CALL)
-    if not await reader.read(4096):
-        os._exit(1)
-    return begun, now_ms()
+    writer.write(call)
+    return ended(begun, await reader.read(4096), call is not CALL)
 
 
 class Tasks:
@@ -126,16 +140,16 @@ class Tasks:
         self.lock = asyncio.Lock()
         self.pool = asyncio.Queue()
 
-    async def fetch_with_lock(self, upstream):
+    async def fetch_with_lock(self, call, upstream):
         if not self.args.held:
-            return await fetch_report_in_task(*upstream)
+            return await fetch_report_in_task(*upstream, call)
         async with self.lock:
-            return await fetch_report_in_task(*upstream)
+            return await fetch_report_in_task(*upstream, call)
 
-    async def fetch_from_pool(self):
+    async def fetch_from_pool(self, call):
         upstream = await self.pool.get()
         try:
-            return await fetch_report_in_task(*upstream)
+            return await fetch_report_in_task(*upstream, call)
         finally:
             self.pool.put_nowait(upstream)
 
@@ -145,14 +159,16 @@ class Tasks:
             own = await asyncio.open_connection(*self.args.upstream)
         try:
             while True:
-                await reader.readuntil(b"\r\n\r\n")
+                head = await reader.readuntil(b"\r\n\r\n")
                 read = now_ms()
+                call = call_for(head) if self.args.forward else CALL
                 calls = []
                 for _ in range(self.args.calls):
-                    fetch = self.fetch_with_lock(own) if own else self.fetch_from_pool()
+                    fetch = self.fetch_with_lock(call, own) if own else self.fetch_from_pool(call)
                     calls.append(await fetch)
+                work = now_ms() if self.args.forward else None
                 compute_answer(self.args.work_ms)
-                writer.write(answer(read, calls))
+                writer.write(answer(read, calls, work))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -186,6 +202,7 @@ def main():
     parser.add_argument("--held", action="store_true")
     parser.add_argument("--calls", type=int, default=1)
     parser.add_argument("--work-ms", type=float, default=0)
+    parser.add_argument("--forward", action="store_true")
     args = parser.parse_args()
     if args.how == "threads":
         Threads(args).serve()

@@ -1,11 +1,16 @@
 // A server that asks another service for each request and answers with what became of it when.
 //
-//	go-server [-pool N] [-held] [-calls N] [-work-ms N] [-warm N] UPSTREAM
+//	go-server [-pool N] [-held] [-calls N] [-work-ms N] [-warm N] [-forward] [-direct] UPSTREAM
 //
-// With -warm it has asked several times at once before, so that it has several connections.
+// With -warm it has asked several times at once before, so that it has several connections. With
+// -forward its calls have the path of the request for which they are made; besides the moments of a
+// call it says what the other service answered, and when it began to work and to answer. With
+// -direct the goroutine that serves a request writes to the connection itself, as drivers of
+// databases do; net/http has another one for that.
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -15,17 +20,20 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"unsafe"
 )
 
 var (
-	pool   = flag.Int("pool", 0, "so many connections to the other service at most")
-	held   = flag.Bool("held", false, "a mutex is held across each call")
-	warm   = flag.Int("warm", 0, "so many calls at once before it serves")
-	calls  = flag.Int("calls", 1, "so many calls for each request, one after another")
-	workMs = flag.Float64("work-ms", 0, "it computes for so long before it answers")
+	pool    = flag.Int("pool", 0, "so many connections to the other service at most")
+	held    = flag.Bool("held", false, "a mutex is held across each call")
+	warm    = flag.Int("warm", 0, "so many calls at once before it serves")
+	calls   = flag.Int("calls", 1, "so many calls for each request, one after another")
+	forward = flag.Bool("forward", false, "calls have the request's path")
+	direct  = flag.Bool("direct", false, "without net/http")
+	workMs  = flag.Float64("work-ms", 0, "it computes for so long before it answers")
 )
 
 // The clock that all processes of a machine share; Go's own has another beginning.
@@ -38,16 +46,64 @@ func nowMs() float64 {
 }
 
 type upstream struct {
-	url    string
-	client *http.Client
-	lock   sync.Mutex
+	address string
+	client  *http.Client
+	lock    sync.Mutex
+	direct  chan net.Conn
+}
+
+// The moments of a call, and what the reply was if that is a moment, too.
+func moments(begun float64, reply []byte) []float64 {
+	said := []float64{begun, nowMs()}
+	if answered, err := strconv.ParseFloat(string(reply), 64); err == nil && *forward {
+		said = append(said, answered)
+	}
+	return said
+}
+
+// The call on a connection of those that all share, or of a new one.
+func (service *upstream) fetchDirectly(path string) []float64 {
+	var connection net.Conn
+	select {
+	case connection = <-service.direct:
+	default:
+		if *pool > 0 {
+			connection = <-service.direct
+		} else {
+			connection = service.connect()
+		}
+	}
+	begun := nowMs()
+	fmt.Fprintf(connection, "GET %s HTTP/1.1\r\nHost: upstream\r\n\r\n", path)
+	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	reply, err := io.ReadAll(answer.Body)
+	if err != nil {
+		log.Fatal(err)
+	}
+	said := moments(begun, reply)
+	service.direct <- connection
+	return said
+}
+
+func (service *upstream) connect() net.Conn {
+	connection, err := net.Dial("tcp", service.address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return connection
 }
 
 // The call, from when it has a connection until its reply is read.
-func (service *upstream) fetchReport() [2]float64 {
+func (service *upstream) fetchReport(path string) []float64 {
+	if *direct {
+		return service.fetchDirectly(path)
+	}
 	begun := nowMs()
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = nowMs() }}
-	request, err := http.NewRequest("GET", service.url, nil)
+	request, err := http.NewRequest("GET", "http://"+service.address+path, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -56,18 +112,19 @@ func (service *upstream) fetchReport() [2]float64 {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+	reply, err := io.ReadAll(answer.Body)
+	if err != nil {
 		log.Fatal(err)
 	}
 	answer.Body.Close()
-	return [2]float64{begun, nowMs()}
+	return moments(begun, reply)
 }
 
 //go:noinline
-func (service *upstream) fetchWithLock() [2]float64 {
+func (service *upstream) fetchWithLock(path string) []float64 {
 	service.lock.Lock()
 	defer service.lock.Unlock()
-	return service.fetchReport()
+	return service.fetchReport(path)
 }
 
 //go:noinline
@@ -76,19 +133,28 @@ func computeAnswer(milliseconds float64) {
 	}
 }
 
-func (service *upstream) serve(writer http.ResponseWriter, _ *http.Request) {
+func (service *upstream) serve(writer http.ResponseWriter, request *http.Request) {
 	read := nowMs()
-	var made [][2]float64
+	path := "/report"
+	if *forward {
+		path = request.URL.Path
+	}
+	var made [][]float64
 	for n := 0; n < *calls; n++ {
 		if *held {
-			made = append(made, service.fetchWithLock())
+			made = append(made, service.fetchWithLock(path))
 		} else {
-			made = append(made, service.fetchReport())
+			made = append(made, service.fetchReport(path))
 		}
 	}
+	work := nowMs()
 	computeAnswer(*workMs)
-	body, err := json.Marshal(map[string]any{
-		"read": read, "begun": made[0][0], "ended": made[len(made)-1][1], "calls": made})
+	said := map[string]any{
+		"read": read, "begun": made[0][0], "ended": made[len(made)-1][1], "calls": made}
+	if *forward {
+		said["work"], said["answered"] = work, nowMs()
+	}
+	body, err := json.Marshal(said)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -101,7 +167,7 @@ func (service *upstream) warmUp() {
 	for n := 0; n < *warm; n++ {
 		all.Add(1)
 		go func() {
-			service.fetchReport()
+			service.fetchReport("/report")
 			all.Done()
 		}()
 	}
@@ -112,7 +178,11 @@ func main() {
 	flag.Parse()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, MaxConnsPerHost: *pool}
 	service := &upstream{
-		url: "http://" + flag.Arg(0) + "/report", client: &http.Client{Transport: transport}}
+		address: flag.Arg(0), client: &http.Client{Transport: transport},
+		direct: make(chan net.Conn, 1024)}
+	for n := 0; *direct && n < *pool; n++ {
+		service.direct <- service.connect()
+	}
 	service.warmUp()
 	http.HandleFunc("/", service.serve)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
