@@ -24,9 +24,14 @@ def now_ms():
 class Connection:
     """A connection that is kept. A server that hangs is an error, after a time."""
 
-    def __init__(self, address):
+    def __init__(self, address, receive_buffer=0):
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=DEADLINE_S)
+        self.socket = socket.socket()
+        self.socket.settimeout(DEADLINE_S)
+        if receive_buffer:
+            # Before it connects: the window is told then.
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, path):
@@ -70,10 +75,10 @@ def summary(series):
     ordered = sorted(series)
 
     def at(percent):
-        return round(ordered[max(-(-len(ordered) * percent // 100), 1) - 1], 1)
+        return round(ordered[max(-(-len(ordered) * percent // 100), 1) - 1], 3)
 
     return {"count": len(ordered), "p50_ms": at(50), "p99_ms": at(99), "max_ms": at(100),
-            "sum_ms": round(sum(ordered), 1)}
+            "sum_ms": round(sum(ordered), 3)}
 
 
 def wait_until(what, look):

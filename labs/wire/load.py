@@ -1,10 +1,13 @@
 """Clients with a clock of their own.
 
     load.py ADDRESS [--clients N] [--rounds N] [--connect] [--linger S] [--expect RULE]…
+            [--path PATH] [--read-after S] [--receive-buffer BYTES]
 
 Each client keeps its connection and asks again when it has its answer. With --connect all connect
 at the same moment, ask once and leave; a round is over when all have been answered. It ends S
-seconds after the last answer: whywait looks at accept queues every two seconds.
+seconds after the last answer: whywait looks at accept queues every two seconds. With --read-after
+it reads nothing for that long after it asked. An ADDRESS@PID is in the network namespace of that
+process.
 """
 
 import argparse
@@ -16,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
 import client  # noqa: E402  pylint: disable=wrong-import-position
+import namespace  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def overflows():
@@ -25,11 +29,13 @@ def overflows():
     return int(values[names.index("ListenOverflows")])
 
 
-def keep_asking(address, rounds, latencies):
-    connection = client.Connection(address)
-    for _ in range(rounds):
+def keep_asking(args, latencies):
+    connection = client.Connection(args.address, args.receive_buffer)
+    for _ in range(args.rounds):
         begun = client.now_ms()
-        connection.get("/")
+        connection.send(args.path)
+        time.sleep(args.read_after)
+        connection.receive()
         latencies.append(client.now_ms() - begun)
     connection.close()
 
@@ -70,8 +76,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--connect", action="store_true")
     parser.add_argument("--linger", type=float, default=0)
+    parser.add_argument("--path", default="/")
+    parser.add_argument("--read-after", type=float, default=0)
+    parser.add_argument("--receive-buffer", type=int, default=0)
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
+    args.address = namespace.follow(args.address)
     latencies, before = [], overflows()
     if args.connect:
         for _ in range(args.rounds):
@@ -80,7 +90,7 @@ def main():
             run([threading.Thread(target=ask_once, args=(one, begun, latencies))
                  for one in connecting])
     else:
-        run([threading.Thread(target=keep_asking, args=(args.address, args.rounds, latencies))
+        run([threading.Thread(target=keep_asking, args=(args, latencies))
              for _ in range(args.clients)])
     if len(latencies) < args.clients * args.rounds:
         sys.exit("load: not all clients have been answered")

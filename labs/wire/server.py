@@ -2,8 +2,15 @@
 
     server.py pieces|one|nodelay   head and body with two writes, with one, or with TCP_NODELAY
     server.py accept --backlog N   one thread, a connection at a time, a listener of that limit
+    server.py asks --peer ADDRESS  asks another one for each request, on a new connection
 
 With `accept` each connection has one request; a lookup of 1 ms comes before it is read.
+
+    --lookup-ms N       how long the lookup takes
+    --body BYTES        the length of a body
+    --send-buffer BYTES the size of the send buffer; 0: the kernel's
+    --namespace         in a network namespace of its own
+    --lose N            … where each Nth packet with a response is lost
 """
 
 import argparse
@@ -12,9 +19,18 @@ import socket
 import threading
 import time
 
-LOOKUP_S = 0.001
-BODY = b"{}" * 32
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+import namespace
+
+PORT = 8080
+
+
+class Response:
+    """What is answered, always the same."""
+
+    def __init__(self, body):
+        self.body = b"{}" * (body // 2)
+        self.head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(self.body)
+        self.whole = self.head + self.body
 
 
 def requests(connection):
@@ -27,44 +43,76 @@ def requests(connection):
             received = b""
 
 
-def send_in_pieces(connection):
-    connection.sendall(HEAD)
-    connection.sendall(BODY)
+def send_in_pieces(connection, response):
+    connection.sendall(response.head)
+    connection.sendall(response.body)
 
 
-def converse(connection, how):
-    if how == "nodelay":
+def ask(address):
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port))) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        while not peer.recv(4096).endswith(b"{}"):
+            pass
+
+
+def converse(connection, args, response):
+    if args.how == "nodelay":
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if args.send_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, args.send_buffer)
     for _ in requests(connection):
-        if how == "one":
-            connection.sendall(HEAD + BODY)
+        if args.how == "asks":
+            ask(args.peer)
+        if args.how in ("one", "asks"):
+            connection.sendall(response.whole)
         else:
-            send_in_pieces(connection)
+            send_in_pieces(connection, response)
     connection.close()
 
 
-def accept_one_by_one(listener):
+def accept_one_by_one(listener, response, lookup_s):
     while True:
         connection, _ = listener.accept()
-        time.sleep(LOOKUP_S)
+        time.sleep(lookup_s)
         for _ in requests(connection):
-            connection.sendall(HEAD + BODY)
+            connection.sendall(response.whole)
         connection.close()
+
+
+def listen(args):
+    """The listener, and its address for the load."""
+    if not args.namespace and not args.lose:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=args.backlog)
+        return listener, f"127.0.0.1:{listener.getsockname()[1]}"
+    namespace.enter_new()
+    if args.lose:
+        # Packets with data, not those that only acknowledge.
+        namespace.lose(f"tcp sport {PORT} meta length > 100", args.lose)
+    listener = socket.create_server(("127.0.0.1", PORT), backlog=args.backlog)
+    return listener, f"127.0.0.1:{PORT}@{os.getpid()}"
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("how", choices=["pieces", "one", "nodelay", "accept"])
+    parser.add_argument("how", choices=["pieces", "one", "nodelay", "accept", "asks"])
+    parser.add_argument("--peer")
+    parser.add_argument("--lookup-ms", type=float, default=1)
     parser.add_argument("--backlog", type=int, default=128)
+    parser.add_argument("--body", type=int, default=64)
+    parser.add_argument("--send-buffer", type=int, default=0)
+    parser.add_argument("--namespace", action="store_true")
+    parser.add_argument("--lose", type=int, default=0)
     args = parser.parse_args()
-    listener = socket.create_server(("127.0.0.1", 0), backlog=args.backlog)
+    response = Response(args.body)
+    listener, address = listen(args)
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
-        ready.write(f"{os.getpid()} 127.0.0.1:{listener.getsockname()[1]}\n")
+        ready.write(f"{os.getpid()} {address}\n")
     if args.how == "accept":
-        accept_one_by_one(listener)
+        accept_one_by_one(listener, response, args.lookup_ms / 1000)
     while True:
         connection, _ = listener.accept()
-        threading.Thread(target=converse, args=(connection, args.how), daemon=True).start()
+        threading.Thread(target=converse, args=(connection, args, response), daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -9,18 +9,19 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use whywait_events::recording::{Meta, ReadError, Recording};
 use whywait_events::{
-    AcceptQueue, Burst, BurstCall, Busy, Cpu, FutexSum, Ns, Part, Preempted, Request, Sample,
-    SocketCpu, StackId, Tail, ThreadEvent, Wait,
+    Abandoned, AcceptQueue, Burst, BurstCall, Busy, Cpu, DnsQuery, FutexSum, Ns, Part, Preempted,
+    Request, Sample, SocketCpu, StackId, Tail, ThreadEvent, Wait,
 };
 
 use crate::calls::Calls;
 use crate::cpu::bursts::Bursts;
 use crate::cpu::{CpuTime, Sampled};
+use crate::dns::LateDns;
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
 use crate::requests::tails::Tails;
-use crate::requests::{OwnRequests, life};
+use crate::requests::{AbandonedRequests, OwnRequests, life};
 use crate::rings::RingInput;
 use crate::stacks::StackNames;
 use crate::stops::Stops;
@@ -94,6 +95,10 @@ pub struct Input {
     pub accept_queues: AcceptQueues,
     /// Ends of responses that the kernel held back.
     pub tails: Tails,
+    /// Requests that were answered for clients that had gone.
+    pub abandoned: AbandonedRequests,
+    /// DNS queries that were not answered in time.
+    pub dns: LateDns,
     /// What the target asked of others.
     pub calls: Calls,
     /// What CPU time was for.
@@ -200,8 +205,15 @@ impl Input {
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;
         recording.read::<Tail>(None, &mut |row| input.tails.add(row))?;
+        recording.read::<Abandoned>(None, &mut |row| input.abandoned.add(row))?;
+        recording.read::<DnsQuery>(None, &mut |row| input.dns.add(row))?;
         input.calls = Calls::read(recording)?;
-        for left_out in [input.calls.left_out, input.tails.left_out()] {
+        for left_out in [
+            input.calls.left_out,
+            input.tails.left_out(),
+            input.abandoned.left_out(),
+            input.dns.left_out(),
+        ] {
             input.left_out = input.left_out.saturating_add(left_out);
         }
         recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;

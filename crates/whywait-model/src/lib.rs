@@ -16,6 +16,7 @@
 pub mod calls;
 mod coverage;
 pub mod cpu;
+pub mod dns;
 mod input;
 mod model;
 pub mod path;

@@ -9,13 +9,14 @@ use crate::calls::Calls;
 use crate::calls::links::Links;
 use crate::cpu::bursts::Bursts;
 use crate::cpu::{CpuTime, Sampled};
+use crate::dns::LateDns;
 use crate::input::Input;
 use crate::pools::{self, EpollPool};
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
 use crate::requests::open::Rests;
 use crate::requests::tails::Tails;
-use crate::requests::{self, Accounted, OwnRequests, RequestSums};
+use crate::requests::{self, AbandonedRequests, Accounted, OwnRequests, RequestSums};
 use crate::rings::{self, RingState, Workers};
 use crate::roles::Programs;
 use crate::stacks::StackNames;
@@ -56,6 +57,10 @@ pub struct Model {
     pub accept_queues: AcceptQueues,
     /// Ends of responses that the kernel held back.
     pub tails: Tails,
+    /// Requests that were answered for clients that had gone.
+    pub abandoned: AbandonedRequests,
+    /// DNS queries that were not answered in time.
+    pub dns: LateDns,
     /// What CPU time was for.
     pub cpu: CpuTime,
     /// Where threads were sampled on a CPU, over the whole recording.
@@ -134,6 +139,8 @@ impl Model {
             acceptors: input.acceptors,
             accept_queues: input.accept_queues,
             tails: input.tails,
+            abandoned: input.abandoned,
+            dns: input.dns,
             cpu: input.cpu,
             sampled: input.sampled,
             calls: input.calls,

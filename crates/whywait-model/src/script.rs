@@ -14,8 +14,10 @@
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
     AcceptQueue, Burst, BurstCall, Busy, Cpu, Exchange, ModuleKind, Ns, Part, PeerSums, Preempted,
-    Request, Sample, StackId, Tail, ThreadChange, ThreadEvent, Wait, WakeContext,
+    Request, Sample, StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
 };
+
+mod wire;
 
 use crate::input::Input;
 use crate::model::Model;
@@ -408,12 +410,6 @@ impl Script {
     /// The accept queue of a listener, as somebody saw it.
     pub fn accept_queue(&mut self, look: AcceptQueue) -> &mut Self {
         self.input.accept_queues.add(&look);
-        self
-    }
-
-    /// The end of a response that was held back.
-    pub fn tail(&mut self, row: &Tail) -> &mut Self {
-        self.input.tails.add(row);
         self
     }
 

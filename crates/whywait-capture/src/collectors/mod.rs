@@ -2,10 +2,12 @@
 
 use crate::core::collector::Collector;
 
+pub(crate) mod abandoned;
 pub(crate) mod accept_queues;
 pub(crate) mod burst;
 pub(crate) mod cpu;
 pub(crate) mod cpu_limit;
+pub(crate) mod dns;
 pub(crate) mod exchanges;
 pub(crate) mod futex;
 pub(crate) mod herd;
@@ -21,10 +23,13 @@ pub(crate) mod uring;
 
 /// All collectors with BPF programs, in the order in which they are attached: switches before the
 /// threads that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 12] = [
+pub(crate) const ALL: [&Collector; 15] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
+    &tails::COLLECTOR,
+    &abandoned::COLLECTOR,
+    &dns::COLLECTOR,
     &uring::COLLECTOR,
     &burst::COLLECTOR,
     &herd::COLLECTOR,

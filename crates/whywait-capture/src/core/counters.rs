@@ -61,6 +61,9 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         lost_peers => "exchanges.peers-not-apart",
         tail_budget => "tails.over-budget",
         unknown_tails => "tails.unknown",
+        abandoned_budget => "abandoned.over-budget",
+        dns_queries => "dns.queries",
+        dns_budget => "dns.over-budget",
         stolen_ns => "cpu.stolen-ns",
     }
     .into()

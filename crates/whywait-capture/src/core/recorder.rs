@@ -70,6 +70,8 @@ impl Recorder {
             Record::Request(record) => self.request(&record),
             Record::Exchange(record) => self.exchange(&record),
             Record::Tail(record) => self.tail(&record),
+            Record::Abandoned(record) => self.abandoned(&record),
+            Record::Dns(record) => self.dns(&record),
             Record::Sample(record, stack) => self.sample(&record, &stack),
             Record::Sleeper(record, stack) => self.sleeper(&record, &stack),
             Record::UserStack(record, stack) => self.user_stack(&record, &stack),

@@ -6,9 +6,11 @@
  */
 #pragma once
 
+#include "collectors/abandoned/records.h"
 #include "collectors/accept_queues/records.h"
 #include "collectors/burst/records.h"
 #include "collectors/cpu/records.h"
+#include "collectors/dns/records.h"
 #include "collectors/exchanges/records.h"
 #include "collectors/futex/records.h"
 #include "collectors/herd/records.h"
@@ -49,7 +51,9 @@
 	X(SOCKET, socket)             \
 	X(ACCEPT_QUEUE, accept_queue) \
 	X(EXCHANGE, exchange)         \
-	X(TAIL, tail)
+	X(TAIL, tail)                 \
+	X(ABANDONED, abandoned)       \
+	X(DNS, dns)
 
 #define TAG(name, layout) RECORD_##name,
 enum record_type { RECORD_NONE, RECORDS(TAG) };
@@ -107,6 +111,9 @@ struct counters {
 	u64 exchange_budget; /* slow exchanges over the rate that is sent; they are in the sums */
 	u64 lost_peers; /* connections to peers beyond those that are kept apart */
 	u64 tail_budget; /* tails over the rate that is sent; they are in the sums */
+	u64 abandoned_budget; /* abandoned requests over the rate that is sent; they are in the sums */
+	u64 dns_queries; /* over UDP */
+	u64 dns_budget; /* late DNS queries over the rate that is sent */
 	u64 unknown_tails; /* held back, and when they went out is not known */
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */
 };

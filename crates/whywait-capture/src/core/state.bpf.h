@@ -31,6 +31,8 @@ const volatile u32 preempted_per_second = 1000;
 const volatile u32 requests_per_second = 5000;
 const volatile u32 exchanges_per_second = 5000;
 const volatile u32 tails_per_second = 2000;
+const volatile u32 abandoned_per_second = 1000;
+const volatile u32 dns_per_second = 1000;
 const volatile u32 stacks_per_second = 2000;
 const volatile u32 wakers_per_second = 1000;
 const volatile u32 known_wakers_per_second = 4000;
@@ -68,6 +70,13 @@ volatile bool user_space_sleeps = false;
 volatile u32 file_pass = 0;
 /* What was there before this was there before whywait. */
 volatile u64 began_ns = 0;
+/* The same in jiffies. */
+u64 began_jiffies = 0;
+/* The recording ends: the books on sockets are being closed. */
+bool sockets_are_closed = false;
+
+/* There is nothing to be read, or no room: a socket does not block (errno.h). */
+#define EAGAIN 11
 
 enum thread_state {
 	THREAD_RUNNING,
@@ -260,6 +269,8 @@ enum budget_kind {
 	BUDGET_REQUESTS,
 	BUDGET_EXCHANGES,
 	BUDGET_TAILS,
+	BUDGET_ABANDONED,
+	BUDGET_DNS,
 	BUDGET_STACKS,
 	BUDGET_WAKERS,
 	BUDGET_KNOWN_WAKERS,

@@ -240,6 +240,8 @@ struct sock {
 	atomic_t sk_drops;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
+	int sk_sndbuf;
+	__u8 sk_userlocks;
 	__u8 sk_shutdown;
 	__u16 sk_type;
 	__u16 sk_protocol;
@@ -276,6 +278,10 @@ struct tcp_sock {
 	__u32 packets_out; /* … and are */
 	__u32 mss_cache; /* the size of a full segment */
 	__u8 nonagle : 4;
+	__u8 chrono_type : 2; /* what it is limited by (enum tcp_chrono), … */
+	__u32 chrono_start; /* … since then, … */
+	__u32 chrono_stat[3]; /* … and was before, in jiffies */
+	__u32 dsack_dups; /* packets that the peer had already */
 	struct {
 		__u64 mstamp; /* when what was acknowledged last was sent, in microseconds */
 	} rack;
@@ -288,6 +294,7 @@ struct tcp_sock {
 };
 
 struct inet_connection_sock {
+	__u8 icsk_ca_state : 5; /* enum tcp_ca_state */
 	struct {
 		__u32 lrcvtime; /* data came last, in jiffies */
 	} icsk_ack;

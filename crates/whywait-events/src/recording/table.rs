@@ -221,7 +221,7 @@ macro_rules! table {
         $vis:vis struct $row:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $field:ident: $type:ty = $layout:ident $(or $default:literal)? $({ $($how:tt)+ })?
+                $field:ident: $type:ty = $layout:ident $(or $default:tt)? $({ $($how:tt)+ })?
             ),+ $(,)?
         }
         $(with {
@@ -328,13 +328,13 @@ macro_rules! table {
 /// What [`table!`] says of one column.
 macro_rules! field {
     (@slot $type:ty) => { <$type as Value>::Slot };
-    (@slot $type:ty, $default:literal) => { <Option<$type> as Value>::Slot };
+    (@slot $type:ty, $default:tt) => { <Option<$type> as Value>::Slot };
 
     (@later) => { false };
     (@later later) => { true };
 
     (@default) => { None };
-    (@default $default:literal) => { Some(stringify!($default)) };
+    (@default $default:tt) => { Some(stringify!($default)) };
 
     (@span) => { None };
     (@span $start:ident $(, $($length:ident)+)?) => {
@@ -363,8 +363,8 @@ macro_rules! field {
         }),+]
     };
 
-    (@put $row:ident, $columns:ident, $field:ident or $default:literal) => {
-        Value::put(&Some($row.$field), &mut $columns.$field)
+    (@put $row:ident, $columns:ident, $field:ident or $default:tt) => {
+        Value::put(&Some(Clone::clone(&$row.$field)), &mut $columns.$field)
     };
     (@put $row:ident, $columns:ident, $field:ident {
         $(#[doc = $doc:literal])+ $name:ident since $start:expr
@@ -376,7 +376,7 @@ macro_rules! field {
         Value::put(&$row.$field, &mut $columns.$field)
     };
 
-    (@take $row:ident, $columns:ident, $field:ident: $type:ty, or $default:literal) => {
+    (@take $row:ident, $columns:ident, $field:ident: $type:ty, or $default:tt) => {
         set(
             &mut $row.$field,
             <Option<$type> as Value>::take(&mut $columns.$field)

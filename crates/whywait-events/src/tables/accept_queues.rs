@@ -31,6 +31,12 @@ table! {
         /// Of all listeners in the process's network namespace: how often a connection found an
         /// accept queue full since the recording began; 0: never, or not known.
         overflows: u64 = Dictionary,
+        /// Of all listeners there: SYNs that were answered with a cookie since the recording began,
+        /// because too many had been answered that nothing followed (a flood of SYNs, or a full
+        /// accept queue); 0: none, or not known.
+        syn_cookies: u64 = Dictionary or 0,
+        /// … and SYNs that were dropped for that.
+        syns_refused: u64 = Dictionary or 0,
         /// Descriptors that the process had open; 0: not known, or nothing was queued.
         descriptors: u64 = Dictionary,
         /// How many it may have open; 0: not known, or nothing was queued.

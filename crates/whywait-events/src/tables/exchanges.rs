@@ -132,6 +132,10 @@ table! {
         connect_ns: u64 = Delta,
         /// Connections that did not come about.
         failed: u64 = Delta,
+        /// Connections for which a SYN had to be sent again.
+        retried: u64 = Delta or 0,
+        /// From when these were begun until they were made, or were not.
+        retried_ns: u64 = Delta or 0,
         /// The shortest round trip of the connection, summed up over exchanges, microseconds.
         rtt_min_us: u64 = Delta,
         /// Packets that the target's side sent again.

@@ -9,11 +9,13 @@
 //! A new table is a declaration marked `#[table(later)]`, and a line in the list. Without an event
 //! of its own (`as …`) somebody else's [`Record`](crate::recording::Record) has to write its rows.
 
+mod abandoned;
 mod accept_queues;
 mod bursts;
 mod busy;
 mod counters;
 mod cpu;
+mod dns;
 mod exchanges;
 mod futexes;
 mod preempted;
@@ -26,11 +28,13 @@ mod threads;
 pub mod uring;
 mod waits;
 
+pub use abandoned::*;
 pub use accept_queues::*;
 pub use bursts::*;
 pub use busy::*;
 pub(crate) use counters::*;
 pub use cpu::*;
+pub use dns::*;
 pub use exchanges::*;
 pub use futexes::*;
 pub use preempted::*;
@@ -59,6 +63,8 @@ tables! {
         calls: BurstCall as BurstCall,
         requests: Request as Request,
         tails: Tail as Tail,
+        abandoned: Abandoned as Abandoned,
+        dns: DnsQuery as Dns,
         exchanges: Exchange as Exchange,
         peers: PeerSums,
         peer_histograms: PeerBucket,

@@ -9,6 +9,7 @@ pub(crate) mod rings;
 pub(crate) mod runtime;
 pub(crate) mod slow_paths;
 pub(crate) mod spinning;
+pub(crate) mod tails;
 pub(crate) mod text;
 pub(crate) mod traffic;
 pub(crate) mod unfinished;

@@ -58,6 +58,10 @@ pub struct PeerRow {
     pub connect_ns: Option<u64>,
     /// Connections that did not come about.
     pub failed: u64,
+    /// Connections for which a SYN had to be sent again.
+    pub retried: u64,
+    /// From when these were begun until they were made, or were not.
+    pub retried_ns: u64,
     /// The most that were open at a time; `None`: not known.
     pub most_open: Option<u32>,
     /// Bytes sent.
@@ -135,6 +139,8 @@ impl Model {
             connects: sums.connects,
             connect_ns: sums.connect_ns.checked_div(sums.connects),
             failed: sums.failed,
+            retried: sums.retried,
+            retried_ns: sums.retried_ns,
             most_open: sums.most_open,
             bytes_out: sums.bytes_out,
             bytes_in: sums.bytes_in,

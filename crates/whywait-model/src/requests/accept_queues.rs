@@ -34,6 +34,10 @@ pub struct AcceptQueue {
     pub dropped: u32,
     /// How many of these because the accept queue was full, at most.
     pub overflows: u32,
+    /// SYNs that were answered with a cookie, in the whole network namespace.
+    pub syn_cookies: u64,
+    /// SYNs that were dropped because too many connections were half made there.
+    pub syns_refused: u64,
     /// The processes that can accept from it.
     pub holders: Vec<Holder>,
 }
@@ -93,6 +97,8 @@ impl Listener {
             queued: last.queued,
             limit: last.limit,
             dropped: last.dropped,
+            syn_cookies: last.syn_cookies,
+            syns_refused: last.syns_refused,
             overflows: u32::try_from(last.overflows).map_or(last.dropped, |n| n.min(last.dropped)),
             holders: holders
                 .iter()
@@ -121,9 +127,10 @@ impl AcceptQueue {
         self.queued > self.limit
     }
 
-    /// Whether it deserves a look: connections were waiting in it, or were dropped.
+    /// Whether it deserves a look: connections were waiting in it, or were dropped, or more were
+    /// begun than made.
     pub(crate) fn matters(&self) -> bool {
-        self.queued > 0 || self.dropped > 0
+        self.queued > 0 || self.dropped > 0 || self.syn_cookies > 0 || self.syns_refused > 0
     }
 }
 

@@ -26,7 +26,7 @@ pub struct LatencyBucket {
 }
 
 /// The bucket of a value: the inverse of [`middle`]. Equals `latency_bucket` of `requests.bpf.h`.
-fn bucket(ns: u64) -> usize {
+pub(crate) fn bucket(ns: u64) -> usize {
     if ns < 1 << SHIFT {
         return ns as usize;
     }
@@ -66,6 +66,15 @@ impl Histogram {
         }
         self.buckets[bucket] = self.buckets[bucket].saturating_add(count);
         self.count = self.count.saturating_add(count);
+    }
+
+    /// Takes out up to `count` values of a bucket.
+    pub(crate) fn take_from_bucket(&mut self, bucket: usize, count: u64) {
+        if let Some(there) = self.buckets.get_mut(bucket) {
+            let taken = count.min(*there);
+            *there -= taken;
+            self.count = self.count.saturating_sub(taken);
+        }
     }
 
     /// A maximum that was counted elsewhere.

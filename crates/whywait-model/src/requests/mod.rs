@@ -10,6 +10,7 @@ use crate::path::{self, Path};
 use crate::pools::EpollPool;
 use crate::timeline::Thread;
 
+pub mod abandoned;
 pub mod accept_queues;
 pub(crate) mod account;
 pub(crate) mod histogram;
@@ -20,7 +21,9 @@ pub(crate) mod rows;
 pub(crate) mod slowest;
 pub(crate) mod summary;
 pub mod tails;
+pub(crate) mod wire;
 
+pub use abandoned::AbandonedRequests;
 pub use accept_queues::{AcceptQueue, AcceptQueues};
 pub use account::Account;
 pub use histogram::LatencyBucket;
@@ -30,6 +33,7 @@ pub use rows::RequestRow;
 pub use slowest::RequestSums;
 pub use summary::{Latency, OwnRequests, Percentile, ReadyUnserved, Requests, Slow, Time};
 pub use tails::{Held, Tails};
+pub use wire::{Connecting, Sending, Sent, Wire};
 
 /// A request of the model: the row, and where its time went.
 #[derive(Debug, Clone, Default)]

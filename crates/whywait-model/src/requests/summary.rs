@@ -19,6 +19,7 @@ use crate::requests::histogram::{Histogram, LatencyBucket};
 use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
 use crate::requests::tails::Held;
+use crate::requests::wire::{Sent, Wire};
 
 /// Requests whose critical path is reported.
 const SLOWEST: usize = 5;
@@ -54,6 +55,9 @@ pub struct Requests {
     /// below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// The clients' clock, where it says something else than `latency_ns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Wire>,
     /// Sums over all requests.
     pub time: Time,
     /// Attributed time over total time. `None` without requests, and where they cannot be told
@@ -185,6 +189,9 @@ pub struct Slow {
     /// How that time splits by its calls; absent: its process made none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskTime>,
+    /// What became of its response after it was written; absent: it went out at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sending: Option<Sent>,
 }
 
 impl Model {
@@ -268,6 +275,7 @@ impl Model {
             slow_threshold_ns: self.threshold_ns(),
             latency_ns,
             held: self.tails.held(&self.counters),
+            wire: self.wire().filter(|_| closure.is_some()),
             time: account.time(),
             closure,
             tasks: self.task_totals(),
@@ -305,7 +313,7 @@ impl Model {
         Some(latency)
     }
 
-    fn latency_with_late(&self) -> Cow<'_, Histogram> {
+    pub(crate) fn latency_with_late(&self) -> Cow<'_, Histogram> {
         let mut latency = Cow::Borrowed(&self.latency);
         for request in self.requests().filter(|request| request.is_late()) {
             latency.to_mut().add(request.age_ns());
@@ -340,6 +348,7 @@ impl RequestRef<'_> {
             path: self.steps(),
             calls: self.calls_within(),
             tasks: self.task_time(),
+            sending: self.sent(),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Ends of responses that the kernel held back after they were written.
+//! Responses that were at the peer long after they were written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use whywait_events::Tail;
+use whywait_events::{Tail, TailReason};
 
 /// Rows that are kept.
 const MAX_TAILS: usize = 100_000;
@@ -15,6 +15,8 @@ const TOTAL_NS: &str = "requests.tails-ns";
 #[derive(Debug, Clone, Default)]
 pub struct Tails {
     rows: Vec<Tail>,
+    /// Where in `rows`, by socket and number.
+    by_request: HashMap<(u64, u32), usize>,
     left_out: u64,
 }
 
@@ -30,9 +32,22 @@ pub struct Held {
 }
 
 impl Tails {
+    /// The rows of which the end was late.
+    pub fn late(&self) -> impl Iterator<Item = &Tail> {
+        self.rows.iter().filter(|row| held_ns(row) > 0)
+    }
+
+    /// The row of a request, if it has one.
+    pub fn of(&self, socket: u64, seq: u32) -> Option<&Tail> {
+        let index = self.by_request.get(&(socket, seq))?;
+        self.rows.get(*index)
+    }
+
     /// Takes a row of the recording.
     pub fn add(&mut self, row: &Tail) {
         if self.rows.len() < MAX_TAILS {
+            self.by_request
+                .insert((row.socket, row.seq), self.rows.len());
             self.rows.push(row.clone());
         } else {
             self.left_out += 1;
@@ -52,7 +67,7 @@ impl Tails {
     /// All of them, those without a row too; `None`: there are none.
     pub(crate) fn held(&self, counters: &BTreeMap<String, u64>) -> Option<Held> {
         let of = |name: &str| counters.get(name).copied().unwrap_or(0);
-        let mut each: Vec<u64> = self.rows.iter().map(held_ns).collect();
+        let mut each: Vec<u64> = self.late().map(held_ns).collect();
         let median = each.len() / 2;
         let sum = each.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
         let median_ns = match each.len() {
@@ -68,9 +83,12 @@ impl Tails {
     }
 }
 
-/// For how long it was held back.
+/// How long after it was written its end went out.
 pub fn held_ns(tail: &Tail) -> u64 {
-    tail.sent_ns.saturating_sub(tail.written_ns)
+    match tail.reason {
+        TailReason::None => 0,
+        _ => tail.sent_ns.saturating_sub(tail.written_ns),
+    }
 }
 
 #[cfg(test)]

@@ -129,7 +129,11 @@ fn connections(row: &PeerRow) -> String {
             duration(ns)
         ));
     }
-    for (n, what) in [(row.failed, "failed"), (row.retransmits, "retransmits")] {
+    for (n, what) in [
+        (row.failed, "failed"),
+        (row.retried, "made at the second try or later"),
+        (row.retransmits, "retransmits"),
+    ] {
         if n > 0 {
             parts.push(format!("{} {what}", count(n)));
         }

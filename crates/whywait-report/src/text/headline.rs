@@ -145,7 +145,12 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
         Some(latency) => {
             let [p99, max] =
                 [Percentile::P99, Percentile::Max].map(|which| figure(&latency, which));
-            format!(": {all} to {target} in {watched}, p99 {p99}, max {max}")
+            let wire = requests.wire.as_ref().and_then(|wire| wire.latency_ns);
+            let wire = wire.map_or_else(String::new, |wire| {
+                let (p99, max) = (duration(wire.p99), duration(wire.max));
+                format!("; with the wire p99 {p99}, max {max}")
+            });
+            format!(": {all} to {target} in {watched}, p99 {p99}, max {max}{wire}")
         }
         None => format!(": {all} to {target} in {watched}"),
     }

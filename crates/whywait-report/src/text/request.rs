@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use whywait_model::calls::CallsWithin;
 use whywait_model::path::Step;
-use whywait_model::requests::Slow;
+use whywait_model::requests::{Sent, Slow};
 
 use super::page::{Page, Style};
 use super::requests;
@@ -38,6 +38,9 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     let when = requests::when(slow);
     page.paragraph("", "  ", &[(Style::Strong, &title), (Style::Plain, &when)]);
     requests::time(page, &slow.time, "where its time went", None);
+    if let Some(sent) = &slow.sending {
+        sending(page, sent);
+    }
     page.gap();
     page.paragraph(
         "",
@@ -63,6 +66,52 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     if let Some(time) = &slow.tasks {
         tasks::of_request(page, time, slow.latency_ns);
     }
+}
+
+/// What became of its response after it was written.
+fn sending(page: &mut Page, sent: &Sent) {
+    let mut said = Vec::new();
+    let why = match sent.reason {
+        Some("nagle") => ": Nagle's algorithm held it back",
+        Some("window") => ": the client had no room for it",
+        Some("lost") => ": it was lost, and sent again",
+        Some("network") => ": the network's congestion window held it back",
+        _ => "",
+    };
+    if sent.ns > 0 {
+        let late = if sent.unacknowledged {
+            format!(
+                "the client did not have all of it {} later",
+                duration(sent.ns)
+            )
+        } else {
+            format!("its end went out {} later", duration(sent.ns))
+        };
+        said.push(format!("{late}{why}"));
+    }
+    if sent.retransmits > 0 {
+        let packets = counted(sent.retransmits.into(), "packet");
+        said.push(format!("{packets} sent again"));
+    }
+    for (ns, what) in [
+        (sent.window_ns, "for want of room at the client"),
+        (sent.buffer_ns, "for want of room in the send buffer"),
+    ] {
+        if ns > 0 {
+            said.push(format!(
+                "the connection stood still for {} {what}",
+                duration(ns)
+            ));
+        }
+    }
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "after its response was written: "),
+            (Style::Plain, &said.join("; ")),
+        ],
+    );
 }
 
 /// The calls that were made while it was under way.

@@ -1,7 +1,7 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
 use whywait_model::requests::{
-    AcceptQueue, Held, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time,
+    AcceptQueue, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time, Wire,
 };
 use whywait_model::rings::RingRow;
 
@@ -62,8 +62,9 @@ pub(super) fn facts(page: &mut Page, requests: &Requests) {
         None => latency(page, requests),
     }
     tasks::short(page, requests.tasks.as_ref());
-    held(page, requests.held);
+    wire(page, requests.wire.as_ref());
     accept_queues(page, &requests.accept_queues);
+    half_made(page, &requests.accept_queues);
     own(page, requests.own);
 }
 
@@ -95,6 +96,28 @@ fn accept_queues(page: &mut Page, queues: &[AcceptQueue]) {
             ],
         );
     }
+}
+
+/// Connections that were begun and not made: more than the kernel keeps.
+fn half_made(page: &mut Page, queues: &[AcceptQueue]) {
+    // Each has what is counted of all.
+    let cookies = queues.iter().map(|queue| queue.syn_cookies).max();
+    let refused = queues.iter().map(|queue| queue.syns_refused).max();
+    let (cookies, refused) = (cookies.unwrap_or(0), refused.unwrap_or(0));
+    if cookies == 0 && refused == 0 {
+        return;
+    }
+    let text = format!(
+        "{} answered with a cookie, {} dropped: more connections were begun than made, as in a \
+         flood of SYNs, or when an accept queue is full",
+        counted(cookies, "SYN"),
+        count(refused),
+    );
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "half-made: "), (Style::Plain, &text)],
+    );
 }
 
 /// The parts of a request's time under the names that a reader sees.
@@ -212,24 +235,55 @@ fn latency(page: &mut Page, requests: &Requests) {
     );
 }
 
-/// What the clients waited for besides: responses that were written, and not sent.
-fn held(page: &mut Page, held: Option<Held>) {
-    let Some(held) = held else {
+/// What the clients waited for besides, before their connection was made and after their response
+/// was written.
+fn wire(page: &mut Page, wire: Option<&Wire>) {
+    let Some(wire) = wire else {
         return;
     };
-    let of = match held.median_ns {
-        0 => String::new(),
-        ns => format!(", for {} as a rule", duration(ns)),
-    };
-    let text = format!(
-        "the end of {} after it was written{of}; that is not in the latency",
-        counted(held.count, "response"),
-    );
-    page.paragraph(
-        "",
-        "  ",
-        &[(Style::Strong, "held back: "), (Style::Plain, &text)],
-    );
+    if let Some(latency) = wire.latency_ns {
+        let sending = &wire.sending;
+        let mut parts = vec![
+            ("Nagle's algorithm", sending.nagle_ns),
+            ("the client had no room", sending.window_ns),
+            ("lost and sent again", sending.lost_ns),
+            ("the network", sending.network_ns),
+        ];
+        parts.retain(|(_, ns)| *ns > 0);
+        parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        let parts: Vec<String> = parts
+            .into_iter()
+            .map(|(what, ns)| format!("{what} {}", duration(ns)))
+            .collect();
+        let text = format!(
+            "p50 {}, p99 {}, max {}; mean {} for the clients, {} in the server: {} went out late \
+             after they were written ({})",
+            duration(latency.p50),
+            duration(latency.p99),
+            duration(latency.max),
+            duration(wire.mean_ns),
+            duration(wire.server_mean_ns),
+            counted(sending.count, "response"),
+            parts.join("; "),
+        );
+        page.paragraph(
+            "",
+            "  ",
+            &[(Style::Strong, "with the wire: "), (Style::Plain, &text)],
+        );
+    }
+    if let Some(connecting) = wire.connecting {
+        let text = format!(
+            "{} of clients dropped: they waited {} together at least, which is in no latency here",
+            counted(connecting.dropped, "packet"),
+            duration(connecting.at_least_ns),
+        );
+        page.paragraph(
+            "",
+            "  ",
+            &[(Style::Strong, "connecting: "), (Style::Plain, &text)],
+        );
+    }
 }
 
 /// Where requests cannot be told apart.

@@ -105,6 +105,7 @@ fn stranded_requests() -> Requests {
         ],
         calls: None,
         tasks: None,
+        sending: None,
     };
     Requests {
         count: 6,
@@ -134,6 +135,7 @@ fn stranded_requests() -> Requests {
             ..Time::default()
         },
         held: None,
+        wire: None,
         closure: Some(0.999_888_88),
         tasks: None,
         slowest: vec![slowest],

@@ -279,6 +279,8 @@ impl MadeUp {
             connects: self.ns(),
             connect_ns: self.ns(),
             failed: self.ns(),
+            retried: self.ns(),
+            retried_ns: self.ns(),
             rtt_min_us: self.ns(),
             retransmits: self.ns(),
             most_in_flight: Some(self.id()),

@@ -26,9 +26,20 @@ pub(crate) struct Before {
     looked: bool,
     /// What listeners had dropped, by their names. Those that are missing were made since.
     dropped: HashMap<u64, u32>,
-    /// How often an accept queue had been full in the network namespace of the target's first
-    /// process.
-    overflows: Option<u64>,
+    /// What had happened in the network namespace of the target's first process.
+    namespace: Option<Namespace>,
+}
+
+/// What a network namespace counts of all its listeners; 0: not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Namespace {
+    /// How often a connection found an accept queue full.
+    overflows: u64,
+    /// SYNs that were answered with a cookie, because too many had been answered before and were
+    /// not followed by anything.
+    cookies: u64,
+    /// SYNs that were dropped for that.
+    refused: u64,
 }
 
 /// Records the accept queues as they are now.
@@ -42,8 +53,8 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
     recorder.accept_queues.looked = true;
     let mut buffer = Vec::new();
     for tgid in recorder.processes.all() {
-        let before = &mut recorder.accept_queues.overflows;
-        let overflows_before = *before.get_or_insert_with(|| overflows_of(tgid));
+        let before = &mut recorder.accept_queues.namespace;
+        let namespace_before = *before.get_or_insert_with(|| namespace_of(tgid));
         match iterate::attach(&programs.skel.progs.accept_queues, Scope::Process(tgid)) {
             Ok(link) => iterate::read(&link, &mut buffer).map_err(listeners)?,
             Err(_) if !target::alive(tgid) => continue,
@@ -51,7 +62,7 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
         }
         let mut bytes = buffer.as_slice();
         let mut descriptors = None;
-        let mut overflows = None;
+        let mut namespace = None;
         while let Some((record, size)) = decode(bytes) {
             bytes = &bytes[size..];
             let Record::AcceptQueue(record) = record else {
@@ -67,7 +78,7 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
                 before.dropped.insert(record.listener, record.dropped);
             }
             let dropped_before = before.dropped.get(&record.listener).copied();
-            let overflows_now = *overflows.get_or_insert_with(|| overflows_of(tgid));
+            let now = *namespace.get_or_insert_with(|| namespace_of(tgid));
             recorder.output.write(&Event::AcceptQueue(AcceptQueue {
                 at_ns,
                 tgid: record.tgid,
@@ -77,7 +88,9 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
                 queued: record.queued,
                 limit: record.limit,
                 dropped: record.dropped.wrapping_sub(dropped_before.unwrap_or(0)),
-                overflows: overflows_now.saturating_sub(overflows_before),
+                overflows: now.overflows.saturating_sub(namespace_before.overflows),
+                syn_cookies: now.cookies.saturating_sub(namespace_before.cookies),
+                syns_refused: now.refused.saturating_sub(namespace_before.refused),
                 descriptors: open,
                 descriptors_limit: limit,
             }))?;
@@ -94,23 +107,25 @@ fn descriptors_of(tgid: u32) -> (u64, u64) {
     (open, limit_in(&limits).unwrap_or(0))
 }
 
-/// How often a connection found an accept queue full, in the network namespace of a process; 0: not
-/// known.
-fn overflows_of(tgid: u32) -> u64 {
+/// What the network namespace of a process counts.
+fn namespace_of(tgid: u32) -> Namespace {
     let counters = fs::read_to_string(format!("/proc/{tgid}/net/netstat")).unwrap_or_default();
-    overflows_in(&counters).unwrap_or(0)
+    let of = |name| counter_in(&counters, name).unwrap_or(0);
+    Namespace {
+        overflows: of("ListenOverflows"),
+        cookies: of("SyncookiesSent"),
+        refused: of("TCPReqQFullDrop"),
+    }
 }
 
-/// `ListenOverflows` in the text of /proc/PID/net/netstat: a line of names, and one of values.
-fn overflows_in(counters: &str) -> Option<u64> {
+/// A counter in the text of /proc/PID/net/netstat: a line of names, and one of values.
+fn counter_in(counters: &str, wanted: &str) -> Option<u64> {
     let mut lines = counters
         .lines()
         .filter(|line| line.starts_with("TcpExt:"))
         .map(str::split_whitespace);
     let names = lines.next()?;
-    let (_, value) = names
-        .zip(lines.next()?)
-        .find(|(name, _)| *name == "ListenOverflows")?;
+    let (_, value) = names.zip(lines.next()?).find(|(name, _)| *name == wanted)?;
     value.parse().ok()
 }
 
@@ -136,13 +151,18 @@ mod tests {
     }
 
     #[test]
-    fn overflows_stand_below_their_name() {
+    fn counters_stand_below_their_names() {
         let counters = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\n\
                         TcpExt: 1 23 45\n\
                         IpExt: ListenOverflows\nIpExt: 6\n";
-        assert_eq!(overflows_in(counters), Some(23));
-        assert_eq!(overflows_in("TcpExt: ListenOverflows\n"), None);
-        assert_eq!(overflows_in(""), None);
+        assert_eq!(counter_in(counters, "ListenOverflows"), Some(23));
+        assert_eq!(counter_in(counters, "SyncookiesSent"), Some(1));
+        assert_eq!(counter_in(counters, "TCPReqQFullDrop"), None);
+        assert_eq!(
+            counter_in("TcpExt: ListenOverflows\n", "ListenOverflows"),
+            None
+        );
+        assert_eq!(counter_in("", "ListenOverflows"), None);
     }
 
     #[test]

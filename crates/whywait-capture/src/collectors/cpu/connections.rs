@@ -16,21 +16,26 @@ const MAX_OPEN: usize = 1000;
 const INET: u16 = 2;
 const INET6: u16 = 10;
 
-/// A row of the recording.
-fn row(record: &types::socket_record) -> SocketCpu {
-    let [a, b, c, d, ..] = record.peer;
-    let peer = match record.family {
+/// A peer's address as text; empty for unix sockets.
+pub(crate) fn address(family: u16, bytes: [u8; 16]) -> String {
+    let [a, b, c, d, ..] = bytes;
+    let peer = match family {
         INET => Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
         // An IPv4 peer of a socket that takes both.
-        INET6 => Some(Ipv6Addr::from(record.peer).to_canonical()),
+        INET6 => Some(Ipv6Addr::from(bytes).to_canonical()),
         _ => None,
     };
+    peer.map_or_else(String::new, |peer| peer.to_string())
+}
+
+/// A row of the recording.
+fn row(record: &types::socket_record) -> SocketCpu {
     SocketCpu {
         at_ns: record.at_ns,
         tgid: record.tgid,
         socket: record.socket,
         local_port: record.local_port,
-        peer: peer.map_or_else(String::new, |peer| peer.to_string()),
+        peer: address(record.family, record.peer),
         peer_port: u16::from_be(record.peer_port),
         requests: u64::from(record.requests),
         bytes_in: record.bytes_in,

@@ -145,6 +145,7 @@ static __noinline bool has_peer(struct exchange *exchange, struct sock *sk)
 	struct peer_sums *sums;
 	struct peer_now *now;
 	u32 number;
+	u64 made_ns;
 
 	exchange->peer = peer_of(sk);
 	if (exchange->peer == PEER_NONE)
@@ -154,6 +155,13 @@ static __noinline bool has_peer(struct exchange *exchange, struct sock *sk)
 	sums = sums_of(exchange);
 	if (sums) {
 		sums->connections++;
+		/* What was sent again before anything was written: SYNs. */
+		if (unlikely(exchange->connect_ns && exchange->retransmits)) {
+			made_ns = exchange->connected_ns ? exchange->connected_ns :
+							   bpf_ktime_get_ns();
+			sums->retried++;
+			sums->retried_ns += made_ns - exchange->connect_ns;
+		}
 		if (exchange->connect_ns && exchange->connected_ns) {
 			sums->connects++;
 			sums->connect_ns += exchange->connected_ns - exchange->connect_ns;

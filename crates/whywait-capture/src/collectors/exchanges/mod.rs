@@ -189,6 +189,8 @@ fn sums(programs: &Programs, number: u32) -> PeerSums {
         connects: sum(|s| s.connects),
         connect_ns: sum(|s| s.connect_ns),
         failed: sum(|s| s.failed),
+        retried: sum(|s| s.retried),
+        retried_ns: sum(|s| s.retried_ns),
         rtt_min_us: sum(|s| s.rtt_min_us),
         retransmits: sum(|s| s.retransmits),
         most_in_flight: most(now.most_in_flight),

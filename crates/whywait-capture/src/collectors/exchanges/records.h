@@ -71,6 +71,8 @@ struct peer_sums {
 	u64 connects; /* of these: begun while they were watched */
 	u64 connect_ns;
 	u64 failed; /* connections that did not come about */
+	u64 retried; /* connections for which a SYN was sent again, … */
+	u64 retried_ns; /* … and how long these took until they were made, or were not */
 	u64 rtt_min_us; /* the connection's, of each exchange */
 	u64 retransmits;
 	u32 latency[EXCHANGE_BUCKETS];

@@ -5,7 +5,9 @@
  */
 #pragma once
 
+#include "collectors/abandoned/abandoned.bpf.h"
 #include "collectors/cpu/cpu.bpf.h"
+#include "collectors/dns/dns.bpf.h"
 #include "collectors/exchanges/exchanges.bpf.h"
 #include "collectors/herd/herd.bpf.h"
 #include "collectors/sched/sched.bpf.h"
@@ -178,11 +180,13 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		look_for_overlap(socket);
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
+		if (unlikely(ret >= LARGE_RESPONSE))
+			look_for_tail(socket, sk);
 	} else {
 		closing = may_be_closing(socket, ret, now);
 		if (!closing)
 			socket->closing = 0;
-		look_for_tail(socket, sk, now);
+		look_for_tail(socket, sk);
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
@@ -254,8 +258,10 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	now = transfer.now;
 	on_cpu_ns = transfer.on_cpu_ns;
 	socket = stream_of(sk);
-	if (unlikely(!socket || (flags & MSG_PEEK)))
+	if (unlikely(flags & MSG_PEEK))
 		return 0;
+	if (unlikely(!socket))
+		return dns_answers(sk, now, ret);
 	if (unlikely(ret < 0))
 		return 0;
 	if (unlikely(ret == 0) && !socket->ended) {
@@ -293,7 +299,11 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	if (!transfer_begins(&transfer, false, ret, 0))
 		return 0;
 	socket = stream_of(sk);
-	if (!socket || ret <= 0)
+	if (unlikely(!socket))
+		return ret > 0 ? dns_asks(sk, transfer.thread, transfer.now) : 0;
+	if (unlikely(socket->left == LEFT_RESET))
+		answers_nobody(socket, sk, transfer.thread, transfer.now, ret);
+	if (ret <= 0)
 		return 0;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT)
@@ -350,6 +360,10 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		if (socket->role != SOCKET_SERVER)
 			goto out;
 		now = bpf_ktime_get_ns();
+		if (new_state == TCP_CLOSE_WAIT) {
+			socket->left = LEFT_FIN;
+			socket->left_ns = now;
+		}
 		/*
 		 * Closed by the one that works for it, as a rule: what it has used since it wrote
 		 * is still to be charged.
@@ -361,6 +375,8 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		 * Where the process ends, nobody has given up. It is the one that begins to close;
 		 * the last step is often the peer's, in whoever's context.
 		 */
+		if (new_state == TCP_FIN_WAIT1 || new_state == TCP_LAST_ACK)
+			tail_before_fin(socket, sk, now);
 		if (new_state == TCP_FIN_WAIT1 || new_state == TCP_LAST_ACK ||
 		    new_state == TCP_CLOSE) {
 			if (bpf_get_current_task_btf()->flags & PF_EXITING)
@@ -439,6 +455,8 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	u8 kind;
 	u16 port;
 
+	if (!began_jiffies)
+		began_jiffies = bpf_jiffies64();
 	if (!task || !file || !thread_of(task))
 		return 0;
 	kernel_socket = bpf_sock_from_file(file);
@@ -464,6 +482,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (!socket)
 		return 0;
 	socket->multiplex = MULTIPLEX_OLD + LOOKS;
+	socket->limits_unknown = 1;
 	if (socket->role == SOCKET_CLIENT && is_inet_stream(sk))
 		own_begins(socket, sk, task->tgid);
 	may_have_request(socket, sk, task->tgid);
@@ -523,6 +542,7 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct socket_cpu *cpu;
 	u64 now;
 
+	sockets_are_closed = true;
 	if (!home || !sk || home->cookie != cookie_of(sk))
 		return 0;
 	socket = home->away ? socket_in_slot(home->cookie) : &home->state;

@@ -121,6 +121,17 @@ fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {
         ("requests.multiplexed", sum(|t| t.multiplexed)),
         ("requests.tails", sum(|t| t.tails)),
         ("requests.tails-ns", sum(|t| t.tails_ns)),
+        ("requests.abandoned", sum(|t| t.abandoned)),
+        ("requests.abandoned-ns", sum(|t| t.abandoned_ns)),
+        ("requests.abandoned-cpu-ns", sum(|t| t.abandoned_cpu_ns)),
+        ("requests.retransmitted", sum(|t| t.retransmitted)),
+        (
+            "wire.max-ns",
+            cpus.iter()
+                .map(|totals| totals.wire_max_ns)
+                .max()
+                .unwrap_or(0),
+        ),
         ("connections.http2", sum(|t| t.http2_connections)),
         (
             "connections.overlapping",
@@ -139,6 +150,15 @@ fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {
         let count: u64 = cpus.iter().map(|totals| totals.latency[bucket]).sum();
         if count > 0 {
             found.push((format!("{whose}latency.bucket.{bucket}"), count));
+        }
+        let from = cpus
+            .iter()
+            .map(|totals| u64::from(totals.wire_from[bucket]));
+        let to = cpus.iter().map(|totals| u64::from(totals.wire_to[bucket]));
+        for (name, count) in [("from", from.sum::<u64>()), ("to", to.sum())] {
+            if count > 0 {
+                found.push((format!("{whose}wire.{name}.{bucket}"), count));
+            }
         }
     }
     found

@@ -51,8 +51,15 @@ struct request_totals {
 	u64 multiplexed; /* on connections that carry several at once; also of those sent, before */
 	u64 http2_connections; /* … of these, by what shows it */
 	u64 overlapping_connections;
-	u64 tails; /* responses of which the end was held back */
+	u64 tails; /* responses of which the end was at the peer long after it was written, … */
 	u64 tails_ns; /* … for so long, together */
+	u64 wire_max_ns; /* the longest latency of these with that, … */
+	u64 retransmitted; /* responses of which packets were sent again */
+	u64 abandoned; /* answered for clients that had gone before, … */
+	u64 abandoned_ns; /* … of that, the time after they had, … */
+	u64 abandoned_cpu_ns; /* … and the CPU time, at most */
 	u64 service[PART_COUNT];
 	u64 latency[LATENCY_BUCKETS];
+	u32 wire_from[LATENCY_BUCKETS]; /* … their latency without, … */
+	u32 wire_to[LATENCY_BUCKETS]; /* … and with it */
 };

@@ -157,7 +157,7 @@ static __always_inline void request_ends(struct socket_state *socket, struct soc
 {
 	if (!socket->ready_ns)
 		return;
-	if (unlikely(socket->held))
+	if (unlikely(socket->held || socket->retransmits || socket->bytes_out >= LARGE_RESPONSE))
 		tail_ends(socket, sk, now);
 	if (unlikely(socket->emitted)) {
 		/*
@@ -204,7 +204,9 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->send_tid = 0;
 	socket->emitted = 0;
 	socket->closing = 0;
-	socket->held = 0;
+	socket->held = TAIL_SENT;
+	socket->retransmits = 0;
+	socket->timeouts = 0;
 	socket->later.ready_ns = 0;
 	socket->fd = 0;
 	socket->uring = 0;

@@ -54,6 +54,14 @@ struct later {
 	u64 at_recv[PART_COUNT];
 };
 
+/* Whether the client has gone. */
+enum left {
+	LEFT_NOT,
+	LEFT_FIN, /* it sends no more, and may still read */
+	LEFT_RESET, /* it has none of the response to the last request, and never will */
+	LEFT_ANSWERED, /* … and that was written, or tried */
+};
+
 /* A connection that ended: somebody closed it, or its process ended. */
 enum gone { GONE = 1, GONE_WITH_PROCESS };
 
@@ -93,7 +101,7 @@ struct socket_state {
 	u8 timing; /* TIMED… */
 	u8 closing; /* what was written last may be none of the response's */
 	u8 gone : 4; /* it is closed: GONE… */
-	u8 held : 4; /* the end of the response is held back: see tails.bpf.h */
+	u8 held : 4; /* what holds back the end of the response, TAIL_…: see tails.bpf.h */
 	u8 multiplex; /* MULTIPLEX_… */
 	u32 fd; /* … and 1, of a request that was slow; 0: not known */
 	u64 recv_ns;
@@ -112,11 +120,25 @@ struct socket_state {
 	u32 uring_id;
 	u32 uring_number; /* of the completion, at least */
 	u8 peer; /* PEER_…: unknown until its first request is read */
+	/* Of the response, see tails.bpf.h: packets that were sent again, and … */
+	u8 retransmits;
+	u8 timeouts; /* … how many of these because nothing came back for long */
+	u8 limits_unknown; /* what the next three were when whywait began is not known */
+	u32 held_bytes; /* so much of the response was not sent when it was written */
 	u64 taken_ns;
 	u64 recv_task; /* as it read, and … */
 	u64 send_task; /* … wrote: see task_of; only if `runtimes_known` */
-	u64 held_ns; /* since then … */
-	u32 held_bytes; /* … so much is held back */
+	/* Of the connection, as it was when a response was looked at last: */
+	u32 window_limited; /* for so long the peer's window held it back, … */
+	u32 buffer_limited; /* … and its send buffer, in jiffies */
+	u32 dsacks;
+	/* Of a client that has gone: see abandoned.bpf.h. */
+	u32 left_unacknowledged;
+	u64 left_ns;
+	u64 left_ready_ns; /* of the request that it left behind */
+	u8 left; /* LEFT_… */
+	u8 left_by_fin;
+	u8 left_alone; /* the thread that read served no other since */
 	union {
 		struct later later; /* until it is answered */
 		struct answered answered; /* of one with a closing message */

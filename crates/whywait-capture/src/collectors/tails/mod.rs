@@ -1,10 +1,20 @@
-//! Ends of responses that the kernel held back.
+//! Responses that were at the peer long after they were written, or were held up before.
 
 use whywait_events::recording::WriteError;
-use whywait_events::{Event, Tail};
+use whywait_events::{Event, Tail, TailReason};
 
+use crate::collectors::cpu::connections::address;
+use crate::core::collector::{Collector, Hook};
 use crate::core::recorder::Recorder;
 use crate::core::skel::types;
+
+pub(crate) const COLLECTOR: Collector = Collector {
+    hooks: &[Hook::or(
+        "tcp_retransmit_skb",
+        "packets that were sent again are not seen",
+    )],
+    ..Collector::NONE
+};
 
 impl Recorder {
     pub(crate) fn tail(&mut self, record: &types::tail_record) -> Result<(), WriteError> {
@@ -19,6 +29,23 @@ impl Recorder {
             latency_ns: record.latency_ns,
             bytes_out: record.bytes_out,
             bytes: record.bytes,
+            reason: match types::tail_reason(record.reason.into()) {
+                types::tail_reason::TAIL_NAGLE => TailReason::Nagle,
+                types::tail_reason::TAIL_WINDOW => TailReason::Window,
+                types::tail_reason::TAIL_LOST => TailReason::Lost,
+                types::tail_reason::TAIL_NETWORK => TailReason::Network,
+                _ => TailReason::None,
+            },
+            unacknowledged: record.unacknowledged != 0,
+            retransmits: record.retransmits,
+            timeouts: record.timeouts,
+            window_ns: record.window_ns,
+            buffer_ns: record.buffer_ns,
+            buffer_bytes: record.buffer_bytes,
+            buffer_set: record.buffer_set != 0,
+            room_bytes: record.room_bytes,
+            peer: address(record.family, record.peer),
+            peer_port: u16::from_be(record.peer_port),
         }))
     }
 }

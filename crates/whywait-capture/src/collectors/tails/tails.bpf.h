@@ -1,85 +1,157 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Ends of responses that the kernel holds back: Nagle's algorithm (RFC 896) sends less than a full
- * segment only when the peer has acknowledged all that was sent before, and a peer that waits for
- * the rest acknowledges late (RFC 1122, 4.2.3.2; Linux: 40 ms). It is looked for where a response
- * is written in several pieces, which is rare, and shows in what the connection knows.
+ * Responses after they were written: what holds back their ends, and when they went out.
+ *  - Nagle's algorithm (RFC 896) sends less than a full segment only when the peer has acknowledged
+ *    all that was sent before, and a peer that waits for the rest acknowledges late (RFC 1122,
+ *    4.2.3.2; Linux: 40 ms).
+ *  - A peer that does not read has no room for more: its window is closed.
+ *  - What was lost is sent again.
+ * It is looked for where a response is written in several pieces or is large, and where packets are
+ * sent again, and shows in what the connection knows. Other responses cost nothing.
  */
 #pragma once
 
 #include "collectors/sockets/arrivals.bpf.h"
+#include "collectors/sockets/multiplexed.bpf.h"
+#include "collectors/tails/records.h"
+
+/* A response of so many bytes may find a window closed, or a send buffer full. */
+#define LARGE_RESPONSE 16384
 
 /* The values of `nonagle` (include/net/tcp.h): 0 stands for Nagle's algorithm. */
 #define NAGLE 0
 #define MICROSECOND_NS 1000
-
 /*
- * How many bytes of what was just written are held back so; 0: none. What the peer has no room for,
- * or the network (its congestion window), waits for that.
+ * Of enum tcp_ca_state (include/uapi/linux/tcp.h): what came back showed a loss (a fast
+ * retransmission). In other states nothing came back for long: a timeout, or a tail loss probe.
  */
-static __noinline u32 held_back(struct sock *sk)
-{
-	u32 written, sent, unsent, in_flight, room;
+#define CA_RECOVERY 3
+/* Of enum tcp_chrono (include/linux/tcp.h). */
+#define CHRONO_WINDOW 2
+#define CHRONO_BUFFER 3
+/* Of `sk_userlocks` (include/net/sock.h): the program has called SO_SNDBUF. */
+#define SNDBUF_LOCK 1
 
-	if (!sk || !is_tcp(sk))
-		return 0;
+/* In requests.bpf.h. */
+static __always_inline u32 latency_bucket(u64 ns);
+
+/* What holds back bytes that were just written, and how many these are. */
+static __noinline u32 held_back(struct sock *sk, u32 *bytes)
+{
+	u32 written, sent, unsent, in_flight, room, segment;
+
+	if (!sk || !bytes || !is_tcp(sk))
+		return TAIL_SENT;
 	written = KERNEL_READ(struct tcp_sock, sk, write_seq);
 	sent = KERNEL_READ(struct tcp_sock, sk, snd_nxt);
 	unsent = written - sent;
-	if (!unsent || unsent >= KERNEL_READ(struct tcp_sock, sk, mss_cache))
-		return 0;
-	in_flight = KERNEL_READ(struct tcp_sock, sk, packets_out);
-	if (!in_flight || in_flight >= KERNEL_READ(struct tcp_sock, sk, snd_cwnd))
-		return 0;
+	*bytes = unsent;
+	if (!unsent)
+		return TAIL_SENT;
+	segment = KERNEL_READ(struct tcp_sock, sk, mss_cache);
 	room = KERNEL_READ(struct tcp_sock, sk, snd_una) +
 	       KERNEL_READ(struct tcp_sock, sk, snd_wnd) - sent;
-	if ((s32)(room - unsent) < 0)
-		return 0;
-	return BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sk, nonagle) == NAGLE ? unsent : 0;
+	if ((s32)(room - (unsent < segment ? unsent : segment)) < 0)
+		return TAIL_WINDOW;
+	in_flight = KERNEL_READ(struct tcp_sock, sk, packets_out);
+	if (unsent >= segment || !in_flight ||
+	    in_flight >= KERNEL_READ(struct tcp_sock, sk, snd_cwnd) ||
+	    BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sk, nonagle) != NAGLE)
+		return TAIL_NETWORK;
+	return TAIL_NAGLE;
 }
 
-/* More of a response was written. */
-static __always_inline void look_for_tail(struct socket_state *socket, struct sock *sk, u64 now)
+/* More of a response was written, or much of it at once. */
+static __always_inline void look_for_tail(struct socket_state *socket, struct sock *sk)
 {
-	u32 bytes = held_back(sk);
+	u32 bytes = 0, reason = held_back(sk, &bytes);
 
-	if (likely(!bytes)) {
-		socket->held = 0;
+	socket->held = reason;
+	if (likely(!reason))
 		return;
-	}
-	if (!socket->held)
-		socket->held_ns = now;
-	socket->held = 1;
 	socket->held_bytes = bytes;
+	must_be_timed(socket, sk);
+}
+
+/* How long so many jiffies are; 0: not known. */
+static __always_inline u64 jiffies_ns(u32 jiffies, u64 now)
+{
+	u64 passed = bpf_jiffies64() - began_jiffies;
+
+	return began_jiffies && passed ? jiffies * ((now - began_ns) / passed) : 0;
+}
+
+/* For how long the connection was limited by this, in jiffies. */
+static __always_inline u32 limited_by(struct sock *sk, u32 what)
+{
+	u32 so_far = what == CHRONO_WINDOW ?
+			     KERNEL_READ(struct tcp_sock, sk, chrono_stat[CHRONO_WINDOW - 1]) :
+			     KERNEL_READ(struct tcp_sock, sk, chrono_stat[CHRONO_BUFFER - 1]);
+
+	if (BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sk, chrono_type) == what)
+		so_far += (u32)bpf_jiffies64() - KERNEL_READ(struct tcp_sock, sk, chrono_start);
+	return so_far;
 }
 
 /*
- * The response is over, and its end was held back. By now the peer has acknowledged it, as a rule,
- * and the connection knows when it sent what was acknowledged last (RACK, RFC 8985: `rack.mstamp`,
- * in microseconds of the monotonic clock).
+ * What a response met on its way: when its end went out, and what it waited for. By now the peer
+ * has acknowledged it, as a rule, and the connection knows when it sent what was acknowledged last
+ * (RACK, RFC 8985: `rack.mstamp`, in microseconds of the monotonic clock).
  */
-static __noinline int tail_ends(struct socket_state *socket, struct sock *sk, u64 now)
-{
-	struct request_totals *sums;
-	struct tail_record *record;
-	u64 sent_ns, held_ns;
+struct tail_end {
+	u64 sent_ns; /* 0: not known, or at once */
+	u64 window_ns;
+	u64 buffer_ns;
+	u32 reason;
+	u32 retransmits;
+	u32 buffer_bytes;
+	u32 room_bytes;
+	bool buffer_set;
+	bool unacknowledged;
+};
 
-	if (!socket || !sk)
-		return 0;
-	socket->held = 0;
-	sent_ns = KERNEL_READ(struct tcp_sock, sk, rack.mstamp) * MICROSECOND_NS;
-	if (sent_ns <= socket->held_ns || sent_ns > now) {
-		COUNT(unknown_tails);
-		return 0;
+static __always_inline void tail_met(struct socket_state *socket, struct sock *sk, u64 now,
+				     struct tail_end *end)
+{
+	u32 window = limited_by(sk, CHRONO_WINDOW), buffer = limited_by(sk, CHRONO_BUFFER);
+	u32 dsacks = KERNEL_READ(struct tcp_sock, sk, dsack_dups);
+	u32 unacknowledged = KERNEL_READ(struct tcp_sock, sk, write_seq) -
+			     KERNEL_READ(struct tcp_sock, sk, snd_una);
+
+	end->sent_ns = 0;
+	end->window_ns = 0;
+	end->buffer_ns = 0;
+	end->reason = socket->held;
+	/* What the peer had already was not lost. */
+	end->retransmits = dsacks - socket->dsacks >= socket->retransmits ? 0 : socket->retransmits;
+	if (!socket->limits_unknown) {
+		end->window_ns = jiffies_ns(window - socket->window_limited, now);
+		end->buffer_ns = jiffies_ns(buffer - socket->buffer_limited, now);
 	}
-	held_ns = sent_ns - socket->held_ns;
-	if (held_ns < threshold_ns)
+	socket->limits_unknown = 0;
+	socket->window_limited = window;
+	socket->buffer_limited = buffer;
+	socket->dsacks = dsacks;
+	if (end->retransmits)
+		end->reason = TAIL_LOST;
+	end->buffer_bytes = KERNEL_READ(struct sock, sk, sk_sndbuf);
+	end->buffer_set = KERNEL_READ(struct sock, sk, sk_userlocks) & SNDBUF_LOCK;
+	end->room_bytes = KERNEL_READ(struct tcp_sock, sk, snd_wnd);
+	/* A FIN has a number of its own. */
+	end->unacknowledged = unacknowledged > 1;
+	if (end->unacknowledged)
+		end->sent_ns = sockets_are_closed ? now : 0;
+	else if (end->reason && !is_multiplexed(socket))
+		end->sent_ns = KERNEL_READ(struct tcp_sock, sk, rack.mstamp) * MICROSECOND_NS;
+}
+
+static __noinline int send_tail(const struct socket_state *socket, struct sock *sk,
+				const struct tail_end *end, u64 now)
+{
+	struct tail_record *record;
+
+	if (!socket || !sk || !end)
 		return 0;
-	sums = totals_of(socket);
-	if (sums) {
-		sums->tails++;
-		sums->tails_ns += held_ns;
-	}
 	if (!within_budget(BUDGET_TAILS, tails_per_second, now)) {
 		COUNT(tail_budget);
 		return 0;
@@ -92,16 +164,123 @@ static __noinline int tail_ends(struct socket_state *socket, struct sock *sk, u6
 	record->type = RECORD_TAIL;
 	record->seq = socket->seq;
 	record->socket = socket->id;
-	record->written_ns = socket->held_ns;
-	record->sent_ns = sent_ns;
+	record->written_ns = socket->last_send_ns;
+	record->sent_ns = end->sent_ns;
 	record->latency_ns = socket->timing == UNTIMED ? 0 :
 							 socket->last_send_ns - socket->ready_ns;
 	record->bytes_out = socket->bytes_out;
-	record->bytes = socket->held_bytes;
+	record->window_ns = end->window_ns;
+	record->buffer_ns = end->buffer_ns;
+	record->buffer_bytes = end->buffer_bytes;
+	record->room_bytes = end->room_bytes;
+	record->buffer_set = end->buffer_set;
+	__builtin_memset(record->pad, 0, sizeof(record->pad));
+	record->bytes = socket->held ? socket->held_bytes : 0;
 	record->tgid = socket->tgid;
 	record->tid = socket->send_tid;
+	record->retransmits = end->retransmits;
+	record->timeouts = end->retransmits ? socket->timeouts : 0;
 	record->local_port = socket->local_port;
-	__builtin_memset(record->pad, 0, sizeof(record->pad));
+	record->family = socket->family;
+	record->reason = end->reason;
+	record->unacknowledged = end->unacknowledged;
+	__builtin_memset(record->peer, 0, sizeof(record->peer));
+	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+	if (socket->family == AF_INET)
+		BPF_CORE_READ_INTO((u32 *)record->peer, sk, __sk_common.skc_daddr);
+	else
+		BPF_CORE_READ_INTO((struct in6_addr *)record->peer, sk, __sk_common.skc_v6_daddr);
 	submit(record);
+	return 0;
+}
+
+/*
+ * Whether it may be the send buffer that made a response slow: the program has set its size, and
+ * the peer has room for more. (The kernel's own count has not the time in which the buffer was full
+ * because Nagle's algorithm held back the rest of it.)
+ */
+static __always_inline bool slow_by_buffer(const struct socket_state *socket,
+					   const struct tail_end *end)
+{
+	return end->buffer_set && end->buffer_bytes < end->room_bytes &&
+	       end->buffer_bytes < socket->bytes_out && socket->timing != UNTIMED &&
+	       socket->last_send_ns - socket->ready_ns >= threshold_ns;
+}
+
+/* The response is over: how its end got to the peer, if that took long, goes into the sums. */
+static __noinline int tail_ends(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	struct request_totals *sums;
+	struct tail_end end = {};
+	u64 latency_ns, late_ns;
+	u32 bucket;
+
+	if (!socket || !sk || !is_tcp(sk) || !socket->last_send_ns)
+		return 0;
+	tail_met(socket, sk, now, &end);
+	late_ns = end.sent_ns > socket->last_send_ns && end.sent_ns <= now ?
+			  end.sent_ns - socket->last_send_ns :
+			  0;
+	if (end.reason && !late_ns)
+		COUNT(unknown_tails);
+	if (!late_ns)
+		end.sent_ns = socket->last_send_ns;
+	sums = totals_of(socket);
+	if (sums && end.retransmits)
+		sums->retransmitted++;
+	if (late_ns >= threshold_ns)
+		must_be_timed(socket, sk);
+	if (sums && late_ns >= threshold_ns) {
+		latency_ns = socket->last_send_ns - socket->ready_ns;
+		sums->tails++;
+		sums->tails_ns += late_ns;
+		bucket = latency_bucket(latency_ns);
+		if (bucket < LATENCY_BUCKETS)
+			sums->wire_from[bucket]++;
+		bucket = latency_bucket(latency_ns + late_ns);
+		if (bucket < LATENCY_BUCKETS)
+			sums->wire_to[bucket]++;
+		if (latency_ns + late_ns > sums->wire_max_ns)
+			sums->wire_max_ns = latency_ns + late_ns;
+	}
+	if (late_ns >= threshold_ns || end.retransmits || end.window_ns >= threshold_ns ||
+	    end.buffer_ns >= threshold_ns || slow_by_buffer(socket, &end))
+		send_tail(socket, sk, &end, now);
+	socket->held = TAIL_SENT;
+	socket->retransmits = 0;
+	return 0;
+}
+
+/*
+ * The target closes the connection, and its FIN is about to go out. If the peer has all of the
+ * response, when its end went out is known now, and the FIN's time will be in its place soon.
+ */
+static __always_inline void tail_before_fin(struct socket_state *socket, struct sock *sk, u64 now)
+{
+	if (likely(!socket->held && !socket->retransmits) || !socket->ready_ns)
+		return;
+	if (KERNEL_READ(struct tcp_sock, sk, write_seq) ==
+	    KERNEL_READ(struct tcp_sock, sk, snd_una))
+		tail_ends(socket, sk, now);
+}
+
+/* A packet is sent again. Those of a response count, from when the request was read. */
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
+{
+	struct socket_state *socket;
+
+	if (hooks_do_nothing)
+		return 0;
+	socket = socket_of(sk);
+	if (!socket || socket->role != SOCKET_SERVER || !socket->ready_ns || !socket->recv_ns)
+		return 0;
+	COUNT(events);
+	if (socket->retransmits == 255)
+		return 0;
+	socket->retransmits++;
+	if (BPF_CORE_READ_BITFIELD_PROBED((struct inet_connection_sock *)sk, icsk_ca_state) !=
+	    CA_RECOVERY)
+		socket->timeouts++;
 	return 0;
 }

@@ -15,13 +15,14 @@
 
 use std::collections::BTreeMap;
 
-use whywait_events::Tail;
+use whywait_events::{Tail, TailReason};
 use whywait_model::Model;
 use whywait_model::requests::tails::held_ns;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::shared::intervals::sum;
+use crate::shared::tails::median;
 use crate::shared::text::{count, duration, named, percent};
 
 /// What it is.
@@ -50,19 +51,17 @@ const ERROR_NS: u64 = 30_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_port: BTreeMap<u16, Vec<&Tail>> = BTreeMap::new();
-    for tail in model.tails.rows() {
+    for tail in model
+        .tails
+        .late()
+        .filter(|tail| tail.reason == TailReason::Nagle)
+    {
         by_port.entry(tail.local_port).or_default().push(tail);
     }
     by_port
         .into_iter()
         .filter_map(|(port, tails)| finding(model, port, &tails))
         .collect()
-}
-
-/// The median, of what is not empty.
-fn median(mut figures: Vec<u64>) -> Option<u64> {
-    let middle = figures.len() / 2;
-    (!figures.is_empty()).then(|| *figures.select_nth_unstable(middle).1)
 }
 
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {

@@ -26,6 +26,7 @@ fn server(responses: u64, held_ms: u64) -> Script {
             latency_ns: MS,
             bytes_out: 130,
             bytes: 10,
+            ..Tail::default()
         });
     }
     script.ends(10 + responses * 100);

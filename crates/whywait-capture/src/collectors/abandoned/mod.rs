@@ -1,0 +1,39 @@
+//! Requests that were answered for clients that had gone.
+
+use whywait_events::recording::WriteError;
+use whywait_events::{Abandoned, Event};
+
+use crate::collectors::cpu::connections::address;
+use crate::core::collector::{Collector, Hook};
+use crate::core::recorder::Recorder;
+use crate::core::skel::types;
+
+pub(crate) const COLLECTOR: Collector = Collector {
+    hooks: &[Hook::or(
+        "tcp_receive_reset",
+        "work for clients that have gone is not seen",
+    )],
+    ..Collector::NONE
+};
+
+impl Recorder {
+    pub(crate) fn abandoned(&mut self, record: &types::abandoned_record) -> Result<(), WriteError> {
+        self.output.write(&Event::Abandoned(Abandoned {
+            socket: record.socket,
+            seq: record.seq,
+            tgid: record.tgid,
+            recv_tid: record.recv_tid,
+            send_tid: record.send_tid,
+            local_port: record.local_port,
+            ready_ns: record.ready_ns,
+            recv_ns: record.recv_ns,
+            gone_ns: record.gone_ns,
+            ended_ns: record.ended_ns,
+            cpu_ns: record.cpu_ns,
+            fin: record.fin != 0,
+            alone: record.alone != 0,
+            peer: address(record.family, record.peer),
+            peer_port: u16::from_be(record.peer_port),
+        }))
+    }
+}

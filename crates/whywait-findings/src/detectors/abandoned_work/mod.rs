@@ -1,0 +1,173 @@
+//! `abandoned-work`: requests were worked on for clients that had gone.
+//!
+//! **Invariant.** Nobody works for a client that will not read the response.
+//!
+//! **Evidence.** Connections that the client reset before anything of the response was written, or
+//! closed before and reset when the response came, with none of it acknowledged; and that the
+//! target wrote a response, or tried. A client that has closed one direction only and still reads
+//! acknowledges what it gets.
+//!
+//! **Cost.** CPU time from when the client had gone until the response was written, of the thread
+//! that read and wrote. What that thread did for others meanwhile is in it. The lower bound has
+//! only those of which the thread served no other connection meanwhile, in processes whose requests
+//! stay on their threads.
+//!
+//! **Guards.** At least [`MIN_REQUESTS`] on a port, [`MIN_NS`] each as a rule.
+
+use std::collections::BTreeMap;
+
+use whywait_events::Abandoned;
+use whywait_model::Model;
+use whywait_model::requests::abandoned::{Wasted, after_ns};
+
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::tails::{median, of_all};
+use crate::shared::text::{count, duration, named, percent};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "abandoned-work",
+    meaning: "requests were worked on for clients that had gone",
+    severities: &[
+        (
+            Severity::Error,
+            "when that took a fifth of the target's CPU time or more",
+        ),
+        (
+            Severity::Warning,
+            "when it took a fiftieth of the target's CPU time or more, or was one request of a \
+             hundred or more",
+        ),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "nobody works for a client that will not read the response",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Fewer may be chance.
+const MIN_REQUESTS: usize = 3;
+/// What is shorter cannot be helped: the client leaves while the response is on its way.
+const MIN_NS: u64 = 5_000_000;
+/// Shares of the target's CPU time, one in so many.
+const ERROR_ONE_IN: u64 = 5;
+const WARNING_ONE_IN: u64 = 50;
+/// One request in so many is a warning.
+const REQUESTS_ONE_IN: u64 = 100;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    let mut by_port: BTreeMap<u16, Vec<&Abandoned>> = BTreeMap::new();
+    for row in model.abandoned.rows() {
+        by_port.entry(row.local_port).or_default().push(row);
+    }
+    by_port
+        .into_iter()
+        .filter_map(|(port, rows)| finding(model, port, &rows))
+        .collect()
+}
+
+fn severity(model: &Model, wasted: &Wasted, requests: u64) -> Severity {
+    let all_ns = model.cpu_summary().map_or(0, |cpu| cpu.total_ns);
+    let share = |one_in: u64| {
+        all_ns > 0 && wasted.at_least_ns > 0 && wasted.at_least_ns.saturating_mul(one_in) >= all_ns
+    };
+    if share(ERROR_ONE_IN) {
+        Severity::Error
+    } else if share(WARNING_ONE_IN)
+        || requests.saturating_mul(REQUESTS_ONE_IN) >= model.requests_count()
+    {
+        Severity::Warning
+    } else {
+        Severity::Note
+    }
+}
+
+fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
+    let each: Vec<u64> = rows.iter().map(|row| after_ns(row)).collect();
+    let median_ns = median(each.clone())?;
+    if rows.len() < MIN_REQUESTS || median_ns < MIN_NS {
+        return None;
+    }
+    let wasted = Wasted::of(rows);
+    let requests = rows.len() as u64;
+    let all = model.requests_count().saturating_add(requests);
+    let title = format!(
+        "{}{} were worked on for clients that had gone, for {} each as a rule: {}",
+        count(rows.len(), "request", "requests"),
+        of_all(all),
+        duration(median_ns),
+        cpu(model, &wasted),
+    );
+    let unread = rows.iter().filter(|row| row.gone_ns <= row.recv_ns).count();
+    let before = (unread > 0).then(|| {
+        Evidence::new(format!(
+            "of {} the client had gone before the request was even read: it queued for too long",
+            count(unread, "request", "requests"),
+        ))
+    });
+    let fins = rows.iter().filter(|row| row.fin).count();
+    let how = format!(
+        "{} reset their connection while they waited, {} closed it and reset it when the response \
+         came",
+        rows.len() - fins,
+        fins,
+    );
+    let longest = rows.iter().max_by_key(|row| after_ns(row))?;
+    let text = format!(
+        "the longest: {} read it {} after it came, the client left after {}, and {} wrote to it {} \
+         after that",
+        named(model, longest.recv_tid),
+        duration(longest.recv_ns.saturating_sub(longest.ready_ns)),
+        duration(longest.gone_ns.saturating_sub(longest.ready_ns)),
+        named(model, longest.send_tid),
+        duration(longest.ended_ns.saturating_sub(longest.gone_ns)),
+    );
+    let saving = match wasted.known {
+        0 => Saving::none(),
+        known => Saving::sum(SavingKind::Cpu, wasted.at_most_ns, known),
+    };
+    Some(
+        Finding::new(&DECLARATION, severity(model, &wasted, requests), title)
+            .about_known("port", (port != 0).then_some(port))
+            .about("pid", longest.tgid)
+            .about("requests", requests)
+            .about("cpu_at_least_ns", wasted.at_least_ns)
+            .about("cpu_at_most_ns", wasted.at_most_ns)
+            .saving(saving)
+            .evidence(before)
+            .evidence([Evidence::of_ns(after_ns(longest), text), Evidence::new(how)])
+            .fix(
+                "give up when the client has gone: look at the connection before work begins and \
+                 between its steps (Go: the request's context; node: the 'close' event; Starlette: \
+                 is_disconnected; elsewhere poll for POLLRDHUP), and drop what has queued for \
+                 longer than clients wait; a client that tries again adds to the same queue",
+            ),
+    )
+}
+
+/// `2.10 s of CPU time, 48 % of all`.
+fn cpu(model: &Model, wasted: &Wasted) -> String {
+    if wasted.known == 0 {
+        return "how much CPU time that took is not known".to_owned();
+    }
+    let (least, most) = (duration(wasted.at_least_ns), duration(wasted.at_most_ns));
+    if wasted.at_least_ns == 0 {
+        return format!("at most {most} of CPU time");
+    }
+    let range = if least == most {
+        format!("{most} of CPU time")
+    } else {
+        format!("{least} to {most} of CPU time")
+    };
+    match model.cpu_summary().map_or(0, |cpu| cpu.total_ns) {
+        0 => range,
+        all => format!(
+            "{range}, {} % of the target's at least",
+            percent(wasted.at_least_ns, all)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

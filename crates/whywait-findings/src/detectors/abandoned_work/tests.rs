@@ -1,0 +1,89 @@
+use whywait_model::script::Script;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// Ten answered requests, and so many whose client left after 10 ms of 60.
+fn server(abandoned: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    for n in 0..10 {
+        let at = 10 + n * 100;
+        script
+            .request(n + 1)
+            .ready(at)
+            .read(at, 1)
+            .answered(at + 50, 1);
+    }
+    for n in 0..abandoned {
+        let at = (2_000 + n * 100) * MS;
+        script.abandoned(&Abandoned {
+            socket: 100 + n,
+            seq: 1,
+            tgid: 1,
+            recv_tid: 1,
+            send_tid: 1,
+            local_port: 8080,
+            ready_ns: at,
+            recv_ns: at,
+            gone_ns: at + 10 * MS,
+            ended_ns: at + 60 * MS,
+            cpu_ns: 60 * MS,
+            fin: n % 2 == 0,
+            alone: true,
+            ..Abandoned::default()
+        });
+    }
+    script.ends(4_000);
+    script
+}
+
+#[test]
+fn work_for_nobody_is_reported() {
+    let findings = detect(&server(4).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        finding.title,
+        "4 requests of 14 were worked on for clients that had gone, for 50 ms each as a rule: \
+         200 ms of CPU time"
+    );
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.saving.at_most_ns, 200 * MS);
+    let evidence: Vec<&str> = finding
+        .evidence
+        .iter()
+        .map(|one| one.text.as_str())
+        .collect();
+    assert_eq!(
+        evidence,
+        [
+            "the longest: worker (1) read it 0 ns after it came, the client left after 10 ms, and \
+             worker (1) wrote to it 50 ms after that",
+            "2 reset their connection while they waited, 2 closed it and reset it when the \
+             response came",
+        ]
+    );
+}
+
+#[test]
+fn a_few_may_be_chance() {
+    assert_eq!(detect(&server(2).model()), []);
+}
+
+#[test]
+fn who_leaves_while_the_response_is_on_its_way_is_none() {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    for n in 0..10 {
+        script.abandoned(&Abandoned {
+            socket: n,
+            gone_ns: 59 * MS,
+            ended_ns: 60 * MS,
+            cpu_ns: 60 * MS,
+            ..Abandoned::default()
+        });
+    }
+    assert_eq!(detect(&script.model()), []);
+}

@@ -1,0 +1,87 @@
+//! `connect-retried`: connections that the program made were made at the second try or later.
+//!
+//! **Invariant.** A connection is made at the first try.
+//!
+//! **Evidence.** SYNs that the kernel sent again before anything was written to a connection, by
+//! peer. It does so after a second, and then after twice as long each time.
+//!
+//! **Cost.** How long these connections took until they were made, or were not: in whose requests
+//! is not known. A bound.
+//!
+//! **Guards.** Fewer than [`MIN_CONNECTIONS`] to a peer are a note.
+
+use whywait_model::Model;
+use whywait_model::calls::PeerRow;
+
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::shared::text::{count, duration};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "connect-retried",
+    meaning: "connections to a peer were made at the second try or later: it did not answer the \
+              first SYN",
+    severities: &[
+        (Severity::Warning, "from three connections to a peer on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "a connection is made at the first try",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// Fewer may be chance.
+const MIN_CONNECTIONS: u64 = 3;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    let rows = model.calls();
+    rows.iter()
+        .filter(|row| row.retried > 0)
+        .map(finding)
+        .collect()
+}
+
+fn finding(row: &PeerRow) -> Finding {
+    let severity = if row.retried >= MIN_CONNECTIONS {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
+    let each_ns = row.retried_ns / row.retried.max(1);
+    let title = format!(
+        "{} to {} had a SYN sent again, and took {} on average",
+        count(row.retried as usize, "connection", "connections"),
+        row.name(),
+        duration(each_ns),
+    );
+    let of = format!(
+        "{} made meanwhile, {} failed",
+        count(row.connects as usize, "connection was", "connections were"),
+        row.failed,
+    );
+    let quick = row.connects.checked_sub(row.retried).filter(|n| *n > 0);
+    let others = quick.zip(row.connect_ns).map(|(n, mean_ns)| {
+        let all_ns = mean_ns.saturating_mul(row.connects);
+        let ns = all_ns.saturating_sub(row.retried_ns) / n;
+        Evidence::of_ns(ns, format!("the others took {} on average", duration(ns)))
+    });
+    Finding::new(&DECLARATION, severity, title)
+        .about("peer", row.peer.clone())
+        .about("connections", row.retried)
+        .saving(Saving::sum(
+            SavingKind::Latency,
+            row.retried_ns,
+            row.retried,
+        ))
+        .evidence([Evidence::new(of)])
+        .evidence(others)
+        .fix(
+            "see whether the peer's accept queue is full (there: nstat -az TcpExtListenOverflows; \
+             whywait says accept-overflow), or a firewall or the path drops SYNs; keep connections \
+             rather than make new ones",
+        )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+use whywait_model::script::{Script, ms};
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// So many requests that look up a name and are answered after 1.01 s.
+fn server(queries: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    for n in 0..queries {
+        let at = 10 + n * 2_000;
+        script
+            .request(n + 1)
+            .ready(at)
+            .read(at, 1)
+            .answered(at + 1_010, 1);
+        script.dns(&DnsQuery {
+            tgid: 1,
+            tid: 1,
+            sent_ns: ms(at + 5),
+            again_ns: Some(ms(at + 1_005)),
+            asked: 1,
+            server: "10.0.0.53".to_owned(),
+            server_port: 53,
+            ..DnsQuery::default()
+        });
+    }
+    script.ends(10 + queries * 2_000);
+    script
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_reported() {
+    let findings = detect(&server(4).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        finding.title,
+        "4 DNS queries to 10.0.0.53:53 had no answer in time: each was waited for 1.00 s as a rule"
+    );
+    assert_eq!(finding.severity, Severity::Error);
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [1_000 * MS; 4],
+        "{finding:#?}"
+    );
+    let evidence: Vec<&str> = finding
+        .evidence
+        .iter()
+        .map(|one| one.text.as_str())
+        .collect();
+    assert_eq!(
+        evidence,
+        [
+            "4 requests waited for that, 4.00 s together",
+            "4 asked again, 0 answered late, 0 neither until the recording ended",
+            "who asked: worker (1)",
+        ]
+    );
+}
+
+#[test]
+fn a_few_are_a_note() {
+    assert_eq!(detect(&server(2).model())[0].severity, Severity::Note);
+}
+
+#[test]
+fn who_asks_outside_of_requests_is_a_warning() {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    for n in 0..4 {
+        script.dns(&DnsQuery {
+            tgid: 1,
+            tid: 1,
+            sent_ns: n * 2_000 * MS,
+            answered_ns: Some((n * 2_000 + 1_500) * MS),
+            server: "2001:db8::53".to_owned(),
+            server_port: 53,
+            ..DnsQuery::default()
+        });
+    }
+    let findings = detect(&script.model());
+    assert_eq!(findings[0].severity, Severity::Warning);
+    assert!(findings[0].title.contains("[2001:db8::53]:53"));
+    assert_eq!(findings[0].saving.at_most_ns, 0);
+}

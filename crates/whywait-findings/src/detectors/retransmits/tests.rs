@@ -1,0 +1,81 @@
+use whywait_model::script::Script;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// A hundred requests of 1 ms, of which so many lost a packet and were so late.
+fn server(lossy: u64, late_ms: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    for n in 0..100 {
+        let at = 10 + n * 300;
+        script
+            .request(n + 1)
+            .ready(at)
+            .read(at, 1)
+            .answered(at + 1, 1);
+        if n >= lossy {
+            continue;
+        }
+        script.tail(&Tail {
+            socket: n + 1,
+            seq: 1,
+            tgid: 1,
+            tid: 1,
+            local_port: 80,
+            written_ns: (at + 1) * MS,
+            sent_ns: (at + 1 + late_ms) * MS,
+            latency_ns: MS,
+            bytes_out: 130,
+            reason: TailReason::Lost,
+            retransmits: 1,
+            timeouts: u32::from(late_ms >= 200),
+            peer: "10.0.0.3".to_owned(),
+            ..Tail::default()
+        });
+    }
+    script.ends(40_000);
+    script
+}
+
+#[test]
+fn what_was_lost_is_reported() {
+    let findings = detect(&server(5, 205).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        finding.title,
+        "packets of 5 responses of 100 were lost and sent again: 5 of their ends were 205 ms late \
+         as a rule"
+    );
+    assert_eq!(finding.severity, Severity::Error);
+    assert_eq!(finding.saving.each_at_most_ns, [205 * MS; 5]);
+    let evidence: Vec<&str> = finding
+        .evidence
+        .iter()
+        .map(|one| one.text.as_str())
+        .collect();
+    assert_eq!(
+        evidence,
+        [
+            "the server took 1.0 ms for such a request, as a rule; its client waited 206 ms: 99 % \
+             of that for what was lost",
+            "5 packets were sent again: 5 because nothing came back for long (a timeout, or a \
+             tail loss probe); 0 sooner, because what came back showed the loss",
+            "the client: 10.0.0.3 (5 responses)",
+        ]
+    );
+}
+
+#[test]
+fn a_few_may_be_chance() {
+    assert_eq!(detect(&server(2, 205).model()), []);
+}
+
+#[test]
+fn what_nobody_waited_for_is_a_note() {
+    let findings = detect(&server(5, 0).model());
+    assert_eq!(findings[0].severity, Severity::Note);
+    assert_eq!(findings[0].saving.at_most_ns, 0);
+}

@@ -1,0 +1,102 @@
+//! `slow-reader`: clients did not read their responses, and had no room for more.
+//!
+//! **Invariant.** None of the server's: it is the client's doing, worth knowing because its clock
+//! shows it.
+//!
+//! **Evidence.** How long the peer's window was closed while something was to be sent, as the
+//! kernel counts it for each connection; and responses of which the end could not be sent when it
+//! was written, because the peer had no room.
+//!
+//! **Cost.** None that a change of the server saves.
+//!
+//! **Guards.** [`MIN_NS`] for a response.
+
+use whywait_events::{Tail, TailReason};
+use whywait_model::Model;
+use whywait_model::requests::tails::held_ns;
+
+use crate::declaration::Declaration;
+use crate::finding::{Evidence, Finding, Severity};
+use crate::shared::tails::{by_port, clients, median, of_all, peers};
+use crate::shared::text::{count, duration, named};
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "slow-reader",
+    meaning: "clients read their responses slowly: the kernel had to wait for room there",
+    severities: &[(Severity::Note, "always: it is the client's doing")],
+    invariant: "none of the server's: a client reads as it likes, and its clock shows that",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+/// What is shorter is a moment: the kernel's tick, and a client that had no CPU.
+const MIN_NS: u64 = 50_000_000;
+
+fn detect(model: &Model) -> Vec<Finding> {
+    by_port(
+        model
+            .tails
+            .rows()
+            .iter()
+            .filter(|tail| stood_still_ns(tail) >= MIN_NS),
+    )
+    .into_iter()
+    .filter_map(|(port, tails)| finding(model, port, &tails))
+    .collect()
+}
+
+/// For how long it waited for the client to read.
+fn stood_still_ns(tail: &Tail) -> u64 {
+    match tail.reason {
+        TailReason::Window => held_ns(tail).max(tail.window_ns),
+        _ => tail.window_ns,
+    }
+}
+
+fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
+    let each: Vec<u64> = tails.iter().map(|tail| stood_still_ns(tail)).collect();
+    let median_ns = median(each)?;
+    let title = format!(
+        "{}{} waited for their clients to read, for {} as a rule: these had no room for more",
+        count(tails.len(), "response", "responses"),
+        of_all(model.requests_count()),
+        duration(median_ns),
+    );
+    let longest = tails.iter().max_by_key(|tail| stood_still_ns(tail))?;
+    let open = if longest.unacknowledged {
+        ", and was not read to its end when the recording ended"
+    } else {
+        ""
+    };
+    let text = format!(
+        "the longest stood still for {}: {} wrote {} in {}, and {} of that were sent after the \
+         last was written{open}",
+        duration(stood_still_ns(longest)),
+        named(model, longest.tid),
+        count(longest.bytes_out as usize, "byte", "bytes"),
+        duration(longest.latency_ns),
+        longest.bytes,
+    );
+    let addresses: Vec<&str> = peers(tails)
+        .into_iter()
+        .map(|(peer, _)| peer)
+        .take(10)
+        .collect();
+    Some(
+        Finding::new(&DECLARATION, Severity::Note, title)
+            .about_known("port", (port != 0).then_some(port))
+            .about("responses", tails.len())
+            .about("peers", addresses)
+            .evidence([Evidence::of_ns(stood_still_ns(longest), text)])
+            .evidence(clients(tails).map(Evidence::new))
+            .fix(
+                "nothing of the server's is wrong; let a slow client keep no thread (a proxy in \
+                 front that buffers, writes that do not block), and set a limit to how long it may \
+                 take (send_timeout in nginx, SO_SNDTIMEO)",
+            ),
+    )
+}
+
+#[cfg(test)]
+mod tests;

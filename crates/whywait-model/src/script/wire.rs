@@ -1,0 +1,25 @@
+//! What the network did to responses, and what was asked of DNS servers.
+
+use whywait_events::{Abandoned, DnsQuery, Tail};
+
+use super::Script;
+
+impl Script {
+    /// The end of a response that was held back.
+    pub fn tail(&mut self, row: &Tail) -> &mut Self {
+        self.input.tails.add(row);
+        self
+    }
+
+    /// A request that was answered for a client that had gone.
+    pub fn abandoned(&mut self, row: &Abandoned) -> &mut Self {
+        self.input.abandoned.add(row);
+        self
+    }
+
+    /// A DNS query that was not answered in time.
+    pub fn dns(&mut self, row: &DnsQuery) -> &mut Self {
+        self.input.dns.add(row);
+        self
+    }
+}

@@ -1,0 +1,3 @@
+module whywait.invalid/labs/wire/leavers-go
+
+go 1.19
