@@ -40,7 +40,7 @@ pub use requests::{Account, RequestRef};
 pub use roles::Role;
 pub use stacks::{
     FrameOrigin, Hidden, Label, StackNames, StackText, app_frame, app_frames, generic_frame,
-    hidden, origin,
+    hidden, origin, stable_name,
 };
 pub use stops::Stopped;
 pub use timeline::{Activity, Thread, Timeline};

@@ -21,6 +21,7 @@ Examples:
   whywait explain stranded-readiness     what a finding means and how to fix it
   whywait diff before/ after/            what got worse, what got better, and why
   whywait gate budget.toml runs/         fail a CI run that breaks a budget
+  whywait publish slow /srv/fleet        tables, for questions about many machines
 
 Watching needs root, or CAP_BPF and CAP_PERFMON: `whywait check` says what this machine allows.
 Under sudo a launched command runs as the user who called sudo, not as root.
@@ -33,6 +34,7 @@ const RECORD_HELP: &str = "\
 Examples:
   sudo whywait record -p $(pidof redis-server) -d 30s
   sudo whywait record -o run1.whywait -- ./server
+  sudo whywait record -p 1234 -o /var/lib/whywait --rotate 1h --keep-for 7d --max-size 20G
 
 The recording is a folder of Parquet files, new or empty and one's own, and no link. `whywait
 report` reads it, and so do DuckDB, Polars and Spark. It holds names of functions and threads, but
@@ -86,6 +88,19 @@ the gate only when the budget says `fail-when-undecided = true`.
 Exit codes: 0 within the budget; 1 whywait, CMD or the load failed; 2 wrong usage, or an error in
 the budget; 3 the budget is broken.";
 
+const PUBLISH_HELP: &str = "\
+Examples:
+  whywait publish run1.whywait /srv/fleet             tables as Parquet files, in a folder
+  whywait publish --new /var/lib/whywait /srv/fleet   all recordings in a folder that are not there
+  whywait publish --new /var/lib/whywait s3://fleet/w  the same, to S3
+  whywait publish run1.whywait --format jsonl -       JSON Lines, to standard output
+
+The files are TABLE/date=YYYY-MM-DD/host=HOST/HH-RECORDING.parquet: DuckDB, ClickHouse, Spark and
+others read them where they are; docs/fleet.md has queries. A file appears whole or not at all, and
+publishing again changes nothing. Of the command line only the program's name is published.
+
+Exit codes: 0 published; 1 a recording could not be read, or DEST not written; 2 wrong usage.";
+
 const CHECK_HELP: &str = "\
 Exit codes: 0 whywait can watch here; 1 it cannot, and the lines marked `no` say why.";
 
@@ -101,6 +116,9 @@ What the report looks like:
   perfetto  threads and slow requests as a trace, for ui.perfetto.dev
   otlp      slow requests as traces, for OpenTelemetry's collectors (JSON)
 ";
+
+/// Over the flags for a folder of recordings.
+const ROTATION: &str = "A folder of recordings";
 
 /// Over the flags for views that have no findings in them.
 const INSTEAD: &str = "Instead of the report (without --fail-on)";
@@ -140,6 +158,9 @@ pub(crate) enum Verb {
     /// Check recordings against a budget, and fail when it is broken
     #[command(after_help = GATE_HELP)]
     Gate(GateArgs),
+    /// Publish recordings as tables, for questions about many machines
+    #[command(after_help = PUBLISH_HELP)]
+    Publish(PublishArgs),
     /// Explain a finding: what it means, how it is measured, how to fix it
     Explain(ExplainArgs),
     /// Check what this machine allows: kernel, type information, privileges, lockdown
@@ -238,6 +259,30 @@ pub(crate) struct RecordArgs {
     /// The new folder for the recording [default: ./CMD-DATE-TIME.whywait, in UTC]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    /// Record on and on: DIR gets a recording for each such time (1h: one for each hour)
+    #[arg(long, value_name = "TIME", value_parser = values::rotation, help_heading = ROTATION)]
+    pub(crate) rotate: Option<Duration>,
+    /// Delete recordings that ended so long ago (36h, 7d)
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = values::age,
+        requires = "rotate",
+        help_heading = ROTATION
+    )]
+    pub(crate) keep_for: Option<Duration>,
+    /// Delete the oldest recordings while all take more space than this (500M, 20G)
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = values::space,
+        requires = "rotate",
+        help_heading = ROTATION
+    )]
+    pub(crate) max_size: Option<u64>,
+    /// Another whywait rotates
+    #[arg(long, hide = true, conflicts_with = "rotate")]
+    pub(crate) in_rotation: bool,
 }
 
 #[derive(Debug, Args)]
@@ -373,6 +418,33 @@ pub(crate) struct GateArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "whywait publish [OPTIONS] <REC>... <DEST>")]
+pub(crate) struct PublishArgs {
+    /// Recordings, or folders of recordings; at last where the tables go: a folder,
+    /// s3://BUCKET/PREFIX, or - for standard output
+    #[arg(value_name = "REC", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Parquet files, or JSON Lines for DEST - [default: parquet, for DEST - jsonl]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<PublishFormat>,
+    /// The machine's name [default: the recording's host name]
+    #[arg(long, value_name = "NAME", value_parser = values::label)]
+    pub(crate) host: Option<String>,
+    /// What was watched [default: the program's name]
+    #[arg(long, value_name = "NAME", value_parser = values::label)]
+    pub(crate) service: Option<String>,
+    /// Its version [default: the program's build-id]
+    #[arg(long, value_name = "NAME", value_parser = values::label)]
+    pub(crate) release: Option<String>,
+    /// Only these tables, and `recordings`
+    #[arg(long, value_name = "TABLE,...", value_delimiter = ',')]
+    pub(crate) tables: Vec<String>,
+    /// Leave out recordings that DEST has, and those that are still being recorded
+    #[arg(long)]
+    pub(crate) new: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// The finding's code, as reports print it in brackets [default: list all, with their meaning]
     #[arg(value_name = "CODE", value_parser = codes(), hide_possible_values = true)]
@@ -477,6 +549,15 @@ impl From<StackTime> for Of {
             StackTime::Cpu => Of::Cpu,
         }
     }
+}
+
+/// What published tables look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PublishFormat {
+    /// Files for query engines
+    Parquet,
+    /// An object a line, for those who ship logs
+    Jsonl,
 }
 
 /// The severity from which findings fail a run.

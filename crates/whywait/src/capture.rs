@@ -57,6 +57,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         threshold_ns: config.threshold_ns,
         stack_bytes: config.stack_bytes,
         full: config.full,
+        looks_in_segment: if config.in_rotation { 30 } else { 1 },
         // For benchmarks; the kernel's clock around each program costs more than most of the
         // programs.
         measure_cost: std::env::var_os("WHYWAIT_MEASURE_COST").is_some(),
@@ -76,7 +77,9 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
             folder.restore();
         }
     })?;
-    if let Target::Process(pid) = config.target {
+    if let Target::Process(pid) = config.target
+        && !config.in_rotation
+    {
         let end = if config.duration.is_some() {
             "Ctrl-C ends the recording early"
         } else {

@@ -40,6 +40,8 @@ pub(crate) struct CaptureConfig {
     pub(crate) stack_bytes: u32,
     /// Whether system calls are traced now and then, also where nothing suggests a look.
     pub(crate) full: bool,
+    /// Another whywait has asked for it, and asks for the next one when it ends.
+    pub(crate) in_rotation: bool,
     /// The owner of the recording, as who the command runs too; `None`: the user who runs whywait.
     pub(crate) owner: Option<Invoker>,
 }
@@ -180,6 +182,7 @@ pub(crate) fn capture(
         threshold_ns,
         stack_bytes: args.stack_bytes,
         full: args.detail == Detail::Full,
+        in_rotation: false,
         owner,
     })
 }
@@ -261,7 +264,7 @@ fn file_name(name: &str) -> String {
 }
 
 /// Seconds since 1970 as `20260131-235959`, UTC.
-fn timestamp(seconds: u64) -> String {
+pub(crate) fn timestamp(seconds: u64) -> String {
     let Date { year, month, day } = Date::of_unix(seconds);
     let second = seconds % 86_400;
     format!(

@@ -7,6 +7,7 @@ mod closed;
 mod commands;
 mod config;
 mod errors;
+mod kept;
 mod launch;
 mod output;
 mod privileges;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Some(Verb::Report(args)) => commands::report::run(args),
         Some(Verb::Diff(args)) => commands::diff::run(&args),
         Some(Verb::Gate(args)) => commands::gate::run(args),
+        Some(Verb::Publish(args)) => commands::publish::run(args),
         Some(Verb::Explain(args)) => commands::explain::run(&args),
         Some(Verb::Check) => commands::check::run(),
         Some(Verb::Completions(args)) => commands::completions::run(&args),

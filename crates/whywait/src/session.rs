@@ -61,7 +61,11 @@ impl Session {
                     )
                 };
                 let held = hold(*pid).ok_or_else(gone)?;
-                let signals = Signals::around_process().context("cannot handle signals")?;
+                let signals = match config.in_rotation {
+                    true => Signals::around_process_in_rotation(),
+                    false => Signals::around_process(),
+                }
+                .context("cannot handle signals")?;
                 Watched::Process {
                     pid: *pid,
                     held,
@@ -163,6 +167,11 @@ impl Running {
             self.launch.wait().context("cannot wait for the command")?,
         ))
     }
+}
+
+/// Whether a process runs.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    hold(pid).is_some()
 }
 
 /// Holds a process by more than its number, which may become another one's. `None` when there is

@@ -37,6 +37,12 @@ impl Signals {
         Self::catch(&[SIGINT, SIGTERM, SIGHUP], true)
     }
 
+    /// For a process that another whywait asked to be watched: a service manager may send a signal
+    /// to both, so that it comes twice.
+    pub(crate) fn around_process_in_rotation() -> io::Result<Self> {
+        Self::catch(&[SIGINT, SIGTERM, SIGHUP], false)
+    }
+
     fn catch(signals: &[i32], second_ends: bool) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let ignored = ignored();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The units of [`duration`], in nanoseconds.
-const UNITS: [(&str, u64); 7] = [
+const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
     ("ms", 1_000_000),
@@ -11,6 +11,7 @@ const UNITS: [(&str, u64); 7] = [
     ("m", 60_000_000_000),
     ("min", 60_000_000_000),
     ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
 ];
 
 /// A duration with its unit: `10s`, `500ms`, `2m`, `1.5h`. More than nothing, at most 30 days.
@@ -24,6 +25,44 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         return Err("must be at most 30 days".to_owned());
     }
     Ok(duration)
+}
+
+/// How long a recording of several is: five seconds to a day.
+pub(crate) fn rotation(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(5)..=Duration::from_secs(86_400);
+    match parse_duration(text)? {
+        time if range.contains(&time) => Ok(time),
+        _ => Err("must be from 5s to 24h, such as 1h".to_owned()),
+    }
+}
+
+/// How long something is kept: up to ten years.
+pub(crate) fn age(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        age if age.is_zero() => Err("must be more than nothing".to_owned()),
+        age if age > Duration::from_secs(3_653 * 86_400) => {
+            Err("must be at most ten years".to_owned())
+        }
+        age => Ok(age),
+    }
+}
+
+/// Space on a disk: 16M and more (1M is 1024 K, 1K is 1024 bytes).
+pub(crate) fn space(text: &str) -> Result<u64, String> {
+    const HINT: &str = "must be a size such as 500M or 20G";
+    let (digits, unit) = split(text);
+    let unit: u64 = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        "T" => 1 << 40,
+        _ => return Err(HINT.to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| HINT.to_owned())?;
+    match number.checked_mul(unit) {
+        Some(bytes) if bytes >= 16 << 20 => Ok(bytes),
+        Some(_) => Err("must be at least 16M".to_owned()),
+        None => Err("is too much".to_owned()),
+    }
 }
 
 /// A threshold: 10us to 10s.
@@ -51,6 +90,15 @@ pub(crate) fn stack_bytes(text: &str) -> Result<u32, String> {
     match number.checked_mul(unit) {
         Some(bytes @ 1_024..=32_768) => Ok(bytes),
         _ => Err("must be from 1K to 32K".to_owned()),
+    }
+}
+
+/// A name to label with: not empty, of at most 200 characters.
+pub(crate) fn label(text: &str) -> Result<String, String> {
+    match text.chars().count() {
+        0 => Err("must not be empty".to_owned()),
+        1..=200 => Ok(text.to_owned()),
+        _ => Err("must have at most 200 characters".to_owned()),
     }
 }
 
@@ -137,6 +185,23 @@ mod tests {
             "1é",
         ] {
             assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rotations() {
+        assert_eq!(rotation("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(age("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(space("16M"), Ok(16 << 20));
+        assert_eq!(space("2GiB"), Ok(2 << 30));
+        for text in ["1s", "25h"] {
+            assert!(rotation(text).is_err(), "{text}");
+        }
+        for text in ["0s", "4000d"] {
+            assert!(age(text).is_err(), "{text}");
+        }
+        for text in ["16", "16K", "15M", "1.5G", "99999999999T", ""] {
+            assert!(space(text).is_err(), "{text}");
         }
     }
 

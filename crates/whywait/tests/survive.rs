@@ -176,33 +176,6 @@ fn nothing_stays_after_an_ordinary_end() {
     assert!(left.len() == 1, "expected no temporary files, got {left:?}");
 }
 
-/// A disk of its own, small. Taken off when dropped.
-struct Disk(tempfile::TempDir);
-
-impl Disk {
-    fn new(options: &str) -> Self {
-        let dir = scratch();
-        let args = ["-t", "tmpfs", "-o", options, "none", text(dir.path())];
-        run(&mut program("mount", &args)).exits(0);
-        Disk(dir)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn fill(&self) {
-        let script = "dd if=/dev/zero of=\"$0/filler\" bs=4k 2>/dev/null; true";
-        run(&mut program("sh", &["-c", script, text(self.path())])).exits(0);
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_ends_the_recording_and_not_the_command() {
     if !bpf() {

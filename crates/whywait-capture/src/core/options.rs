@@ -9,9 +9,11 @@ pub struct Options {
     pub stack_bytes: u32,
     /// Samples a second and CPU; 0: none.
     pub sample_hz: u32,
-    /// Close a segment of the recording after this long, nanoseconds. What is not closed is lost if
-    /// whywait is killed.
+    /// Look at all that is looked at now and then, and close a segment of the recording, after this
+    /// long, nanoseconds. What is not closed is lost if whywait is killed.
     pub segment_ns: u64,
+    /// … but close one only at every so many looks: fewer and larger files.
+    pub looks_in_segment: u32,
     /// Trace system calls for a moment now and then, also where nothing suggests a look.
     pub full: bool,
     /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost
@@ -36,6 +38,7 @@ impl Default for Options {
             stack_bytes: 8192,
             sample_hz: 199,
             segment_ns: 2_000_000_000,
+            looks_in_segment: 1,
             full: false,
             measure_cost: false,
             hooks_do_nothing: false,

@@ -44,6 +44,8 @@ pub struct Session {
     statistics: Option<OwnedFd>,
     cpu_limits: CpuLimits,
     next_roll: Instant,
+    /// Looks since a segment was closed.
+    looks: u32,
     /// The target's processes are not that young any more.
     settled: Instant,
 }
@@ -98,6 +100,7 @@ impl Session {
             meta,
             statistics,
             cpu_limits: CpuLimits::of(pid),
+            looks: 0,
             next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
             settled: Instant::now() + YOUNG,
         };
@@ -163,14 +166,18 @@ impl Session {
         Ok(())
     }
 
-    /// Closes a segment.
+    /// Looks at all that is looked at now and then, and closes a segment when that is due.
     fn roll(&mut self) -> Result<(), CaptureError> {
         uring::write(&self.programs, &mut self.recorder)?;
         cpu::account(&self.programs, &mut self.recorder)?;
         self.look()?;
         uring::forget_ended(&mut self.programs, target::alive);
         self.count();
-        self.recorder.output.writer.roll()?;
+        self.looks += 1;
+        if self.looks >= self.options.looks_in_segment {
+            self.looks = 0;
+            self.recorder.output.writer.roll()?;
+        }
         self.recorder.forget_ended(target::alive);
         self.sweeper.keep(&self.recorder.processes.all());
         Ok(())

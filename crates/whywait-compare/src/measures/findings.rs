@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use whywait_findings::{Code, Finding, Severity};
+use whywait_model::stable_name;
 
-use super::names::{role, stable};
+use super::names::role;
 use super::{Better, Group, Measure, Run, Source, Subject, Unit};
 
 /// A finding of a run, as far as it can be compared.
@@ -88,7 +89,7 @@ fn found(source: &Source<'_>, finding: &Finding) -> Found {
         .as_ref()
         .map(|cause| cause.tid)
         .or_else(|| thread_of("tid"));
-    let function = text("function").map(stable).unwrap_or_default();
+    let function = text("function").map(stable_name).unwrap_or_default();
     Found {
         code: finding.code.name().to_owned(),
         severity: severity_name(finding.severity).to_owned(),

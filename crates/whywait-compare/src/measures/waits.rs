@@ -1,7 +1,9 @@
 //! What threads waited for: per class and object, the time that lies on slow requests' critical
 //! paths. How long threads wait altogether says nothing: one that idles waits for longest.
 
-use super::names::{role, stable};
+use whywait_model::stable_name;
+
+use super::names::role;
 use super::{Better, Group, MAX_FRAMES, Measure, Run, Source, Subject, Unit};
 
 pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
@@ -26,7 +28,7 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
                 .first()
                 .map(|thread| role(source.model, thread.tid))
                 .unwrap_or_default(),
-            function: row.function.as_deref().map(stable).unwrap_or_default(),
+            function: row.function.as_deref().map(stable_name).unwrap_or_default(),
             what: what.to_owned(),
         };
         let name = format!(

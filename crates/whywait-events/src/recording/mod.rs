@@ -22,6 +22,7 @@ mod documentation;
 mod error;
 mod events;
 mod guard;
+mod hold;
 #[cfg(test)]
 mod made_up;
 mod meta;
@@ -37,6 +38,7 @@ mod value;
 mod writer;
 
 pub use error::{Damage, ReadError, WriteError};
+pub use hold::is_growing;
 pub use meta::{Host, Meta, Options, ProgramCost, SegmentRange};
 pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};

@@ -13,6 +13,7 @@ use rustix::process::geteuid;
 
 use super::context::Context;
 use super::error::WriteError;
+use super::hold;
 use super::meta::{Meta, SegmentRange};
 use super::table::{Record, Sink, Table};
 use super::table_file::Place;
@@ -70,6 +71,8 @@ pub struct Writer {
     context: Option<Context>,
     /// The first error: nothing was written since.
     stopped: Option<String>,
+    /// Held while the recording grows.
+    _hold: Option<fs::File>,
 }
 
 impl Writer {
@@ -93,6 +96,7 @@ impl Writer {
         options.rows_per_segment = options.rows_per_segment.clamp(1, MAX_SEGMENT_ROWS);
         options.keep = options.keep.map(|keep| keep.max(1));
         claim(dir, options.owner)?;
+        let hold = hold::hold(dir);
         let meta = Meta {
             schema: SCHEMA,
             complete: false,
@@ -114,6 +118,7 @@ impl Writer {
             context: options.keep.map(|_| Context::default()),
             options,
             stopped: None,
+            _hold: hold,
         })
     }
 

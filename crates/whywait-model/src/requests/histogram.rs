@@ -98,6 +98,20 @@ impl Histogram {
             .collect()
     }
 
+    /// What is left without these values, which are among those that were added: the middle of each
+    /// bucket, and how many are in it.
+    pub(crate) fn without(&self, values: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+        let mut buckets = self.buckets.clone();
+        for value in values {
+            if let Some(count) = buckets.get_mut(bucket(value)) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        let left = buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        left.map(|(bucket, count)| (middle(bucket).min(self.max), *count))
+            .collect()
+    }
+
     /// Percentiles; `None` when empty. `slowest` are the highest values, ascending: percentiles
     /// among them are exact, the others to 6 % (half a bucket).
     pub(crate) fn latency(&self, slowest: &[u64]) -> Option<Latency> {
@@ -186,6 +200,15 @@ mod tests {
         let mut one = Histogram::default();
         one.add(u64::MAX);
         assert!(one.quantile(0.5, &[]).is_some());
+    }
+
+    #[test]
+    fn values_are_taken_out_again() {
+        let mut histogram = Histogram::default();
+        [5, 5, 1000, 1_000_000].map(|ns| histogram.add(ns));
+        let left = histogram.without([5, 1_000_000].into_iter());
+        assert_eq!(left, [(5, 1), (middle(bucket(1000)), 1)]);
+        assert_eq!(histogram.without([7, 5, 5, 5].into_iter()).len(), 2);
     }
 
     #[test]

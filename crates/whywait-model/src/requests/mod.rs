@@ -31,7 +31,9 @@ pub use multiplexed::Multiplexed;
 pub use open::{OpenReader, OpenRequests, OpenState};
 pub use rows::RequestRow;
 pub use slowest::RequestSums;
-pub use summary::{Latency, OwnRequests, Percentile, ReadyUnserved, Requests, Slow, Time};
+pub use summary::{
+    Latency, OwnRequests, Percentile, ReadyUnserved, Requests, Slow, SummedUp, Time,
+};
 pub use tails::{Held, Tails};
 pub use wire::{Connecting, Sending, Sent, Wire};
 

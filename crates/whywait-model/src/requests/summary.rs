@@ -194,7 +194,52 @@ pub struct Slow {
     pub sending: Option<Sent>,
 }
 
+/// The requests that are not looked at one by one, and are nowhere but in sums.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SummedUp {
+    /// How many they are.
+    pub count: u64,
+    /// Of these: that took the recording's threshold or longer.
+    pub slow: u64,
+    /// Where the time of all of them together went.
+    pub account: Account,
+    /// How many took how long, nanoseconds, shortest first: by bucket of the kernel's histogram,
+    /// the bucket's middle standing for all that is in it.
+    pub latencies: Vec<(u64, u64)>,
+}
+
 impl Model {
+    /// The requests that are not looked at one by one.
+    pub fn summed_up(&self) -> SummedUp {
+        let sums = &self.sums;
+        let kept = self.requests().filter_map(RequestRef::latency_ns);
+        let mut latencies = self.latency.without(kept);
+        let counted: u64 = latencies
+            .iter()
+            .map(|(_, count)| *count)
+            .fold(0, u64::saturating_add);
+        if let Some(mean_ns) = sums.total_ns.checked_div(sums.count)
+            && counted < sums.count
+        {
+            // Lost from the histogram: what they took is known together only.
+            latencies.push((mean_ns, sums.count - counted));
+            latencies.sort_unstable();
+        }
+        let mut excess = counted.saturating_sub(sums.count);
+        for (_, count) in &mut latencies {
+            let cut = excess.min(*count);
+            *count -= cut;
+            excess -= cut;
+        }
+        latencies.retain(|(_, count)| *count > 0);
+        SummedUp {
+            count: sums.count,
+            slow: sums.slow,
+            account: Account::of_sums(sums),
+            latencies,
+        }
+    }
+
     /// The time of all requests that count, nanoseconds.
     pub fn time_of_requests_ns(&self) -> u64 {
         self.requests()

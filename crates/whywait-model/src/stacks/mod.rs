@@ -203,9 +203,33 @@ fn names_a_function(kind: ModuleKind, name: &str) -> bool {
     kind != ModuleKind::Jit || name != UNNAMED_JIT
 }
 
+/// A function's name without what changes from build to build: the compiler's hash, and addresses
+/// of code without names.
+pub fn stable_name(name: &str) -> String {
+    if let Some((file, address)) = name.rsplit_once("+0x")
+        && address.chars().all(|c| c.is_ascii_hexdigit())
+    {
+        return format!("{file} (no name)");
+    }
+    if let Some((function, hash)) = name.rsplit_once("::h")
+        && hash.len() == 16
+        && hash.chars().all(|c| c.is_ascii_hexdigit())
+    {
+        return function.to_owned();
+    }
+    name.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_hold_from_build_to_build() {
+        assert_eq!(stable_name("libfoo.so+0x12af"), "libfoo.so (no name)");
+        assert_eq!(stable_name("a::b::h0123456789abcdef"), "a::b");
+        assert_eq!(stable_name("a::handler"), "a::handler");
+    }
 
     #[test]
     fn the_name_of_all_compiled_code_names_no_function() {

@@ -2,21 +2,30 @@
 
 use std::time::SystemTime;
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use whywait_report::text::{Charset, escape};
 
 use crate::args::RecordArgs;
 use crate::capture::capture;
+use crate::commands::rotate;
 use crate::config;
 use crate::errors::eprintln_quietly;
 use crate::user::Invoker;
 
 pub(crate) fn run(args: RecordArgs) -> anyhow::Result<u8> {
+    if let Some(every) = args.rotate {
+        return rotate::run(&args, every);
+    }
+    if args.in_rotation {
+        // Whoever rotates and is killed leaves no recording that nobody ends.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    }
     let target = config::target(&args.target)?;
     let folder = args
         .output
         .unwrap_or_else(|| config::default_folder(&target, SystemTime::now()));
     config::new_folder(&folder)?;
-    let config = config::capture(
+    let mut config = config::capture(
         target,
         args.target.duration,
         &args.capture,
@@ -24,8 +33,9 @@ pub(crate) fn run(args: RecordArgs) -> anyhow::Result<u8> {
         Vec::new(),
         Invoker::from_env(),
     )?;
+    config.in_rotation = args.in_rotation;
     let outcome = capture(&config)?;
-    if !outcome.cut_short {
+    if !outcome.cut_short && !args.in_rotation {
         eprintln_quietly(&format!(
             "whywait: recorded; to read it: whywait report {}",
             escape(

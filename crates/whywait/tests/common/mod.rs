@@ -447,3 +447,30 @@ pub fn bpf_objects() -> BTreeSet<BpfObject> {
     found.extend(MapInfoIter::default().map(|info| ("map", info.id)));
     found
 }
+
+/// A disk of its own, small. Taken off when dropped.
+pub struct Disk(tempfile::TempDir);
+
+impl Disk {
+    pub fn new(options: &str) -> Self {
+        let dir = scratch();
+        let args = ["-t", "tmpfs", "-o", options, "none", text(dir.path())];
+        run(&mut program("mount", &args)).exits(0);
+        Disk(dir)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn fill(&self) {
+        let script = "dd if=/dev/zero of=\"$0/filler\" bs=4k 2>/dev/null; true";
+        run(&mut program("sh", &["-c", script, text(self.path())])).exits(0);
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}

@@ -1,0 +1,24 @@
+//! Whether a recording still grows: who writes it holds a lock on its folder, which the kernel lets
+//! go of however the writer ends.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Takes the lock, for as long as the file is open. `None` where the file system has no such locks:
+/// then nobody can tell.
+pub(crate) fn hold(dir: &Path) -> Option<File> {
+    let folder = File::open(dir).ok()?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(folder)
+}
+
+/// Whether a recording is still being written. One that is not and is not complete was cut off.
+pub fn is_growing(dir: &Path) -> bool {
+    let folder = File::open(dir);
+    folder.is_ok_and(|folder| {
+        flock(folder, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    })
+}

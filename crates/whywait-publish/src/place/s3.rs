@@ -1,0 +1,130 @@
+//! A bucket of S3, or of a service that speaks its protocol.
+
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Place, PlaceError};
+
+/// A request that takes longer is given up.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long and how often a request is tried again.
+const RETRIES: usize = 3;
+
+/// A bucket, and what all names in it begin with.
+pub struct Bucket {
+    url: String,
+    prefix: String,
+    store: AmazonS3,
+    runtime: Runtime,
+}
+
+impl Bucket {
+    /// Of `s3://BUCKET/PREFIX`. Who may write there comes from the environment, as other tools for
+    /// S3 have it (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …), or from the machine's
+    /// role.
+    ///
+    /// # Errors
+    /// When the URL names no bucket, or the environment makes no sense.
+    pub fn new(url: &str) -> Result<Self, PlaceError> {
+        let refused = |reason: String| PlaceError::Service {
+            path: url.to_owned(),
+            reason,
+        };
+        let rest = url.strip_prefix("s3://").unwrap_or_default();
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err(refused(
+                "no bucket: name one as s3://BUCKET/PREFIX".to_owned(),
+            ));
+        }
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_retry(RetryConfig {
+                backoff: BackoffConfig::default(),
+                max_retries: RETRIES,
+                retry_timeout: TIMEOUT,
+            });
+        let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+        // Who names an endpoint without TLS means it.
+        let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+        builder = builder.with_client_options(
+            ClientOptions::new()
+                .with_allow_http(plain)
+                .with_timeout(TIMEOUT),
+        );
+        let store = builder
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            prefix: prefix.trim_matches('/').to_owned(),
+            store,
+            runtime,
+        })
+    }
+
+    fn key(&self, path: &str) -> Result<Path, PlaceError> {
+        let key = match self.prefix.as_str() {
+            "" => path.to_owned(),
+            prefix => format!("{prefix}/{path}"),
+        };
+        Path::parse(key).map_err(|error| PlaceError::Service {
+            path: self.url.clone(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn failed(&self, path: &str, error: &object_store::Error) -> PlaceError {
+        use object_store::Error;
+        let reason = match error {
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+                "not allowed: credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+                 from the machine's role"
+                    .to_owned()
+            }
+            Error::NotFound { .. } => "there is no such bucket".to_owned(),
+            error => format!("cannot write: {}", innermost(error)),
+        };
+        PlaceError::Service {
+            path: format!("{}/{path}", self.url),
+            reason,
+        }
+    }
+}
+
+/// What an error comes from: the rest is which request it was.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+impl Place for Bucket {
+    /// An object is there whole or not at all: it is put in one request.
+    fn put(&self, path: &str, bytes: Vec<u8>) -> Result<bool, PlaceError> {
+        let key = self.key(path)?;
+        self.runtime
+            .block_on(self.store.put(&key, bytes.into()))
+            .map(|_| true)
+            .map_err(|error| self.failed(path, &error))
+    }
+
+    fn has(&self, path: &str) -> Result<bool, PlaceError> {
+        let key = self.key(path)?;
+        match self.runtime.block_on(self.store.head(&key)) {
+            Ok(found) => Ok(found.size > 0),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+}
