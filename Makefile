@@ -12,7 +12,7 @@ ifneq ($(TOOLCHAIN),)
 export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
-.PHONY: build demo test kernels bench accuracy fmt lint install setup help
+.PHONY: build demo test kernels bench fleet accuracy fmt lint install setup help
 
 build: setup ## build target/release/whywait (default)
 	$(CARGO) build --release --locked -p whywait
@@ -37,6 +37,11 @@ bench: ## measure, and write docs/performance.md (root; BENCH_QUICK=1: rough; be
 	scripts/setup bench
 	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" bench/run
+
+fleet: ## fifty made-up hosts for a day, and write the figures of docs/fleet.md (takes an hour)
+	scripts/setup test
+	$(CARGO) build --release --locked -p whywait --features s3
+	WHYWAIT="$(WHYWAIT_BIN)" tests/fleet/run
 
 accuracy: ## hold the labs' reports against the truth, and write docs/accuracy.md (root)
 	scripts/setup labs

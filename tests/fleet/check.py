@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import io
 import json
+import logging
 import math
 import os
 import shutil
@@ -263,6 +264,13 @@ def check_s3(checks, releases, fleet):
     import boto3
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    args = ("publish", "--service", "shop", "--release", releases[0].name)
+    recording = sorted(releases[0].iterdir())[0]
+    said = subprocess.run([WHYWAIT, *args, recording, "s3://"], capture_output=True, text=True)
+    if "built without s3" in said.stderr:
+        print("left out: S3, which this whywait was built without", flush=True)
+        return
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
@@ -285,8 +293,6 @@ def check_s3(checks, releases, fleet):
             for key in keys
         }
 
-    args = ("publish", "--service", "shop", "--release", releases[0].name)
-    recording = sorted(releases[0].iterdir())[0]
     with checks.check("a bucket that is not there is one line"):
         said = whywait(*args, recording, "s3://fleet/w", code=1, env=environment).stderr
         assert "no such bucket" in said and said.count("\n") == 1, said

@@ -226,8 +226,8 @@ pub(crate) const COMMON: [Column; 5] = [
         nullable: false,
         #[cfg(test)]
         about: &[
-            " Its version: what `--release` said, or else the program's build-id; empty when it has \
-             none.",
+            " Its version: what `--release` said, or else the program's build-id; empty:",
+            " not known.",
         ],
     },
 ];

@@ -86,8 +86,8 @@ impl Bucket {
         use object_store::Error;
         let reason = match error {
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-                "not allowed: credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
-                 from the machine's role"
+                "not allowed: credentials come from AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY, or from the machine's role"
                     .to_owned()
             }
             Error::NotFound { .. } => "there is no such bucket".to_owned(),

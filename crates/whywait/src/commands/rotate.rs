@@ -19,7 +19,7 @@ use nix::unistd::{Pid, Uid};
 
 use crate::args::{Detail, RecordArgs};
 use crate::config::{self, Target};
-use crate::errors::{FAILED, Usage, complain, eprintln_quietly};
+use crate::errors::{Usage, complain, eprintln_quietly};
 use crate::kept::Kept;
 use crate::launch::exit_code;
 use crate::session;
