@@ -12,7 +12,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use whywait_events::recording::{Host, Meta, Options, Writer};
 use whywait_events::{
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// An hour of a host.
-fn record(dir: &PathBuf, host: u64, hour: u64, slow: bool) -> Result<(), Box<dyn Error>> {
+fn record(dir: &Path, host: u64, hour: u64, slow: bool) -> Result<(), Box<dyn Error>> {
     // A few seconds after the full hour, as a recorder begins.
     let wall_ns = MIDNIGHT_NS + hour * HOUR_NS + 2_000_000_000;
     let started_ns = 7_000_000_000_000 + host * 1_000_003 + hour * HOUR_NS;

@@ -6,11 +6,10 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::{
-    Running, binary, bpf, bpf_objects, bpf_objects_of, program, run, scratch, start, target, text,
-    until, walk, whywait,
+    Disk, Running, binary, bpf, bpf_objects, bpf_objects_of, program, run, scratch, start, target,
+    text, until, walk, whywait,
 };
 use nix::sys::signal::Signal;
 use whywait_events::recording::Recording;
