@@ -212,7 +212,9 @@ mod tests {
             "mine",
             "20260101-030000",
         ];
-        names.map(|name| recording(dir.path(), name));
+        for name in names {
+            recording(dir.path(), name);
+        }
         let mut kept = Kept::new(dir.path().to_path_buf(), None, Some(3 * MIB as u64));
         kept.prune();
         let left = names.map(|name| dir.path().join(name).exists());
