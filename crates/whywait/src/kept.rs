@@ -35,7 +35,8 @@ impl Kept {
             .map(|entry| entry.path())
             .filter(|path| is_ours(path))
             .collect();
-        found.sort();
+        // Of the same second the first has no number.
+        found.sort_by_key(|path| path.with_extension(""));
         remove_half_deleted(&folder);
         let mut kept = Self {
             folder,
