@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use whywait_events::Ns;
+use serde_json::{Value, json};
+use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, RequestRef};
 
 use crate::shared::intervals::{Interval, merged, sum};
@@ -30,6 +31,10 @@ const FULL: u64 = 70;
 const WORTH: u64 = 3;
 /// In percent: nearly all requests have a call of their own, and nearly all calls a request.
 const NEARLY_ALL: u64 = 90;
+/// In percent of what was: a replay that is off by more explains nothing.
+const MOST_OFF: u64 = 25;
+/// … by so little, it will do.
+const LITTLE_OFF: u64 = 10;
 
 /// What a peer does with more calls at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +70,35 @@ pub(crate) struct Queue<'m> {
     /// A call, in the middle.
     pub(crate) call_ns: u64,
     pub(crate) capacity: Capacity,
-    /// The middle latency, and by replay with more at a time.
-    pub(crate) replay: Option<(u64, Vec<(usize, u64)>)>,
+    pub(crate) replay: Option<Replay>,
+}
+
+/// How long requests take, and by replay with more calls at a time.
+pub(crate) struct Replay {
+    measure: Measure,
+    real_ns: u64,
+    more: Vec<(usize, u64)>,
+}
+
+/// What is said of latencies. The replay serves requests in the order in which they come. Where
+/// they are served in another one, as by Go's database/sql, some wait for longer, and others for
+/// less: then the middle one is not what it says, and the mean is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Middle,
+    Mean,
+}
+
+impl Measure {
+    fn of(self, latencies: Vec<u64>) -> u64 {
+        match self {
+            Self::Middle => median_ns(latencies),
+            Self::Mean => {
+                let count = latencies.len() as u64;
+                sum(latencies) / count.max(1)
+            }
+        }
+    }
 }
 
 /// A request that waited.
@@ -121,13 +153,8 @@ impl<'m> Queue<'m> {
         if victims.len() < MIN_VICTIMS || waited_ns.saturating_mul(WORTH) < slow_ns {
             return None;
         }
-        let with_peer: Vec<u64> = traffic
-            .calls
-            .iter()
-            .map(|call| length(with_peer(call)))
-            .collect();
         Some(Queue {
-            capacity: capacity(&with_peer, &flow),
+            capacity: capacity(&traffic.calls, &flow),
             replay: replayed(&pairs, &calls, flow.most),
             most: flow.most,
             full_ns: flow.full_ns,
@@ -177,17 +204,33 @@ impl<'m> Queue<'m> {
 
     /// What the replay says, in words: with more at a time.
     pub(crate) fn replay_text(&self, one: &str, many: &str) -> Option<String> {
-        let (real_ns, more) = self.replay.as_ref()?;
-        let more: Vec<String> = more
+        let replay = self.replay.as_ref()?;
+        let more: Vec<String> = replay
+            .more
             .iter()
             .map(|(at_a_time, ns)| format!("{} with {at_a_time}", duration(*ns)))
             .collect();
+        let (typically, on_average) = match replay.measure {
+            Measure::Middle => ("typically ", ""),
+            Measure::Mean => ("", " on average"),
+        };
         Some(format!(
-            "by replay a request would typically take {}, instead of {} with {}",
+            "by replay a request would {typically}take {}{on_average}, instead of {} with {}",
             list(&more),
-            duration(*real_ns),
+            duration(replay.real_ns),
             count(self.most, one, many),
         ))
+    }
+
+    /// The same for programs: the latency by how many of these there are.
+    pub(crate) fn replay_rows(&self, many: &str) -> Option<Value> {
+        let replay = self.replay.as_ref()?;
+        let latency = match replay.measure {
+            Measure::Middle => "p50_ns",
+            Measure::Mean => "mean_ns",
+        };
+        let row = |(most, ns): &(usize, u64)| json!({ many: most, latency: ns });
+        Some(replay.more.iter().map(row).collect())
     }
 }
 
@@ -383,30 +426,31 @@ fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<Victim
 }
 
 /// What the peer does with more calls at a time: what those took that began while few others were
-/// under way, against those that made it as many as ever.
-fn capacity(with_peer_ns: &[u64], flow: &Flow) -> Capacity {
+/// under way, against those like them that made it as many as ever.
+fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
     const FEW: usize = 5;
     if flow.most < 2 {
         return Capacity::Unknown;
     }
+    let alike = Alike::of(calls, flow);
     let of = |is: &dyn Fn(usize) -> bool| -> Vec<u64> {
-        let all = with_peer_ns.iter().zip(&flow.ahead);
-        let mut those: Vec<u64> = all
-            .filter(|(_, ahead)| is(**ahead))
-            .map(|(ns, _)| *ns)
-            .collect();
+        let all = calls.iter().zip(&flow.ahead);
+        let those = all.filter(|(call, ahead)| is(**ahead) && alike.has(call));
+        let mut those: Vec<u64> = those.map(|(call, _)| length(with_peer(call))).collect();
         those.sort_unstable();
         those
     };
     let mut few = of(&|ahead| ahead <= (flow.most - 1) / 2);
     let full = of(&|ahead| ahead + 1 == flow.most);
     let tenth_ns = full.get(full.len() / 10).copied().unwrap_or(0);
-    let alike = full
+    let as_long = full
         .get(full.len() / 2)
         .is_some_and(|ns| tenth_ns.saturating_mul(10) >= ns.saturating_mul(7));
-    if few.len() < FEW && alike {
+    if few.len() < FEW && as_long {
         // Of several that begin at once it is the peer that says which is the first.
-        few = flow.firsts.iter().map(|at| with_peer_ns[*at]).collect();
+        let firsts = flow.firsts.iter().map(|at| calls[*at]);
+        let firsts = firsts.filter(|call| alike.has(call));
+        few = firsts.map(|call| length(with_peer(call))).collect();
         few.sort_unstable();
     }
     let (Some(few_ns), Some(full_ns)) = (few.get(few.len() / 2), full.get(full.len() / 2)) else {
@@ -425,13 +469,39 @@ fn capacity(with_peer_ns: &[u64], flow: &Flow) -> Capacity {
     }
 }
 
-/// The middle latency as it was, and by replay with more calls at a time; `None` where requests
-/// make several, or the replay does not bring about what was.
-fn replayed(
-    pairs: &Pairs<'_>,
-    calls: &[Interval],
-    most: usize,
-) -> Option<(u64, Vec<(usize, u64)>)> {
+/// The sizes, in the middle, of the calls that were made while as many as ever were under way.
+/// Those like them can be compared with them. A login, or a handshake, takes another time than a
+/// query, whatever else is under way.
+struct Alike {
+    bytes_out: u64,
+    bytes_in: u64,
+}
+
+impl Alike {
+    fn of(calls: &[&Exchange], flow: &Flow) -> Self {
+        let all = calls.iter().zip(&flow.ahead);
+        let full = || {
+            let full = all.clone().filter(|(_, ahead)| **ahead + 1 == flow.most);
+            full.map(|(call, _)| call)
+        };
+        Self {
+            bytes_out: median_ns(full().map(|call| call.bytes_out).collect()),
+            bytes_in: median_ns(full().map(|call| call.bytes_in).collect()),
+        }
+    }
+
+    fn has(&self, call: &Exchange) -> bool {
+        let similar =
+            |one: u64, other: u64| one <= other.saturating_mul(2) && other <= one.saturating_mul(2);
+        // A reply's size may be anything, but a login's is not that of a query.
+        let opens = call.connect_ns.is_some();
+        similar(call.bytes_out, self.bytes_out) && (!opens || similar(call.bytes_in, self.bytes_in))
+    }
+}
+
+/// How long requests took, and by replay with more calls at a time; `None` where they make several,
+/// or the replay does not bring about what was.
+fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay> {
     if pairs.calls.iter().any(|calls| calls.len() != 1) {
         return None;
     }
@@ -459,18 +529,32 @@ fn replayed(
     let real = jobs
         .iter()
         .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
-    let real_ns = median_ns(real.collect());
-    let with = |servers: usize| median_ns(latencies(&jobs, 1, servers.max(1) - 1));
-    if with(most).abs_diff(real_ns).saturating_mul(4) > real_ns {
-        return None;
-    }
+    let real: Vec<u64> = real.collect();
+    let with = |servers: usize| latencies(&jobs, 1, servers.max(1) - 1);
+    let as_it_was = with(most);
+    let of = |measure: Measure| {
+        let real_ns = measure.of(real.clone());
+        let off_ns = measure.of(as_it_was.clone()).abs_diff(real_ns);
+        let off = off_ns.saturating_mul(100) / real_ns.max(1);
+        (off <= MOST_OFF).then_some((off, measure, real_ns))
+    };
+    let middle = of(Measure::Middle);
+    let (_, measure, real_ns) = match middle.filter(|(off, ..)| *off <= LITTLE_OFF) {
+        Some(middle) => middle,
+        None => {
+            let both = middle.into_iter().chain(of(Measure::Mean));
+            both.min_by_key(|(off, ..)| *off)?
+        }
+    };
     let mut more = vec![most + 1, most + 2, most * 2];
     more.sort_unstable();
     more.dedup();
-    Some((
+    let more = more.into_iter();
+    Some(Replay {
+        measure,
         real_ns,
-        more.into_iter().map(|more| (more, with(more))).collect(),
-    ))
+        more: more.map(|more| (more, measure.of(with(more)))).collect(),
+    })
 }
 
 #[cfg(test)]

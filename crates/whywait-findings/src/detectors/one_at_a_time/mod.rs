@@ -13,7 +13,6 @@
 //! **Guards.** With one connection only, it is a pool of one: `pool-exhausted`. The others are
 //! those of [`queues`].
 
-use serde_json::json;
 use whywait_events::{StackId, Wait};
 use whywait_model::Model;
 
@@ -74,10 +73,6 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         shares.requests(),
         shares.percent(),
     );
-    let replay = queue.replay.as_ref().map(|(_, more)| {
-        let row = |(most, ns): &(usize, u64)| json!({ "at_a_time": most, "p50_ns": ns });
-        json!(more.iter().map(row).collect::<Vec<_>>())
-    });
     let cause = handed_over(model, queue);
     let tids = queue.traffic.threads();
     let finding = Finding::new(&DECLARATION, severity, title)
@@ -90,7 +85,7 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         .about_known("peer_process", peer.process())
         .about_known("peer_pid", peer.tgid())
         .about("connections", queue.connections())
-        .about_known("replay", replay)
+        .about_known("replay", queue.replay_rows("at_a_time"))
         .saving(Saving::latency(shares.each_ns.clone()))
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),

@@ -10,6 +10,8 @@ const HELD: Closed = Closed {
     peer: Serves::All(20),
     gap_ms: 0,
     from_ms: 0,
+    random: false,
+    login_ms: 0,
 };
 
 #[test]

@@ -15,7 +15,6 @@
 //! take longer the more there are: more connections would only queue there, which is
 //! `slow-upstream`. One call at a time, though there are several connections, is `one-at-a-time`.
 
-use serde_json::json;
 use whywait_model::Model;
 
 use crate::declaration::Declaration;
@@ -84,10 +83,6 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
     } else {
         Confidence::Medium
     };
-    let replay = queue.replay.as_ref().map(|(_, more)| {
-        let row = |(most, ns): &(usize, u64)| json!({ "connections": most, "p50_ns": ns });
-        json!(more.iter().map(row).collect::<Vec<_>>())
-    });
     let tids = queue.traffic.threads();
     let tgid = queue.traffic.tgid;
     let fix = match runtime::proxy(model, tgid) {
@@ -100,7 +95,7 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         .about_known("peer_process", peer.process())
         .about_known("peer_pid", peer.tgid())
         .about("connections", queue.most)
-        .about_known("replay", replay)
+        .about_known("replay", queue.replay_rows("connections"))
         .saving(Saving::latency(shares.each_ns.clone()))
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),

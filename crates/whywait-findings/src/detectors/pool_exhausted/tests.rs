@@ -11,6 +11,8 @@ const POOL: Closed = Closed {
     peer: Serves::All(50),
     gap_ms: 0,
     from_ms: 0,
+    random: false,
+    login_ms: 0,
 };
 
 #[test]
@@ -48,6 +50,42 @@ fn a_proxys_setting_has_its_name() {
     let findings = detect(&script.model());
     let fix = &findings[0].fix;
     assert!(fix.contains("maxconn on the server's line"), "{fix}");
+}
+
+#[test]
+fn a_login_says_nothing_of_the_peers_capacity() {
+    let fresh = Closed {
+        login_ms: 5,
+        ..POOL
+    };
+    let findings = detect(&fresh.script().model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+}
+
+#[test]
+fn where_chance_says_who_is_next_the_mean_is_replayed() {
+    let random = Closed {
+        random: true,
+        clients: 20,
+        rounds: 100,
+        ..POOL
+    };
+    let model = random.script().model();
+    let findings = detect(&model);
+    let finding = &findings[0];
+    let took: Vec<u64> = model.requests().filter_map(|one| one.took_ns()).collect();
+    let mean_ns = took.iter().sum::<u64>() / took.len() as u64;
+    let replay = &finding.subject["replay"];
+    for (at, connections) in [3, 4].into_iter().enumerate() {
+        let ns = replay[at]["mean_ns"].as_u64().expect("a mean");
+        let expected_ns = mean_ns * 2 / connections;
+        assert!(
+            ns.abs_diff(expected_ns) * 10 <= expected_ns,
+            "{ns} instead of {expected_ns} with {connections}"
+        );
+    }
+    let said = &finding.evidence.last().expect("the replay").text;
+    assert!(said.contains("on average"), "{said}");
 }
 
 #[test]

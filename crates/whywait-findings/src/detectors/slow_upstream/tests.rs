@@ -207,6 +207,8 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
         peer: Serves::One(25),
         gap_ms: 0,
         from_ms: 0,
+        random: false,
+        login_ms: 0,
     };
     let findings = detect(&narrow.script().model());
     assert_eq!(findings.len(), 1, "{findings:#?}");

@@ -29,6 +29,10 @@ pub(crate) struct Closed {
     pub(crate) gap_ms: u64,
     /// What began before is not recorded.
     pub(crate) from_ms: u64,
+    /// Which of those who wait is next is chance; else it is who came first.
+    pub(crate) random: bool,
+    /// Each connection begins with a login that takes so long, in milliseconds; 0: with none.
+    pub(crate) login_ms: u64,
 }
 
 impl Closed {
@@ -38,10 +42,33 @@ impl Closed {
         let mut ready = vec![10; self.clients as usize];
         let mut free = vec![0; self.at_a_time as usize];
         let (mut served_ms, mut seq, mut calls) = (0, 0, 0);
+        let mut logged_in = vec![self.login_ms == 0; self.at_a_time as usize];
+        let mut state = 7_u64;
+        let mut any = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as usize % below
+        };
         let first = |times: &[u64]| (0..times.len()).min_by_key(|at| times[*at]).unwrap_or(0);
         for n in 0..self.clients * self.rounds {
-            let (client, slot) = (first(&ready), first(&free));
-            let begun = ready[client].max(free[slot]);
+            let slot = first(&free);
+            let waiting = (0..ready.len()).filter(|at| ready[*at] <= free[slot]);
+            let waiting: Vec<usize> = waiting.collect();
+            let client = if self.random && !waiting.is_empty() {
+                waiting[any(waiting.len())]
+            } else {
+                first(&ready)
+            };
+            let mut begun = ready[client].max(free[slot]);
+            if !std::mem::replace(&mut logged_in[slot], true) {
+                let mut login = call(slot as u64, 0, begun, begun + self.login_ms);
+                login.connect_ns = Some(ms(begun));
+                login.bytes_in = 400;
+                script.exchange(&login);
+                calls += 1;
+                begun += self.login_ms;
+            }
             let ended = match self.peer {
                 Serves::All(ms) => begun + ms,
                 Serves::One(ms) => begun.max(served_ms) + ms,
