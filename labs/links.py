@@ -145,6 +145,8 @@ class Sums:
     calls: int = 0
     certain: int = 0
     wrong: int = 0
+    # How many would be if the truth were that of the next request: that the judge can see it.
+    wrong_if_exchanged: int = 0
     by: Counter = field(default_factory=Counter)
     time_ms: float = 0
     # By part: what lies beyond its range, and how wide that is.
@@ -152,7 +154,8 @@ class Sums:
     width_ms: dict = field(default_factory=lambda: defaultdict(float))
 
     def add(self, other):
-        for name in ("requests", "calls", "certain", "wrong", "time_ms"):
+        counts = ("requests", "calls", "certain", "wrong", "wrong_if_exchanged", "time_ms")
+        for name in counts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.by += other.by
         for name in ("beyond_ms", "width_ms"):
@@ -222,6 +225,7 @@ def judge(rows, whole, said):
             sums.certain += 1
             sums.by[call["link"]] += 1
             sums.wrong += call["bytes_out"] - call_overhead != length
+            sums.wrong_if_exchanged += call["bytes_out"] - call_overhead != length + 1
         if "tasks" not in row:
             raise Failed("a request has no tasks")
         for part, ends in ranges_of(row["tasks"]).items():
@@ -263,8 +267,6 @@ def part(accuracy, labs, match=""):
                     except (Failed, KeyError, subprocess.TimeoutExpired) as error:
                         wrong.append(f"links, {name}: not measured: {error!r}")
                         continue
-                    if not labs.folder.exists():
-                        continue
                     keep(labs.folder, folder)
                 found = summary(accuracy, runtime, clients, measured)
                 rows += found[0]
@@ -275,6 +277,7 @@ def part(accuracy, labs, match=""):
 
 def keep(kept, folder):
     """Beside the recordings of the other parts, if those are kept."""
+    kept.mkdir(parents=True, exist_ok=True)
     to = kept / f"links-{folder.name}"
     if not to.exists():
         folder.rename(to)
@@ -289,6 +292,8 @@ def summary(accuracy, runtime, clients, measured):
         every.add(sums)
         if sums.wrong:
             wrong.append(f"{name}: {sums.wrong} of {sums.certain} certain links are wrong")
+        if sums.wrong_if_exchanged < sums.certain:
+            wrong.append(f"{name}: links to the next request would not have been noticed")
         for what, of in (("each request", sums), ("all together", together)):
             for part in PARTS:
                 share = of.share(of.beyond_ms[part])

@@ -35,8 +35,14 @@ function fetchReport(path = '/report') {
       reply.on('data', (piece) => { body += piece; });
       reply.on('end', () => resolve([begun, nowMs(), ...(values.forward ? [Number(body)] : [])]));
     });
-    request.on('socket', () => {
+    request.on('socket', (socket) => {
       begun = nowMs();
+      // A new one has to be connected first.
+      if (socket.connecting) {
+        socket.once('connect', () => {
+          begun = nowMs();
+        });
+      }
     });
     request.on('error', () => process.exit(1));
   });

@@ -12,13 +12,13 @@
 //! What is left is undecided: it may be any candidate's, and leaves a range of times. How the time
 //! of a request splits: [`time`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 use whywait_events::{Exchange, Ns, Request};
 
 use crate::model::Model;
-use crate::requests::RequestRef;
+use crate::requests::{RequestRef, life};
 
 mod process;
 mod spans;
@@ -69,11 +69,74 @@ pub(crate) struct Links {
     processes: BTreeMap<u32, Process>,
 }
 
-/// A call while its request is looked for.
+/// A call, and the only request within which it lies.
 struct Sought {
     call: u32,
-    /// The only request within which it lies, and whether there was another at the time.
-    only: Option<(u32, LinkKind)>,
+    request: u32,
+    kind: LinkKind,
+}
+
+/// Requests by when each is over.
+type ByEnd = BTreeSet<(Ns, u32)>;
+
+/// The requests of a process that are under way at a moment.
+#[derive(Default)]
+struct UnderWay {
+    all: ByEnd,
+    /// By each of its tasks that is known.
+    by_task: HashMap<u32, ByEnd>,
+    /// By the thread that read it.
+    by_thread: HashMap<u32, ByEnd>,
+}
+
+impl UnderWay {
+    fn add(&mut self, request: u32, row: &Request) {
+        let one = (life::until_ns(row), request);
+        self.all.insert(one);
+        for task in [row.recv_task, row.send_task] {
+            if task != 0 {
+                self.by_task.entry(task).or_default().insert(one);
+            }
+        }
+        self.by_thread.entry(row.recv_tid).or_default().insert(one);
+    }
+
+    /// Those that are over before a moment are so from now on.
+    fn end_before(&mut self, ns: Ns, requests: &Requests<'_>) {
+        while let Some(first) = self.all.first().copied().filter(|(until, _)| *until < ns) {
+            self.all.pop_first();
+            let row = requests.row(first.1);
+            for task in [row.recv_task, row.send_task] {
+                remove(&mut self.by_task, task, first);
+            }
+            remove(&mut self.by_thread, row.recv_tid, first);
+        }
+    }
+
+    fn of_task(&self, task: u32) -> Option<&ByEnd> {
+        self.by_task.get(&task)
+    }
+}
+
+fn remove(from: &mut HashMap<u32, ByEnd>, key: u32, one: (Ns, u32)) {
+    if let Some(those) = from.get_mut(&key) {
+        those.remove(&one);
+        if those.is_empty() {
+            from.remove(&key);
+        }
+    }
+}
+
+/// Those that are not over before a moment.
+fn until(those: Option<&ByEnd>, ns: Ns) -> impl Iterator<Item = u32> {
+    let after = those.map(|those| those.range((ns, 0)..));
+    after.into_iter().flatten().map(|(_, request)| *request)
+}
+
+/// The only one; `None`: there is none, or there are several.
+fn only(mut those: impl Iterator<Item = u32>) -> Option<u32> {
+    let first = those.next()?;
+    those.next().is_none().then_some(first)
 }
 
 impl Links {
@@ -110,7 +173,7 @@ impl Links {
     /// Links the calls of a process, which are in order.
     fn link(&mut self, model: &Model, tgid: u32, calls: &[u32]) {
         let requests = Requests::of(model, tgid);
-        let mut under_way: Vec<u32> = Vec::new();
+        let mut under_way = UnderWay::default();
         let mut next = 0;
         let mut sought: Vec<Sought> = Vec::new();
         let mut asked_for_itself: BTreeSet<u32> = BTreeSet::new();
@@ -120,42 +183,37 @@ impl Links {
             while let Some(request) = requests.read.get(next)
                 && requests.read_ns(*request) <= begun_ns
             {
-                under_way.push(*request);
+                under_way.add(*request, requests.row(*request));
                 next += 1;
             }
-            under_way.retain(|request| requests.until_ns(*request) >= begun_ns);
+            under_way.end_before(begun_ns, &requests);
             let replied_ns = call.first_read_ns;
             let others_later = requests
                 .read
                 .get(next)
                 .is_some_and(|other| requests.read_ns(*other) <= replied_ns.unwrap_or(Ns::MAX));
             let until_ns = replied_ns.unwrap_or(begun_ns);
-            let mut candidates = under_way
-                .iter()
-                .rev()
-                .copied()
-                .filter(|request| requests.until_ns(*request) >= until_ns);
-            let link = requests
-                .of_task(call, candidates.clone())
-                .map(|request| Link::Certain(request, LinkKind::Task))
+            let certain = only(until(under_way.of_task(call.task), until_ns))
+                .map(|request| (request, LinkKind::Task))
                 .or_else(|| {
                     let request = requests.of_thread(model, call, &under_way)?;
-                    Some(Link::Certain(request, LinkKind::Thread))
+                    Some((request, LinkKind::Thread))
                 });
-            if let Some(link) = link {
-                self.of_call[*at as usize] = link;
+            if let Some((request, kind)) = certain {
+                self.of_call[*at as usize] = Link::Certain(request, kind);
                 continue;
             }
-            match (candidates.next(), candidates.next()) {
-                (None, _) => {
+            let candidates = || until(Some(&under_way.all), until_ns);
+            match only(candidates()) {
+                None if candidates().next().is_none() => {
                     self.of_call[*at as usize] = Link::Nobody;
                     if requests.have_begun_by(begun_ns) {
                         asked_for_itself.insert(call.peer);
                     }
                 }
                 // Without a reply nobody knows how long it was waited for.
-                (Some(only), None) if replied_ns.is_some() && requests.complete => {
-                    let alone = under_way.len() == 1 && !others_later;
+                Some(request) if replied_ns.is_some() && requests.complete => {
+                    let alone = under_way.all.len() == 1 && !others_later;
                     let kind = if alone {
                         LinkKind::Alone
                     } else {
@@ -163,7 +221,8 @@ impl Links {
                     };
                     sought.push(Sought {
                         call: *at,
-                        only: Some((only, kind)),
+                        request,
+                        kind,
                     });
                 }
                 _ => {}
@@ -171,8 +230,8 @@ impl Links {
         }
         for one in sought {
             let peer = model.exchanges()[one.call as usize].peer;
-            if let Some((request, kind)) = one.only.filter(|_| !asked_for_itself.contains(&peer)) {
-                self.of_call[one.call as usize] = Link::Certain(request, kind);
+            if !asked_for_itself.contains(&peer) {
+                self.of_call[one.call as usize] = Link::Certain(one.request, one.kind);
             }
         }
     }
@@ -222,6 +281,10 @@ impl<'m> Requests<'m> {
         }
     }
 
+    fn row(&self, request: u32) -> &'m Request {
+        self.all[request as usize].row()
+    }
+
     fn read_ns(&self, request: u32) -> Ns {
         self.all[request as usize].recv_ns.unwrap_or(Ns::MAX)
     }
@@ -236,33 +299,14 @@ impl<'m> Requests<'m> {
             .is_some_and(|first| self.read_ns(*first) <= ns)
     }
 
-    /// The only candidate with the call's task.
-    fn of_task(&self, call: &Exchange, candidates: impl Iterator<Item = u32>) -> Option<u32> {
-        if call.task == 0 {
-            return None;
-        }
-        let mut same = candidates.filter(|request| {
-            let row = self.all[*request as usize].row();
-            [row.recv_task, row.send_task].contains(&call.task)
-        });
-        let only = same.next()?;
-        same.next().is_none().then_some(only)
-    }
-
     /// The request of a thread that slept in the call, where it can be no other's.
-    fn of_thread(&self, model: &Model, call: &Exchange, under_way: &[u32]) -> Option<u32> {
+    fn of_thread(&self, model: &Model, call: &Exchange, under_way: &UnderWay) -> Option<u32> {
         let replied_ns = call.first_read_ns?;
         if !self.keep_threads || call.read_tid != call.send_tid {
             return None;
         }
-        let mut of_thread = under_way
-            .iter()
-            .copied()
-            .filter(|request| self.all[*request as usize].recv_tid == call.send_tid);
-        let only = of_thread.next()?;
-        if of_thread.next().is_some() || self.until_ns(only) < replied_ns {
-            return None;
-        }
+        let of_thread = under_way.by_thread.get(&call.send_tid);
+        let only = only(until(of_thread, 0)).filter(|only| self.until_ns(*only) >= replied_ns)?;
         let timeline = &model.threads.get(&call.send_tid)?.timeline;
         let waits = timeline.overlapping(call.last_send_ns, replied_ns);
         let slept = waits.iter().any(|wait| {

@@ -332,3 +332,26 @@ fn parts_are_all_of_a_requests_time_whatever_is_recorded() {
         }
     }
 }
+
+#[test]
+fn what_is_not_spent_on_calls_is_queued_whichever_call_is_whose() {
+    // Two requests at a time share a connection: each call is of 10 ms, one after the other.
+    let mut script = script(&[], &[]);
+    for round in 0..20 {
+        let at = 40 * round;
+        for n in 0..2 {
+            let request = script.request(2 * round + n).ready(at + 1);
+            request.read(at + 1, LOOP).answered(at + 21, LOOP);
+            let from = at + 1 + 10 * n;
+            script.exchange(&call(100 + 2 * round + n, from, from + 10));
+        }
+        script.polls(LOOP, 7, at + 1, at + 21);
+    }
+    script.ends(900);
+    let model = script.model();
+    assert_eq!(time(&model, 6).upstream_ns, ms_of(0, 20));
+    let totals = model.task_totals().expect("there are calls").time;
+    assert_eq!(totals.upstream_ns, ms_of(400, 400));
+    assert_eq!(totals.queued_ns, ms_of(400, 400));
+    assert_eq!(totals.own_ns, ms_of(0, 0));
+}

@@ -14,7 +14,7 @@ use crate::requests::RequestRef;
 
 /// So many undecided calls of a request are looked at one by one; of more, all that were under way
 /// while it was count as if they might be its own.
-const MAX_CANDIDATES: usize = 1000;
+const MAX_CANDIDATES: usize = 200;
 
 /// A duration that is not known exactly, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

@@ -25,6 +25,9 @@ pub struct TaskTotals {
     pub time: TaskTime,
 }
 
+/// Of so many requests that do not count it is looked at whether calls may be theirs.
+const MAX_NOT_COUNTED: usize = 1000;
+
 impl Model {
     /// How the time of requests splits by their calls; `None` where there were none, or none that
     /// are slow.
@@ -49,7 +52,8 @@ impl Model {
         let mut totals = sums.totals;
         let mut peers = sums.peers;
         if one_at_a_time {
-            self.all_have_their_own(&sums.tgids, &mut totals.time, &mut peers);
+            let served_ns = totals.total_ns.saturating_sub(totals.time.unserved_ns);
+            self.all_have_their_own(&sums.tgids, served_ns, &mut totals.time, &mut peers);
         }
         totals.time.one_call_at_a_time = one_at_a_time;
         totals.time.peers = peers
@@ -73,6 +77,7 @@ impl Model {
     fn all_have_their_own(
         &self,
         tgids: &BTreeSet<u32>,
+        served_ns: u64,
         time: &mut TaskTime,
         peers: &mut BTreeMap<u32, Range>,
     ) {
@@ -83,6 +88,9 @@ impl Model {
             .filter(|request| tgids.contains(&request.tgid) && !request.counts())
             .filter_map(|request| Some((request.tgid, request.recv_ns?, request.until_ns())))
             .collect();
+        if not_counted.len() > MAX_NOT_COUNTED {
+            return;
+        }
         for (at, call) in self.exchanges().iter().enumerate() {
             let link = self.links.of_call(at);
             if link == Link::Nobody || !tgids.contains(&call.tgid) {
@@ -111,26 +119,26 @@ impl Model {
             upstream.add(of_calls);
             peers.entry(peer).or_default().narrow(of_calls);
         }
-        let served_ns = |time: &TaskTime| {
-            [time.upstream_ns, time.reply_unserved_ns]
-                .iter()
-                .fold((0_u64, 0_u64), |sum, range| {
-                    (
-                        sum.0.saturating_add(range.at_least),
-                        sum.1.saturating_add(range.at_most),
-                    )
-                })
-        };
-        let before = served_ns(time);
         time.upstream_ns.narrow(upstream);
         time.reply_unserved_ns.narrow(replies);
-        let after = served_ns(time);
-        // What is not spared for calls is queued, or the requests' own, and no more than that.
-        let less_ns = after.0.saturating_sub(before.0);
-        for rest in [&mut time.queued_ns, &mut time.own_ns] {
-            let at_most = rest.at_most.saturating_sub(less_ns);
-            rest.at_most = at_most.max(rest.at_least);
-        }
+        time.rest_of(served_ns);
+    }
+}
+
+impl TaskTime {
+    /// What is not for calls is queued, or the requests' own.
+    fn rest_of(&mut self, served_ns: u64) {
+        let calls = [self.upstream_ns, self.reply_unserved_ns];
+        let sum = |of: fn(Range) -> u64| calls.into_iter().map(of).fold(0, u64::saturating_add);
+        let least_ns = served_ns.saturating_sub(sum(|range| range.at_most));
+        let most_ns = served_ns.saturating_sub(sum(|range| range.at_least));
+        let (queued, own) = (self.queued_ns, self.own_ns);
+        let left = |other: Range| Range {
+            at_least: least_ns.saturating_sub(other.at_most),
+            at_most: most_ns.saturating_sub(other.at_least),
+        };
+        self.queued_ns.narrow(left(own));
+        self.own_ns.narrow(left(queued));
     }
 }
 
