@@ -2,11 +2,13 @@
 publish: Go's pprof, Perfetto's and OpenTelemetry's protocol buffers."""
 
 import base64
+import functools
 import json
 import re
 import subprocess
 from collections import defaultdict
 
+import jsonschema
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
@@ -21,6 +23,16 @@ def run(whywait, recording, *flags):
     return subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE).stdout
 
 
+@functools.cache
+def schema(whywait):
+    """What validates reports in JSON."""
+    command = [whywait, "report", "--format", "json-schema"]
+    text = subprocess.run(command, check=True, timeout=60, stdout=subprocess.PIPE).stdout
+    document = json.loads(text)
+    jsonschema.Draft202012Validator.check_schema(document)
+    return jsonschema.Draft202012Validator(document)
+
+
 def folded_ns(text):
     return sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines())
 
@@ -29,6 +41,8 @@ def check(checks, what, whywait, recording, report, scratch):
     pprof(checks, what, whywait, recording, scratch)
     perfetto(checks, what, whywait, recording, report)
     otlp(checks, what, whywait, recording, report)
+    errors = [error.message for error in schema(whywait).iter_errors(report)]
+    checks.hold(f"{what}: JSON is what its schema says", not errors, "; ".join(errors[:5]))
     text = run(whywait, recording, "--format", "markdown").decode()
     checks.hold(f"{what}: markdown is short enough", len(text) <= 65_536, str(len(text)))
 

@@ -1,9 +1,11 @@
 //! What a kind of finding is: declared once, in its room.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use whywait_model::Model;
 
@@ -159,5 +161,20 @@ impl fmt::Debug for Code {
 impl Serialize for Code {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl JsonSchema for Code {
+    fn schema_name() -> Cow<'static, str> {
+        "Code".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = Code::all().map(Code::name).collect();
+        json_schema!({
+            "description": "Which kind of finding. Later versions may have more.",
+            "type": "string",
+            "examples": names,
+        })
     }
 }

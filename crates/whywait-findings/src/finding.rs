@@ -1,5 +1,6 @@
 //! What a detector says. The field names are those of the JSON report (schema 1).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use whywait_events::StackId;
@@ -11,7 +12,7 @@ use crate::declaration::{Code, Declaration};
 use crate::shared::intervals::sum;
 
 /// How bad it is. Ordered: `Note < Warning < Error`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum Severity {
@@ -54,7 +55,7 @@ impl Scale {
 }
 
 /// How sure the detector is. Ordered: `Low < Medium < High`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum Confidence {
@@ -64,7 +65,7 @@ pub enum Confidence {
 }
 
 /// A fault that was found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Which.
     pub code: Code,
@@ -159,7 +160,7 @@ impl Finding {
 }
 
 /// What kind of thing a fix saves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum SavingKind {
@@ -169,7 +170,7 @@ pub enum SavingKind {
 }
 
 /// An upper bound of what a fix saves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Saving {
     /// What is saved.
     pub kind: SavingKind,
@@ -213,7 +214,7 @@ impl Saving {
 }
 
 /// One piece of evidence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Evidence {
     /// In words. May contain hostile names.
     pub text: String,
@@ -240,7 +241,7 @@ impl Evidence {
 }
 
 /// Who caused it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cause {
     /// The thread.
     pub tid: u32,

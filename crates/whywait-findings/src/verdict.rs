@@ -5,6 +5,7 @@
 //! it. Where most of slow requests' time went into waits that nothing explains, it would be a
 //! guess.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Part, Parts};
 use whywait_model::requests::OpenRequests;
@@ -26,7 +27,7 @@ const STUCK_NS: u64 = 100_000_000;
 const STUCK_TIMES: u64 = 2;
 
 /// What may be said of a recording as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Verdict {
     /// There are findings above a note.
@@ -54,14 +55,18 @@ pub enum Verdict {
 }
 
 /// What most of the slow requests' time was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dominant {
     /// Nobody read them.
     ReadyUnserved,
     /// Time of the threads that served them, by its part.
     #[serde(untagged)]
-    Part(#[serde(serialize_with = "by_name")] Part),
+    Part(
+        #[serde(serialize_with = "by_name")]
+        #[schemars(with = "String")]
+        Part,
+    ),
 }
 
 impl Dominant {

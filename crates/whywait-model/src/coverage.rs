@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::Model;
 use crate::stops::Stopped;
 
 /// What was watched.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Target {
     /// Process id of the launched command or of the process that was attached to.
     pub pid: u32,
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// What the report rests on.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Coverage {
     /// Kernel events that were handled for the target.
     pub events: u64,

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Ns, StackId, Wait};
 
@@ -20,7 +21,7 @@ const MIN_NS: u64 = 10_000_000;
 const MAX_STOPS: usize = 100_000;
 
 /// For how long the target was stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Stopped {
     /// Within the recording, nanoseconds.
     pub ns: u64,

@@ -1,5 +1,6 @@
 //! The JSON view, schema 1.
 
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
@@ -33,6 +34,15 @@ pub fn to_json(report: &Report) -> serde_json::Result<String> {
     report.calls = report.calls.iter().map(rounded_peer).collect();
     report.uring = report.uring.iter().map(rounded_ring).collect();
     pretty(&report)
+}
+
+/// The schema of what [`to_json`] writes, as JSON Schema (draft 2020-12) with a newline at its end.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no schema allows.
+pub fn json_schema() -> serde_json::Result<String> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    pretty(&settings.into_generator().into_root_schema_for::<Report>())
 }
 
 /// The table of waits, as [`to_json`] writes a report: all rows.

@@ -10,6 +10,7 @@ mod json;
 pub mod markdown;
 pub mod text;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_findings::{Finding, Verdict};
 use whywait_model::calls::PeerRow;
@@ -19,13 +20,13 @@ use whywait_model::{Coverage, Target, requests};
 
 pub use gate::{fails, worst};
 pub use json::{
-    calls_to_json, cpu_to_json, request_list_to_json, request_to_json, rings_to_json, to_json,
+    calls_to_json, cpu_to_json, json_schema, request_list_to_json, request_to_json, rings_to_json, to_json,
     waits_to_json,
 };
 
 /// Everything that whywait has to say of one recording. The order of the fields is the order of the
 /// keys in JSON.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
     /// The version of the JSON's shape: [`Report::SCHEMA`].
     pub schema: u32,

@@ -115,6 +115,8 @@ What the report looks like:
   pprof     the same as a profile, for go tool pprof (--of)
   perfetto  threads and slow requests as a trace, for ui.perfetto.dev
   otlp      slow requests as traces, for OpenTelemetry's collectors (JSON)
+
+  json-schema  the schema of the format json; needs no recording
 ";
 
 /// Over the flags for a folder of recordings.
@@ -288,8 +290,8 @@ pub(crate) struct RecordArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The folder that `whywait record` wrote
-    #[arg(value_name = "DIR")]
-    pub(crate) recording: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "format")]
+    pub(crate) recording: Option<PathBuf>,
     /// Show what threads waited for (lock, file, socket) and how much of it delayed slow requests
     #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) waits: bool,
@@ -518,6 +520,8 @@ pub(crate) enum ReportFormat {
     Perfetto,
     /// Slow requests as OTLP/JSON traces
     Otlp,
+    /// The schema of the JSON report
+    JsonSchema,
 }
 
 impl ReportFormat {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Exchange, PeerSums};
 
@@ -10,7 +11,7 @@ use crate::model::Model;
 use crate::requests::histogram::Histogram;
 
 /// What the target asked of a peer. The field names are those of the JSON report (schema 1).
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct PeerRow {
     /// Its address and port, or the path of a unix socket; `other peers` for all that are not kept
     /// apart. Hostile.

@@ -1,5 +1,6 @@
 //! The calls that were made while a request was under way.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::Exchange;
 
@@ -11,7 +12,7 @@ const MAX_SHOWN: usize = 40;
 
 /// The calls of a process that lie within a request, from its reading to its answer, and are or may
 /// be its own: only slow ones are known. The field names are those of the JSON report (schema 1).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct CallsWithin {
     /// Whether all of them are the request's own. Else others' may be among them: each says.
     pub own: bool,
@@ -22,7 +23,7 @@ pub struct CallsWithin {
 }
 
 /// One of them.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct CallWithin {
     /// What shows that it is the request's own; absent: it may be another's.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::SocketCpu;
 
@@ -96,7 +97,7 @@ impl Sockets {
 }
 
 /// What the requests of a connection used. The field names are those of the JSON report (schema 1).
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct SocketUse {
     /// Process id.
     pub pid: u32,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bursts::Spinner;
@@ -13,7 +14,7 @@ use crate::model::Model;
 const MAX_THREADS: usize = 50;
 
 /// What CPU time was for. The field names are those of the JSON report (schema 1).
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct CpuSummary {
     /// CPU time of all threads.
     pub total_ns: u64,
@@ -40,7 +41,7 @@ pub struct CpuSummary {
 }
 
 /// What the requests that came in at a port used.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct ListenerCpu {
     /// Local port, `None` for unix sockets.
     pub port: Option<u16>,
@@ -67,7 +68,7 @@ pub struct ListenerCpu {
 }
 
 /// What a thread used.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct ThreadCpu {
     /// Process id.
     pub pid: u32,

@@ -1,5 +1,6 @@
 //! A critical path as reports show it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::Model;
@@ -7,7 +8,7 @@ use crate::path::PathStep;
 use crate::requests::RequestRef;
 
 /// One step of a critical path.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Step {
     /// What the time was: `ready-unserved` (before a thread read it) or the name of a part
     /// (`on-cpu`, `timer`, …).

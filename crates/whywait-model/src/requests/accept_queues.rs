@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::AcceptQueue as Look;
 
@@ -20,7 +21,7 @@ struct Listener {
 }
 
 /// The accept queue of a listener.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct AcceptQueue {
     /// The port, `None` for unix sockets.
     pub port: Option<u16>,
@@ -43,7 +44,7 @@ pub struct AcceptQueue {
 }
 
 /// A process that has a listener open.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Holder {
     /// Process id.
     pub pid: u32,

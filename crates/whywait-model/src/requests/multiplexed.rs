@@ -5,6 +5,7 @@
 //! read. It may hold several requests, parts of some, or none, and how long it took is neither what
 //! they took at least nor what they took at most.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::Model;
@@ -14,7 +15,7 @@ use crate::requests::summary::Latency;
 const FEW: u64 = 100;
 
 /// Connections that carry several requests at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Multiplexed {
     /// How many.
     pub connections: u64,

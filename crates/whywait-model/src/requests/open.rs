@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Ns, StackId, Wait};
 
@@ -44,7 +45,7 @@ pub(crate) struct Open {
 
 /// Requests that are open when the recording ends, of those that have been for the recording's
 /// threshold.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct OpenRequests {
     /// How many.
     pub count: u64,
@@ -71,7 +72,7 @@ pub struct OpenRequests {
 }
 
 /// A thread that has requests in work.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct OpenReader {
     /// Thread id.
     pub tid: u32,

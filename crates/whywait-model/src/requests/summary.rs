@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::calls::CallsWithin;
@@ -25,7 +26,7 @@ use crate::requests::wire::{Sent, Wire};
 const SLOWEST: usize = 5;
 
 /// The requests, their latency and where their time went.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Requests {
     /// How many were answered.
     pub count: u64,
@@ -72,7 +73,7 @@ pub struct Requests {
 }
 
 /// Requests on connections of which both ends are the target's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct OwnRequests {
     /// How many were answered.
     pub count: u64,
@@ -96,7 +97,7 @@ impl OwnRequests {
 }
 
 /// Percentiles in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Latency {
     pub p50: u64,
@@ -108,7 +109,7 @@ pub struct Latency {
 }
 
 /// A figure of [`Latency`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum Percentile {
@@ -125,7 +126,7 @@ impl Latency {
 }
 
 /// Nanoseconds, summed over requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Time {
     /// From the first byte in the kernel until the target read it.
@@ -153,7 +154,7 @@ pub struct Time {
 }
 
 /// Why a request that the kernel had was not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct ReadyUnserved {
     /// A capable thread was idle and nobody polled.
@@ -165,7 +166,7 @@ pub struct ReadyUnserved {
 }
 
 /// One slow request.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Slow {
     /// Names it: `SOCKET:SEQ`.
     pub id: String,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Tail, TailReason};
 
@@ -21,7 +22,7 @@ pub struct Tails {
 }
 
 /// Responses of which the end was held back: their clients waited for longer than the latency here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Held {
     /// How many.
     pub count: u64,

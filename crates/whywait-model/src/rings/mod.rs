@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::uring::{Lag, Op, Ring, RingOrigin, RingSample, Sum};
 use whywait_events::{Ns, StackId, Wait};
@@ -234,7 +235,7 @@ pub(crate) fn is_standing_order(sum: &Sum) -> bool {
 }
 
 /// A part of an operation's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Prepared, not submitted.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::uring::{self, Sum, error_name, opcode_name};
 
@@ -9,7 +10,7 @@ use super::{RingState, Stage};
 use crate::model::Model;
 
 /// Low and high bound, nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Bounds {
     pub at_least: u64,
@@ -17,7 +18,7 @@ pub struct Bounds {
 }
 
 /// A ring in the report.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct RingRow {
     /// Its number in the recording.
     pub ring: u32,
@@ -90,7 +91,7 @@ pub struct RingRow {
 }
 
 /// Operations that the kernel still had in the end.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PendingRow {
     /// How many.
     pub operations: u64,
@@ -101,7 +102,7 @@ pub struct PendingRow {
 }
 
 /// An opcode on a ring in the report.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct OpcodeRow {
     /// Its name.
     pub opcode: &'static str,

@@ -152,7 +152,7 @@ pub(crate) fn section(flames: &[Flame]) -> Markup {
                 @for (index, flame) in flames.iter().enumerate() {
                     details class="graph" name="graph" open[index == 0] {
                         summary {
-                            h3 { (flame.of.title()) ", " (words::duration(flame.total_ns)) }
+                            strong { (flame.of.title()) ", " (words::duration(flame.total_ns)) }
                         }
                         p class="hint" { (hint(flame.of)) }
                         (graph(flame))

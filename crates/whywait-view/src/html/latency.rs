@@ -116,7 +116,8 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
                     h3 { "Slow " (what) "s over time" }
                     (heat_map(heat))
                     p class="hint" {
-                        "Each cell: how many came then and took so long; darker is more. "
+                        "Each cell: how many came then and took so long; a stronger colour is \
+                         more. "
                         (words::count(heat.shown)) " slow " (what)
                         "s have a row of their own; of quicker ones only sums are recorded. "
                         @if heat.left_out > 0 {

@@ -182,7 +182,7 @@ fn request(slow: &Slow, index: usize) -> Markup {
     let title = format!("{number}. {} [{}]", words::when(slow), name(&slow.id, 40));
     html! {
         details class="request" open[index == 0] {
-            summary { h3 { (title) } }
+            summary { strong { (title) } }
             @if slow.path.is_empty() {
                 p { "Its response was not seen: there is no critical path to show." }
             } @else {

@@ -47,7 +47,7 @@ fn table(columns: &[(&str, bool)], rows: &[Vec<String>], all: usize) -> Markup {
 fn section(id: &str, title: &str, hint: &str, content: Markup) -> Markup {
     html! {
         details id=(id) class="table" {
-            summary { h3 { (title) } }
+            summary { strong { (title) } }
             p class="hint" { (hint) }
             (content)
         }

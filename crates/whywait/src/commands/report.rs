@@ -7,7 +7,7 @@ use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
 use whywait_report::{
-    calls_to_json, cpu_to_json, fails, request_list_to_json, request_to_json, rings_to_json,
+    calls_to_json, cpu_to_json, fails, json_schema, request_list_to_json, request_to_json, rings_to_json,
     to_json, waits_to_json,
 };
 
@@ -20,7 +20,18 @@ use crate::output;
 pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
     let view = View::of(&args);
     let config = ReportConfig::new(args.output)?;
-    let model = analyse::model(&args.recording)?;
+    if config.format == ReportFormat::JsonSchema {
+        output::write(&json_schema()?, config.output.as_deref())?;
+        return Ok(0);
+    }
+    let Some(recording) = args.recording else {
+        return Err(Usage::new(
+            "no recording was named",
+            "name the folder that whywait record wrote: whywait report DIR",
+        )
+        .into());
+    };
+    let model = analyse::model(&recording)?;
     let text = match view {
         View::Report => {
             let failed = write_report(&model, &config)?;
@@ -95,6 +106,7 @@ fn write_report(model: &Model, config: &ReportConfig) -> anyhow::Result<bool> {
             text::render(&report, options).into_bytes()
         }
         ReportFormat::Json => printable_json(&to_json(&report)?).into_bytes(),
+        ReportFormat::JsonSchema => json_schema()?.into_bytes(),
         ReportFormat::Html => whywait_view::html(model, &report).into_bytes(),
         ReportFormat::Markdown => whywait_view::markdown(model, &report).into_bytes(),
         ReportFormat::Folded => whywait_view::folded(model, config.of).into_bytes(),

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 
@@ -23,7 +24,7 @@ pub(crate) use primitive::{
 };
 
 /// What a wait on a futex, or for a lock, was for: one of five, by scored evidence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitClass {
     /// For a lock that another thread held.

@@ -9,6 +9,7 @@ mod siblings;
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use whywait_events::Part;
 
@@ -17,7 +18,7 @@ use crate::waits::futex::{self, WaitClass};
 use crate::waits::objects::{WaitKey, WaitObject, WaitSums};
 
 /// A row of the table of waits: what threads waited for, and how.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct WaitRow {
     /// Process id; of several the one that waited longest.
     pub tgid: u32,
@@ -32,6 +33,7 @@ pub struct WaitRow {
     pub reasons: Vec<String>,
     /// For futexes: the address of the lock or word, in hex (`0x…`).
     #[serde(serialize_with = "hex")]
+    #[schemars(with = "Option<String>")]
     pub address: Option<u64>,
     /// What is mapped there: a path, `[heap]`, `[stack]`, `[anonymous]`. Hostile.
     pub mapping: Option<String>,
@@ -64,7 +66,7 @@ pub struct WaitRow {
 }
 
 /// A thread that waited.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct WaitThread {
     /// Thread id.
     pub tid: u32,
@@ -77,7 +79,7 @@ pub struct WaitThread {
 }
 
 /// Who ended waits.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct WaitWaker {
     /// In words: a thread's name, or `timeout`, `network`, `interrupt`, `another process`. Hostile.
     pub who: String,
