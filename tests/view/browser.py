@@ -199,3 +199,15 @@ class Page:
         if path:
             Path(path).write_bytes(data)
         return data
+
+    def shrunk(self, path, clip, scale):
+        """Writes a small picture of a part of the page: for people."""
+        x, y, width, height = clip
+        data = self.call(
+            "Page.captureScreenshot",
+            format="webp",
+            quality=70,
+            captureBeyondViewport=True,
+            clip={"x": x, "y": y, "width": width, "height": height, "scale": scale},
+        )["data"]
+        Path(path).write_bytes(base64.b64decode(data))

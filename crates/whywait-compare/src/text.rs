@@ -34,6 +34,17 @@ pub fn render(diff: &Diff, options: TextOptions) -> String {
     page.into_text()
 }
 
+/// The first line: what got worse and what better.
+pub fn first_line(diff: &Diff) -> String {
+    const WIDE: usize = 1 << 20;
+    let mut page = text::page(TextOptions {
+        width: WIDE,
+        ..TextOptions::default()
+    });
+    headline(&mut page, diff);
+    page.into_text().trim().to_owned()
+}
+
 fn headline(page: &mut Page, diff: &Diff) {
     let list = |verdict: Verdict| {
         let changes = diff.changes.iter();
@@ -159,7 +170,8 @@ fn line(
     text.trim_end().to_owned()
 }
 
-fn interval_of(change: &Change) -> String {
+/// The interval of a change as a share, or `-`.
+pub fn interval_of(change: &Change) -> String {
     let effect = change.ratio.unwrap_or(change.shift);
     match (change.ratio, effect.interval) {
         (Some(_), Some((low, high))) => {
@@ -167,6 +179,11 @@ fn interval_of(change: &Change) -> String {
         }
         _ => "-".to_owned(),
     }
+}
+
+/// What became of a measure, in words.
+pub fn outcome(change: &Change) -> &'static str {
+    verdict(change).1
 }
 
 fn verdict(change: &Change) -> (Style, &'static str) {
@@ -247,7 +264,7 @@ fn is_note(finding: &FindingChange) -> bool {
 }
 
 /// What a fix of it saves at most by the report, and by how much the requests really changed.
-fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
+pub fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
     let latency = diff.change("latency.mean")?;
     let at_most = match finding.status {
         Status::Gone | Status::Better => finding.base_at_most_ns?,
@@ -275,7 +292,8 @@ fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
     ))
 }
 
-fn status(status: Status) -> &'static str {
+/// What became of a finding, in a word.
+pub fn status(status: Status) -> &'static str {
     match status {
         Status::New => "new",
         Status::Worse => "worse",
@@ -338,7 +356,7 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
 }
 
 /// `fsync (writeback) in app::save on worker-N`.
-fn place_name(place: &Shift) -> String {
+pub fn place_name(place: &Shift) -> String {
     let function = if place.function.is_empty() {
         "an unknown function"
     } else {
@@ -402,8 +420,14 @@ fn stack(page: &mut Page, shift: &Shift) {
 
 fn test(page: &mut Page, diff: &Diff) {
     page.gap();
+    let text = how(diff);
+    page.paragraph("", "  ", &[(Style::Strong, "test: "), (Style::Dim, &text)]);
+}
+
+/// How differences were held against chance: a sentence.
+pub fn how(diff: &Diff) -> String {
     let test = &diff.test;
-    let text = format!(
+    format!(
         "{}; {} measures; {}{} permutations; alpha {}; changes below {} do not count. Each \
          interval is a Hodges-Lehmann interval of one measure.",
         test.name,
@@ -412,18 +436,17 @@ fn test(page: &mut Page, diff: &Diff) {
         text::count(test.ways),
         test.options.alpha,
         percent(test.options.min_effect).trim_start_matches('+')
-    );
-    page.paragraph("", "  ", &[(Style::Strong, "test: "), (Style::Dim, &text)]);
+    )
 }
 
 /// `1 run`, `2 runs`.
-pub(crate) fn runs(n: usize) -> String {
+pub fn runs(n: usize) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} run{plural}")
 }
 
 /// A measure's name, for people.
-pub(crate) fn title(name: &str) -> String {
+pub fn title(name: &str) -> String {
     match name {
         "latency.mean" => "mean latency".to_owned(),
         "latency.p50" => "median latency".to_owned(),
@@ -439,7 +462,7 @@ pub(crate) fn title(name: &str) -> String {
 }
 
 /// A value with its unit.
-pub(crate) fn value(unit: Unit, value: f64) -> String {
+pub fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ns => ns(value),
         Unit::PerSecond if value >= 100.0 => format!("{}/s", text::count(whole(value))),
@@ -458,7 +481,7 @@ pub(crate) fn value(unit: Unit, value: f64) -> String {
 }
 
 /// Nanoseconds, with their unit and three digits: two sides differ in the third.
-pub(crate) fn ns(ns: f64) -> String {
+pub fn ns(ns: f64) -> String {
     let (value, unit) = match ns {
         ..999.5 => return format!("{} ns", whole(ns)),
         ..999.5e3 => (ns / 1e3, "us"),
@@ -479,7 +502,7 @@ fn whole(value: f64) -> u64 {
 }
 
 /// A p-value. It is never shown as 0.
-pub(crate) fn p_value(p: f64) -> String {
+pub fn p_value(p: f64) -> String {
     if p < 0.001 {
         "<0.001".to_owned()
     } else {
@@ -488,7 +511,7 @@ pub(crate) fn p_value(p: f64) -> String {
 }
 
 /// A change, in per cent with its sign; beyond tenfold as a multiple.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     if !share.is_finite() {
         return "-".to_owned();
     }

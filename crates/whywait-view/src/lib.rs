@@ -18,7 +18,7 @@ mod protobuf;
 pub mod stacks;
 
 pub use folded::folded;
-pub use html::html;
+pub use html::{diff, html};
 pub use markdown::{MAX_CHARACTERS, markdown};
 pub use otlp::otlp;
 pub use perfetto::perfetto;

@@ -39,6 +39,8 @@ pub(crate) const RUNTIME: Paint = mid("#ccd2da");
 pub(crate) const KERNEL: Paint = mid("#b7c6e0");
 pub(crate) const ROLE: Paint = mid("#a9b4c2");
 pub(crate) const HOLDER: Paint = mid("#e3b5d3");
+/// The side before a change.
+pub(crate) const BEFORE: Paint = mid("#8a94a3");
 /// What is counted where kinds do not matter.
 pub(crate) const COUNT: Paint = dark("#0f6cb0");
 
@@ -110,7 +112,7 @@ mod tests {
     fn what_is_written_on_a_colour_can_be_read() {
         for paint in PARTS
             .into_iter()
-            .chain([APP, RUNTIME, KERNEL, ROLE, HOLDER, COUNT])
+            .chain([APP, RUNTIME, KERNEL, ROLE, HOLDER, BEFORE, COUNT])
         {
             assert!(contrast(paint.fill, paint.ink) >= 4.5, "{paint:?}");
         }

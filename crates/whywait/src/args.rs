@@ -336,9 +336,9 @@ pub(crate) struct DiffArgs {
     /// Changes below this share do not count
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::percent)]
     pub(crate) min_effect: f64,
-    /// Text for people, or JSON for programs
+    /// Text for people, JSON for programs, or one page with pictures
     #[arg(long, value_name = "FORMAT", default_value = "text", value_enum)]
-    pub(crate) format: Format,
+    pub(crate) format: DiffFormat,
     /// Write it to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -492,7 +492,18 @@ pub(crate) enum Detail {
     Full,
 }
 
-/// What a comparison looks like.
+/// What a comparison of two sides looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffFormat {
+    /// About one screen, for people
+    Text,
+    /// Everything, for programs (schema 1)
+    Json,
+    /// One page with pictures, offline
+    Html,
+}
+
+/// What a gate's result looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// About one screen, for people

@@ -6,6 +6,7 @@
 //! the whole document through [`visible`], which leaves no character that hides.
 
 mod bar;
+mod diff;
 mod findings;
 mod flame;
 mod latency;
@@ -20,6 +21,8 @@ use sha2::{Digest, Sha256};
 use whywait_model::Model;
 use whywait_report::Report;
 use whywait_report::text::{Charset, escape, words};
+
+pub use diff::diff;
 
 use crate::clock;
 use crate::stacks::{self, Of};
@@ -98,6 +101,12 @@ fn body(model: &Model, report: &Report, headline: &words::Headline) -> Markup {
             }
             (coverage(model, report))
         }
+        (footer())
+    }
+}
+
+fn footer() -> Markup {
+    html! {
         footer {
             p {
                 "Made by whywait " (env!("CARGO_PKG_VERSION"))

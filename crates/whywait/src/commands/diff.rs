@@ -4,12 +4,15 @@ use std::path::Path;
 
 use whywait_compare::{Diff, Options, Side, json, text};
 
-use crate::args::{DiffArgs, Format};
+use crate::args::{DiffArgs, DiffFormat};
 use crate::commands::report::printable_json;
 use crate::errors::eprintln_quietly;
 use crate::output;
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
+    if args.format == DiffFormat::Html {
+        output::refuse_terminal(args.output.as_deref())?;
+    }
     let read = |path: &Path| Side::read(&[path.to_path_buf()], &mut progress);
     let (base, head) = (read(&args.base)?, read(&args.head)?);
     let options = Options {
@@ -18,8 +21,9 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
     };
     let diff = Diff::new(&base, &head, options);
     let text = match args.format {
-        Format::Text => text::render(&diff, output::text_options(args.output.is_some())),
-        Format::Json => printable_json(&json::to_json(&diff)?),
+        DiffFormat::Text => text::render(&diff, output::text_options(args.output.is_some())),
+        DiffFormat::Json => printable_json(&json::to_json(&diff)?),
+        DiffFormat::Html => whywait_view::diff(&diff),
     };
     output::write(&text, args.output.as_deref())?;
     Ok(0)
