@@ -110,19 +110,24 @@ fn dots(rows: &[&Change]) -> Markup {
         let at = tick.log2();
         at.abs() <= most && (at == 0.0 || at.abs() > most / 6.0)
     });
-    picture("dots", "Each run as a share of the base's median", bottom + 22.0, html! {
-        @for tick in ticks {
-            (grid(x(tick.log2()), 0.0, x(tick.log2()), bottom))
-            (label(x(tick.log2()), bottom + 15.0, "middle", &format!("{:.0} %", tick * 100.0)))
-        }
-        @for (index, change) in rows.iter().enumerate() {
-            @let y = ROW * index as f64;
-            (label(LEFT - 10.0, y + 20.0, "end", &name(&text::title(&change.name), 26)))
-            (grid(LEFT, y + ROW, WIDTH, y + ROW))
-            (side_dots(&change.base, BASE, y + 11.0, change, &|value| x(share(change, value))))
-            (side_dots(&change.head, HEAD, y + 23.0, change, &|value| x(share(change, value))))
-        }
-    })
+    picture(
+        "dots",
+        "Each run as a share of the base's median",
+        bottom + 22.0,
+        html! {
+            @for tick in ticks {
+                (grid(x(tick.log2()), 0.0, x(tick.log2()), bottom))
+                (label(x(tick.log2()), bottom + 15.0, "middle", &format!("{:.0} %", tick * 100.0)))
+            }
+            @for (index, change) in rows.iter().enumerate() {
+                @let y = ROW * index as f64;
+                (label(LEFT - 10.0, y + 20.0, "end", &name(&text::title(&change.name), 26)))
+                (grid(LEFT, y + ROW, WIDTH, y + ROW))
+                (side_dots(&change.base, BASE, y + 11.0, change, &|value| x(share(change, value))))
+                (side_dots(&change.head, HEAD, y + 23.0, change, &|value| x(share(change, value))))
+            }
+        },
+    )
 }
 
 fn side_dots(
@@ -188,7 +193,10 @@ const fn outcome(change: &Change) -> &'static str {
 fn findings(diff: &Diff) -> Markup {
     let is_note = |finding: &FindingChange| {
         let severities = [&finding.base_severity, &finding.head_severity];
-        severities.into_iter().flatten().all(|severity| severity == "note")
+        severities
+            .into_iter()
+            .flatten()
+            .all(|severity| severity == "note")
     };
     let shown: Vec<&FindingChange> = diff
         .findings
@@ -260,18 +268,24 @@ fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Marku
     let most = most.fold(1.0, f64::max);
     let width = |ns: f64| (ns.max(0.0) / most * (WIDTH - LEFT - RIGHT)).max(0.5);
     let title = "Time of a request before and after";
-    picture(id, title, ROW * shifts.len() as f64 + 4.0, html! {
-        @for (index, shift) in shifts.iter().enumerate() {
-            @let y = ROW * index as f64 + 4.0;
-            (label(LEFT - 10.0, y + 20.0, "end", &name(&called(shift), 44)))
-            @for (ns, paint, y) in [(shift.base_ns, BASE, y), (shift.head_ns, HEAD, y + 16.0)] {
-                rect x=(px(LEFT)) y=(px(y)) width=(px(width(ns))) height="14" fill=(paint.fill) {
-                    title { (text::ns(ns)) }
+    picture(
+        id,
+        title,
+        ROW * shifts.len() as f64 + 4.0,
+        html! {
+            @for (index, shift) in shifts.iter().enumerate() {
+                @let y = ROW * index as f64 + 4.0;
+                (label(LEFT - 10.0, y + 20.0, "end", &name(&called(shift), 44)))
+                @for (ns, paint, y) in [(shift.base_ns, BASE, y), (shift.head_ns, HEAD, y + 16.0)] {
+                    rect x=(px(LEFT)) y=(px(y)) width=(px(width(ns))) height="14"
+                        fill=(paint.fill) {
+                        title { (text::ns(ns)) }
+                    }
+                    (label(LEFT + width(ns) + 6.0, y + 11.0, "start", &text::ns(ns)))
                 }
-                (label(LEFT + width(ns) + 6.0, y + 11.0, "start", &text::ns(ns)))
             }
-        }
-    })
+        },
+    )
 }
 
 fn places(parts: &[Shift]) -> Markup {

@@ -1,8 +1,10 @@
 //! Names come from strangers: they are shown, and nothing of them runs, hides or breaks a format.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use whywait_compare::{Diff, Options, Run, Side};
+use whywait_model::Model;
 use whywait_view::stacks::Of;
 
 use super::{blocked, report};
@@ -95,6 +97,21 @@ fn harmless(page: &str) {
     }
 }
 
+/// A comparison of two sides of that name, with some runs each.
+fn compared(model: &Model, name: &str) -> String {
+    let samples: BTreeMap<_, _> = model
+        .sampled
+        .places()
+        .map(|(place, periods)| ((place.user_stack, place.tid), periods))
+        .collect();
+    let run = |n| Run::of(model, &samples, format!("{name} {n}"));
+    let side = || Side {
+        name: name.to_owned(),
+        runs: (0..4).map(run).collect(),
+    };
+    whywait_view::diff(&Diff::new(&side(), &side(), Options::default()))
+}
+
 /// All views of names.
 fn all(name: &str) {
     let model = blocked(name).model();
@@ -118,6 +135,7 @@ fn all(name: &str) {
         assert!(whywait_view::pprof(&model, of).is_ok());
     }
     whywait_view::perfetto(&model);
+    harmless(&compared(&model, name));
     let otlp = whywait_view::otlp(&model).expect("it is JSON");
     serde_json::from_str::<serde_json::Value>(&otlp).expect("it is JSON");
 }
