@@ -7,7 +7,7 @@
   // A flame graph: zoom by click or Enter, find by name, walk by arrow keys.
   for (const svg of all("svg.flame")) {
     const part = svg.closest("details");
-    const info = part.querySelector(".info");
+    const info = part.querySelector(".detail");
     const tools = part.querySelector(".tools");
     const found = tools.querySelector(".found");
     const total = (() => {

@@ -197,7 +197,7 @@ fn graph(flame: &Flame) -> Markup {
                 (self::one(one, flame.total_ns))
             }
         }))
-        p class="info" aria-live="polite" {}
+        p class="detail" aria-live="polite" {}
     }
 }
 

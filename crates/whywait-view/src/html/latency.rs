@@ -137,7 +137,7 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
 
 /// How many requests took how long. Both scales are logarithmic: the few slow ones count.
 fn histogram(latencies: &Latencies, what: &str) -> Markup {
-    const TOP: f64 = 34.0;
+    const TOP: f64 = 40.0;
     const HEIGHT: f64 = 130.0;
     let bottom = TOP + HEIGHT;
     let buckets = &latencies.buckets;
@@ -181,9 +181,9 @@ fn histogram(latencies: &Latencies, what: &str) -> Markup {
                 @let at = x(*ns);
                 @let anchor = if at > WIDTH * 0.7 { "end" } else { "start" };
                 @let gap = if at > WIDTH * 0.7 { -4.0 } else { 4.0 };
-                line class="mark" x1=(px(at)) x2=(px(at)) y1=(px(10.0 * index as f64 + 2.0))
+                line class="mark" x1=(px(at)) x2=(px(at)) y1=(px(12.0 * index as f64 + 2.0))
                     y2=(px(bottom)) stroke="#1f2430" stroke-dasharray="3 3" {}
-                text class="t strong" x=(px(at + gap)) y=(px(10.0 * index as f64 + 10.0))
+                text class="t strong" x=(px(at + gap)) y=(px(12.0 * index as f64 + 10.0))
                     text-anchor=(anchor) fill="#1f2430" { (text) }
             }
         },
