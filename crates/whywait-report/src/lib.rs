@@ -20,8 +20,8 @@ use whywait_model::{Coverage, Target, requests};
 
 pub use gate::{fails, worst};
 pub use json::{
-    calls_to_json, cpu_to_json, json_schema, request_list_to_json, request_to_json, rings_to_json, to_json,
-    waits_to_json,
+    calls_to_json, cpu_to_json, json_schema, request_list_to_json, request_to_json, rings_to_json,
+    to_json, waits_to_json,
 };
 
 /// Everything that whywait has to say of one recording. The order of the fields is the order of the

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use whywait_model::Model;
+use whywait_model::calls::CallWithin;
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
 use whywait_report::text::words;
@@ -127,8 +128,7 @@ impl<'a> Trace<'a> {
             at_ns = at_ns.saturating_add(step.ns);
         }
         // Others' calls are no part of this trace.
-        let own = slow.calls.iter().filter(|calls| calls.own);
-        for call in own.flat_map(|calls| &calls.longest) {
+        for call in own_calls(slow) {
             let attributes = vec![
                 attribute("network.peer.address", text(&call.peer)),
                 attribute("whywait.with_peer_ns", number(call.with_peer_ns)),
@@ -199,6 +199,15 @@ impl<'a> Trace<'a> {
             "attributes": attributes,
         })
     }
+}
+
+/// The calls that are certainly a request's own.
+pub(crate) fn own_calls(slow: &Slow) -> impl Iterator<Item = &CallWithin> {
+    let calls = slow.calls.iter();
+    calls.flat_map(|calls| {
+        let longest = calls.longest.iter();
+        longest.filter(|call| calls.own || call.link.is_some())
+    })
 }
 
 fn attribute(key: &str, value: Value) -> Value {

@@ -10,6 +10,7 @@ use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef, Thread};
 use whywait_report::text::{Charset, escape};
 
+use crate::otlp::own_calls;
 use crate::protobuf::Message;
 
 /// Requests with a track of their own, the slowest.
@@ -339,8 +340,7 @@ impl Trace {
             at_ns = to_ns;
         }
         self.end(track, whole.to_ns);
-        let own = slow.calls.iter().filter(|calls| calls.own);
-        for (call_index, call) in own.flat_map(|calls| &calls.longest).enumerate() {
+        for (call_index, call) in own_calls(slow).enumerate() {
             let track = track | (call_index as u64 + 1) << 40;
             self.named_track(track, "call", Some(REQUESTS_PARENT));
             let from_ns = ready_ns.saturating_add(call.at_ns);

@@ -1,5 +1,6 @@
 //! The slow requests as a list.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::calls::CallsWithin;
@@ -8,7 +9,7 @@ use crate::model::Model;
 
 /// A slow request in the list of all of them. The field names are those of the JSON report
 /// (schema 1).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct RequestRow {
     /// Names it: `SOCKET:SEQ`.
     pub id: String,

@@ -1,6 +1,7 @@
 //! The client's clock: what its requests took with what came before the server had them, and after
 //! the response was written.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::TailReason;
 
@@ -15,7 +16,7 @@ use crate::requests::tails::held_ns;
 const RETRIED_AFTER_NS: u64 = 200_000_000;
 
 /// Latency as the clients have it, where that is known to be another one than the server's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Wire {
     /// From the first byte in the kernel until the end of the response went out for the last time.
     /// `None`: of no response was that later than its writing.
@@ -33,7 +34,7 @@ pub struct Wire {
 }
 
 /// From when responses were written until their ends went out, nanoseconds, summed over them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Sending {
     /// Responses of which the end went out the threshold or longer after it was written.
     pub count: u64,
@@ -52,7 +53,7 @@ pub struct Sending {
 }
 
 /// Clients whose connection was not made at once: which of them and for how long is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Connecting {
     /// Packets of handshakes that full accept queues dropped.
     pub dropped: u64,
@@ -61,7 +62,7 @@ pub struct Connecting {
 }
 
 /// What became of one slow request's response after it was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sent {
     /// How long after it was written its end went out for the last time.
     pub ns: u64,

@@ -7,8 +7,8 @@ use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
 use whywait_report::{
-    calls_to_json, cpu_to_json, fails, json_schema, request_list_to_json, request_to_json, rings_to_json,
-    to_json, waits_to_json,
+    calls_to_json, cpu_to_json, fails, json_schema, request_list_to_json, request_to_json,
+    rings_to_json, to_json, waits_to_json,
 };
 
 use crate::analyse;

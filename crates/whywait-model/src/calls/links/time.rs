@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Exchange, Ns, Part};
 
@@ -17,7 +18,7 @@ use crate::requests::RequestRef;
 const MAX_CANDIDATES: usize = 200;
 
 /// A duration that is not known exactly, nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Range {
     /// It is not shorter.
     pub at_least: u64,
@@ -57,7 +58,7 @@ impl Range {
 }
 
 /// How many slow calls were linked to requests.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct LinkCounts {
     /// For certain.
     pub certain: u64,
@@ -75,7 +76,7 @@ impl LinkCounts {
 }
 
 /// What of a time was with a peer.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PeerTime {
     /// Its number in the recording.
     #[serde(skip)]
@@ -88,7 +89,7 @@ pub struct PeerTime {
 
 /// How a request's time splits by its calls. Its parts, `unserved_ns` to `own_ns`, are all of its
 /// time. The field names are those of the JSON report (schema 1).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct TaskTime {
     /// Its calls.
     pub calls: LinkCounts,

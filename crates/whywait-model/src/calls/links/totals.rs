@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::Ns;
 
@@ -12,7 +13,7 @@ use crate::model::Model;
 use crate::requests::RequestRef;
 
 /// The same, summed up over the requests of processes that made calls.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct TaskTotals {
     /// How many requests.
     pub requests: u64,
