@@ -132,7 +132,7 @@ fn help_offers_only_what_there_is() {
         &["record", "--help"],
     ] {
         let help = whywait(verb).exits(0).out;
-        for absent in ["__exec", "gate-fd", "perfetto", "html", "folded"] {
+        for absent in ["__exec", "gate-fd", "svg", "csv"] {
             assert!(!help.contains(absent), "{absent} is in: {help}");
         }
     }
@@ -163,9 +163,12 @@ fn usage_errors_are_a_line_and_a_hint() {
             .complains("cannot be used with");
         whywait(&[&["-p", "1"], view].concat()).rejects_usage();
     }
-    whywait(&["report", "x", "--format", "html"])
+    whywait(&["report", "x", "--format", "yaml"])
         .rejects_usage()
-        .complains("[possible values: text, json]");
+        .complains("[possible values: text, json, html,");
+    whywait(&["report", "x", "--of", "cpu"])
+        .rejects_usage()
+        .complains("--format folded");
     whywait(&["report", "x", "--fail-on", "erorr"])
         .rejects_usage()
         .complains("a similar value exists: 'error'");
