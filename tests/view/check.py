@@ -1,6 +1,6 @@
 """Opens reports in a browser as readers do, and says what is not there.
 
-    check.py WHYWAIT RECORDING… [--pictures DIR]
+    check.py WHYWAIT RECORDING… [--large PAGE] [--pictures DIR]
 
 Each report is opened with scripts, without them, in the dark, and with the policy that Jenkins
 sends along with what a build has kept, which blocks the page's own scripts and styles. Nothing may
@@ -28,6 +28,8 @@ JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self'"
 ALIKE = 50
 # Time to load and draw, seconds.
 DRAWN = 1.0
+# A page of 20,000 slow requests: its size, and how long writing it may take.
+MAX_BYTES, MAX_WRITING_MS = 3_000_000, 2_000
 
 # What is on every report of slow requests, by the element's id.
 PARTS = ("bars", "histogram", "path-1", "flame-critical")
@@ -94,7 +96,7 @@ def check_part(checks, page, what, part):
     if not found or found[2] < 3 or found[3] < 3:
         checks.hold(f"{what}: {part} is seen", False, f"its largest box is {found}")
         return
-    x, y, width, height, fill = found
+    x, y, width, _height, fill = found
     # Above its text.
     clip = (x + width / 4, y + 1, min(width / 2, 20), 2)
     wanted = tuple(int(value) for value in re.findall(r"\d+", fill)[:3])
@@ -108,8 +110,9 @@ def check_page(checks, page, what, report, url, blocked):
     if blocked:
         # The browser says that it has blocked what it was told to block.
         complaints = [
-            text for text in complaints if "Content Security Policy" not in text
-            and "sandboxed" not in text
+            text
+            for text in complaints
+            if "Content Security Policy" not in text and "sandboxed" not in text
         ]
     checks.hold(f"{what}: the console is silent", not complaints, "; ".join(complaints))
     text = page.value("document.body.innerText")
@@ -158,6 +161,19 @@ def check_scripts(checks, page, what):
         checks.hold(f"{what}: the slider says", said == "50 %", said)
 
 
+def check_large(checks, browser, page):
+    """The page of a large recording: small enough, quickly written and drawn."""
+    size = page.stat().st_size
+    checks.hold("large: small enough", size <= MAX_BYTES, f"{size} bytes")
+    said = page.with_suffix(".txt").read_text()
+    took = int(said.split(" in ")[1].split()[0])
+    checks.hold("large: quickly written", took <= MAX_WRITING_MS, said.strip())
+    opened = browser.open(page.resolve().as_uri())
+    checks.hold("large: drawn soon", opened.seconds <= DRAWN, f"{opened.seconds:.2f} s")
+    opened.close()
+    print(f"ok large: {said.strip()}, drawn in {opened.seconds:.2f} s", flush=True)
+
+
 def report(whywait, recording, folder):
     """Writes a recording's page. Gives its name, what the report says as JSON, and the folder."""
     name = recording.name.removesuffix(".tar.gz")
@@ -185,11 +201,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("whywait")
     parser.add_argument("recordings", nargs="+", type=Path)
+    parser.add_argument("--large", type=Path, help="the page of a large recording")
     parser.add_argument("--pictures", type=Path, help="keep pictures of the pages here")
     arguments = parser.parse_args()
     checks = Checks()
     with tempfile.TemporaryDirectory(prefix="whywait-view-") as scratch, Browser() as browser:
         folder = Path(scratch)
+        if arguments.large:
+            check_large(checks, browser, arguments.large)
         plain, jenkins = Server(folder), Server(folder, JENKINS)
         for recording in arguments.recordings:
             name, said, recording = report(arguments.whywait, recording, folder)

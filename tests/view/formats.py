@@ -3,6 +3,7 @@ publish: Go's pprof, Perfetto's and OpenTelemetry's protocol buffers."""
 
 import base64
 import functools
+import itertools
 import json
 import re
 import subprocess
@@ -79,9 +80,7 @@ def perfetto(checks, what, whywait, recording, report):
     trace = perfetto_trace_pb2.Trace.FromString(data)
     # What the published definition does not know is not there after a round trip of known fields.
     trace.DiscardUnknownFields()
-    checks.hold(
-        f"{what}: perfetto knows all fields", trace.ByteSize() == len(data), str(len(data))
-    )
+    checks.hold(f"{what}: perfetto knows all fields", trace.ByteSize() == len(data), str(len(data)))
     tracks, slices, open_slices = {}, defaultdict(list), defaultdict(list)
     flows, ends = set(), set()
     for packet in trace.packet:
@@ -110,11 +109,11 @@ def perfetto(checks, what, whywait, recording, report):
     gaps = 0
     for pieces in threads.values():
         pieces.sort()
-        gaps += sum(a[1] != b[0] for a, b in zip(pieces, pieces[1:]))
+        gaps += sum(a[1] != b[0] for a, b in itertools.pairwise(pieces))
     checks.hold(f"{what}: perfetto's threads have no gaps", gaps == 0, str(gaps))
     wrong = 0
     slowest = []
-    for uuid, pieces in slices.items():
+    for pieces in slices.values():
         whole = [piece for piece in pieces if piece[2].startswith("request ") and piece[3] == 0]
         for begun, end, _, _ in whole:
             steps = sum(to - at for at, to, _, depth in pieces if depth == 1)

@@ -72,13 +72,17 @@ impl Lanes {
                 let lane = lanes.lane(&mut index, Whose::Peer(call.peer.clone()), || {
                     format!("→ {}", name(&call.peer, 60))
                 });
+                let whose = match calls.own || call.link.is_some() {
+                    true => "call",
+                    false => "call of this request or another",
+                };
                 lanes.boxes.push(Piece {
                     lane,
                     from_ns: call.at_ns,
                     ns: call.ns,
                     state: "network".to_owned(),
                     title: format!(
-                        "call to {}: {}, {} until the reply was there",
+                        "{whose} to {}: {}, {} until the reply was there",
                         name(&call.peer, 60),
                         words::duration(call.ns),
                         words::duration(call.with_peer_ns)
