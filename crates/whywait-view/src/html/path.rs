@@ -8,7 +8,7 @@ use whywait_model::path::Step;
 use whywait_model::requests::Slow;
 use whywait_report::text::words::{self, Frame, Steps};
 
-use super::svg::{WIDTH, fitting, inside, label, name, picture, px, time_axis, whole};
+use super::svg::{WIDTH, fits, fitting, inside, label, name, picture, px, time_axis, whole};
 use crate::palette;
 
 const LEFT: f64 = 190.0;
@@ -41,6 +41,8 @@ struct Piece {
     from_ns: u64,
     ns: u64,
     state: String,
+    /// What is written on it where there is room: what happened.
+    text: String,
     title: String,
     /// Not on the path itself: what a holder did meanwhile.
     meanwhile: bool,
@@ -81,6 +83,7 @@ impl Lanes {
                     from_ns: call.at_ns,
                     ns: call.ns,
                     state: "network".to_owned(),
+                    text: whose.to_owned(),
                     title: format!(
                         "{whose} to {}: {}, {} until the reply was there",
                         name(&call.peer, 60),
@@ -118,6 +121,7 @@ impl Lanes {
                 from_ns: at_ns,
                 ns: step.ns,
                 state: step.state.clone(),
+                text: format!("{} {}", step.state, steps.what(step)),
                 title: format!(
                     "{} {} {}",
                     words::duration(step.ns),
@@ -228,7 +232,8 @@ fn draw(lanes: &Lanes, id: &str, title: &str) -> Markup {
                     rect x=(px(x)) y=(px(y)) width=(px((end - x).max(0.8))) height=(px(height))
                         rx="2" fill=(paint.fill)
                         fill-opacity=[one.meanwhile.then_some("0.8")] {}
-                    (inside(x, middle(one.lane) + 4.0, end - x, paint, &one.state))
+                    @let text = if fits(&one.text, end - x) { &one.text } else { &one.state };
+                    (inside(x, middle(one.lane) + 4.0, end - x, paint, text))
                 }
             }
             @for (at_ns, from, to) in &lanes.wakes {

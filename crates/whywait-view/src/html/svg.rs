@@ -126,7 +126,8 @@ pub(crate) fn time_axis(x: f64, width: f64, top: f64, bottom: f64, total_ns: u64
         @for tick in ticks(total, 8) {
             @let at = x + width * tick / total;
             (grid(at, top, at, bottom))
-            (label(at, bottom + 14.0, "middle", &words::duration(tick as u64)))
+            @let anchor = if at > WIDTH - 30.0 { "end" } else { "middle" };
+            (label(at, bottom + 14.0, anchor, &words::duration(tick as u64)))
         }
     }
 }

@@ -97,7 +97,8 @@ pub(crate) fn waits(rows: &[WaitRow]) -> Markup {
                 "waits",
                 "What threads waited for",
                 "A large total alone proves nothing: an idle thread has the largest. What lies on \
-                 critical paths of slow requests comes first.",
+                 critical paths of slow requests comes first; it can be more than the total, as \
+                 several requests may wait for the same.",
                 table(&columns, &cells, rows.len()),
             ))
         }
