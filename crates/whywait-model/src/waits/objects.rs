@@ -15,6 +15,8 @@ use crate::waits::handover::{Handovers, InHand};
 use crate::waits::kind::{WaitKind, wait_kind};
 use crate::waits::system_call::{SystemCall, locks_file, name_of, system_call, system_call_name};
 
+/// A thread that leaves one in so many of its requests to others to answer carries tasks.
+const CARRIES: u64 = 4;
 /// Distinct things that are kept apart.
 const MAX_OBJECTS: usize = 65_536;
 /// Distinct words that are kept of a lock whose words are the waiters'.
@@ -169,10 +171,16 @@ pub struct WaitObjects {
 impl WaitObjects {
     /// Takes note of when threads have requests open.
     pub(crate) fn serve(&mut self, requests: &[Request]) {
+        let mut answered: HashMap<u32, (u64, u64)> = HashMap::new();
         for request in requests {
             let (Some(recv_ns), tid) = (request.recv_ns, request.recv_tid) else {
                 continue;
             };
+            if life::answered_ns(request).is_some() {
+                let (all, by_others) = answered.entry(tid).or_default();
+                *all += 1;
+                *by_others += u64::from(request.send_tid != tid);
+            }
             // What another thread answers is off this one's hands at a time that is not known.
             let until = match life::answered_ns(request) {
                 Some(_) if request.send_tid != tid => continue,
@@ -181,6 +189,11 @@ impl WaitObjects {
             self.in_hand.add(tid, recv_ns, until);
         }
         self.in_hand.sort();
+        for (tid, (all, by_others)) in answered {
+            if by_others.saturating_mul(CARRIES) >= all && by_others > 1 {
+                self.in_hand.carries(tid);
+            }
+        }
     }
 
     fn serving(&self, wait: &Wait) -> bool {

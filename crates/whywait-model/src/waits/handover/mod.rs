@@ -18,14 +18,15 @@
 //!
 //! So it is found only where requests are served by a thread each, and only of a lock that they
 //! take once or twice. Threads of a pool that poll in turns (Go, tokio) are left out: a request
-//! that such a thread has read is no longer its own when it sleeps.
+//! that such a thread has read is no longer its own when it sleeps. So are those that carry tasks,
+//! as a JVM's do with virtual threads: another one answers what such a thread has read.
 //!
 //! In the storage engine of MariaDB and MySQL the function says already that it is no idle thread,
 //! and a transaction lasts for several requests. There it is enough that nearly all sleeps of
 //! threads that serve are ended by others that do. (What ends a wait for a page, for room in the
 //! buffer pool or in the log is a thread of the engine's own, which serves nobody.)
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use whywait_events::{Ns, Wait, WakeContext};
 
@@ -49,29 +50,38 @@ type Group = (u32, Primitive);
 
 /// When threads had requests in hand: read, and not answered.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InHand(HashMap<u32, Vec<(Ns, Ns)>>);
+pub(crate) struct InHand {
+    spans: HashMap<u32, Vec<(Ns, Ns)>>,
+    /// Threads that carry tasks: what one of them has read, any of them goes on with.
+    carriers: HashSet<u32>,
+}
 
 impl InHand {
     /// A thread has one from when to when.
     pub(crate) fn add(&mut self, tid: u32, from_ns: Ns, until_ns: Ns) {
-        self.0.entry(tid).or_default().push((from_ns, until_ns));
+        self.spans.entry(tid).or_default().push((from_ns, until_ns));
+    }
+
+    /// A thread leaves requests that it has read to others: none is its own when it sleeps.
+    pub(crate) fn carries(&mut self, tid: u32) {
+        self.carriers.insert(tid);
     }
 
     /// All are in.
     pub(crate) fn sort(&mut self) {
-        for spans in self.0.values_mut() {
+        for spans in self.spans.values_mut() {
             spans.sort_unstable();
         }
     }
 
     /// Whether a thread ever has one.
     pub(crate) fn serves(&self, tid: u32) -> bool {
-        self.0.contains_key(&tid)
+        self.spans.contains_key(&tid)
     }
 
     /// Those that a thread has in hand from `from_ns` to `until_ns`.
     fn all(&self, tid: u32, from_ns: Ns, until_ns: Ns) -> impl Iterator<Item = (Ns, Ns)> {
-        let spans = self.0.get(&tid).map_or(&[][..], Vec::as_slice);
+        let spans = self.spans.get(&tid).map_or(&[][..], Vec::as_slice);
         let after = spans.partition_point(|(from, _)| *from <= from_ns);
         // A thread serves few at a time: one that came long before is no longer open.
         spans[..after]
@@ -89,6 +99,9 @@ impl InHand {
 
     /// The one that a thread has in hand at `at`, if it has one and no more.
     fn only(&self, tid: u32, at: Ns) -> Option<(Ns, Ns)> {
+        if self.carriers.contains(&tid) {
+            return None;
+        }
         let mut all = self.all(tid, at, at);
         let one = all.next()?;
         all.next().is_none().then_some(one)

@@ -196,6 +196,18 @@ fn carriers_of_several_requests_hold_nothing() {
 }
 
 #[test]
+fn carriers_that_answer_what_others_have_read_hold_nothing() {
+    let mut server = convoy(PARKED);
+    for turn in 0..12u64 {
+        let (tid, other) = ((turn % 3) as u32 + 1, ((turn + 1) % 3) as u32 + 1);
+        let line = server.script.request(9_000 + turn);
+        let at = turn * WORK;
+        line.ready(at).read(at, tid).answered(at + 1, other);
+    }
+    assert_eq!(found(&server.model()), []);
+}
+
+#[test]
 fn a_pool_that_polls_in_turns_parks_where_it_idles() {
     // The workers of a runtime wake each other when there is more to do.
     let mut server = convoy(&["runtime::park", "pthread_cond_wait"]);
