@@ -9,11 +9,15 @@ import json
 import os
 import re
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
 
 NOT_REPRODUCED = 75
+# Of include/uapi/asm-generic/socket.h.
+SO_TIMESTAMPNS = 35
+TOLD_SIZE = socket.CMSG_SPACE(struct.calcsize("qq"))
 DEADLINE_S = 20
 
 
@@ -21,8 +25,15 @@ def now_ms():
     return 1e3 * time.monotonic()
 
 
+def wall_clock_ms():
+    """That of `received_ms`."""
+    return 1e-6 * time.time_ns()
+
+
 class Connection:
-    """A connection that is kept. A server that hangs is an error, after a time."""
+    """A connection that is kept. A server that hangs is an error, after a time. `received_ms`: when
+    the kernel had the last of what was received, by the wall clock; a client without a CPU has it
+    later."""
 
     def __init__(self, address, receive_buffer=0):
         host, _, port = address.rpartition(":")
@@ -32,6 +43,9 @@ class Connection:
             # Before it connects: the window is told then.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect((host, int(port)))
+        # What is read comes with when the kernel had it.
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self.received_ms = 0
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, path):
@@ -44,10 +58,14 @@ class Connection:
             length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
             if end and len(body) >= int(length[1]):
                 break
-            piece = self.socket.recv(65536)
+            piece, told, _, _ = self.socket.recvmsg(65536, TOLD_SIZE)
             if not piece:
                 raise ConnectionError("the server closed the connection")
             received += piece
+            for _, kind, data in told:
+                if kind == SO_TIMESTAMPNS:
+                    seconds, ns = struct.unpack("qq", data)
+                    self.received_ms = 1e3 * seconds + 1e-6 * ns
         if not head.startswith(b"HTTP/1.1 200"):
             sys.exit(f"the server answered {head.splitlines()[0]}")
         return body

@@ -8,6 +8,9 @@ at the same moment, ask once and leave; a round is over when all have been answe
 seconds after the last answer: whywait looks at accept queues every two seconds. With --read-after
 it reads nothing for that long after it asked. An ADDRESS@PID is in the network namespace of that
 process.
+
+`load` is what the clients measured, and `wire` what they waited until their kernel had the whole
+answer: without the time in which a client had no CPU, which is none of the server's.
 """
 
 import argparse
@@ -29,14 +32,15 @@ def overflows():
     return int(values[names.index("ListenOverflows")])
 
 
-def keep_asking(args, latencies):
+def keep_asking(args, latencies, wire):
     connection = client.Connection(args.address, args.receive_buffer)
     for _ in range(args.rounds):
-        begun = client.now_ms()
+        begun, asked = client.now_ms(), client.wall_clock_ms()
         connection.send(args.path)
         time.sleep(args.read_after)
         connection.receive()
         latencies.append(client.now_ms() - begun)
+        wire.append(connection.received_ms - asked)
     connection.close()
 
 
@@ -82,7 +86,7 @@ def main():
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     args.address = namespace.follow(args.address)
-    latencies, before = [], overflows()
+    latencies, wire, before = [], [], overflows()
     if args.connect:
         for _ in range(args.rounds):
             begun = client.now_ms()
@@ -90,12 +94,14 @@ def main():
             run([threading.Thread(target=ask_once, args=(one, begun, latencies))
                  for one in connecting])
     else:
-        run([threading.Thread(target=keep_asking, args=(args, latencies))
+        run([threading.Thread(target=keep_asking, args=(args, latencies, wire))
              for _ in range(args.clients)])
     if len(latencies) < args.clients * args.rounds:
         sys.exit("load: not all clients have been answered")
     time.sleep(args.linger)
     truth = {"load": client.summary(latencies), "overflows": overflows() - before}
+    if wire:
+        truth["wire"] = client.summary(wire)
     return client.tell(truth, args.expect)
 
 

@@ -28,7 +28,8 @@ func main() {
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		for done := time.Duration(0); done < work; done += slice {
 			if *look && r.Context().Err() != nil {
-				return
+				// Not an empty answer.
+				panic(http.ErrAbortHandler)
 			}
 			computeReport(slice)
 		}
