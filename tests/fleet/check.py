@@ -259,6 +259,27 @@ def check_stored(checks, fleet):
         clickhouse.close()
 
 
+def check_iceberg(checks, fleet):
+    """The page's lines put files into an Iceberg table, once."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    with checks.check("Iceberg tables have the rows, also after a second time"):
+        folder = BUILD / "fleet-iceberg"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        places = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+        catalog = SqlCatalog("fleet", **places)
+        duck = engines.DuckDB(str(fleet))
+        for statement in page.statements("duckdb", "Queries"):
+            duck.execute(statement)
+        for _ in range(2):
+            exec(page.python().replace("FLEET", str(fleet)), {"catalog": catalog})
+        for name in ("recordings", "findings", "waits", "upstreams"):
+            stored = catalog.load_table(f"fleet.{name}").scan().to_arrow().num_rows
+            assert duck.rows(f"SELECT count(*) FROM {name}") == [(stored,)], name
+        duck.close()
+
+
 def check_s3(checks, releases, fleet):
     """The same files in a bucket, and a query that reads them there."""
     import boto3
@@ -348,6 +369,7 @@ def quick():
     check_again(checks, releases, fleet)
     check_json_lines(checks, releases, fleet)
     check_stored(checks, fleet)
+    check_iceberg(checks, fleet)
     check_s3(checks, releases, fleet)
     return checks.sum_up()
 

@@ -95,6 +95,8 @@ def day(checks):
     check.check_again(checks, releases, fleet)
     check.check_json_lines(checks, releases, fleet)
     check.check_stored(checks, fleet)
+    check.check_iceberg(checks, fleet)
+    check.check_s3(checks, releases, fleet)
     by_table = []
     for name in check.TABLES:
         files, total = size(fleet / name)

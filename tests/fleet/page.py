@@ -25,6 +25,11 @@ def questions():
     return {heading: sql for heading, engine, sql in blocks() if engine is None}
 
 
+def python():
+    """The page's lines of Python."""
+    return re.search(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)[1]
+
+
 def statements(engine, heading):
     """An engine's statements below a heading, one by one."""
     return [

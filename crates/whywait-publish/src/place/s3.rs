@@ -91,7 +91,7 @@ impl Bucket {
                     .to_owned()
             }
             Error::NotFound { .. } => "there is no such bucket".to_owned(),
-            error => format!("cannot write: {}", innermost(error)),
+            error => format!("the request failed: {}", innermost(error)),
         };
         PlaceError::Service {
             path: format!("{}/{path}", self.url),
