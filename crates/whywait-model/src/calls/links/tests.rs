@@ -355,3 +355,17 @@ fn what_is_not_spent_on_calls_is_queued_whichever_call_is_whose() {
     assert_eq!(totals.queued_ns, ms_of(400, 400));
     assert_eq!(totals.own_ns, ms_of(0, 0));
 }
+
+#[test]
+fn of_too_many_candidates_all_may_be_its_own() {
+    let calls: Vec<Exchange> = (0..300)
+        .map(|n| call(100 + n, 12 + 2 * n, 13 + 2 * n))
+        .collect();
+    let model = script(&[(10, 700), (10, 710)], &calls).model();
+    let time = time(&model, 0);
+    assert_eq!(time.calls.undecided, 300);
+    assert_eq!(time.upstream_ns, ms_of(0, 300));
+    assert_eq!(time.peers[0].ns, ms_of(0, 300));
+    assert_eq!(time.queued_ns, ms_of(0, 690));
+    assert_eq!(time.own_ns, ms_of(0, 690));
+}

@@ -142,18 +142,16 @@ impl RequestRef<'_> {
                 time.calls.add(kind);
             }
         }
-        let calls = match &candidates {
-            Some(candidates) => {
-                time.calls.undecided = candidates.len() as u64;
-                Calls::of(model, own, candidates, (from_ns, to_ns))
-            }
-            None => {
-                time.calls.undecided = process.undecided.len() as u64;
-                Calls::of_all(model, own, process, (from_ns, to_ns))
-            }
-        };
-        let calls = calls.if_one_at_a_time(process, (from_ns, to_ns));
-        time.split(self, process, &calls, (from_ns, to_ns));
+        if let Some(candidates) = &candidates {
+            time.calls.undecided = candidates.len() as u64;
+            let calls = Calls::of(model, own, candidates, (from_ns, to_ns));
+            let calls = calls.if_one_at_a_time(process, (from_ns, to_ns));
+            time.split(self, process, &calls, (from_ns, to_ns));
+        } else {
+            time.calls.undecided = process.undecided.len() as u64;
+            let calls = Calls::of(model, own, &[], (from_ns, to_ns));
+            time.split_roughly(self, process, &calls, (from_ns, to_ns));
+        }
         time.network_ns = network(model, own, candidates.as_deref().unwrap_or(&[]));
         let (network, upstream) = (&mut time.network_ns, time.upstream_ns);
         network.at_least = network.at_least.min(upstream.at_least);
@@ -206,20 +204,6 @@ impl Calls {
         }
     }
 
-    /// Where there are too many candidates: all that was under way may be its own.
-    fn of_all(model: &Model, own: &[u32], process: &Process, within: (Ns, Ns)) -> Self {
-        let mut calls = Self::of(model, own, &[], within);
-        let clip = |spans: &Spans| spans.clip(within.0, within.1);
-        calls.upstream.1 = calls.upstream.1.or(&clip(&process.with_peers));
-        calls.replies.1 = calls.replies.1.or(&clip(&process.replies));
-        calls.open.1 = calls.open.1.or(&clip(&process.open));
-        for (peer, spans) in &process.with_peer {
-            let of_peer = calls.peers.entry(*peer).or_default();
-            of_peer.1 = of_peer.1.or(&clip(spans));
-        }
-        calls
-    }
-
     /// Where requests have a call at a time: while all have one, this has.
     fn if_one_at_a_time(mut self, process: &Process, (from_ns, to_ns): (Ns, Ns)) -> Self {
         if !process.one_at_a_time {
@@ -270,14 +254,61 @@ impl TaskTime {
         let awake_least_ns = rest.at_least.saturating_sub(asleep_ns);
         self.own_ns = Range::new(request.own_on_cpu_ns(process).min(awake_least_ns), awake_ns);
         self.queued_ns.at_most -= self.own_ns.at_least;
-        let model = request.model();
-        self.peers = calls
+        self.set_peers(
+            request.model(),
+            calls
+                .peers
+                .iter()
+                .map(|(peer, spans)| (*peer, range(spans))),
+        );
+    }
+
+    /// As `split`, with what is certain and, where there are too many candidates to look at, all
+    /// that was under way meanwhile.
+    fn split_roughly(
+        &mut self,
+        request: RequestRef<'_>,
+        process: &Process,
+        certain: &Calls,
+        (from_ns, to_ns): (Ns, Ns),
+    ) {
+        let total_ns = to_ns.saturating_sub(from_ns);
+        let none = Spans::default();
+        let range = |own: &Spans, all: &Spans| {
+            let least_ns = own.total_ns();
+            let all_ns = all.within_ns(from_ns, to_ns);
+            Range::new(least_ns, least_ns.saturating_add(all_ns).min(total_ns))
+        };
+        self.upstream_ns = range(&certain.upstream.0, &process.with_peers);
+        let replies = range(&certain.replies.0, &process.replies);
+        self.reply_unserved_ns = Range::new(0, replies.at_most);
+        let open = range(&certain.open.0, &process.open);
+        let rest = open.rest_of(total_ns);
+        let asleep_ns = process.idle.within_ns(from_ns, to_ns);
+        let queued_ns = asleep_ns.saturating_sub(open.at_most).min(rest.at_least);
+        self.queued_ns = Range::new(queued_ns, rest.at_most);
+        let awake_ns = total_ns.saturating_sub(asleep_ns);
+        self.own_ns = Range::new(0, awake_ns.min(rest.at_most));
+        let peers: BTreeSet<u32> = certain
             .peers
-            .iter()
-            .map(|(peer, spans)| PeerTime {
-                number: *peer,
-                peer: model.name_of_peer(*peer),
-                ns: range(spans),
+            .keys()
+            .chain(process.with_peer.keys())
+            .copied()
+            .collect();
+        let of_peer = |peer: u32| {
+            let own = certain.peers.get(&peer).map_or(&none, |(own, _)| own);
+            range(own, process.with_peer.get(&peer).unwrap_or(&none))
+        };
+        let peers = peers.into_iter().map(|peer| (peer, of_peer(peer)));
+        self.set_peers(request.model(), peers.filter(|(_, ns)| ns.at_most > 0));
+    }
+
+    fn set_peers(&mut self, model: &Model, peers: impl Iterator<Item = (u32, Range)>) {
+        self.peers = peers
+            .map(|(number, ns)| PeerTime {
+                number,
+                peer: model.name_of_peer(number),
+                ns,
             })
             .collect();
         order(&mut self.peers);
