@@ -12,7 +12,6 @@ mod read;
 mod running;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use whywait_events::{Frame, ModuleKind};
 
@@ -76,12 +75,13 @@ impl Reader {
         losses: &mut Losses,
     ) -> Option<Coroutines> {
         let tgid = process.tgid();
-        if let Entry::Vacant(entry) = self.processes.entry(tgid) {
+        if !self.reads(tgid) {
             process.reread();
             process.look_for_python(modules);
-            // It is looked for again: perhaps its library is not mapped yet.
+            // What is not found is looked for again: perhaps it has only just begun.
             process.python()?;
-            entry.insert(find_runtime(process, modules, losses));
+            let found = find_runtime(process, modules, losses)?;
+            self.processes.insert(tgid, Some(found));
         }
         let runtime = self.processes.get(&tgid)?.as_ref()?;
         let Frames::Light {

@@ -12,9 +12,10 @@ use crate::core::programs::Programs;
 use crate::core::recorder::Recorder;
 use crate::core::skel::types::{self, runtime_kind};
 
-/// An interpreter that begins takes some time until it has threads.
+/// An interpreter that begins takes some time until it has threads: the longer it has taken, the
+/// later it is looked for again.
 const BEGINS: Duration = Duration::from_millis(100);
-/// So often it is looked for again.
+/// So often it is.
 const TRIES: u32 = 20;
 
 /// Its programs are the hooks of sockets.
@@ -78,7 +79,7 @@ pub(crate) fn follow(programs: &mut Programs, recorder: &mut Recorder) {
             found = true;
             recorder.tasks.pythons.push(tgid);
         } else if tries < TRIES {
-            let next = (tgid, now + BEGINS, tries + 1);
+            let next = (tgid, now + BEGINS * (tries + 1), tries + 1);
             recorder.tasks.young.push(next);
         }
     }
