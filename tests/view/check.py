@@ -26,7 +26,7 @@ from png import Picture
 JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self'"
 # How many of a picture's pixels, in a hundred, have the colour that they are to have.
 ALIKE = 50
-# Time to load and draw, seconds.
+# CPU time to load and draw, seconds.
 DRAWN = 1.0
 # A page of 20,000 slow requests: its size, and how long writing it may take.
 MAX_BYTES, MAX_WRITING_MS = 3_000_000, 2_000
