@@ -46,7 +46,7 @@ const REPORT_HELP: &str = "\
 Examples:
   whywait report run1.whywait
   whywait report run1.whywait --format json | jq '.findings[].title'
-  whywait report run1.whywait --format html -o run1.html           a page to share
+  whywait report run1.whywait --open                a page to look at and to share
   whywait report run1.whywait --format pprof --of waits -o w.pb.gz  for go tool pprof
   whywait report run1.whywait --fail-on warning     for CI: exit 3 when something is wrong
   whywait report run1.whywait --waits               who waited for what, longest first
@@ -318,6 +318,14 @@ pub(crate) struct ReportArgs {
     /// Show one slow request's critical path; the report's line `slowest:` has the ID in brackets
     #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
     pub(crate) request: Option<String>,
+    /// Write the report as a page, to DIR.html or -o FILE, and say how to open it
+    #[arg(
+        long,
+        conflicts_with_all = ["format", "waits", "uring", "cpu", "calls", "requests", "request"],
+        requires = "recording",
+        help_heading = "Report"
+    )]
+    pub(crate) open: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

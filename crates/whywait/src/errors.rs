@@ -144,7 +144,7 @@ pub(crate) fn eprintln_quietly(text: &str) {
 }
 
 /// One line, and safe to print: errors carry paths and names from outside.
-fn line(text: &str) -> String {
+pub(crate) fn line(text: &str) -> String {
     const MAX_WIDTH: usize = 1_000;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     escape(&text, Charset::Unicode, MAX_WIDTH)

@@ -382,6 +382,32 @@ fn waits_are_a_table() {
 }
 
 #[test]
+fn a_page_is_written_and_how_to_open_it_is_said() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let recording = recording(dir.path(), 1);
+    let page = format!("{recording}.html");
+    // As shells complete the name of a folder, too.
+    for named in [recording.clone(), format!("{recording}/")] {
+        let run = whywait(&["report", &named, "--open"])
+            .exits(0)
+            .says(&format!("wrote {page}; to look at it: xdg-open {page}"));
+        assert_eq!(run.err, "");
+        let html = fs::read_to_string(&page).expect("written beside the recording");
+        assert!(html.starts_with("<!DOCTYPE html>"), "{html:.80}");
+        fs::remove_file(&page).expect("it is a file");
+    }
+    let other = format!("{}/other.html", dir.path().display());
+    whywait(&["report", &recording, "--open", "-o", &other])
+        .exits(0)
+        .says(&format!("wrote {other}"));
+    assert!(fs::exists(&other).expect("a folder") && !fs::exists(&page).expect("a folder"));
+    whywait(&["report", &recording, "--open", "--waits"])
+        .exits(2)
+        .complains("--open");
+    whywait(&["report", "--open"]).exits(2).complains("DIR");
+}
+
+#[test]
 fn a_request_is_told_step_by_step() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let recording = recording(dir.path(), 7);

@@ -1,7 +1,7 @@
 //! `whywait report`: reports what a recording shows.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef};
@@ -14,11 +14,17 @@ use whywait_report::{
 use crate::analyse;
 use crate::args::{ReportArgs, ReportFormat};
 use crate::config::{ReportConfig, View};
-use crate::errors::{FOUND, Usage};
+use crate::errors::{self, FOUND, Usage};
 use crate::output;
 
-pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
+pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     let view = View::of(&args);
+    let opened = args.open;
+    if opened {
+        args.output.format = ReportFormat::Html;
+        let beside = args.recording.as_deref().map(page_beside);
+        args.output.output = args.output.output.or(beside);
+    }
     let config = ReportConfig::new(args.output)?;
     if config.format == ReportFormat::JsonSchema {
         output::write(&json_schema()?, config.output.as_deref())?;
@@ -35,6 +41,9 @@ pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
     let text = match view {
         View::Report => {
             let failed = write_report(&model, &config)?;
+            if opened && let Some(page) = &config.output {
+                output::write(&how_to_open(page), None)?;
+            }
             return Ok(if failed { FOUND } else { 0 });
         }
         View::Waits => {
@@ -88,6 +97,31 @@ pub(crate) fn run(args: ReportArgs) -> anyhow::Result<u8> {
     };
     output::write(&text, config.output.as_deref())?;
     Ok(0)
+}
+
+/// Where a recording's page goes: `run1.whywait.html` beside `run1.whywait`.
+fn page_beside(recording: &Path) -> PathBuf {
+    // A name for `.`, and none of a slash at the end.
+    let full = recording.canonicalize();
+    let mut page = match recording.file_name() {
+        Some(_) => recording.components().collect::<PathBuf>(),
+        None => full.unwrap_or_else(|_| recording.to_owned()),
+    }
+    .into_os_string();
+    page.push(".html");
+    page.into()
+}
+
+/// Nothing is served and nothing is sent: whoever wants to look at the page opens it.
+fn how_to_open(page: &Path) -> String {
+    let shown = page.display().to_string();
+    let full = page.canonicalize();
+    let full = full.map_or_else(|_| shown.clone(), |full| full.display().to_string());
+    format!(
+        "wrote {}; to look at it: xdg-open {}, or copy it to where a browser is\n",
+        errors::line(&shown),
+        errors::line(&full)
+    )
 }
 
 /// Analyses a recording and writes the report. Gives whether it has a finding that fails the run.
