@@ -18,7 +18,7 @@
 #define MOST_WORKERS 64
 
 static int no_sync, listener;
-static char entry[1 << 20];
+static char entry[4 << 20];
 
 static int open_log(const char *dir, int number) {
     char path[4096];
