@@ -286,10 +286,7 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::new(of_peer(row)),
             Evidence::new(slowest),
-            Evidence::new(
-                "which call is which request's does not show; all that lie within one and take \
-                 half of its time go to this peer, and there is another one for each request",
-            ),
+            Evidence::new(whose(model, pairs)),
         ])
         .fix(
             "look at the peer: why it takes so long; ask it earlier or several at once, cache its \
@@ -297,6 +294,20 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
         );
     let first = tids.first().copied();
     Some(slow_paths::about_processes(model, finding, first, tids))
+}
+
+/// How sure it is which call is whose.
+fn whose(model: &Model, pairs: &[Pair<'_>]) -> String {
+    let open = pairs.iter().filter(|pair| !model.is_linked(pair.call));
+    let open = match open.count() {
+        0 => return "which call is which request's is certain".to_owned(),
+        n if n == pairs.len() => "which call is which request's does not show".to_owned(),
+        n => format!("of {n} of these calls it does not show which request's they are"),
+    };
+    format!(
+        "{open}; all that lie within one and take half of its time go to this peer, and there is \
+         another one for each request"
+    )
 }
 
 /// What all calls to the peer came to.

@@ -252,6 +252,19 @@ impl Links {
     }
 }
 
+impl Model {
+    /// Whether it is certain for which request a slow call was made.
+    pub fn is_linked(&self, call: &Exchange) -> bool {
+        let all = self.exchanges();
+        let first = all.partition_point(|other| other.first_send_ns < call.first_send_ns);
+        let mut same_time = all[first..]
+            .iter()
+            .take_while(|other| other.first_send_ns == call.first_send_ns);
+        let at = same_time.position(|other| (other.socket, other.seq) == (call.socket, call.seq));
+        at.is_some_and(|at| matches!(self.links.of_call(first + at), Link::Certain(..)))
+    }
+}
+
 /// The requests of a process that were read, by when they were.
 struct Requests<'m> {
     all: Vec<RequestRef<'m>>,
