@@ -12,7 +12,8 @@
 //! only those of which the thread served no other connection meanwhile, in processes whose requests
 //! stay on their threads.
 //!
-//! **Guards.** At least [`MIN_REQUESTS`] on a port, [`MIN_NS`] each as a rule.
+//! **Guards.** At least [`MIN_REQUESTS`] on a port, [`MIN_NS`] each as a rule. Where other threads
+//! wrote than those that read, nothing shows that they were worked on, and not just kept: a note.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ use whywait_model::Model;
 use whywait_model::requests::abandoned::{Wasted, after_ns};
 
 use crate::declaration::Declaration;
-use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::tails::{median, of_all};
 use crate::shared::text::{count, duration, named, percent};
 
@@ -69,6 +70,9 @@ fn detect(model: &Model) -> Vec<Finding> {
 
 fn severity(model: &Model, wasted: &Wasted, requests: u64) -> Severity {
     let all_ns = model.cpu_summary().map_or(0, |cpu| cpu.total_ns);
+    if wasted.known == 0 {
+        return Severity::Note;
+    }
     let share = |one_in: u64| {
         all_ns > 0 && wasted.at_least_ns > 0 && wasted.at_least_ns.saturating_mul(one_in) >= all_ns
     };
@@ -92,13 +96,23 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     let wasted = Wasted::of(rows);
     let requests = rows.len() as u64;
     let all = model.requests_count().saturating_add(requests);
-    let title = format!(
-        "{}{} were worked on for clients that had gone, for {} each as a rule: {}",
+    let who = format!(
+        "{}{}",
         count(rows.len(), "request", "requests"),
-        of_all(all),
-        duration(median_ns),
-        cpu(model, &wasted),
+        of_all(all)
     );
+    let long = duration(median_ns);
+    let title = if wasted.known == 0 {
+        format!(
+            "{who} were answered {long} after their clients had gone, as a rule: whether anything \
+             worked for them does not show"
+        )
+    } else {
+        format!(
+            "{who} were worked on for clients that had gone, for {long} each as a rule: {}",
+            cpu(model, &wasted)
+        )
+    };
     let unread = rows.iter().filter(|row| row.gone_ns <= row.recv_ns).count();
     let before = (unread > 0).then(|| {
         Evidence::new(format!(
@@ -123,9 +137,12 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
         named(model, longest.send_tid),
         duration(longest.ended_ns.saturating_sub(longest.gone_ns)),
     );
-    let saving = match wasted.known {
-        0 => Saving::none(),
-        known => Saving::sum(SavingKind::Cpu, wasted.at_most_ns, known),
+    let (saving, confidence) = match wasted.known {
+        0 => (Saving::none(), Confidence::Low),
+        known => {
+            let saving = Saving::sum(SavingKind::Cpu, wasted.at_most_ns, known);
+            (saving, Confidence::High)
+        }
     };
     Some(
         Finding::new(&DECLARATION, severity(model, &wasted, requests), title)
@@ -134,6 +151,7 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
             .about("requests", requests)
             .about("cpu_at_least_ns", wasted.at_least_ns)
             .about("cpu_at_most_ns", wasted.at_most_ns)
+            .confidence(confidence)
             .saving(saving)
             .evidence(before)
             .evidence([Evidence::of_ns(after_ns(longest), text), Evidence::new(how)])
@@ -148,9 +166,6 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
 
 /// `2.10 s of CPU time, 48 % of all`.
 fn cpu(model: &Model, wasted: &Wasted) -> String {
-    if wasted.known == 0 {
-        return "how much CPU time that took is not known".to_owned();
-    }
     let (least, most) = (duration(wasted.at_least_ns), duration(wasted.at_most_ns));
     if wasted.at_least_ns == 0 {
         return format!("at most {most} of CPU time");

@@ -6,6 +6,11 @@ const MS: u64 = 1_000_000;
 
 /// Ten answered requests, and so many whose client left after 10 ms of 60.
 fn server(abandoned: u64) -> Script {
+    server_with(abandoned, 1)
+}
+
+/// … which this thread answered for the one that reads.
+fn server_with(abandoned: u64, send_tid: u32) -> Script {
     let mut script = Script::new();
     script.thread(1, "worker");
     for n in 0..10 {
@@ -23,13 +28,13 @@ fn server(abandoned: u64) -> Script {
             seq: 1,
             tgid: 1,
             recv_tid: 1,
-            send_tid: 1,
+            send_tid,
             local_port: 8080,
             ready_ns: at,
             recv_ns: at,
             gone_ns: at + 10 * MS,
             ended_ns: at + 60 * MS,
-            cpu_ns: 60 * MS,
+            cpu_ns: if send_tid == 1 { 60 * MS } else { 0 },
             fin: n % 2 == 0,
             alone: true,
             ..Abandoned::default()
@@ -65,6 +70,21 @@ fn work_for_nobody_is_reported() {
              response came",
         ]
     );
+}
+
+#[test]
+fn what_another_thread_answered_may_only_have_been_kept() {
+    let findings = detect(&server_with(4, 2).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        finding.title,
+        "4 requests of 14 were answered 50 ms after their clients had gone, as a rule: whether \
+         anything worked for them does not show"
+    );
+    assert_eq!(finding.severity, Severity::Note);
+    assert_eq!(finding.confidence, Confidence::Low);
+    assert_eq!(finding.saving, Saving::none());
 }
 
 #[test]
