@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{bpf, run, scratch, start, target, text, until, whywait};
+use common::{Running, bpf, run, scratch, start, target, text, until, whywait};
 use nix::sys::signal::Signal;
 
 /// The recordings in a folder, the oldest first.
@@ -21,6 +21,17 @@ fn is_complete(recording: &Path) -> bool {
     meta.contains("\"complete\": true")
 }
 
+/// A server, and a whywait that records it on and on in a folder.
+fn watched(folder: &Path, rotation: &[&str]) -> (Running, Running) {
+    let mut server = start(&mut common::program(target(), &["echo"]));
+    server.ping("before");
+    let pid = server.pid().to_string();
+    let mut args = vec!["record", "-p", &pid, "-o", text(folder)];
+    args.extend(rotation);
+    let watcher = start(&mut whywait(&args));
+    (server, watcher)
+}
+
 #[test]
 fn each_recording_is_complete_and_the_target_goes_on() {
     if !bpf() {
@@ -28,22 +39,8 @@ fn each_recording_is_complete_and_the_target_goes_on() {
     }
     let dir = scratch();
     let folder = dir.path().join("recordings");
-    let mut server = start(&mut common::program(target(), &["echo"]));
-    server.ping("before");
-    let pid = server.pid().to_string();
-    let watcher = start(&mut whywait(&[
-        "record",
-        "-p",
-        &pid,
-        "-o",
-        text(&folder),
-        "--rotate",
-        "5s",
-        "--keep-for",
-        "1h",
-        "--max-size",
-        "1G",
-    ]));
+    let rotation = ["--rotate", "5s", "--keep-for", "1h", "--max-size", "1G"];
+    let (mut server, watcher) = watched(&folder, &rotation);
     until("two recordings to be complete", || {
         server.ping("meanwhile");
         recordings(&folder)
@@ -70,18 +67,7 @@ fn it_ends_with_the_target() {
     }
     let dir = scratch();
     let folder = dir.path().join("recordings");
-    let mut server = start(&mut common::program(target(), &["echo"]));
-    server.ping("before");
-    let pid = server.pid().to_string();
-    let watcher = start(&mut whywait(&[
-        "record",
-        "-p",
-        &pid,
-        "-o",
-        text(&folder),
-        "--rotate",
-        "24h",
-    ]));
+    let (mut server, watcher) = watched(&folder, &["--rotate", "24h"]);
     // It is attached when it has rows.
     until("a recording that goes on", || {
         server.ping("meanwhile");

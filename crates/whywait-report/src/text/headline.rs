@@ -214,6 +214,19 @@ fn stopped_for(stopped: &Stopped) -> String {
     format!("was {how} for {least}{}{still}", duration(stopped.ns))
 }
 
+/// What belongs to the first finding that is a problem: notes that it does not have.
+pub(super) fn besides(page: &mut Page, report: &Report) {
+    if let Some(target) = &report.target.stopped {
+        stopped(page, target);
+    }
+    if let Some(open) = &report.requests.open {
+        still_open(page, open, true);
+    }
+    if let Some(several) = &report.requests.multiplexed {
+        multiplexed(page, several);
+    }
+}
+
 /// That the target was stopped, as a note of its own.
 pub(super) fn stopped(page: &mut Page, stopped: &Stopped) {
     let text = format!("the target {}", stopped_for(stopped));

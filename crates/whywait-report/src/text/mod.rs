@@ -90,15 +90,7 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         }
         finding::render(&mut page, report, finding, detail);
         if before.is_none() && is_problem(finding) {
-            if let Some(stopped) = &report.target.stopped {
-                headline::stopped(&mut page, stopped);
-            }
-            if let Some(open) = &report.requests.open {
-                headline::still_open(&mut page, open, true);
-            }
-            if let Some(several) = &report.requests.multiplexed {
-                headline::multiplexed(&mut page, several);
-            }
+            headline::besides(&mut page, report);
         }
         before = Some(detail);
     }

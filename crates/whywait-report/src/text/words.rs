@@ -31,15 +31,7 @@ pub fn headline(report: &Report) -> Headline {
     if problem.is_none() {
         headline::nothing_wrong(&mut page, report);
     } else {
-        if let Some(stopped) = &report.target.stopped {
-            headline::stopped(&mut page, stopped);
-        }
-        if let Some(open) = &report.requests.open {
-            headline::still_open(&mut page, open, true);
-        }
-        if let Some(several) = &report.requests.multiplexed {
-            headline::multiplexed(&mut page, several);
-        }
+        headline::besides(&mut page, report);
     }
     let mut lines = lines(page);
     let title = match problem {

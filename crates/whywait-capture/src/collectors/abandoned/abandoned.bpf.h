@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "core/peer.bpf.h"
 #include "collectors/abandoned/records.h"
 #include "collectors/sockets/requests.bpf.h"
 
@@ -60,10 +61,7 @@ static __noinline int send_abandoned(const struct socket_state *socket, struct s
 	__builtin_memset(record->pad, 0, sizeof(record->pad));
 	__builtin_memset(record->peer, 0, sizeof(record->peer));
 	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
-	if (socket->family == AF_INET)
-		BPF_CORE_READ_INTO((u32 *)record->peer, sk, __sk_common.skc_daddr);
-	else
-		BPF_CORE_READ_INTO((struct in6_addr *)record->peer, sk, __sk_common.skc_v6_daddr);
+	read_peer(record->peer, sk, socket->family);
 	submit(record);
 	return 0;
 }

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "core/peer.bpf.h"
 #include "core/state.bpf.h"
 #include "collectors/sockets/state.bpf.h"
 
@@ -130,10 +131,7 @@ static __always_inline void fill_socket(struct socket_record *record,
 	if (socket->family != AF_INET && socket->family != AF_INET6)
 		return;
 	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
-	if (socket->family == AF_INET)
-		BPF_CORE_READ_INTO((u32 *)record->peer, sk, __sk_common.skc_daddr);
-	else
-		BPF_CORE_READ_INTO((struct in6_addr *)record->peer, sk, __sk_common.skc_v6_daddr);
+	read_peer(record->peer, sk, socket->family);
 }
 
 /* A connection ends: recorded if it was expensive. Its slot is free then. */

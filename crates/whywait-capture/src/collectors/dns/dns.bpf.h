@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/bits.bpf.h"
+#include "core/peer.bpf.h"
 #include "core/state.bpf.h"
 #include "core/threads.bpf.h"
 #include "collectors/dns/records.h"
@@ -120,10 +121,7 @@ static __noinline int dns_asks(struct sock *sk, const struct thread *thread, u64
 	asked.asked = 1;
 	asked.family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	asked.port = BPF_CORE_READ(sk, __sk_common.skc_dport);
-	if (asked.family == AF_INET)
-		BPF_CORE_READ_INTO((u32 *)asked.server, sk, __sk_common.skc_daddr);
-	else
-		BPF_CORE_READ_INTO((struct in6_addr *)asked.server, sk, __sk_common.skc_v6_daddr);
+	read_peer(asked.server, sk, asked.family);
 	bpf_map_update_elem(&dns_queries, &cookie, &asked, BPF_ANY);
 	bpf_map_update_elem(&dns_threads, &tid, &cookie, BPF_ANY);
 	return 0;

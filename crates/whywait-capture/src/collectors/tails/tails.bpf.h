@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "core/peer.bpf.h"
 #include "collectors/sockets/arrivals.bpf.h"
 #include "collectors/sockets/multiplexed.bpf.h"
 #include "collectors/tails/records.h"
@@ -186,10 +187,7 @@ static __noinline int send_tail(const struct socket_state *socket, struct sock *
 	record->unacknowledged = end->unacknowledged;
 	__builtin_memset(record->peer, 0, sizeof(record->peer));
 	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
-	if (socket->family == AF_INET)
-		BPF_CORE_READ_INTO((u32 *)record->peer, sk, __sk_common.skc_daddr);
-	else
-		BPF_CORE_READ_INTO((struct in6_addr *)record->peer, sk, __sk_common.skc_v6_daddr);
+	read_peer(record->peer, sk, socket->family);
 	submit(record);
 	return 0;
 }
