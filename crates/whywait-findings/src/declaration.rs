@@ -94,6 +94,11 @@ impl Code {
         severities.any(|(declared, _)| *declared == severity)
     }
 
+    /// Whether it is this one.
+    pub(crate) fn is(self, declaration: &'static Declaration) -> bool {
+        self == Self::of(declaration)
+    }
+
     fn position(self) -> usize {
         let same = |declaration: &&Declaration| std::ptr::eq(*declaration, self.0);
         CATALOGUE.iter().position(same).unwrap_or(CATALOGUE.len())

@@ -9,6 +9,7 @@ use whywait_model::{FrameOrigin, Model, StackText};
 use crate::shared::naming;
 
 use crate::declaration::{Code, Declaration};
+use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 
 /// How bad it is. Ordered: `Note < Warning < Error`.
@@ -86,6 +87,9 @@ pub struct Finding {
     pub cause: Option<Cause>,
     /// What to do about it, by name where the runtime is known.
     pub fix: String,
+    /// Waits that it says more of than others do.
+    #[serde(skip)]
+    pub explains: Vec<Explained>,
 }
 
 impl Finding {
@@ -107,6 +111,7 @@ impl Finding {
             evidence: Vec::new(),
             cause: None,
             fix: String::new(),
+            explains: Vec::new(),
         }
     }
 
@@ -133,6 +138,12 @@ impl Finding {
     /// What it rests on besides: one piece or several, or none.
     pub(crate) fn evidence(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
         self.evidence.extend(evidence);
+        self
+    }
+
+    /// Waits that it says more of than others do.
+    pub(crate) fn explains(mut self, waits: Explained) -> Self {
+        self.explains.push(waits);
         self
     }
 

@@ -4,6 +4,7 @@
 mod catalogue;
 mod declaration;
 mod finding;
+mod ranking;
 mod shared;
 mod verdict;
 
@@ -14,22 +15,16 @@ pub(crate) use catalogue::detectors;
 pub use declaration::Code;
 
 pub use finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+pub use ranking::Explained;
 pub use verdict::{Dominant, Verdict, verdict};
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the
-/// largest saving.
+/// largest saving; one that another explains comes after that.
 pub fn find(model: &Model) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = CATALOGUE
+    let found = CATALOGUE
         .iter()
-        .flat_map(|declaration| (declaration.detect)(model))
-        .collect();
-    findings.sort_by_key(|finding| {
-        (
-            std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)),
-            finding.code,
-        )
-    });
-    findings
+        .flat_map(|declaration| (declaration.detect)(model));
+    ranking::ranked(found.collect())
 }
 
 /// What the detectors looked at, in a few words each: a report with nothing wrong says so.

@@ -44,6 +44,7 @@ mod tests {
             evidence: vec![],
             cause: None,
             fix: String::new(),
+            explains: Vec::new(),
         };
         Report::new(
             Target::default(),

@@ -114,6 +114,7 @@ fn finding(code: Code, severity: Severity, title: &str) -> Finding {
         evidence: vec![],
         cause: None,
         fix: "give each thread its own, or hold it for less".to_owned(),
+        explains: Vec::new(),
     }
 }
 

@@ -189,6 +189,7 @@ fn stranded_finding() -> Finding {
               Builder::enable_eager_driver_handoff() (built with --cfg tokio_unstable); or move \
               the blocking work into spawn_blocking"
             .to_owned(),
+        explains: Vec::new(),
     }
 }
 
@@ -232,6 +233,7 @@ pub(crate) fn blocked_loop() -> Report {
             naming: None,
         }),
         fix: "move the work to a worker thread, or split it".to_owned(),
+        explains: Vec::new(),
     }];
     report
 }
@@ -458,6 +460,7 @@ pub(crate) fn incomplete() -> Report {
         evidence: vec![evidence("ring-full: 1,200; no-stack: 7", None)],
         cause: None,
         fix: "record for a shorter time, or with a higher --threshold".to_owned(),
+        explains: Vec::new(),
     }];
     report
 }

@@ -15,6 +15,7 @@ use whywait_model::calls::PeerRow;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::ranking::Explained;
 use crate::shared::text::{count, duration};
 
 /// What it is.
@@ -74,6 +75,7 @@ fn finding(row: &PeerRow) -> Finding {
             row.retried_ns,
             row.retried,
         ))
+        .explains(Explained::Connects)
         .evidence([Evidence::new(of)])
         .evidence(others)
         .fix(

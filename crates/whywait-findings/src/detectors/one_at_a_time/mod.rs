@@ -18,6 +18,7 @@ use whywait_model::Model;
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{self, SlowRequests};
@@ -87,6 +88,7 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         .about("connections", queue.connections())
         .about_known("replay", queue.replay_rows("at_a_time"))
         .saving(Saving::latency(shares.each_ns.clone()))
+        .explains(Explained::Locks)
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::of_ns(queue.full_ns, never_two(queue)),

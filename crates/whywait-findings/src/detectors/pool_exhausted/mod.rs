@@ -19,6 +19,7 @@ use whywait_model::Model;
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::runtime::{self, Proxy, Runtime};
@@ -97,6 +98,7 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         .about("connections", queue.most)
         .about_known("replay", queue.replay_rows("connections"))
         .saving(Saving::latency(shares.each_ns.clone()))
+        .explains(Explained::Locks)
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::of_ns(queue.full_ns, limit(queue)),

@@ -21,6 +21,7 @@ use whywait_model::{Model, Peer};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, in_proportion, sum};
 use crate::shared::replay::median_ns;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, UnderWay, dominates};
@@ -292,6 +293,7 @@ fn finding(
         .about_known("peer_pid", peer.tgid())
         .about("calls_per_request", say.calls.clone())
         .saving(Saving::latency(shares.each_ns.clone()))
+        .explains(Explained::RepliesOf(peer.address()))
         .evidence([
             Evidence::of_ns(say.each_ns, each(traffic, peer, say)),
             Evidence::of_ns(

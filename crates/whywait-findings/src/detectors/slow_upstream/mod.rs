@@ -31,6 +31,7 @@ use whywait_model::{Model, Peer};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
@@ -239,6 +240,8 @@ fn saturated(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> 
         .about_known("peer_pid", peer.tgid())
         .about("saturated", true)
         .saving(Saving::latency(shares.each_ns.clone()))
+        // The lock of the pool: who has a connection waits for the peer.
+        .explains(Explained::Locks)
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::new(longer),

@@ -1,0 +1,199 @@
+//! In which order findings are reported. Where two are of the same waits, the one that says what
+//! for comes first, and the other one after it.
+
+use std::cmp::Reverse;
+
+use serde_json::Value;
+
+use crate::detectors::{lock_contention, slow_path_wait};
+use crate::finding::{Evidence, Finding, Severity};
+
+/// In percent: with less of the other's time it is not the reason of most of it.
+const MOST: u64 = 70;
+
+/// Waits that another kind of finding says less of: only how requests wait, or in what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Explained {
+    /// For locks: a pool's semaphore, or what is held across a call.
+    Locks,
+    /// In `connect`.
+    Connects,
+    /// For replies of the peer with this address.
+    RepliesOf(String),
+}
+
+impl Explained {
+    fn includes(&self, finding: &Finding) -> bool {
+        let says = |key: &str| finding.subject.get(key).and_then(Value::as_str);
+        let is_wait = finding.code.is(&slow_path_wait::DECLARATION);
+        match self {
+            Self::Locks => finding.code.is(&lock_contention::DECLARATION),
+            Self::Connects => is_wait && says("kind") == Some("connect"),
+            Self::RepliesOf(address) => {
+                let of_peer = says("peer").and_then(|peer| peer.strip_prefix(address.as_str()));
+                // Behind the address is the name of its process.
+                is_wait && of_peer.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            }
+        }
+    }
+}
+
+/// The findings, ranked: the most severe first, among those the one with the largest saving. What
+/// another one explains is no more severe than that, and comes after it.
+pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let key = |finding: &Finding| {
+        (
+            Reverse((finding.severity, finding.saving.at_most_ns)),
+            finding.code,
+        )
+    };
+    findings.sort_by_key(key);
+    let mut at = 0;
+    while at < findings.len() {
+        let explaining = (0..findings.len()).find(|by| explains(&findings[*by], &findings[at]));
+        if let Some(by) = explaining {
+            let (code, severity) = (findings[by].code, findings[by].severity);
+            let explained = &mut findings[at];
+            explained.severity = explained.severity.min(severity);
+            explained.evidence.push(Evidence::new(format!(
+                "these are the waits of {}, which says what for",
+                code.name()
+            )));
+            if by > at {
+                let first = findings.remove(by);
+                findings.insert(at, first);
+                at += 1;
+            }
+        }
+        at += 1;
+    }
+    findings
+}
+
+/// Whether the other finding is of the same waits, and says less of them.
+fn explains(finding: &Finding, other: &Finding) -> bool {
+    let pid = |finding: &Finding| finding.subject.get("pid").and_then(Value::as_u64);
+    let elsewhere = pid(finding).zip(pid(other)).is_some_and(|(a, b)| a != b);
+    let least_ns = u128::from(other.saving.at_most_ns) * u128::from(MOST) / 100;
+    finding.severity > Severity::Note
+        && !elsewhere
+        && finding.explains.iter().any(|waits| waits.includes(other))
+        && u128::from(finding.saving.at_most_ns) >= least_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::declaration::Declaration;
+    use crate::detectors::{connect_retried, pool_exhausted, serial_calls};
+    use crate::finding::{Saving, SavingKind};
+
+    const S: u64 = 1_000_000_000;
+
+    fn finding(of: &'static Declaration, severity: Severity, saves_s: u64) -> Finding {
+        Finding::new(of, severity, of.code).saving(Saving::sum(
+            SavingKind::Latency,
+            saves_s * S,
+            10,
+        ))
+    }
+
+    fn lock(saves_s: u64) -> Finding {
+        finding(&lock_contention::DECLARATION, Severity::Error, saves_s)
+    }
+
+    fn pool(saves_s: u64) -> Finding {
+        finding(&pool_exhausted::DECLARATION, Severity::Warning, saves_s).explains(Explained::Locks)
+    }
+
+    fn order(findings: Vec<Finding>) -> Vec<(&'static str, Severity)> {
+        let ranked = ranked(findings);
+        ranked.iter().map(|f| (f.code.name(), f.severity)).collect()
+    }
+
+    #[test]
+    fn the_most_severe_comes_first_and_then_what_saves_most() {
+        let wait = || finding(&slow_path_wait::DECLARATION, Severity::Warning, 5);
+        assert_eq!(
+            order(vec![
+                finding(&serial_calls::DECLARATION, Severity::Warning, 3),
+                wait(),
+                lock(1)
+            ]),
+            [
+                ("lock-contention", Severity::Error),
+                ("slow-path-wait", Severity::Warning),
+                ("serial-calls", Severity::Warning)
+            ]
+        );
+    }
+
+    #[test]
+    fn the_semaphore_of_a_pool_comes_after_the_pool() {
+        let found = ranked(vec![lock(10), pool(9)]);
+        assert_eq!(
+            found
+                .iter()
+                .map(|f| (f.code.name(), f.severity))
+                .collect::<Vec<_>>(),
+            [
+                ("pool-exhausted", Severity::Warning),
+                ("lock-contention", Severity::Warning)
+            ]
+        );
+        let said = &found[1].evidence.last().expect("evidence").text;
+        assert!(said.contains("the waits of pool-exhausted"), "{said}");
+    }
+
+    #[test]
+    fn a_lock_that_costs_more_than_the_pool_or_is_elsewhere_is_one_of_its_own() {
+        let by_itself = [
+            ("lock-contention", Severity::Error),
+            ("pool-exhausted", Severity::Warning),
+        ];
+        assert_eq!(order(vec![pool(6), lock(10)]), by_itself);
+        let elsewhere = vec![pool(9).about("pid", 2), lock(10).about("pid", 1)];
+        assert_eq!(order(elsewhere), by_itself);
+    }
+
+    #[test]
+    fn a_note_explains_nothing() {
+        let note = finding(&pool_exhausted::DECLARATION, Severity::Note, 9);
+        assert_eq!(
+            order(vec![lock(10), note.explains(Explained::Locks)])[0],
+            ("lock-contention", Severity::Error)
+        );
+    }
+
+    #[test]
+    fn waits_for_replies_and_connections_are_told_apart_by_what_they_are() {
+        let wait = |key: &str, says| {
+            finding(&slow_path_wait::DECLARATION, Severity::Warning, 10).about(key, json!(says))
+        };
+        let calls = |peer: &str| {
+            finding(&serial_calls::DECLARATION, Severity::Warning, 9)
+                .explains(Explained::RepliesOf(peer.to_owned()))
+        };
+        let first = |findings| order(findings)[0].0;
+        let of_peer = || wait("peer", "10.0.0.1:5432 (postgres)");
+        assert_eq!(
+            first(vec![of_peer(), calls("10.0.0.1:5432")]),
+            "serial-calls"
+        );
+        assert_eq!(
+            first(vec![of_peer(), calls("10.0.0.1:54")]),
+            "slow-path-wait"
+        );
+        let retried = || {
+            finding(&connect_retried::DECLARATION, Severity::Warning, 9)
+                .explains(Explained::Connects)
+        };
+        assert_eq!(
+            first(vec![wait("kind", "connect"), retried()]),
+            "connect-retried"
+        );
+        assert_eq!(first(vec![of_peer(), retried()]), "slow-path-wait");
+    }
+}
