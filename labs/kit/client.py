@@ -62,6 +62,8 @@ class Connection:
             if not piece:
                 raise ConnectionError("the server closed the connection")
             received += piece
+            # What arrived before the kernel had begun to stamp comes without: it was there by now.
+            self.received_ms = wall_clock_ms()
             for _, kind, data in told:
                 if kind == SO_TIMESTAMPNS:
                     seconds, ns = struct.unpack("qq", data)

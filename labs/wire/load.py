@@ -25,13 +25,6 @@ import client  # noqa: E402  pylint: disable=wrong-import-position
 import namespace  # noqa: E402  pylint: disable=wrong-import-position
 
 
-def overflows():
-    """How often a connection found an accept queue full, in this network namespace."""
-    lines = Path("/proc/net/netstat").read_text(encoding="ascii").splitlines()
-    names, values = [line.split() for line in lines if line.startswith("TcpExt:")]
-    return int(values[names.index("ListenOverflows")])
-
-
 def keep_asking(args, latencies, wire):
     connection = client.Connection(args.address, args.receive_buffer)
     for _ in range(args.rounds):
@@ -86,7 +79,7 @@ def main():
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     args.address = namespace.follow(args.address)
-    latencies, wire, before = [], [], overflows()
+    latencies, wire, before = [], [], namespace.overflows()
     if args.connect:
         for _ in range(args.rounds):
             begun = client.now_ms()
@@ -99,7 +92,7 @@ def main():
     if len(latencies) < args.clients * args.rounds:
         sys.exit("load: not all clients have been answered")
     time.sleep(args.linger)
-    truth = {"load": client.summary(latencies), "overflows": overflows() - before}
+    truth = {"load": client.summary(latencies), "overflows": namespace.overflows() - before}
     if wire:
         truth["wire"] = client.summary(wire)
     return client.tell(truth, args.expect)

@@ -40,6 +40,13 @@ def follow(address):
     return address
 
 
+def overflows():
+    """How often a connection found an accept queue full, in this network namespace."""
+    lines = Path("/proc/net/netstat").read_text(encoding="ascii").splitlines()
+    names, values = [line.split() for line in lines if line.startswith("TcpExt:")]
+    return int(values[names.index("ListenOverflows")])
+
+
 def lose(match, every):
     """Loses one of so many packets that match, on arrival: a sender notices nothing."""
     rule = f"{match} numgen inc mod {every} == {every - 1} counter drop"

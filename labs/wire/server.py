@@ -7,6 +7,7 @@
 With `accept` each connection has one request; a lookup of 1 ms comes before it is read.
 
     --lookup-ms N       how long the lookup takes
+    --full N            nothing is accepted until N connections found no room; then there is room
     --body BYTES        the length of a body
     --send-buffer BYTES the size of the send buffer; 0: the kernel's
     --namespace         in a network namespace of its own
@@ -71,7 +72,12 @@ def converse(connection, args, response):
     connection.close()
 
 
-def accept_one_by_one(listener, response, lookup_s):
+def accept_one_by_one(listener, response, lookup_s, full_until):
+    if full_until:
+        while namespace.overflows() < full_until:
+            time.sleep(0.005)
+        # Those who come again are not to find it full once more.
+        listener.listen(128)
     while True:
         connection, _ = listener.accept()
         time.sleep(lookup_s)
@@ -99,6 +105,7 @@ def main():
     parser.add_argument("--peer")
     parser.add_argument("--lookup-ms", type=float, default=1)
     parser.add_argument("--backlog", type=int, default=128)
+    parser.add_argument("--full", type=int, default=0)
     parser.add_argument("--body", type=int, default=64)
     parser.add_argument("--send-buffer", type=int, default=0)
     parser.add_argument("--namespace", action="store_true")
@@ -106,10 +113,11 @@ def main():
     args = parser.parse_args()
     response = Response(args.body)
     listener, address = listen(args)
+    full_until = args.full and namespace.overflows() + args.full
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
         ready.write(f"{os.getpid()} {address}\n")
     if args.how == "accept":
-        accept_one_by_one(listener, response, args.lookup_ms / 1000)
+        accept_one_by_one(listener, response, args.lookup_ms / 1000, full_until)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=converse, args=(connection, args, response), daemon=True).start()

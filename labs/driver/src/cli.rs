@@ -9,11 +9,13 @@ pub(crate) const USAGE: &str = "\
 usage: labs/run [--keep DIR] NAME VARIANT [report flags]    watch a lab and print the report
        labs/run --check [--keep DIR] NAME VARIANT           hold the report against its labels
        labs/run --bare NAME VARIANT                         without whywait: print the ground truth
+       labs/run --build NAME VARIANT                        only make the lab's program
        labs/run --list [--format json]                      all labs, variants and labels
 
 --keep DIR         leave the recording in DIR
 --server-arg ARG   one more argument for the lab's server; may be repeated
 WHYWAIT=FILE in the environment names the whywait to use; otherwise it is built from this checkout.
+With LABS_BUILT=1 in it the lab's program is there, made by --build: labs at the same time.
 Exit codes: those of whywait; 10 when the lab itself failed or --check found a wrong label.";
 
 /// What the user asked for.
@@ -27,6 +29,10 @@ pub(crate) enum Action {
         name: String,
         variant: String,
         server_args: Vec<String>,
+    },
+    Build {
+        name: String,
+        variant: String,
     },
     Report(Job),
 }
@@ -48,6 +54,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(args);
     let (mut list, mut json, mut bare, mut check) = (false, false, false, false);
+    let mut build = false;
     let mut keep = None;
     let mut server_args = Vec::new();
     // Our own options end at NAME: what follows VARIANT is whywait's.
@@ -64,6 +71,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
             },
             Some(Long("bare")) => bare = true,
             Some(Long("check")) => check = true,
+            Some(Long("build")) => build = true,
             Some(Long("server-arg")) => server_args.push(parser.value()?.string()?),
             Some(Long("keep")) => keep = Some(PathBuf::from(parser.value()?)),
             Some(arg) => return Err(arg.unexpected().into()),
@@ -71,7 +79,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
     };
     if list {
         ensure!(
-            name.is_none() && !bare && !check && keep.is_none() && server_args.is_empty(),
+            name.is_none() && !bare && !check && !build && keep.is_none() && server_args.is_empty(),
             "--list takes nothing but --format"
         );
         return Ok(Action::List { json });
@@ -84,6 +92,13 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
         .and_then(|variant| variant.into_string().ok())
         .context("no variant named")?;
     let report_args: Vec<OsString> = rest.collect();
+    if build {
+        ensure!(
+            keep.is_none() && !check && !bare && server_args.is_empty() && report_args.is_empty(),
+            "--build only builds"
+        );
+        return Ok(Action::Build { name, variant });
+    }
     if bare {
         ensure!(
             keep.is_none() && !check && report_args.is_empty(),
@@ -156,6 +171,8 @@ mod tests {
             "--format json",
             "--check --bare a b",
             "--list --server-arg a",
+            "--build --check a b",
+            "--build a b --format json",
         ] {
             assert!(parsed(wrong).is_err(), "{wrong:?} was taken");
         }

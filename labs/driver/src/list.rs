@@ -17,6 +17,8 @@ struct Row<'a> {
     #[serde(flatten)]
     labels: &'a Labels,
     needs: Vec<&'a str>,
+    build: Option<&'a str>,
+    beside: bool,
 }
 
 pub(crate) fn print(labs: &[Lab], json: bool) -> Result<()> {
@@ -52,6 +54,8 @@ fn row<'a>(lab: &'a Lab, variant: &'a Variant) -> Row<'a> {
         description: &variant.description,
         labels: &variant.labels,
         needs: variant.needs.iter().map(String::as_str).collect(),
+        build: variant.build.as_deref(),
+        beside: variant.beside,
     }
 }
 

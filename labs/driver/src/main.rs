@@ -64,6 +64,10 @@ fn run(action: Action) -> Result<u8> {
                 bare(&labs, &lab, lab.variant(&variant)?, &server_args)?
             );
         }
+        Action::Build { name, variant } => {
+            let lab = Lab::load(&labs, &name)?;
+            artifacts::build(&labs, &lab, lab.variant(&variant)?)?;
+        }
         Action::Report(job) => return watched(&labs, &job),
     }
     Ok(0)

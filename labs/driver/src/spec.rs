@@ -41,6 +41,8 @@ pub(crate) struct Variant {
     pub(crate) ready: Ready,
     /// whywait attaches to the server when the load asks for it, instead of starting it.
     pub(crate) attach: bool,
+    /// Server and load wait and hardly work: others like it may run at the same time.
+    pub(crate) beside: bool,
     pub(crate) env: BTreeMap<String, String>,
 }
 
@@ -119,6 +121,7 @@ struct CommonFile {
     load: Option<Vec<String>>,
     ready: Option<Ready>,
     attach: Option<bool>,
+    beside: Option<bool>,
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
@@ -142,6 +145,7 @@ struct VariantFile {
     load: Option<Vec<String>>,
     ready: Option<Ready>,
     attach: Option<bool>,
+    beside: Option<bool>,
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
@@ -182,6 +186,7 @@ impl VariantFile {
             load: self.load.or(other.load),
             ready: self.ready.or(other.ready),
             attach: self.attach.or(other.attach),
+            beside: self.beside.or(other.beside),
             env,
         })
     }
@@ -276,6 +281,7 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
             .with_context(|| format!("{name}: no load"))?,
         ready: own.ready.or(common.ready).unwrap_or_default(),
         attach: own.attach.or(common.attach).unwrap_or_default(),
+        beside: own.beside.or(common.beside).unwrap_or_default(),
         env,
         name,
     })
