@@ -27,6 +27,7 @@ test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF i
 	scripts/test
 
 kernels: build ## see that Debian's other kernels load whywait's programs (scripts/other-kernel)
+	scripts/setup kernels
 	@for series in '6[.]1[.]' '6[.]12[.]'; do \
 	  kernel=$$(apt-cache search --names-only "^linux-image-$$series.*[0-9]-amd64\$$" | \
 	    cut -d ' ' -f 1 | sort -V | tail -n 1); \
