@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use whywait_model::{Model, system_call_name};
+use whywait_model::{Model, RequestRef, system_call_name};
 
 use super::reasons::Reason;
 use super::{Crew, Takes};
@@ -34,7 +34,14 @@ pub(super) struct Case<'a, 'm> {
 
 impl Case<'_, '_> {
     pub(super) fn title(&self) -> String {
+        // Tasks may read what they then wait with.
+        let read = |(request, ns): &(RequestRef<'_>, u64)| {
+            *ns > request.served_ns().saturating_sub(request.ready_ns)
+        };
         let (unserved, who, them) = match self.crew.takes {
+            Takes::Requests if self.crew.victims.iter().any(read) => {
+                ("unserved", "worker", "workers")
+            }
             Takes::Requests => ("unread", "worker", "workers"),
             Takes::Jobs { .. } => (
                 "for an executor",

@@ -7,7 +7,8 @@
 //! of theirs is done: see [`executors`]. Or those that answer what another one reads: see
 //! [`handed`]. All of them slept at once, in the work of a request or
 //! because an idle connection keeps them, none of them where it waits for work; and requests lay
-//! unread meanwhile, or jobs queued.
+//! unread meanwhile, or had been read by a task that then left its thread to others, or jobs
+//! queued.
 //!
 //! **Cost.** For each request the time in which it waited and all workers were taken. A replay of
 //! the same requests onto more workers says what some more would save.

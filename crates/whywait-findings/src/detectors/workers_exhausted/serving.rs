@@ -24,8 +24,8 @@ pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
 }
 
 fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<Crew<'m>> {
-    let waited = |request: &RequestRef<'_>| request.served_ns() - request.ready_ns >= MIN_NS;
-    if !requests.iter().any(waited) {
+    let took = |request: &RequestRef<'_>| request.age_ns() >= MIN_NS;
+    if !requests.iter().any(took) {
         return None;
     }
     let in_hand = workers_of(requests.iter().copied())?;
@@ -33,16 +33,17 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
         .copied()
-        .filter(|request| waited(request) && crew.could_be_read(*request))
+        .filter(|request| crew.begun_ns(*request) - request.ready_ns >= MIN_NS)
+        .filter(|request| crew.could_be_read(*request))
         .collect();
-    let span = |request: &RequestRef<'_>| (request.ready_ns, request.served_ns());
+    let span = |request: &RequestRef<'_>| (request.ready_ns, crew.begun_ns(*request));
     let shift = Shift::of(crew.duties(), waiting.iter().map(span), 0);
     let victims = waiting
         .iter()
         .map(|request| {
             // Nobody saw who slept before the recording began.
             let from_ns = request.ready_ns.max(model.meta.started_ns);
-            (*request, shift.share_of(from_ns, request.served_ns()))
+            (*request, shift.share_of(from_ns, crew.begun_ns(*request)))
         })
         .collect();
     let sleeps = crew.sleeps(&shift);
@@ -65,6 +66,8 @@ struct Workers<'a, 'm> {
     own: BTreeMap<u32, HashSet<i32>>,
     /// Stacks in which workers wait for work that anybody may take.
     free: HashSet<StackId>,
+    /// When each worker was done with a request, in order.
+    done: BTreeMap<u32, Vec<Ns>>,
 }
 
 impl<'a, 'm> Workers<'a, 'm> {
@@ -76,11 +79,19 @@ impl<'a, 'm> Workers<'a, 'm> {
                 (*tid, fds.filter(|fd| *fd >= 0).collect())
             })
             .collect();
+        let mut done: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
+        for request in in_hand.values().flatten() {
+            if let Some(ns) = request.answered_ns() {
+                done.entry(request.send_tid).or_default().push(ns);
+            }
+        }
+        done.values_mut().for_each(|times| times.sort_unstable());
         let mut workers = Self {
             model,
             in_hand,
             own,
             free: HashSet::new(),
+            done,
         };
         let free = workers
             .threads()
@@ -96,6 +107,19 @@ impl<'a, 'm> Workers<'a, 'm> {
     fn threads(&self) -> impl Iterator<Item = &'m Thread> {
         let model = self.model;
         self.in_hand.keys().filter_map(|tid| model.threads.get(tid))
+    }
+
+    /// When a worker began with a request: it had read it, and answered whatever it did before. A
+    /// task may read a request and then leave its thread to others (virtual threads, goroutines):
+    /// it waits for a thread as those do that nobody has read.
+    fn begun_ns(&self, request: RequestRef<'_>) -> Ns {
+        let served_ns = request.served_ns();
+        let before = request.answered_ns().and_then(|answered_ns| {
+            let done = self.done.get(&request.send_tid)?;
+            let of_others = done.partition_point(|ns| *ns < answered_ns);
+            done[..of_others].last().copied()
+        });
+        before.map_or(served_ns, |ns| ns.max(served_ns))
     }
 
     fn has_in_hand(&self, tid: u32, at: Ns) -> bool {
@@ -222,10 +246,11 @@ impl<'a, 'm> Workers<'a, 'm> {
         let mut jobs: Vec<Worked> = requests
             .iter()
             .filter_map(|request| {
-                let (taken_ns, answered_ns) = (request.recv_ns?, request.answered_ns()?);
+                request.recv_ns?;
+                let answered_ns = request.answered_ns()?;
                 Some(Worked {
                     ready_ns: request.ready_ns,
-                    taken_ns,
+                    taken_ns: self.begun_ns(*request),
                     answered_ns,
                     free_ns: self.free_ns(request.recv_tid, answered_ns),
                 })

@@ -247,3 +247,52 @@ fn jobs_that_queue_for_an_executor_are_found() {
     );
     assert_eq!(finding.subject["workers"], json!([2, 3]));
 }
+
+/// Carriers of tasks, two, and eight clients: with `left`, the first task that has read its request
+/// leaves its carrier to six others before it goes on.
+fn carriers(left: bool) -> Script {
+    let mut script = Script::new();
+    let stack = script.stack(&["run", "book", "park"]);
+    let mut number = 0;
+    for tid in 1..=2 {
+        script.thread(tid, "carrier");
+        for turn in 0..20 {
+            let from = 10 + turn * 50;
+            script
+                .wait(tid, RECV, from, from + 50)
+                .stack(stack)
+                .by_softirq()
+                .done();
+            number += 1;
+            let first = left && tid == 1 && turn == 0;
+            let answered = if first { 360 } else { from + 50 };
+            let skipped = left && tid == 1 && turn == 6;
+            if skipped {
+                continue;
+            }
+            script
+                .request(number)
+                .port(PORT)
+                .ready(from.saturating_sub(150).max(9))
+                .read(from, tid)
+                .answered(answered, tid);
+        }
+    }
+    script.ends(2_000);
+    script
+}
+
+#[test]
+fn what_a_task_waits_for_its_thread_after_it_has_read_counts() {
+    let title = |left| {
+        let found = detect(&carriers(left).model());
+        found.first().map(|finding| finding.title.clone())
+    };
+    let unread = title(false).expect("a finding");
+    assert!(
+        unread.contains("waited unread for up to 150 ms"),
+        "{unread}"
+    );
+    let left = title(true).expect("a finding");
+    assert!(left.contains("waited unserved for up to 301 ms"), "{left}");
+}
