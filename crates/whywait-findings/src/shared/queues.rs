@@ -462,7 +462,7 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
     let by_chance = few.len() < FEW && few_ns >= tenth_ns;
     if shorter && !by_chance {
         Capacity::Saturated { few_ns, full_ns }
-    } else if few_ns.saturating_mul(5) >= full_ns.saturating_mul(4) {
+    } else if few.len() >= FEW && few_ns.saturating_mul(5) >= full_ns.saturating_mul(4) {
         Capacity::Serves { few_ns, full_ns }
     } else {
         Capacity::Unknown
