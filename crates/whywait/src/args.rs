@@ -35,6 +35,7 @@ Examples:
   sudo whywait record -p $(pidof redis-server) -d 30s
   sudo whywait record -o run1.whywait -- ./server
   sudo whywait record -p 1234 -o /var/lib/whywait --rotate 1h --keep-for 7d --max-size 20G
+  sudo whywait record -o /var/lib/whywait --rotate 1h --keep-for 7d -- ./server
 
 The recording is a folder of Parquet files, new or empty and one's own, and no link. `whywait
 report` reads it, and so do DuckDB, Polars and Spark. It holds names of functions and threads, but
@@ -285,6 +286,10 @@ pub(crate) struct RecordArgs {
     /// Another whywait rotates
     #[arg(long, hide = true, conflicts_with = "rotate")]
     pub(crate) in_rotation: bool,
+    /// The words of the command that PID becomes: it waits at a gate until whywait has written a
+    /// line to standard output
+    #[arg(long, hide = true, requires = "in_rotation", allow_hyphen_values = true)]
+    pub(crate) launched: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

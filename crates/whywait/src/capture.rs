@@ -1,7 +1,9 @@
 //! From a configuration to a recording: launches or finds the target, and drives the capture while
 //! it lasts.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -47,11 +49,9 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     // A command waits at its gate from here on, so that nothing of it is missed.
     let mut session = Session::begin(config)?;
     let command = match &config.target {
-        Target::Process(pid) => whywait_capture::command_line(*pid),
-        Target::Command(command) => command
-            .iter()
-            .map(|part| part.to_string_lossy().into_owned())
-            .collect(),
+        Target::Process(pid) if config.launched.is_empty() => whywait_capture::command_line(*pid),
+        Target::Process(_) => words(&config.launched),
+        Target::Command(command) => words(command),
     };
     let options = Options {
         threshold_ns: config.threshold_ns,
@@ -86,6 +86,11 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
             "Ctrl-C ends the recording"
         };
         eprintln_quietly(&format!("whywait: watching process {pid}; {end}"));
+    }
+    if !config.launched.is_empty() {
+        // Whoever waits for it and is gone needs no line any more.
+        let _ = io::stdout().write_all(b"\n");
+        let _ = io::stdout().flush();
     }
     if let Err(error) = session.go() {
         // There was no command to record. The capture first, or it would write on.
@@ -127,6 +132,13 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         complain(&format!("{}{more}", with_causes(&error)));
     }
     Ok(outcome)
+}
+
+fn words(command: &[OsString]) -> Vec<String> {
+    command
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Whether the folder was taken: something was in it already.

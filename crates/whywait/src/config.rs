@@ -42,6 +42,9 @@ pub(crate) struct CaptureConfig {
     pub(crate) full: bool,
     /// Another whywait has asked for it, and asks for the next one when it ends.
     pub(crate) in_rotation: bool,
+    /// The command that the process becomes once this whywait has said that it watches: the other
+    /// whywait has launched it.
+    pub(crate) launched: Vec<OsString>,
     /// The owner of the recording, as who the command runs too; `None`: the user who runs whywait.
     pub(crate) owner: Option<Invoker>,
 }
@@ -183,6 +186,7 @@ pub(crate) fn capture(
         stack_bytes: args.stack_bytes,
         full: args.detail == Detail::Full,
         in_rotation: false,
+        launched: Vec::new(),
         owner,
     })
 }

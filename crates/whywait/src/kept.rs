@@ -179,8 +179,8 @@ fn remove_half_deleted(folder: &Path) {
     }
 }
 
-/// The rename comes first, so that nobody sees half of it.
-fn delete(path: &Path) {
+/// Deletes a recording. The rename comes first, so that nobody sees half of it.
+pub(crate) fn delete(path: &Path) {
     let doomed = path.with_extension("whywait.old");
     let deleted = fs::rename(path, &doomed).and_then(|()| fs::remove_dir_all(&doomed));
     if let Err(error) = deleted {

@@ -3,6 +3,7 @@
 //! The capture drives it: [`Session::begin`], attach to [`Session::pid`], [`Session::go`], then
 //! take events while [`Session::running`] says so, then [`Session::finish`].
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::config::{CaptureConfig, Target};
 use crate::errors::Usage;
 use crate::launch::{Launch, exit_code};
 use crate::signals::Signals;
+use crate::user::Invoker;
 
 /// A target that is watched.
 pub(crate) struct Session {
@@ -45,13 +47,7 @@ impl Session {
     pub(crate) fn begin(config: &CaptureConfig) -> anyhow::Result<Self> {
         let watched = match &config.target {
             Target::Command(command) => {
-                // Before the child exists, so that no signal finds whywait unprepared with a child
-                // to lose.
-                let signals = Signals::around_command().context("cannot handle signals")?;
-                Watched::Command(Running {
-                    launch: Launch::prepare(command, config.owner)?,
-                    signals,
-                })
+                Watched::Command(Running::prepare(command, config.owner)?)
             }
             Target::Process(pid) => {
                 let gone = || {
@@ -84,7 +80,7 @@ impl Session {
     pub(crate) fn pid(&self) -> u32 {
         match &self.watched {
             Watched::Process { pid, .. } => *pid,
-            Watched::Command(running) => running.launch.pid(),
+            Watched::Command(running) => running.pid(),
         }
     }
 
@@ -94,7 +90,7 @@ impl Session {
     /// [`crate::errors::Reported`] when the command cannot be run.
     pub(crate) fn go(&mut self) -> anyhow::Result<()> {
         if let Watched::Command(running) = &mut self.watched {
-            running.launch.go()?;
+            running.go()?;
         }
         self.started = Some(Instant::now());
         Ok(())
@@ -136,7 +132,33 @@ impl Session {
 }
 
 impl Running {
-    /// Whether the command has not ended yet.
+    /// Launches a command up to its gate, as `user` if one is given.
+    ///
+    /// # Errors
+    /// Fails when no process can be made.
+    pub(crate) fn prepare(command: &[OsString], user: Option<Invoker>) -> anyhow::Result<Self> {
+        // Before the child exists, so that no signal finds whywait unprepared with a child to lose.
+        let signals = Signals::around_command().context("cannot handle signals")?;
+        Ok(Running {
+            launch: Launch::prepare(command, user)?,
+            signals,
+        })
+    }
+
+    /// The command's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.launch.pid()
+    }
+
+    /// Opens the gate.
+    ///
+    /// # Errors
+    /// [`crate::errors::Reported`] when the command cannot be run.
+    pub(crate) fn go(&mut self) -> anyhow::Result<()> {
+        self.launch.go()
+    }
+
+    /// Whether the command has not ended yet. Passes signals on.
     pub(crate) fn goes_on(&mut self) -> bool {
         self.alive().unwrap_or(false)
     }

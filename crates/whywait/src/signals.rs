@@ -12,12 +12,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
 /// Signals that came in since whywait started to watch. Dropping it gives them their usual effect
-/// again.
+/// again, but for a rotation's.
 pub(crate) struct Signals {
     /// The signals that the caller wants to know about, and whether each came.
     seen: Vec<(i32, Arc<AtomicBool>)>,
     /// While this is false, signals only set flags.
     over: Arc<AtomicBool>,
+    /// Also when this is dropped they do no more.
+    lasts: bool,
 }
 
 impl Signals {
@@ -38,9 +40,12 @@ impl Signals {
     }
 
     /// For a process that another whywait asked to be watched: a service manager may send a signal
-    /// to both, so that it comes twice.
+    /// to both, so that it comes twice; and one that comes late is no reason to leave the recording
+    /// incomplete.
     pub(crate) fn around_process_in_rotation() -> io::Result<Self> {
-        Self::catch(&[SIGINT, SIGTERM, SIGHUP], false)
+        let mut signals = Self::catch(&[SIGINT, SIGTERM, SIGHUP], false)?;
+        signals.lasts = true;
+        Ok(signals)
     }
 
     fn catch(signals: &[i32], second_ends: bool) -> io::Result<Self> {
@@ -61,7 +66,11 @@ impl Signals {
             flag::register(signal, Arc::clone(&came))?;
             seen.push((signal, came));
         }
-        Ok(Signals { seen, over })
+        Ok(Signals {
+            seen,
+            over,
+            lasts: false,
+        })
     }
 
     fn swallow(&self, signal: i32) -> io::Result<()> {
@@ -89,7 +98,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.over.store(!self.lasts, Ordering::Relaxed);
     }
 }
 

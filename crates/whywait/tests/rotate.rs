@@ -84,15 +84,71 @@ fn it_ends_with_the_target() {
 }
 
 #[test]
+fn a_command_is_recorded_from_its_first_instruction_until_it_ends() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let folder = dir.path().join("recordings");
+    let args = ["record", "--rotate", "5s", "-o", text(&folder), "--"];
+    let mut server = start(&mut whywait(&[&args[..], &[target(), "echo"]].concat()));
+    until("two recordings to be complete", || {
+        server.ping("meanwhile");
+        recordings(&folder)
+            .iter()
+            .filter(|path| is_complete(path))
+            .count()
+            >= 2
+    });
+    server.close_input();
+    server.end().exits(0);
+    let found = recordings(&folder);
+    assert!(found.iter().all(|path| is_complete(path)), "{found:?}");
+    // The first one was begun while another program waited at the gate.
+    for recording in found {
+        let meta = fs::read_to_string(recording.join("meta.json")).expect("it is there");
+        let meta: serde_json::Value = serde_json::from_str(&meta).expect("it is JSON");
+        assert_eq!(meta["command"], serde_json::json!([target(), "echo"]));
+    }
+}
+
+#[test]
+fn a_commands_exit_code_and_signals_are_its_own() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let rotate = |folder: &str, command: &[&str]| {
+        let folder = dir.path().join(folder);
+        let args = ["record", "--rotate", "24h", "-o", text(&folder), "--"];
+        (start(&mut whywait(&[&args[..], command].concat())), folder)
+    };
+    let (fails, folder) = rotate("fails", &["sh", "-c", "exit 7"]);
+    fails.end().exits(7);
+    assert_eq!(recordings(&folder).len(), 1);
+    let (none, folder) = rotate("none", &["/no/such/program"]);
+    none.end().exits(127).complains("/no/such/program");
+    assert!(recordings(&folder).is_empty(), "there was no command");
+    let (mut server, folder) = rotate("ended", &[target(), "echo"]);
+    server.ping("before");
+    server.signal(Signal::SIGTERM);
+    until("the command to end", || !server.is_running());
+    server.end().exits(128 + 15);
+    let found = recordings(&folder);
+    assert!(found.len() == 1 && is_complete(&found[0]), "{found:?}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let dir = scratch();
     let file = dir.path().join("file");
     fs::write(&file, "").expect("a file");
     let own = std::process::id().to_string();
     for (args, hint) in [
+        (vec!["record", "--rotate", "1h", "-o", "x"], "nothing to watch"),
         (
-            vec!["record", "--rotate", "1h", "-o", "x", "--", "true"],
-            "with -p PID",
+            vec!["record", "--rotate", "1h", "--", "true"],
+            "name it with -o",
         ),
         (
             vec!["record", "--rotate", "1h", "-p", &own],

@@ -34,6 +34,7 @@ pub(crate) fn run(args: RecordArgs) -> anyhow::Result<u8> {
         Invoker::from_env(),
     )?;
     config.in_rotation = args.in_rotation;
+    config.launched = args.launched;
     let outcome = capture(&config)?;
     if !outcome.cut_short && !args.in_rotation {
         eprintln_quietly(&format!(

@@ -3,13 +3,17 @@
 //! Each recording is made by a process of its own, which gives up its privileges as it begins: so
 //! this one reads nothing that the target has made, and goes on when a recording fails. Between two
 //! recordings nothing is attached to the target, for the time that it takes to attach again.
+//!
+//! A command is launched by this process. It waits at its gate until the first recording says that
+//! it watches.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,10 +23,10 @@ use nix::unistd::{Pid, Uid};
 
 use crate::args::{Detail, RecordArgs};
 use crate::config::{self, Target};
-use crate::errors::{Usage, complain, eprintln_quietly};
-use crate::kept::Kept;
+use crate::errors::{FAILED, Usage, complain, eprintln_quietly};
+use crate::kept::{self, Kept};
 use crate::launch::exit_code;
-use crate::session;
+use crate::session::{self, Running};
 use crate::signals::Signals;
 use crate::user::Invoker;
 
@@ -40,16 +44,7 @@ const FAILURES: u32 = 5;
 /// # Errors
 /// Fails when the folder cannot be used, or no process can be made.
 pub(crate) fn run(args: &RecordArgs, every: Duration) -> anyhow::Result<u8> {
-    let pid = match config::target(&args.target)? {
-        Target::Process(pid) => pid,
-        Target::Command(_) => {
-            return Err(Usage::new(
-                "--rotate watches a process that runs already",
-                "start the command first, and name it with -p PID",
-            )
-            .into());
-        }
-    };
+    let target = config::target(&args.target)?;
     let Some(folder) = &args.output else {
         return Err(Usage::new(
             "--rotate needs a folder for the recordings",
@@ -57,31 +52,92 @@ pub(crate) fn run(args: &RecordArgs, every: Duration) -> anyhow::Result<u8> {
         )
         .into());
     };
-    let signals = Signals::around_process().context("cannot handle signals")?;
+    let kept = Kept::new(own_folder(folder)?, args.keep_for, args.max_size);
     let mut rotation = Rotation {
         args,
-        pid,
+        watched: Watched::new(target)?,
         every,
-        kept: Kept::new(own_folder(folder)?, args.keep_for, args.max_size),
-        signals,
+        kept,
         until: args
             .target
             .duration
             .map(|duration| Instant::now() + duration),
     };
-    eprintln_quietly(&format!(
-        "whywait: watching process {pid}; Ctrl-C ends the recording"
-    ));
-    rotation.run()
+    if let Watched::Process { pid, .. } = &rotation.watched {
+        eprintln_quietly(&format!(
+            "whywait: watching process {pid}; Ctrl-C ends the recording"
+        ));
+    }
+    let code = rotation.run()?;
+    rotation.watched.exit_code(code)
 }
 
 struct Rotation<'a> {
     args: &'a RecordArgs,
-    pid: u32,
+    watched: Watched,
     every: Duration,
     kept: Kept,
-    signals: Signals,
     until: Option<Instant>,
+}
+
+/// What is recorded again and again.
+enum Watched {
+    /// A process that ran already.
+    Process { pid: u32, signals: Signals },
+    /// A command that this process launched. It waits at its gate as long as its words are here.
+    Command {
+        running: Running,
+        waiting: Vec<OsString>,
+    },
+}
+
+impl Watched {
+    fn new(target: Target) -> anyhow::Result<Self> {
+        Ok(match target {
+            Target::Process(pid) => Self::Process {
+                pid,
+                signals: Signals::around_process().context("cannot handle signals")?,
+            },
+            Target::Command(command) => Self::Command {
+                running: Running::prepare(&command, Invoker::from_env())?,
+                waiting: command,
+            },
+        })
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Self::Process { pid, .. } => *pid,
+            Self::Command { running, .. } => running.pid(),
+        }
+    }
+
+    /// The words of a command that waits at its gate; empty when there is none.
+    fn waiting(&self) -> &[OsString] {
+        match self {
+            Self::Process { .. } => &[],
+            Self::Command { waiting, .. } => waiting,
+        }
+    }
+
+    /// Whether there is something to record. A command has the signals passed on.
+    fn goes_on(&mut self) -> bool {
+        match self {
+            Self::Process { pid, signals } => !signals.any() && session::is_alive(*pid),
+            Self::Command { running, .. } => running.goes_on(),
+        }
+    }
+
+    /// The exit code, when recording has ended with `code`: a command's own where it failed.
+    fn exit_code(self, code: u8) -> anyhow::Result<u8> {
+        match self {
+            Self::Command { running, waiting } if waiting.is_empty() => {
+                let own = running.wait()?;
+                Ok(if own == 0 { code } else { own })
+            }
+            Self::Process { .. } | Self::Command { .. } => Ok(code),
+        }
+    }
 }
 
 /// How a recording ended.
@@ -105,7 +161,8 @@ impl Rotation<'_> {
                 Ended::Failed(code) => {
                     failures += 1;
                     // What fails at once, as for want of privileges, fails again.
-                    if failures == FAILURES || self.kept.is_empty() {
+                    let at_once = self.kept.is_empty() || !self.watched.waiting().is_empty();
+                    if failures == FAILURES || at_once {
                         return Ok(code);
                     }
                     complain("a recording failed; the next one begins in 10 s");
@@ -136,13 +193,14 @@ impl Rotation<'_> {
         }
         let path = self.kept.next_path(now);
         let mut child = self.start(&path, remaining)?;
+        self.open_gate(&mut child, &path)?;
         let (mut asked, mut over) = (false, false);
         let mut looked = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait().context("cannot wait for a recording")? {
                 break status;
             }
-            over |= self.signals.any();
+            over |= !self.watched.goes_on();
             let mut full = false;
             if looked.elapsed() >= LOOK_AT_SIZE {
                 looked = Instant::now();
@@ -154,19 +212,44 @@ impl Rotation<'_> {
             }
             thread::sleep(LOOK);
         };
-        over |= self.signals.any();
         self.kept.add(path);
-        Ok(self.ended(status, over, last == Some(remaining)))
-    }
-
-    fn ended(&self, status: ExitStatus, over: bool, was_last: bool) -> Ended {
-        match exit_code(status) {
-            _ if over => Ended::Over,
-            _ if !session::is_alive(self.pid) => Ended::Over,
-            0 if was_last => Ended::Over,
+        let waits = !self.watched.waiting().is_empty();
+        Ok(match exit_code(status) {
+            // The command did not run: it ends, too.
+            code if waits => Ended::Failed(code.max(FAILED)),
+            _ if over || !self.watched.goes_on() => Ended::Over,
+            0 if last == Some(remaining) => Ended::Over,
             0 => Ended::Rotated,
             code => Ended::Failed(code),
+        })
+    }
+
+    /// Lets a command run that waits at its gate, as soon as the recording watches it.
+    ///
+    /// # Errors
+    /// [`crate::errors::Reported`] when the command cannot be run.
+    fn open_gate(&mut self, child: &mut Child, path: &Path) -> anyhow::Result<()> {
+        let (Watched::Command { running, waiting }, Some(mut said)) =
+            (&mut self.watched, child.stdout.take())
+        else {
+            return Ok(());
+        };
+        // Without a line the recording has failed, and said why.
+        if said.read_exact(&mut [0]).is_err() {
+            return Ok(());
         }
+        waiting.clear();
+        if let Err(error) = running.go() {
+            // There was no command to record.
+            ask_to_end(child);
+            let _ = child.wait();
+            if path.exists() {
+                kept::delete(path);
+            }
+            return Err(error);
+        }
+        self.until = self.args.target.duration.map(|time| Instant::now() + time);
+        Ok(())
     }
 
     /// Starts the process that records.
@@ -176,7 +259,7 @@ impl Rotation<'_> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("whywait")
-            .args(["record", "--in-rotation", "--pid", &self.pid.to_string()])
+            .args(["record", "--in-rotation", "--pid", &self.watched.pid().to_string()])
             .args(["--duration", &format!("{}ns", remaining.as_nanos())])
             .args(["--stack-bytes", &args.stack_bytes.to_string()])
             .args(["--threshold", &format!("{}ns", args.threshold.as_nanos())])
@@ -186,6 +269,9 @@ impl Rotation<'_> {
             .process_group(0);
         if args.detail == Detail::Full {
             command.args(["--detail", "full"]);
+        }
+        for word in self.watched.waiting() {
+            command.arg("--launched").arg(word).stdout(Stdio::piped());
         }
         command
             .spawn()
@@ -204,13 +290,13 @@ impl Rotation<'_> {
         Duration::from_nanos(u64::try_from(remaining).unwrap_or(u64::MAX))
     }
 
-    /// Waits; `true` when a signal came.
-    fn pause(&self, time: Duration) -> bool {
+    /// Waits; `true` when there is nothing to record any more.
+    fn pause(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
-        while Instant::now() < until && !self.signals.any() {
+        while Instant::now() < until && self.watched.goes_on() {
             thread::sleep(LOOK);
         }
-        self.signals.any()
+        !self.watched.goes_on()
     }
 }
 
