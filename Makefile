@@ -39,9 +39,9 @@ bench: ## measure, and write docs/performance.md (root; BENCH_QUICK=1: rough; be
 	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" bench/run
 
-fleet: ## fifty made-up hosts for a day, and write the figures of docs/fleet.md (takes an hour)
+fleet: ## fifty made-up hosts for a day, and write the figures of docs/fleet.md (15 minutes)
 	scripts/setup test
-	$(CARGO) build --release --locked -p whywait --features s3
+	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" tests/fleet/run
 
 accuracy: ## hold the labs' reports against the truth, and write docs/accuracy.md (root)

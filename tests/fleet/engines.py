@@ -9,6 +9,19 @@ import decimal
 import json
 import math
 import os
+from pathlib import Path
+
+BUILD = Path(__file__).resolve().parents[2] / ".build"
+# Iceberg for Spark; the quick form goes without.
+ICEBERG = BUILD / "iceberg-spark-runtime.jar"
+WAREHOUSE = BUILD / "fleet-lake"
+LAKE = {
+    "spark.jars": str(ICEBERG),
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "hadoop",
+    "spark.sql.catalog.lake.warehouse": str(WAREHOUSE),
+}
 
 
 def plain(value):
@@ -67,7 +80,7 @@ class ClickHouse:
 class Spark:
     name = "spark"
 
-    def __init__(self, fleet, **settings):
+    def __init__(self, fleet):
         from pyspark.sql import SparkSession
 
         self.fleet = fleet
@@ -79,8 +92,9 @@ class Spark:
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.driver.memory", "2g")
         )
-        for key, value in settings.items():
-            builder = builder.config(key, value)
+        if ICEBERG.exists():
+            for key, value in LAKE.items():
+                builder = builder.config(key, value)
         self.session = builder.getOrCreate()
         self.session.sparkContext.setLogLevel("ERROR")
 

@@ -1,14 +1,10 @@
-"""The long form: fifty hosts for a day, a thousand simulated host-days, and how times grow.
+"""The long form: fifty hosts for a day, a thousand simulated host-days, and how times grow."""
 
-Writes its figures into the section of docs/fleet.md.
-"""
-
-import os
-import platform
+import datetime
 import shutil
 import statistics
+import subprocess
 import time
-from pathlib import Path
 
 import check
 import engines
@@ -17,196 +13,142 @@ import page
 HOURS = 24
 HOSTS = (5, 15, 50)
 HOST_DAYS = (10, 100, 1000)
+# A thousand host-days are ten days of so many hosts.
+SIMULATED_HOSTS = 100
+FIRST_DAY = datetime.date(2026, 3, 2)
 # What a fleet's overview needs: a few rows a host and hour.
 METADATA = ("recordings", "findings", "waits", "upstreams")
+OF_A_DAY = "What was found on a day"
 OF_METADATA = (
     "Which hosts have a finding that the release before did not have",
+    OF_A_DAY,
     "Which function's wait grew",
     "Which upstream got slower",
     "Which recordings to trust less",
 )
+# A query's seconds are those of the best of so many runs.
+RUNS = 2
 
 
 def size(folder):
     """How many files are below, and their bytes."""
-    sizes = [path.stat().st_size for path in Path(folder).rglob("*.parquet")]
+    sizes = [path.stat().st_size for path in folder.rglob("*.parquet")]
     return len(sizes), sum(sizes)
 
 
-def times(fleet, headings):
-    """Seconds of each query on each engine: the median of three, after the tables are known."""
-    found = {}
-    for engine in engines.ENGINES:
-        running = engine(str(fleet))
-        for statement in page.statements(engine.name, "Queries"):
-            running.execute(statement)
-        for heading in headings:
-            sql = page.questions()[heading]
-            seconds = []
-            for _ in range(3):
-                started = time.monotonic()
-                running.rows(sql)
-                seconds.append(time.monotonic() - started)
-            found[engine.name, heading] = statistics.median(seconds)
-        running.close()
-    return found
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def seconds(value):
-    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
-
-
-def grown(sizes, measured, headings):
-    """A table of queries, with each engine's seconds by size."""
-    rows = []
-    for heading in headings:
-        row = [heading]
-        for engine in engines.ENGINES:
-            row.append(" / ".join(seconds(measured[n][engine.name, heading]) for n in sizes))
-        rows.append(row)
-    return rows
-
-
 def day(checks):
-    """Fifty hosts for a day, with five and fifteen on the way."""
-    folder, fleet = check.BUILD / "fleet-recordings", check.BUILD / "fleet"
+    """Fifty hosts for a day, with five and fifteen on the way.
+
+    Gives the folders of recordings, the fleet, and what was measured.
+    """
+    fleet = check.BUILD / "fleet"
     shutil.rmtree(fleet, ignore_errors=True)
-    sizes, measured = [], {}
-    headings = list(page.questions())
+    releases = check.made_up(check.BUILD / "fleet-recordings", HOSTS[-1], HOURS)
+    sizes, measured, spent = [], {}, 0.0
     for hosts in HOSTS:
-        releases = check.made_up(folder, hosts, HOURS)
-        recordings = sum(len(list(release.iterdir())) for release in releases)
-        shutil.rmtree(fleet, ignore_errors=True)
         started = time.monotonic()
         with checks.check(f"{hosts} hosts are published"):
-            check.publish(releases, fleet)
-        took = time.monotonic() - started
-        files, total = size(fleet)
-        sizes.append((hosts, recordings, files, total, took))
-        measured[hosts] = times(fleet, headings)
-    check.check_queries(checks, fleet)
-    check.check_totals(checks, releases, fleet, every=1)
-    check.check_again(checks, releases, fleet)
-    check.check_json_lines(checks, releases, fleet)
-    check.check_stored(checks, fleet)
-    check.check_iceberg(checks, fleet)
-    check.check_s3(checks, releases, fleet)
-    by_table = []
-    for name in check.TABLES:
-        files, total = size(fleet / name)
-        by_table.append((name, files, total))
-    return sizes, measured, headings, by_table
+            check.publish(releases, fleet, hosts)
+        spent += time.monotonic() - started
+        sizes.append((hosts, hosts * HOURS, *size(fleet), spent))
+        measured[hosts] = check.check_queries(checks, fleet, RUNS, f"{hosts} hosts, ")
+    by_table = {name: size(fleet / name) for name in check.TABLES}
+    [(rows,)] = engines.DuckDB(str(fleet)).rows(
+        " UNION ALL ".join(
+            f"SELECT count(*) AS n FROM read_parquet('FLEET/{name}/*/*/*.parquet')"
+            for name in check.TABLES
+        ).join(("SELECT sum(n)::BIGINT FROM (", ")"))
+    )
+    return releases, fleet, (sizes, measured, by_table, rows)
 
 
-def simulated(checks):
-    """Host-days of the tables that an overview needs, a file each, as compaction leaves them."""
-    fleet, folder = check.BUILD / "fleet", check.BUILD / "fleet-simulated"
-    sizes, measured = [], {}
-    for host_days in HOST_DAYS:
-        shutil.rmtree(folder, ignore_errors=True)
-        duck = engines.DuckDB(str(fleet))
+def simulated(checks, fleet):
+    """Host-days of the tables that an overview needs, a file each, as compaction leaves them.
+
+    Each simulated host is one of the fifty, under another name, and each day that day, later.
+    """
+    import pyarrow
+    import pyarrow.compute as compute
+    import pyarrow.dataset
+    import pyarrow.parquet as parquet
+
+    folder = check.BUILD / "fleet-simulated"
+    shutil.rmtree(folder, ignore_errors=True)
+    of_host = {}
+    for name in METADATA:
+        table = pyarrow.dataset.dataset(fleet / name, format="parquet").to_table()
+        for host in compute.unique(table["host"]).to_pylist():
+            of_host[name, host] = table.filter(compute.equal(table["host"], host))
+    hosts = sorted({host for _, host in of_host})
+
+    def write(n):
+        after, host = divmod(n, SIMULATED_HOSTS)
+        date = FIRST_DAY + datetime.timedelta(days=after)
         for name in METADATA:
-            # Each simulated host is one of the fifty, under another name.
-            duck.execute(
-                f"""
-                COPY (
-                    SELECT * REPLACE (
-                        'sim-' || lpad(n::VARCHAR, 4, '0') AS host,
-                        recording || '-' || n AS recording
-                    ) FROM read_parquet('FLEET/{name}/*/*/*.parquet', hive_partitioning = true)
-                    JOIN range({host_days}) AS sim(n)
-                      ON host = 'web-' || lpad((n % {HOSTS[-1]})::VARCHAR, 2, '0')
-                    ORDER BY host, recording, line
-                ) TO '{folder}/{name}' (
-                    FORMAT parquet, COMPRESSION zstd, PARTITION_BY (date, host),
-                    WRITE_PARTITION_COLUMNS true
-                )
-                """
-            )
-        # The other tables have to be there, too.
-        for name in set(check.TABLES) - set(METADATA):
-            source = next((fleet / name).rglob("*.parquet"))
-            target = folder / source.relative_to(fleet)
-            target.parent.mkdir(parents=True)
-            shutil.copy(source, target)
-        duck.close()
-        sizes.append((host_days, *map(sum, zip(*(size(folder / n) for n in METADATA)))))
-        measured[host_days] = times(folder, OF_METADATA)
-    answers = {}
-    for engine in engines.ENGINES:
-        running = engine(str(folder))
-        for statement in page.statements(engine.name, "Queries"):
-            running.execute(statement)
-        for heading in OF_METADATA:
-            with checks.check(f"{engine.name}, {HOST_DAYS[-1]} host-days: {heading}"):
-                rows = running.rows(page.questions()[heading])
-                first = answers.setdefault(heading, rows)
-                assert rows and check.same_rows(first, rows), f"{first[:3]} … is {rows[:3]} …"
-        running.close()
+            table = of_host[name, hosts[host % len(hosts)]]
+            changed = {
+                "host": pyarrow.repeat(f"sim-{host:03}", len(table)),
+                "recording": compute.binary_join_element_wise(table["recording"], str(n), "-"),
+            }
+            for column in {"ts", "ended"} & set(table.column_names):
+                later = compute.add(table[column], datetime.timedelta(days=after))
+                changed[column] = later.cast(table.schema.field(column).type)
+            for column, values in changed.items():
+                at = table.schema.get_field_index(column)
+                table = table.set_column(at, table.schema.field(column), values)
+            path = folder / name / f"date={date}" / f"host=sim-{host:03}" / f"00-day-{n}.parquet"
+            path.parent.mkdir(parents=True)
+            parquet.write_table(table, path, compression="zstd")
+
+    # The other tables have to be there, too.
+    for name in set(check.TABLES) - set(METADATA):
+        source = next((fleet / name).rglob("*.parquet"))
+        target = folder / source.relative_to(fleet)
+        target.parent.mkdir(parents=True)
+        shutil.copy(source, target)
+    sizes, measured, written = [], {}, 0
+    for host_days in HOST_DAYS:
+        with checks.check(f"{host_days} host-days are simulated"):
+            for n in range(written, host_days):
+                write(n)
+        written = host_days
+        found = [size(folder / name) for name in METADATA]
+        sizes.append((host_days, *map(sum, zip(*found, strict=True))))
+        label = f"{host_days} host-days, "
+        measured[host_days] = check.check_queries(checks, folder, RUNS, label, OF_METADATA)
     return sizes, measured
 
 
-def versions():
-    import chdb
-    import duckdb
-    import pyspark
+def real(checks):
+    """What is published of the recordings of real servers that are kept for tests.
 
-    return (
-        f"DuckDB {duckdb.__version__}, ClickHouse {chdb.engine_version} (chdb) and "
-        f"Spark {pyspark.__version__} (`local[2]`)"
-    )
+    Gives for each table what its files take (the median, and the most), and the bytes of a slow
+    request, in `requests` and `request_parts` together.
+    """
+    import pyarrow.parquet as parquet
 
-
-def megabytes(total):
-    return f"{total / 1e6:.1f} MB"
-
-
-def section(of_day, of_simulated):
-    sizes, measured, headings, by_table = of_day
-    hosts = sizes[-1][0]
-    text = (
-        f"Measured on {os.cpu_count()} CPUs ({platform.machine()}), with {versions()}. "
-        "The seconds are for the\nsizes one after the other, each the median of three runs.\n\n"
-        f"Made-up hosts for a day, a recording an hour, each with 240 slow requests:\n\n"
-    )
-    text += table(
-        ("hosts", "recordings", "files", "size", "published in"),
-        [(n, r, f, megabytes(b), f"{seconds(s)} s") for n, r, f, b, s in sizes],
-    )
-    text += "\n" + table(
-        ("table", "files", "size", "a host and day", "a file"),
-        [
-            (f"`{n}`", f, megabytes(b), f"{b / hosts / 1e3:.0f} kB", f"{b / f / 1e3:.1f} kB")
-            for n, f, b in by_table
-        ],
-    )
-    counts = " / ".join(str(n) for n, *_ in sizes)
-    text += f"\nSeconds of each query for {counts} hosts:\n\n"
-    head = ("query", *(engine.__name__ for engine in engines.ENGINES))
-    text += table(head, grown(HOSTS, measured, headings))
-    sizes, measured = of_simulated
-    text += (
-        "\nSimulated host-days of `recordings`, `findings`, `waits` and `upstreams`, compacted to "
-        "one file a\ntable and host-day:\n\n"
-    )
-    text += table(
-        ("host-days", "files", "size"), [(n, f, megabytes(b)) for n, f, b in sizes]
-    )
-    counts = " / ".join(str(n) for n in HOST_DAYS)
-    text += f"\nSeconds of each query for {counts} host-days:\n\n"
-    return text + table(head, grown(HOST_DAYS, measured, OF_METADATA))
-
-
-def main():
-    checks = check.Checks()
-    of_day = day(checks)
-    of_simulated = simulated(checks)
-    if not checks.failures:
-        page.write_section("figures", section(of_day, of_simulated))
-    return checks.sum_up()
+    unpacked = check.BUILD / "fleet-kept"
+    takes, of_request = {name: [] for name in check.TABLES}, []
+    for archive in sorted((check.ROOT / "tests/recordings").glob("*.tar.gz")):
+        shutil.rmtree(unpacked, ignore_errors=True)
+        unpacked.mkdir()
+        name = archive.name.removesuffix(".tar.gz")
+        unpack = ["tar", "-xz", "--no-same-owner", "-f", archive, "-C", unpacked]
+        subprocess.run(unpack, check=True)
+        with checks.check(f"{name} is published"):
+            check.whywait("publish", unpacked / name, unpacked / "fleet")
+        published = {name: list((unpacked / "fleet" / name).rglob("*")) for name in check.TABLES}
+        published = {n: [p for p in paths if p.is_file()] for n, paths in published.items()}
+        for name, paths in published.items():
+            takes[name].append(sum(path.stat().st_size for path in paths))
+        slow = sum(
+            parquet.read_table(path, columns=["request"])["request"].drop_null().length()
+            for path in published["requests"]
+        )
+        # With fewer the files' own bytes are most of it.
+        if slow >= 100:
+            of_request.append((takes["requests"][-1] + takes["request_parts"][-1]) / slow)
+    shutil.rmtree(unpacked)
+    summed = {name: (statistics.median(all_), max(all_)) for name, all_ in takes.items()}
+    number = len(takes["recordings"])
+    return number, summed, (statistics.median(of_request), max(of_request))

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Disk, run, scratch, start, text, walk, whywait};
+use common::{Disk, run, scratch, start, text, until, walk, whywait};
 use serde_json::Value;
 
 /// A recording of those that are kept, unpacked.
@@ -259,6 +259,72 @@ fn a_place_that_cannot_be_written_is_one_line() {
     ]))
     .exits(1)
     .complains("not a whywait recording");
+}
+
+#[test]
+fn what_a_killed_publisher_left_is_whole_and_the_next_one_completes_it() {
+    let dir = scratch();
+    let recording = recording(dir.path(), "convoy-broken");
+    let (whole, fleet) = (dir.path().join("whole"), dir.path().join("fleet"));
+    run(&mut whywait(&["publish", text(&recording), text(&whole)])).exits(0);
+    // Their paths below the folder, for which the two are compared.
+    let below = |folder: &Path| -> Vec<(PathBuf, Vec<u8>)> {
+        let strip = |path: PathBuf| path.strip_prefix(folder).expect("below").to_path_buf();
+        let found = files(folder).into_iter();
+        found.map(|(path, bytes)| (strip(path), bytes)).collect()
+    };
+    let expected = below(&whole);
+    let args = ["publish", "--new", text(&recording), text(&fleet)];
+    let mut first = start(&mut whywait(&args));
+    until("the first file, or the end", || {
+        fleet.exists() && !files(&fleet).is_empty() || !first.is_running()
+    });
+    // This kills it.
+    drop(first);
+    let is_whole = |path: &Path| path.extension().is_some_and(|end| end == "parquet");
+    for (path, bytes) in below(&fleet) {
+        let whole = !is_whole(&path) || expected.contains(&(path.clone(), bytes));
+        assert!(whole, "{} is not as it should be", path.display());
+    }
+    run(&mut whywait(&args)).exits(0);
+    let mut found = below(&fleet);
+    found.retain(|(path, _)| is_whole(path));
+    assert!(found == expected, "all files, each as it should be");
+}
+
+#[test]
+fn half_a_published_file_is_written_again() {
+    let dir = scratch();
+    let recording = recording(dir.path(), "convoy-broken");
+    let fleet = dir.path().join("fleet");
+    let new = ["publish", "--new", text(&recording), text(&fleet)];
+    run(&mut whywait(&new)).exits(0);
+    let before = files(&fleet);
+    // As a file system may leave them that lost what it had said was on the disk.
+    for (path, bytes) in &before {
+        fs::write(path, &bytes[..bytes.len() / 2]).expect("it can be written");
+    }
+    run(&mut whywait(&new))
+        .exits(0)
+        .complains("published 1 recording (7 new files");
+    assert!(files(&fleet) == before);
+}
+
+#[test]
+fn a_place_that_is_read_only_is_one_line_and_stays_as_it_is() {
+    let dir = scratch();
+    let recording = recording(dir.path(), "convoy-broken");
+    let disk = Disk::new("size=4m");
+    let fleet = disk.path().join("fleet");
+    run(&mut whywait(&["publish", text(&recording), text(&fleet)])).exits(0);
+    let before = files(&fleet);
+    disk.make_read_only();
+    let again = ["publish", "--release", "2", text(&recording), text(&fleet)];
+    run(&mut whywait(&again))
+        .exits(1)
+        .complains("Read-only file system")
+        .in_one_line();
+    assert!(files(&fleet) == before);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, Error, ObjectStore, PutMode, PutPayload, RetryConfig,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Place, PlaceError};
@@ -20,6 +22,8 @@ pub struct Bucket {
     prefix: String,
     store: AmazonS3,
     runtime: Runtime,
+    /// Who may write there is in the environment: the machine is not asked for its role.
+    has_keys: bool,
 }
 
 impl Bucket {
@@ -49,6 +53,9 @@ impl Bucket {
                 retry_timeout: TIMEOUT,
             });
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+        let has_keys = builder
+            .get_config_value(&AmazonS3ConfigKey::AccessKeyId)
+            .is_some();
         // Who names an endpoint without TLS means it.
         let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
         builder = builder.with_client_options(
@@ -68,7 +75,33 @@ impl Bucket {
             prefix: prefix.trim_matches('/').to_owned(),
             store,
             runtime,
+            has_keys,
         })
+    }
+
+    async fn put_unless_same(&self, key: &Path, bytes: Vec<u8>) -> Result<bool, Error> {
+        let payload = PutPayload::from(bytes.clone());
+        let create = PutMode::Create.into();
+        match self.store.put_opts(key, payload, create).await {
+            Ok(_) => return Ok(true),
+            Err(Error::AlreadyExists { .. }) if self.is_same(key, &bytes).await => {
+                return Ok(false);
+            }
+            // AWS_CONDITIONAL_PUT=disabled, for services that know no conditions.
+            Err(Error::AlreadyExists { .. } | Error::NotImplemented) => {}
+            Err(error) => return Err(error),
+        }
+        self.store.put(key, bytes.into()).await.map(|_| true)
+    }
+
+    /// Whether an object has these bytes. Who may not read it writes it again.
+    async fn is_same(&self, key: &Path, bytes: &[u8]) -> bool {
+        match self.store.get(key).await {
+            Ok(found) if found.meta.size == bytes.len() as u64 => {
+                found.bytes().await.is_ok_and(|found| found == bytes)
+            }
+            _ => false,
+        }
     }
 
     fn key(&self, path: &str) -> Result<Path, PlaceError> {
@@ -83,7 +116,6 @@ impl Bucket {
     }
 
     fn failed(&self, path: &str, error: &object_store::Error) -> PlaceError {
-        use object_store::Error;
         let reason = match error {
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
                 "not allowed: credentials come from AWS_ACCESS_KEY_ID and \
@@ -91,7 +123,12 @@ impl Bucket {
                     .to_owned()
             }
             Error::NotFound { .. } => "there is no such bucket".to_owned(),
-            error => format!("the request failed: {}", innermost(error)),
+            error if self.has_keys => format!("the request failed: {}", innermost(error)),
+            error => format!(
+                "the request failed: {}; without AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY the \
+                 machine needs a role",
+                innermost(error)
+            ),
         };
         PlaceError::Service {
             path: format!("{}/{path}", self.url),
@@ -110,12 +147,12 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 impl Place for Bucket {
-    /// An object is there whole or not at all: it is put in one request.
+    /// An object is there whole or not at all: it is put in one request, which the service refuses
+    /// where there is one already.
     fn put(&self, path: &str, bytes: Vec<u8>) -> Result<bool, PlaceError> {
         let key = self.key(path)?;
         self.runtime
-            .block_on(self.store.put(&key, bytes.into()))
-            .map(|_| true)
+            .block_on(self.put_unless_same(&key, bytes))
             .map_err(|error| self.failed(path, &error))
     }
 

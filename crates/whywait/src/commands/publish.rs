@@ -84,7 +84,10 @@ fn place(dest: &Path) -> anyhow::Result<Box<dyn Place>> {
     if shown.contains("://") {
         let hint = match cfg!(feature = "s3") {
             true => "name a folder, or s3://BUCKET/PREFIX",
-            false => "name a folder: this whywait was built without s3://",
+            false => {
+                "name a folder: this whywait was built without s3:// (cargo's feature `s3`, which \
+                 is there by default)"
+            }
         };
         return Err(Usage::new(format!("cannot publish to {shown}"), hint).into());
     }

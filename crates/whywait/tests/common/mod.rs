@@ -463,6 +463,12 @@ impl Disk {
         self.0.path()
     }
 
+    /// From now on nobody writes there, root neither.
+    pub fn make_read_only(&self) {
+        let args = ["-o", "remount,ro", text(self.path())];
+        run(&mut program("mount", &args)).exits(0);
+    }
+
     pub fn fill(&self) {
         let script = "dd if=/dev/zero of=\"$0/filler\" bs=4k 2>/dev/null; true";
         run(&mut program("sh", &["-c", script, text(self.path())])).exits(0);
