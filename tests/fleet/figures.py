@@ -38,9 +38,7 @@ def minutes(value):
 def space(number):
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if number >= limit:
-            return f"{number / limit:.1f} {unit}" if number < 10 * limit else (
-                f"{number / limit:.0f} {unit}"
-            )
+            return f"{number / limit:.{1 if number < 10 * limit else 0}f} {unit}"
     return f"{number:.0f} bytes"
 
 
@@ -57,9 +55,10 @@ def versions():
 
 def grown(sizes, measured):
     """A table of queries, with each engine's seconds by size."""
-    headings = [heading for heading in page.questions() if ("duckdb", heading) in measured[sizes[0]]]
     rows = []
-    for heading in headings:
+    for heading in page.questions():
+        if ("duckdb", heading) not in measured[sizes[0]]:
+            continue
         row = [heading]
         for engine in engines.ENGINES:
             row.append(" / ".join(seconds(measured[n][engine.name, heading]) for n in sizes))
@@ -106,8 +105,8 @@ def figures(of_day, of_simulated, of_real):
     text += grown(growth.HOST_DAYS, measured)
     number, takes, of_request = of_real
     text += (
-        f"\nWhat is published of {number} recordings of real servers (the ones that the tests keep, "
-        "each of some\nseconds), for a recording:\n\n"
+        f"\nWhat is published of {number} recordings of real servers (those that the tests keep, "
+        "of some seconds\neach), for a recording:\n\n"
     )
     text += table(
         ("table", "median", "most"),
@@ -161,10 +160,10 @@ def paper(of_day, of_simulated, of_real):
             )
         )
     text = (
-        f"Bytes a host and day are {growth.HOURS} times those of a recording: of the made-up hosts, "
-        f"of the median and\nthe largest recording of a real server, above. {FLEET:,} hosts are "
-        "counted with the median. USD are\nS3's list price: for the PUTs of a day, and for keeping "
-        "30 days, each month.\n\n"
+        f"Bytes a host and day are {growth.HOURS} times those of a recording: of the made-up "
+        f"hosts, of the median and\nthe largest recording of a real server, above. {FLEET:,} hosts "
+        "are counted with the median. USD are\nS3's list price: for the PUTs of a day, and for "
+        "keeping 30 days, each month.\n\n"
     )
     text += table(
         (
