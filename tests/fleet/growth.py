@@ -53,12 +53,13 @@ def day(checks):
         sizes.append((hosts, hosts * HOURS, *size(fleet), spent))
         measured[hosts] = check.check_queries(checks, fleet, RUNS, f"{hosts} hosts, ")
     by_table = {name: size(fleet / name) for name in check.TABLES}
-    [(rows,)] = engines.DuckDB(str(fleet)).rows(
-        " UNION ALL ".join(
-            f"SELECT count(*) AS n FROM read_parquet('FLEET/{name}/*/*/*.parquet')"
-            for name in check.TABLES
-        ).join(("SELECT sum(n)::BIGINT FROM (", ")"))
+    counts = " UNION ALL ".join(
+        f"SELECT count(*) AS n FROM read_parquet('FLEET/{name}/*/*/*.parquet')"
+        for name in check.TABLES
     )
+    duck = engines.DuckDB(str(fleet))
+    [(rows,)] = duck.rows(f"SELECT sum(n)::BIGINT FROM ({counts})")
+    duck.close()
     return releases, fleet, (sizes, measured, by_table, rows)
 
 
