@@ -288,7 +288,12 @@ pub(crate) struct RecordArgs {
     pub(crate) in_rotation: bool,
     /// The words of the command that PID becomes: it waits at a gate until whywait has written a
     /// line to standard output
-    #[arg(long, hide = true, requires = "in_rotation", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        hide = true,
+        requires = "in_rotation",
+        allow_hyphen_values = true
+    )]
     pub(crate) launched: Vec<OsString>,
 }
 

@@ -46,9 +46,7 @@ impl Session {
     /// Fails when the process is gone, or no process can be made.
     pub(crate) fn begin(config: &CaptureConfig) -> anyhow::Result<Self> {
         let watched = match &config.target {
-            Target::Command(command) => {
-                Watched::Command(Running::prepare(command, config.owner)?)
-            }
+            Target::Command(command) => Watched::Command(Running::prepare(command, config.owner)?),
             Target::Process(pid) => {
                 let gone = || {
                     Usage::new(

@@ -145,7 +145,10 @@ fn what_makes_no_sense_is_refused() {
     fs::write(&file, "").expect("a file");
     let own = std::process::id().to_string();
     for (args, hint) in [
-        (vec!["record", "--rotate", "1h", "-o", "x"], "nothing to watch"),
+        (
+            vec!["record", "--rotate", "1h", "-o", "x"],
+            "nothing to watch",
+        ),
         (
             vec!["record", "--rotate", "1h", "--", "true"],
             "name it with -o",

@@ -259,7 +259,12 @@ impl Rotation<'_> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("whywait")
-            .args(["record", "--in-rotation", "--pid", &self.watched.pid().to_string()])
+            .args([
+                "record",
+                "--in-rotation",
+                "--pid",
+                &self.watched.pid().to_string(),
+            ])
             .args(["--duration", &format!("{}ns", remaining.as_nanos())])
             .args(["--stack-bytes", &args.stack_bytes.to_string()])
             .args(["--threshold", &format!("{}ns", args.threshold.as_nanos())])
