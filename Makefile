@@ -12,7 +12,7 @@ ifneq ($(TOOLCHAIN),)
 export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
-.PHONY: build demo test kernels bench fleet accuracy fmt lint install setup help
+.PHONY: build demo test view pictures kernels bench fleet accuracy fmt lint install setup help
 
 build: setup ## build target/release/whywait (default)
 	$(CARGO) build --release --locked -p whywait
@@ -25,6 +25,16 @@ demo: ## watch a server with a known fault and print the report (needs root)
 test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF is refused)
 	scripts/setup test
 	scripts/test
+
+view: ## run each lab family, and open its report in a browser (root; some ten minutes)
+	scripts/setup test
+	$(CARGO) build --release --locked -p whywait
+	WHYWAIT="$(WHYWAIT_BIN)" tests/view/run --labs
+
+pictures: ## make the pictures of reports in the docs, from what `make view` recorded
+	scripts/setup test
+	$(CARGO) build --release --locked -p whywait
+	scripts/pictures "$(WHYWAIT_BIN)"
 
 kernels: build ## see that Debian's other kernels load whywait's programs (scripts/other-kernel)
 	scripts/setup kernels

@@ -1,11 +1,13 @@
 """Opens reports in a browser as readers do, and says what is not there.
 
-    check.py WHYWAIT RECORDING… [--large PAGE] [--pictures DIR]
+    check.py WHYWAIT RECORDING… [--made FOLDER] [--whole] [--pictures DIR] …
 
-Each report is opened with scripts, without them, in the dark, and with the policy that Jenkins
-sends along with what a build has kept, which blocks the page's own scripts and styles. Nothing may
-be asked for but the page, the console must be silent, and the verdict, the bar, the path and the
-flame graph must be seen. The last line is the sum.
+Each report is opened with scripts, without them, and with the policy that Jenkins sends along with
+what a build has kept, which blocks the page's own scripts and styles; the first ones, or with
+--whole all of them, in the dark and on a narrow screen, too. Nothing may be asked for but the page,
+the console must be silent, and the verdict, the bar, the path and the flame graph must be seen.
+What other programs read of the recording is held against those; see formats.py. The last line is
+the sum.
 """
 
 import argparse
@@ -17,11 +19,15 @@ import sys
 import tarfile
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import formats
 from browser import Browser
+from collector import Collector
 from png import Picture
+from trace_processor import TraceProcessor
 
 JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self'"
 # How many of a picture's pixels, in a hundred, have the colour that they are to have.
@@ -33,6 +39,21 @@ MAX_BYTES, MAX_WRITING_MS = 3_000_000, 2_000
 
 # What is on every report of slow requests, by the element's id.
 PARTS = ("bars", "histogram", "path-1", "flame-critical")
+
+# How a page is opened: which policy is sent along, and how the browser is set.
+ALWAYS = (
+    ("scripts", None, {}),
+    ("no scripts", None, {"scripts": False}),
+    ("jenkins", JENKINS, {}),
+)
+LOOKS = (
+    ("dark", None, {"dark": True}),
+    ("narrow", None, {"width": 420}),
+)
+# So many reports are opened in all of these ways.
+WITH_LOOKS = 6
+# Reports that are made while the browser opens others.
+AHEAD = 2
 
 
 class Server:
@@ -62,13 +83,15 @@ class Checks:
     def __init__(self):
         self.passed = 0
         self.failures = []
+        self.one = threading.Lock()
 
     def hold(self, what, true, why=""):
-        if true:
-            self.passed += 1
-        else:
-            self.failures.append(f"{what}: {why}" if why else what)
-            print(f"FAILED {self.failures[-1]}", flush=True)
+        with self.one:
+            if true:
+                self.passed += 1
+            else:
+                self.failures.append(f"{what}: {why}" if why else what)
+                print(f"FAILED {self.failures[-1]}", flush=True)
 
 
 # The largest box that is drawn in an element, and its colour.
@@ -104,7 +127,8 @@ def check_part(checks, page, what, part):
     checks.hold(f"{what}: {part} is drawn", alike >= ALIKE, f"{alike} % are {fill}")
 
 
-def check_page(checks, page, what, report, url, blocked):
+def check_silent(checks, page, what, url, blocked):
+    """It asks for nothing, and the browser has nothing to say."""
     checks.hold(f"{what}: asks for nothing", page.requests() == [url], str(page.requests()))
     complaints = page.complaints()
     if blocked:
@@ -115,13 +139,28 @@ def check_page(checks, page, what, report, url, blocked):
             if "Content Security Policy" not in text and "sandboxed" not in text
         ]
     checks.hold(f"{what}: the console is silent", not complaints, "; ".join(complaints))
-    text = page.value("document.body.innerText")
-    titles = [finding["title"] for finding in report["findings"][:1]]
-    for title in titles:
-        shown = " ".join(title.split()) in " ".join(text.split())
-        checks.hold(f"{what}: the verdict", shown, title)
-    slow = bool(report["requests"]["slowest"])
-    for part in PARTS if slow else ():
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def check_page(checks, page, what, report, url, blocked):
+    check_silent(checks, page, what, url, blocked)
+    # What is seen without opening anything, and all that is there.
+    seen = words(page.value("document.body.innerText"))
+    there = words(page.value("document.body.textContent"))
+    for finding in report["findings"][:1]:
+        checks.hold(f"{what}: the verdict", words(finding["title"]) in seen, finding["title"])
+    missing = [
+        text
+        for finding in report["findings"]
+        for text in (finding["title"], *(one["text"] for one in finding["evidence"]))
+        if words(text) not in there
+    ]
+    checks.hold(f"{what}: findings and evidence", not missing, "; ".join(missing[:3]))
+    drawn = [request for request in report["requests"]["slowest"] if request["path"]]
+    for part in PARTS if drawn else ():
         check_part(checks, page, what, part)
 
 
@@ -161,78 +200,178 @@ def check_scripts(checks, page, what):
         checks.hold(f"{what}: the slider says", said == "50 %", said)
 
 
-def check_large(checks, browser, page):
-    """The page of a large recording: small enough, quickly written and drawn."""
+FIGURE = re.compile(r"[\d,.]+ (?:%|ns|us|ms|s)\b|[\d,.]+ %")
+
+
+def check_large(checks, browser, folder):
+    """The page of a large recording: small enough, quickly written and drawn, and it says what the
+    text says."""
+    page = folder / "large.html"
     size = page.stat().st_size
     checks.hold("large: small enough", size <= MAX_BYTES, f"{size} bytes")
-    said = page.with_suffix(".txt").read_text()
+    said, *text = (folder / "large.txt").read_text().splitlines()
     took = int(said.split(" in ")[1].split()[0])
-    checks.hold("large: quickly written", took <= MAX_WRITING_MS, said.strip())
+    checks.hold("large: quickly written", took <= MAX_WRITING_MS, said)
     opened = browser.open(page.resolve().as_uri())
     checks.hold("large: drawn soon", opened.seconds <= DRAWN, f"{opened.seconds:.2f} s")
+    shown = words(opened.value("document.body.textContent"))
+    verdict = text[0].split(": ", 1)[-1]
+    checks.hold("large: the text's verdict", words(verdict) in shown, verdict)
+    # The text leaves steps and stacks out that the page has, and folds others.
+    until = next(at for at, line in enumerate(text) if line.startswith("slowest: "))
+    figures = [figure for line in text[:until] for figure in FIGURE.findall(line)]
+    missing = [figure for figure in figures if figure not in shown]
+    checks.hold("large: the text's figures", figures and not missing, ", ".join(missing))
     opened.close()
-    print(f"ok large: {said.strip()}, drawn in {opened.seconds:.2f} s", flush=True)
+    print(
+        f"ok large: {said}, drawn in {opened.seconds:.2f} s, {len(figures)} figures of the text",
+        flush=True,
+    )
 
 
-def report(whywait, recording, folder):
-    """Writes a recording's page. Gives its name, what the report says as JSON, and the folder."""
+def check_hostile(checks, browser, folder):
+    """Names that would like to be markup are shown, and nothing of them runs."""
+    seen = (folder / "hostile.txt").read_text()
+    for name in ("hostile.html", "hostile-diff.html"):
+        for variant, scripts in (("scripts", True), ("no scripts", False)):
+            what = f"{name}, {variant}"
+            url = (folder / name).resolve().as_uri()
+            page = browser.open(url, scripts=scripts)
+            check_silent(checks, page, what, url, False)
+            checks.hold(f"{what}: nothing ran", page.value("window.ran === undefined"))
+            asked = [event.get("method") for event in browser.events + page.events]
+            checks.hold(f"{what}: asks nobody", "Page.javascriptDialogOpening" not in asked)
+            text = page.value("document.body.innerText")
+            checks.hold(f"{what}: names are seen", seen in text, text[:200])
+            kinds = page.value(
+                "[...new Set([...document.querySelectorAll('*')].map((e) => e.localName))]"
+            )
+            strange = {"img", "iframe", "object", "embed", "link", "base", "form"} & set(kinds)
+            checks.hold(f"{what}: no elements of theirs", not strange, str(strange))
+            page.close()
+    print("ok hostile names", flush=True)
+
+
+def check_diff(checks, browser, whywait, sides, folder, serve):
+    """A comparison's page says what its text says, and can be read as reports can."""
+    base, head = sides
+    name = "diff.html"
+    compare = [whywait, "diff", base, head]
+    subprocess.run([*compare, "--format", "html", "-o", folder / name], check=True, timeout=120)
+    said = subprocess.run(compare, check=True, timeout=120, stdout=subprocess.PIPE, text=True)
+    said = said.stdout.splitlines()
+    for variant, policy, options in ALWAYS + LOOKS:
+        what = f"diff, {variant}"
+        url = serve[policy].url(name)
+        page = browser.open(url, **options)
+        check_silent(checks, page, what, url, policy is not None)
+        shown = words(page.value("document.body.textContent"))
+        checks.hold(f"{what}: the verdict", words(said[0]) in shown, said[0])
+        figures = [figure for line in said for figure in FIGURE.findall(line)]
+        missing = [figure for figure in figures if figure not in shown]
+        checks.hold(f"{what}: the text's figures", figures and not missing, ", ".join(missing))
+        check_part(checks, page, what, "dots")
+        page.close()
+    print("ok diff", flush=True)
+
+
+def name_of(recording):
+    """A name for what is shown: the folder `recording` of a lab's run has its parent's."""
     name = recording.name.removesuffix(".tar.gz")
-    if recording.is_file():
-        unpacked = folder / "recordings" / name
-        unpacked.mkdir(parents=True)
-        with tarfile.open(recording) as archive:
-            archive.extractall(unpacked, filter="data")
-        inner = list(unpacked.iterdir())
-        recording = inner[0] if len(inner) == 1 and inner[0].is_dir() else unpacked
+    return recording.parent.name if name == "recording" else name
+
+
+def unpacked(recording, folder):
+    """The folder of a recording."""
+    if not recording.is_file():
+        return recording
+    target = folder / "recordings" / name_of(recording)
+    target.mkdir(parents=True)
+    with tarfile.open(recording) as archive:
+        archive.extractall(target, filter="data")
+    inner = list(target.iterdir())
+    return inner[0] if len(inner) == 1 and inner[0].is_dir() else target
+
+
+def report(checks, tools, recording, folder):
+    """Writes a recording's page and holds its other formats. Gives the page's name, and what the
+    report says as JSON."""
+    name = name_of(recording)
+    recording = unpacked(recording, folder)
+    command = [tools.whywait, "report", recording]
     page = folder / f"{name}.html"
-    subprocess.run(
-        [whywait, "report", recording, "--format", "html", "-o", page], check=True, timeout=120
-    )
+    subprocess.run([*command, "--format", "html", "-o", page], check=True, timeout=120)
     said = subprocess.run(
-        [whywait, "report", recording, "--format", "json"],
-        check=True,
-        timeout=120,
-        stdout=subprocess.PIPE,
+        [*command, "--format", "json"], check=True, timeout=120, stdout=subprocess.PIPE
     )
-    return page.name, json.loads(said.stdout), recording
+    said = json.loads(said.stdout)
+    formats.check(checks, name, tools, recording, said, folder)
+    return name, said
+
+
+def check_report(checks, browser, name, said, ways, serve, pictures):
+    """Opens a report in all these ways."""
+    for variant, policy, options in ways:
+        what = f"{name}, {variant}"
+        url = serve[policy].url(f"{name}.html")
+        page = browser.open(url, **options)
+        if pictures:
+            page.picture(pictures / f"{name}-{variant.replace(' ', '-')}.png")
+        check_page(checks, page, what, said, url, policy is not None)
+        checks.hold(f"{what}: drawn soon", page.seconds <= DRAWN, f"{page.seconds:.2f} s")
+        if variant == "scripts" and said["requests"]["slowest"]:
+            check_scripts(checks, page, what)
+        page.close()
+    print(f"ok {name}", flush=True)
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("whywait")
+    parser.add_argument("recordings", nargs="*", type=Path)
+    parser.add_argument("--from", dest="folders", type=Path, help="a folder of labs' recordings")
+    parser.add_argument("--made", type=Path, help="pages that no recording makes")
+    parser.add_argument("--diff", nargs=2, type=Path, help="compare these recordings")
+    parser.add_argument("--whole", action="store_true", help="open all pages in all ways")
+    parser.add_argument("--pprof", required=True, help="Go's pprof")
+    parser.add_argument("--trace-processor", required=True, help="Perfetto's, a folder")
+    parser.add_argument("--collector", help="OpenTelemetry's")
+    parser.add_argument("--pictures", type=Path, help="keep pictures of the pages here")
+    return parser.parse_intermixed_args()
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("whywait")
-    parser.add_argument("recordings", nargs="+", type=Path)
-    parser.add_argument("--large", type=Path, help="the page of a large recording")
-    parser.add_argument("--pictures", type=Path, help="keep pictures of the pages here")
-    arguments = parser.parse_args()
+    arguments = options()
+    if arguments.pictures:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
+    recordings = list(arguments.recordings)
+    if arguments.folders:
+        recordings += sorted(meta.parent for meta in arguments.folders.glob("**/meta.json"))
     checks = Checks()
-    with tempfile.TemporaryDirectory(prefix="whywait-view-") as scratch, Browser() as browser:
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="whywait-view-"))
         folder = Path(scratch)
-        if arguments.large:
-            check_large(checks, browser, arguments.large)
-        plain, jenkins = Server(folder), Server(folder, JENKINS)
-        for recording in arguments.recordings:
-            name, said, recording = report(arguments.whywait, recording, folder)
-            title = name.removesuffix(".html")
-            formats.check(checks, title, arguments.whywait, recording, said, folder)
-            for variant, server, options in (
-                ("scripts", plain, {}),
-                ("no scripts", plain, {"scripts": False}),
-                ("dark", plain, {"dark": True}),
-                ("narrow", plain, {"width": 420}),
-                ("jenkins", jenkins, {}),
-            ):
-                what = f"{title}, {variant}"
-                url = server.url(name)
-                page = browser.open(url, **options)
-                if arguments.pictures:
-                    arguments.pictures.mkdir(parents=True, exist_ok=True)
-                    page.picture(arguments.pictures / f"{what.replace(', ', '-')}.png")
-                check_page(checks, page, what, said, url, server is jenkins)
-                checks.hold(f"{what}: drawn soon", page.seconds <= DRAWN, f"{page.seconds:.2f} s")
-                if variant == "scripts" and said["requests"]["slowest"]:
-                    check_scripts(checks, page, what)
-                page.close()
-            print(f"ok {name}", flush=True)
+        browser = stack.enter_context(Browser())
+        tools = formats.Tools(
+            arguments.whywait,
+            arguments.pprof,
+            stack.enter_context(TraceProcessor(arguments.trace_processor)),
+            arguments.collector and stack.enter_context(Collector(arguments.collector)),
+        )
+        pool = stack.enter_context(ThreadPoolExecutor(AHEAD))
+        reports = [pool.submit(report, checks, tools, one, folder) for one in recordings]
+        serve = {policy: Server(folder, policy) for policy in (None, JENKINS)}
+        if arguments.made:
+            check_large(checks, browser, arguments.made)
+            check_hostile(checks, browser, arguments.made)
+        if arguments.diff:
+            sides = [unpacked(side, folder / "diff") for side in arguments.diff]
+            check_diff(checks, browser, arguments.whywait, sides, folder, serve)
+        for index, made in enumerate(reports):
+            name, said = made.result()
+            looks = arguments.whole or index < WITH_LOOKS
+            ways = ALWAYS + LOOKS if looks else ALWAYS
+            check_report(checks, browser, name, said, ways, serve, arguments.pictures)
     print(f"{checks.passed} passed, {len(checks.failures)} failed")
     return 1 if checks.failures else 0
 

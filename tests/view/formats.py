@@ -1,21 +1,35 @@
-"""Holds what other tools read of a recording against those tools, or the definitions that they
-publish: Go's pprof, Perfetto's and OpenTelemetry's protocol buffers."""
+"""Holds what other tools read of a recording against those tools: Go's pprof, Perfetto's trace
+processor, OpenTelemetry's definitions and its Collector."""
 
 import base64
 import functools
-import itertools
 import json
 import re
 import subprocess
-from collections import defaultdict
+import threading
+from dataclasses import dataclass, field
 
+import collector
 import jsonschema
+from collector import Collector
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+from trace_processor import TraceProcessor
 
-# Tracks of threads.
-THREAD_NUMBERS = 1 << 32, 2 << 32
+# So many requests have a track, or are a trace.
+MAX_TRACKS, MAX_TRACES = 2_000, 1_000
+
+
+@dataclass
+class Tools:
+    """What reads the formats. One at a time: those that are one process."""
+
+    whywait: str
+    pprof: str
+    trace_processor: TraceProcessor
+    collector: Collector | None = None
+    one: threading.Lock = field(default_factory=threading.Lock)
 
 
 def run(whywait, recording, *flags):
@@ -38,25 +52,29 @@ def folded_ns(text):
     return sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines())
 
 
-def check(checks, what, whywait, recording, report, scratch):
-    pprof(checks, what, whywait, recording, scratch)
-    perfetto(checks, what, whywait, recording, report)
-    otlp(checks, what, whywait, recording, report)
+def check(checks, what, tools, recording, report, scratch):
+    whywait = tools.whywait
+    pprof(checks, what, tools, recording, scratch)
+    slow = json.loads(run(whywait, recording, "--requests", "--format", "json"))["requests"]
+    slow = {request["id"]: request for request in slow}
+    perfetto(checks, what, tools, recording, report, slow)
+    otlp(checks, what, tools, recording, slow)
     errors = [error.message for error in schema(whywait).iter_errors(report)]
     checks.hold(f"{what}: JSON is what its schema says", not errors, "; ".join(errors[:5]))
     text = run(whywait, recording, "--format", "markdown").decode()
     checks.hold(f"{what}: markdown is short enough", len(text) <= 65_536, str(len(text)))
 
 
-def pprof(checks, what, whywait, recording, scratch):
+def pprof(checks, what, tools, recording, scratch):
     """What Go's pprof says of a profile is what the folded stacks say."""
+    whywait = tools.whywait
     for of in ("critical", "waits", "cpu"):
         stacks = run(whywait, recording, "--format", "folded", "--of", of).decode()
         wanted = folded_ns(stacks)
-        profile = scratch / f"{of}.pb.gz"
+        profile = scratch / f"{what}-{of}.pb.gz"
         run(whywait, recording, "--format", "pprof", "--of", of, "-o", str(profile))
         read = subprocess.run(
-            ["go", "tool", "pprof", "-raw", profile],
+            [tools.pprof, "-raw", profile],
             check=True,
             timeout=120,
             stdout=subprocess.PIPE,
@@ -74,60 +92,94 @@ def pprof(checks, what, whywait, recording, scratch):
             checks.hold(f"{what}: pprof of {of} knows functions", known, leaf)
 
 
-def perfetto(checks, what, whywait, recording, report):
-    """Each thread's slices follow each other without a gap; each request's sum to its latency."""
-    data = run(whywait, recording, "--format", "perfetto")
+# The time of each thread, by its track: the sum of its states, from when and until when.
+THREADS = """
+select thread.tid, thread.name, sum(slice.dur), min(slice.ts), max(slice.ts + slice.dur)
+from thread_track join thread using (utid) join slice on slice.track_id = thread_track.id
+where slice.category in ('asleep', 'runnable', 'active', 'unseen')
+group by thread.utid
+"""
+# Each request, its latency, and the sum of its steps.
+REQUESTS = """
+select request.name, request.dur, sum(step.dur)
+from slice as request left join slice as step
+  on step.parent_id = request.id and step.category = 'step'
+where request.category = 'request'
+group by request.id
+"""
+# What it could not make sense of.
+ERRORS = """
+select name, value from stats where severity in ('error', 'data_loss') and value > 0
+"""
+# Slices that did not end, and arrows with an end that is nowhere.
+LOOSE = """
+select (select count(*) from slice where dur < 0),
+  (select count(*) from flow where slice_out is null or slice_in is null)
+"""
+
+
+def perfetto(checks, what, tools, recording, report, slow):
+    """Each thread's states sum to its time; each request's slices to its latency."""
+    data = run(tools.whywait, recording, "--format", "perfetto")
     trace = perfetto_trace_pb2.Trace.FromString(data)
     # What the published definition does not know is not there after a round trip of known fields.
     trace.DiscardUnknownFields()
     checks.hold(f"{what}: perfetto knows all fields", trace.ByteSize() == len(data), str(len(data)))
-    tracks, slices, open_slices = {}, defaultdict(list), defaultdict(list)
-    flows, ends = set(), set()
-    for packet in trace.packet:
-        if packet.HasField("track_descriptor"):
-            tracks[packet.track_descriptor.uuid] = packet.track_descriptor
-            continue
-        event = packet.track_event
-        if event.track_uuid not in tracks:
-            checks.hold(f"{what}: perfetto's tracks are declared", False, str(event.track_uuid))
-            return
-        flows.update(event.flow_ids)
-        ends.update(event.terminating_flow_ids)
-        if event.type == event.TYPE_SLICE_BEGIN:
-            open_slices[event.track_uuid].append((packet.timestamp, event.name))
-        elif event.type == event.TYPE_SLICE_END:
-            stack = open_slices[event.track_uuid]
-            begun, name = stack.pop()
-            slices[event.track_uuid].append((begun, packet.timestamp, name, len(stack)))
-    checks.hold(f"{what}: perfetto's slices end", not any(open_slices.values()))
-    checks.hold(f"{what}: perfetto's arrows end", flows == ends, f"{len(flows)}, {len(ends)}")
-    threads = {
-        uuid: pieces
-        for uuid, pieces in slices.items()
-        if THREAD_NUMBERS[0] <= uuid < THREAD_NUMBERS[1]
+    with tools.one:
+        tools.trace_processor.load(data)
+        threads, requests, errors, loose = (
+            tools.trace_processor.ask(sql) for sql in (THREADS, REQUESTS, ERRORS, LOOSE)
+        )
+    checks.hold(f"{what}: perfetto understands all", errors == [], str(errors))
+    checks.hold(f"{what}: perfetto's slices and arrows end", loose == [(0, 0)], str(loose))
+    wrong = [row for row in threads if row[2] != row[4] - row[3]]
+    checks.hold(f"{what}: perfetto's threads' states sum to their time", not wrong, str(wrong[:3]))
+    # From the first to the last one's end it is the recording's time, but for threads that came
+    # later; no thread has more.
+    duration = report["target"]["duration_ns"]
+    most = max((row[2] for row in threads), default=0)
+    checks.hold(
+        f"{what}: perfetto's threads have no more than the recording's time",
+        most <= duration,
+        f"{most} of {duration}",
+    )
+    known = {f"request {id}": request["latency_ns"] for id, request in slow.items()}
+    # One whose response was not seen has no steps.
+    open_ones = {f"request {id}" for id, request in slow.items() if request.get("open")}
+    found = {
+        name: (took, took if steps is None and name in open_ones else steps)
+        for name, took, steps in requests
     }
-    gaps = 0
-    for pieces in threads.values():
-        pieces.sort()
-        gaps += sum(a[1] != b[0] for a, b in itertools.pairwise(pieces))
-    checks.hold(f"{what}: perfetto's threads have no gaps", gaps == 0, str(gaps))
-    wrong = 0
-    slowest = []
-    for pieces in slices.values():
-        whole = [piece for piece in pieces if piece[2].startswith("request ") and piece[3] == 0]
-        for begun, end, _, _ in whole:
-            steps = sum(to - at for at, to, _, depth in pieces if depth == 1)
-            wrong += steps != end - begun
-            slowest.append(end - begun)
-    checks.hold(f"{what}: perfetto's steps sum to requests", wrong == 0, str(wrong))
-    wanted = [request["latency_ns"] for request in report["requests"]["slowest"]]
-    slowest = sorted(slowest, reverse=True)[: len(wanted)]
-    checks.hold(f"{what}: perfetto has the slowest requests", slowest == wanted, str(slowest))
+    wrong = [
+        (name, took, steps, known.get(name))
+        for name, (took, steps) in found.items()
+        if not took == steps == known.get(name)
+    ]
+    checks.hold(f"{what}: perfetto's steps sum to latencies", not wrong, str(wrong[:3]))
+    with_path = sorted(known.values(), reverse=True)[:MAX_TRACKS]
+    checks.hold(
+        f"{what}: perfetto has the slowest requests",
+        sorted((took for took, _ in found.values()), reverse=True) == with_path,
+        f"{len(found)} of {len(known)}",
+    )
 
 
-def otlp(checks, what, whywait, recording, report):
-    """OpenTelemetry's own definition takes the traces."""
-    document = json.loads(run(whywait, recording, "--format", "otlp"))
+def otlp(checks, what, tools, recording, slow):
+    """OpenTelemetry's own definition takes the traces, and its Collector passes them on."""
+    data = run(tools.whywait, recording, "--format", "otlp")
+    document = json.loads(data)
+    if tools.collector:
+        with tools.one:
+            try:
+                came = collector.spans(tools.collector.pass_on(data))
+                sent = collector.spans([document])
+                checks.hold(
+                    f"{what}: a collector gives the same spans back",
+                    came == sent,
+                    f"{len(came)} of {len(sent)}",
+                )
+            except ValueError as error:
+                checks.hold(f"{what}: a collector takes the traces", False, str(error))
     took = []
     for resource in document["resourceSpans"]:
         for scope in resource["scopeSpans"]:
@@ -145,6 +197,10 @@ def otlp(checks, what, whywait, recording, report):
         checks.hold(f"{what}: otlp is what collectors take", True)
     except json_format.ParseError as error:
         checks.hold(f"{what}: otlp is what collectors take", False, str(error))
-    wanted = [request["latency_ns"] for request in report["requests"]["slowest"]]
-    took = sorted(took, reverse=True)[: len(wanted)]
-    checks.hold(f"{what}: otlp has the slowest requests", took == wanted, str(took))
+    wanted = sorted((request["latency_ns"] for request in slow.values()), reverse=True)
+    took.sort(reverse=True)
+    checks.hold(
+        f"{what}: otlp has the slowest requests",
+        took == wanted[:MAX_TRACES],
+        f"{len(took)} of {len(wanted)}",
+    )

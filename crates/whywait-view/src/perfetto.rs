@@ -119,7 +119,7 @@ impl Trace {
 
     fn event(&mut self, at_ns: Ns, event: &Message) {
         let mut packet = Message::default();
-        packet.number(TIMESTAMP, at_ns).message(TRACK_EVENT, event);
+        packet.value(TIMESTAMP, at_ns).message(TRACK_EVENT, event);
         self.packet(&mut packet);
     }
 
@@ -410,7 +410,7 @@ impl Trace {
             event
                 .number(TYPE, COUNTER)
                 .number(TRACK, track)
-                .number(COUNTER_VALUE, value);
+                .value(COUNTER_VALUE, value);
             self.event(at[0].0, &event);
         }
     }

@@ -34,6 +34,13 @@ impl Message {
         self
     }
 
+    /// A number that is written when it is 0, too: where a field must be there.
+    pub(crate) fn value(&mut self, field: u32, value: u64) -> &mut Self {
+        self.key(field, VARINT);
+        self.varint(value);
+        self
+    }
+
     /// A number of fixed length: 64 bits.
     pub(crate) fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
         self.key(field, FIXED);

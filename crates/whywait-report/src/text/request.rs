@@ -68,6 +68,16 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     }
 }
 
+/// What is said besides its path.
+pub(super) fn besides(page: &mut Page, slow: &Slow) {
+    if let Some(sent) = &slow.sending {
+        sending(page, sent);
+    }
+    if let Some(time) = &slow.tasks {
+        tasks::of_request(page, time, slow.latency_ns);
+    }
+}
+
 /// What became of its response after it was written.
 fn sending(page: &mut Page, sent: &Sent) {
     let mut said = Vec::new();

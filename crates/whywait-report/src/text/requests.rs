@@ -235,6 +235,20 @@ fn latency(page: &mut Page, requests: &Requests) {
     );
 }
 
+/// Why responses went out late, and how much later, the most first.
+pub(super) fn late(wire: &Wire) -> Vec<(&'static str, u64)> {
+    let sending = &wire.sending;
+    let mut parts = vec![
+        ("Nagle's algorithm", sending.nagle_ns),
+        ("the client had no room", sending.window_ns),
+        ("lost and sent again", sending.lost_ns),
+        ("the network", sending.network_ns),
+    ];
+    parts.retain(|(_, ns)| *ns > 0);
+    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    parts
+}
+
 /// What the clients waited for besides, before their connection was made and after their response
 /// was written.
 fn wire(page: &mut Page, wire: Option<&Wire>) {
@@ -243,15 +257,7 @@ fn wire(page: &mut Page, wire: Option<&Wire>) {
     };
     if let Some(latency) = wire.latency_ns {
         let sending = &wire.sending;
-        let mut parts = vec![
-            ("Nagle's algorithm", sending.nagle_ns),
-            ("the client had no room", sending.window_ns),
-            ("lost and sent again", sending.lost_ns),
-            ("the network", sending.network_ns),
-        ];
-        parts.retain(|(_, ns)| *ns > 0);
-        parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-        let parts: Vec<String> = parts
+        let parts: Vec<String> = late(wire)
             .into_iter()
             .map(|(what, ns)| format!("{what} {}", duration(ns)))
             .collect();

@@ -55,10 +55,28 @@ fn is_worth(ns: u64, total_ns: u64) -> bool {
 
 /// `96.0 % with 127.0.0.1:7001 (python3)`, `0.5 to 2.0 % queued in the process`.
 fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
-    let mut parts: Vec<String> = Vec::new();
+    let pieces = pieces(page, time, total_ns).into_iter();
+    pieces
+        .map(|(what, ns)| format!("{} {what}", share(ns, total_ns)))
+        .collect()
+}
+
+/// What that time was, of all requests; nothing where the text does not split it by calls either.
+pub(super) fn of_all(page: &Page, totals: Option<&TaskTotals>) -> Vec<(String, Range)> {
+    let totals = totals.filter(|totals| {
+        !totals.threads_wait && is_worth(totals.time.upstream_ns.at_most, totals.total_ns)
+    });
+    totals.map_or_else(Vec::new, |totals| {
+        pieces(page, &totals.time, totals.total_ns)
+    })
+}
+
+/// What the time was, and how much of it: `with 127.0.0.1:7001 (python3)`.
+fn pieces(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<(String, Range)> {
+    let mut pieces: Vec<(String, Range)> = Vec::new();
     let mut add = |ns: Range, what: &str| {
         if is_worth(ns.at_most, total_ns) {
-            parts.push(format!("{} {what}", share(ns, total_ns)));
+            pieces.push((what.to_owned(), ns));
         }
     };
     for peer in time.peers.iter().take(MAX_PEERS) {
@@ -76,11 +94,11 @@ fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
         at_most: time.unserved_ns,
     };
     add(unserved, "not read yet");
-    parts
+    pieces
 }
 
 /// `2.0 to 97.0 %`, or one figure where they hardly differ.
-fn share(ns: Range, total_ns: u64) -> String {
+pub(super) fn share(ns: Range, total_ns: u64) -> String {
     let close = u128::from(ns.at_most - ns.at_least.min(ns.at_most)) * 200 <= u128::from(total_ns);
     let least = percent(ns.at_least, total_ns);
     match (ns.at_least, close) {

@@ -1,12 +1,15 @@
 //! What the text says, sentence by sentence, for other views: so that all say the same.
 
 use whywait_findings::{Confidence, Finding, Saving};
+use whywait_model::calls::links::Range;
 use whywait_model::path::Step;
 use whywait_model::requests::{Percentile, Slow, Time};
 
 use super::page::Page;
 use super::stack::{Row, fold};
-use super::{TextOptions, coverage, finding, headline, is_problem, page, requests, step};
+use super::{
+    TextOptions, coverage, finding, headline, is_problem, page, request, requests, step, tasks,
+};
 use crate::Report;
 
 pub use super::stack::telling_kernel;
@@ -86,6 +89,44 @@ pub fn total_ns(time: &Time) -> u64 {
 pub fn facts(report: &Report) -> Vec<(String, String)> {
     let mut page = wide();
     requests::facts(&mut page, &report.requests);
+    let mut facts: Vec<(String, String)> = Vec::new();
+    for line in page.into_text().lines() {
+        match facts.last_mut() {
+            _ if line.trim().is_empty() => {}
+            // It goes on with what was said last.
+            Some((_, text)) if line.starts_with(' ') => {
+                text.push_str(&format!("; {}", line.trim()))
+            }
+            _ => facts.push(named(line.trim())),
+        }
+    }
+    facts
+}
+
+/// Where all requests were by their calls: what, and between which bounds. Empty where the text does
+/// not say it either.
+pub fn by_calls(report: &Report) -> Vec<(String, Range)> {
+    tasks::of_all(&wide(), report.requests.tasks.as_ref())
+}
+
+/// A part of a time between two bounds, as a share: `2.0 to 97.0 %`.
+pub fn share(ns: Range, total_ns: u64) -> String {
+    tasks::share(ns, total_ns)
+}
+
+/// Why responses went out late after they were written, and how much later, nanoseconds. Empty where
+/// none did.
+pub fn late(report: &Report) -> Vec<(&'static str, u64)> {
+    let wire = report.requests.wire.as_ref();
+    let wire = wire.filter(|wire| wire.latency_ns.is_some());
+    wire.map_or_else(Vec::new, requests::late)
+}
+
+/// What is said of a slow request besides its path: what became of its response, and its time by
+/// its calls; a name and a sentence each.
+pub fn besides(slow: &Slow) -> Vec<(String, String)> {
+    let mut page = wide();
+    request::besides(&mut page, slow);
     lines(page).iter().map(|line| named(line)).collect()
 }
 

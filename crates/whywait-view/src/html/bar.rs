@@ -6,6 +6,7 @@ use whywait_model::requests::{Account, Time};
 use whywait_report::Report;
 use whywait_report::text::words;
 
+use super::ranges;
 use super::svg::{WIDTH, fits, inside, picture, px, swatch};
 use crate::palette;
 
@@ -115,7 +116,7 @@ pub(crate) fn bars(model: &Model, report: &Report) -> Vec<Bar> {
 }
 
 /// The section.
-pub(crate) fn section(bars: &[Bar], facts: &[(String, String)]) -> Markup {
+pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
     const ROW: f64 = 62.0;
     html! {
         @if let Some(first) = bars.first() {
@@ -131,8 +132,10 @@ pub(crate) fn section(bars: &[Bar], facts: &[(String, String)]) -> Markup {
                     }
                 }))
                 (legend(first, bars))
+                (ranges::by_calls(report))
+                (ranges::late(report))
                 dl class="facts" {
-                    @for (name, text) in facts {
+                    @for (name, text) in words::facts(report) {
                         div { dt { (name) } dd { (text) } }
                     }
                 }

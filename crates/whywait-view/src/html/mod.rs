@@ -12,6 +12,7 @@ mod flame;
 mod latency;
 mod marks;
 mod path;
+mod ranges;
 mod saving;
 mod svg;
 mod tables;
@@ -87,7 +88,7 @@ fn body(model: &Model, report: &Report, headline: &words::Headline) -> Markup {
         }
         main {
             (findings::section(report, headline))
-            (bar::section(&bar::bars(model, report), &words::facts(report)))
+            (bar::section(&bar::bars(model, report), report))
             (saving::section(report))
             (latency::section(&Latencies::new(model, report), what))
             (path::section(&report.requests.slowest, what))

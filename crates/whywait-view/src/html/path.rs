@@ -192,12 +192,58 @@ fn request(slow: &Slow, index: usize) -> Markup {
         details class="request" open[index == 0] {
             summary { strong { (title) } }
             @if slow.path.is_empty() {
-                p { "Its response was not seen: there is no critical path to show." }
+                p {
+                    "It arrived " (words::duration(slow.at_ns)) " into the recording; its response \
+                     was not seen, so there is no critical path to show."
+                }
             } @else {
                 (draw(&Lanes::new(slow), &format!("path-{number}"), &title))
+                (besides(slow))
                 details {
                     summary { "Step by step, with stacks" }
                     (listed(&slow.path))
+                }
+            }
+        }
+    }
+}
+
+/// What became of its response, and its time by its calls, as the text has it.
+fn besides(slow: &Slow) -> Markup {
+    let besides = words::besides(slow);
+    let calls = slow.calls.as_ref();
+    html! {
+        @if !besides.is_empty() {
+            dl class="facts" {
+                @for (name, text) in besides {
+                    div { dt { (name) } dd { (text) } }
+                }
+            }
+        }
+        @if let Some(calls) = calls.filter(|calls| !calls.longest.is_empty()) {
+            details {
+                summary {
+                    @match calls.own {
+                        true => "Its calls to others",
+                        false => "Calls to others while it was under way that may be its own",
+                    }
+                }
+                ol class="steps" {
+                    @for call in &calls.longest {
+                        li {
+                            span class="n" { "+" (words::duration(call.at_ns)) }
+                            " " strong { (words::duration(call.ns)) } " "
+                            (name(&call.peer, 60)) ", "
+                            (words::duration(call.with_peer_ns)) " until the reply was there"
+                            @if call.link.is_some() && !calls.own { "; certainly its own" }
+                        }
+                    }
+                }
+                @if calls.count > calls.longest.len() as u64 {
+                    p class="hint" {
+                        "and "
+                        (words::counted(calls.count - calls.longest.len() as u64, "shorter one"))
+                    }
                 }
             }
         }

@@ -1,0 +1,126 @@
+//! Times between two bounds, a bar for each: where requests were by their calls, and why their
+//! responses went out late.
+
+use maud::{Markup, html};
+use whywait_model::calls::links::Range;
+use whywait_report::Report;
+use whywait_report::text::words;
+
+use super::svg::{WIDTH, fitting, label, name, picture, px};
+use crate::palette::{self, Paint};
+
+const LEFT: f64 = 330.0;
+const RIGHT: f64 = 220.0;
+const ROW: f64 = 24.0;
+
+/// A row: what, between which bounds, its figures in words.
+struct Row {
+    what: String,
+    ns: Range,
+    said: String,
+    paint: Paint,
+}
+
+/// Where requests were by their calls, if the text says that.
+pub(crate) fn by_calls(report: &Report) -> Markup {
+    let total_ns = report.requests.tasks.as_ref().map_or(0, |t| t.total_ns);
+    let rows: Vec<Row> = words::by_calls(report)
+        .into_iter()
+        .map(|(what, ns)| Row {
+            said: said(ns, total_ns),
+            paint: paint_of(&what),
+            what: name(&what, 100),
+            ns,
+        })
+        .collect();
+    html! {
+        @if !rows.is_empty() {
+            h3 { "By calls to others" }
+            (draw("by-calls", "Where requests were, by their calls", &rows, total_ns))
+            @if rows.iter().any(|row| row.ns.at_least < row.ns.at_most) {
+                p class="hint" {
+                    "Strong: for certain. Pale: at most, as calls that are not certainly of one \
+                     request leave it open."
+                }
+            }
+        }
+    }
+}
+
+/// Why responses went out late after they were written, if any did.
+pub(crate) fn late(report: &Report) -> Markup {
+    let late = words::late(report);
+    let total_ns = late
+        .iter()
+        .fold(0u64, |sum, (_, ns)| sum.saturating_add(*ns));
+    let rows: Vec<Row> = late
+        .into_iter()
+        .map(|(what, ns)| Row {
+            what: what.to_owned(),
+            ns: Range {
+                at_least: ns,
+                at_most: ns,
+            },
+            said: words::duration(ns),
+            paint: palette::of_part("network"),
+        })
+        .collect();
+    html! {
+        @if !rows.is_empty() {
+            h3 { "After responses were written" }
+            (draw("late", "Why responses went out late", &rows, total_ns))
+            p class="hint" {
+                "How much later their ends went out than they were written, together. Clients \
+                 waited for it; it is in no latency of the server."
+            }
+        }
+    }
+}
+
+/// `88.1 to 89.4 %, 68.10 s`.
+fn said(ns: Range, total_ns: u64) -> String {
+    let share = words::share(ns, total_ns);
+    match (words::duration(ns.at_least), words::duration(ns.at_most)) {
+        (least, most) if least == most => format!("{share}, {most}"),
+        (least, most) => format!("{share}, {least} to {most}"),
+    }
+}
+
+fn paint_of(what: &str) -> Paint {
+    match what {
+        "a reply lay unread" => palette::of_part("ready (waking up)"),
+        "queued in the process" => palette::of_part("lock"),
+        "at work" => palette::of_part("on CPU"),
+        "not read yet" => palette::of_part("ready (pool busy)"),
+        _ => palette::of_part("network"),
+    }
+}
+
+fn draw(id: &str, title: &str, rows: &[Row], total_ns: u64) -> Markup {
+    let width = |ns: u64| {
+        let share = ns as f64 / total_ns.max(1) as f64;
+        share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+    };
+    picture(
+        id,
+        title,
+        ROW * rows.len() as f64 + 4.0,
+        html! {
+            @for (index, row) in rows.iter().enumerate() {
+                @let y = ROW * index as f64 + 2.0;
+                @let (least, most) = (width(row.ns.at_least), width(row.ns.at_most));
+                g {
+                    title { (row.what) ": " (row.said) }
+                    (label(LEFT - 10.0, y + 14.0, "end", &fitting(&row.what, LEFT - 12.0)))
+                    @if most > least {
+                        rect x=(px(LEFT + least)) y=(px(y)) width=(px(most - least)) height="18"
+                            fill=(row.paint.fill) fill-opacity="0.35" {}
+                    }
+                    rect x=(px(LEFT)) y=(px(y)) width=(px(least.max(0.8))) height="18"
+                        fill=(row.paint.fill) {}
+                    (label(LEFT + most + 8.0, y + 14.0, "start", &row.said))
+                }
+            }
+        },
+    )
+}
