@@ -156,7 +156,9 @@ impl<'a> Trace<'a> {
             attributes.push(attribute("code.function.name", text(function)));
         }
         if !step.stack.is_empty() {
-            let stack = step.stack.join("\n");
+            let frames = step.stack.iter();
+            let frames = frames.map(|frame| escape(frame, Charset::Unicode, MAX_NAME));
+            let stack = frames.collect::<Vec<_>>().join("\n");
             let stack: String = stack.chars().take(MAX_NAME * 20).collect();
             attributes.push(attribute(
                 "code.stacktrace",

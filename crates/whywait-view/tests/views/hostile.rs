@@ -1,12 +1,17 @@
 //! Names come from strangers: they are shown, and nothing of them runs, hides or breaks a format.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 
+use flate2::read::GzDecoder;
 use proptest::prelude::*;
+use serde_json::Value;
 use whywait_compare::{Diff, Options, Run, Side};
 use whywait_model::Model;
+use whywait_report::Report;
 use whywait_view::stacks::Of;
 
+use super::protobuf::texts;
 use super::{blocked, report};
 
 const NAMES: [&str; 8] = [
@@ -90,10 +95,81 @@ fn harmless(page: &str) {
             assert!(!forbidden, "{name} has {attribute}");
         }
     }
-    for c in page.chars() {
-        let hides = c.is_control() && c != '\n'
+    all_seen(&page.replace('\n', ""));
+}
+
+/// Nothing in a text hides, turns others around, or speaks to a terminal.
+fn all_seen(text: &str) {
+    for c in text.chars() {
+        let hides = c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        assert!(!hides, "{c:?}");
+        assert!(!hides, "{c:?} in {text}");
+    }
+}
+
+/// No name is longer than its format's writer has it: so many characters, and some for the cut.
+fn short(texts: &[String], most: usize) {
+    for text in texts {
+        assert!(text.chars().count() <= most, "{text}");
+    }
+}
+
+/// Names of tracks, threads and slices, and notes on them.
+fn perfetto(model: &Model) {
+    let trace = whywait_view::perfetto(model);
+    let paths: [&[u64]; 5] = [
+        &[1, 60, 2],
+        &[1, 60, 4, 5],
+        &[1, 11, 22],
+        &[1, 11, 23],
+        &[1, 11, 4, 6],
+    ];
+    for path in paths {
+        let texts = texts(&trace, path);
+        assert!(!texts.is_empty(), "{path:?}");
+        texts.iter().for_each(|text| all_seen(text));
+        short(&texts, 210);
+    }
+}
+
+/// Functions, files, roles: all texts of a profile.
+fn pprof(model: &Model, of: Of) {
+    let packed = whywait_view::pprof(model, of).expect("a profile");
+    let mut profile = Vec::new();
+    GzDecoder::new(&packed[..])
+        .read_to_end(&mut profile)
+        .expect("it is packed by gzip");
+    let texts = texts(&profile, &[6]);
+    assert_eq!(texts.first().map(String::as_str), Some(""));
+    texts.iter().for_each(|text| all_seen(text));
+}
+
+/// All texts of a document.
+fn otlp(model: &Model) {
+    fn texts(value: &Value) {
+        match value {
+            Value::String(text) => all_seen(&text.replace('\n', "")),
+            Value::Array(values) => values.iter().for_each(texts),
+            Value::Object(values) => values.values().for_each(texts),
+            _ => {}
+        }
+    }
+    let text = whywait_view::otlp(model).expect("it is JSON");
+    texts(&serde_json::from_str(&text).expect("it is JSON"));
+}
+
+/// Verdict and tables: no element but its own, nobody is mentioned, nothing links.
+fn markdown(model: &Model, report: &Report) {
+    let text = whywait_view::markdown(model, report);
+    all_seen(&text.replace('\n', ""));
+    let mut without_own = text;
+    for element in ["details", "summary", "code"] {
+        without_own = without_own
+            .replace(&format!("<{element}>"), "")
+            .replace(&format!("</{element}>"), "");
+    }
+    for markup in ["<", "@", "](", "://"] {
+        assert!(!without_own.contains(markup), "{without_own}");
     }
 }
 
@@ -117,27 +193,19 @@ fn all(name: &str) {
     let model = blocked(name).model();
     let report = report(&model);
     harmless(&whywait_view::html(&model, &report));
-    let markdown = whywait_view::markdown(&model, &report);
-    let without_own = markdown
-        .replace("<details>", "")
-        .replace("</details>", "")
-        .replace("<summary>", "")
-        .replace("</summary>", "")
-        .replace("<code>", "")
-        .replace("</code>", "");
-    assert!(!without_own.contains('<'), "{without_own}");
+    markdown(&model, &report);
     for of in [Of::Critical, Of::Waits, Of::Cpu] {
         for line in whywait_view::folded(&model, of).lines() {
             let (stack, ns) = line.rsplit_once(' ').expect("a stack and its time");
             assert!(ns.parse::<u64>().is_ok(), "{line}");
             assert!(stack.split(';').all(|frame| !frame.is_empty()), "{line}");
+            all_seen(line);
         }
-        assert!(whywait_view::pprof(&model, of).is_ok());
+        pprof(&model, of);
     }
-    whywait_view::perfetto(&model);
+    perfetto(&model);
     harmless(&compared(&model, name));
-    let otlp = whywait_view::otlp(&model).expect("it is JSON");
-    serde_json::from_str::<serde_json::Value>(&otlp).expect("it is JSON");
+    otlp(&model);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod formats;
 mod hostile;
 mod page;
+mod protobuf;
 
 use whywait_model::Model;
 use whywait_model::script::Script;
