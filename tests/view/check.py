@@ -270,7 +270,9 @@ def check_diff(checks, browser, whywait, sides, folder, serve):
         figures = [figure for line in said for figure in FIGURE.findall(line)]
         missing = [figure for figure in figures if figure not in shown]
         checks.hold(f"{what}: the text's figures", figures and not missing, ", ".join(missing))
-        check_part(checks, page, what, "dots")
+        check_part(checks, page, what, "parts")
+        dots = page.value("document.querySelectorAll('#dots circle').length")
+        checks.hold(f"{what}: a dot for each run", dots >= 2, str(dots))
         page.close()
     print("ok diff", flush=True)
 

@@ -1,5 +1,5 @@
-//! Writes pages that no kept recording makes, for `tests/view`, which opens them: one of ten minutes
-//! with 20,000 slow requests, and ones full of names that would like to be markup.
+//! Writes pages that no kept recording makes, for `tests/view`, which opens them: one of ten
+//! minutes with 20,000 slow requests, and ones full of names that would like to be markup.
 //!
 //! ```text
 //! cargo run --release -p whywait-view --example pages FOLDER

@@ -103,8 +103,8 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
     facts
 }
 
-/// Where all requests were by their calls: what, and between which bounds. Empty where the text does
-/// not say it either.
+/// Where all requests were by their calls: what, and between which bounds. Empty where the text
+/// does not say it either.
 pub fn by_calls(report: &Report) -> Vec<(String, Range)> {
     tasks::of_all(&wide(), report.requests.tasks.as_ref())
 }
@@ -114,8 +114,8 @@ pub fn share(ns: Range, total_ns: u64) -> String {
     tasks::share(ns, total_ns)
 }
 
-/// Why responses went out late after they were written, and how much later, nanoseconds. Empty where
-/// none did.
+/// Why responses went out late after they were written, and how much later, nanoseconds. Empty
+/// where none did.
 pub fn late(report: &Report) -> Vec<(&'static str, u64)> {
     let wire = report.requests.wire.as_ref();
     let wire = wire.filter(|wire| wire.latency_ns.is_some());

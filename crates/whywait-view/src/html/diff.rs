@@ -262,7 +262,7 @@ fn explained(explanation: &Explanation) -> Markup {
 fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Markup {
     const ROW: f64 = 40.0;
     const LEFT: f64 = 290.0;
-    const RIGHT: f64 = 90.0;
+    const RIGHT: f64 = 160.0;
     let shifts = &shifts[..shifts.len().min(MAX_PARTS)];
     let most = shifts.iter().map(|shift| shift.base_ns.max(shift.head_ns));
     let most = most.fold(1.0, f64::max);
@@ -276,16 +276,26 @@ fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Marku
             @for (index, shift) in shifts.iter().enumerate() {
                 @let y = ROW * index as f64 + 4.0;
                 (label(LEFT - 10.0, y + 20.0, "end", &name(&called(shift), 44)))
-                @for (ns, paint, y) in [(shift.base_ns, BASE, y), (shift.head_ns, HEAD, y + 16.0)] {
+                @let after = format!("{} ({})", text::ns(shift.head_ns), signed(shift));
+                @for (ns, paint, y, said) in [
+                    (shift.base_ns, BASE, y, text::ns(shift.base_ns)),
+                    (shift.head_ns, HEAD, y + 16.0, after),
+                ] {
                     rect x=(px(LEFT)) y=(px(y)) width=(px(width(ns))) height="14"
                         fill=(paint.fill) {
                         title { (text::ns(ns)) }
                     }
-                    (label(LEFT + width(ns) + 6.0, y + 11.0, "start", &text::ns(ns)))
+                    (label(LEFT + width(ns) + 6.0, y + 11.0, "start", &said))
                 }
             }
         },
     )
+}
+
+/// By how much it changed: `+28.4 ms`.
+fn signed(shift: &Shift) -> String {
+    let sign = if shift.ns() < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", text::ns(shift.ns().abs()))
 }
 
 fn places(parts: &[Shift]) -> Markup {
@@ -293,9 +303,8 @@ fn places(parts: &[Shift]) -> Markup {
         ul {
             @for part in parts {
                 @for place in &part.places {
-                    @let sign = if place.ns() < 0.0 { "-" } else { "+" };
                     li {
-                        (part.part) " " strong { (sign) (text::ns(place.ns().abs())) } ": "
+                        (part.part) " " strong { (signed(place)) } ": "
                         (whole(&text::place_name(place))) ", " (text::ns(place.base_ns))
                         " before, " (text::ns(place.head_ns)) " after"
                     }

@@ -1,6 +1,6 @@
 //! Reads what protocol buffers hold, as far as tests ask.
 
-/// The parts of a message that have a length, by their field's number. Fails where it is no message.
+/// The parts of a message that have a length, by their field's number. Fails where it is none.
 pub(crate) fn parts(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
