@@ -168,11 +168,12 @@ impl<'m> RequestRef<'m> {
 
     /// Until when it can have waited for the loop that serves it. One that was read and not
     /// answered may be what the loop does meanwhile, or want no answer at all (a client's
-    /// close_notify).
+    /// close_notify). Nobody waits for one that was given up.
     pub fn waited_until_ns(self) -> Ns {
         self.first_send_ns
             .or(self.recv_ns)
             .unwrap_or(self.model.end_ns)
+            .min(self.until_ns())
             .max(self.ready_ns)
     }
 

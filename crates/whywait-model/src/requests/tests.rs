@@ -60,6 +60,17 @@ fn what_nobody_reads_waits_until_the_recording_ends() {
 }
 
 #[test]
+fn what_is_given_up_waits_no_longer() {
+    let mut script = Script::new();
+    script.thread(1, "loop");
+    script.request(1).ready(10).gone(70);
+    script.request(2).ready(10).read(90, 1).gone(70);
+    script.ends(1000);
+    let waited = each(&script.model(), RequestRef::waited_until_ns);
+    assert_eq!(waited, [ms(70), ms(70)]);
+}
+
+#[test]
 fn a_request_is_found_by_its_name() {
     let model = four();
     let found = model.request("3:1").map(RequestRef::id);

@@ -1,5 +1,6 @@
 //! The view for people: at most about a screen of text, the answer in its first line.
 
+mod by_calls;
 mod calls;
 mod coverage;
 mod cpu;

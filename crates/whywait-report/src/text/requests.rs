@@ -5,6 +5,7 @@ use whywait_model::requests::{
 };
 use whywait_model::rings::RingRow;
 
+use super::by_calls;
 use super::escape::columns;
 use super::page::{Page, Style};
 use super::rings;
@@ -47,8 +48,17 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
     if late > 0 {
         of.push_str(&format!(", {} of them still open", count(late)));
     }
-    time(page, &requests.time, "where the time went", Some(&of));
-    facts(page, requests);
+    let total_ns = total_ns(&requests.time);
+    if let Some(totals) = by_calls::totals(requests, total_ns) {
+        by_calls::table(page, requests, totals, &of);
+        tasks::sure(page, totals);
+        by_threads(page, &requests.time);
+        latencies(page, requests);
+        facts_besides(page, requests);
+    } else {
+        time(page, &requests.time, "where the time went", Some(&of));
+        facts(page, requests);
+    }
     if let Some(slowest) = requests.slowest.first() {
         path(page, slowest);
     }
@@ -56,12 +66,21 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
 
 /// What is said of requests besides where their time went.
 pub(super) fn facts(page: &mut Page, requests: &Requests) {
+    latencies(page, requests);
+    tasks::short(page, requests.tasks.as_ref());
+    facts_besides(page, requests);
+}
+
+fn latencies(page: &mut Page, requests: &Requests) {
     let several = requests.multiplexed.as_ref();
     match several.filter(|several| several.prevail) {
         Some(several) => exchanges(page, requests, several),
         None => latency(page, requests),
     }
-    tasks::short(page, requests.tasks.as_ref());
+}
+
+/// What is said of requests besides their time and latency.
+fn facts_besides(page: &mut Page, requests: &Requests) {
     wire(page, requests.wire.as_ref());
     accept_queues(page, &requests.accept_queues);
     half_made(page, &requests.accept_queues);
@@ -195,8 +214,29 @@ pub(super) fn time(page: &mut Page, time: &Time, title: &str, of: Option<&str>) 
     }
 }
 
+/// What the threads did that served requests, whoever they did it for: in a line.
+fn by_threads(page: &mut Page, time: &Time) {
+    let total_ns = total_ns(time);
+    let worth = |ns: &u64| u128::from(*ns) * 100 >= u128::from(total_ns);
+    let mut parts: Vec<(&str, u64)> = parts(time)
+        .into_iter()
+        .filter_map(|(name, ns)| Some((name, ns.filter(worth)?)))
+        .collect();
+    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let parts: Vec<String> = parts
+        .into_iter()
+        .map(|(name, ns)| format!("{name} {}", percent(ns, total_ns)))
+        .collect();
+    let text = format!(
+        "{}; the threads served others meanwhile",
+        parts.join("; ")
+    );
+    let strong = (Style::Strong, "by threads: ");
+    page.paragraph("", "  ", &[strong, (Style::Plain, &text)]);
+}
+
 /// A bar of `ns` against `largest`, at least a sliver.
-fn bar(ns: u64, largest: u64, width: usize, unicode: bool) -> String {
+pub(super) fn bar(ns: u64, largest: u64, width: usize, unicode: bool) -> String {
     let steps = if unicode { 8 } else { 1 };
     let all = width as u128 * steps;
     let filled = (u128::from(ns) * all / u128::from(largest.max(1))).clamp(1, all);

@@ -9,8 +9,8 @@ use super::units::{count, counted, duration, percent};
 /// So many requests are shown in the list.
 const MAX_REQUESTS: usize = 40;
 /// So many peers are named.
-const MAX_PEERS: usize = 3;
-const MAX_NAME: usize = 60;
+pub(super) const MAX_PEERS: usize = 3;
+pub(super) const MAX_NAME: usize = 60;
 /// Below this share of the time calls are not worth a line in a report, and a part none in it.
 const WORTH_PERMILLE: u64 = 10;
 
@@ -28,6 +28,11 @@ pub(super) fn short(page: &mut Page, totals: Option<&TaskTotals>) {
         "  ",
         &[(Style::Strong, "by calls: "), (Style::Plain, &text)],
     );
+    sure(page, totals);
+}
+
+/// How sure the time by calls is.
+pub(super) fn sure(page: &mut Page, totals: &TaskTotals) {
     let text = links(&totals.time.calls, totals.time.one_call_at_a_time);
     page.paragraph("  ", "  ", &[(Style::Dim, &text)]);
 }
@@ -49,7 +54,7 @@ pub(super) fn of_request(page: &mut Page, time: &TaskTime, latency_ns: u64) {
     );
 }
 
-fn is_worth(ns: u64, total_ns: u64) -> bool {
+pub(super) fn is_worth(ns: u64, total_ns: u64) -> bool {
     u128::from(ns) * 1000 >= u128::from(total_ns) * u128::from(WORTH_PERMILLE)
 }
 

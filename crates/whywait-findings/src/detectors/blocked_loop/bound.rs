@@ -13,7 +13,7 @@ const MIN_SAVED_NS: u64 = 1_000_000;
 const NOTABLE: u64 = 50;
 
 /// What a fix saves each request at most: those that waited meanwhile, and those that waited while
-/// the loop caught up.
+/// the loop caught up. One that was given up has no latency that could be less.
 pub(super) fn saved(
     turns: &Turns,
     aways: &[Away],
@@ -38,7 +38,9 @@ pub(super) fn saved(
         .collect();
     let replayed = served.iter().zip(turns.savings(&pieces, &served));
     replayed
-        .map(|(served, ns)| waited.get(&served.name).copied().unwrap_or(0).max(ns))
+        .zip(requests)
+        .filter(|(_, asked)| asked.request.counts())
+        .map(|((served, ns), _)| waited.get(&served.name).copied().unwrap_or(0).max(ns))
         .filter(|ns| *ns >= MIN_SAVED_NS)
         .collect()
 }

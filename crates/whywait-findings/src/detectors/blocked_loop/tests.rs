@@ -353,6 +353,25 @@ fn a_request_that_is_not_read_when_the_recording_ends_waits_for_the_loop() {
     assert_eq!(findings[0].saving.at_most_ns, 100_000_000);
 }
 
+#[test]
+fn a_client_that_leaves_is_spared_nothing_and_waits_no_longer() {
+    let (mut script, handler, _) = server();
+    let answered = script.request(1).epoll(EPOLL).ready(30);
+    answered.read(331, 1).answered(340, 1);
+    script.request(2).epoll(EPOLL).ready(30).gone(90);
+    script.sleeps(1, handler, 30, 330);
+    // Long after both.
+    script.sleeps(1, handler, 400, 4_400);
+    script.ends(5_000);
+    let model = script.model();
+    let findings = detect(&model);
+    let saving = &findings[0].saving;
+    assert!(saving.at_most_ns <= model.time_of_requests_ns(), "{saving:?}");
+    assert_eq!(saving.requests, 1, "the other one has no latency");
+    let waited = &findings[0].evidence[1];
+    assert_eq!(waited.ns, Some(300_000_000), "{waited:?}");
+}
+
 /// Thread 1 reads what four clients send, who ask again as soon as they have an answer, and never
 /// waits for them. `serve` says what it does for each request, from when until when.
 fn saturated(script: &mut Script, each_ms: u64, serve: &mut dyn FnMut(&mut Script, u64, u64, u64)) {

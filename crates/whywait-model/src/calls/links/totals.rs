@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use whywait_events::Ns;
+use whywait_events::{Ns, Wait};
 
 use super::process::with_peer;
+use super::spans::Spans;
 use super::time::{PeerTime, Range, TaskTime, order};
 use super::{Link, LinkKind};
 use crate::model::Model;
 use crate::requests::RequestRef;
+use crate::timeline::woken_at;
+use crate::waits::{SystemCall, WaitClass, system_call};
 
 /// The same, summed up over the requests of processes that made calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -52,10 +55,13 @@ impl Model {
         let one_at_a_time = processes().all(|process| process.one_at_a_time);
         let mut totals = sums.totals;
         let mut peers = sums.peers;
+        let served_ns = totals.total_ns.saturating_sub(totals.time.unserved_ns);
         if one_at_a_time {
-            let served_ns = totals.total_ns.saturating_sub(totals.time.unserved_ns);
-            self.all_have_their_own(&sums.tgids, served_ns, &mut totals.time, &mut peers);
+            self.all_have_their_own(&sums.tgids, &mut totals.time, &mut peers);
         }
+        let worked_ns = self.worked_ns(&sums.served);
+        totals.time.own_ns.narrow(Range::new(0, worked_ns));
+        totals.time.rest_of(served_ns);
         totals.time.one_call_at_a_time = one_at_a_time;
         totals.time.peers = peers
             .into_iter()
@@ -78,7 +84,6 @@ impl Model {
     fn all_have_their_own(
         &self,
         tgids: &BTreeSet<u32>,
-        served_ns: u64,
         time: &mut TaskTime,
         peers: &mut BTreeMap<u32, Range>,
     ) {
@@ -122,7 +127,40 @@ impl Model {
         }
         time.upstream_ns.narrow(upstream);
         time.reply_unserved_ns.narrow(replies);
-        time.rest_of(served_ns);
+    }
+
+    /// How long threads can have worked for requests, all of them together: what a thread does is
+    /// for one at a time. By process: when it had requests that had been read.
+    fn worked_ns(&self, served: &BTreeMap<u32, Vec<(Ns, Ns)>>) -> u64 {
+        let served: BTreeMap<u32, Spans> = served
+            .iter()
+            .map(|(tgid, spans)| (*tgid, Spans::of(spans.iter().copied())))
+            .collect();
+        let each = self.threads.values().filter_map(|thread| {
+            let served = served.get(&thread.tgid)?;
+            let begun_ns = thread.started.map_or(0, |(ns, _)| ns);
+            let there_ns = served.within_ns(begun_ns, thread.ended_ns.unwrap_or(Ns::MAX));
+            let waits = thread.timeline.waits().iter();
+            let idle_ns = waits
+                .filter(|wait| self.awaits_work(wait))
+                .map(|wait| served.within_ns(wait.out_ns, woken_at(wait)))
+                .fold(0, u64::saturating_add);
+            Some(there_ns.saturating_sub(idle_ns))
+        });
+        each.fold(0, u64::saturating_add)
+    }
+
+    /// Whether a thread that slept so worked for nobody meanwhile: it waited for something to do,
+    /// or for the reply to a call. In doubt it did.
+    fn awaits_work(&self, wait: &Wait) -> bool {
+        match system_call(wait) {
+            SystemCall::Poll => self.class_of(wait) != Some(WaitClass::Lock),
+            SystemCall::Futex => self.class_of(wait) == Some(WaitClass::Idle),
+            SystemCall::Stream | SystemCall::Socket => {
+                self.is_rest(wait) || self.calls.awaited(wait).is_some()
+            }
+            _ => false,
+        }
     }
 }
 
@@ -149,11 +187,15 @@ struct Sums {
     totals: TaskTotals,
     peers: BTreeMap<u32, Range>,
     tgids: BTreeSet<u32>,
+    /// By process: from when to when each was served.
+    served: BTreeMap<u32, Vec<(Ns, Ns)>>,
 }
 
 impl Sums {
     fn add(&mut self, request: RequestRef<'_>, one: TaskTime) {
         self.tgids.insert(request.tgid);
+        let served = (request.served_ns(), request.end_ns());
+        self.served.entry(request.tgid).or_default().push(served);
         let totals = &mut self.totals;
         totals.requests += 1;
         totals.total_ns = totals.total_ns.saturating_add(request.age_ns());
