@@ -161,8 +161,9 @@ impl Model {
         model.stop_spans = model.find_stop_spans();
         model.rests = Rests::of(&model);
         model.let_go = model.let_go();
-        model.account();
+        // Paths have the calls in them.
         model.links = Links::of(&model);
+        model.account();
         model
     }
 

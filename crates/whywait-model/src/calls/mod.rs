@@ -117,9 +117,15 @@ impl Model {
         all_recorded && descriptor(wait).is_some_and(|fd| !called(fd)) && of_tcp()
     }
 
-    /// The peer for whose reply a thread slept in a step of a path; `None` where that is not
+    /// The peer for whose reply the request waited in a step of its path; `None` where that is not
     /// certain.
     pub fn peer_of_step(&self, step: &PathStep) -> Option<Peer<'_>> {
+        self.peer(step.peer).or_else(|| self.slept_for(step))
+    }
+
+    /// The peer for whose reply a thread slept in a step of a path; `None` where that is not
+    /// certain.
+    pub fn slept_for(&self, step: &PathStep) -> Option<Peer<'_>> {
         let slept = step.part.is_some_and(|part| part == Part::Network);
         let timeline = &self.threads.get(&step.tid).filter(|_| slept)?.timeline;
         let wait = timeline.overlapping(step.from_ns, step.to_ns).first()?;

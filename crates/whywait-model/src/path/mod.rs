@@ -17,6 +17,9 @@
 //! older, or held a lock. Then the path stays with the sleeper, and what the waker did while it
 //! slept stands for the sleep.
 //!
+//! While a call of the request is certainly with its peer, in a process that serves others as well,
+//! the path is the call's: see `upstream`.
+//!
 //! The steps never overlap and sum to the request's wall time.
 
 use whywait_events::{Ns, Part, StackId};
@@ -31,6 +34,7 @@ use steps::{step, unreaped, waker};
 mod longest;
 mod reported;
 mod steps;
+pub(crate) mod upstream;
 mod walk;
 
 pub use reported::Step;
@@ -73,6 +77,11 @@ pub struct PathStep {
     /// When the path is in this thread only because another one slept meanwhile, and this one ended
     /// that: the other one. 0: the step is on the request's own path.
     pub waiting: u32,
+    /// The number of the peer with which a call of the request's own was meanwhile, 0: none is
+    /// known.
+    pub peer: u32,
+    /// That the call shows, not what the thread did: that was for others.
+    pub by_call: bool,
     /// For a wait for a lock: what the threads that held it did meanwhile, in order. For other
     /// steps empty.
     pub meanwhile: Vec<PathStep>,
@@ -135,6 +144,7 @@ pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
         });
     }
     steps.reverse();
+    let steps = upstream::with_calls(model, request, steps);
     Path { steps, truncated }
 }
 

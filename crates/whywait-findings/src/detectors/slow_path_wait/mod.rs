@@ -174,6 +174,10 @@ fn on_paths<'a>(
 ) -> OnPaths<'a> {
     let mut of_request = OnPaths::new();
     for (at, step) in request.path.steps.iter().enumerate() {
+        // What the thread slept in was for others: see slow-upstream.
+        if step.by_call {
+            continue;
+        }
         let tick = || may_be_tick(model, &request.path.steps[at..]);
         let Some((key, wait)) = key(model, loops, request.request, step, &tick) else {
             continue;

@@ -144,7 +144,7 @@ fn of_process(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Opt
 /// Whether a thread slept for half of a request in a call of its own.
 fn sleeps_in_call(model: &Model, request: &SlowRequest<'_>) -> bool {
     let steps = slow_paths::steps(&request.path);
-    let in_call = steps.filter(|(_, step)| model.peer_of_step(step).is_some());
+    let in_call = steps.filter(|(_, step)| model.slept_for(step).is_some());
     dominates(sum(in_call.map(|(_, step)| step.ns())), request.latency_ns)
 }
 

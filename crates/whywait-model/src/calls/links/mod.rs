@@ -19,6 +19,7 @@ use serde::Serialize;
 use whywait_events::{Exchange, Ns, Request};
 
 use crate::model::Model;
+use crate::path::upstream::WithPeer;
 use crate::requests::{RequestRef, life};
 
 mod process;
@@ -29,7 +30,8 @@ mod totals;
 pub use time::{LinkCounts, PeerTime, Range, TaskTime};
 pub use totals::TaskTotals;
 
-use process::Process;
+use process::{Process, with_peer};
+use spans::Spans;
 
 #[cfg(test)]
 mod tests;
@@ -245,6 +247,39 @@ impl Links {
     /// The calls that are certainly a request's own, in order.
     pub(crate) fn of_request(&self, request: u32) -> &[u32] {
         self.of_request.get(&request).map_or(&[], Vec::as_slice)
+    }
+
+    /// When calls that are certainly a request's were with their peers, while others were under way
+    /// in its process. Not those in which its thread slept: its path shows them.
+    pub(crate) fn with_peers(&self, model: &Model, request: RequestRef<'_>) -> Vec<WithPeer> {
+        let own = match self.of_request.is_empty() {
+            true => &[],
+            false => self.of_request(request.index()),
+        };
+        let Some(process) = self.process(request.tgid).filter(|_| !own.is_empty()) else {
+            return Vec::new();
+        };
+        let several = process
+            .several
+            .clip(request.served_ns(), request.end_ns());
+        let of_call = |at: &u32| {
+            let call = &model.exchanges()[*at as usize];
+            let spans = several.and(&Spans::of(with_peer(call)));
+            let with = |(from_ns, to_ns)| WithPeer {
+                from_ns,
+                to_ns,
+                peer: call.peer,
+                tid: call.send_tid,
+            };
+            spans.into_iter().map(with).collect::<Vec<WithPeer>>()
+        };
+        let slept = |at: &&u32| {
+            matches!(
+                self.of_call(**at as usize),
+                Link::Certain(_, LinkKind::Thread)
+            )
+        };
+        own.iter().filter(|at| !slept(at)).flat_map(of_call).collect()
     }
 
     fn process(&self, tgid: u32) -> Option<&Process> {

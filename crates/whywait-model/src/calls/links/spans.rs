@@ -39,6 +39,11 @@ impl Spans {
         Self { spans, before_ns }
     }
 
+    /// Each, as from and to.
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (Ns, Ns)> {
+        self.spans.into_iter()
+    }
+
     /// How long they last.
     pub(super) fn total_ns(&self) -> u64 {
         self.before(Ns::MAX)

@@ -108,6 +108,37 @@ fn a_call_that_lies_within_one_request_only_is_its_own() {
 }
 
 #[test]
+fn what_a_loop_does_while_a_call_is_with_its_peer_is_not_on_its_requests_path() {
+    let calls = [call(50, 20, 90), call(51, 40, 110)];
+    let model = script(&[(10, 100), (30, 130)], &calls).model();
+    let path = |socket: u64| {
+        let mut requests = model.requests();
+        let request = requests.find(|request| request.socket == socket);
+        request.expect("it is there")
+    };
+    let steps = path(0).path().steps;
+    let of_call = steps.iter().find(|step| step.by_call).expect("the call");
+    assert_eq!(
+        (of_call.from_ns, of_call.to_ns, of_call.part),
+        (ms(30), ms(90), Some(Part::Network)),
+        "before, there was no other request: what the thread did was for this one"
+    );
+    let peer = model.peer_of_step(of_call).map(|peer| peer.to_string());
+    assert_eq!(peer.as_deref(), Some("127.0.0.1:7001"));
+    assert!(model.slept_for(of_call).is_none());
+    for (socket, network_ms) in [(0, 60), (1, 60)] {
+        let account = path(socket).account();
+        assert_eq!(account.service[Part::Network], network_ms * 1_000_000);
+        assert_eq!(account.total_ns(), path(socket).age_ns());
+    }
+    // Whose the calls are is not known: the paths stay with the thread.
+    let calls = [call(50, 40, 90), call(51, 50, 80)];
+    let model = script(&[(10, 100), (30, 130)], &calls).model();
+    let by_call = |path: crate::Path| path.steps.iter().any(|step| step.by_call);
+    assert!(!model.requests().any(|request| by_call(request.path())));
+}
+
+#[test]
 fn what_may_be_of_either_leaves_a_range() {
     let calls = [call(50, 40, 90), call(51, 50, 80)];
     let model = script(&[(10, 100), (30, 130)], &calls).model();
@@ -325,6 +356,12 @@ fn parts_are_all_of_a_requests_time_whatever_is_recorded() {
             for part in parts {
                 assert!(part.at_least <= part.at_most, "{time:?}");
             }
+            let path = request.path().steps;
+            let pairs = path.windows(2);
+            assert!(pairs.clone().all(|two| two[0].to_ns == two[1].from_ns), "{path:?}");
+            let (first, last) = (path.first().expect("one"), path.last().expect("one"));
+            assert_eq!((first.from_ns, last.to_ns), (request.ready_ns, request.end_ns()));
+            assert_eq!(request.account().total_ns(), request.age_ns());
             let least: u64 = parts.iter().map(|part| part.at_least).sum();
             let most: u64 = parts.iter().map(|part| part.at_most).sum();
             let served = request.age_ns() - time.unserved_ns;
