@@ -44,7 +44,10 @@ pub(super) fn with_calls(
     let mut with_calls = Vec::with_capacity(steps.len());
     let mut next = 0;
     for step in steps {
-        while intervals.get(next).is_some_and(|one| one.to_ns <= step.from_ns) {
+        while intervals
+            .get(next)
+            .is_some_and(|one| one.to_ns <= step.from_ns)
+        {
             next += 1;
         }
         let meanwhile = intervals[next..]
@@ -182,7 +185,9 @@ mod tests {
 
     #[test]
     fn no_more_than_so_many_are_looked_at() {
-        let all: Vec<WithPeer> = (0..1000).map(|n| with_peer(10 * n, 10 * n + 5, 1)).collect();
+        let all: Vec<WithPeer> = (0..1000)
+            .map(|n| with_peer(10 * n, 10 * n + 5, 1))
+            .collect();
         assert_eq!(apart(all).len(), MAX_INTERVALS);
     }
 }

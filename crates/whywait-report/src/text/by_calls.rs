@@ -24,7 +24,10 @@ pub(super) fn totals(requests: &Requests, all_ns: u64) -> Option<&TaskTotals> {
     let nearly_all = |totals: &&TaskTotals| {
         u128::from(totals.total_ns) * 100 >= u128::from(all_ns) * u128::from(NEARLY_ALL)
     };
-    let totals = requests.tasks.as_ref().filter(|totals| !totals.threads_wait);
+    let totals = requests
+        .tasks
+        .as_ref()
+        .filter(|totals| !totals.threads_wait);
     totals
         .filter(|totals| is_worth(totals.time.upstream_ns.at_most, totals.total_ns))
         .filter(nearly_all)
@@ -54,7 +57,10 @@ fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<Row> {
         let sum = |of: fn(Range) -> u64| shown.clone().map(of).fold(0, u64::saturating_add);
         let at_most = time.upstream_ns.at_most;
         let more = Range {
-            at_least: time.upstream_ns.at_least.saturating_sub(sum(|ns| ns.at_most)),
+            at_least: time
+                .upstream_ns
+                .at_least
+                .saturating_sub(sum(|ns| ns.at_most)),
             at_most: at_most.saturating_sub(sum(|ns| ns.at_least)),
         };
         let peers = counted((time.peers.len() - MAX_PEERS) as u64, "more peer");
@@ -99,7 +105,9 @@ fn length(ns: Range) -> String {
 /// The table. `of`: of which requests, if not of as many as it has.
 pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, of: &str) {
     let total_ns = totals.total_ns;
-    let all = requests.count.saturating_add(requests.open.as_ref().map_or(0, |open| open.late));
+    let all = requests
+        .count
+        .saturating_add(requests.open.as_ref().map_or(0, |open| open.late));
     let some = match totals.requests {
         count if count < all => format!("{} of ", super::units::count(count)),
         _ => String::new(),
@@ -107,19 +115,27 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
     let title = format!(" ({some}{of}, {} in all)", duration(total_ns));
     let strong = (Style::Strong, "where the time went, by calls");
     page.paragraph("", "  ", &[strong, (Style::Plain, &title)]);
-    let worth = |ns: u64| {
-        u128::from(ns) * 1000 >= u128::from(total_ns) * u128::from(SMALL_PERMILLE)
-    };
+    let worth =
+        |ns: u64| u128::from(ns) * 1000 >= u128::from(total_ns) * u128::from(SMALL_PERMILLE);
     let rows = rows(page, requests, totals);
     let (large, small): (Vec<Row>, Vec<Row>) =
         rows.into_iter().partition(|(_, ns)| worth(ns.at_most));
     let shares: Vec<String> = large.iter().map(|(_, ns)| share(*ns, total_ns)).collect();
     let lengths: Vec<String> = large.iter().map(|(_, ns)| length(*ns)).collect();
     let widest = |texts: &[String]| texts.iter().map(|text| columns(text)).max().unwrap_or(0);
-    let (shares_width, lengths_width) = (widest(&shares), widest(&lengths));
+    let shares_width = widest(&shares);
+    // On a narrow page the shares have to do.
+    let fit = page.width() >= LEAST_NAME + shares_width + widest(&lengths) + 10;
+    let lengths = match fit {
+        true => lengths,
+        false => vec![String::new(); lengths.len()],
+    };
+    let lengths_width = widest(&lengths);
     let names: Vec<String> = large.iter().map(|(name, _)| name.clone()).collect();
     // "  ", a blank, at least a column of the bar, two blanks, two more.
-    let room = page.width().saturating_sub(shares_width + lengths_width + 8);
+    let room = page
+        .width()
+        .saturating_sub(shares_width + lengths_width + 8);
     let name_width = widest(&names).max(LEAST_NAME).min(room.max(LEAST_NAME));
     let bar_width = room.saturating_sub(name_width).clamp(1, 40);
     let largest = large.iter().map(|(_, ns)| ns.at_most).max().unwrap_or(1);
@@ -140,7 +156,7 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
             (Style::Plain, &format!("  {name}{filler} ")),
             (style, &solid),
             (Style::Dim, &faint),
-            (Style::Plain, &figures),
+            (Style::Plain, figures.trim_end()),
         ]);
     }
     if !small.is_empty() {

@@ -227,10 +227,7 @@ fn by_threads(page: &mut Page, time: &Time) {
         .into_iter()
         .map(|(name, ns)| format!("{name} {}", percent(ns, total_ns)))
         .collect();
-    let text = format!(
-        "{}; the threads served others meanwhile",
-        parts.join("; ")
-    );
+    let text = format!("{}; the threads served others meanwhile", parts.join("; "));
     let strong = (Style::Strong, "by threads: ");
     page.paragraph("", "  ", &[strong, (Style::Plain, &text)]);
 }

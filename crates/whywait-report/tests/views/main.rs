@@ -77,6 +77,11 @@ fn stranded_readiness() {
 }
 
 #[test]
+fn by_calls() {
+    snapshot("by_calls", &reports::by_calls());
+}
+
+#[test]
 fn blocked_loop() {
     snapshot("blocked_loop", &reports::blocked_loop());
 }

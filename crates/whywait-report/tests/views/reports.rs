@@ -4,6 +4,7 @@ use serde_json::json;
 use whywait_findings::{
     Cause, Code, Confidence, Dominant, Evidence, Finding, Saving, SavingKind, Severity, Verdict,
 };
+use whywait_model::calls::links::{LinkCounts, PeerTime, Range, TaskTime, TaskTotals};
 use whywait_model::path::Step;
 use whywait_model::requests::{
     Latency, Multiplexed, OpenReader, OpenRequests, OwnRequests, Percentile, ReadyUnserved,
@@ -67,6 +68,46 @@ const HANDLER_STACK: &[&str] = &[
     "start_thread",
     "clone3",
 ];
+
+/// A loop that asks two services, and is busy itself.
+pub(crate) fn by_calls() -> Report {
+    let ns = |at_least_ms, at_most_ms| Range {
+        at_least: at_least_ms * MS,
+        at_most: at_most_ms * MS,
+    };
+    let peer = |peer: &str, ns| PeerTime {
+        number: 0,
+        peer: peer.to_owned(),
+        ns,
+    };
+    let time = TaskTime {
+        calls: LinkCounts {
+            certain: 5,
+            undecided: 1,
+            ..LinkCounts::default()
+        },
+        one_call_at_a_time: true,
+        unserved_ns: 7_992 * MS + 310_000,
+        upstream_ns: ns(4_000, 7_500),
+        peers: vec![
+            peer("10.0.0.7:5432 (postgres)", ns(4_000, 4_000)),
+            peer("10.0.0.8:6379 (redis\u{1b}[31m)", ns(0, 3_500)),
+        ],
+        network_ns: ns(0, 3),
+        reply_unserved_ns: ns(1_500, 1_500),
+        queued_ns: ns(600, 4_100),
+        own_ns: ns(0, 40),
+    };
+    let tasks = Some(TaskTotals {
+        requests: 6,
+        total_ns: 18_006 * MS,
+        threads_wait: false,
+        time,
+    });
+    let mut report = stranded();
+    report.requests.tasks = tasks;
+    report
+}
 
 /// Case 1: ready I/O ignored while workers sleep.
 pub(crate) fn stranded() -> Report {

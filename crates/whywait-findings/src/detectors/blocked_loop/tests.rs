@@ -366,7 +366,10 @@ fn a_client_that_leaves_is_spared_nothing_and_waits_no_longer() {
     let model = script.model();
     let findings = detect(&model);
     let saving = &findings[0].saving;
-    assert!(saving.at_most_ns <= model.time_of_requests_ns(), "{saving:?}");
+    assert!(
+        saving.at_most_ns <= model.time_of_requests_ns(),
+        "{saving:?}"
+    );
     assert_eq!(saving.requests, 1, "the other one has no latency");
     let waited = &findings[0].evidence[1];
     assert_eq!(waited.ns, Some(300_000_000), "{waited:?}");

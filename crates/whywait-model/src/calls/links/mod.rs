@@ -259,9 +259,7 @@ impl Links {
         let Some(process) = self.process(request.tgid).filter(|_| !own.is_empty()) else {
             return Vec::new();
         };
-        let several = process
-            .several
-            .clip(request.served_ns(), request.end_ns());
+        let several = process.several.clip(request.served_ns(), request.end_ns());
         let of_call = |at: &u32| {
             let call = &model.exchanges()[*at as usize];
             let spans = several.and(&Spans::of(with_peer(call)));
@@ -279,7 +277,10 @@ impl Links {
                 Link::Certain(_, LinkKind::Thread)
             )
         };
-        own.iter().filter(|at| !slept(at)).flat_map(of_call).collect()
+        own.iter()
+            .filter(|at| !slept(at))
+            .flat_map(of_call)
+            .collect()
     }
 
     fn process(&self, tgid: u32) -> Option<&Process> {

@@ -358,9 +358,15 @@ fn parts_are_all_of_a_requests_time_whatever_is_recorded() {
             }
             let path = request.path().steps;
             let pairs = path.windows(2);
-            assert!(pairs.clone().all(|two| two[0].to_ns == two[1].from_ns), "{path:?}");
+            assert!(
+                pairs.clone().all(|two| two[0].to_ns == two[1].from_ns),
+                "{path:?}"
+            );
             let (first, last) = (path.first().expect("one"), path.last().expect("one"));
-            assert_eq!((first.from_ns, last.to_ns), (request.ready_ns, request.end_ns()));
+            assert_eq!(
+                (first.from_ns, last.to_ns),
+                (request.ready_ns, request.end_ns())
+            );
             assert_eq!(request.account().total_ns(), request.age_ns());
             let least: u64 = parts.iter().map(|part| part.at_least).sum();
             let most: u64 = parts.iter().map(|part| part.at_most).sum();
@@ -391,6 +397,19 @@ fn what_is_not_spent_on_calls_is_queued_whichever_call_is_whose() {
     assert_eq!(totals.upstream_ns, ms_of(400, 400));
     assert_eq!(totals.queued_ns, ms_of(400, 400));
     assert_eq!(totals.own_ns, ms_of(0, 0));
+}
+
+#[test]
+fn a_loop_works_for_one_request_at_a_time() {
+    let requests = [(10, 100), (300, 400), (300, 400), (300, 400), (300, 400)];
+    let mut script = script(&requests, &[call(50, 20, 90)]);
+    script.polls(LOOP, 7, 20, 90);
+    let model = script.model();
+    assert_eq!(time(&model, 1).own_ns, ms_of(0, 100), "it may have had all of it");
+    let totals = model.task_totals().expect("there are calls").time;
+    assert_eq!(totals.upstream_ns, ms_of(70, 70));
+    assert_eq!(totals.own_ns.at_most, 120_000_000, "so long the loop was awake");
+    assert_eq!(totals.queued_ns.at_least, 300_000_000, "the rest");
 }
 
 #[test]
