@@ -405,10 +405,17 @@ fn a_loop_works_for_one_request_at_a_time() {
     let mut script = script(&requests, &[call(50, 20, 90)]);
     script.polls(LOOP, 7, 20, 90);
     let model = script.model();
-    assert_eq!(time(&model, 1).own_ns, ms_of(0, 100), "it may have had all of it");
+    assert_eq!(
+        time(&model, 1).own_ns,
+        ms_of(0, 100),
+        "it may have had all of it"
+    );
     let totals = model.task_totals().expect("there are calls").time;
     assert_eq!(totals.upstream_ns, ms_of(70, 70));
-    assert_eq!(totals.own_ns.at_most, 120_000_000, "so long the loop was awake");
+    assert_eq!(
+        totals.own_ns.at_most, 120_000_000,
+        "so long the loop was awake"
+    );
     assert_eq!(totals.queued_ns.at_least, 300_000_000, "the rest");
 }
 
