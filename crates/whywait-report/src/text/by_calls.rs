@@ -203,9 +203,9 @@ mod tests {
 
     #[test]
     fn lengths_share_their_unit() {
-        assert_eq!(length(range(0, 2_000_000)), "0 to 2.0 ms");
-        assert_eq!(length(range(1_000_000, 2_000_000)), "1.0 to 2.0 ms");
-        assert_eq!(length(range(2_000_000, 2_000_000)), "2.0 ms");
-        assert_eq!(length(range(2_000, 2_000_000)), "2 us to 2.0 ms");
+        assert_eq!(length(range(0, 2_000_000)), "0 to 2 ms");
+        assert_eq!(length(range(1_000_000, 2_000_000)), "1 to 2 ms");
+        assert_eq!(length(range(2_000_000, 2_000_000)), "2 ms");
+        assert_eq!(length(range(2_000, 2_000_000)), "2 us to 2 ms");
     }
 }
