@@ -38,7 +38,7 @@ RUNTIMES = {
     "go-direct": "Go, as a driver of a database",
     "node": "node, http",
 }
-CONCURRENCY = [1, 10, 100]
+CONCURRENCY = [1, 10, 100, 1000]
 
 
 @dataclass
@@ -56,12 +56,12 @@ class Kind:
 KINDS = [
     Kind("slow"),
     Kind("mixed", load=("--ms", "20-80", "--pause-ms", "20")),
-    Kind("pool", shared_by=4, concurrency=(10, 100)),
+    Kind("pool", shared_by=4, concurrency=(10, 100, 1000)),
     Kind("held", server=("held",), concurrency=(10,)),
     Kind("serial", server=("calls", "3"), concurrency=(1, 10)),
     Kind("busy", server=("work-ms", "2"), concurrency=(1, 10)),
 ]
-ROUNDS = {1: 60, 10: 30, 100: 6}
+ROUNDS = {1: 60, 10: 30, 100: 6, 1000: 2}
 
 
 def server(runtime, kind, clients, peer, out):

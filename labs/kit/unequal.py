@@ -34,11 +34,8 @@ async def ask(reader, writer, path):
     print(json.dumps([len(path), sent, json.loads(body), client.now_ms()]))
 
 
-async def converse(number, args, start):
+async def converse(number, args, reader, writer):
     draw = random.Random(number)
-    host, _, port = args.address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    await start.wait()
     for done in range(args.rounds):
         await asyncio.sleep(draw.uniform(0, args.pause_ms) / 1e3)
         path = path_of(1 + done * args.clients + number, args.ms, draw)
@@ -51,10 +48,9 @@ async def main(args):
     alone = await asyncio.open_connection(host, int(port))
     await ask(*alone, path_of(0, args.ms, random.Random(0)))
     alone[1].close()
-    start = asyncio.Event()
-    clients = [asyncio.create_task(converse(n, args, start)) for n in range(args.clients)]
-    await asyncio.sleep(0.05)
-    start.set()
+    # One after another: a server need not have room for all in its accept queue.
+    streams = [await asyncio.open_connection(host, int(port)) for _ in range(args.clients)]
+    clients = [converse(number, args, *stream) for number, stream in enumerate(streams)]
     await asyncio.gather(*clients)
 
 
