@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use whywait_events::{Ns, Part, Sample, StackId};
-use whywait_model::{Model, PathStep, Role, Thread};
+use whywait_model::{FrameOrigin, Label, Model, PathStep, Role, Thread, origin};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
@@ -172,8 +172,14 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
     counted_ns
 }
 
-/// The function in which a sample was taken; `None`: it is not known.
+/// The function in which a sample was taken; `None`: it is not known. A stack that was cut off in
+/// the C library or in the kernel's vDSO does not say who called that.
 fn function_of(model: &Model, sample: &Sample) -> Option<String> {
+    let stack = model.stacks.get(sample.user_stack)?;
+    let of_system = |label: &Label| origin(label) == FrameOrigin::System;
+    if stack.labels.iter().all(of_system) {
+        return None;
+    }
     slow_paths::function(model, sample.user_stack).filter(|name| name != slow_paths::IN_PYTHON)
 }
 
