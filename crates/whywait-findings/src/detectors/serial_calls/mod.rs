@@ -3,10 +3,11 @@
 //! **Invariant.** A request does not make its peer's round trip n times for what one could do.
 //!
 //! **Evidence.** Of some requests all calls are known ([`Certain`]): those of the thread that read
-//! and answered it, and served nothing else meanwhile; or those that were made while it was alone
-//! under way. Where there are too few of these it is the mean ([`Mean`]): calls are made only while
-//! requests are under way, so many for each of them, and never more at a time than there are
-//! requests, so that each makes one after another.
+//! and answered it, and served nothing else meanwhile; those that were made while it was alone
+//! under way; or its own where each call meanwhile is certainly somebody's. Where there are too few
+//! of these it is the mean ([`Mean`]): calls are made only while requests are under way, so many
+//! for each of them, and never more at a time than there are requests, so that each makes one after
+//! another.
 //!
 //! **Cost.** Of the time of a request's calls all but one of them. A bound: a call that does all of
 //! it takes longer than one of these.
@@ -48,6 +49,8 @@ const MIN_CALLS: usize = 5;
 const MIN_REQUESTS: usize = 5;
 /// One in so many slow requests must be known by itself to speak of all of them.
 const KNOWN: usize = 10;
+/// Of a request with more calls meanwhile it is not looked whether all are somebody's.
+const MAX_LINKED: usize = 4096;
 /// In percent: of the calls so many are made while a request is under way, and of their time so
 /// much with no more calls than requests.
 const NEARLY_ALL: u64 = 90;
@@ -132,16 +135,29 @@ fn known<'a>(
             && readers
                 .get(&request.recv_tid)
                 .is_some_and(|reader| reader.within(from_ns, to_ns) == 1);
-        if !alone && !of_thread {
-            continue;
-        }
         let first = traffic
             .calls
             .partition_point(|call| call.first_send_ns < from_ns);
-        let own = |call: &&&Exchange| alone || call.send_tid == request.recv_tid;
-        let calls: Vec<Interval> = traffic.calls[first..]
-            .iter()
-            .take_while(|call| call.first_send_ns <= to_ns)
+        let meanwhile = || {
+            let after = traffic.calls[first..].iter();
+            after.take_while(|call| call.first_send_ns <= to_ns)
+        };
+        let linked = || {
+            let lies_within = |call: &&&Exchange| whole(call).1 <= to_ns;
+            let mut all = meanwhile().filter(lies_within);
+            request.has_certain_calls()
+                && meanwhile().nth(MAX_LINKED).is_none()
+                && all.all(|call| model.is_linked(call))
+        };
+        if !alone && !of_thread && !linked() {
+            continue;
+        }
+        let own = |call: &&&Exchange| {
+            alone
+                || request.made(call)
+                || (of_thread && call.send_tid == request.recv_tid && !model.is_linked(call))
+        };
+        let calls: Vec<Interval> = meanwhile()
             .filter(own)
             .map(|call| whole(call))
             .filter(|call| call.1 <= to_ns)
@@ -184,8 +200,8 @@ fn certainly(
         calls: calls.to_string(),
         each_ns: called_ns / calls.max(1),
         called_ns,
-        how: "all calls of these requests are known: each request had a thread to itself, or was \
-              alone under way"
+        how: "all calls of these requests are known: each request had a thread to itself, was \
+              alone under way, or its calls are certainly its own"
             .to_owned(),
         confidence: Confidence::High,
     };

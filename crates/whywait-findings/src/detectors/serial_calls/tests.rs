@@ -4,6 +4,12 @@ use whywait_model::script::Script;
 
 /// Clients whose requests each make so many calls in a row of 10 ms each, twelve times.
 fn rows(clients: u64, calls: u64) -> Script {
+    rows_of(clients, calls, false)
+}
+
+/// The same, with the tasks that made them, or without.
+fn rows_of(clients: u64, calls: u64, with_tasks: bool) -> Script {
+    let task = |client: u64| u32::from(with_tasks) * (1 + client as u32);
     let mut script = Script::new();
     script.thread(LOOP, "loop");
     let mut seq = 0;
@@ -12,9 +18,13 @@ fn rows(clients: u64, calls: u64) -> Script {
             let at = 10 + round * (10 * calls + 20) + client;
             for n in 0..calls {
                 seq += 1;
-                script.exchange(&call(client, seq, at + 10 * n, at + 10 * n + 10));
+                script.exchange(&Exchange {
+                    task: task(client),
+                    ..call(client, seq, at + 10 * n, at + 10 * n + 10)
+                });
             }
             let request = script.request(1_000 * client + round).epoll(7).ready(at);
+            let request = request.task(task(client));
             request.read(at, LOOP).answered(at + 10 * calls, LOOP);
         }
     }
@@ -44,6 +54,15 @@ fn of_several_at_a_time_it_is_the_mean() {
     assert_eq!(findings[0].confidence, Confidence::Medium);
     assert_eq!(findings[0].subject["calls_per_request"], "10");
     assert_eq!(findings[0].saving.each_at_most_ns, [90_000_000; 48]);
+}
+
+#[test]
+fn where_calls_have_tasks_each_requests_own_are_known() {
+    let findings = detect(&rows_of(4, 10, true).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].confidence, Confidence::High);
+    assert_eq!(findings[0].saving.each_at_most_ns, [90_000_000; 48]);
+    assert_eq!(detect(&rows_of(4, 4, true).model()), []);
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //!
 //! **Evidence.** Calls (exchanges on connections that the process made) that lie within a request,
 //! from its reading to its answer, and that take half of its time until their reply is in the
-//! kernel. Which of several such calls is this request's does not show, and need not: all go to the
-//! same peer, and there is another one for each request.
+//! kernel: its own where that is certain. Else which of several such calls is this request's does
+//! not show, and need not: all go to the same peer, and there is another one for each request.
 //!
 //! **Cost.** For each request the time of the call that it is paired with, until its reply was
 //! there: without the call a part of that would go elsewhere. A bound.
@@ -169,8 +169,9 @@ fn with_peer_ns(call: &Exchange) -> u64 {
     length(with_peer(call))
 }
 
-/// Pairs requests with calls, first come, first served: each with another one. Those that have none
-/// within them that takes half of their time need none.
+/// Pairs requests with calls: each with its own where that is certain, else first come, first
+/// served, each with another one that may be its own. Those that have none within them that takes
+/// half of their time need none.
 fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Pairs<'a> {
     let calls = model.exchanges();
     let mut taken: BTreeSet<(u64, u32)> = BTreeSet::new();
@@ -191,8 +192,12 @@ fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Pairs<'a> {
             .filter(|call| call.tgid == row.tgid)
             .filter(|call| call.last_read_ns.is_some_and(|ns| ns <= answered_ns))
             .filter(|call| dominates(with_peer_ns(call), request.latency_ns))
+            .filter(|call| row.made(call) || !model.is_linked(call))
             .collect();
         found.of += usize::from(!within.is_empty());
+        let (own, others): (Vec<&Exchange>, Vec<&Exchange>) =
+            within.into_iter().partition(|call| row.made(call));
+        let within = if own.is_empty() { others } else { own };
         let one_peer = within.windows(2).all(|two| two[0].peer == two[1].peer);
         let own = within
             .iter()
@@ -279,7 +284,15 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
     let ports = slow_paths::ports(pairs.iter().map(|pair| pair.request));
     let tids: BTreeSet<u32> = pairs.iter().map(|pair| pair.call.send_tid).collect();
     let finding = Finding::new(&DECLARATION, severity, title)
-        .confidence(Confidence::Medium)
+        .confidence(
+            match pairs
+                .iter()
+                .all(|pair| pair.request.request.made(pair.call))
+            {
+                true => Confidence::High,
+                false => Confidence::Medium,
+            },
+        )
         .about("peer", peer.address())
         .about_known("peer_process", peer.process())
         .about_known("peer_pid", peer.tgid())

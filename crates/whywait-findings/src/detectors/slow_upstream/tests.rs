@@ -101,6 +101,42 @@ fn where_requests_have_no_call_of_their_own_nothing_is_said() {
 }
 
 #[test]
+fn a_call_that_is_certainly_anothers_is_not_taken_for_ones_own() {
+    // Two requests ask a peer. A third, which takes longer, asks another one meanwhile.
+    let findings = |with_tasks: bool| {
+        let task = |n: u64| u32::from(with_tasks) * n as u32;
+        let mut script = Script::new();
+        script.thread(LOOP, "loop").peer(&peer(1, 20));
+        script.peer(&peer(OTHER_PEER, 10));
+        for round in 0..10 {
+            let at = 10 + 600 * round;
+            script.polls(LOOP, 7, at + 5, at + 205);
+            for (n, took, peer) in [(1, 210, 1), (2, 210, 1), (3, 500, OTHER_PEER)] {
+                let request = script.request(3 * round + n).epoll(7).ready(at);
+                let request = request.task(task(n)).read(at, LOOP);
+                request.answered(at + took, LOOP);
+                script.exchange(&Exchange {
+                    task: task(n),
+                    ..call(100 * n + round, peer, at + 4, at + 204)
+                });
+            }
+        }
+        script.ends(7_000);
+        detect(&script.model())
+    };
+    assert_eq!(
+        findings(false),
+        [],
+        "which of the peers it was does not show"
+    );
+    let findings = findings(true);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].confidence, Confidence::High);
+    assert_eq!(findings[0].subject["peer"], "127.0.0.1:7001");
+    assert_eq!(findings[0].saving.each_at_most_ns, [200_000_000; 20]);
+}
+
+#[test]
 fn where_calls_go_to_several_peers_it_is_not_decided() {
     let mut script = with_calls(rounds(5), 10);
     script.peer(&peer(OTHER_PEER, 10));

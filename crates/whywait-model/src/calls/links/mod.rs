@@ -31,7 +31,6 @@ pub use time::{LinkCounts, PeerTime, Range, TaskTime};
 pub use totals::TaskTotals;
 
 use process::{Process, with_peer};
-use spans::Spans;
 
 #[cfg(test)]
 mod tests;
@@ -259,17 +258,22 @@ impl Links {
         let Some(process) = self.process(request.tgid).filter(|_| !own.is_empty()) else {
             return Vec::new();
         };
-        let several = process.several.clip(request.served_ns(), request.end_ns());
+        let (served_ns, end_ns) = (request.served_ns(), request.end_ns());
         let of_call = |at: &u32| {
             let call = &model.exchanges()[*at as usize];
-            let spans = several.and(&Spans::of(with_peer(call)));
-            let with = |(from_ns, to_ns)| WithPeer {
-                from_ns,
-                to_ns,
-                peer: call.peer,
-                tid: call.send_tid,
-            };
-            spans.into_iter().map(with).collect::<Vec<WithPeer>>()
+            with_peer(call)
+                .into_iter()
+                .flat_map(move |(from_ns, to_ns)| {
+                    let others = process
+                        .several
+                        .clip(from_ns.max(served_ns), to_ns.min(end_ns));
+                    others.into_iter().map(move |(from_ns, to_ns)| WithPeer {
+                        from_ns,
+                        to_ns,
+                        peer: call.peer,
+                        tid: call.send_tid,
+                    })
+                })
         };
         let slept = |at: &&u32| {
             matches!(
@@ -291,13 +295,31 @@ impl Links {
 impl Model {
     /// Whether it is certain for which request a slow call was made.
     pub fn is_linked(&self, call: &Exchange) -> bool {
+        matches!(self.link_of(call), Link::Certain(..))
+    }
+
+    /// Whose a slow call is.
+    fn link_of(&self, call: &Exchange) -> Link {
         let all = self.exchanges();
         let first = all.partition_point(|other| other.first_send_ns < call.first_send_ns);
         let mut same_time = all[first..]
             .iter()
             .take_while(|other| other.first_send_ns == call.first_send_ns);
         let at = same_time.position(|other| (other.socket, other.seq) == (call.socket, call.seq));
-        at.is_some_and(|at| matches!(self.links.of_call(first + at), Link::Certain(..)))
+        at.map_or(Link::Undecided, |at| self.links.of_call(first + at))
+    }
+}
+
+impl RequestRef<'_> {
+    /// Whether there are slow calls that are certainly this one's.
+    pub fn has_certain_calls(self) -> bool {
+        !self.model().links.of_request(self.index()).is_empty()
+    }
+
+    /// Whether a slow call is certainly this one's.
+    pub fn made(self, call: &Exchange) -> bool {
+        let link = self.model().link_of(call);
+        matches!(link, Link::Certain(request, _) if request == self.index())
     }
 }
 

@@ -432,3 +432,136 @@ fn of_too_many_candidates_all_may_be_its_own() {
     assert_eq!(time.queued_ns, ms_of(0, 690));
     assert_eq!(time.own_ns, ms_of(0, 690));
 }
+
+/// Whatever is asked of a model that has to do with calls.
+fn ask_everything(model: &Model) {
+    let total_ns = model.time_of_requests_ns();
+    if let Some(totals) = model.task_totals() {
+        assert!(totals.total_ns <= total_ns);
+        for part in [totals.time.queued_ns, totals.time.own_ns] {
+            assert!(part.at_least <= part.at_most, "{totals:?}");
+        }
+    }
+    for request in model.requests() {
+        let slow = request.slow();
+        let steps: u64 = slow.path.iter().map(|step| step.ns).sum();
+        assert_eq!(steps, request.age_ns(), "{slow:?}");
+        let Some(time) = slow.tasks else { continue };
+        for part in [time.upstream_ns, time.reply_unserved_ns, time.own_ns] {
+            assert!(part.at_least <= part.at_most, "{time:?}");
+            assert!(part.at_least <= request.age_ns(), "{time:?}");
+        }
+    }
+    let _ = model.calls();
+    let _ = model.requests_summary();
+}
+
+#[test]
+fn exchanges_of_strangers_say_nothing_wrong_and_nothing_breaks() {
+    let mut state = 5_u64;
+    let mut next = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for _ in 0..300 {
+        let time = |next: &mut dyn FnMut(u64) -> u64| match next(8) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => u64::MAX - 1,
+            _ => ms(next(120)),
+        };
+        let calls: Vec<Exchange> = (0..next(12))
+            .map(|_| Exchange {
+                // Ports, and so sockets and descriptors, are used again.
+                socket: 50 + next(3),
+                seq: next(3) as u32,
+                tgid: [TGID, 7, 0][next(3) as usize],
+                fd: next(4) as i32 - 1,
+                peer: [0, 1, 2, 99][next(4) as usize],
+                first_send_ns: time(&mut next),
+                last_send_ns: time(&mut next),
+                arrived_ns: (next(2) == 0).then(|| time(&mut next)),
+                first_read_ns: (next(2) == 0).then(|| time(&mut next)),
+                last_read_ns: (next(2) == 0).then(|| time(&mut next)),
+                gone_ns: (next(3) == 0).then(|| time(&mut next)),
+                send_tid: next(3) as u32,
+                read_tid: next(3) as u32,
+                task: next(3) as u32,
+                rtt_min_us: u32::MAX,
+                bytes_out: u64::MAX,
+                ..Exchange::default()
+            })
+            .collect();
+        let requests: Vec<(u64, u64)> = (0..next(6)).map(|n| (n * 10, n * 10 + next(90))).collect();
+        let mut script = script(&requests, &calls);
+        script.polls(LOOP, 7, 20, 20 + next(50));
+        ask_everything(&script.model());
+    }
+}
+
+#[test]
+fn calls_that_never_end_and_connections_for_each_call_are_taken_in_their_stride() {
+    // As many requests as the kernel side writes in a second or two, each with a connection of its
+    // own, and as many calls that nobody ever answers.
+    const MANY: u64 = 3000;
+    let requests: Vec<(u64, u64)> = (0..MANY).map(|n| (n, n + 40)).collect();
+    let short = (0..MANY).map(|n| call(1000 + n, n + 1, n + 30));
+    let unending = (0..MANY).map(|n| Exchange {
+        arrived_ns: None,
+        first_read_ns: None,
+        last_read_ns: None,
+        ..call(1_000_000 + n, n + 2, n + 2)
+    });
+    let calls: Vec<Exchange> = short.chain(unending).collect();
+    let mut script = script(&requests, &calls);
+    script.ends(MANY + 100);
+    let model = script.model();
+    let certain = links(&model).into_iter().flatten().count();
+    assert_eq!(certain, 0, "each may be of forty requests");
+    let totals = model.task_totals().expect("there are calls");
+    assert_eq!(totals.requests, MANY);
+    assert_eq!(totals.time.calls.undecided, 2 * MANY);
+    assert!(
+        !totals.time.one_call_at_a_time,
+        "there are more calls than requests"
+    );
+    assert_eq!(totals.time.upstream_ns.at_least, 0);
+}
+
+#[test]
+fn a_request_of_very_many_calls_has_a_path_of_few_steps() {
+    let calls: Vec<Exchange> = (0..5000)
+        .map(|n| call(50, 12 + 4 * n, 14 + 4 * n))
+        .collect();
+    let calls: Vec<Exchange> = (1..)
+        .zip(calls)
+        .map(|(seq, call)| Exchange {
+            seq,
+            task: 3,
+            ..call
+        })
+        .collect();
+    let mut script = script(&[], &calls);
+    script
+        .request(1)
+        .ready(10)
+        .read(10, LOOP)
+        .task(3)
+        .answered(30_000, LOOP);
+    script
+        .request(2)
+        .ready(10)
+        .read(10, LOOP)
+        .answered(30_000, LOOP);
+    script.ends(30_100);
+    let model = script.model();
+    let request = model.request("1:1").or_else(|| model.requests().next());
+    let request = request.expect("it is there");
+    assert_eq!(request.task_time().expect("it has").calls.certain, 5000);
+    let steps = request.path().steps;
+    assert!(steps.len() < 1000, "{}", steps.len());
+    let sum: u64 = steps.iter().map(crate::PathStep::ns).sum();
+    assert_eq!(sum, request.age_ns());
+}
