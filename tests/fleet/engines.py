@@ -89,6 +89,7 @@ class Spark:
             SparkSession.builder.master("local[2]")
             .appName("fleet")
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.driver.memory", "2g")
         )

@@ -86,7 +86,10 @@ def simulated(checks, fleet):
         after, host = divmod(n, SIMULATED_HOSTS)
         date = FIRST_DAY + datetime.timedelta(days=after)
         for name in METADATA:
-            table = of_host[name, hosts[host % len(hosts)]]
+            table = of_host.get((name, hosts[host % len(hosts)]))
+            if table is None:
+                # That host is healthy: it has no findings.
+                continue
             changed = {
                 "host": pyarrow.repeat(f"sim-{host:03}", len(table)),
                 "recording": compute.binary_join_element_wise(table["recording"], str(n), "-"),
