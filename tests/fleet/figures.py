@@ -117,6 +117,8 @@ def figures(of_day, of_simulated, of_real):
         ("table", "median", "most"),
         [(f"`{name}`", space(middle), space(most)) for name, (middle, most) in takes.items()],
     )
+    if takes["upstreams"][1] < 1000:
+        text += "\nNone of these called another service: their `upstreams` have no rows.\n"
     return text + (
         f"\nA slow request takes {of_request[0]:.0f} bytes there (median; the most is "
         f"{of_request[1]:.0f}), in `requests` and\n`request_parts` together.\n"
