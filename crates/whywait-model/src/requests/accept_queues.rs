@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::AcceptQueue as Look;
 
-/// The looks at each listener, of which the first and the last are kept.
+use crate::requests::retries::{self, Dropped};
+
+/// The looks at each listener, of which the first and the last are kept, and those after which more
+/// had been dropped.
 #[derive(Debug, Clone, Default)]
 pub struct AcceptQueues {
     /// By the listener's name and port.
@@ -18,6 +21,9 @@ struct Listener {
     first: Look,
     /// The last, of each process that has it open.
     last: BTreeMap<u32, Look>,
+    /// By when it was looked at: how many packets had been dropped since the recording began,
+    /// because the queue was full.
+    overflows: BTreeMap<u64, u32>,
 }
 
 /// The accept queue of a listener.
@@ -35,6 +41,9 @@ pub struct AcceptQueue {
     pub dropped: u32,
     /// How many of these because the accept queue was full, at most.
     pub overflows: u32,
+    /// When these were.
+    #[serde(skip)]
+    pub when_dropped: Vec<Dropped>,
     /// SYNs that were answered with a cookie, in the whole network namespace.
     pub syn_cookies: u64,
     /// SYNs that were dropped because too many connections were half made there.
@@ -65,10 +74,12 @@ impl AcceptQueues {
             .or_insert_with(|| Listener {
                 first: row.clone(),
                 last: BTreeMap::new(),
+                overflows: BTreeMap::new(),
             });
         if row.at_ns < listener.first.at_ns {
             listener.first = row.clone();
         }
+        listener.overflows.insert(row.at_ns, overflows(row));
         let last = listener.last.entry(row.tgid).or_default();
         if row.at_ns >= last.at_ns {
             *last = row.clone();
@@ -100,7 +111,8 @@ impl Listener {
             dropped: last.dropped,
             syn_cookies: last.syn_cookies,
             syns_refused: last.syns_refused,
-            overflows: u32::try_from(last.overflows).map_or(last.dropped, |n| n.min(last.dropped)),
+            overflows: overflows(last),
+            when_dropped: self.when_dropped(),
             holders: holders
                 .iter()
                 .map(|look| Holder {
@@ -112,6 +124,30 @@ impl Listener {
                 .collect(),
         })
     }
+}
+
+impl Listener {
+    fn when_dropped(&self) -> Vec<Dropped> {
+        // A listener that is made meanwhile has dropped nothing before.
+        let mut before = (0, 0);
+        let mut dropped = Vec::new();
+        for (at_ns, packets) in &self.overflows {
+            if *packets > before.1 {
+                dropped.push(Dropped {
+                    from_ns: before.0,
+                    to_ns: *at_ns,
+                    packets: packets - before.1,
+                });
+            }
+            before = (*at_ns, *packets);
+        }
+        dropped
+    }
+}
+
+/// What the listener dropped, as far as some queue of the namespace was full as often.
+fn overflows(look: &Look) -> u32 {
+    u32::try_from(look.overflows).map_or(look.dropped, |n| n.min(look.dropped))
 }
 
 impl Holder {
@@ -126,6 +162,12 @@ impl AcceptQueue {
     /// Whether there is no room for one more: the kernel drops those who come.
     pub fn is_full(&self) -> bool {
         self.queued > self.limit
+    }
+
+    /// What clients waited together for what a full queue dropped: at least, at most; by how Linux
+    /// tries again.
+    pub fn clients_waited_ns(&self) -> (u64, u64) {
+        retries::waited_ns(&self.when_dropped)
     }
 
     /// Whether it deserves a look: connections were waiting in it, or were dropped, or more were

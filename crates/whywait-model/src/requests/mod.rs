@@ -17,6 +17,7 @@ pub(crate) mod histogram;
 pub(crate) mod life;
 pub(crate) mod multiplexed;
 pub(crate) mod open;
+pub mod retries;
 pub(crate) mod rows;
 pub(crate) mod slowest;
 pub(crate) mod summary;

@@ -11,10 +11,6 @@ use crate::requests::histogram::{Histogram, bucket};
 use crate::requests::summary::Latency;
 use crate::requests::tails::held_ns;
 
-/// What a client waits for at least that a full accept queue turned away: Linux sends what was not
-/// acknowledged again after 200 ms at the earliest (data behind a handshake), a SYN after a second.
-const RETRIED_AFTER_NS: u64 = 200_000_000;
-
 /// Latency as the clients have it, where that is known to be another one than the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Wire {
@@ -59,6 +55,8 @@ pub struct Connecting {
     pub dropped: u64,
     /// How long clients waited for that together, at least.
     pub at_least_ns: u64,
+    /// And at most, by how Linux tries again.
+    pub at_most_ns: u64,
 }
 
 /// What became of one slow request's response after it was written.
@@ -119,12 +117,14 @@ impl Model {
     }
 
     fn connecting(&self) -> Option<Connecting> {
-        let dropped = self.accept_queues.all().map(|queue| queue.overflows.into());
-        let dropped: u64 = dropped.fold(0, u64::saturating_add);
-        (dropped > 0).then(|| Connecting {
-            dropped,
-            at_least_ns: dropped.saturating_mul(RETRIED_AFTER_NS),
-        })
+        let mut connecting = Connecting::default();
+        for queue in self.accept_queues.all() {
+            let (at_least_ns, at_most_ns) = queue.clients_waited_ns();
+            connecting.dropped += u64::from(queue.overflows);
+            connecting.at_least_ns = connecting.at_least_ns.saturating_add(at_least_ns);
+            connecting.at_most_ns = connecting.at_most_ns.saturating_add(at_most_ns);
+        }
+        (connecting.dropped > 0).then_some(connecting)
     }
 
     /// Percentiles with what came after the responses were written.

@@ -317,9 +317,10 @@ fn wire(page: &mut Page, wire: Option<&Wire>) {
     }
     if let Some(connecting) = wire.connecting {
         let text = format!(
-            "{} of clients dropped: they waited {} together at least, which is in no latency here",
+            "{} of clients dropped: they waited {} to {} together, which is in no latency here",
             counted(connecting.dropped, "packet"),
             duration(connecting.at_least_ns),
+            duration(connecting.at_most_ns),
         );
         page.paragraph(
             "",

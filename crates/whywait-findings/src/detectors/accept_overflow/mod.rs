@@ -5,12 +5,15 @@
 //! **Evidence.** The listener's count of what the kernel has dropped there, and the network
 //! namespace's count of how often a queue was full: what both agree on is an overflow.
 //!
-//! **Cost.** Not known: a client whose packet is dropped sends it again after a second (RFC 6298),
-//! and the kernel does not tell whose it was.
+//! **Cost.** A range: a client whose packet is dropped sends it again after a second, and then
+//! after twice as long each time (RFC 6298), and the kernel does not tell whose it was. How many
+//! tries may be one client's follows from when they were dropped.
 //!
 //! **Guards.** At least [`MIN_DROPPED`]. Drops while no accept queue of the namespace was full (a
 //! flood of SYNs, no memory) are none. Where connections stay in the queue to the end,
 //! `accept-stalled` says it.
+
+mod who;
 
 use serde_json::json;
 use whywait_model::Model;
@@ -18,7 +21,7 @@ use whywait_model::requests::AcceptQueue;
 
 use crate::declaration::Declaration;
 use crate::detectors::accept_stalled;
-use crate::finding::{Evidence, Finding, Severity};
+use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::text::{count, duration};
 
 /// What it is.
@@ -96,16 +99,31 @@ fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
         );
         Evidence::of_ns(ns, text)
     });
+    let (at_least_ns, at_most_ns) = queue.clients_waited_ns();
+    let range = Evidence::of_ns(
+        at_most_ns,
+        format!(
+            "by how Linux tries again these clients waited {} to {} together",
+            duration(at_least_ns),
+            duration(at_most_ns),
+        ),
+    );
+    let (instead, cause) = who::evidence(model, queue);
     Finding::new(&DECLARATION, severity, title)
         .about_known("port", queue.port)
         .about("limit", queue.limit)
         .about("dropped", dropped)
+        .about("at_least_ns", at_least_ns)
+        .saving(Saving::sum(SavingKind::Latency, at_most_ns, dropped))
         .about(
             "pids",
             json!(queue.holders.iter().map(|one| one.pid).collect::<Vec<_>>()),
         )
+        .evidence([range])
+        .evidence(instead)
         .evidence([Evidence::new(beside)])
         .evidence(late)
+        .cause(cause)
         .fix(
             "let who accepts do nothing else that can wait, or have more threads that accept; \
              raise the limit: the argument of listen (often a setting called backlog) and \

@@ -1,5 +1,5 @@
 use whywait_events::AcceptQueue as Look;
-use whywait_model::script::Script;
+use whywait_model::script::{Script, ms};
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn server(requests: u64, dropped: u32, overflows: u64) -> Script {
     }
     for (at_ms, dropped, overflows) in [(0, 0, 0), (1000, dropped, overflows)] {
         script.accept_queue(Look {
-            at_ns: at_ms * MS,
+            at_ns: ms(at_ms),
             tgid: 1,
             fd: 3,
             listener: 7,
@@ -43,7 +43,36 @@ fn a_full_queue_is_reported() {
          after 1 s or later; its limit is 1"
     );
     assert_eq!(findings[0].severity, Severity::Error);
-    assert_eq!(findings[0].saving, crate::finding::Saving::none());
+    // Twelve clients that wait for one second, or six that wait for one and for two.
+    assert_eq!(findings[0].saving.at_most_ns, 18_000 * MS);
+    assert_eq!(findings[0].subject["at_least_ns"], json!(1_200 * MS));
+}
+
+#[test]
+fn who_accepts_and_what_it_did_instead_is_said() {
+    let mut script = server(20, 12, 12);
+    script.thread(2, "acceptor");
+    for n in 0..4 {
+        script
+            .request(100 + n)
+            .port(80)
+            .ready(10 + n * 200)
+            .before_accept()
+            .read(100 + n * 200, 2)
+            .answered(101 + n * 200, 2);
+        script.sleeps(2, 0, 20 + n * 200, 90 + n * 200);
+    }
+    let findings = detect(&script.model());
+    let evidence: Vec<&str> = findings[0]
+        .evidence
+        .iter()
+        .map(|one| one.text.as_str())
+        .collect();
+    assert!(
+        evidence[1].contains("thread acceptor (2), which accepts")
+            && evidence[1].contains("asleep in clock_nanosleep"),
+        "{evidence:#?}"
+    );
 }
 
 #[test]

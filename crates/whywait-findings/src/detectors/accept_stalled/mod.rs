@@ -16,7 +16,7 @@
 //! tries in vain.) Nothing is said where the accept queue was not looked at, or was empty; nor
 //! where the workers of that port are exhausted, or its event loop was blocked.
 
-mod who;
+pub(super) mod who;
 
 use std::collections::BTreeMap;
 

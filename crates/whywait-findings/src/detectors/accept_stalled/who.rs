@@ -18,7 +18,7 @@ use crate::shared::text::{count, duration, list_by, named};
 const GROUPS: usize = 4;
 
 /// The threads that accept from a listener, as far as they were seen to.
-pub(super) struct Acceptors<'m> {
+pub(crate) struct Acceptors<'m> {
     threads: Vec<&'m Thread>,
     /// When the recording ended, or the target did.
     end_ns: Ns,
@@ -32,7 +32,7 @@ pub(super) struct Doing<'m> {
 }
 
 impl<'m> Acceptors<'m> {
-    pub(super) fn of(model: &'m Model, port: u16, holders: &[&Holder], end_ns: Ns) -> Self {
+    pub(crate) fn of(model: &'m Model, port: u16, holders: &[&Holder], end_ns: Ns) -> Self {
         // Who polls the listener and nothing else waits for connections, too.
         let polls_it = |wait: &Wait| {
             let polls = system_call(wait) == SystemCall::Poll;
@@ -70,6 +70,10 @@ impl<'m> Acceptors<'m> {
             ended_ns.saturating_add(MIN_NS) >= end_ns
         });
         Self { threads, end_ns }
+    }
+
+    pub(crate) fn threads(&self) -> &[&'m Thread] {
+        &self.threads
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -147,6 +151,21 @@ impl<'m> Acceptors<'m> {
     }
 }
 
+/// Whether it is where connections are waited for, or anything else: nothing keeps the thread.
+pub(crate) fn waits_for_work(model: &Model, wait: &Wait) -> bool {
+    let idles = || {
+        let pools = model.pools.iter().filter(|pool| pool.tgid == wait.tgid);
+        model.class_of(wait) == Some(WaitClass::Idle)
+            || pools.into_iter().any(|pool| pool.idles(wait))
+            || model.is_rest(wait)
+    };
+    match system_call(wait) {
+        SystemCall::Poll | SystemCall::Uring => true,
+        SystemCall::Futex => idles(),
+        _ => is_accept(wait),
+    }
+}
+
 impl<'m> Doing<'m> {
     /// What it slept in when the recording ended, or when it was killed before.
     fn at(end_ns: Ns, thread: &'m Thread) -> Option<Self> {
@@ -166,18 +185,7 @@ impl<'m> Doing<'m> {
 
     /// Whether it is where connections are waited for, or anything else: nothing keeps it.
     fn polls(&self, model: &Model) -> bool {
-        let wait = self.wait;
-        let idles = || {
-            let pools = model.pools.iter().filter(|pool| pool.tgid == wait.tgid);
-            model.class_of(wait) == Some(WaitClass::Idle)
-                || pools.into_iter().any(|pool| pool.idles(wait))
-                || model.is_rest(wait)
-        };
-        match system_call(wait) {
-            SystemCall::Poll | SystemCall::Uring => true,
-            SystemCall::Futex => idles(),
-            _ => is_accept(wait),
-        }
+        waits_for_work(model, self.wait)
     }
 
     pub(super) fn stack(&self) -> StackId {
