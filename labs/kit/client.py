@@ -15,9 +15,14 @@ import time
 from pathlib import Path
 
 NOT_REPRODUCED = 75
-# Of include/uapi/asm-generic/socket.h.
-SO_TIMESTAMPNS = 35
-TOLD_SIZE = socket.CMSG_SPACE(struct.calcsize("qq"))
+# Of include/uapi/asm-generic/socket.h, linux/net_tstamp.h and linux/socket.h: when a packet is sent
+# and when it is received, by software, and without the packet's data.
+SO_TIMESTAMPING = 37
+STAMPS = 1 << 1 | 1 << 3 | 1 << 4 | 1 << 11
+MSG_ERRQUEUE = 0x2000
+STAMP = struct.Struct("qq")
+# Three times, and of what is sent the origin.
+TOLD_SIZE = 256
 DEADLINE_S = 20
 
 
@@ -30,10 +35,46 @@ def wall_clock_ms():
     return 1e-6 * time.time_ns()
 
 
+def stamp(connection):
+    """From now on the kernel says when it sent, and when it had what is received: a client without
+    a CPU has it later."""
+    connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, STAMPS)
+
+
+def stamp_in(told):
+    """The time that came with what was received, in milliseconds of the wall clock."""
+    for _, kind, data in told:
+        if kind == SO_TIMESTAMPING:
+            seconds, ns = STAMP.unpack_from(data)
+            return 1e3 * seconds + 1e-6 * ns
+    return 0
+
+
+def receive_stamped(connection):
+    """What is received, and when the kernel had the last of it."""
+    piece, told, _, _ = connection.recvmsg(65536, TOLD_SIZE)
+    # What arrived before the kernel had begun to stamp comes without: it was there by now.
+    return piece, stamp_in(told) or wall_clock_ms()
+
+
+def sent_ms(connection):
+    """When the kernel sent the first packet of what was sent since this was asked last; by now."""
+    first, patience = 0, connection.gettimeout()
+    # Python would wait for data before it looks.
+    connection.setblocking(False)
+    try:
+        while True:
+            told = connection.recvmsg(1, TOLD_SIZE, MSG_ERRQUEUE)[1]
+            first = first or stamp_in(told)
+    except BlockingIOError:
+        return first or wall_clock_ms()
+    finally:
+        connection.settimeout(patience)
+
+
 class Connection:
     """A connection that is kept. A server that hangs is an error, after a time. `received_ms`: when
-    the kernel had the last of what was received, by the wall clock; a client without a CPU has it
-    later."""
+    the kernel had the last of what was received."""
 
     def __init__(self, address, receive_buffer=0):
         host, _, port = address.rpartition(":")
@@ -43,8 +84,7 @@ class Connection:
             # Before it connects: the window is told then.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect((host, int(port)))
-        # What is read comes with when the kernel had it.
-        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        stamp(self.socket)
         self.received_ms = 0
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -58,16 +98,10 @@ class Connection:
             length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
             if end and len(body) >= int(length[1]):
                 break
-            piece, told, _, _ = self.socket.recvmsg(65536, TOLD_SIZE)
+            piece, self.received_ms = receive_stamped(self.socket)
             if not piece:
                 raise ConnectionError("the server closed the connection")
             received += piece
-            # What arrived before the kernel had begun to stamp comes without: it was there by now.
-            self.received_ms = wall_clock_ms()
-            for _, kind, data in told:
-                if kind == SO_TIMESTAMPNS:
-                    seconds, ns = struct.unpack("qq", data)
-                    self.received_ms = 1e3 * seconds + 1e-6 * ns
         if not head.startswith(b"HTTP/1.1 200"):
             sys.exit(f"the server answered {head.splitlines()[0]}")
         return body
@@ -75,6 +109,11 @@ class Connection:
     def get(self, path):
         self.send(path)
         return self.receive()
+
+    def on_the_wire(self):
+        """What the last request took from its first packet until its response was there, in
+        milliseconds."""
+        return self.received_ms - sent_ms(self.socket)
 
     def close(self):
         self.socket.close()

@@ -54,17 +54,21 @@ def main():
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     address = namespace.follow(args.address)
-    until, sent, latencies = time.monotonic() + args.seconds, [1], []
+    until, sent, latencies, wire = time.monotonic() + args.seconds, [1], [], []
     flooding = threading.Thread(target=flood, args=(int(address.split(":")[1]), until, sent))
     flooding.start()
     while time.monotonic() < until:
         begun = client.now_ms()
-        client.ask(address, "/")
+        connection = client.Connection(address)
+        connection.get("/")
         latencies.append(client.now_ms() - begun)
+        wire.append(connection.on_the_wire())
+        connection.close()
         time.sleep(0.01)
     flooding.join()
     cookies = counter("SyncookiesSent")
-    truth = {"load": client.summary(latencies), "syns": sent[0], "cookies": cookies}
+    truth = {"load": client.summary(latencies), "wire": client.summary(wire), "syns": sent[0],
+             "cookies": cookies}
     return client.tell(truth, args.expect)
 
 

@@ -35,21 +35,18 @@ def leave(address, with_reset):
 
 
 def stay(address, half_close):
-    """How long it waited, in milliseconds."""
+    """How long it waited, in milliseconds; and how long from when its kernel had sent the request
+    until it had the answer."""
     begun = client.now_ms()
-    connection = connect(address)
-    ask(connection)
+    connection = client.Connection(address)
+    connection.send("/")
     if half_close:
-        connection.shutdown(socket.SHUT_WR)
-    received = b""
-    while not received.endswith(b"{}"):
-        piece = connection.recv(4096)
-        if not piece:
-            raise ConnectionError("the server closed the connection")
-        received += piece
+        connection.socket.shutdown(socket.SHUT_WR)
+    connection.receive()
     waited = client.now_ms() - begun
+    on_the_wire = connection.on_the_wire()
     connection.close()
-    return waited
+    return waited, on_the_wire
 
 
 def main():
@@ -62,8 +59,9 @@ def main():
     args = parser.parse_args()
     for n in range(args.leave):
         leave(args.address, with_reset=n % 2 == 0)
-    latencies = [stay(args.address, args.half_close) for _ in range(args.stay)]
-    truth = {"load": client.summary(latencies), "left": args.leave}
+    waited = [stay(args.address, args.half_close) for _ in range(args.stay)]
+    latencies, wire = zip(*waited, strict=True)
+    truth = {"load": client.summary(latencies), "wire": client.summary(wire), "left": args.leave}
     return client.tell(truth, args.expect)
 
 

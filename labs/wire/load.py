@@ -9,8 +9,9 @@ seconds after the last answer: whywait looks at accept queues every two seconds.
 it reads nothing for that long after it asked. An ADDRESS@PID is in the network namespace of that
 process.
 
-`load` is what the clients measured, and `wire` what they waited until their kernel had the whole
-answer: without the time in which a client had no CPU, which is none of the server's.
+`load` is what the clients measured, and `wire` from when their kernel sent a request until it had
+the whole answer: without the time in which a client had no CPU, which is none of the server's. It
+begins when the client connects if its connection was not made at the first try.
 """
 
 import argparse
@@ -25,38 +26,51 @@ import client  # noqa: E402  pylint: disable=wrong-import-position
 import namespace  # noqa: E402  pylint: disable=wrong-import-position
 
 
+# Where `struct tcp_info` has how many packets were sent again.
+TOTAL_RETRANS = 100
+
+
 def keep_asking(args, latencies, wire):
     connection = client.Connection(args.address, args.receive_buffer)
     for _ in range(args.rounds):
-        begun, asked = client.now_ms(), client.wall_clock_ms()
+        begun = client.now_ms()
         connection.send(args.path)
         time.sleep(args.read_after)
         connection.receive()
         latencies.append(client.now_ms() - begun)
-        wire.append(connection.received_ms - asked)
+        wire.append(connection.on_the_wire())
     connection.close()
 
 
 def begin_to_connect(address):
     host, _, port = address.rpartition(":")
     one = socket.socket()
+    client.stamp(one)
     one.setblocking(False)
     one.connect_ex((host, int(port)))
     return one
 
 
-def ask_once(one, begun, latencies):
+def ask_once(one, begun, latencies, wire):
     one.settimeout(client.DEADLINE_S)
     # Blocks until it is connected.
     one.sendall(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n")
     received = b""
     while not received.endswith(b"{}"):
-        piece = one.recv(65536)
+        piece, received_ms = client.receive_stamped(one)
         if not piece:
             raise ConnectionError("the server closed the connection")
         received += piece
-    latencies.append(client.now_ms() - begun)
+    latencies.append(client.now_ms() - begun[0])
+    asked_ms = client.sent_ms(one)
+    wire.append(received_ms - (begun[1] if syns_sent_again(one) else asked_ms))
     one.close()
+
+
+def syns_sent_again(one):
+    """Whether its connection was made at the second try or later; nothing else is lost here."""
+    info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TOTAL_RETRANS + 4)
+    return any(info[TOTAL_RETRANS:])
 
 
 def run(threads):
@@ -82,9 +96,9 @@ def main():
     latencies, wire, before = [], [], namespace.overflows()
     if args.connect:
         for _ in range(args.rounds):
-            begun = client.now_ms()
+            begun = client.now_ms(), client.wall_clock_ms()
             connecting = [begin_to_connect(args.address) for _ in range(args.clients)]
-            run([threading.Thread(target=ask_once, args=(one, begun, latencies))
+            run([threading.Thread(target=ask_once, args=(one, begun, latencies, wire))
                  for one in connecting])
     else:
         run([threading.Thread(target=keep_asking, args=(args, latencies, wire))
@@ -92,9 +106,8 @@ def main():
     if len(latencies) < args.clients * args.rounds:
         sys.exit("load: not all clients have been answered")
     time.sleep(args.linger)
-    truth = {"load": client.summary(latencies), "overflows": namespace.overflows() - before}
-    if wire:
-        truth["wire"] = client.summary(wire)
+    truth = {"load": client.summary(latencies), "wire": client.summary(wire),
+             "overflows": namespace.overflows() - before}
     return client.tell(truth, args.expect)
 
 

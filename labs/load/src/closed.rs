@@ -11,7 +11,7 @@ use lexopt::prelude::*;
 use serde_json::{Value as Json, json};
 
 use crate::http::Connection;
-use crate::promise::{self, Outcome, Rule, ms, print_ground_truth, summary};
+use crate::promise::{self, Outcome, Rule, ms, precise_summary, print_ground_truth, summary};
 
 /// How often the probe asks: often enough to meet every blocked interval of 100 ms or more.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
@@ -32,11 +32,14 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     let options = parse(parser)?;
     // All connections are known to the server, and have been answered once, before the load starts:
     // who is accepted late, and what a server does on its first request only, is no part of the
-    // lab.
+    // lab. Only `wire` has that.
     let warm_up = options.probe.as_deref().unwrap_or(&options.path);
-    let open = || {
+    let mut first = Vec::new();
+    let mut open = || {
         let mut connection = Connection::open(options.address)?;
+        connection.stamp()?;
         connection.get(warm_up)?;
+        first.push(connection.on_the_wire()?);
         Ok(connection)
     };
     let connections = (0..options.connections)
@@ -65,15 +68,20 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
     done.store(true, Ordering::Relaxed);
     let probe = probe.map(join).transpose()?;
 
+    let mut load = load?.into_iter().fold(Waited::default(), Waited::and);
     let mut truth = json!({
-        "load": summary(load?.concat()),
+        "load": summary(load.program),
         "total_ms": ms(start.elapsed()),
     });
+    load.wire.extend(first);
     if let Some(probe) = probe {
-        truth["probe"] = summary(probe);
+        truth["probe"] = summary(probe.program);
+        load.wire.extend(probe.wire);
     }
     if let Some(path) = &options.about {
         truth["server"] = about(options.address, path)?;
+    } else {
+        truth["wire"] = precise_summary(load.wire);
     }
     print_ground_truth(&truth);
     promise::check(&options.rules, &truth)
@@ -112,28 +120,52 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
     })
 }
 
+/// How long it took until a client had its responses, and how long until its kernel had them: a
+/// client without a CPU has them later.
+#[derive(Default)]
+struct Waited {
+    program: Vec<Duration>,
+    wire: Vec<Duration>,
+}
+
+impl Waited {
+    fn ask(&mut self, connection: &mut Connection, path: &str) -> Result<()> {
+        let start = Instant::now();
+        connection.get(path)?;
+        self.program.push(start.elapsed());
+        self.wire.push(connection.on_the_wire()?);
+        Ok(())
+    }
+
+    fn and(mut self, more: Self) -> Self {
+        self.program.extend(more.program);
+        self.wire.extend(more.wire);
+        self
+    }
+}
+
 fn client(
     mut connection: Connection,
     path: &str,
     rounds: usize,
     pause: Duration,
-) -> Result<Vec<Duration>> {
-    let mut latencies = Vec::with_capacity(rounds);
+) -> Result<Waited> {
+    let mut waited = Waited::default();
     for _ in 0..rounds {
-        latencies.push(timed(&mut connection, path)?);
+        waited.ask(&mut connection, path)?;
         thread::sleep(pause);
     }
-    Ok(latencies)
+    Ok(waited)
 }
 
 /// A bystander: quick requests of its own, which show what the load does to everybody else.
-fn probe(mut connection: Connection, path: &str, done: &AtomicBool) -> Result<Vec<Duration>> {
-    let mut latencies = Vec::new();
+fn probe(mut connection: Connection, path: &str, done: &AtomicBool) -> Result<Waited> {
+    let mut waited = Waited::default();
     while !done.load(Ordering::Relaxed) {
-        latencies.push(timed(&mut connection, path)?);
+        waited.ask(&mut connection, path)?;
         thread::sleep(PROBE_PAUSE);
     }
-    Ok(latencies)
+    Ok(waited)
 }
 
 /// What the server itself measured: a client cannot tell a wait for a lock from any other.
@@ -142,13 +174,7 @@ fn about(address: SocketAddr, path: &str) -> Result<Json> {
     serde_json::from_str(&body).with_context(|| format!("{path} is not JSON: {body:?}"))
 }
 
-fn timed(connection: &mut Connection, path: &str) -> Result<Duration> {
-    let start = Instant::now();
-    connection.get(path)?;
-    Ok(start.elapsed())
-}
-
-fn join<T>(thread: thread::JoinHandle<Result<T>>) -> Result<T> {
+fn join(thread: thread::JoinHandle<Result<Waited>>) -> Result<Waited> {
     thread
         .join()
         .map_err(|_| anyhow!("a client thread panicked"))?

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::stamps::Stamped;
+
 /// No request of any lab takes longer; a server that hangs becomes an error instead of a hung lab.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// One keep-alive connection.
 pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Stamped>,
 }
 
 impl Connection {
@@ -21,8 +23,21 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(DEADLINE))?;
         Ok(Self {
-            stream: BufReader::new(stream),
+            stream: BufReader::new(Stamped::new(stream)),
         })
+    }
+
+    /// From now on it is known how long the kernel waited for a response.
+    pub(crate) fn stamp(&mut self) -> Result<()> {
+        Ok(self.stream.get_mut().stamp()?)
+    }
+
+    /// From when the kernel sent the last request until it had all of the response.
+    pub(crate) fn on_the_wire(&mut self) -> Result<Duration> {
+        let stream = self.stream.get_mut();
+        let times = stream.sent().zip(stream.received());
+        let (sent, received) = times.context("the kernel has not stamped a request")?;
+        Ok(received.saturating_sub(sent))
     }
 
     /// Sends a request and reads its whole response; returns the body.
@@ -40,7 +55,7 @@ impl Connection {
     /// the server's socket once `send` returns, and the system's table of sockets says when it is
     /// gone from there.
     pub(crate) fn wait_until_read(&self) -> Result<()> {
-        let stream = self.stream.get_ref();
+        let stream = self.stream.get_ref().stream();
         let (server, client) = (stream.peer_addr()?.port(), stream.local_addr()?.port());
         let end = Instant::now() + DEADLINE;
         while received_unread(&std::fs::read_to_string("/proc/net/tcp")?, server, client)? > 0 {
@@ -80,9 +95,15 @@ impl Connection {
         let patience = end.saturating_duration_since(Instant::now());
         // A timeout of nothing would mean none at all.
         let patience = patience.max(Duration::from_millis(1));
-        self.stream.get_ref().set_read_timeout(Some(patience))?;
+        self.stream
+            .get_ref()
+            .stream()
+            .set_read_timeout(Some(patience))?;
         let begun = self.stream.fill_buf().map(|bytes| bytes.len());
-        self.stream.get_ref().set_read_timeout(Some(DEADLINE))?;
+        self.stream
+            .get_ref()
+            .stream()
+            .set_read_timeout(Some(DEADLINE))?;
         match begun {
             Ok(_) => self.response().map(Some),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),

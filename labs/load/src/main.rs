@@ -14,6 +14,7 @@ mod program;
 mod promise;
 mod redis;
 mod relay;
+mod stamps;
 
 use std::process::ExitCode;
 

@@ -28,7 +28,16 @@ pub(crate) fn ms(duration: Duration) -> f64 {
 }
 
 /// Count, median, 99th percentile, maximum and sum of a series of latencies.
-pub(crate) fn summary(mut latencies: Vec<Duration>) -> Value {
+pub(crate) fn summary(latencies: Vec<Duration>) -> Value {
+    summary_in(latencies, ms)
+}
+
+/// The same to the microsecond: what a recording is held against.
+pub(crate) fn precise_summary(latencies: Vec<Duration>) -> Value {
+    summary_in(latencies, |each| (each.as_secs_f64() * 1e6).round() / 1e3)
+}
+
+fn summary_in(mut latencies: Vec<Duration>, ms: impl Fn(Duration) -> f64) -> Value {
     latencies.sort_unstable();
     let Some(last) = latencies.len().checked_sub(1) else {
         return json!({"count": 0});
