@@ -87,7 +87,7 @@ enum {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-	unsigned long r14, bp, dx, si, di, r10, orig_ax, ip, sp;
+	unsigned long r14, bp, r8, dx, si, di, r10, orig_ax, ip, sp;
 };
 
 struct hlist_node {

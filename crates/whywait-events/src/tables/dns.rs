@@ -31,5 +31,9 @@ table! {
         server: String = Dictionary,
         /// Its port.
         server_port: u16 = Dictionary,
+        /// How long the name is that was asked for, as text: bytes; 0: not known.
+        name_length: u16 = Dictionary or 0,
+        /// Which kind of record was asked for (RFC 1035: 1 is A, 28 is AAAA); 0: not known.
+        question: u16 = Dictionary or 0,
     }
 }

@@ -48,6 +48,8 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
             asked: query.asked,
             server: address(query.family, query.server),
             server_port: u16::from_be(query.port),
+            name_length: 0,
+            question: 0,
         }))?;
     }
     Ok(())
@@ -65,6 +67,8 @@ impl Recorder {
             asked: record.asked,
             server: address(record.family, record.server),
             server_port: u16::from_be(record.port),
+            name_length: record.name_length,
+            question: record.question,
         }))
     }
 }

@@ -14,7 +14,8 @@ struct dns_record {
 	u64 answered_ns; /* when an answer was read; 0: none was */
 	u16 family;
 	u16 port; /* the server's, in the network's order */
-	u8 pad[4];
+	u16 name_length; /* of the name that was asked for, as text; 0: not known */
+	u16 question; /* which kind of record: 1 is A, 28 AAAA; 0: not known */
 	u8 server[16];
 };
 

@@ -99,7 +99,7 @@ fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
         );
         Evidence::of_ns(ns, text)
     });
-    let (at_least_ns, at_most_ns) = queue.clients_waited_ns();
+    let (at_least_ns, at_most_ns) = queue.clients_waited_ns(model.meta.started_ns);
     let range = Evidence::of_ns(
         at_most_ns,
         format!(

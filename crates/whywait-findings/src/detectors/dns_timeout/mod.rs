@@ -2,8 +2,8 @@
 //!
 //! **Invariant.** A DNS server answers, and soon.
 //!
-//! **Evidence.** What was sent to port 53 through a connected UDP socket and had no answer for 0.9
-//! s: asked again then, answered late, or never. For how long the thread waited is until it asked
+//! **Evidence.** What was sent to port 53 by UDP and had no answer for 0.9 s: asked again then,
+//! answered late, or never. For how long the thread waited is until it asked
 //! again or had the answer, or else how long it slept next.
 //!
 //! **Cost.** That time, of the requests that the thread which asked had in hand.
@@ -42,6 +42,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// Fewer may be chance.
 const MIN_QUERIES: usize = 3;
+/// So many questions are said.
+const NAMED: usize = 4;
 /// A thread that waits for an answer goes to sleep so soon after it asked.
 const SLEEPS_WITHIN_NS: u64 = 10_000_000;
 /// As `ASKED_AGAIN_NS` of `dns.bpf.h`: what is shorter was no wait for a lost query.
@@ -150,10 +152,9 @@ fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option
             .about("pid", longest.tgid)
             .saving(Saving::latency(requests))
             .evidence(in_hand)
-            .evidence([
-                Evidence::of_ns(sum(waited), what_then),
-                Evidence::new(format!("who asked: {}", list(&threads))),
-            ])
+            .evidence([Evidence::of_ns(sum(waited), what_then)])
+            .evidence(questions(rows).map(Evidence::new))
+            .evidence([Evidence::new(format!("who asked: {}", list(&threads)))])
             .fix(
                 "look at that DNS server and at the path to it; have a cache nearby answer \
                  (systemd-resolved, nscd, dnsmasq), or the program keep what it has looked up or \
@@ -161,6 +162,48 @@ fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option
                  make the wait shorter, which is 5 s otherwise",
             ),
     )
+}
+
+/// Which records of names of which lengths were asked for: the names are not recorded.
+fn questions(rows: &[&DnsQuery]) -> Option<String> {
+    let mut all: BTreeMap<(u16, u16), usize> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.name_length > 0) {
+        *all.entry((row.question, row.name_length)).or_default() += 1;
+    }
+    let mut all: Vec<((u16, u16), usize)> = all.into_iter().collect();
+    all.sort_by_key(|(_, queries)| std::cmp::Reverse(*queries));
+    let texts: Vec<String> = all
+        .iter()
+        .take(NAMED)
+        .map(|((question, length), queries)| {
+            let record = record_type(*question);
+            format!("{record} of a name of {length} characters ({queries})")
+        })
+        .collect();
+    let more = match all.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; {more} more"),
+    };
+    let known = !texts.is_empty();
+    known.then(|| format!("asked for: {}{more}", texts.join("; ")))
+}
+
+/// The usual name of a type of DNS records.
+fn record_type(question: u16) -> String {
+    let name = match question {
+        1 => "A",
+        2 => "NS",
+        5 => "CNAME",
+        6 => "SOA",
+        12 => "PTR",
+        15 => "MX",
+        16 => "TXT",
+        28 => "AAAA",
+        33 => "SRV",
+        65 => "HTTPS",
+        other => return format!("type {other}"),
+    };
+    name.to_owned()
 }
 
 #[cfg(test)]

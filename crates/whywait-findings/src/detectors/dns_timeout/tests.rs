@@ -23,6 +23,8 @@ fn server(queries: u64) -> Script {
             asked: 1,
             server: "10.0.0.53".to_owned(),
             server_port: 53,
+            name_length: 11,
+            question: 1 + 27 * (n as u16 % 2),
             ..DnsQuery::default()
         });
     }
@@ -55,6 +57,7 @@ fn a_server_that_does_not_answer_is_reported() {
         [
             "4 requests waited for that, 4.00 s together",
             "4 asked again, 0 answered late, 0 neither until the recording ended",
+            "asked for: A of a name of 11 characters (2); AAAA of a name of 11 characters (2)",
             "who asked: worker (1)",
         ]
     );
