@@ -10,6 +10,9 @@ use crate::stacks::{FrameKind, Of, Tree};
 const ROW: f64 = 18.0;
 /// What is narrower is not drawn.
 const MIN_WIDTH: f64 = 0.7;
+/// Below so many rows it must be as wide as can be seen: a thin tower makes no picture tall.
+const DEEP: usize = 24;
+const MIN_WIDTH_DEEP: f64 = 4.0;
 /// Boxes of a graph; the narrowest are left out.
 const MAX_TILES: usize = 2_500;
 /// Deeper functions are left out.
@@ -73,12 +76,16 @@ fn layout(tree: &Tree) -> Vec<Tile> {
     let mut tiles = Vec::new();
     let mut todo: Vec<(u32, f64, usize)> = vec![(crate::stacks::ROOT, 0.0, 0)];
     while let Some((node, x, depth)) = todo.pop() {
+        let least = match depth < DEEP {
+            true => MIN_WIDTH,
+            false => MIN_WIDTH_DEEP,
+        };
         let mut at = x;
         for child in &called[node as usize] {
             let ns = tree.node(*child).total_ns;
             let width = ns as f64 / total * WIDTH;
             // Those that follow are narrower still.
-            if width < MIN_WIDTH || depth >= MAX_DEPTH {
+            if width < least || depth >= MAX_DEPTH {
                 break;
             }
             if let Some(frame) = tree.frame(*child) {
