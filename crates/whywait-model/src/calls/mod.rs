@@ -103,6 +103,12 @@ impl Model {
         self.peer(self.calls.awaited(wait)?.peer)
     }
 
+    /// Whether slow calls were made that have no row: a request may have had one of those.
+    pub(crate) fn lacks_calls(&self) -> bool {
+        let over_budget = self.counters.get("exchanges.over-budget");
+        self.calls.left_out > 0 || over_budget.is_some_and(|count| *count > 0)
+    }
+
     /// Whether a thread slept for a client: for more on a TCP stream on which no call went out.
     /// That is known where all slow calls were recorded; of one that was under way before, not.
     pub fn awaits_a_client(&self, wait: &Wait) -> bool {

@@ -115,8 +115,9 @@ impl Process {
         let changes = changes(model, links, tgid, calls);
         let mut counts = Counts::default();
         let of_nobody = |at: &u32| links.of_call(*at as usize) == Link::Nobody;
+        let all_known = model.sums.slow == 0 && !model.lacks_calls();
         let mut at_most_one =
-            calls.len() >= LEAST_CALLS && model.sums.slow == 0 && !calls.iter().any(of_nobody);
+            calls.len() >= LEAST_CALLS && all_known && !calls.iter().any(of_nobody);
         let mut from_ns = 0;
         let (mut all_with_peers, mut all_open, mut several) = (vec![], vec![], vec![]);
         let mut all_with_peer: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();

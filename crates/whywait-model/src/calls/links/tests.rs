@@ -433,6 +433,23 @@ fn of_too_many_candidates_all_may_be_its_own() {
     assert_eq!(time.own_ns, ms_of(0, 690));
 }
 
+#[test]
+fn a_call_without_a_row_may_be_any_requests() {
+    let of = |lost: u64| {
+        let mut script = script(&[(10, 100), (30, 130)], &[call(50, 20, 90)]);
+        script.counter("exchanges.over-budget", lost);
+        script.model()
+    };
+    assert_eq!(time(&of(0), 1).upstream_ns, ms_of(0, 0));
+    let model = of(1);
+    assert_eq!(time(&model, 0).upstream_ns, ms_of(70, 90));
+    assert_eq!(time(&model, 1).upstream_ns, ms_of(0, 100));
+    assert_eq!(time(&model, 1).queued_ns.at_least, 0);
+    let mut rounds = rounds(20, &[]);
+    rounds.counter("exchanges.over-budget", 1);
+    assert!(!time(&rounds.model(), 5).one_call_at_a_time);
+}
+
 /// Whatever is asked of a model that has to do with calls.
 fn ask_everything(model: &Model) {
     let total_ns = model.time_of_requests_ns();

@@ -152,6 +152,9 @@ impl RequestRef<'_> {
             let calls = Calls::of(model, own, &[], (from_ns, to_ns));
             time.split_roughly(self, process, &calls, (from_ns, to_ns));
         }
+        if model.lacks_calls() {
+            time.widen(to_ns.saturating_sub(from_ns));
+        }
         time.network_ns = network(model, own, candidates.as_deref().unwrap_or(&[]));
         let (network, upstream) = (&mut time.network_ns, time.upstream_ns);
         network.at_least = network.at_least.min(upstream.at_least);
@@ -301,6 +304,20 @@ impl TaskTime {
         };
         let peers = peers.into_iter().map(|peer| (peer, of_peer(peer)));
         self.set_peers(request.model(), peers.filter(|(_, ns)| ns.at_most > 0));
+    }
+
+    /// What is not known to be something else may have been a call that has no row.
+    fn widen(&mut self, total_ns: u64) {
+        let upstream_ns = self.upstream_ns.at_least;
+        self.upstream_ns.at_most = total_ns;
+        self.reply_unserved_ns.at_most = total_ns.saturating_sub(upstream_ns);
+        // While one of those was with its peer, a reply that lay there kept nobody waiting.
+        self.reply_unserved_ns.at_least = 0;
+        self.queued_ns.at_least = 0;
+        self.own_ns.at_least = 0;
+        for peer in &mut self.peers {
+            peer.ns.at_most = total_ns;
+        }
     }
 
     fn set_peers(&mut self, model: &Model, peers: impl Iterator<Item = (u32, Range)>) {
