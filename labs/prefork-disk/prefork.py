@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 REQUEST_MS, ENTRIES_WITHOUT_SYNC = 40, 1
-ENTRY = b"Z" * (1 << 20)
+ENTRY = b"Z" * (4 << 20)
 
 
 def now_ms():

@@ -32,6 +32,14 @@ fn watched(folder: &Path, rotation: &[&str]) -> (Running, Running) {
     (server, watcher)
 }
 
+fn until_two_are_complete(folder: &Path, server: &mut Running) {
+    until("two recordings to be complete", || {
+        server.ping("meanwhile");
+        let complete = recordings(folder);
+        complete.iter().filter(|path| is_complete(path)).count() >= 2
+    });
+}
+
 #[test]
 fn each_recording_is_complete_and_the_target_goes_on() {
     if !bpf() {
@@ -41,14 +49,7 @@ fn each_recording_is_complete_and_the_target_goes_on() {
     let folder = dir.path().join("recordings");
     let rotation = ["--rotate", "5s", "--keep-for", "1h", "--max-size", "1G"];
     let (mut server, watcher) = watched(&folder, &rotation);
-    until("two recordings to be complete", || {
-        server.ping("meanwhile");
-        recordings(&folder)
-            .iter()
-            .filter(|path| is_complete(path))
-            .count()
-            >= 2
-    });
+    until_two_are_complete(&folder, &mut server);
     watcher.signal(Signal::SIGTERM);
     watcher.end().exits(0);
     server.ping("after");
@@ -92,14 +93,7 @@ fn a_command_is_recorded_from_its_first_instruction_until_it_ends() {
     let folder = dir.path().join("recordings");
     let args = ["record", "--rotate", "5s", "-o", text(&folder), "--"];
     let mut server = start(&mut whywait(&[&args[..], &[target(), "echo"]].concat()));
-    until("two recordings to be complete", || {
-        server.ping("meanwhile");
-        recordings(&folder)
-            .iter()
-            .filter(|path| is_complete(path))
-            .count()
-            >= 2
-    });
+    until_two_are_complete(&folder, &mut server);
     server.close_input();
     server.end().exits(0);
     let found = recordings(&folder);

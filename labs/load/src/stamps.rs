@@ -6,7 +6,7 @@ use std::io::{Error, Read, Result, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Of include/uapi/linux/net_tstamp.h, which libc has only in part: by software, on sending and on
 /// receiving, and without the packet's data.
@@ -122,7 +122,8 @@ impl Read for Stamped {
             return self.stream.read(buffer);
         }
         let (read, at) = self.receive(buffer, 0)?;
-        self.received = at;
+        // What arrived before the kernel had begun to stamp comes without: it was there by now.
+        self.received = at.or_else(|| SystemTime::UNIX_EPOCH.elapsed().ok());
         Ok(read)
     }
 }
@@ -140,7 +141,6 @@ impl Write for Stamped {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::time::SystemTime;
 
     use super::*;
 

@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -129,9 +130,22 @@ impl Work {
 /// The fault of `lock`: others that want to ask wait for this one's answer.
 #[inline(never)]
 fn fetch_report_under_lock(upstream: &mut TcpStream, shared: &Mutex<()>) -> io::Result<()> {
-    let _held = lock(shared);
-    fetch_report(upstream)
+    WANT_IT.fetch_add(1, Ordering::SeqCst);
+    let held = lock(shared);
+    WANT_IT.fetch_sub(1, Ordering::SeqCst);
+    let turn = TURNS.fetch_add(1, Ordering::SeqCst) + 1;
+    let fetched = fetch_report(upstream);
+    drop(held);
+    // The lock is not fair: who lets it go would have it again before another one has woken up.
+    while WANT_IT.load(Ordering::SeqCst) > 0 && TURNS.load(Ordering::SeqCst) == turn {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    fetched
 }
+
+/// How many wait for the lock, and how often it was taken.
+static WANT_IT: AtomicUsize = AtomicUsize::new(0);
+static TURNS: AtomicUsize = AtomicUsize::new(0);
 
 /// Asks the other service and waits for its answer.
 #[inline(never)]
