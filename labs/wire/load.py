@@ -1,12 +1,13 @@
 """Clients with a clock of their own.
 
     load.py ADDRESS [--clients N] [--rounds N] [--connect] [--linger S] [--expect RULE]…
-            [--path PATH] [--read-after S] [--receive-buffer BYTES]
+            [--path PATH] [--read-after S] [--receive-buffer BYTES] [--warm-up N]
 
 Each client keeps its connection and asks again when it has its answer. With --connect all connect
 at the same moment, ask once and leave; a round is over when all have been answered. It ends S
 seconds after the last answer: whywait looks at accept queues every two seconds. With --read-after
-it reads nothing for that long after it asked. An ADDRESS@PID is in the network namespace of that
+it reads nothing for that long after it asked. With --warm-up each asks so often before whywait
+attaches: what a JVM does for its first requests is another matter. An ADDRESS@PID is in the network namespace of that
 process.
 
 `load` is what the clients measured, and `wire` from when their kernel sent a request until it had
@@ -30,9 +31,9 @@ import namespace  # noqa: E402  pylint: disable=wrong-import-position
 TOTAL_RETRANS = 100
 
 
-def keep_asking(args, latencies, wire):
+def keep_asking(args, rounds, latencies, wire):
     connection = client.Connection(args.address, args.receive_buffer)
-    for _ in range(args.rounds):
+    for _ in range(rounds):
         begun = client.now_ms()
         connection.send(args.path)
         time.sleep(args.read_after)
@@ -80,6 +81,11 @@ def run(threads):
         thread.join()
 
 
+def keep_asking_all(args, rounds, latencies, wire):
+    run([threading.Thread(target=keep_asking, args=(args, rounds, latencies, wire))
+         for _ in range(args.clients)])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
@@ -90,9 +96,13 @@ def main():
     parser.add_argument("--path", default="/")
     parser.add_argument("--read-after", type=float, default=0)
     parser.add_argument("--receive-buffer", type=int, default=0)
+    parser.add_argument("--warm-up", type=int, default=0)
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     args.address = namespace.follow(args.address)
+    if args.warm_up:
+        keep_asking_all(args, args.warm_up, [], [])
+        client.attach()
     latencies, wire, before = [], [], namespace.overflows()
     if args.connect:
         for _ in range(args.rounds):
@@ -101,8 +111,7 @@ def main():
             run([threading.Thread(target=ask_once, args=(one, begun, latencies, wire))
                  for one in connecting])
     else:
-        run([threading.Thread(target=keep_asking, args=(args, latencies, wire))
-             for _ in range(args.clients)])
+        keep_asking_all(args, args.rounds, latencies, wire)
     if len(latencies) < args.clients * args.rounds:
         sys.exit("load: not all clients have been answered")
     time.sleep(args.linger)
