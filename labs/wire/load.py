@@ -7,8 +7,8 @@ Each client keeps its connection and asks again when it has its answer. With --c
 at the same moment, ask once and leave; a round is over when all have been answered. It ends S
 seconds after the last answer: whywait looks at accept queues every two seconds. With --read-after
 it reads nothing for that long after it asked. With --warm-up each asks so often before whywait
-attaches: what a JVM does for its first requests is another matter. An ADDRESS@PID is in the network namespace of that
-process.
+attaches: what a JVM does for its first requests is another matter. An ADDRESS@PID is in the network
+namespace of that process.
 
 `load` is what the clients measured, and `wire` from when their kernel sent a request until it had
 the whole answer: without the time in which a client had no CPU, which is none of the server's. It
