@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, RequestRef};
 
-use crate::shared::intervals::{Interval, merged, sum};
+use crate::shared::intervals::{Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
 use crate::shared::slow_paths::{MIN_NS, Shares};
 use crate::shared::text::{count, duration, list};
@@ -549,11 +549,17 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay
     let mut more = vec![most + 1, most + 2, most * 2];
     more.sort_unstable();
     more.dedup();
+    // A call may be taken for another request's. By as much as that makes the replay of what was too
+    // long, the others are too long as well.
+    let was_ns = measure.of(as_it_was).max(1);
+    let as_real = |ns: u64| in_proportion(ns, real_ns, was_ns);
     let more = more.into_iter();
     Some(Replay {
         measure,
         real_ns,
-        more: more.map(|more| (more, measure.of(with(more)))).collect(),
+        more: more
+            .map(|more| (more, as_real(measure.of(with(more)))))
+            .collect(),
     })
 }
 
