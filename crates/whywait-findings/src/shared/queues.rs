@@ -549,8 +549,8 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay
     let mut more = vec![most + 1, most + 2, most * 2];
     more.sort_unstable();
     more.dedup();
-    // A call may be taken for another request's. By as much as that makes the replay of what was too
-    // long, the others are too long as well.
+    // A call may be taken for another request's. By as much as that makes the replay of what was
+    // too long, the others are too long as well.
     let was_ns = measure.of(as_it_was).max(1);
     let as_real = |ns: u64| in_proportion(ns, real_ns, was_ns);
     let more = more.into_iter();
