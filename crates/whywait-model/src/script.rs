@@ -14,7 +14,7 @@
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
     AcceptQueue, Burst, BurstCall, Busy, Cpu, Exchange, ModuleKind, Ns, Part, PeerSums, Preempted,
-    Request, Sample, StackId, ThreadChange, ThreadEvent, Wait, WakeContext,
+    Request, Sample, StackId, ThreadChange, ThreadEvent, UNNAMED_JIT, Wait, WakeContext,
 };
 
 mod wire;
@@ -119,17 +119,22 @@ impl Script {
         self.stack_in("/srv/app", calls)
     }
 
-    /// The same, of functions in this module. `file+0x12` is a function without a name.
+    /// The same, of functions in this module. `file+0x12` is a function without a name, and
+    /// [`UNNAMED_JIT`] one of a just-in-time compiler.
     pub fn stack_in(&mut self, module: &str, calls: &[&str]) -> StackId {
         let id = self.next_stack;
         self.next_stack += 1;
         let label = |name: &&str| Label {
             name: (*name).into(),
-            named: !name.contains("+0x"),
+            named: !name.contains("+0x") && *name != UNNAMED_JIT,
             file: "".into(),
             line: 0,
             module: module.into(),
-            kind: ModuleKind::Elf,
+            kind: if *name == UNNAMED_JIT {
+                ModuleKind::Jit
+            } else {
+                ModuleKind::Elf
+            },
         };
         self.input.stacks.insert(
             id,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
-use whywait_model::{Model, Path, PathStep, RequestRef, app_frame};
+use whywait_model::{Label, Model, Path, PathStep, RequestRef, StackText, app_frame};
 
 use crate::finding::{Finding, Severity};
 use crate::shared::intervals::sum;
@@ -273,18 +273,20 @@ pub(crate) fn function(model: &Model, id: StackId) -> Option<String> {
     if let Some(what) = runtime::built_in(stack) {
         return Some(what.to_owned());
     }
-    // Its functions have names only where the runtime writes them down for profilers.
-    if stack
-        .labels
-        .iter()
-        .any(|label| label.kind == ModuleKind::Jit)
-    {
+    if in_compiled_code(stack) {
         return Some(COMPILED.to_owned());
     }
     if runtime::in_python_somewhere(stack) {
         return Some(IN_PYTHON.to_owned());
     }
     model.stacks.telling(id)
+}
+
+/// Whether some of a stack is code that a just-in-time compiler made. Its functions have names only
+/// where the runtime writes them down for profilers.
+pub(crate) fn in_compiled_code(stack: &StackText) -> bool {
+    let compiled = |label: &Label| label.kind == ModuleKind::Jit;
+    stack.labels.iter().any(compiled)
 }
 
 /// `the slowest of them, 388 ms: api (12) waits for worker (15)`, to be continued with what thread

@@ -5,6 +5,8 @@
 //! function in which nearly all of its samples are, and absences whose functions call each other
 //! are for the same reason. A stack of an interpreter that ends before the program's functions says
 //! only that the program was in such a call: it counts to the function that is known to make it.
+//! So does a little time of compiled code that nothing names, where a function with a name is
+//! called by such code as well.
 
 use whywait_events::{Sample, StackId};
 use whywait_model::{Model, Thread, app_frames};
@@ -155,13 +157,20 @@ fn calls(model: &Model, function: &str, other: &Reason) -> bool {
 /// Adds absences of which only the interpreter's functions are known to the most expensive cause
 /// that did the same and has a name.
 fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
+    let stack_of = |cause: &Reason| {
+        let longest = cause.longest()?;
+        model.stacks.get(longest.stack)
+    };
     let is_unnamed = |cause: &Reason| {
-        let stack = cause
-            .longest()
-            .and_then(|away| model.stacks.get(away.stack));
-        stack.is_some_and(|stack| {
+        let of_python = stack_of(cause).is_some_and(|stack| {
             runtime::own_account(stack).is_none() && runtime::in_python_somewhere(stack)
-        })
+        });
+        of_python || cause.function == slow_paths::COMPILED
+    };
+    let little_of = |cause: &Reason, known: &Reason| {
+        cause.function != slow_paths::COMPILED
+            || (cause.ns().saturating_mul(OF_ITS_OWN) < known.ns()
+                && stack_of(known).is_some_and(slow_paths::in_compiled_code))
     };
     let (unnamed, mut named): (Vec<Reason>, Vec<Reason>) = causes.into_iter().partition(is_unnamed);
     let mut alone = Vec::new();
@@ -169,6 +178,7 @@ fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
         let doing = cause.longest().map(|away| away.doing.clone());
         let same = named
             .iter_mut()
+            .filter(|known| little_of(&cause, known))
             .find(|known| known.longest().map(|away| &away.doing) == doing.as_ref());
         match same {
             Some(known) => known.take(cause),

@@ -1,6 +1,7 @@
 //! Scripts of events that must, or must not, be `blocked-loop`.
 
 use serde_json::json;
+use whywait_events::UNNAMED_JIT;
 use whywait_model::script::{Script, TGID, ms};
 
 use super::*;
@@ -531,6 +532,19 @@ fn an_absence_is_in_the_function_that_lasts() {
     let findings = detect(&script.model());
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].subject["function"], json!("keysCommand"));
+}
+
+#[test]
+fn a_little_time_in_code_that_nothing_names_counts_to_what_such_code_calls() {
+    let parse: &[&str] = &["main", UNNAMED_JIT, "Builtin_JsonParse"];
+    let clock: &[&str] = &["main", UNNAMED_JIT];
+    let times = |parses: usize| {
+        let mut stacks = vec![parse; parses];
+        stacks.push(clock);
+        blocked_by(&stacks)
+    };
+    assert_eq!(times(11), ["Builtin_JsonParse"]);
+    assert_eq!(times(3).len(), 2, "it has a part of its own");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! (asyncio's `to_thread`, libuv's four threads, a pool beside a selector).
 //!
 //! Who wakes the loop again and again is such a thread, and so is one that sleeps in the same work.
+//! One that reads requests itself is none: loops of one process hand connections to each other, and
+//! each sleeps in its own poll.
 //! The loop answers a request soon after its job was done. So the job of an answer is the one that
 //! some worker came back from last, and it began when that worker's job before was done, or when
 //! the worker got it after a sleep in which it waited for work. The time from the reading of the
@@ -186,6 +188,7 @@ fn workers(model: &Model, pool: &EpollPool, the_loop: &Thread) -> BTreeSet<u32> 
         .filter_map(|tid| model.threads.get(tid))
         .flat_map(work)
         .collect();
+    let reading: BTreeSet<u32> = model.requests().map(|request| request.recv_tid).collect();
     let alike = model.threads.values().filter(|thread| {
         let same = work(thread)
             .iter()
@@ -196,6 +199,7 @@ fn workers(model: &Model, pool: &EpollPool, the_loop: &Thread) -> BTreeSet<u32> 
     alike
         .map(|thread| thread.tid)
         .chain(wakes.into_keys())
+        .filter(|tid| !reading.contains(tid))
         .collect()
 }
 

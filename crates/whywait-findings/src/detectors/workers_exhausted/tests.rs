@@ -197,8 +197,9 @@ fn who_reads_and_answers_has_handed_nothing_on() {
     assert_eq!(found, []);
 }
 
-#[test]
-fn jobs_that_queue_for_an_executor_are_found() {
+/// A loop, thread 1, and two threads that its answers follow. Eight clients; two jobs end at a
+/// time, 10 ms apart; the loop sleeps in between.
+fn executor() -> Script {
     const READ: u32 = 0;
     let mut script = Script::new();
     script
@@ -207,7 +208,6 @@ fn jobs_that_queue_for_an_executor_are_found() {
         .thread(3, "executor_1");
     let poll = script.stack(&["main", "run", "epoll_wait"]);
     let work = script.stack(&["main", "job", "fetch_price", "read"]);
-    // Eight clients; two jobs end at a time, 10 ms apart; the loop sleeps in between.
     let mut polled = 10;
     for number in 0..48_u64 {
         let tid = 2 + (number % 2) as u32;
@@ -235,7 +235,12 @@ fn jobs_that_queue_for_an_executor_are_found() {
             .answered(done, 1);
     }
     script.ends(6000);
-    let found = detect(&script.model());
+    script
+}
+
+#[test]
+fn jobs_that_queue_for_an_executor_are_found() {
+    let found = detect(&executor().model());
     let [finding] = &found[..] else {
         panic!("expected one finding, got {found:?}");
     };
@@ -246,6 +251,21 @@ fn jobs_that_queue_for_an_executor_are_found() {
         finding.title
     );
     assert_eq!(finding.subject["workers"], json!([2, 3]));
+}
+
+#[test]
+fn loops_that_wake_each_other_are_no_executors() {
+    let mut script = executor();
+    // They read requests themselves.
+    for tid in 2..=3 {
+        script
+            .request(100 + u64::from(tid))
+            .port(PORT)
+            .ready(5500)
+            .read(5501, tid)
+            .answered(5502, tid);
+    }
+    assert_eq!(detect(&script.model()), []);
 }
 
 /// Carriers of tasks, two, and eight clients: with `left`, the first task that has read its request
