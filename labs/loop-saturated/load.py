@@ -25,7 +25,9 @@ class Clients:
 
     def __init__(self, address, connections):
         self.selector = selectors.DefaultSelector()
-        self.asked, self.received, self.latencies = {}, {}, []
+        self.asked, self.sent, self.received = {}, {}, {}
+        # By this program's clock, and by the kernel's: this program waits for a CPU, too.
+        self.latencies, self.wire = [], []
         for _ in range(connections):
             one = client.Connection(address).socket
             self.selector.register(one, selectors.EVENT_READ)
@@ -35,18 +37,21 @@ class Clients:
         self.received[one] = b""
         self.asked[one] = client.now_ms()
         one.sendall(REQUEST)
+        # At once: a time that nobody takes looks like something to read.
+        self.sent[one] = client.sent_ms(one)
 
     def turn(self):
         """Takes what has come, and asks again where that was an answer."""
         for key, _ in self.selector.select(client.DEADLINE_S):
             one = key.fileobj
-            piece = one.recv(65536)
+            piece, received_ms = client.receive_stamped(one)
             if not piece:
                 raise ConnectionError("the server closed the connection")
             self.received[one] += piece
             head, end, body = self.received[one].partition(b"\r\n\r\n")
             if end and len(body) >= int(re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)[1]):
                 self.latencies.append(client.now_ms() - self.asked[one])
+                self.wire.append(received_ms - self.sent[one])
                 self.ask(one)
 
     def go_on_until_the_end(self):
@@ -83,12 +88,14 @@ def main():
         clients.turn()
     attach(clients)
     clients.latencies.clear()
+    clients.wire.clear()
     begun = client.now_ms()
     while len(clients.latencies) < args.rounds * args.connections:
         clients.turn()
     total_ms = client.now_ms() - begun
     clients.go_on_until_the_end()
-    truth = {"load": client.summary(clients.latencies), "total_ms": total_ms,
+    truth = {"load": client.summary(clients.latencies), "wire": client.summary(clients.wire),
+             "total_ms": total_ms,
              "server": json.loads(client.ask(args.address, "/about"))}
     return client.tell(truth, args.expect)
 

@@ -55,6 +55,9 @@ pub struct Wasted {
     pub at_least_ns: u64,
     /// With what threads did for others meanwhile.
     pub at_most_ns: u64,
+    /// How long the others took, of which nothing is known: other threads wrote than those that
+    /// read.
+    pub elsewhere_ns: u64,
 }
 
 impl Wasted {
@@ -70,7 +73,11 @@ impl Wasted {
             .collect();
         let mut wasted = Self::default();
         let mut by_thread: BTreeMap<u32, Vec<&Abandoned>> = BTreeMap::new();
-        for row in rows.iter().filter(|row| row.cpu_ns > 0) {
+        for row in rows {
+            if row.cpu_ns == 0 {
+                wasted.elsewhere_ns = wasted.elsewhere_ns.saturating_add(after_ns(row));
+                continue;
+            }
             wasted.known += 1;
             by_thread.entry(row.recv_tid).or_default().push(row);
         }
@@ -136,7 +143,8 @@ mod tests {
         };
         assert_eq!(wasted(&[before]), (60, 60));
         let elsewhere = Abandoned { cpu_ns: 0, ..row() };
-        assert_eq!(wasted(&[elsewhere]), (0, 0));
+        assert_eq!(wasted(std::slice::from_ref(&elsewhere)), (0, 0));
+        assert_eq!(Wasted::of(&[&elsewhere]).elsewhere_ns, 70);
     }
 
     #[test]

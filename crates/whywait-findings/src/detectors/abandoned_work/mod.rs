@@ -10,7 +10,8 @@
 //! **Cost.** CPU time from when the client had gone until the response was written, of the thread
 //! that read and wrote. What that thread did for others meanwhile is in it. The lower bound has
 //! only those of which the thread served no other connection meanwhile, in processes whose requests
-//! stay on their threads.
+//! stay on their threads. What moved between threads counts in the upper bound as one CPU until it
+//! ended, and all of it together as no more than the target has used.
 //!
 //! **Guards.** At least [`MIN_REQUESTS`] on a port, [`MIN_NS`] each as a rule. Where other threads
 //! wrote than those that read, nothing shows that they were worked on, and not just kept: a note.
@@ -93,8 +94,8 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     if rows.len() < MIN_REQUESTS || median_ns < MIN_NS {
         return None;
     }
-    let wasted = Wasted::of(rows);
     let requests = rows.len() as u64;
+    let (wasted, elsewhere) = bounded(model, Wasted::of(rows), requests);
     let all = model.requests_count().saturating_add(requests);
     let who = format!(
         "{}{}",
@@ -139,8 +140,8 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     );
     let (saving, confidence) = match wasted.known {
         0 => (Saving::none(), Confidence::Low),
-        known => {
-            let saving = Saving::sum(SavingKind::Cpu, wasted.at_most_ns, known);
+        _ => {
+            let saving = Saving::sum(SavingKind::Cpu, wasted.at_most_ns, requests);
             (saving, Confidence::High)
         }
     };
@@ -155,6 +156,7 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
             .saving(saving)
             .evidence(before)
             .evidence([Evidence::of_ns(after_ns(longest), text), Evidence::new(how)])
+            .evidence(elsewhere)
             .fix(
                 "give up when the client has gone: look at the connection before work begins and \
                  between its steps (Go: the request's context; node: the 'close' event; Starlette: \
@@ -162,6 +164,27 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
                  longer than clients wait; a client that tries again adds to the same queue",
             ),
     )
+}
+
+/// With what may have been worked for requests that moved between threads: each on one CPU at a
+/// time until it ended, and all of them no more than the target has used.
+fn bounded(model: &Model, wasted: Wasted, requests: u64) -> (Wasted, Option<Evidence>) {
+    if wasted.known == 0 || wasted.known == requests {
+        return (wasted, None);
+    }
+    let all_ns = model.cpu_summary().map_or(u64::MAX, |cpu| cpu.total_ns);
+    let at_most_ns = wasted.at_most_ns.saturating_add(wasted.elsewhere_ns);
+    let text = format!(
+        "{} of them moved between threads, and took {} in all: for how long anything worked for \
+         them does not show, and the bound has as much of it as the target has used CPU time",
+        requests - wasted.known,
+        duration(wasted.elsewhere_ns),
+    );
+    let wasted = Wasted {
+        at_most_ns: at_most_ns.min(all_ns.max(wasted.at_most_ns)),
+        ..wasted
+    };
+    (wasted, Some(Evidence::of_ns(wasted.elsewhere_ns, text)))
 }
 
 /// `2.10 s of CPU time, 48 % of all`.

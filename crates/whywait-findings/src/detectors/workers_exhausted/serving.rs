@@ -8,8 +8,12 @@ use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
+use crate::shared::intervals::Interval;
 use crate::shared::replay::{InHand, Worked, workers_of};
 use crate::shared::slow_paths::MIN_NS;
+
+/// Of four sleeps in a place so many must have a request in hand, for it to be one of work.
+const IN_WORK: usize = 3;
 
 /// The crews: those who serve one port, or the unix sockets of one process.
 pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
@@ -68,6 +72,11 @@ struct Workers<'a, 'm> {
     free: HashSet<StackId>,
     /// When each worker was done with a request, in order.
     done: BTreeMap<u32, Vec<Ns>>,
+    /// From when until when each worker had a request that another one had read, or it before
+    /// others, in order.
+    taken_over: BTreeMap<u32, Vec<Interval>>,
+    /// Stacks in which workers sleep with a request in hand, as a rule.
+    in_work: HashSet<StackId>,
 }
 
 impl<'a, 'm> Workers<'a, 'm> {
@@ -92,7 +101,11 @@ impl<'a, 'm> Workers<'a, 'm> {
             own,
             free: HashSet::new(),
             done,
+            taken_over: BTreeMap::new(),
+            in_work: HashSet::new(),
         };
+        workers.in_work = workers.sleeps_in_work();
+        workers.taken_over = workers.taken_over();
         let free = workers
             .threads()
             .flat_map(|thread| thread.timeline.waits())
@@ -122,6 +135,49 @@ impl<'a, 'm> Workers<'a, 'm> {
         before.map_or(served_ns, |ns| ns.max(served_ns))
     }
 
+    /// Where workers sleep with a request in hand that they have read themselves.
+    fn sleeps_in_work(&self) -> HashSet<StackId> {
+        let mut times: BTreeMap<StackId, (usize, usize)> = BTreeMap::new();
+        let waits = self.threads().flat_map(|thread| thread.timeline.waits());
+        for wait in waits.filter(|wait| wait.user_stack != 0) {
+            let (in_work, all) = times.entry(wait.user_stack).or_default();
+            *in_work += usize::from(self.has_in_hand(wait.tid, wait.out_ns));
+            *all += 1;
+        }
+        times.retain(|_, (in_work, all)| *in_work * 4 >= *all * IN_WORK);
+        times.into_keys().collect()
+    }
+
+    fn taken_over(&self) -> BTreeMap<u32, Vec<Interval>> {
+        let mut taken_over: BTreeMap<u32, Vec<Interval>> = BTreeMap::new();
+        for request in self.in_hand.values().flatten() {
+            let Some(answered_ns) = request.answered_ns() else {
+                continue;
+            };
+            let begun_ns = self.begun_ns(*request);
+            if request.send_tid != request.recv_tid || begun_ns > request.served_ns() {
+                let intervals = taken_over.entry(request.send_tid).or_default();
+                intervals.push((begun_ns, answered_ns));
+            }
+        }
+        let all = taken_over.values_mut();
+        all.for_each(|intervals| intervals.sort_unstable());
+        taken_over
+    }
+
+    /// Whether it sleeps in the work of a request that it did not read just before. A thread
+    /// without work may come to answer what others have read as well: it sleeps elsewhere.
+    fn works_for_an_earlier_one(&self, wait: &Wait) -> bool {
+        let Some(intervals) = self.taken_over.get(&wait.tid) else {
+            return false;
+        };
+        let begun = intervals.partition_point(|(from_ns, _)| *from_ns <= wait.out_ns);
+        let within = intervals[..begun]
+            .last()
+            .is_some_and(|(_, to_ns)| *to_ns > wait.out_ns);
+        within && self.in_work.contains(&wait.user_stack)
+    }
+
     fn has_in_hand(&self, tid: u32, at: Ns) -> bool {
         let Some(requests) = self.in_hand.get(&tid) else {
             return false;
@@ -134,7 +190,7 @@ impl<'a, 'm> Workers<'a, 'm> {
 
     /// Of a worker's sleep: whether a connection keeps it there; `None`: a request does.
     fn duty(&self, wait: &Wait) -> Option<bool> {
-        if self.has_in_hand(wait.tid, wait.out_ns) {
+        if self.has_in_hand(wait.tid, wait.out_ns) || self.works_for_an_earlier_one(wait) {
             return None;
         }
         let own_connection = descriptor(wait).is_some_and(|fd| {

@@ -268,15 +268,15 @@ fn loops_that_wake_each_other_are_no_executors() {
     assert_eq!(detect(&script.model()), []);
 }
 
-/// Carriers of tasks, two, and eight clients: with `left`, the first task that has read its request
-/// leaves its carrier to six others before it goes on.
-fn carriers(left: bool) -> Script {
+/// Carriers of tasks, two, and eight clients. With `left`, the first two tasks that have read their
+/// requests leave their carrier to others before they go on, on this carrier.
+fn carriers(left: Option<u32>) -> Script {
     let mut script = Script::new();
     let stack = script.stack(&["run", "book", "park"]);
     let mut number = 0;
     for tid in 1..=2 {
         script.thread(tid, "carrier");
-        for turn in 0..20 {
+        for turn in 0..40 {
             let from = 10 + turn * 50;
             script
                 .wait(tid, RECV, from, from + 50)
@@ -284,21 +284,22 @@ fn carriers(left: bool) -> Script {
                 .by_softirq()
                 .done();
             number += 1;
-            let first = left && tid == 1 && turn == 0;
-            let answered = if first { 360 } else { from + 50 };
-            let skipped = left && tid == 1 && turn == 6;
-            if skipped {
+            if left == Some(tid) && (6..8).contains(&turn) {
                 continue;
             }
+            let (answered, on) = match left {
+                Some(on) if tid == 1 && turn < 2 => (360 + turn * 50, on),
+                _ => (from + 50, tid),
+            };
             script
                 .request(number)
                 .port(PORT)
                 .ready(from.saturating_sub(150).max(9))
                 .read(from, tid)
-                .answered(answered, tid);
+                .answered(answered, on);
         }
     }
-    script.ends(2_000);
+    script.ends(3_000);
     script
 }
 
@@ -308,11 +309,28 @@ fn what_a_task_waits_for_its_thread_after_it_has_read_counts() {
         let found = detect(&carriers(left).model());
         found.first().map(|finding| finding.title.clone())
     };
-    let unread = title(false).expect("a finding");
+    let unread = title(None).expect("a finding");
     assert!(
         unread.contains("waited unread for up to 150 ms"),
         "{unread}"
     );
-    let left = title(true).expect("a finding");
-    assert!(left.contains("waited unserved for up to 301 ms"), "{left}");
+    let left = title(Some(1)).expect("a finding");
+    assert!(left.contains("waited unserved for up to 351 ms"), "{left}");
+}
+
+#[test]
+fn a_carrier_that_goes_on_with_what_another_one_read_is_taken() {
+    // In the last 50 ms nobody waits.
+    for on in 1..=2 {
+        let finding = &detect(&carriers(Some(on)).model())[0];
+        let taken = finding
+            .evidence
+            .iter()
+            .find_map(|one| one.text.split_once(" 1 (carrier)"));
+        assert_eq!(
+            taken.map(|(long, _)| long),
+            Some("for 1.95 s"),
+            "on carrier {on}"
+        );
+    }
 }
