@@ -50,7 +50,7 @@ def flood(port, until, sent):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     address = namespace.follow(args.address)

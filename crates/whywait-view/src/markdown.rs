@@ -151,11 +151,29 @@ impl Page {
                 ]
             })
             .collect();
-        self.table(&["where the time went", "share>", "time>"], &rows);
+        // As in the text.
+        if words::better_by_calls(report) {
+            self.by_calls(report);
+            self.table(&["by what threads did", "share>", "time>"], &rows);
+        } else {
+            self.table(&["where the time went", "share>", "time>"], &rows);
+            self.by_calls(report);
+        }
         for (name, fact) in words::facts(report) {
             self.line(&format!("**{}:** {}", text(&name), text(&fact)));
             self.line("");
         }
+    }
+
+    /// The same by calls: what is not certain is between two bounds.
+    fn by_calls(&mut self, report: &Report) {
+        let tasks = report.requests.tasks.as_ref();
+        let total_ns = tasks.map_or(0, |totals| totals.total_ns);
+        let rows: Vec<Vec<String>> = words::by_calls(report)
+            .into_iter()
+            .map(|(what, ns)| vec![what, words::share(ns, total_ns), words::length(ns)])
+            .collect();
+        self.table(&["where the time went, by calls", "share>", "time>"], &rows);
     }
 
     fn waits(&mut self, model: &Model) {

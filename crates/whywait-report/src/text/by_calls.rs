@@ -1,7 +1,7 @@
 //! Where the requests' time went, by their calls: the table of a report where threads do not show
 //! it, because each works for many requests.
 
-use whywait_model::calls::links::{Range, TaskTotals};
+use whywait_model::calls::links::{Range, TaskTime, TaskTotals};
 use whywait_model::requests::Requests;
 
 use super::escape::columns;
@@ -15,6 +15,14 @@ use super::units::{counted, duration};
 const NEARLY_ALL: u64 = 90;
 /// Parts of less than this share are summed up in one line.
 const SMALL_PERMILLE: u64 = 5;
+/// The reply of a call was in the kernel, and nobody read it.
+pub(super) const REPLY_UNREAD: &str = "reply unread";
+/// Nothing of it ran, and none of its calls was open: it waited for something in the program.
+pub(super) const QUEUED: &str = "queued inside";
+/// Its own work.
+pub(super) const AT_WORK: &str = "at work";
+/// It was in the kernel, and nobody read it.
+pub(super) const NOT_READ: &str = "not read yet";
 /// A part's name is not cut to less.
 const LEAST_NAME: usize = 17;
 
@@ -34,18 +42,17 @@ pub(super) fn totals(requests: &Requests, all_ns: u64) -> Option<&TaskTotals> {
 }
 
 /// A part of the time: its name, and how long it was.
-type Row = (String, Range);
+pub(super) type Row = (String, Range);
 
-fn exactly(ns: u64) -> Range {
+pub(super) fn exactly(ns: u64) -> Range {
     Range {
         at_least: ns,
         at_most: ns,
     }
 }
 
-/// The parts, the longest first. They are all of the time.
-fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<Row> {
-    let time = &totals.time;
+/// Where a time was once the request had been read: with which peers, and where else.
+pub(super) fn once_read(page: &Page, time: &TaskTime) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for peer in time.peers.iter().take(MAX_PEERS) {
         let name = page.cut(&peer.peer, MAX_NAME);
@@ -66,9 +73,16 @@ fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<Row> {
         let peers = counted((time.peers.len() - MAX_PEERS) as u64, "more peer");
         rows.push((format!("with {peers}"), more));
     }
-    rows.push(("reply unread".to_owned(), time.reply_unserved_ns));
-    rows.push(("queued inside".to_owned(), time.queued_ns));
-    rows.push(("at work".to_owned(), time.own_ns));
+    rows.push((REPLY_UNREAD.to_owned(), time.reply_unserved_ns));
+    rows.push((QUEUED.to_owned(), time.queued_ns));
+    rows.push((AT_WORK.to_owned(), time.own_ns));
+    rows
+}
+
+/// The parts, the longest first. They are all of the time.
+pub(super) fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<Row> {
+    let time = &totals.time;
+    let mut rows = once_read(page, time);
     let ready = requests.time.ready_unserved;
     let ready = [
         ("ready (stranded)", ready.stranded),
@@ -80,7 +94,7 @@ fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<Row> {
         let ready = ready.map(|(name, ns)| (name.to_owned(), exactly(ns.unwrap_or(0))));
         rows.extend(ready);
     } else {
-        rows.push(("not read yet".to_owned(), exactly(time.unserved_ns)));
+        rows.push((NOT_READ.to_owned(), exactly(time.unserved_ns)));
     }
     rows.retain(|(_, ns)| ns.at_most > 0);
     rows.sort_by_key(|(_, ns)| std::cmp::Reverse((ns.at_least.midpoint(ns.at_most), ns.at_most)));
@@ -88,7 +102,7 @@ fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<Row> {
 }
 
 /// `1.20 to 3.50 s`, `3.50 s`: without the unit where both have the same.
-fn length(ns: Range) -> String {
+pub(super) fn length(ns: Range) -> String {
     let (least, most) = (duration(ns.at_least), duration(ns.at_most));
     if least == most {
         return most;

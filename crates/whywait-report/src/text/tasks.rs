@@ -1,8 +1,9 @@
 //! How the time of requests splits by their calls, and the list of slow requests.
 
 use whywait_model::calls::links::{LinkCounts, Range, TaskTime, TaskTotals};
-use whywait_model::requests::RequestRow;
+use whywait_model::requests::{RequestRow, Requests};
 
+use super::by_calls::{self, NOT_READ, Row, exactly};
 use super::page::{Page, Style};
 use super::units::{count, counted, duration, percent};
 
@@ -58,7 +59,7 @@ pub(super) fn is_worth(ns: u64, total_ns: u64) -> bool {
     u128::from(ns) * 1000 >= u128::from(total_ns) * u128::from(WORTH_PERMILLE)
 }
 
-/// `96.0 % with 127.0.0.1:7001 (python3)`, `0.5 to 2.0 % queued in the process`.
+/// `96.0 % with 127.0.0.1:7001 (python3)`, `0.5 to 2.0 % queued inside`.
 fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
     let pieces = pieces(page, time, total_ns).into_iter();
     pieces
@@ -67,38 +68,18 @@ fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
 }
 
 /// What that time was, of all requests; nothing where the text does not split it by calls either.
-pub(super) fn of_all(page: &Page, totals: Option<&TaskTotals>) -> Vec<(String, Range)> {
-    let totals = totals.filter(|totals| {
+pub(super) fn of_all(page: &Page, requests: &Requests) -> Vec<Row> {
+    let totals = requests.tasks.as_ref().filter(|totals| {
         !totals.threads_wait && is_worth(totals.time.upstream_ns.at_most, totals.total_ns)
     });
-    totals.map_or_else(Vec::new, |totals| {
-        pieces(page, &totals.time, totals.total_ns)
-    })
+    totals.map_or_else(Vec::new, |totals| by_calls::rows(page, requests, totals))
 }
 
 /// What the time was, and how much of it: `with 127.0.0.1:7001 (python3)`.
-fn pieces(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<(String, Range)> {
-    let mut pieces: Vec<(String, Range)> = Vec::new();
-    let mut add = |ns: Range, what: &str| {
-        if is_worth(ns.at_most, total_ns) {
-            pieces.push((what.to_owned(), ns));
-        }
-    };
-    for peer in time.peers.iter().take(MAX_PEERS) {
-        add(peer.ns, &format!("with {}", page.cut(&peer.peer, MAX_NAME)));
-    }
-    if time.peers.len() > MAX_PEERS {
-        let more = counted((time.peers.len() - MAX_PEERS) as u64, "more peer");
-        add(time.upstream_ns, &format!("with these and {more}"));
-    }
-    add(time.reply_unserved_ns, "a reply lay unread");
-    add(time.queued_ns, "queued in the process");
-    add(time.own_ns, "at work");
-    let unserved = Range {
-        at_least: time.unserved_ns,
-        at_most: time.unserved_ns,
-    };
-    add(unserved, "not read yet");
+fn pieces(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<Row> {
+    let mut pieces = by_calls::once_read(page, time);
+    pieces.push((NOT_READ.to_owned(), exactly(time.unserved_ns)));
+    pieces.retain(|(_, ns)| is_worth(ns.at_most, total_ns));
     pieces
 }
 

@@ -8,7 +8,8 @@ use whywait_model::requests::{Percentile, Slow, Time};
 use super::page::Page;
 use super::stack::{Row, fold};
 use super::{
-    TextOptions, coverage, finding, headline, is_problem, page, request, requests, step, tasks,
+    TextOptions, by_calls, coverage, finding, headline, is_problem, page, request, requests, step,
+    tasks,
 };
 use crate::Report;
 
@@ -106,7 +107,30 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
 /// Where all requests were by their calls: what, and between which bounds. Empty where the text
 /// does not say it either.
 pub fn by_calls(report: &Report) -> Vec<(String, Range)> {
-    tasks::of_all(&wide(), report.requests.tasks.as_ref())
+    tasks::of_all(&wide(), &report.requests)
+}
+
+/// Whether that is the better table of the requests' time: threads do not show where they were.
+pub fn better_by_calls(report: &Report) -> bool {
+    let requests = &report.requests;
+    by_calls::totals(requests, total_ns(&requests.time)).is_some()
+}
+
+/// A time between two bounds: `1.20 to 3.50 s`.
+pub fn length(ns: Range) -> String {
+    by_calls::length(ns)
+}
+
+/// Which part of the time by threads a part of the time by calls is like, for pictures.
+pub fn part_like(what: &str) -> &str {
+    match what {
+        ready if ready.starts_with("ready (") => ready,
+        by_calls::REPLY_UNREAD => "ready (waking up)",
+        by_calls::QUEUED => "lock",
+        by_calls::AT_WORK => "on CPU",
+        by_calls::NOT_READ => "ready (pool busy)",
+        _ => "network",
+    }
 }
 
 /// A part of a time between two bounds, as a share: `2.0 to 97.0 %`.

@@ -118,10 +118,16 @@ pub(crate) fn bars(model: &Model, report: &Report) -> Vec<Bar> {
 /// The section.
 pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
     const ROW: f64 = 62.0;
+    // As in the text.
+    let by_calls_first = words::better_by_calls(report);
     html! {
         @if let Some(first) = bars.first() {
             section id="time" {
                 h2 { "Where the time went" }
+                @if by_calls_first {
+                    (ranges::by_calls(report))
+                    h3 { "By what threads did" }
+                }
                 (picture("bars", "How the time of requests splits", ROW * bars.len() as f64, html! {
                     @for (index, bar) in bars.iter().enumerate() {
                         @let y = ROW * index as f64;
@@ -132,7 +138,7 @@ pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
                     }
                 }))
                 (legend(first, bars))
-                (ranges::by_calls(report))
+                @if !by_calls_first { (ranges::by_calls(report)) }
                 (ranges::late(report))
                 dl class="facts" {
                     @for (name, text) in words::facts(report) {

@@ -28,7 +28,7 @@ pub(crate) fn by_calls(report: &Report) -> Markup {
         .into_iter()
         .map(|(what, ns)| Row {
             said: said(ns, total_ns),
-            paint: paint_of(&what),
+            paint: palette::of_part(words::part_like(&what)),
             what: name(&what, 100),
             ns,
         })
@@ -79,21 +79,7 @@ pub(crate) fn late(report: &Report) -> Markup {
 
 /// `88.1 to 89.4 %, 68.10 s`.
 fn said(ns: Range, total_ns: u64) -> String {
-    let share = words::share(ns, total_ns);
-    match (words::duration(ns.at_least), words::duration(ns.at_most)) {
-        (least, most) if least == most => format!("{share}, {most}"),
-        (least, most) => format!("{share}, {least} to {most}"),
-    }
-}
-
-fn paint_of(what: &str) -> Paint {
-    match what {
-        "a reply lay unread" => palette::of_part("ready (waking up)"),
-        "queued in the process" => palette::of_part("lock"),
-        "at work" => palette::of_part("on CPU"),
-        "not read yet" => palette::of_part("ready (pool busy)"),
-        _ => palette::of_part("network"),
-    }
+    format!("{}, {}", words::share(ns, total_ns), words::length(ns))
 }
 
 fn draw(id: &str, title: &str, rows: &[Row], total_ns: u64) -> Markup {

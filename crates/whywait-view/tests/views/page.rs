@@ -1,5 +1,8 @@
 //! A page says what the text says.
 
+use whywait_model::Model;
+use whywait_model::calls::links::{PeerTime, Range, TaskTime, TaskTotals};
+use whywait_report::Report;
 use whywait_report::text::{self, Charset, TextOptions, words};
 
 use super::{blocked, report};
@@ -56,6 +59,15 @@ fn the_verdict_and_the_numbers_are_those_of_the_text() {
     assert!(shares >= 2);
 }
 
+/// Lines that do not wrap.
+fn wide() -> TextOptions {
+    TextOptions {
+        width: 10_000,
+        colour: false,
+        charset: Charset::Unicode,
+    }
+}
+
 /// Every line of the text's verdict is one that the words have, too.
 #[test]
 fn the_first_line_is_the_texts_first_line() {
@@ -69,14 +81,7 @@ fn the_first_line_is_the_texts_first_line() {
     for model in [blocked("handler").model(), quiet] {
         let report = report(&model);
         let headline = words::headline(&report);
-        let text = text::render(
-            &report,
-            TextOptions {
-                width: 10_000,
-                colour: false,
-                charset: Charset::Unicode,
-            },
-        );
+        let text = text::render(&report, wide());
         let first = text.lines().next().expect("a line");
         assert!(first.ends_with(&headline.title), "{first}\n{headline:?}");
         let page = shown(&whywait_view::html(&model, &report));
@@ -89,4 +94,66 @@ fn the_same_page_from_one_run_to_the_next() {
     let model = blocked("handler").model();
     let pages = [(), ()].map(|()| whywait_view::html(&model, &report(&model)));
     assert!(pages[0] == pages[1]);
+}
+
+/// The same report of a loop that asks two services for nearly all of its requests' time.
+fn asking() -> (Model, Report) {
+    let model = blocked("handler").model();
+    let mut report = report(&model);
+    let total_ns = words::total_ns(&report.requests.time);
+    let share = |at_least: u64, at_most: u64| Range {
+        at_least: total_ns / 100 * at_least,
+        at_most: total_ns / 100 * at_most,
+    };
+    let peer = |peer: &str, ns| PeerTime {
+        number: 0,
+        peer: peer.to_owned(),
+        ns,
+    };
+    report.requests.tasks = Some(TaskTotals {
+        requests: report.requests.count,
+        total_ns,
+        threads_wait: false,
+        time: TaskTime {
+            upstream_ns: share(40, 75),
+            peers: vec![
+                peer("10.0.0.7:5432 (postgres)", share(40, 40)),
+                peer("10.0.0.8:6379 (<b>)", share(0, 35)),
+            ],
+            queued_ns: share(10, 45),
+            own_ns: share(15, 15),
+            ..TaskTime::default()
+        },
+    });
+    (model, report)
+}
+
+#[test]
+fn time_by_calls_is_first_where_the_text_has_it_first() {
+    let (model, report) = asking();
+    let plain = text::render(&report, wide());
+    let page = shown(&whywait_view::html(&model, &report));
+    let markdown = whywait_view::markdown(&model, &report).replace("&#40;", "(");
+    let by_calls = words::by_calls(&report);
+    assert_eq!(by_calls.len(), 4, "{by_calls:?}");
+    for (what, ns) in by_calls {
+        let total_ns = words::total_ns(&report.requests.time);
+        for said in [what, words::share(ns, total_ns), words::length(ns)] {
+            assert!(plain.contains(&said), "the text has {said}:\n{plain}");
+            assert!(page.contains(&said), "the page has {said}");
+            let escaped = said.replace('<', "&lt;").replace('>', "&gt;");
+            assert!(markdown.contains(&escaped), "{escaped} in:\n{markdown}");
+        }
+    }
+    for (view, first, second) in [
+        (&page, "By calls to others", "By what threads did"),
+        (
+            &markdown,
+            "where the time went, by calls",
+            "by what threads did",
+        ),
+    ] {
+        let (first, second) = (view.find(first), view.find(second));
+        assert!(first.is_some() && first < second, "by calls comes first");
+    }
 }
