@@ -51,6 +51,10 @@ pub struct Coverage {
     pub waits_without_stack: u64,
     /// Critical paths of slow requests that were too long to be followed to their beginning.
     pub truncated_paths: u64,
+    /// Slow calls of other services that were only counted, as there were too many for a row each:
+    /// any request may have made them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub calls_without_row: u64,
     /// How often all system calls were traced for a moment.
     #[serde(skip_serializing_if = "is_zero")]
     pub bursts: u64,
@@ -116,6 +120,7 @@ impl Model {
                 .copied()
                 .unwrap_or(0),
             truncated_paths: self.truncated_paths(),
+            calls_without_row: self.calls_without_row(),
             bursts: self.counters.get("bursts.count").copied().unwrap_or(0),
             traced_ns: self.counters.get("bursts.traced-ns").copied().unwrap_or(0),
             stolen_ns: self.counters.get("cpu.stolen-ns").copied().unwrap_or(0),

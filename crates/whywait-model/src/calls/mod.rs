@@ -105,8 +105,13 @@ impl Model {
 
     /// Whether slow calls were made that have no row: a request may have had one of those.
     pub(crate) fn lacks_calls(&self) -> bool {
-        let over_budget = self.counters.get("exchanges.over-budget");
-        self.calls.left_out > 0 || over_budget.is_some_and(|count| *count > 0)
+        self.calls_without_row() > 0
+    }
+
+    /// How many these are.
+    pub(crate) fn calls_without_row(&self) -> u64 {
+        let over_budget = self.counters.get("exchanges.over-budget").copied();
+        self.calls.left_out.saturating_add(over_budget.unwrap_or(0))
     }
 
     /// Whether a thread slept for a client: for more on a TCP stream on which no call went out.

@@ -74,6 +74,11 @@ fn limits(page: &Page, report: &Report) -> impl Iterator<Item = String> {
         (coverage.waits_without_stack > 0 && coverage.waits > 0).then(without_stack),
         some(coverage.truncated_stacks, "stack", "cut short"),
         some(coverage.truncated_paths, "critical path", "cut short"),
+        some(
+            coverage.calls_without_row,
+            "slow call",
+            "only counted, which any request may have made",
+        ),
         (coverage.bursts > 0).then(traced),
         (coverage.stolen_ns >= STOLEN_NS).then(stolen),
         (!coverage.tier.is_empty()).then(|| format!("detail: {}", page.cut(&coverage.tier, 20))),

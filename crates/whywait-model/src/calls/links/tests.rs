@@ -442,6 +442,7 @@ fn a_call_without_a_row_may_be_any_requests() {
     };
     assert_eq!(time(&of(0), 1).upstream_ns, ms_of(0, 0));
     let model = of(1);
+    assert_eq!(model.coverage().calls_without_row, 1, "the report says so");
     assert_eq!(time(&model, 0).upstream_ns, ms_of(70, 90));
     assert_eq!(time(&model, 1).upstream_ns, ms_of(0, 100));
     assert_eq!(time(&model, 1).queued_ns.at_least, 0);
