@@ -334,6 +334,21 @@ def verdict(value, target, unit, digits=1, at_least=False):
     return [shown, f"**missed** by {abs(value - target):.{digits}f}{unit}"]
 
 
+# What watching may cost at most, as a multiple of what hooks that do nothing cost.
+RATIOS = {"redis GET": 1.4, "tokio echo": 1.6, "threads": 3.3, "nginx proxy": 1.5}
+
+
+def ratios(figures):
+    """A row for each server. Where hooks that do nothing cost nothing there is no ratio."""
+    rows = []
+    for name, target in RATIOS.items():
+        ours, empty = toggled_lost(figures, name), toggled_lost(figures, name, "empty")
+        ratio_here = ours / empty if ours is not None and empty and empty > 0 else None
+        what = f"throughput lost, as a multiple of what hooks that do nothing cost: {name}"
+        rows.append([what, f"<= {target}", *verdict(ratio_here, target, "")])
+    return rows
+
+
 def targets(figures):
     """A row for each target."""
     lost_here, lost_by_threads = (
@@ -396,6 +411,7 @@ def targets(figures):
             "<= 3 %",
             *verdict(lost_by_threads, 3, " %"),
         ],
+        *ratios(figures),
         [
             "in-kernel cost of an event, the costliest of the "
             f"servers{costliest and f' ({costliest})'}",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import page, uring
 from .measure import median_bounds, spread
-from .servers import SERVERS, Threads
+from .servers import FRONT, Threads
 from .watchers import WATCHERS, Bpftrace, Empty, Nothing, Whywait
 
 BEGIN, END = "<!-- cost -->\n", "<!-- /cost -->\n"
@@ -35,7 +35,7 @@ def listed(cells):
 def here(figures):
     """The table of this machine: one column a server."""
     lost = {
-        what: [page.toggled_lost(figures, server.name, what) for server in SERVERS]
+        what: [page.toggled_lost(figures, server.name, what) for server in FRONT]
         for what in ("control", "whywait", "empty")
     }
     rows = [
@@ -46,9 +46,9 @@ def here(figures):
     ]
     for watcher in WATCHERS:
         if watcher not in (Nothing, Whywait):
-            found = (page.losses(figures, server.name, watcher.name) for server in SERVERS)
+            found = (page.losses(figures, server.name, watcher.name) for server in FRONT)
             rows.append([f"`{watcher.shown}`", *(percent(one and one["median"]) for one in found)])
-    return page.table(["throughput lost while watched by", *map(shown, SERVERS)], rows)
+    return page.table(["throughput lost while watched by", *map(shown, FRONT)], rows)
 
 
 def elsewhere(machines):
@@ -56,7 +56,7 @@ def elsewhere(machines):
     rows = []
     for machine in machines:
         lost = {
-            what: [machine[server.name][what] for server in SERVERS]
+            what: [machine[server.name][what] for server in FRONT]
             for what in ("whywait", "empty")
         }
         rows += [
@@ -64,13 +64,13 @@ def elsewhere(machines):
             ["", EMPTY, *map(percent, lost["empty"])],
             ["", RATIO, *map(ratio, lost["whywait"], lost["empty"])],
         ]
-    return page.table(["processor", "watched by", *map(shown, SERVERS)], rows)
+    return page.table(["processor", "watched by", *map(shown, FRONT)], rows)
 
 
 def bounds(figures, what):
     """95 % bounds of the medians, by server."""
     cells = []
-    for server in SERVERS:
+    for server in FRONT:
         found = (figures["toggled"].get(server.name) or {}).get(what)
         low, high = median_bounds(found["lost"]) if found else (None, None)
         cells.append(f"{low:.1f} to {high:.1f} %" if found else page.MISSING)
@@ -78,14 +78,14 @@ def bounds(figures, what):
 
 
 def quartiles(figures):
-    found = [page.losses(figures, server.name, Nothing.name) for server in SERVERS]
+    found = [page.losses(figures, server.name, Nothing.name) for server in FRONT]
     return listed(f"{one['q1']:.1f} to {one['q3']:.1f} %" if one else page.MISSING for one in found)
 
 
 def event(figures):
     """What an event costs in the kernel, by server."""
     cells, floors = [], []
-    for server in SERVERS:
+    for server in FRONT:
         costs = figures["cost"].get(server.name) or {}
         ours, theirs, empty = (
             costs.get(watcher.name, {}).get("ns_per_event")

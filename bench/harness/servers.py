@@ -3,10 +3,11 @@
 import csv
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
-from .process import Failed, end, run, start, wait_for
+from .process import Failed, end, last_words, run, start, wait_for
 
 CONNECTIONS = 50
 
@@ -18,9 +19,7 @@ class Redis:
     about = f"redis-server, `redis-benchmark -t get -c {CONNECTIONS}`, no pipelining"
 
     def __init__(self, tmp, _programs):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.log = Path(tmp, "redis.log")
         self.process = start(
             [
@@ -156,4 +155,109 @@ class Threads(Echo):
     server_cpu, load_cpu = 0, -1
 
 
-SERVERS = [Redis, Echo, Threads]
+# One process each, in the foreground. Of keep-alive connections none is ever closed.
+NGINX = """\
+daemon off; master_process off; error_log stderr; pid {tmp}/{name}.pid;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; keepalive_requests 1000000000;
+  client_body_temp_path {tmp}/{name}; proxy_temp_path {tmp}/{name};
+  fastcgi_temp_path {tmp}/{name}; uwsgi_temp_path {tmp}/{name}; scgi_temp_path {tmp}/{name};
+  {more}
+}}
+"""
+UPSTREAM = 'server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{answer}"; }} }}'
+PROXY = """\
+upstream behind {{ server 127.0.0.1:{behind}; keepalive 64; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection "";
+    }}
+  }}"""
+
+
+class Proxy:
+    """nginx in front of nginx, both with one process; the one in front is watched. It has a CPU to
+    itself, the one behind and wrk share the other: each does less for a request than the proxy."""
+
+    name = "nginx proxy"
+    about = (
+        f"nginx with one process before another one that answers 64 bytes, `wrk -t1 -c{CONNECTIONS}"
+        "`, all connections kept. The proxy has the\nfirst CPU, the rest the last one"
+    )
+
+    def __init__(self, tmp, _programs):
+        self.tmp, self.processes = Path(tmp), []
+        behind, self.port = free_ports(2)
+        self.nginx("behind", -1, UPSTREAM.format(port=behind, answer="x" * 64), behind)
+        self.nginx("proxy", 0, PROXY.format(port=self.port, behind=behind), self.port)
+        self.process = self.processes[-1]
+        self.pid = self.process.pid
+
+    def nginx(self, name, cpu, more, port):
+        settings = self.tmp / f"{name}.conf"
+        (self.tmp / name).mkdir(exist_ok=True)
+        settings.write_text(NGINX.format(tmp=self.tmp, name=name, more=more))
+        log = self.tmp / f"{name}.log"
+        command = ["nginx", "-p", self.tmp, "-e", "stderr", "-c", settings]
+        process = start(pinned(cpu, command), log)
+        self.processes.append(process)
+
+        def answers():
+            if process.poll() is not None:
+                raise Failed(f"nginx: {last_words(log)}")
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_for("nginx", answers)
+
+    def wrk(self, seconds):
+        url = f"http://127.0.0.1:{self.port}/"
+        return pinned(-1, ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", url])
+
+    def endless_load(self):
+        return start(self.wrk(3600), self.tmp / "load.log")
+
+    def load(self, seconds, _rate):
+        # It takes whole seconds only.
+        printed = run(self.wrk(max(1, round(seconds))))
+        if "Non-2xx" in printed or "Socket errors" in printed:
+            raise Failed(f"wrk: {printed.strip().splitlines()[-1]}")
+
+        def figure(pattern):
+            found = re.search(pattern, printed)
+            if not found:
+                raise Failed("wrk printed something else than it used to")
+            return found
+
+        def us(percentile):
+            number, unit = figure(rf"\b{percentile}%\s+([\d.]+)(us|ms|s)\b").groups()
+            return float(number) * {"us": 1, "ms": 1e3, "s": 1e6}[unit]
+
+        return {
+            "requests": int(figure(r"(\d+) requests in")[1]),
+            "rps": float(figure(r"Requests/sec:\s+([\d.]+)")[1]),
+            "p50_us": us(50),
+            "p99_us": us(99),
+        }
+
+    def end(self):
+        for process in reversed(self.processes):
+            end(process)
+
+
+def free_ports(count):
+    """Ports of loopback that nobody had a moment ago."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+SERVERS = [Redis, Echo, Threads, Proxy]
+# Those of README, and of bench/elsewhere.json.
+FRONT = [Redis, Echo, Threads]
