@@ -519,6 +519,7 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay
                 .min(rest_ns.saturating_mul(2));
             let free_ns = served.1.saturating_sub(rest_ns);
             Worked {
+                socket: request.socket,
                 ready_ns: request.ready_ns.min(served.0),
                 taken_ns: free_ns.saturating_sub(length(call)),
                 answered_ns: served.1,

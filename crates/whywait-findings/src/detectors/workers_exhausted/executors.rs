@@ -126,6 +126,7 @@ pub(super) fn crew_of<'m>(
             let answered_ns = request.answered_ns()?;
             let taken_ns = done.from_ns.max(request.ready_ns).min(answered_ns);
             Some(Worked {
+                socket: request.socket,
                 ready_ns: request.ready_ns,
                 taken_ns,
                 answered_ns,

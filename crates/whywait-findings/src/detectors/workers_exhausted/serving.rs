@@ -305,6 +305,7 @@ impl<'a, 'm> Workers<'a, 'm> {
                 request.recv_ns?;
                 let answered_ns = request.answered_ns()?;
                 Some(Worked {
+                    socket: request.socket,
                     ready_ns: request.ready_ns,
                     taken_ns: self.begun_ns(*request),
                     answered_ns,

@@ -5,6 +5,8 @@
 //! real one. Without that a replay would flatter: of clients that wait for their answers the same
 //! few come again and again.
 
+use std::collections::HashMap;
+
 use whywait_events::Ns;
 
 use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
@@ -12,6 +14,8 @@ use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
 /// A request, as a server sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Worked {
+    /// The connection that it came on.
+    pub(crate) socket: u64,
     /// When it came.
     pub(crate) ready_ns: Ns,
     /// When a server took it.
@@ -25,9 +29,10 @@ pub(crate) struct Worked {
 /// A client that comes back within this was waiting for its answer.
 const COMES_BACK_WITHIN_NS: u64 = 20_000_000;
 
-/// For each job the one whose answer its client waited for before it sent it, if one did: the last
-/// answer before it came, of those that no other job follows. `jobs` are in the order in which they
-/// came.
+/// For each job the one whose answer its client waited for before it sent it, if one did: the
+/// answer before it on its connection, if that connection waits for answers most of its time; or
+/// else the last answer before it came, of those that no other job follows. `jobs` are in the order
+/// in which they came.
 fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
     let mut answers: Vec<(Ns, usize)> = jobs
         .iter()
@@ -37,11 +42,19 @@ fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
     answers.sort_unstable();
     let mut next = 0;
     let mut open: Vec<(Ns, usize)> = Vec::new();
+    let mut on_its_connection: HashMap<u64, usize> = HashMap::new();
     jobs.iter()
-        .map(|job| {
+        .enumerate()
+        .map(|(number, job)| {
             while next < answers.len() && answers[next].0 <= job.ready_ns {
                 open.push(answers[next]);
                 next += 1;
+            }
+            if let Some(before) = on_its_connection.insert(job.socket, number)
+                && comes_back(&jobs[before], job)
+            {
+                open.retain(|(_, at)| *at != before);
+                return Some(before);
             }
             let (at_ns, before) = *open.last()?;
             if job.ready_ns - at_ns > COMES_BACK_WITHIN_NS {
@@ -52,6 +65,14 @@ fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
             Some(before)
         })
         .collect()
+}
+
+/// Whether a client that had its answer on this connection came back for the next one. A client
+/// that takes longer than it waited may as well be another one, of a pool of connections.
+fn comes_back(before: &Worked, job: &Worked) -> bool {
+    let waited_ns = before.answered_ns.saturating_sub(before.ready_ns);
+    let away_ns = job.ready_ns.checked_sub(before.answered_ns);
+    away_ns.is_some_and(|ns| ns <= waited_ns.max(COMES_BACK_WITHIN_NS))
 }
 
 /// How long each job is under way with so many servers and `more`, from its arrival to its answer:
@@ -109,6 +130,17 @@ mod tests {
 
     /// Clients that each wait for their answer before they ask again.
     fn closed(clients: u64, servers: u64, service_ms: u64, rounds: u64) -> Vec<Worked> {
+        closed_with(1, clients, servers, service_ms, rounds)
+    }
+
+    /// … for so long.
+    fn closed_with(
+        pause_ms: u64,
+        clients: u64,
+        servers: u64,
+        service_ms: u64,
+        rounds: u64,
+    ) -> Vec<Worked> {
         let mut ready: Vec<u64> = vec![0; clients as usize];
         let mut free: Vec<u64> = vec![0; servers as usize];
         let mut jobs = Vec::new();
@@ -118,12 +150,13 @@ mod tests {
             let taken = ready[client].max(free[server]);
             let answered = taken + service_ms;
             jobs.push(Worked {
+                socket: client as u64,
                 ready_ns: ready[client] * MS,
                 taken_ns: taken * MS,
                 answered_ns: answered * MS,
                 free_ns: answered * MS,
             });
-            ready[client] = answered + 1;
+            ready[client] = answered + pause_ms;
             free[server] = answered;
         }
         jobs.sort_by_key(|job| job.ready_ns);
@@ -154,6 +187,20 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_take_their_time_come_again_sooner_too() {
+        let jobs = closed_with(60, 20, 2, 50, 12);
+        for servers in [3, 4] {
+            let median = median_ns(latencies(&jobs, 1, servers - 1)) / MS;
+            let ideal = 20 * 50 / servers as u64 - 60;
+            assert!(
+                median.abs_diff(ideal) * 10 <= ideal,
+                "20 clients of {servers} servers that take 50 ms, and ask again after 60 ms: \
+                 expected {ideal}, got {median}"
+            );
+        }
+    }
+
+    #[test]
     fn more_servers_never_make_it_worse_when_clients_do_not_wait() {
         // A deterministic mixture of arrivals and services.
         let mut state = 7_u64;
@@ -171,6 +218,7 @@ mod tests {
                     let taken = free[server].max(at);
                     free[server] = taken + 20 + random(150);
                     Worked {
+                        socket: at,
                         ready_ns: at * MS,
                         taken_ns: taken * MS,
                         answered_ns: free[server] * MS,
