@@ -29,24 +29,21 @@ def start(command, ready):
 
 def main():
     cluster, folder, *server = sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     processes = []
-
-    def end(*_):
+    try:
+        database = [sys.executable, POSTGRES, cluster, folder]
+        process, address = start(database, Path(folder, "database.ready"))
+        processes.append(process)
+        process, address = start([*server, address], Path(folder, "server.ready"))
+        processes.append(process)
+        with open(os.environ["READY_FILE"], "w", encoding="utf-8") as file:
+            file.write(f"{os.getpid()} {address}\n")
+        process.wait()
+    finally:
         for process in reversed(processes):
             process.terminate()
             process.wait()
-        sys.exit(0)
-
-    signal.signal(signal.SIGTERM, end)
-    database = [sys.executable, POSTGRES, cluster, folder]
-    process, address = start(database, Path(folder, "database.ready"))
-    processes.append(process)
-    process, address = start([*server, address], Path(folder, "server.ready"))
-    processes.append(process)
-    with open(os.environ["READY_FILE"], "w", encoding="utf-8") as file:
-        file.write(f"{os.getpid()} {address}\n")
-    processes[-1].wait()
-    end()
 
 
 if __name__ == "__main__":

@@ -48,6 +48,11 @@ pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
         )
     };
     findings.sort_by_key(key);
+    for at in 1..findings.len() {
+        if saves_as_much(&findings[at - 1], &findings[at]) {
+            findings[at - 1..=at].sort_by_key(|finding| finding.code);
+        }
+    }
     let mut at = 0;
     while at < findings.len() {
         let explaining = (0..findings.len()).find(|by| explains(&findings[*by], &findings[at]));
@@ -70,6 +75,13 @@ pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
+/// Whether two savings differ by less than one can say: then the kind decides, as where they do not
+/// differ at all.
+fn saves_as_much(more: &Finding, less: &Finding) -> bool {
+    let (more_ns, less_ns) = (more.saving.at_most_ns, less.saving.at_most_ns);
+    more.severity == less.severity && less_ns.saturating_mul(100) >= more_ns.saturating_mul(99)
+}
+
 /// Whether the other finding is of the same waits, and says less of them.
 fn explains(finding: &Finding, other: &Finding) -> bool {
     let pid = |finding: &Finding| finding.subject.get("pid").and_then(Value::as_u64);
@@ -87,7 +99,9 @@ mod tests {
 
     use super::*;
     use crate::declaration::Declaration;
-    use crate::detectors::{connect_retried, pool_exhausted, serial_calls};
+    use crate::detectors::{
+        blocked_loop, connect_retried, pool_exhausted, serial_calls, stranded_readiness,
+    };
     use crate::finding::{Saving, SavingKind};
 
     const S: u64 = 1_000_000_000;
@@ -128,6 +142,16 @@ mod tests {
                 ("serial-calls", Severity::Warning)
             ]
         );
+    }
+
+    #[test]
+    fn of_two_that_save_as_much_the_kind_decides() {
+        let blocked = |saves_s| finding(&blocked_loop::DECLARATION, Severity::Error, saves_s);
+        let stranded = finding(&stranded_readiness::DECLARATION, Severity::Error, 995);
+        for (saves_s, first) in [(1000, "stranded-readiness"), (1100, "blocked-loop")] {
+            let order = order(vec![blocked(saves_s), stranded.clone()]);
+            assert_eq!(order[0].0, first, "{saves_s} s against 995");
+        }
     }
 
     #[test]
