@@ -262,7 +262,20 @@ static __always_inline void tail_before_fin(struct socket_state *socket, struct 
 		tail_ends(socket, sk, now);
 }
 
-/* A packet is sent again. Those of a response count, from when the request was read. */
+/* Whether the peer has acknowledged all but the FIN, which has a number of its own. */
+static __always_inline bool only_fin_is_out(struct sock *sk)
+{
+	u32 unacknowledged = KERNEL_READ(struct tcp_sock, sk, write_seq) -
+			     KERNEL_READ(struct tcp_sock, sk, snd_una);
+
+	return unacknowledged <= 1 && sk->__sk_common.skc_state != TCP_ESTABLISHED &&
+	       sk->__sk_common.skc_state != TCP_CLOSE_WAIT;
+}
+
+/*
+ * A packet is sent again. Those of a response count, from when the request was read; a FIN on its
+ * own keeps nobody waiting.
+ */
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 {
@@ -274,7 +287,7 @@ int BPF_PROG(tcp_retransmit_skb, struct sock *sk)
 	if (!socket || socket->role != SOCKET_SERVER || !socket->ready_ns || !socket->recv_ns)
 		return 0;
 	COUNT(events);
-	if (socket->retransmits == 255)
+	if (socket->retransmits == 255 || only_fin_is_out(sk))
 		return 0;
 	socket->retransmits++;
 	if (BPF_CORE_READ_BITFIELD_PROBED((struct inet_connection_sock *)sk, icsk_ca_state) !=
