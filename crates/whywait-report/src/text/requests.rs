@@ -431,6 +431,7 @@ fn path(page: &mut Page, slow: &Slow) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Charset, TextOptions};
     use super::*;
 
     #[test]
@@ -441,5 +442,29 @@ mod tests {
         assert_eq!(bar(13, 100, 4, true), "▌");
         assert_eq!(bar(50, 100, 4, false), "##");
         assert_eq!(bar(u64::MAX, u64::MAX, 4, false), "####");
+    }
+
+    #[test]
+    fn a_flood_of_syns_is_called_so() {
+        let half_made_of = |syn_cookies| {
+            let mut page = Page::new(TextOptions {
+                width: 200,
+                colour: false,
+                charset: Charset::Unicode,
+            });
+            let queue = AcceptQueue {
+                syn_cookies,
+                ..AcceptQueue::default()
+            };
+            // Each listener has the count of all.
+            half_made(&mut page, &[queue.clone(), queue]);
+            page.into_text()
+        };
+        assert_eq!(
+            half_made_of(17_871),
+            "half-made: 17,871 SYNs answered with a cookie, 0 dropped: more connections were begun \
+             than made, as in a flood of SYNs, or when an accept queue is full\n"
+        );
+        assert_eq!(half_made_of(0), "");
     }
 }
