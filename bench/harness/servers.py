@@ -5,11 +5,14 @@ import json
 import os
 import re
 import socket
+import time
 from pathlib import Path
 
 from .process import Failed, end, last_words, run, start, wait_for
 
 CONNECTIONS = 50
+# Until a program that cannot begin has said so.
+SETTLE_S = 0.2
 
 
 class Redis:
@@ -256,6 +259,51 @@ def free_ports(count):
     for probe in probes:
         probe.close()
     return ports
+
+
+class Datagrams:
+    """A program that sends datagrams, a few bytes each, and waits for the answer: what it pays for
+    hooks that look for queries of DNS. Each call names the address, of which the hook reads the
+    port. On a loopback address that nobody else has."""
+
+    name = "datagrams"
+    host = "127.0.0.77"
+    how = "unconnected"
+
+    def __init__(self, tmp, programs):
+        self.program = programs / "datagrams"
+        self.log = Path(tmp, "datagrams.log")
+        self.address = f"{self.host}:{self.port()}"
+        self.process = start([self.program, "ask", self.how, self.address], self.log)
+        self.pid = self.process.pid
+
+    def port(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((self.host, 0))
+            return probe.getsockname()[1]
+
+    def endless_load(self):
+        """Whoever answers, until it is ended."""
+        load = start([self.program, "answer", self.address], self.log.with_name("load.log"))
+        time.sleep(SETTLE_S)
+        if load.poll() is not None:
+            self.end()
+            raise Failed(f"{self.address}: {last_words(self.log.with_name('load.log'))}")
+        return load
+
+    def end(self):
+        end(self.process)
+
+
+class Names(Datagrams):
+    """The same to DNS's port, through a connected socket, as the C library asks: each one is
+    followed as a query that may get lost."""
+
+    name = "dns"
+    how = "connected"
+
+    def port(self):
+        return 53
 
 
 SERVERS = [Redis, Echo, Threads, Proxy]
