@@ -102,7 +102,11 @@ LARGEST = """(() => {
   const place = (rect) => rect.getBoundingClientRect();
   const boxes = [...element.querySelectorAll('rect')]
     .filter((rect) => getComputedStyle(rect).fillOpacity === '1');
-  boxes.sort((a, b) => area(place(b)) - area(place(a)));
+  // A line that marks a percentile may stand before a narrow one.
+  const marks = [...element.querySelectorAll('line.mark')].map(place);
+  const crosses = (box) => (mark) => mark.left < box.right + 1 && mark.right > box.left - 1;
+  const hidden = (rect) => marks.some(crosses(place(rect)));
+  boxes.sort((a, b) => hidden(a) - hidden(b) || area(place(b)) - area(place(a)));
   if (!boxes.length) return null;
   // What does not fit is scrolled to.
   const part = element.closest('.scroll');
