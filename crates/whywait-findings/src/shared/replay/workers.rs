@@ -43,6 +43,7 @@ fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
     let mut next = 0;
     let mut open: Vec<(Ns, usize)> = Vec::new();
     let mut on_its_connection: HashMap<u64, usize> = HashMap::new();
+    let mut followed = vec![false; jobs.len()];
     jobs.iter()
         .enumerate()
         .map(|(number, job)| {
@@ -53,8 +54,11 @@ fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
             if let Some(before) = on_its_connection.insert(job.socket, number)
                 && comes_back(&jobs[before], job)
             {
-                open.retain(|(_, at)| *at != before);
+                followed[before] = true;
                 return Some(before);
+            }
+            while open.last().is_some_and(|(_, at)| followed[*at]) {
+                open.pop();
             }
             let (at_ns, before) = *open.last()?;
             if job.ready_ns - at_ns > COMES_BACK_WITHIN_NS {
