@@ -111,13 +111,18 @@ struct tail_end {
 	bool unacknowledged;
 };
 
+/* A FIN has a number of its own. */
+static __always_inline u32 unacknowledged_of(struct sock *sk)
+{
+	return KERNEL_READ(struct tcp_sock, sk, write_seq) -
+	       KERNEL_READ(struct tcp_sock, sk, snd_una);
+}
+
 static __always_inline void tail_met(struct socket_state *socket, struct sock *sk, u64 now,
 				     struct tail_end *end)
 {
 	u32 window = limited_by(sk, CHRONO_WINDOW), buffer = limited_by(sk, CHRONO_BUFFER);
 	u32 dsacks = KERNEL_READ(struct tcp_sock, sk, dsack_dups);
-	u32 unacknowledged = KERNEL_READ(struct tcp_sock, sk, write_seq) -
-			     KERNEL_READ(struct tcp_sock, sk, snd_una);
 
 	end->sent_ns = 0;
 	end->window_ns = 0;
@@ -138,8 +143,7 @@ static __always_inline void tail_met(struct socket_state *socket, struct sock *s
 	end->buffer_bytes = KERNEL_READ(struct sock, sk, sk_sndbuf);
 	end->buffer_set = KERNEL_READ(struct sock, sk, sk_userlocks) & SNDBUF_LOCK;
 	end->room_bytes = KERNEL_READ(struct tcp_sock, sk, snd_wnd);
-	/* A FIN has a number of its own. */
-	end->unacknowledged = unacknowledged > 1;
+	end->unacknowledged = unacknowledged_of(sk) > 1;
 	if (end->unacknowledged)
 		end->sent_ns = sockets_are_closed ? now : 0;
 	else if (end->reason && !is_multiplexed(socket))
@@ -257,18 +261,14 @@ static __always_inline void tail_before_fin(struct socket_state *socket, struct 
 {
 	if (likely(!socket->held && !socket->retransmits) || !socket->ready_ns)
 		return;
-	if (KERNEL_READ(struct tcp_sock, sk, write_seq) ==
-	    KERNEL_READ(struct tcp_sock, sk, snd_una))
+	if (!unacknowledged_of(sk))
 		tail_ends(socket, sk, now);
 }
 
-/* Whether the peer has acknowledged all but the FIN, which has a number of its own. */
+/* Whether the peer has acknowledged all but the FIN. */
 static __always_inline bool only_fin_is_out(struct sock *sk)
 {
-	u32 unacknowledged = KERNEL_READ(struct tcp_sock, sk, write_seq) -
-			     KERNEL_READ(struct tcp_sock, sk, snd_una);
-
-	return unacknowledged <= 1 && sk->__sk_common.skc_state != TCP_ESTABLISHED &&
+	return unacknowledged_of(sk) <= 1 && sk->__sk_common.skc_state != TCP_ESTABLISHED &&
 	       sk->__sk_common.skc_state != TCP_CLOSE_WAIT;
 }
 
