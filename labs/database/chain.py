@@ -9,22 +9,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-POSTGRES = Path(__file__).resolve().parent.parent / "kit/postgres.py"
-DEADLINE_S = 30
+KIT = Path(__file__).resolve().parent.parent / "kit"
+sys.path.insert(0, str(KIT))
+from client import wait_until  # noqa: E402
 
 
 def start(command, ready):
     """The process, and the address at which it says that it serves."""
     process = subprocess.Popen(command, env={**os.environ, "READY_FILE": str(ready)})
-    end = time.monotonic() + DEADLINE_S
-    while not (ready.exists() and (said := ready.read_text(encoding="utf-8")).endswith("\n")):
-        if process.poll() is not None or time.monotonic() > end:
+
+    def address():
+        if process.poll() is not None:
             sys.exit(f"chain.py: {command[0]} did not start")
-        time.sleep(0.02)
-    return process, said.split()[1]
+        said = ready.read_text(encoding="utf-8") if ready.exists() else ""
+        return said.split()[1] if said.endswith("\n") else None
+
+    return process, wait_until(f"{command[0]} to serve", address)
 
 
 def main():
@@ -32,7 +34,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     processes = []
     try:
-        database = [sys.executable, POSTGRES, cluster, folder]
+        database = [sys.executable, KIT / "postgres.py", cluster, folder]
         process, address = start(database, Path(folder, "database.ready"))
         processes.append(process)
         process, address = start([*server, address], Path(folder, "server.ready"))

@@ -6,16 +6,12 @@
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 LABS = Path(__file__).resolve().parent.parent
-DEADLINE_S = 20
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+sys.path.insert(0, str(LABS / "kit"))
+from client import wait_until  # noqa: E402
+from postgres import free_port  # noqa: E402
 
 
 def main():
@@ -24,12 +20,14 @@ def main():
     folder.mkdir()
     nginx = subprocess.Popen(
         [LABS / "proxies/nginx.sh", folder, str(port), folder / "pid", address])
+
+    def serves():
+        if nginx.poll() is not None:
+            sys.exit("through.py: nginx did not start")
+        return not socket.socket().connect_ex(("127.0.0.1", port))
+
     try:
-        end = time.monotonic() + DEADLINE_S
-        while socket.socket().connect_ex(("127.0.0.1", port)):
-            if nginx.poll() is not None or time.monotonic() > end:
-                sys.exit("through.py: nginx did not start")
-            time.sleep(0.02)
+        wait_until("nginx", serves)
         load = [sys.executable, LABS / "kit/timeline.py", f"127.0.0.1:{port}", *more]
         return subprocess.run(load, check=False).returncode
     finally:
