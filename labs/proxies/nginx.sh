@@ -1,11 +1,11 @@
 #!/bin/sh
-# nginx before one server. usage: nginx.sh FOLDER PORT PIDFILE SERVER
+# nginx before one server. usage: nginx.sh FOLDER PORT PIDFILE SERVER [PROCESSES]
 set -eu
-tmp=$1 port=$2 pidfile=$3 server=$4
+tmp=$1 port=$2 pidfile=$3 server=$4 processes=${5:-2}
 
 cat >"$tmp/nginx.conf" <<EOF
 daemon off;
-worker_processes 2;
+worker_processes $processes;
 pid $pidfile;
 error_log stderr warn;
 # As root, the workers stay root: they could not read the lab's private folder otherwise.

@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import socket
 import threading
 import time
@@ -177,16 +178,42 @@ class Tasks:
                 own[1].close()
             writer.close()
 
-    async def serve(self):
+    async def serve(self, listener, is_first):
         for _ in range(self.args.pool):
             self.pool.put_nowait(await asyncio.open_connection(*self.args.upstream))
-        server = await asyncio.start_server(self.converse, "127.0.0.1", 0)
-        announce(server.sockets[0].getsockname())
+        server = await asyncio.start_server(self.converse, sock=listener)
+        if is_first:
+            announce(listener.getsockname())
         await server.serve_forever()
 
 
-async def serve_with_tasks(args):
-    await Tasks(args).serve()
+async def serve_with_tasks(args, listener, is_first):
+    await Tasks(args).serve(listener, is_first)
+
+
+def with_workers(args):
+    """Each worker is a process with a loop, and has a listener of its own at the same port: the
+    kernel shares the connections out. The first one ends the others."""
+    port, listeners = 0, []
+    for _ in range(args.workers):
+        listeners.append(socket.create_server(("127.0.0.1", port), reuse_port=args.workers > 1))
+        port = listeners[0].getsockname()[1]
+    children = []
+    for listener in listeners[1:]:
+        child = os.fork()
+        if not child:
+            asyncio.run(serve_with_tasks(args, listener, False))
+            os._exit(0)
+        children.append(child)
+
+    def end(*_):
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        os._exit(0)
+
+    if children:
+        signal.signal(signal.SIGTERM, end)
+    asyncio.run(serve_with_tasks(args, listeners[0], True))
 
 
 def address(text):
@@ -203,11 +230,12 @@ def main():
     parser.add_argument("--calls", type=int, default=1)
     parser.add_argument("--work-ms", type=float, default=0)
     parser.add_argument("--forward", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
     if args.how == "threads":
         Threads(args).serve()
     else:
-        asyncio.run(serve_with_tasks(args))
+        with_workers(args)
 
 
 if __name__ == "__main__":

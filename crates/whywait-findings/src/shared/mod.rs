@@ -13,3 +13,4 @@ pub(crate) mod tails;
 pub(crate) mod text;
 pub(crate) mod traffic;
 pub(crate) mod unfinished;
+pub(crate) mod workers;

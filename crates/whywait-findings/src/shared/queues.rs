@@ -14,6 +14,7 @@ use crate::shared::text::{count, duration, list};
 use crate::shared::traffic::{
     Step, Traffic, calls_each, length, paired, served, steps, whole, with_peer,
 };
+use crate::shared::workers::OfProcess;
 
 /// Fewer calls tell nothing of a limit.
 const MIN_CALLS: usize = 20;
@@ -175,21 +176,37 @@ impl<'m> Queue<'m> {
         a_new_one_each || self.connections() > self.most
     }
 
-    /// The connections that were open at a time, at most.
+    /// The connections of the process that were open at a time, at most.
     pub(crate) fn connections(&self) -> usize {
+        let used = self.traffic.connections();
         match self.traffic.peer.sums().most_open {
+            // Those of all processes.
+            Some(open) if self.traffic.others_call => used.min(open as usize),
             Some(open) => open as usize,
-            None => self.traffic.connections(),
+            None => used,
         }
     }
 
     /// What the wait takes of the requests.
-    pub(crate) fn shares(&self) -> Shares {
-        let pairs = self.victims.iter().map(|victim| {
+    pub(crate) fn waits(&self) -> OfProcess<'_, 'm, &Self> {
+        self.takes(|victim| victim.waited_ns)
+    }
+
+    /// What the wait and the call itself take of them.
+    pub(crate) fn waits_and_calls(&self) -> OfProcess<'_, 'm, &Self> {
+        self.takes(|victim| victim.waited_ns.saturating_add(victim.called_ns))
+    }
+
+    fn takes(&self, ns: impl Fn(&Victim<'m>) -> u64) -> OfProcess<'_, 'm, &Self> {
+        let shares = Shares::new(self.victims.iter().map(|victim| {
             let latency_ns = victim.request.age_ns();
-            (victim.waited_ns.min(latency_ns), latency_ns)
-        });
-        Shares::new(pairs)
+            (ns(victim).min(latency_ns), latency_ns)
+        }));
+        OfProcess {
+            traffic: &self.traffic,
+            shares,
+            what: self,
+        }
     }
 
     /// How the queue was seen, in words.

@@ -125,6 +125,19 @@ impl Shares {
         shares
     }
 
+    /// Those of several, taken together.
+    pub(crate) fn together(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut sum = Self::new([]);
+        for one in all {
+            sum.each_ns.extend(one.each_ns);
+            sum.ns = sum.ns.saturating_add(one.ns);
+            sum.latency_ns = sum.latency_ns.saturating_add(one.latency_ns);
+            sum.worst_latency_ns = sum.worst_latency_ns.max(one.worst_latency_ns);
+        }
+        sum.each_ns.sort_unstable_by(|a, b| b.cmp(a));
+        sum
+    }
+
     pub(crate) fn median_ns(&self) -> u64 {
         self.each_ns
             .get(self.each_ns.len() / 2)

@@ -109,6 +109,8 @@ pub(crate) struct Traffic<'m> {
     pub(crate) peer: Peer<'m>,
     /// Those that had a reply, by when they began.
     pub(crate) calls: Vec<&'m Exchange>,
+    /// Other processes call this peer as well: sums are of all of them.
+    pub(crate) others_call: bool,
 }
 
 impl<'m> Traffic<'m> {
@@ -122,13 +124,22 @@ impl<'m> Traffic<'m> {
                 *known.entry(call.peer).or_default() += 1;
             }
         }
+        let mut callers: BTreeMap<u32, usize> = BTreeMap::new();
+        for (_, number) in calls.keys() {
+            *callers.entry(*number).or_default() += 1;
+        }
         calls
             .into_iter()
             .filter_map(|((tgid, number), calls)| {
                 let peer = model.peer(number)?;
                 let all = peer.sums().count.saturating_mul(NEARLY_ALL_KNOWN);
                 let nearly_all = known[&number].saturating_mul(100) >= all;
-                nearly_all.then_some(Traffic { tgid, peer, calls })
+                nearly_all.then_some(Traffic {
+                    tgid,
+                    peer,
+                    calls,
+                    others_call: callers[&number] > 1,
+                })
             })
             .collect()
     }

@@ -21,9 +21,10 @@ use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::slow_paths::{self, SlowRequests};
+use crate::shared::slow_paths::SlowRequests;
 use crate::shared::text::{count, duration, percent};
 use crate::shared::traffic::whole;
+use crate::shared::workers::{OfProgram, of_programs};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -56,14 +57,19 @@ fn detect(model: &Model) -> Vec<Finding> {
         return Vec::new();
     }
     let slow_ns = SlowRequests::of(model).total_ns;
-    let found = queues
+    let programs = of_programs(model, queues.iter().map(Queue::waits), |_| ());
+    programs
         .iter()
-        .filter_map(|queue| finding(model, queue, slow_ns));
-    found.collect()
+        .filter_map(|program| finding(model, program, slow_ns))
+        .collect()
 }
 
-fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
-    let shares = queue.shares();
+fn finding(
+    model: &Model,
+    program: &OfProgram<'_, '_, &Queue<'_>>,
+    slow_ns: u64,
+) -> Option<Finding> {
+    let (queue, shares) = (program.what, &program.shares);
     let severity = match shares.severity(slow_ns)? {
         Severity::Warning if shares.median_ns() >= ERROR_NS => Severity::Error,
         severity => severity,
@@ -75,7 +81,6 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         shares.percent(),
     );
     let cause = handed_over(model, queue);
-    let tids = queue.traffic.threads();
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(if cause.is_some() {
             Confidence::High
@@ -89,8 +94,9 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         .about_known("replay", queue.replay_rows("at_a_time"))
         .saving(Saving::latency(shares.each_ns.clone()))
         .explains(Explained::Locks)
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(program.evidence())
         .evidence([
-            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::of_ns(queue.full_ns, never_two(queue)),
             Evidence::new(queue.handover()),
         ])
@@ -101,8 +107,7 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         )
         .cause(cause)
         .fix(fix(runtime::of_process(model, queue.traffic.tgid)));
-    let first = tids.first().copied();
-    Some(slow_paths::about_processes(model, finding, first, tids))
+    Some(program.about_processes(model, finding))
 }
 
 /// What is known of the calls.

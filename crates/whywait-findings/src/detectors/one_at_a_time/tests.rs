@@ -66,3 +66,18 @@ fn a_client_that_asks_alone_waits_for_nobody() {
     };
     assert_eq!(detect(&alone.script().model()), []);
 }
+
+#[test]
+fn the_only_connection_of_each_of_many_processes_is_theirs() {
+    let only = Closed {
+        own_connections: false,
+        ..HELD
+    };
+    assert_eq!(
+        detect(&only.in_processes(16).model()),
+        [],
+        "it is a pool of one"
+    );
+    let held = detect(&HELD.in_processes(16).model());
+    assert_eq!(held.len(), 1, "{held:#?}");
+}

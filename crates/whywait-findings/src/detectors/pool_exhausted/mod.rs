@@ -23,8 +23,9 @@ use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::runtime::{self, Proxy, Runtime};
-use crate::shared::slow_paths::{self, SlowRequests};
+use crate::shared::slow_paths::SlowRequests;
 use crate::shared::text::{count, duration, percent};
+use crate::shared::workers::{OfProgram, of_programs};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -56,14 +57,15 @@ fn detect(model: &Model) -> Vec<Finding> {
         return Vec::new();
     }
     let slow_ns = SlowRequests::of(model).total_ns;
-    let found = queues
+    let pools = of_programs(model, queues.iter().map(Queue::waits), |queue| queue.most);
+    pools
         .iter()
-        .filter_map(|queue| finding(model, queue, slow_ns));
-    found.collect()
+        .filter_map(|pool| finding(model, pool, slow_ns))
+        .collect()
 }
 
-fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
-    let shares = queue.shares();
+fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) -> Option<Finding> {
+    let (queue, shares) = (pool.what, &pool.shares);
     let serves = matches!(queue.capacity, Capacity::Serves { .. });
     let severity = match shares.severity(slow_ns)? {
         Severity::Warning if shares.median_ns() >= ERROR_NS && serves => Severity::Error,
@@ -84,7 +86,6 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
     } else {
         Confidence::Medium
     };
-    let tids = queue.traffic.threads();
     let tgid = queue.traffic.tgid;
     let fix = match runtime::proxy(model, tgid) {
         Some(proxy) => fix_of_proxy(proxy),
@@ -99,8 +100,9 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
         .about_known("replay", queue.replay_rows("connections"))
         .saving(Saving::latency(shares.each_ns.clone()))
         .explains(Explained::Locks)
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(pool.evidence())
         .evidence([
-            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::of_ns(queue.full_ns, limit(queue)),
             Evidence::new(queue.handover()),
             Evidence::new(of_peer(queue)),
@@ -114,8 +116,7 @@ fn finding(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
             1 => format!("{fix}; if more are allowed, look for a lock held across the call"),
             _ => fix.to_owned(),
         });
-    let first = tids.first().copied();
-    Some(slow_paths::about_processes(model, finding, first, tids))
+    Some(pool.about_processes(model, finding))
 }
 
 /// How many connections there were, and how long all were in use.

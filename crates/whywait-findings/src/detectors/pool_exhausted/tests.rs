@@ -44,6 +44,25 @@ fn requests_that_wait_for_a_connection() {
 }
 
 #[test]
+fn the_same_pool_in_each_of_many_processes_is_one_finding() {
+    let one = &detect(&POOL.script().model())[0];
+    let findings = detect(&POOL.in_processes(16).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, one.severity);
+    assert_eq!(finding.saving.requests, 16 * one.saving.requests);
+    assert_eq!(finding.saving.at_most_ns, 16 * one.saving.at_most_ns);
+    assert_eq!(finding.subject["pids"].as_array().map(Vec::len), Some(16));
+    assert_eq!(finding.subject["connections"], one.subject["connections"]);
+    let said: Vec<&str> = finding.evidence.iter().map(|e| e.text.as_str()).collect();
+    assert!(
+        said[1].starts_with("15 processes of the same program"),
+        "{said:?}"
+    );
+    assert!(!said.concat().contains("connections are open"), "{said:?}");
+}
+
+#[test]
 fn a_proxys_setting_has_its_name() {
     let mut script = POOL.script();
     script.thread(whywait_model::script::TGID, "haproxy");

@@ -28,6 +28,7 @@ use crate::shared::replay::median_ns;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, UnderWay, dominates};
 use crate::shared::text::{count, duration};
 use crate::shared::traffic::{Step, Traffic, length, served, steps, whole};
+use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -86,33 +87,38 @@ fn detect(model: &Model) -> Vec<Finding> {
     for one in answered {
         by_process.entry(one.request.tgid).or_default().push(one);
     }
-    let mut findings: Vec<Finding> = traffic
+    let found = traffic.iter().filter_map(|traffic| {
+        let requests = by_process.get(&traffic.tgid)?;
+        of_traffic(model, traffic, requests)
+    });
+    let mut findings: Vec<Finding> = of_programs(model, found, |_| ())
         .iter()
-        .filter_map(|traffic| {
-            let requests = by_process.get(&traffic.tgid)?;
-            of_traffic(model, traffic, requests, slow.total_ns)
-        })
+        .filter_map(|program| finding(model, program, slow.total_ns))
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(slow_paths::MAX_FINDINGS);
     findings
 }
 
-fn of_traffic(
+fn of_traffic<'t, 'm>(
     model: &Model,
-    traffic: &Traffic<'_>,
+    traffic: &'t Traffic<'m>,
     requests: &[&SlowRequest<'_>],
-    slow_ns: u64,
-) -> Option<Finding> {
+) -> Option<OfProcess<'t, 'm, Say>> {
     if traffic.calls.len() < MIN_REQUESTS * MIN_CALLS || requests.len() < MIN_REQUESTS {
         return None;
     }
     let known = known(model, traffic, requests);
-    if known.len() >= MIN_REQUESTS && known.len() * KNOWN >= requests.len() {
-        return certainly(model, traffic, &known, slow_ns);
-    }
-    let mean = mean(traffic, requests)?;
-    on_average(model, traffic, &mean, slow_ns)
+    let (shares, what) = if known.len() >= MIN_REQUESTS && known.len() * KNOWN >= requests.len() {
+        certainly(&known)?
+    } else {
+        on_average(&mean(traffic, requests)?)
+    };
+    Some(OfProcess {
+        traffic,
+        shares,
+        what,
+    })
 }
 
 /// The requests of which all calls are known, with those.
@@ -170,12 +176,8 @@ fn known<'a>(
     found
 }
 
-fn certainly(
-    model: &Model,
-    traffic: &Traffic<'_>,
-    known: &[(&SlowRequest<'_>, Vec<Interval>)],
-    slow_ns: u64,
-) -> Option<Finding> {
+/// What a fix takes of requests all of whose calls are known, and what is said of them.
+fn certainly(known: &[(&SlowRequest<'_>, Vec<Interval>)]) -> Option<(Shares, Say)> {
     let in_a_row = |calls: &[Interval]| calls.windows(2).all(|two| two[0].1 <= two[1].0);
     let serial: Vec<Certain<'_>> = known
         .iter()
@@ -205,7 +207,7 @@ fn certainly(
             .to_owned(),
         confidence: Confidence::High,
     };
-    finding(model, traffic, &shares, slow_ns, &say)
+    Some((shares, say))
 }
 
 /// How many calls the requests make on average, one after another; `None` where that does not show.
@@ -249,12 +251,8 @@ fn mean<'a>(traffic: &Traffic<'_>, requests: &[&'a SlowRequest<'a>]) -> Option<M
     })
 }
 
-fn on_average(
-    model: &Model,
-    traffic: &Traffic<'_>,
-    mean: &Mean<'_>,
-    slow_ns: u64,
-) -> Option<Finding> {
+/// The same where it is known only how many they make on average.
+fn on_average(mean: &Mean<'_>) -> (Shares, Say) {
     let latency_ns = sum(mean.slow.iter().map(|slow| slow.latency_ns));
     let saved_ns = (mean.called_ns as f64 * (1.0 - 1.0 / mean.calls)) as u64;
     let shares = Shares::new(mean.slow.iter().map(|slow| {
@@ -273,7 +271,7 @@ fn on_average(
             .to_owned(),
         confidence: Confidence::Medium,
     };
-    finding(model, traffic, &shares, slow_ns, &say)
+    (shares, say)
 }
 
 /// What is said of them.
@@ -285,13 +283,8 @@ struct Say {
     confidence: Confidence,
 }
 
-fn finding(
-    model: &Model,
-    traffic: &Traffic<'_>,
-    shares: &Shares,
-    slow_ns: u64,
-    say: &Say,
-) -> Option<Finding> {
+fn finding(model: &Model, program: &OfProgram<'_, '_, Say>, slow_ns: u64) -> Option<Finding> {
+    let (traffic, shares, say) = (program.traffic, &program.shares, &program.what);
     let severity = shares.severity(slow_ns)?;
     let peer = traffic.peer;
     let title = format!(
@@ -301,7 +294,6 @@ fn finding(
         duration(say.called_ns),
         duration(shares.latency_ns / (shares.each_ns.len() as u64).max(1)),
     );
-    let tids = traffic.threads();
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(say.confidence)
         .about("peer", peer.address())
@@ -310,20 +302,20 @@ fn finding(
         .about("calls_per_request", say.calls.clone())
         .saving(Saving::latency(shares.each_ns.clone()))
         .explains(Explained::RepliesOf(peer.address()))
+        .evidence([Evidence::of_ns(
+            shares.ns,
+            format!("made at once, or as one: {}", shares.spread(slow_ns)),
+        )])
+        .evidence(program.evidence())
         .evidence([
             Evidence::of_ns(say.each_ns, each(traffic, peer, say)),
-            Evidence::of_ns(
-                shares.ns,
-                format!("made at once, or as one: {}", shares.spread(slow_ns)),
-            ),
             Evidence::new(say.how.clone()),
         ])
         .fix(
             "ask once for all of it (a join, an IN list, a pipeline, a bulk endpoint), or make the \
              calls at the same time",
         );
-    let first = tids.first().copied();
-    Some(slow_paths::about_processes(model, finding, first, tids))
+    Some(program.about_processes(model, finding))
 }
 
 /// What each of them is like.

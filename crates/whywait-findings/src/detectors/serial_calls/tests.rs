@@ -1,6 +1,6 @@
 use super::*;
 use crate::shared::queues::script::{LOOP, call, peer};
-use whywait_model::script::Script;
+use whywait_model::script::{Script, TGID};
 
 /// Clients whose requests each make so many calls in a row of 10 ms each, twelve times.
 fn rows(clients: u64, calls: u64) -> Script {
@@ -9,9 +9,24 @@ fn rows(clients: u64, calls: u64) -> Script {
 
 /// The same, with the tasks that made them, or without.
 fn rows_of(clients: u64, calls: u64, with_tasks: bool) -> Script {
-    let task = |client: u64| u32::from(with_tasks) * (1 + client as u32);
     let mut script = Script::new();
     script.thread(LOOP, "loop");
+    let calls = in_process(&mut script, (TGID, LOOP), clients, calls, with_tasks);
+    script.peer(&peer(calls, clients));
+    script.ends(10_000);
+    script
+}
+
+/// Those of a process with one thread; gives how many calls that are.
+fn in_process(
+    script: &mut Script,
+    (tgid, tid): (u32, u32),
+    clients: u64,
+    calls: u64,
+    with_tasks: bool,
+) -> u64 {
+    let task = |client: u64| u32::from(with_tasks) * (1 + client as u32);
+    let first_socket = 1_000_000 * u64::from(tid);
     let mut seq = 0;
     for round in 0..12 {
         for client in 0..clients {
@@ -20,17 +35,18 @@ fn rows_of(clients: u64, calls: u64, with_tasks: bool) -> Script {
                 seq += 1;
                 script.exchange(&Exchange {
                     task: task(client),
-                    ..call(client, seq, at + 10 * n, at + 10 * n + 10)
+                    tgid,
+                    send_tid: tid,
+                    read_tid: tid,
+                    ..call(first_socket + client, seq, at + 10 * n, at + 10 * n + 10)
                 });
             }
-            let request = script.request(1_000 * client + round).epoll(7).ready(at);
-            let request = request.task(task(client));
-            request.read(at, LOOP).answered(at + 10 * calls, LOOP);
+            let request = script.request(first_socket + 1_000 * client + round);
+            let request = request.of(tgid).epoll(7).ready(at).task(task(client));
+            request.read(at, tid).answered(at + 10 * calls, tid);
         }
     }
-    script.peer(&peer(u64::from(seq), clients));
-    script.ends(10_000);
-    script
+    seq.into()
 }
 
 #[test]
@@ -45,6 +61,22 @@ fn a_request_that_is_alone_shows_all_its_calls() {
          100 ms of 100 ms (typically)"
     );
     assert_eq!(finding.saving.each_at_most_ns, [90_000_000; 12]);
+}
+
+#[test]
+fn rows_in_each_of_many_processes_are_one_finding() {
+    let mut script = Script::new();
+    let mut calls = 0;
+    for tid in 201..=216 {
+        script.thread_of(tid, tid, &format!("worker {tid}"));
+        calls += in_process(&mut script, (tid, tid), 1, 10, false);
+    }
+    script.peer(&peer(calls, 16)).ends(10_000);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].severity, Severity::Warning);
+    assert_eq!(findings[0].saving.requests, 16 * 12);
+    assert_eq!(findings[0].saving.at_most_ns, 90_000_000 * 16 * 12);
 }
 
 #[test]

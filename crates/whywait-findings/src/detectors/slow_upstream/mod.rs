@@ -37,6 +37,7 @@ use crate::shared::queues::{Capacity, Queue};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
 use crate::shared::text::{duration, percent};
 use crate::shared::traffic::{length, with_peer};
+use crate::shared::workers::{OfProgram, of_programs};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -80,20 +81,19 @@ fn detect(model: &Model) -> Vec<Finding> {
         return Vec::new();
     }
     let slow = SlowRequests::of(model);
-    let mut by_process: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
-    for request in &slow.requests {
-        by_process
-            .entry(request.request.tgid)
-            .or_default()
-            .push(request);
-    }
-    let queues = Queue::of(model);
-    let saturated = queues
+    let by_program = grouped(slow.requests.iter(), |tgid| model.program(tgid));
+    let queues: Vec<Queue<'_>> = Queue::of(model)
+        .into_iter()
+        .filter(|queue| matches!(queue.capacity, Capacity::Saturated { .. }))
+        .collect();
+    let saturating = queues.iter().map(Queue::waits_and_calls);
+    let programs = of_programs(model, saturating, |queue| queue.most);
+    let saturated = programs
         .iter()
-        .filter_map(|queue| saturated(model, queue, slow.total_ns));
-    let mut findings: Vec<Finding> = by_process
+        .filter_map(|program| saturated(model, program, slow.total_ns));
+    let mut findings: Vec<Finding> = by_program
         .values()
-        .flat_map(|requests| of_process(model, requests, slow.total_ns))
+        .flat_map(|requests| of_program(model, requests, slow.total_ns))
         .chain(saturated)
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
@@ -101,8 +101,40 @@ fn detect(model: &Model) -> Vec<Finding> {
     findings
 }
 
-/// The peer that dominates the requests of a process, if it does.
-fn of_process(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Option<Finding> {
+/// Requests by what their processes have alike, in order of arrival.
+fn grouped<'a>(
+    requests: impl Iterator<Item = &'a SlowRequest<'a>>,
+    alike: impl Fn(u32) -> u32,
+) -> BTreeMap<u32, Vec<&'a SlowRequest<'a>>> {
+    let mut groups: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
+    for request in requests {
+        let group = groups.entry(alike(request.request.tgid)).or_default();
+        group.push(request);
+    }
+    groups
+}
+
+/// The peer that dominates the requests of a program's processes; or those of single ones, where
+/// they do not ask the same peer.
+fn of_program<'a>(
+    model: &'a Model,
+    requests: &[&'a SlowRequest<'a>],
+    slow_ns: u64,
+) -> Vec<Finding> {
+    if let Some(finding) = of_requests(model, requests, slow_ns) {
+        return vec![finding];
+    }
+    let by_process = grouped(requests.iter().copied(), |tgid| tgid);
+    if by_process.len() < 2 {
+        return Vec::new();
+    }
+    let each = by_process.values();
+    each.filter_map(|requests| of_requests(model, requests, slow_ns))
+        .collect()
+}
+
+/// The peer that dominates these requests, if one does.
+fn of_requests(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Option<Finding> {
     let in_loop: Vec<&SlowRequest<'_>> = requests
         .iter()
         .copied()
@@ -156,8 +188,10 @@ fn all_have_requests(model: &Model, pairs: &Pairs<'_>) -> bool {
     };
     let each_ns = pairs.pairs.iter().map(|pair| with_peer_ns(pair.call));
     let shortest_ns = each_ns.min().unwrap_or(u64::MAX);
+    let processes: BTreeSet<u32> = pairs.pairs.iter().map(|pair| pair.call.tgid).collect();
     let calls = model.exchanges().iter().filter(|call| {
-        (call.tgid, call.peer) == (first.call.tgid, first.call.peer)
+        call.peer == first.call.peer
+            && processes.contains(&call.tgid)
             && call.last_read_ns.is_some()
             && with_peer_ns(call) >= shortest_ns
     });
@@ -211,15 +245,15 @@ fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Pairs<'a> {
 }
 
 /// Requests that queue for connections to a peer that would not serve more.
-fn saturated(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> {
+fn saturated(
+    model: &Model,
+    program: &OfProgram<'_, '_, &Queue<'_>>,
+    slow_ns: u64,
+) -> Option<Finding> {
+    let (queue, shares) = (program.what, &program.shares);
     let Capacity::Saturated { few_ns, full_ns } = queue.capacity else {
         return None;
     };
-    let shares = Shares::new(queue.victims.iter().map(|victim| {
-        let latency_ns = victim.request.age_ns();
-        let ns = victim.waited_ns.saturating_add(victim.called_ns);
-        (ns.min(latency_ns), latency_ns)
-    }));
     let peer = queue.traffic.peer;
     let title = format!(
         "{} spent {} % of their time waiting for {peer}, which is saturated",
@@ -238,7 +272,6 @@ fn saturated(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> 
         duration(sum(queue.victims.iter().map(|victim| victim.waited_ns))),
         queue.most
     );
-    let tids = queue.traffic.threads();
     let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
         .about("peer", peer.address())
         .about_known("peer_process", peer.process())
@@ -247,8 +280,9 @@ fn saturated(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> 
         .saving(Saving::latency(shares.each_ns.clone()))
         // The lock of the pool: who has a connection waits for the peer.
         .explains(Explained::Locks)
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(program.evidence())
         .evidence([
-            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::new(longer),
             Evidence::new(queued),
             Evidence::new(queue.handover()),
@@ -257,8 +291,7 @@ fn saturated(model: &Model, queue: &Queue<'_>, slow_ns: u64) -> Option<Finding> 
             "look at the peer: why it does so little at a time; ask it less, cache its answers, or \
              limit the wait",
         );
-    let first = tids.first().copied();
-    Some(slow_paths::about_processes(model, finding, first, tids))
+    Some(program.about_processes(model, finding))
 }
 
 fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> Option<Finding> {

@@ -267,3 +267,29 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
     };
     assert_eq!(detect(&wide.script().model()), []);
 }
+
+#[test]
+fn the_same_peer_of_many_processes_is_one_finding() {
+    let wide = Closed {
+        clients: 4,
+        rounds: 6,
+        at_a_time: 4,
+        own_connections: true,
+        peer: Serves::All(200),
+        gap_ms: 0,
+        from_ms: 0,
+        random: false,
+        login_ms: 0,
+    };
+    let of = |processes: u32| {
+        let mut script = wide.in_processes(processes);
+        script.peer(&peer(1, 24 * u64::from(processes)));
+        detect(&script.model())
+    };
+    let one = of(1);
+    assert_eq!(one.len(), 1, "{one:#?}");
+    let findings = of(16);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].saving.requests, 16 * one[0].saving.requests);
+    assert_eq!(findings[0].severity, one[0].severity);
+}

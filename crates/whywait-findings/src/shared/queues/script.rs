@@ -39,6 +39,44 @@ impl Closed {
     pub(crate) fn script(self) -> Script {
         let mut script = Script::new();
         script.thread(LOOP, "loop");
+        let (calls, end_ms) = self.of_process(&mut script, TGID, LOOP);
+        script.peer(&peer(calls, self.open()));
+        script.ends(end_ms);
+        script
+    }
+
+    /// The same in so many processes that were forked ahead.
+    pub(crate) fn in_processes(self, processes: u32) -> Script {
+        let mut script = Script::new();
+        let (mut calls, mut end_ms) = (0, 0);
+        for tid in 201..=200 + processes {
+            script.thread_of(tid, tid, &format!("worker {tid}"));
+            let (its, end) = self.of_process(&mut script, tid, tid);
+            (calls, end_ms) = (calls + its, end_ms.max(end));
+        }
+        script.peer(&peer(calls, self.open() * u64::from(processes)));
+        script.ends(end_ms);
+        script
+    }
+
+    /// Connections that are open at a time.
+    fn open(&self) -> u64 {
+        match self.own_connections {
+            true => self.clients,
+            false => self.at_a_time,
+        }
+    }
+
+    /// Its calls, and when it ends.
+    fn of_process(self, script: &mut Script, tgid: u32, tid: u32) -> (u64, u64) {
+        let first_socket = u64::from(tid) * 1_000;
+        let of = |call: Exchange| Exchange {
+            tgid,
+            socket: first_socket + call.socket,
+            send_tid: tid,
+            read_tid: tid,
+            ..call
+        };
         let mut ready = vec![10; self.clients as usize];
         let mut free = vec![0; self.at_a_time as usize];
         let (mut served_ms, mut seq, mut calls) = (0, 0, 0);
@@ -65,7 +103,7 @@ impl Closed {
                 let mut login = call(slot as u64, 0, begun, begun + self.login_ms);
                 login.connect_ns = Some(ms(begun));
                 login.bytes_in = 400;
-                script.exchange(&login);
+                script.exchange(&of(login));
                 calls += 1;
                 begun += self.login_ms;
             }
@@ -78,23 +116,17 @@ impl Closed {
             seq += 1;
             if begun >= self.from_ms {
                 calls += 1;
-                script.exchange(&call(socket as u64, seq, begun, ended));
+                script.exchange(&of(call(socket as u64, seq, begun, ended)));
             }
             if ready[client] >= self.from_ms {
-                let request = script.request(1_000 + n).epoll(7).ready(ready[client]);
-                request.read(ready[client], LOOP).answered(ended, LOOP);
+                let request = script.request(first_socket + n).of(tgid).epoll(7);
+                let request = request.ready(ready[client]).read(ready[client], tid);
+                request.answered(ended, tid);
             }
             ready[client] = ended + 1;
             free[slot] = ended + self.gap_ms;
         }
-        let open = if self.own_connections {
-            self.clients
-        } else {
-            self.at_a_time
-        };
-        script.peer(&peer(calls, open));
-        script.ends(ready.into_iter().max().unwrap_or(0) + 10);
-        script
+        (calls, ready.into_iter().max().unwrap_or(0) + 10)
     }
 }
 
