@@ -1,5 +1,5 @@
-//! What the processes of one program have alike: workers that were forked ahead are one program, and
-//! what all of them meet is one finding with its whole weight.
+//! What the processes of one program have alike: workers that were forked ahead are one program,
+//! and what all of them meet is one finding with its whole weight.
 
 use std::collections::{BTreeMap, BTreeSet};
 

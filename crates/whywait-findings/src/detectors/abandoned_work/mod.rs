@@ -14,7 +14,8 @@
 //! ended, and all of it together as no more than the target has used.
 //!
 //! **Guards.** At least [`MIN_REQUESTS`] on a port, [`MIN_NS`] each as a rule. Where other threads
-//! wrote than those that read, nothing shows that they were worked on, and not just kept: a note.
+//! wrote than those that read, nothing shows that they were worked on, and not just kept: a note if
+//! it is so of all of them, and less confidence if of some.
 
 use std::collections::BTreeMap;
 
@@ -138,12 +139,11 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
         named(model, longest.send_tid),
         duration(longest.ended_ns.saturating_sub(longest.gone_ns)),
     );
+    let saving = || Saving::sum(SavingKind::Cpu, wasted.at_most_ns, requests);
     let (saving, confidence) = match wasted.known {
         0 => (Saving::none(), Confidence::Low),
-        _ => {
-            let saving = Saving::sum(SavingKind::Cpu, wasted.at_most_ns, requests);
-            (saving, Confidence::High)
-        }
+        known if known < requests => (saving(), Confidence::Medium),
+        _ => (saving(), Confidence::High),
     };
     Some(
         Finding::new(&DECLARATION, severity(model, &wasted, requests), title)

@@ -56,6 +56,7 @@ fn work_for_nobody_is_reported() {
          200 ms of CPU time"
     );
     assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.confidence, Confidence::High);
     assert_eq!(finding.saving.at_most_ns, 200 * MS);
     let evidence: Vec<&str> = finding
         .evidence
@@ -80,6 +81,7 @@ fn what_moved_between_threads_is_in_the_bound() {
     // The one that stayed: 50 ms. Nobody knows what the target used in all.
     assert_eq!(finding.saving.at_most_ns, 200 * MS);
     assert_eq!(finding.saving.requests, 4);
+    assert_eq!(finding.confidence, Confidence::Medium);
     let said = finding.evidence.last().map(|one| one.text.as_str());
     let expected = "3 of them moved between threads, and took 150 ms in all";
     assert!(
