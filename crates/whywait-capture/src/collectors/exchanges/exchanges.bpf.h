@@ -256,7 +256,8 @@ static __always_inline void count_exchange(struct socket_state *socket, struct s
 	if (latency_ns > sums->max_ns)
 		sums->max_ns = latency_ns;
 	if (exchange->arrived_ns && now > exchange->arrived_ns)
-		sums->unread_ns += now - exchange->arrived_ns;
+		sums->unread_ns += (exchange->timing == TIMED_FOR_MANY ? TIMED_SHARE : 1) *
+				   (now - exchange->arrived_ns);
 	sums->bytes_out += exchange->bytes_out;
 	sums->bytes_in += exchange->bytes_in;
 	exchange->counted_in = exchange->bytes_in;
@@ -393,17 +394,52 @@ static __always_inline void may_reply_to_later(struct exchange *exchange, u64 ca
 	}
 }
 
+/*
+ * When the reply came of which `bytes` were read at first; 0: not known. One within the machine may
+ * come before the hook of the write runs. What had come long before is no reply; that extends the
+ * exchange when it is read.
+ */
+static __always_inline u64 reply_came(const struct socket_state *socket, struct sock *sk,
+				      u32 bytes)
+{
+	u64 sent_ns = socket->exchange.first_send_ns;
+	u64 arrived_ns = noted_arrival(socket, sk, bytes, 0);
+
+	if (arrived_ns >= sent_ns)
+		return arrived_ns;
+	return arrived_ns + threshold_ns < sent_ns ? 0 : sent_ns;
+}
+
+/* Whether it has to be known when this reply came, as arrival_of for requests. */
+static __always_inline u8 timing_of_reply(const struct exchange *exchange, struct sock *sk, u64 now)
+{
+	struct peer_sums *sums;
+
+	if (unlikely(now - exchange->first_send_ns >= threshold_ns || exchange->later_ns ||
+		     !is_tcp(sk)))
+		return TIMED;
+	sums = sums_of(exchange);
+	if (unlikely(!sums || sums->count < FEW_REQUESTS))
+		return TIMED;
+	return likely(now / 16 % TIMED_SHARE) ? UNTIMED : TIMED_FOR_MANY;
+}
+
 /* A thread has read `bytes` from a connection that the target made. */
 static __noinline int exchange_reads(struct socket_state *socket, struct sock *sk,
 				     const struct thread *thread, u64 now, u32 bytes)
 {
 	struct exchange *exchange = &socket->exchange;
-	u64 arrived_ns;
 
-	was_read(socket, sk, now);
-	if (!exchange->first_send_ns || exchange->over)
+	if (unlikely(!exchange->first_send_ns || exchange->over)) {
+		was_read(socket, sk, now);
 		return 0;
+	}
 	if (exchange->first_read_ns) {
+		/* With the rest it may be a slow one. */
+		if (unlikely(exchange->timing == UNTIMED))
+			exchange->arrived_ns = reply_came(socket, sk, exchange->bytes_in);
+		exchange->timing = TIMED;
+		was_read(socket, sk, now);
 		exchange->pushed |= now - exchange->last_read_ns >= PUSHED_NS;
 		if (exchange->pushed)
 			return 0;
@@ -411,17 +447,13 @@ static __noinline int exchange_reads(struct socket_state *socket, struct sock *s
 		exchange->bytes_in += bytes;
 		return 0;
 	}
-	arrived_ns = noted_arrival(socket, sk, bytes, 0);
-	/*
-	 * A reply within the machine may come before the hook of the write runs. What had come long
-	 * before is no reply; that extends the exchange when it is read.
-	 */
-	if (arrived_ns < exchange->first_send_ns)
-		arrived_ns = arrived_ns + threshold_ns < exchange->first_send_ns ?
-				     0 :
-				     exchange->first_send_ns;
-	may_reply_to_later(exchange, arrived_ns ? arrived_ns : now);
-	exchange->arrived_ns = arrived_ns;
+	was_read(socket, sk, now);
+	exchange->timing = timing_of_reply(exchange, sk, now);
+	exchange->arrived_ns = 0;
+	if (unlikely(exchange->timing != UNTIMED)) {
+		exchange->arrived_ns = reply_came(socket, sk, bytes);
+		may_reply_to_later(exchange, exchange->arrived_ns ? exchange->arrived_ns : now);
+	}
 	exchange->first_read_ns = now;
 	exchange->last_read_ns = now;
 	exchange->read_tid = thread->tid;

@@ -18,7 +18,7 @@ struct exchange {
 	u64 bytes_out;
 	u64 bytes_in;
 	u64 task; /* for which the first byte was written: see task_of */
-	/* Where it may begin that seemed to begin before: see reply_comes. */
+	/* Where it may begin that seemed to begin before: see may_reply_to_later. */
 	u64 later_ns; /* 0: nowhere */
 	u64 later_task;
 	u64 paused_ns; /* so long nothing was sent before that */
@@ -33,6 +33,7 @@ struct exchange {
 	u8 in_flight; /* it counts there */
 	u8 open; /* its connection does */
 	u8 over; /* it is in the sums, whole */
-	u8 pushed; /* what is read now is no reply */
+	u8 pushed : 4; /* what is read now is no reply */
+	u8 timing : 4; /* TIMED…: whether it is known when the reply came */
 	u32 counted_in; /* bytes that are in the sums */
 };

@@ -217,8 +217,11 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 		return 0;
 	arrivals = arrivals_in_slot(cookie_of(sk));
 	if (unlikely(!arrivals)) {
-		struct socket_state *socket = socket_elsewhere(sk);
+		struct socket_state *socket;
 
+		if (!may_be_the_targets(sk))
+			return 0;
+		socket = socket_elsewhere(sk);
 		if (!socket)
 			socket = unix_discover(sk);
 		if (socket)

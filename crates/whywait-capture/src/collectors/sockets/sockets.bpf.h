@@ -66,6 +66,33 @@ static __always_inline u64 cookie_of(struct sock *sk)
 	return sk->__sk_common.skc_cookie.counter;
 }
 
+/*
+ * The ports on which sockets of the target listen, or did, in any namespace: a bit each. The one of
+ * port 0 says that one is not known: who listens without an address gets it later.
+ */
+u64 ports_listened_at[65536 / 64] SEC(".bss.ports");
+
+static __always_inline void connections_may_come(u16 port)
+{
+	__sync_fetch_and_or(&ports_listened_at[port / 64], 1ULL << port % 64);
+}
+
+/*
+ * False of most that is none of the target's. Something comes on those all the time: what the
+ * target sends within the machine is brought to its peer's socket on the target's CPU. A connection
+ * that inherited its listener's storage and was not seen yet has no cookie, and its listener's port
+ * as a rule (a transparent proxy's has not; that shows when it is read). To look for the storage is
+ * to wait for a line of the cache that nobody else needs here.
+ */
+static __always_inline bool may_be_the_targets(struct sock *sk)
+{
+	u16 family = sk->__sk_common.skc_family, port = sk->__sk_common.skc_num;
+
+	if (cookie_of(sk) || (family != AF_INET && family != AF_INET6))
+		return true;
+	return ports_listened_at[port / 64] >> port % 64 & 1 || ports_listened_at[0] & 1;
+}
+
 static __always_inline struct socket_slot *socket_slot_of(u64 cookie)
 {
 	return &socket_slots[cookie & (SOCKET_STATES - 1)];
@@ -133,8 +160,10 @@ static __always_inline void socket_begin(struct socket_state *socket, struct arr
 	arrivals->role = role;
 	arrivals->family = family;
 	arrivals->local_port = port;
-	if (role == SOCKET_LISTENER && is_inet_stream(sk))
+	if (role == SOCKET_LISTENER && is_inet_stream(sk)) {
 		herd_listens(sk);
+		connections_may_come(port);
+	}
 }
 
 /* In closing.bpf.h: counts what a unix socket that has ended had answered last. */
