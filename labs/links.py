@@ -22,6 +22,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LAB = HERE / "upstream"
 KIT = HERE / "kit"
+TARGET = HERE / "target"
+GO, JAVA = TARGET / "builds/upstream/go", TARGET / "builds/upstream/java"
 MS = 1e6
 READY_S = 20
 RUN_S = 120
@@ -37,6 +39,9 @@ RUNTIMES = {
     "go": "Go, net/http",
     "go-direct": "Go, as a driver of a database",
     "node": "node, http",
+    "tokio": "tokio",
+    "java-virtual": "Java, virtual threads",
+    "java-threads": "Java, a thread for each connection",
 }
 CONCURRENCY = [1, 10, 100, 1000]
 
@@ -64,7 +69,19 @@ KINDS = [
 ROUNDS = {1: 60, 10: 30, 100: 6, 1000: 2}
 
 
-def server(runtime, kind, clients, peer, out):
+def build():
+    """The servers that have to be, where the lab's own runs have them."""
+    for folder in (GO, JAVA):
+        folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["go", "build", "-o", GO / "server", "."], cwd=LAB / "go-server", check=True)
+    sources = sorted(LAB.glob("*.java"))
+    subprocess.run(["javac", "--release", "17", "-d", JAVA, *sources], check=True)
+    subprocess.run([KIT / "virtual-java.sh", JAVA], check=True)
+    cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--package", "upstream"]
+    subprocess.run([*cargo, "--target-dir", TARGET], cwd=HERE, check=True)
+
+
+def server(runtime, kind, clients, peer):
     """The command that serves."""
     words = ["forward", *kind.server]
     if kind.shared_by:
@@ -72,10 +89,16 @@ def server(runtime, kind, clients, peer, out):
     if runtime.startswith("go"):
         flags = [word if word[0].isdigit() else f"-{word}" for word in words]
         direct = ["-direct"] if runtime == "go-direct" else []
-        return [out / "go-server", *flags, *direct, peer]
+        return [GO / "server", *flags, *direct, peer]
     flags = [word if word[0].isdigit() else f"--{word}" for word in words]
     if runtime == "node":
         return ["node", LAB / "server.mjs", peer, *flags]
+    if runtime == "tokio":
+        return [TARGET / "release/upstream", peer, *flags]
+    if runtime.startswith("java"):
+        _, threads = runtime.split("-")
+        java = [JAVA / "java", "-XX:+UseSerialGC", "-cp", JAVA, "UpstreamServer"]
+        return [*java, threads, peer, *flags]
     return [sys.executable, LAB / "server.py", runtime, peer, *flags]
 
 
@@ -111,11 +134,11 @@ def running(command, ready):
             process.wait(READY_S)
 
 
-def record(tool, runtime, kind, clients, folder, out):
+def record(tool, runtime, kind, clients, folder):
     """One run: the list of its slow requests, and what became of all of them."""
     peer = [sys.executable, KIT / "upstream.py", "--ms", "50", "--answered"]
     with running(peer, folder / "peer") as (_, _, peer_address):
-        serve = server(runtime, kind, clients, peer_address, out)
+        serve = server(runtime, kind, clients, peer_address)
         recorded = [tool, "record", "-o", folder / "recording", "--", *serve]
         with running(recorded, folder / "server") as (process, pid, address):
             load = [sys.executable, KIT / "unequal.py", address, "--clients", str(clients)]
@@ -249,8 +272,7 @@ def part(accuracy, labs, match=""):
     rows, times, wrong = [], [], []
     with tempfile.TemporaryDirectory(prefix="whywait-links-") as tmp:
         out = Path(tmp)
-        build = ["go", "build", "-o", out / "go-server", "."]
-        subprocess.run(build, cwd=LAB / "go-server", check=True)
+        build()
         for runtime in RUNTIMES:
             for clients in CONCURRENCY:
                 measured = {}
@@ -262,7 +284,7 @@ def part(accuracy, labs, match=""):
                     folder = out / name.replace(" ", "-")
                     folder.mkdir()
                     try:
-                        seen = record(labs.tool, runtime, kind, clients, folder, out)
+                        seen = record(labs.tool, runtime, kind, clients, folder)
                         measured[kind.name] = judge(*seen)
                     except (Failed, KeyError, subprocess.TimeoutExpired) as error:
                         wrong.append(f"links, {name}: not measured: {error!r}")

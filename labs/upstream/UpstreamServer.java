@@ -19,19 +19,21 @@ import java.util.concurrent.locks.ReentrantLock;
 /**
  * A server that asks another service for each request and answers with what became of it when.
  *
- * <p>{@code UpstreamServer virtual|threads UPSTREAM [--pool N] [--held] [--calls N] [--work-ms N]}:
- * the options are those of the other servers. Each connection has a virtual thread, or one of the
- * platform's; and a connection to the other service of its own, unless there is a pool.
+ * <p>{@code UpstreamServer virtual|threads UPSTREAM [--pool N] [--held] [--calls N] [--work-ms N]
+ * [--forward]}: the options are those of the other servers. Each connection has a virtual thread,
+ * or one of the platform's; and a connection to the other service of its own, unless there is a
+ * pool.
  */
 public final class UpstreamServer {
-  private static final byte[] CALL =
-      "GET /report HTTP/1.1\r\nHost: upstream\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
+  private static final String PATH = "/report";
 
   private final String[] upstream;
   private final BlockingQueue<Socket> pool;
   private final ReentrantLock lock;
   private final int calls;
   private final double workMs;
+  /** The call has the request's path, and its reply says when it was given. */
+  private final boolean forwards;
 
   private UpstreamServer(String address, List<String> options) throws IOException {
     upstream = address.split(":");
@@ -43,6 +45,7 @@ public final class UpstreamServer {
     lock = options.contains("--held") ? new ReentrantLock() : null;
     calls = Integer.parseInt(option(options, "--calls", "1"));
     workMs = Double.parseDouble(option(options, "--work-ms", "0"));
+    forwards = options.contains("--forward");
   }
 
   private static String option(List<String> options, String name, String otherwise) {
@@ -77,14 +80,16 @@ public final class UpstreamServer {
       client.setTcpNoDelay(true);
       Socket own = pool == null ? connect() : null;
       byte[] buffer = new byte[4096];
-      while (receiveHead(client.getInputStream(), buffer)) {
+      for (String path; (path = receivePath(client.getInputStream(), buffer)) != null; ) {
         double read = nowMs();
+        String forwarded = forwards ? path : PATH;
         List<double[]> made = new ArrayList<>();
         for (int n = 0; n < calls; n++) {
-          made.add(own == null ? fetchFromPool() : fetchWithLock(own));
+          made.add(own == null ? fetchFromPool(forwarded) : fetchWithLock(own, forwarded));
         }
+        double work = nowMs();
         computeAnswer(workMs);
-        client.getOutputStream().write(answer(read, made));
+        client.getOutputStream().write(answer(read, made, work));
       }
       if (own != null) {
         own.close();
@@ -100,35 +105,43 @@ public final class UpstreamServer {
     return socket;
   }
 
-  private double[] fetchFromPool() throws IOException, InterruptedException {
+  private double[] fetchFromPool(String path) throws IOException, InterruptedException {
     Socket connection = pool.take();
     try {
-      return fetchReport(connection);
+      return fetchReport(connection, path);
     } finally {
       pool.add(connection);
     }
   }
 
-  private double[] fetchWithLock(Socket connection) throws IOException {
+  private double[] fetchWithLock(Socket connection, String path) throws IOException {
     if (lock == null) {
-      return fetchReport(connection);
+      return fetchReport(connection, path);
     }
     lock.lock();
     try {
-      return fetchReport(connection);
+      return fetchReport(connection, path);
     } finally {
       lock.unlock();
     }
   }
 
   /** The call, from when there is a connection until its reply is read. */
-  private static double[] fetchReport(Socket connection) throws IOException {
+  private double[] fetchReport(Socket connection, String path) throws IOException {
+    String call = "GET " + path + " HTTP/1.1\r\nHost: upstream\r\n\r\n";
+    byte[] reply = new byte[4096];
     double begun = nowMs();
-    connection.getOutputStream().write(CALL);
-    if (connection.getInputStream().read(new byte[4096]) <= 0) {
+    connection.getOutputStream().write(call.getBytes(StandardCharsets.US_ASCII));
+    int length = connection.getInputStream().read(reply);
+    double ended = nowMs();
+    if (length <= 0) {
       Runtime.getRuntime().halt(1);
     }
-    return new double[] {begun, nowMs()};
+    if (!forwards) {
+      return new double[] {begun, ended};
+    }
+    String[] said = new String(reply, 0, length, StandardCharsets.US_ASCII).split("\\s+");
+    return new double[] {begun, ended, Double.parseDouble(said[said.length - 1])};
   }
 
   private static void computeAnswer(double milliseconds) {
@@ -137,31 +150,39 @@ public final class UpstreamServer {
     }
   }
 
-  /** All that comes up to an empty line; false when the connection ends. */
-  private static boolean receiveHead(InputStream from, byte[] buffer) throws IOException {
+  /** The path that is asked for, of all up to an empty line; null when the connection ends. */
+  private static String receivePath(InputStream from, byte[] buffer) throws IOException {
     for (int length = 0; ; ) {
       int got = from.read(buffer, length, buffer.length - length);
       if (got <= 0) {
-        return false;
+        return null;
       }
       length += got;
-      if (new String(buffer, 0, length, StandardCharsets.US_ASCII).endsWith("\r\n\r\n")) {
-        return true;
+      String head = new String(buffer, 0, length, StandardCharsets.US_ASCII);
+      if (head.endsWith("\r\n\r\n")) {
+        return head.split(" ", 3)[1];
       }
     }
   }
 
-  private static byte[] answer(double read, List<double[]> made) {
+  private byte[] answer(double read, List<double[]> made, double work) {
     StringBuilder list = new StringBuilder();
     for (double[] call : made) {
-      list.append(list.length() > 0 ? "," : "");
-      list.append(String.format(Locale.ROOT, "[%.6f,%.6f]", call[0], call[1]));
+      list.append(list.length() > 0 ? ",[" : "[");
+      for (int n = 0; n < call.length; n++) {
+        list.append(String.format(Locale.ROOT, n > 0 ? ",%.6f" : "%.6f", call[n]));
+      }
+      list.append("]");
     }
     String body =
         String.format(
             Locale.ROOT,
-            "{\"read\":%.6f,\"begun\":%.6f,\"ended\":%.6f,\"calls\":[%s]}",
+            "{\"read\":%.6f,\"begun\":%.6f,\"ended\":%.6f,\"calls\":[%s]",
             read, made.get(0)[0], made.get(made.size() - 1)[1], list);
+    if (forwards) {
+      body += String.format(Locale.ROOT, ",\"work\":%.6f,\"answered\":%.6f", work, nowMs());
+    }
+    body += "}";
     String head = "HTTP/1.1 200 OK\r\nContent-Length: " + body.length() + "\r\n\r\n";
     return (head + body).getBytes(StandardCharsets.US_ASCII);
   }
