@@ -400,11 +400,26 @@ impl UnderWay {
         })
     }
 
-    /// By the thread that read them.
+    /// By the thread that read them. What lay unread for [`MIN_NS`] is under way from when it was
+    /// read: a thread that polled for it would have read it, and one of a pool does not know yet
+    /// that it will.
     pub(crate) fn by_reader(model: &Model) -> HashMap<u32, UnderWay> {
-        Self::by(model, |request| {
-            (request.recv_tid != 0).then_some(request.recv_tid)
-        })
+        let mut all: HashMap<u32, UnderWay> = HashMap::new();
+        for request in model.requests() {
+            let Some(recv_ns) = request.recv_ns.filter(|_| request.recv_tid != 0) else {
+                continue;
+            };
+            let lay_ns = recv_ns.saturating_sub(request.ready_ns);
+            let from_ns = if lay_ns < MIN_NS {
+                request.ready_ns
+            } else {
+                recv_ns
+            };
+            all.entry(request.recv_tid)
+                .or_default()
+                .add(from_ns, request.until_ns());
+        }
+        Self::in_order(all)
     }
 
     /// By process.
@@ -421,10 +436,19 @@ impl UnderWay {
             let Some(key) = key(request.row()) else {
                 continue;
             };
-            let one = all.entry(key).or_default();
-            one.begun.push(request.ready_ns);
-            one.ended.push(request.until_ns().max(request.ready_ns));
+            all.entry(key)
+                .or_default()
+                .add(request.ready_ns, request.until_ns());
         }
+        Self::in_order(all)
+    }
+
+    fn add(&mut self, from_ns: Ns, until_ns: Ns) {
+        self.begun.push(from_ns);
+        self.ended.push(until_ns.max(from_ns));
+    }
+
+    fn in_order<K>(mut all: HashMap<K, UnderWay>) -> HashMap<K, UnderWay> {
         for one in all.values_mut() {
             one.begun.sort_unstable();
             one.ended.sort_unstable();

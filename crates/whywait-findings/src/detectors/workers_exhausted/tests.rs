@@ -71,6 +71,25 @@ fn two_workers_that_sleep_while_six_wait_are_too_few() {
     assert!((200..210).contains(&with(8)), "8 workers: {} ms", with(8));
 }
 
+/// A server that is short of workers and closes idle connections reads what comes on them, and drops
+/// it.
+#[test]
+fn requests_that_are_dropped_are_not_in_hand() {
+    let mut script = pool(2, 8, 6, RECV);
+    for number in 0..10 {
+        let at = 30 + 100 * number;
+        script
+            .request(1_000 + number)
+            .port(PORT)
+            .ready(at)
+            .read(at, 1)
+            .gone(at + 1);
+    }
+    let found = detect(&script.model());
+    assert_eq!(found.len(), 1, "expected one finding, got {found:?}");
+    assert_eq!(found[0].severity, Severity::Error);
+}
+
 #[test]
 fn enough_workers_are_no_finding() {
     assert_eq!(detect(&pool(8, 8, 6, RECV).model()), []);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use whywait_events::Ns;
 use whywait_model::RequestRef;
 
 /// Requests of a thread that overlap others of it, one in so many: it serves several at a time.
@@ -30,12 +29,14 @@ pub(crate) fn workers_of<'m>(
     (!none).then_some(in_hand)
 }
 
-/// Whether these threads have several requests in hand at a time, as event loops have.
+/// Whether these threads have several requests in hand at a time, as event loops have. One that was
+/// read and is never answered ends with its connection: a server that closes those that idle, when
+/// it is short of workers (Apache's), reads what comes on them and drops it.
 fn serve_several(in_hand: &InHand<'_>) -> bool {
     let overlapping: usize = in_hand
         .values()
         .flat_map(|requests| requests.windows(2))
-        .filter(|pair| pair[1].recv_ns < pair[0].answered_ns().or(Some(Ns::MAX)))
+        .filter(|pair| pair[1].recv_ns < Some(pair[0].until_ns()))
         .count();
     let all: usize = in_hand.values().map(Vec::len).sum();
     overlapping * OVERLAPPING > all
