@@ -2,13 +2,15 @@
 
     load.py ADDRESS [--clients N] [--rounds N] [--connect] [--linger S] [--expect RULE]…
             [--path PATH] [--read-after S] [--receive-buffer BYTES] [--warm-up N]
+            [--overflow-another N]
 
 Each client keeps its connection and asks again when it has its answer. With --connect all connect
 at the same moment, ask once and leave; a round is over when all have been answered. It ends S
 seconds after the last answer: whywait looks at accept queues every two seconds. With --read-after
 it reads nothing for that long after it asked. With --warm-up each asks so often before whywait
 attaches: what a JVM does for its first requests is another matter. An ADDRESS@PID is in the network
-namespace of that process.
+namespace of that process. With --overflow-another N connections found the queue of a listener full
+that nobody watches, before anybody asks.
 
 `load` is what the clients measured, and `wire` from when their kernel sent a request until it had
 the whole answer: without the time in which a client had no CPU, which is none of the server's. It
@@ -74,6 +76,22 @@ def syns_sent_again(one):
     return any(info[TOTAL_RETRANS:])
 
 
+def overflow_another(times):
+    """A listener that nobody accepts from, in the same namespace."""
+    wanted = namespace.overflows() + times
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as another:
+        address = "{}:{}".format(*another.getsockname())
+        connecting = []
+
+        def is_full():
+            connecting.append(begin_to_connect(address))
+            return namespace.overflows() >= wanted
+
+        client.wait_until("a listener to be full", is_full)
+        for one in connecting:
+            one.close()
+
+
 def run(threads):
     for thread in threads:
         thread.start()
@@ -97,6 +115,7 @@ def main():
     parser.add_argument("--read-after", type=float, default=0)
     parser.add_argument("--receive-buffer", type=int, default=0)
     parser.add_argument("--warm-up", type=int, default=0)
+    parser.add_argument("--overflow-another", type=int, default=0)
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     args.address = namespace.follow(args.address)
@@ -104,6 +123,8 @@ def main():
         keep_asking_all(args, args.warm_up, [], [])
         client.attach()
     latencies, wire, before = [], [], namespace.overflows()
+    if args.overflow_another:
+        overflow_another(args.overflow_another)
     if args.connect:
         for _ in range(args.rounds):
             begun = client.now_ms(), client.wall_clock_ms()

@@ -8,6 +8,7 @@ With `accept` each connection has one request; a lookup of 1 ms comes before it 
 
     --lookup-ms N       how long the lookup takes
     --full N            nothing is accepted until N connections found no room; then there is room
+    --defer             connections are taken with their first data only (TCP_DEFER_ACCEPT)
     --body BYTES        the length of a body
     --send-buffer BYTES the size of the send buffer; 0: the kernel's
     --namespace         in a network namespace of its own
@@ -106,6 +107,7 @@ def main():
     parser.add_argument("--lookup-ms", type=float, default=1)
     parser.add_argument("--backlog", type=int, default=128)
     parser.add_argument("--full", type=int, default=0)
+    parser.add_argument("--defer", action="store_true")
     parser.add_argument("--body", type=int, default=64)
     parser.add_argument("--send-buffer", type=int, default=0)
     parser.add_argument("--namespace", action="store_true")
@@ -113,6 +115,8 @@ def main():
     args = parser.parse_args()
     response = Response(args.body)
     listener, address = listen(args)
+    if args.defer:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5)
     full_until = args.full and namespace.overflows() + args.full
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
         ready.write(f"{os.getpid()} {address}\n")

@@ -298,6 +298,9 @@ struct inet_connection_sock {
 	struct {
 		__u32 lrcvtime; /* data came last, in jiffies */
 	} icsk_ack;
+	struct {
+		__u8 rskq_defer_accept; /* TCP_DEFER_ACCEPT, in retransmissions */
+	} icsk_accept_queue;
 };
 
 /* What a hypervisor took from a CPU, in nanoseconds (arch/x86/include/uapi/asm/kvm_para.h). */

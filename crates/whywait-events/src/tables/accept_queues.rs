@@ -26,8 +26,11 @@ table! {
         /// turned away yet.
         limit: u32 = Dictionary,
         /// Connections, or packets of theirs, that the kernel has dropped there since the recording
-        /// began.
+        /// began, for whatever reason.
         dropped: u32 = Dictionary,
+        /// It has connections only when their first data comes (TCP_DEFER_ACCEPT): what ends a
+        /// handshake before that is dropped, and is in `dropped`.
+        defers: bool = Plain or false,
         /// Of all listeners in the process's network namespace: how often a connection found an
         /// accept queue full since the recording began; 0: never, or not known.
         overflows: u64 = Dictionary,

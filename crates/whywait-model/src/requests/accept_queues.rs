@@ -24,6 +24,10 @@ struct Listener {
     /// By when it was looked at: how many packets had been dropped since the recording began,
     /// because the queue was full.
     overflows: BTreeMap<u64, u32>,
+    /// What was dropped may have been handshakes' ends.
+    defers: bool,
+    /// It was, at one of the looks.
+    was_full: bool,
 }
 
 /// The accept queue of a listener.
@@ -37,9 +41,13 @@ pub struct AcceptQueue {
     pub queued: u32,
     /// How many may be: one more is not turned away yet.
     pub limit: u32,
-    /// Connections, or packets of theirs, that the kernel dropped there meanwhile.
+    /// Connections, or packets of theirs, that the kernel dropped there meanwhile, for whatever
+    /// reason: what ends a handshake is among them where a server wants connections with their
+    /// first data only (TCP_DEFER_ACCEPT).
     pub dropped: u32,
-    /// How many of these because the accept queue was full, at most.
+    /// How many of these because the accept queue was full, at most. Where handshakes' ends are
+    /// dropped it counts only if the queue was full when somebody looked: it may have been another
+    /// listener's.
     pub overflows: u32,
     /// When these were.
     #[serde(skip)]
@@ -75,11 +83,14 @@ impl AcceptQueues {
                 first: row.clone(),
                 last: BTreeMap::new(),
                 overflows: BTreeMap::new(),
+                defers: row.defers,
+                was_full: false,
             });
         if row.at_ns < listener.first.at_ns {
             listener.first = row.clone();
         }
         listener.overflows.insert(row.at_ns, overflows(row));
+        listener.was_full |= row.queued > row.limit;
         let last = listener.last.entry(row.tgid).or_default();
         if row.at_ns >= last.at_ns {
             *last = row.clone();
@@ -111,7 +122,7 @@ impl Listener {
             dropped: last.dropped,
             syn_cookies: last.syn_cookies,
             syns_refused: last.syns_refused,
-            overflows: overflows(last),
+            overflows: if self.knows_why() { overflows(last) } else { 0 },
             when_dropped: self.when_dropped(),
             holders: holders
                 .iter()
@@ -127,10 +138,18 @@ impl Listener {
 }
 
 impl Listener {
+    /// Whether what was dropped there can be told to be for a full queue.
+    fn knows_why(&self) -> bool {
+        !self.defers || self.was_full
+    }
+
     fn when_dropped(&self) -> Vec<Dropped> {
         // A listener that is made meanwhile has dropped nothing before.
         let mut before = (0, 0);
         let mut dropped = Vec::new();
+        if !self.knows_why() {
+            return dropped;
+        }
         for (at_ns, packets) in &self.overflows {
             if *packets > before.1 {
                 dropped.push(Dropped {
@@ -177,7 +196,7 @@ impl AcceptQueue {
     /// Whether it deserves a look: connections were waiting in it, or were dropped, or more were
     /// begun than made.
     pub(crate) fn matters(&self) -> bool {
-        self.queued > 0 || self.dropped > 0 || self.syn_cookies > 0 || self.syns_refused > 0
+        self.queued > 0 || self.overflows > 0 || self.syn_cookies > 0 || self.syns_refused > 0
     }
 }
 
@@ -211,6 +230,27 @@ mod tests {
             (Some(1), 2, 45)
         );
         assert!(!queue.is_full() && queue.matters());
+    }
+
+    #[test]
+    fn ends_of_handshakes_are_no_overflows() {
+        let overflows = |defers: bool, queued: u32| {
+            let mut queues = AcceptQueues::default();
+            for (at_ns, queued, dropped) in [(1, 0, 0), (2, queued, 900), (3, 0, 950)] {
+                queues.add(&Look {
+                    overflows: u64::from(dropped / 100),
+                    defers,
+                    ..look(at_ns, 1, queued, dropped)
+                });
+            }
+            let queue = queues.all().next().expect("a queue");
+            assert_eq!(queue.dropped, 950);
+            (queue.overflows, queue.when_dropped.len())
+        };
+        assert_eq!(overflows(false, 0), (9, 1));
+        // Some other listener's, as far as anybody can tell.
+        assert_eq!(overflows(true, 0), (0, 0));
+        assert_eq!(overflows(true, 5), (9, 1));
     }
 
     #[test]

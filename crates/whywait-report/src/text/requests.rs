@@ -91,8 +91,8 @@ fn facts_besides(page: &mut Page, requests: &Requests) {
 fn accept_queues(page: &mut Page, queues: &[AcceptQueue]) {
     for queue in queues {
         let mut said = Vec::new();
-        if queue.dropped > 0 {
-            let dropped = counted(queue.dropped.into(), "packet");
+        if queue.overflows > 0 {
+            let dropped = counted(queue.overflows.into(), "packet");
             said.push(format!("{dropped} of connections dropped"));
         }
         if queue.is_full() {

@@ -35,6 +35,8 @@ int accept_queues(struct bpf_iter__task_file *ctx)
 		record.queued = BPF_CORE_READ(below, sk_ack_backlog);
 		record.limit = BPF_CORE_READ(below, sk_max_ack_backlog);
 		record.dropped = BPF_CORE_READ(below, sk_drops.counter);
+		record.defers = BPF_CORE_READ((struct inet_connection_sock *)below,
+					      icsk_accept_queue.rskq_defer_accept) != 0;
 	} else if (is_unix_stream(sk)) {
 		record.queued = sk->sk_receive_queue.qlen;
 		record.limit = sk->sk_max_ack_backlog;

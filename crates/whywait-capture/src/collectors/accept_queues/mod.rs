@@ -88,6 +88,7 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
                 queued: record.queued,
                 limit: record.limit,
                 dropped: record.dropped.wrapping_sub(dropped_before.unwrap_or(0)),
+                defers: record.defers != 0,
                 overflows: now.overflows.saturating_sub(namespace_before.overflows),
                 syn_cookies: now.cookies.saturating_sub(namespace_before.cookies),
                 syns_refused: now.refused.saturating_sub(namespace_before.refused),

@@ -14,5 +14,6 @@ struct accept_queue_record {
 	u32 limit;
 	u32 dropped; /* since it was made */
 	u16 local_port;
-	u8 pad[6];
+	u8 defers; /* TCP_DEFER_ACCEPT */
+	u8 pad[5];
 };

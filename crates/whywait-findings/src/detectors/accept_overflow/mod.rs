@@ -10,8 +10,9 @@
 //! tries may be one client's follows from when they were dropped.
 //!
 //! **Guards.** At least [`MIN_DROPPED`]. Drops while no accept queue of the namespace was full (a
-//! flood of SYNs, no memory) are none. Where connections stay in the queue to the end,
-//! `accept-stalled` says it.
+//! flood of SYNs, no memory) are none. A listener that takes connections with their first data only
+//! (TCP_DEFER_ACCEPT) drops what ends each handshake: it must have been full at one of the looks.
+//! Where connections stay in the queue to the end, `accept-stalled` says it.
 
 mod who;
 

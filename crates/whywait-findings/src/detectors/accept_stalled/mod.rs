@@ -189,7 +189,7 @@ fn in_queue(queue: &AcceptQueue) -> Evidence {
     } else {
         ""
     };
-    let dropped = match queue.dropped {
+    let dropped = match queue.overflows {
         0 => String::new(),
         dropped => format!(
             "; meanwhile the kernel dropped {}",

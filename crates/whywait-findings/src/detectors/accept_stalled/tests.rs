@@ -183,6 +183,7 @@ fn a_full_queue_is_said_to_be_full() {
     script.accept_queue(AcceptQueue {
         limit: 2,
         dropped: 5,
+        overflows: 5,
         ..queue(3_001, 3)
     });
     let text = only(&script).evidence[0].text.clone();

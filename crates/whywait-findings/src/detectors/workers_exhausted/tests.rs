@@ -71,8 +71,8 @@ fn two_workers_that_sleep_while_six_wait_are_too_few() {
     assert!((200..210).contains(&with(8)), "8 workers: {} ms", with(8));
 }
 
-/// A server that is short of workers and closes idle connections reads what comes on them, and drops
-/// it.
+/// A server that is short of workers and closes idle connections reads what comes on them, and
+/// drops it.
 #[test]
 fn requests_that_are_dropped_are_not_in_hand() {
     let mut script = pool(2, 8, 6, RECV);
