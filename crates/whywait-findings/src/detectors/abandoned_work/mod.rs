@@ -40,7 +40,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
         (
             Severity::Warning,
             "when it took a fiftieth of the target's CPU time or more, or was one request of a \
-             hundred or more",
+             hundred or more whose clients did not leave all at once",
         ),
         (Severity::Note, "otherwise"),
     ],
@@ -56,8 +56,11 @@ const MIN_NS: u64 = 5_000_000;
 /// Shares of the target's CPU time, one in so many.
 const ERROR_ONE_IN: u64 = 5;
 const WARNING_ONE_IN: u64 = 50;
-/// One request in so many is a warning.
+/// One request in so many is a warning…
 const REQUESTS_ONE_IN: u64 = 100;
+/// … but not if all of their clients left within so long: that is one program that ended, as a
+/// load generator does, and not clients that gave up.
+const ONE_MOMENT_NS: u64 = 100_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_port: BTreeMap<u16, Vec<&Abandoned>> = BTreeMap::new();
@@ -70,7 +73,8 @@ fn detect(model: &Model) -> Vec<Finding> {
         .collect()
 }
 
-fn severity(model: &Model, wasted: &Wasted, requests: u64) -> Severity {
+fn severity(model: &Model, wasted: &Wasted, rows: &[&Abandoned]) -> Severity {
+    let requests = rows.len() as u64;
     let all_ns = model.cpu_summary().map_or(0, |cpu| cpu.total_ns);
     if wasted.known == 0 {
         return Severity::Note;
@@ -81,12 +85,21 @@ fn severity(model: &Model, wasted: &Wasted, requests: u64) -> Severity {
     if share(ERROR_ONE_IN) {
         Severity::Error
     } else if share(WARNING_ONE_IN)
-        || requests.saturating_mul(REQUESTS_ONE_IN) >= model.requests_count()
+        || (requests.saturating_mul(REQUESTS_ONE_IN) >= model.requests_count()
+            && !left_at_once(rows))
     {
         Severity::Warning
     } else {
         Severity::Note
     }
+}
+
+fn left_at_once(rows: &[&Abandoned]) -> bool {
+    let gone = || rows.iter().map(|row| row.gone_ns);
+    let (first, last) = (gone().min(), gone().max());
+    first
+        .zip(last)
+        .is_some_and(|(first, last)| last - first < ONE_MOMENT_NS)
 }
 
 fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
@@ -146,7 +159,7 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
         _ => (saving(), Confidence::High),
     };
     Some(
-        Finding::new(&DECLARATION, severity(model, &wasted, requests), title)
+        Finding::new(&DECLARATION, severity(model, &wasted, rows), title)
             .about_known("port", (port != 0).then_some(port))
             .about("pid", longest.tgid)
             .about("requests", requests)

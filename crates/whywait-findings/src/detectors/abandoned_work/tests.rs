@@ -11,6 +11,11 @@ fn server(abandoned: u64) -> Script {
 
 /// … which this thread answered for the one that reads.
 fn server_with(abandoned: u64, answers: impl Fn(u64) -> u32) -> Script {
+    server_left(abandoned, 100, answers)
+}
+
+/// … each of which left so many milliseconds after another.
+fn server_left(abandoned: u64, apart_ms: u64, answers: impl Fn(u64) -> u32) -> Script {
     let mut script = Script::new();
     script.thread(1, "worker");
     for n in 0..10 {
@@ -22,7 +27,7 @@ fn server_with(abandoned: u64, answers: impl Fn(u64) -> u32) -> Script {
             .answered(at + 50, 1);
     }
     for n in 0..abandoned {
-        let at = (2_000 + n * 100) * MS;
+        let at = (2_000 + n * apart_ms) * MS;
         let send_tid = answers(n);
         script.abandoned(&Abandoned {
             socket: 100 + n,
@@ -103,6 +108,14 @@ fn what_another_thread_answered_may_only_have_been_kept() {
     assert_eq!(finding.severity, Severity::Note);
     assert_eq!(finding.confidence, Confidence::Low);
     assert_eq!(finding.saving, Saving::none());
+}
+
+/// A load generator that has enough leaves with all its clients.
+#[test]
+fn a_program_that_ended_did_not_give_up() {
+    let findings = detect(&server_left(4, 1, |_| 1).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].severity, Severity::Note);
 }
 
 #[test]

@@ -10,10 +10,12 @@
 //! another.
 //!
 //! **Cost.** Of the time of a request's calls all but one of them. A bound: a call that does all of
-//! it takes longer than one of these.
+//! it takes longer than one of these. Where threads make them, one request at a time, also what
+//! others wait for such a thread, by replay.
 //!
 //! **Guards.** Fewer than [`MIN_CALLS`] a request are how a transaction looks. The calls are half
-//! of the requests' time. Calls that go on while no request is under way are the program's own.
+//! of the requests' time from when they were read. Calls that go on while no request is under way
+//! are the program's own.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,7 @@ use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, in_proportion, sum};
-use crate::shared::replay::median_ns;
+use crate::shared::replay::{Behind, Gone, Spared, median_ns};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, UnderWay, dominates};
 use crate::shared::text::{count, duration};
 use crate::shared::traffic::{Step, Traffic, length, served, steps, whole};
@@ -61,7 +63,12 @@ struct Certain<'a> {
     slow: &'a SlowRequest<'a>,
     calls: usize,
     called_ns: u64,
+    /// From the first call to the last.
+    from_to: Interval,
 }
+
+/// What processes of a program spare requests, by the peer.
+type SparedBy<'a> = BTreeMap<(u32, String), Vec<Spared<'a>>>;
 
 /// Requests of which it is known how many calls they make on average.
 struct Mean<'a> {
@@ -87,38 +94,59 @@ fn detect(model: &Model) -> Vec<Finding> {
     for one in answered {
         by_process.entry(one.request.tgid).or_default().push(one);
     }
-    let found = traffic.iter().filter_map(|traffic| {
-        let requests = by_process.get(&traffic.tgid)?;
-        of_traffic(model, traffic, requests)
-    });
+    let mut spared = SparedBy::new();
+    let found: Vec<OfProcess<'_, '_, Say>> = traffic
+        .iter()
+        .filter_map(|traffic| {
+            let requests = by_process.get(&traffic.tgid)?;
+            let (found, of_it) = of_traffic(model, traffic, requests)?;
+            spared.entry(key(model, traffic)).or_default().extend(of_it);
+            Some(found)
+        })
+        .collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let behind = Behind::of(model);
     let mut findings: Vec<Finding> = of_programs(model, found, |_| ())
         .iter()
-        .filter_map(|program| finding(model, program, slow.total_ns))
+        .filter_map(|program| {
+            let spared = spared.remove(&key(model, program.traffic));
+            let spared = spared.unwrap_or_default();
+            finding(model, program, (&behind, &spared), slow.total_ns)
+        })
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(slow_paths::MAX_FINDINGS);
     findings
 }
 
-fn of_traffic<'t, 'm>(
+fn key(model: &Model, traffic: &Traffic<'_>) -> (u32, String) {
+    (model.program(traffic.tgid), traffic.peer.address())
+}
+
+fn of_traffic<'t, 'm, 'a>(
     model: &Model,
     traffic: &'t Traffic<'m>,
-    requests: &[&SlowRequest<'_>],
-) -> Option<OfProcess<'t, 'm, Say>> {
+    requests: &[&'a SlowRequest<'a>],
+) -> Option<(OfProcess<'t, 'm, Say>, Vec<Spared<'a>>)> {
     if traffic.calls.len() < MIN_REQUESTS * MIN_CALLS || requests.len() < MIN_REQUESTS {
         return None;
     }
     let known = known(model, traffic, requests);
-    let (shares, what) = if known.len() >= MIN_REQUESTS && known.len() * KNOWN >= requests.len() {
+    let enough = known.len() >= MIN_REQUESTS && known.len() * KNOWN >= requests.len();
+    let (shares, what, spared) = if enough {
         certainly(&known)?
     } else {
-        on_average(&mean(traffic, requests)?)
+        let (shares, what) = on_average(&mean(traffic, requests)?);
+        (shares, what, Vec::new())
     };
-    Some(OfProcess {
+    let found = OfProcess {
         traffic,
         shares,
         what,
-    })
+    };
+    Some((found, spared))
 }
 
 /// The requests of which all calls are known, with those.
@@ -177,25 +205,33 @@ fn known<'a>(
 }
 
 /// What a fix takes of requests all of whose calls are known, and what is said of them.
-fn certainly(known: &[(&SlowRequest<'_>, Vec<Interval>)]) -> Option<(Shares, Say)> {
+fn certainly<'a>(
+    known: &[(&'a SlowRequest<'a>, Vec<Interval>)],
+) -> Option<(Shares, Say, Vec<Spared<'a>>)> {
     let in_a_row = |calls: &[Interval]| calls.windows(2).all(|two| two[0].1 <= two[1].0);
     let serial: Vec<Certain<'_>> = known
         .iter()
         .filter(|(_, calls)| calls.len() >= MIN_CALLS && in_a_row(calls))
-        .map(|(slow, calls)| Certain {
-            slow,
-            calls: calls.len(),
-            called_ns: sum(calls.iter().map(|call| length(*call))),
+        .filter_map(|(slow, calls)| {
+            let one = Certain {
+                slow,
+                calls: calls.len(),
+                called_ns: sum(calls.iter().map(|call| length(*call))),
+                from_to: (calls.first()?.0, calls.last()?.1),
+            };
+            // Where it waited for a thread before that, it waited for others' calls.
+            let served_ns = length(served(&slow.request)?);
+            dominates(one.called_ns, served_ns).then_some(one)
         })
-        .filter(|one| dominates(one.called_ns, one.slow.latency_ns))
         .collect();
     if serial.len() < MIN_REQUESTS {
         return None;
     }
-    let shares = Shares::new(serial.iter().map(|one| {
-        let saved_ns = one.called_ns - one.called_ns / one.calls as u64;
-        (saved_ns, one.slow.latency_ns)
-    }));
+    let pairs = serial
+        .iter()
+        .map(|one| (one.saved_ns(), one.slow.latency_ns));
+    let shares = Shares::new(pairs);
+    let spared = serial.iter().map(Certain::spared).collect();
     let calls = median_ns(serial.iter().map(|one| one.calls as u64).collect());
     let called_ns = median_ns(serial.iter().map(|one| one.called_ns).collect());
     let say = Say {
@@ -207,7 +243,36 @@ fn certainly(known: &[(&SlowRequest<'_>, Vec<Interval>)]) -> Option<(Shares, Say
             .to_owned(),
         confidence: Confidence::High,
     };
-    Some((shares, say))
+    Some((shares, say, spared))
+}
+
+impl<'a> Certain<'a> {
+    /// All of its calls but one.
+    fn saved_ns(&self) -> u64 {
+        self.called_ns - self.called_ns / self.calls as u64
+    }
+
+    /// The same, and for how much of it a thread had nothing else to do.
+    fn spared(&self) -> Spared<'a> {
+        let request = self.slow.request;
+        let polls = request
+            .pool()
+            .and_then(|pool| pool.only_member())
+            .is_some_and(|member| member.tid == request.recv_tid);
+        let (from_ns, to_ns) = self.from_to;
+        let gone = Gone {
+            tid: request.recv_tid,
+            from_ns,
+            to_ns,
+            ns: self.saved_ns(),
+        };
+        let keeps = request.recv_tid == request.send_tid && !polls;
+        Spared {
+            request,
+            ns: self.saved_ns(),
+            gone: keeps.then_some(gone).into_iter().collect(),
+        }
+    }
 }
 
 /// How many calls the requests make on average, one after another; `None` where that does not show.
@@ -283,9 +348,22 @@ struct Say {
     confidence: Confidence,
 }
 
-fn finding(model: &Model, program: &OfProgram<'_, '_, Say>, slow_ns: u64) -> Option<Finding> {
+fn finding(
+    model: &Model,
+    program: &OfProgram<'_, '_, Say>,
+    (behind, spared): (&Behind<'_>, &[Spared<'_>]),
+    slow_ns: u64,
+) -> Option<Finding> {
     let (traffic, shares, say) = (program.traffic, &program.shares, &program.what);
-    let severity = shares.severity(slow_ns)?;
+    let (mut saving, queues) = behind.saving(spared, None);
+    if spared.is_empty() {
+        saving = Saving::latency(shares.each_ns.clone());
+    }
+    // What others wait for the threads that make the calls is theirs, too.
+    let saved = saving.each_at_most_ns.iter().map(|ns| (*ns, *ns));
+    let severity = shares
+        .severity(slow_ns)
+        .max(Shares::new(saved).severity(slow_ns))?;
     let peer = traffic.peer;
     let title = format!(
         "{} made {} calls each to {peer}, one after another: {} of {} (typically)",
@@ -300,13 +378,14 @@ fn finding(model: &Model, program: &OfProgram<'_, '_, Say>, slow_ns: u64) -> Opt
         .about_known("peer_process", peer.process())
         .about_known("peer_pid", peer.tgid())
         .about("calls_per_request", say.calls.clone())
-        .saving(Saving::latency(shares.each_ns.clone()))
+        .saving(saving)
         .explains(Explained::RepliesOf(peer.address()))
         .evidence([Evidence::of_ns(
             shares.ns,
             format!("made at once, or as one: {}", shares.spread(slow_ns)),
         )])
         .evidence(program.evidence())
+        .evidence(queues)
         .evidence([
             Evidence::of_ns(say.each_ns, each(traffic, peer, say)),
             Evidence::new(say.how.clone()),

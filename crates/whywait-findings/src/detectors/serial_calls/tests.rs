@@ -49,6 +49,40 @@ fn in_process(
     seq.into()
 }
 
+/// Four clients of one thread that serves one request at a time, each with ten calls of 10 ms.
+#[test]
+fn requests_that_queue_for_the_thread_are_spared_others_calls() {
+    let mut script = Script::new();
+    script.thread(LOOP, "worker");
+    let mut seq = 0;
+    for number in 0..24_u64 {
+        let at = 10 + 100 * number;
+        for n in 0..10 {
+            seq += 1;
+            script.exchange(&Exchange {
+                send_tid: LOOP,
+                read_tid: LOOP,
+                ..call(1_000_000, seq, at + 10 * n, at + 10 * n + 10)
+            });
+        }
+        // The client had its last answer three requests ago.
+        let ready = if number < 4 { 10 } else { at - 300 };
+        let request = script.request(1_000_000 + 1_000 * (number % 4) + number);
+        request.ready(ready).read(at, LOOP).answered(at + 100, LOOP);
+    }
+    script.peer(&peer(seq.into(), 1));
+    script.ends(10_000);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Warning);
+    let each = &finding.saving.each_at_most_ns;
+    let typical = each[each.len() / 2] / 1_000_000;
+    assert!((350..=390).contains(&typical), "{typical} ms of 400");
+    let said = |text: &str| finding.evidence.iter().any(|one| one.text.contains(text));
+    assert!(said("for a worker"), "{finding:#?}");
+}
+
 #[test]
 fn a_request_that_is_alone_shows_all_its_calls() {
     let findings = detect(&rows(1, 10).model());
