@@ -1,6 +1,9 @@
 """Processes forked ahead; each takes a connection at a time and calls another service for it.
 
-    prefork.py UPSTREAM --workers N
+    prefork.py UPSTREAM --workers N [--calls N] [--work-ms N]
+
+--calls    so many for each connection, one after another (1)
+--work-ms  it computes for so long besides, some of that after each call
 """
 
 import argparse
@@ -16,9 +19,9 @@ def now_ms():
 
 
 class Worker:
-    def __init__(self, listener, upstream):
-        self.listener = listener
-        host, _, port = upstream.rpartition(":")
+    def __init__(self, listener, args):
+        self.listener, self.calls, self.work_ms = listener, args.calls, args.work_ms
+        host, _, port = args.upstream.rpartition(":")
         self.upstream = socket.create_connection((host, int(port)))
         self.upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -27,6 +30,11 @@ class Worker:
         self.upstream.sendall(b"GET / HTTP/1.1\r\n\r\n")
         if not self.upstream.recv(4096):
             raise SystemExit("prefork: the upstream has gone")
+
+    def compute_answer(self):
+        end = now_ms() + self.work_ms / self.calls
+        while now_ms() < end:
+            pass
 
     def serve(self):
         while True:
@@ -46,7 +54,9 @@ class Worker:
                 return
             received += piece
         read = now_ms()
-        self.fetch_report()
+        for _ in range(self.calls):
+            self.fetch_report()
+            self.compute_answer()
         body = json.dumps({"worker": os.getpid(), "read": read, "begun": read, "ended": now_ms()})
         connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 
@@ -55,13 +65,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("upstream")
     parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--calls", type=int, default=1)
+    parser.add_argument("--work-ms", type=float, default=0)
     args = parser.parse_args()
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     children = []
     for _ in range(args.workers):
         child = os.fork()
         if not child:
-            Worker(listener, args.upstream).serve()
+            Worker(listener, args).serve()
         children.append(child)
 
     def end(*_):
