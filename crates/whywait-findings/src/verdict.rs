@@ -60,6 +60,8 @@ pub enum Verdict {
 pub enum Dominant {
     /// Nobody read them.
     ReadyUnserved,
+    /// Inside the program, by their calls: none of theirs was open, and no thread worked for them.
+    Queued,
     /// Time of the threads that served them, by its part.
     #[serde(untagged)]
     Part(
@@ -74,6 +76,7 @@ impl Dominant {
     pub const fn words(self) -> &'static str {
         match self {
             Dominant::ReadyUnserved => "ready and unread",
+            Dominant::Queued => "queued inside (for a connection, a lock of tasks, or a timer)",
             Dominant::Part(Part::OnCpu) => "on CPU",
             Dominant::Part(Part::Runnable) => "without a CPU",
             Dominant::Part(Part::Lock) => "lock",
@@ -163,10 +166,22 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
         return Verdict::NothingWrong;
     }
     let (part, ns) = slow.dominant();
-    Verdict::CannotTell {
+    queued(model).unwrap_or(Verdict::CannotTell {
         part,
         percent: percent(ns, slow.total_ns),
-    }
+    })
+}
+
+/// Where threads wait for many requests at a time, and these certainly queue inside for most of
+/// their time: what the threads wait for says nothing of that.
+fn queued(model: &Model) -> Option<Verdict> {
+    let totals = model.task_totals().filter(|totals| !totals.threads_wait)?;
+    let queued_ns = totals.time.queued_ns.at_least;
+    let most = queued_ns.saturating_mul(2) >= totals.total_ns && queued_ns > 0;
+    most.then(|| Verdict::CannotTell {
+        part: Dominant::Queued,
+        percent: percent(queued_ns, totals.total_ns),
+    })
 }
 
 /// Where the time of slow requests went.

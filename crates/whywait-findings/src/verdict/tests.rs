@@ -183,3 +183,27 @@ fn a_program_without_requests_may_have_operations() {
     few.accept_queue(whywait_events::AcceptQueue::default());
     assert_eq!(alone(&few), Verdict::NoRequests);
 }
+
+/// Ten requests at a time whose calls of 20 ms go out one a while: a loop's poll is for all.
+#[test]
+fn what_queues_inside_does_not_wait_for_the_network() {
+    use crate::shared::queues::script::{LOOP, call, peer};
+
+    let mut script = Script::new();
+    script.thread(LOOP, "loop").ends(9000);
+    for n in 0..40_u64 {
+        // Not at once, so that it is no pool's connection that each waits for.
+        let (ready, from) = (10 + 400 * (n / 10), 40 + 400 * (n / 10) + 36 * (n % 10));
+        script.exchange(&call(1_000 + n, 1, from, from + 20));
+        script.polls(LOOP, 7, from, from + 20);
+        let request = script.request(100 + n).epoll(7).ready(ready);
+        request.read(ready, LOOP).answered(from + 20, LOOP);
+    }
+    script.peer(&peer(40, 40));
+    let verdict = alone(&script);
+    let Verdict::CannotTell { part, percent } = verdict else {
+        panic!("expected that it cannot tell, got {verdict:?}");
+    };
+    assert_eq!(part, Dominant::Queued);
+    assert!((50..=95).contains(&percent), "{percent} %");
+}
