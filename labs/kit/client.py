@@ -73,10 +73,16 @@ def sent_ms(connection):
 
 
 class Connection:
-    """A connection that is kept. A server that hangs is an error, after a time. `received_ms`: when
+    """A connection that is kept; to a unix socket if the address is a path. A server that hangs is an error, after a time. `received_ms`: when
     the kernel had the last of what was received."""
 
     def __init__(self, address, receive_buffer=0):
+        self.received_ms = 0
+        if address.startswith("/"):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(DEADLINE_S)
+            self.socket.connect(address)
+            return
         host, _, port = address.rpartition(":")
         self.socket = socket.socket()
         self.socket.settimeout(DEADLINE_S)
@@ -85,7 +91,6 @@ class Connection:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect((host, int(port)))
         stamp(self.socket)
-        self.received_ms = 0
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, path):

@@ -1,9 +1,10 @@
 """Processes forked ahead; each takes a connection at a time and calls another service for it.
 
-    prefork.py UPSTREAM --workers N [--calls N] [--work-ms N]
+    prefork.py UPSTREAM --workers N [--calls N] [--work-ms N] [--unix PATH]
 
 --calls    so many for each connection, one after another (1)
 --work-ms  it computes for so long besides, some of that after each call
+--unix     they listen there, and not at a port
 """
 
 import argparse
@@ -67,8 +68,14 @@ def main():
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--calls", type=int, default=1)
     parser.add_argument("--work-ms", type=float, default=0)
+    parser.add_argument("--unix")
     args = parser.parse_args()
-    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    if args.unix:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(args.unix)
+        listener.listen(128)
+    else:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     children = []
     for _ in range(args.workers):
         child = os.fork()
@@ -83,7 +90,8 @@ def main():
 
     signal.signal(signal.SIGTERM, end)
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
-        ready.write(f"{os.getpid()} 127.0.0.1:{listener.getsockname()[1]}\n")
+        address = args.unix or "127.0.0.1:{}".format(listener.getsockname()[1])
+        ready.write(f"{os.getpid()} {address}\n")
     os.wait()
     raise SystemExit("prefork: a worker ended")
 

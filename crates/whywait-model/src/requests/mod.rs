@@ -91,11 +91,11 @@ impl<'m> RequestRef<'m> {
         at as u32
     }
 
-    /// Where it came in: at a port (0 and the port), or at a process' unix sockets (the process and
-    /// 0).
+    /// Where it came in: at a port (0 and the port), or at a program's unix sockets (its first
+    /// process and 0): workers that were forked ahead share one.
     pub fn place(self) -> (u32, u16) {
         match self.local_port {
-            0 => (self.tgid, 0),
+            0 => (self.model.program(self.tgid), 0),
             port => (0, port),
         }
     }

@@ -71,6 +71,35 @@ fn two_workers_that_sleep_while_six_wait_are_too_few() {
     assert!((200..210).contains(&with(8)), "8 workers: {} ms", with(8));
 }
 
+/// As PHP's are: a process each, on one unix socket.
+#[test]
+fn processes_on_a_unix_socket_are_one_crew() {
+    let mut script = Script::new();
+    let stack = script.stack(&["main", "serve", "fetch_price", "recv"]);
+    for worker in 0..4_u32 {
+        let pid = 100 + worker;
+        script.thread_of(pid, pid, "worker");
+        for round in 0..6_u64 {
+            let taken = 10 + 200 * round;
+            script
+                .wait(pid, RECV, taken, taken + 200)
+                .stack(stack)
+                .by_softirq()
+                .done();
+            let request = script.request(1_000 + u64::from(pid) * 100 + round);
+            let request = request.of(pid).ready(10 + 200 * round.saturating_sub(3));
+            request.read(taken, pid).answered(taken + 200, pid);
+        }
+    }
+    script.ends(5_000);
+    let found = detect(&script.model());
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.severity, Severity::Error);
+    assert!(finding.title.contains("all 4 workers"), "{}", finding.title);
+}
+
 /// A server that is short of workers and closes idle connections reads what comes on them, and
 /// drops it.
 #[test]
