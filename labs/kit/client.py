@@ -73,8 +73,8 @@ def sent_ms(connection):
 
 
 class Connection:
-    """A connection that is kept; to a unix socket if the address is a path. A server that hangs is an error, after a time. `received_ms`: when
-    the kernel had the last of what was received."""
+    """A connection that is kept, to a unix socket if the address is a path. A server that hangs is
+    an error, after a time. `received_ms`: when the kernel had the last of what was received."""
 
     def __init__(self, address, receive_buffer=0):
         self.received_ms = 0
