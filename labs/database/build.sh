@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds a server, and the cluster that its database serves. usage: build.sh FOLDER go|java
+# Builds a server, and the cluster that its database serves.
+# usage: build.sh FOLDER go|java|tokio
 set -eu
 out=$1
 ../controls/postgres-build.sh "$out"
@@ -14,5 +15,10 @@ case $2 in
         -DoutputDirectory="$out/jars"
     touch "$out/jars/done"
     javac --release 17 -cp "$out/jars/*" -d "$out" java/DatabaseServer.java
+    ;;
+  tokio)
+    cargo build --quiet --release --locked --manifest-path ../Cargo.toml --target-dir ../target \
+      --package database
+    ln -sf ../../../release/database "$out/server"
     ;;
 esac
