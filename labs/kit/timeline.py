@@ -1,10 +1,11 @@
 """Clients that each wait for their answer, and what the server says became of each request.
 
     timeline.py ADDRESS [--clients N] [--rounds N|--seconds N] [--path PATH] [--reconnect]
-                [--pause-ms N] [--peer ADDRESS] [--expect RULE]…
+                [--pause-ms N] [--peer ADDRESS] [--warm-up N] [--expect RULE]…
 
 --reconnect   each request has a connection of its own
 --peer        whom the server asks, for the ground truth
+--warm-up     each client asks so often before whywait attaches
 --path        NUMBER in it is 1000 * C + R, for round R of client C, both counted from 0
 
 The ground truth has, of all requests, the time until the server had read them (unread), until the
@@ -36,6 +37,12 @@ class Client(threading.Thread):
             self.failed = error
 
     def converse(self):
+        for done in range(self.args.warm_up):
+            self.ask(done)
+        self.calls = []
+        if self.args.warm_up:
+            # The others, and then whywait.
+            self.start_line.wait()
         self.start_line.wait()
         end = time.monotonic() + self.args.seconds if self.args.seconds else None
         done = 0
@@ -75,12 +82,16 @@ def main():
     parser.add_argument("--reconnect", action="store_true")
     parser.add_argument("--pause-ms", type=float, default=0)
     parser.add_argument("--peer")
+    parser.add_argument("--warm-up", type=int, default=0)
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
-    start = threading.Barrier(args.clients + 1)
+    start = threading.Barrier(args.clients + 1, timeout=client.DEADLINE_S)
     clients = [Client(number, args, start) for number in range(args.clients)]
     for one in clients:
         one.start()
+    if args.warm_up:
+        start.wait()
+        client.attach()
     idle, ticks = client.idle_cpus()
     start.wait()
     begun = client.now_ms()

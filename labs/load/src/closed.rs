@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use lexopt::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -26,6 +26,24 @@ struct Options {
     probe: Option<String>,
     about: Option<String>,
     rules: Vec<Rule>,
+}
+
+/// How long whywait may take to attach.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Where the lab's driver is to attach only now (`attach` in lab.toml), asks it to; returns when
+/// whywait watches.
+fn let_attach() -> Result<()> {
+    let Some(file) = std::env::var_os("ATTACH_FILE") else {
+        return Ok(());
+    };
+    std::fs::write(&file, "")?;
+    let begun = Instant::now();
+    while std::fs::exists(&file)? {
+        ensure!(begun.elapsed() < DEADLINE, "whywait did not attach");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
@@ -50,6 +68,7 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
         .clone()
         .map(|path| open().map(|connection| (connection, path)))
         .transpose()?;
+    let_attach()?;
 
     let start = Instant::now();
     let done = Arc::new(AtomicBool::new(false));
