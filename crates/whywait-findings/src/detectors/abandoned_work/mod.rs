@@ -58,9 +58,10 @@ const ERROR_ONE_IN: u64 = 5;
 const WARNING_ONE_IN: u64 = 50;
 /// One request in so many is a warning…
 const REQUESTS_ONE_IN: u64 = 100;
-/// … but not if all of their clients left within so long: that is one program that ended, as a
-/// load generator does, and not clients that gave up.
+/// … but not if all of their clients left within so long, and are less than one request in so many:
+/// that is one program that ended, as a load generator does, and not clients that gave up.
 const ONE_MOMENT_NS: u64 = 100_000_000;
+const FEW_ONE_IN: u64 = 5;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_port: BTreeMap<u16, Vec<&Abandoned>> = BTreeMap::new();
@@ -86,7 +87,8 @@ fn severity(model: &Model, wasted: &Wasted, rows: &[&Abandoned]) -> Severity {
         Severity::Error
     } else if share(WARNING_ONE_IN)
         || (requests.saturating_mul(REQUESTS_ONE_IN) >= model.requests_count()
-            && !left_at_once(rows))
+            && !(left_at_once(rows)
+                && requests.saturating_mul(FEW_ONE_IN) < model.requests_count()))
     {
         Severity::Warning
     } else {
