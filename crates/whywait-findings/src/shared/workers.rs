@@ -7,7 +7,6 @@ use whywait_model::Model;
 
 use crate::finding::{Evidence, Finding};
 use crate::shared::slow_paths::{self, Shares};
-use crate::shared::text::count;
 use crate::shared::traffic::Traffic;
 
 /// What was found in the traffic of one process.
@@ -21,13 +20,14 @@ pub(crate) struct OfProcess<'t, 'm, T> {
 pub(crate) struct OfProgram<'t, 'm, T> {
     /// The process with the most of it.
     pub(crate) traffic: &'t Traffic<'m>,
-    /// What is known of it there.
+    /// What is known of it there, …
     pub(crate) what: T,
+    /// … and in the others.
+    pub(crate) others: Vec<T>,
     /// Of all processes.
     pub(crate) shares: Shares,
     /// The threads of all of them that made the calls.
     pub(crate) threads: BTreeSet<u32>,
-    processes: usize,
 }
 
 impl<T> OfProgram<'_, '_, T> {
@@ -39,13 +39,14 @@ impl<T> OfProgram<'_, '_, T> {
 
     /// That several processes have it, if they do.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        let others = count(self.processes.checked_sub(1)?, "process", "processes");
-        (self.processes > 1).then(|| {
-            Evidence::new(format!(
-                "{others} of the same program have it as well; what follows is of the one whose \
-                 requests lost most by it"
-            ))
-        })
+        let others = match self.others.len() {
+            0 => return None,
+            1 => "another process of the same program has it".to_owned(),
+            n => format!("{n} other processes of the same program have it"),
+        };
+        Some(Evidence::new(format!(
+            "{others} as well; what follows is of the one whose requests lost most by it"
+        )))
     }
 }
 
@@ -66,7 +67,6 @@ pub(crate) fn of_programs<'t, 'm, T, K: Ord>(
         .into_values()
         .filter_map(|mut found| {
             found.sort_by_key(|one| std::cmp::Reverse(one.shares.ns));
-            let processes = found.len();
             let threads = found.iter().flat_map(|one| one.traffic.threads()).collect();
             let mut found = found.into_iter();
             let OfProcess {
@@ -74,13 +74,14 @@ pub(crate) fn of_programs<'t, 'm, T, K: Ord>(
                 shares,
                 what,
             } = found.next()?;
-            let rest = found.map(|one| one.shares);
+            let (rest, others): (Vec<Shares>, Vec<T>) =
+                found.map(|one| (one.shares, one.what)).unzip();
             Some(OfProgram {
                 traffic,
                 what,
+                others,
                 shares: Shares::together(std::iter::once(shares).chain(rest)),
                 threads,
-                processes,
             })
         })
         .collect()

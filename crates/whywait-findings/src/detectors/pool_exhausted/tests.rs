@@ -56,7 +56,7 @@ fn the_same_pool_in_each_of_many_processes_is_one_finding() {
     assert_eq!(finding.subject["connections"], one.subject["connections"]);
     let said: Vec<&str> = finding.evidence.iter().map(|e| e.text.as_str()).collect();
     assert!(
-        said[1].starts_with("15 processes of the same program"),
+        said[1].starts_with("15 other processes of the same program"),
         "{said:?}"
     );
     assert!(!said.concat().contains("connections are open"), "{said:?}");

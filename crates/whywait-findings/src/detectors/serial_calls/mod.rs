@@ -23,7 +23,7 @@ use whywait_events::Exchange;
 use whywait_model::{Model, Peer};
 
 use crate::declaration::Declaration;
-use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, in_proportion, sum};
 use crate::shared::replay::{Behind, Gone, Spared, median_ns};
@@ -67,9 +67,6 @@ struct Certain<'a> {
     from_to: Interval,
 }
 
-/// What processes of a program spare requests, by the peer.
-type SparedBy<'a> = BTreeMap<(u32, String), Vec<Spared<'a>>>;
-
 /// Requests of which it is known how many calls they make on average.
 struct Mean<'a> {
     slow: Vec<&'a SlowRequest<'a>>,
@@ -94,14 +91,11 @@ fn detect(model: &Model) -> Vec<Finding> {
     for one in answered {
         by_process.entry(one.request.tgid).or_default().push(one);
     }
-    let mut spared = SparedBy::new();
-    let found: Vec<OfProcess<'_, '_, Say>> = traffic
+    let found: Vec<OfProcess<'_, '_, Say<'_>>> = traffic
         .iter()
         .filter_map(|traffic| {
             let requests = by_process.get(&traffic.tgid)?;
-            let (found, of_it) = of_traffic(model, traffic, requests)?;
-            spared.entry(key(model, traffic)).or_default().extend(of_it);
-            Some(found)
+            of_traffic(model, traffic, requests)
         })
         .collect();
     if found.is_empty() {
@@ -110,43 +104,33 @@ fn detect(model: &Model) -> Vec<Finding> {
     let behind = Behind::of(model);
     let mut findings: Vec<Finding> = of_programs(model, found, |_| ())
         .iter()
-        .filter_map(|program| {
-            let spared = spared.remove(&key(model, program.traffic));
-            let spared = spared.unwrap_or_default();
-            finding(model, program, (&behind, &spared), slow.total_ns)
-        })
+        .filter_map(|program| finding(model, program, &behind, slow.total_ns))
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(slow_paths::MAX_FINDINGS);
     findings
 }
 
-fn key(model: &Model, traffic: &Traffic<'_>) -> (u32, String) {
-    (model.program(traffic.tgid), traffic.peer.address())
-}
-
 fn of_traffic<'t, 'm, 'a>(
     model: &Model,
     traffic: &'t Traffic<'m>,
     requests: &[&'a SlowRequest<'a>],
-) -> Option<(OfProcess<'t, 'm, Say>, Vec<Spared<'a>>)> {
+) -> Option<OfProcess<'t, 'm, Say<'a>>> {
     if traffic.calls.len() < MIN_REQUESTS * MIN_CALLS || requests.len() < MIN_REQUESTS {
         return None;
     }
     let known = known(model, traffic, requests);
     let enough = known.len() >= MIN_REQUESTS && known.len() * KNOWN >= requests.len();
-    let (shares, what, spared) = if enough {
+    let (shares, what) = if enough {
         certainly(&known)?
     } else {
-        let (shares, what) = on_average(&mean(traffic, requests)?);
-        (shares, what, Vec::new())
+        on_average(&mean(traffic, requests)?)
     };
-    let found = OfProcess {
+    Some(OfProcess {
         traffic,
         shares,
         what,
-    };
-    Some((found, spared))
+    })
 }
 
 /// The requests of which all calls are known, with those.
@@ -205,9 +189,7 @@ fn known<'a>(
 }
 
 /// What a fix takes of requests all of whose calls are known, and what is said of them.
-fn certainly<'a>(
-    known: &[(&'a SlowRequest<'a>, Vec<Interval>)],
-) -> Option<(Shares, Say, Vec<Spared<'a>>)> {
+fn certainly<'a>(known: &[(&'a SlowRequest<'a>, Vec<Interval>)]) -> Option<(Shares, Say<'a>)> {
     let in_a_row = |calls: &[Interval]| calls.windows(2).all(|two| two[0].1 <= two[1].0);
     let serial: Vec<Certain<'_>> = known
         .iter()
@@ -231,7 +213,6 @@ fn certainly<'a>(
         .iter()
         .map(|one| (one.saved_ns(), one.slow.latency_ns));
     let shares = Shares::new(pairs);
-    let spared = serial.iter().map(Certain::spared).collect();
     let calls = median_ns(serial.iter().map(|one| one.calls as u64).collect());
     let called_ns = median_ns(serial.iter().map(|one| one.called_ns).collect());
     let say = Say {
@@ -242,8 +223,9 @@ fn certainly<'a>(
               alone under way, or its calls are certainly its own"
             .to_owned(),
         confidence: Confidence::High,
+        spared: serial.iter().map(Certain::spared).collect(),
     };
-    Some((shares, say, spared))
+    Some((shares, say))
 }
 
 impl<'a> Certain<'a> {
@@ -317,13 +299,18 @@ fn mean<'a>(traffic: &Traffic<'_>, requests: &[&'a SlowRequest<'a>]) -> Option<M
 }
 
 /// The same where it is known only how many they make on average.
-fn on_average(mean: &Mean<'_>) -> (Shares, Say) {
+fn on_average<'a>(mean: &Mean<'a>) -> (Shares, Say<'a>) {
     let latency_ns = sum(mean.slow.iter().map(|slow| slow.latency_ns));
     let saved_ns = (mean.called_ns as f64 * (1.0 - 1.0 / mean.calls)) as u64;
-    let shares = Shares::new(mean.slow.iter().map(|slow| {
-        let own_ns = in_proportion(slow.latency_ns, saved_ns, latency_ns);
-        (own_ns, slow.latency_ns)
-    }));
+    let own_ns = |slow: &SlowRequest<'_>| in_proportion(slow.latency_ns, saved_ns, latency_ns);
+    let pairs = mean.slow.iter().map(|slow| (own_ns(slow), slow.latency_ns));
+    let shares = Shares::new(pairs);
+    let spared = mean.slow.iter().map(|slow| Spared {
+        request: slow.request,
+        ns: own_ns(slow),
+        // Whose thread had when nothing else to do does not show.
+        gone: Vec::new(),
+    });
     let called_ns = mean.called_ns / mean.slow.len() as u64;
     let say = Say {
         calls: format!("{:.1}", mean.calls)
@@ -335,30 +322,31 @@ fn on_average(mean: &Mean<'_>) -> (Shares, Say) {
               way, so many for each, and never more at a time than there are requests"
             .to_owned(),
         confidence: Confidence::Medium,
+        spared: spared.collect(),
     };
     (shares, say)
 }
 
 /// What is said of them.
-struct Say {
+struct Say<'a> {
     calls: String,
     each_ns: u64,
     called_ns: u64,
     how: String,
     confidence: Confidence,
+    spared: Vec<Spared<'a>>,
 }
 
-fn finding(
+fn finding<'m>(
     model: &Model,
-    program: &OfProgram<'_, '_, Say>,
-    (behind, spared): (&Behind<'_>, &[Spared<'_>]),
+    program: &OfProgram<'_, '_, Say<'m>>,
+    behind: &Behind<'m>,
     slow_ns: u64,
 ) -> Option<Finding> {
     let (traffic, shares, say) = (program.traffic, &program.shares, &program.what);
-    let (mut saving, queues) = behind.saving(spared, None);
-    if spared.is_empty() {
-        saving = Saving::latency(shares.each_ns.clone());
-    }
+    let all = std::iter::once(say).chain(&program.others);
+    let spared: Vec<Spared<'_>> = all.flat_map(|say| say.spared.iter().cloned()).collect();
+    let (saving, queues) = behind.saving(&spared, None);
     // What others wait for the threads that make the calls is theirs, too.
     let saved = saving.each_at_most_ns.iter().map(|ns| (*ns, *ns));
     let severity = shares
@@ -384,8 +372,8 @@ fn finding(
             shares.ns,
             format!("made at once, or as one: {}", shares.spread(slow_ns)),
         )])
-        .evidence(program.evidence())
         .evidence(queues)
+        .evidence(program.evidence())
         .evidence([
             Evidence::of_ns(say.each_ns, each(traffic, peer, say)),
             Evidence::new(say.how.clone()),
@@ -398,7 +386,7 @@ fn finding(
 }
 
 /// What each of them is like.
-fn each(traffic: &Traffic<'_>, peer: Peer<'_>, say: &Say) -> String {
+fn each(traffic: &Traffic<'_>, peer: Peer<'_>, say: &Say<'_>) -> String {
     let mut bytes: Vec<u64> = traffic.calls.iter().map(|call| call.bytes_out).collect();
     bytes.sort_unstable();
     let at = |tenth: usize| -> u64 { bytes.get(bytes.len() * tenth / 10).copied().unwrap_or(0) };
