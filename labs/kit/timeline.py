@@ -10,8 +10,8 @@
 
 The ground truth has, of all requests, the time until the server had read them (unread), until the
 work on them began (queued) and until it ended (work), how long each call to the peer took (calls;
-without those that the server lists, the work is one), and the moments of the first requests. A rule
-is like unread.p50_ms>=500.
+without those that the server lists, the work is one), what passed from an answer to the client's
+next request (thinks), and the moments of the first requests. A rule is like unread.p50_ms>=500.
 """
 
 import argparse
@@ -106,9 +106,13 @@ def main():
         return client.summary([request[until] - request[since] for request in requests])
 
     calls = [ended - begun for one in clients for begun, ended in one.calls]
+    thinks = [
+        after[0] - before[-1]
+        for one in clients for before, after in zip(one.requests, one.requests[1:])
+    ]
     truth = {
         "load": series(4, 0), "unread": series(1, 0), "queued": series(2, 1), "work": series(3, 2),
-        "calls": client.summary(calls),
+        "calls": client.summary(calls), "thinks": client.summary(thinks or [0]),
         "total_ms": round(client.now_ms() - begun, 1), "cpus_idle": round(idle / max(ticks, 1), 3),
         "clients": args.clients, "peer": args.peer,
         "first_requests": [[round(moment - begun, 1) for moment in one] for one in requests[:24]],

@@ -56,16 +56,20 @@ class Client(threading.Thread):
     def __init__(self, args, start):
         super().__init__(daemon=True)
         self.args, self.start_line = args, start
-        self.latencies, self.failed = [], None
+        self.latencies, self.thinks, self.failed = [], [], None
         self.connection = Connection(args.address)
 
     def run(self):
         try:
             self.start_line.wait()
+            answered = None
             for _ in range(self.args.rounds):
                 sent = client.now_ms()
+                if answered:
+                    self.thinks.append(sent - answered)
                 self.connection.query(f"SELECT pg_sleep({self.args.ms / 1e3})")
-                self.latencies.append(client.now_ms() - sent)
+                answered = client.now_ms()
+                self.latencies.append(answered - sent)
         except Exception as error:  # pylint: disable=broad-except
             self.failed = error
 
@@ -89,10 +93,11 @@ def main():
         if one.failed:
             sys.exit(f"queries: {one.failed!r}")
     latencies = [latency for one in clients for latency in one.latencies]
+    thinks = [think for one in clients for think in one.thinks]
     calls = [args.ms] * len(latencies)
     truth = {
         "load": client.summary(latencies), "calls": client.summary(calls),
-        "clients": args.clients, "peer": args.peer,
+        "thinks": client.summary(thinks or [0]), "clients": args.clients, "peer": args.peer,
     }
     return client.tell(truth, args.expect)
 

@@ -1,5 +1,6 @@
 //! What several detectors need.
 
+pub(crate) mod crowding;
 pub(crate) mod in_kernel;
 pub(crate) mod intervals;
 pub(crate) mod naming;

@@ -31,6 +31,11 @@ static __always_inline u32 tcp_read_up_to(struct sock *sk)
 	return KERNEL_READ(struct tcp_sock, sk, copied_seq);
 }
 
+static __always_inline u32 tcp_written_up_to(struct sock *sk)
+{
+	return KERNEL_READ(struct tcp_sock, sk, write_seq);
+}
+
 /*
  * How many bytes have come and were not read; the end of all takes one of TCP's numbers, too (as
  * for SIOCINQ, net/ipv4/tcp.c).

@@ -84,6 +84,16 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
 	request_ends(socket, sk, now);
 }
 
+/*
+ * The answer to what was read has been written, though the hook of that has not run yet: what is
+ * read now is of the next request. So it is where one thread writes while another one waits for the
+ * client to go, as Go's net/http does: it reads a byte, and the client may have been quick.
+ */
+static __always_inline bool answer_is_out(const struct socket_state *socket, struct sock *sk)
+{
+	return is_tcp(sk) && tcp_written_up_to(sk) != socket->written_to;
+}
+
 /* A thread has read from the socket. */
 static __always_inline void reads_request(struct socket_state *socket, struct sock *sk,
 					  struct thread *thread, int ret, int flags, u64 now,
@@ -100,7 +110,12 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 		look_for_others(socket, sk, thread, ret);
 		request_ends(socket, sk, now);
 		was_read(socket, sk, now);
-		request_begins(socket, sk, arrival_of(socket, sk, ret, read_before_ns, now));
+		request_begins(socket, sk,
+			       arrival_of(socket, sk, ret + socket->next_in, read_before_ns, now));
+	} else if (unlikely(answer_is_out(socket, sk))) {
+		was_read(socket, sk, now);
+		socket->next_in += ret;
+		return;
 	} else {
 		look_for_rest(socket, sk);
 		must_be_timed(socket, sk);

@@ -197,7 +197,9 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->recv_ns = 0;
 	socket->first_send_ns = 0;
 	socket->last_send_ns = 0;
-	socket->bytes_in = 0;
+	socket->bytes_in = socket->next_in;
+	socket->next_in = 0;
+	socket->written_to = is_tcp(sk) ? tcp_written_up_to(sk) : 0;
 	socket->bytes_out = 0;
 	socket->unserved_wakeup_ns = 0;
 	socket->recv_tid = 0;

@@ -125,6 +125,8 @@ struct socket_state {
 	u8 timeouts; /* … how many of these because nothing came back for long */
 	u8 limits_unknown; /* what the next three were when whywait began is not known */
 	u32 held_bytes; /* so much of the response was not sent when it was written */
+	u32 written_to; /* how far TCP had been written when the request was read */
+	u32 next_in; /* so much of the next request was read already: see answer_is_out */
 	u64 taken_ns;
 	u64 recv_task; /* as it read, and … */
 	u64 send_task; /* … wrote: see task_of; only if `runtimes_known` */

@@ -22,9 +22,9 @@
 //! in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood
 //! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A
 //! loop that spins polls all the time, though its polls do not sleep. Small absences that cost less
-//! than a hundredth of all requests' time are not worth a remark: every runtime collects garbage,
-//! and compiles as it starts. With several threads that poll the instance it is another finding's
-//! business.
+//! than a hundredth of all requests' time are not worth a remark, nor is a single one in code
+//! compiled at run time: every runtime collects garbage, and compiles as it starts. With several
+//! threads that poll the instance it is another finding's business.
 
 mod bound;
 mod causes;
@@ -376,8 +376,10 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         }
         severity => severity,
     };
-    if severity == Severity::Note && saving.at_most_ns < model.time_of_requests_ns() / WORTH_A_NOTE
-    {
+    let times: usize = loops.iter().map(|one| one.reason.aways.len()).sum();
+    let worth_ns = model.time_of_requests_ns() / WORTH_A_NOTE;
+    let once = times == 1 && function == slow_paths::COMPILED;
+    if severity == Severity::Note && (once || saving.at_most_ns < worth_ns) {
         return None;
     }
     let caught_up = bound::caught_up(meanwhile_ns, saving.at_most_ns);
@@ -395,7 +397,6 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         1 => "the event loop was".to_owned(),
         _ => format!("the event loops of {} were", slow_paths::who(model, &tids)),
     };
-    let times = loops.iter().map(|one| one.reason.aways.len()).sum();
     let title = format!(
         "{who} blocked {} for up to {}{by}; {waited} waited",
         count(times, "time", "times"),

@@ -327,6 +327,24 @@ fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
 }
 
 #[test]
+fn a_runtime_that_compiles_once_as_it_starts_is_not_worth_a_remark() {
+    let (mut script, ..) = server();
+    let compiled = script.stack(&["_start", UNNAMED_JIT]);
+    let mut away = |socket, from_ms| {
+        script.sleeps(1, compiled, from_ms, from_ms + 20);
+        script
+            .request(socket)
+            .epoll(EPOLL)
+            .ready(from_ms + 1)
+            .read(from_ms + 20, 1)
+            .answered(from_ms + 21, 1);
+        detect(&script.model()).len()
+    };
+    assert_eq!(away(2, 31), 0);
+    assert_eq!(away(3, 81), 1, "twice is no start");
+}
+
+#[test]
 fn a_close_notify_that_wants_no_answer_waits_for_nothing() {
     let (mut script, handler, _) = server();
     // A backend of a database: the client says goodbye, and what the thread does before it ends is

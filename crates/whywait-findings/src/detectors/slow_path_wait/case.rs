@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Part, StackId, Wait};
-use whywait_model::{Model, SystemCall, broad_kind, descriptor, system_call};
+use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call};
 
 use super::bound::besides_ns;
 use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix, in_function, what};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, NEARLY_ALL, Shares, SlowRequest};
 use crate::shared::text::{self, count, duration, named, percent};
@@ -42,6 +43,18 @@ pub(super) fn finding(
     }
     .min(shares.severity(slow_ns)?);
     let steps = || group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    // What a loop waited for may be anybody's.
+    let on_this_machine = match key.target {
+        Target::Anything => true,
+        Target::Peer => steps().all(|step| {
+            let peer = model.slept_for(step.step);
+            peer.and_then(Peer::tgid).is_some()
+        }),
+        _ => false,
+    };
+    if on_this_machine && crowding::explains(model, &shares.each_ns) {
+        return None;
+    }
     let whats = by_ns(steps().map(|step| (what(step.wait, step.step), step.step.ns())));
     let what = &whats.first()?.0;
     let functions = by_ns(steps().map(|step| (in_function(model, step.step), step.step.ns())));

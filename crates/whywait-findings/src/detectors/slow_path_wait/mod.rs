@@ -19,8 +19,10 @@
 //! something else, may have been a tick of a loop: what the request waited for does not show. What
 //! nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll
 //! while it serves others too, is a remark of low confidence: what the request waited for does not
-//! show. So is a wait for the request's own client. What takes less than a tenth of slow requests'
-//! time is reported only if it made one of them take 100 ms, and as a remark.
+//! show. So is a wait for the request's own client. A few waits for peers on this machine that are
+//! no more than what the scheduler does are not reported (`shared::crowding`). What takes less than
+//! a tenth of slow requests' time is reported only if it made one of them take 100 ms, and as a
+//! remark.
 
 mod bound;
 mod case;

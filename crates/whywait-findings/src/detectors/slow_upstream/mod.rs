@@ -20,7 +20,9 @@
 //! the loop is busy it does not wait for the network: then nearly all requests that have such calls
 //! within them must have one of their own, and nearly all such calls a request. A request with such
 //! calls to several peers is paired with none: it is not decided which one it waited for. Nor is
-//! one whose thread slept in the call itself, which `slow-path-wait` reports. Peers that take
+//! one whose thread slept in the call itself, which `slow-path-wait` reports. A few calls to this
+//! machine that are late where the program's own threads wait for a CPU as often, and for as long,
+//! are the scheduler's ([`crowding`]). Peers that take
 //! [`BY_DESIGN_NS`] as a rule may be meant to (a long poll): a note.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +34,7 @@ use whywait_model::{Model, Peer};
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::ranking::Explained;
+use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
@@ -297,6 +300,9 @@ fn saturated(
 fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> Option<Finding> {
     let each = || pairs.iter().map(|pair| with_peer_ns(pair.call));
     let shares = Shares::new(each().zip(pairs.iter().map(|pair| pair.request.latency_ns)));
+    if peer.tgid().is_some() && crowding::explains(model, &shares.each_ns) {
+        return None;
+    }
     let calls = model.calls();
     let row = calls.iter().find(|row| row.peer == peer.address())?;
     let mut severity = shares.severity(slow_ns)?;

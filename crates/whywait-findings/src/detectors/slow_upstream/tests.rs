@@ -293,3 +293,58 @@ fn the_same_peer_of_many_processes_is_one_finding() {
     assert_eq!(findings[0].saving.requests, 16 * one[0].saving.requests);
     assert_eq!(findings[0].severity, one[0].severity);
 }
+
+/// A loop that serves 400 requests of 1 ms; six more made a call of 20 ms, and as many waited for a
+/// CPU for so long.
+fn few_are_late(for_cpu_ms: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop").peer(&peer(1, 6));
+    let mut at = 10;
+    for socket in 1..=400 {
+        script
+            .request(socket)
+            .epoll(7)
+            .ready(at)
+            .read(at, LOOP)
+            .answered(at + 1, LOOP);
+        at += 2;
+    }
+    for socket in 401..=406 {
+        script.polls(LOOP, 7, at + 1, at + 21);
+        script
+            .request(socket)
+            .epoll(7)
+            .ready(at)
+            .read(at, LOOP)
+            .answered(at + 22, LOOP)
+            .exchange(&call(socket, 1, at + 1, at + 21));
+        at += 30;
+        script
+            .request(1000 + socket)
+            .epoll(7)
+            .ready(at)
+            .read(at, LOOP)
+            .spent(Part::Runnable, for_cpu_ms)
+            .answered(at + 9, LOOP);
+        at += 20;
+    }
+    script.ends(at);
+    script
+}
+
+#[test]
+fn where_cpus_are_crowded_a_few_late_calls_are_the_schedulers() {
+    assert_eq!(detect(&few_are_late(0).model()).len(), 1);
+    assert!(detect(&few_are_late(8).model()).is_empty());
+    let mut elsewhere = few_are_late(8);
+    elsewhere.peer(&PeerSums {
+        address: "192.0.2.1".to_owned(),
+        tgid: 0,
+        ..peer(1, 6)
+    });
+    assert_eq!(
+        detect(&elsewhere.model()).len(),
+        1,
+        "on another machine it is not the same scheduler"
+    );
+}

@@ -1,0 +1,32 @@
+//! Whether the CPUs are so crowded that a peer on the same machine must be late now and then, too.
+
+use whywait_events::Part;
+use whywait_model::Model;
+
+/// More than one request in so many: that is no accident of scheduling.
+const RARE: u64 = 50;
+/// A call lies on several threads, the peer's and those of whom that asks, each of which waits for
+/// a CPU: it is late by so many such waits.
+const WAITS: u64 = 5;
+
+/// Whether calls to this machine that made a few requests late, each by `each_ns` (the largest
+/// first), are no more than what the scheduler does here: as many requests waited in the watched
+/// program itself for a CPU, for a good part of that. Why the peer took so long is not known then,
+/// as it is not watched.
+pub(crate) fn explains(model: &Model, each_ns: &[u64]) -> bool {
+    let Some(last) = each_ns.len().checked_sub(1) else {
+        return false;
+    };
+    if (each_ns.len() as u64).saturating_mul(RARE) > model.requests_count() {
+        return false;
+    }
+    let for_cpu = model.requests().map(|request| {
+        let account = request.account();
+        let preempted_ns = account.service[Part::Runnable];
+        account.wakeup_ns.saturating_add(preempted_ns)
+    });
+    let mut waited_ns: Vec<u64> = for_cpu.collect();
+    waited_ns.sort_unstable_by(|one, other| other.cmp(one));
+    let as_often_ns = waited_ns.get(last).copied().unwrap_or(0);
+    as_often_ns.saturating_mul(WAITS) >= each_ns[each_ns.len() / 2]
+}
