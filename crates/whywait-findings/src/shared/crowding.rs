@@ -26,7 +26,9 @@ pub(crate) fn explains(model: &Model, each_ns: &[u64]) -> bool {
         account.wakeup_ns.saturating_add(preempted_ns)
     });
     let mut waited_ns: Vec<u64> = for_cpu.collect();
-    waited_ns.sort_unstable_by(|one, other| other.cmp(one));
-    let as_often_ns = waited_ns.get(last).copied().unwrap_or(0);
+    if last >= waited_ns.len() {
+        return false;
+    }
+    let (_, as_often_ns, _) = waited_ns.select_nth_unstable_by(last, |one, other| other.cmp(one));
     as_often_ns.saturating_mul(WAITS) >= each_ns[each_ns.len() / 2]
 }
