@@ -49,33 +49,95 @@ pub(crate) fn calls_each(calls: usize, requests: usize) -> usize {
 /// none to two of them; as many as possible get one. `calls` are in the order in which they begin.
 ///
 /// The last calls come first, to those that were read last: what was under way when the recording
-/// began has calls in it, too, but a request that was answered had its last reply just before.
+/// began has calls in it, too, but a request that was answered had its last reply just before. So
+/// its last call is the one that ends last, whatever began when; the one before it is the one that
+/// begins last.
 pub(crate) fn paired(within: &[Interval], calls: &[&Exchange], each: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..within.len()).collect();
     order.sort_by_key(|at| (Reverse(within[*at].0), within[*at].1, *at));
-    let mut free = Free::new(calls.len());
+    let mut unpaired = Unpaired::new(calls);
     let mut pairs = vec![Vec::new(); within.len()];
     for at in order {
-        let (from_ns, mut to_ns) = within[at];
-        let mut before = calls.partition_point(|call| call.first_send_ns <= to_ns);
-        for _ in 0..MAX_CALLS {
-            let Some(next) = free.before(before).filter(|_| pairs[at].len() < each) else {
-                break;
-            };
-            let (begun_ns, ended_ns) = whole(calls[next]);
-            if begun_ns < from_ns {
-                break;
-            }
-            if ended_ns <= to_ns {
-                pairs[at].push(next);
-                free.take(next);
-                to_ns = begun_ns;
-            }
-            before = next;
+        let (from_ns, to_ns) = within[at];
+        let mut next = unpaired.that_ends_last((from_ns, to_ns));
+        while let Some(call) = next {
+            pairs[at].push(call);
+            unpaired.take(call);
+            let earlier = (from_ns, unpaired.calls[call].0);
+            next = (pairs[at].len() < each)
+                .then(|| unpaired.that_begins_last(earlier))
+                .flatten();
         }
         pairs[at].reverse();
     }
     pairs
+}
+
+/// Calls that are nobody's yet.
+struct Unpaired {
+    /// In the order in which they begin.
+    calls: Vec<Interval>,
+    by_begin: Free,
+    /// Positions in `calls`, in the order in which they end, and where each of them is there.
+    ends: Vec<usize>,
+    place: Vec<usize>,
+    by_end: Free,
+}
+
+impl Unpaired {
+    fn new(calls: &[&Exchange]) -> Self {
+        let calls: Vec<Interval> = calls.iter().map(|call| whole(call)).collect();
+        let mut ends: Vec<usize> = (0..calls.len()).collect();
+        ends.sort_by_key(|at| (calls[*at].1, *at));
+        let mut place = vec![0; calls.len()];
+        for (at, call) in ends.iter().enumerate() {
+            place[*call] = at;
+        }
+        Self {
+            by_begin: Free::new(calls.len()),
+            by_end: Free::new(calls.len()),
+            calls,
+            ends,
+            place,
+        }
+    }
+
+    /// Of those that lie in this interval.
+    fn that_ends_last(&mut self, (from_ns, to_ns): Interval) -> Option<usize> {
+        let mut before = self.ends.partition_point(|at| self.calls[*at].1 <= to_ns);
+        for _ in 0..MAX_CALLS {
+            before = self.by_end.before(before)?;
+            let call = self.ends[before];
+            let (begun_ns, ended_ns) = self.calls[call];
+            if ended_ns < from_ns {
+                break;
+            }
+            if begun_ns >= from_ns {
+                return Some(call);
+            }
+        }
+        None
+    }
+
+    fn that_begins_last(&mut self, (from_ns, to_ns): Interval) -> Option<usize> {
+        let mut before = self.calls.partition_point(|call| call.0 <= to_ns);
+        for _ in 0..MAX_CALLS {
+            before = self.by_begin.before(before)?;
+            let (begun_ns, ended_ns) = self.calls[before];
+            if begun_ns < from_ns {
+                break;
+            }
+            if ended_ns <= to_ns {
+                return Some(before);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, call: usize) {
+        self.by_begin.take(call);
+        self.by_end.take(self.place[call]);
+    }
 }
 
 /// Which of some things in a row nobody has taken yet: of each the last one up to it that is free,
@@ -196,8 +258,24 @@ mod tests {
         let calls = [call(10, 20), call(12, 30), call(21, 29), call(50, 60)];
         let calls: Vec<&Exchange> = calls.iter().collect();
         let within = [(0, 25), (0, 35), (70, 80)];
-        assert_eq!(paired(&within, &calls, 1), [vec![0], vec![2], vec![]]);
+        assert_eq!(paired(&within, &calls, 1), [vec![0], vec![1], vec![]]);
         assert_eq!(paired(&[(0, 100)], &calls, 9), [vec![0, 2, 3]]);
+    }
+
+    #[test]
+    fn the_last_call_is_the_one_that_ends_just_before_the_answer() {
+        // Of those in the middle the one that began later ended first.
+        let calls = [
+            call(10, 50),
+            call(11, 51),
+            call(52, 90),
+            call(53, 80),
+            call(91, 130),
+        ];
+        let calls: Vec<&Exchange> = calls.iter().collect();
+        let within = [(1, 52), (2, 51), (3, 81), (4, 91), (5, 131)];
+        let own = [vec![0], vec![1], vec![3], vec![2], vec![4]];
+        assert_eq!(paired(&within, &calls, 1), own);
     }
 
     #[test]
