@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use whywait_events::Exchange;
+use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
 
 use crate::declaration::Declaration;
@@ -142,6 +142,7 @@ fn known<'a>(
     let readers = UnderWay::by_reader(model);
     let mut processes = UnderWay::by_process(model);
     let process = processes.remove(&traffic.tgid).unwrap_or_default();
+    let threads_wait = threads_wait_for_calls(traffic);
     let mut found = Vec::new();
     for slow in requests {
         let request = slow.request;
@@ -149,7 +150,8 @@ fn known<'a>(
             continue;
         };
         let alone = process.within(from_ns, to_ns) == 1;
-        let of_thread = request.recv_tid == request.send_tid
+        let of_thread = threads_wait
+            && request.recv_tid == request.send_tid
             && readers
                 .get(&request.recv_tid)
                 .is_some_and(|reader| reader.within(from_ns, to_ns) == 1);
@@ -186,6 +188,17 @@ fn known<'a>(
         }
     }
     found
+}
+
+/// Whether no thread began a call while another one of its own was under way. One that does carries
+/// tasks, as of virtual threads, and its calls are not those of the request that it read.
+fn threads_wait_for_calls(traffic: &Traffic<'_>) -> bool {
+    let mut until: BTreeMap<u32, Ns> = BTreeMap::new();
+    traffic.calls.iter().all(|call| {
+        let (begun_ns, ended_ns) = whole(call);
+        let before = until.insert(call.send_tid, ended_ns);
+        before.is_none_or(|before_ns| before_ns <= begun_ns)
+    })
 }
 
 /// What a fix takes of requests all of whose calls are known, and what is said of them.

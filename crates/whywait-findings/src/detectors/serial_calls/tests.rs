@@ -131,6 +131,38 @@ fn where_calls_have_tasks_each_requests_own_are_known() {
     assert_eq!(detect(&rows_of(4, 4, true).model()), []);
 }
 
+/// Virtual threads: a request's calls are made by whichever carrier has it just then, and one of
+/// four requests has the carrier that read it to itself as far as reading goes.
+#[test]
+fn what_a_carrier_asks_is_not_all_for_the_request_that_it_read() {
+    const OTHER: u32 = LOOP + 1;
+    let mut script = Script::new();
+    script.thread(LOOP, "carrier").thread(OTHER, "carrier");
+    let mut seq = 0;
+    for round in 0..12 {
+        for client in 0..4 {
+            let at = 10 + round * 120 + client;
+            for n in 0..10 {
+                seq += 1;
+                let carrier = if (n + client) % 2 == 0 { LOOP } else { OTHER };
+                script.exchange(&Exchange {
+                    send_tid: carrier,
+                    read_tid: carrier,
+                    ..call(client, seq, at + 10 * n, at + 10 * n + 10)
+                });
+            }
+            let reader = if client == 0 { LOOP } else { OTHER };
+            let request = script.request(1_000 * (client + 1) + round).ready(at);
+            request.read(at, reader).answered(at + 100, reader);
+        }
+    }
+    script.peer(&peer(seq.into(), 4)).ends(10_000);
+    let findings = detect(&script.model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].confidence, Confidence::Medium);
+    assert!(findings[0].title.contains("10 calls each"), "{findings:#?}");
+}
+
 #[test]
 fn a_transaction_is_no_row_of_calls() {
     assert_eq!(detect(&rows(1, 4).model()), []);
