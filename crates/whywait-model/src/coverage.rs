@@ -37,6 +37,9 @@ pub struct Coverage {
     pub lost_by_reason: BTreeMap<String, u64>,
     /// Sleeps, short ones too, whose wake was not seen.
     pub unmatched_wakes: u64,
+    /// What of the slow requests' time is unknown as it was spent in such sleeps.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unmatched_wakes_ns: u64,
     /// Connections on which something was written long after the last response, just before they
     /// ended: not counted as part of it.
     #[serde(skip_serializing_if = "is_zero")]
@@ -106,6 +109,7 @@ impl Model {
                 .fold(0, u64::saturating_add),
             lost_by_reason,
             unmatched_wakes: self.counters.get("unmatched-wakes").copied().unwrap_or(0),
+            unmatched_wakes_ns: self.unmatched_wakes_ns(),
             farewells: self
                 .counters
                 .get("requests.farewells")

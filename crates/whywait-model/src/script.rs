@@ -566,6 +566,13 @@ impl<'a> WaitLine<'a> {
         self
     }
 
+    /// What ended it was not seen.
+    pub fn by_unseen(mut self) -> Self {
+        self.wait.wake_ns = None;
+        self.wait.wake_context = WakeContext::Unknown;
+        self
+    }
+
     /// Nothing ended it.
     pub fn forever(mut self) -> Self {
         self.wait.wake_ns = None;

@@ -4,6 +4,7 @@ use std::ops::AddAssign;
 
 use whywait_events::{Part, Parts};
 
+use crate::model::Model;
 use crate::path::Path;
 use crate::requests::summary::{ReadyUnserved, Time};
 use crate::requests::{RequestRef, RequestSums};
@@ -127,6 +128,22 @@ pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
         wakeup_ns,
         service,
     }
+}
+
+/// What of a path is unknown as it lies in sleeps that ended and whose wake was not seen.
+pub(crate) fn unmatched_wakes_ns(model: &Model, path: &Path) -> u64 {
+    let unknown = path
+        .steps
+        .iter()
+        .filter(|step| step.part == Some(Part::Unknown));
+    unknown
+        .filter_map(|step| {
+            let timeline = &model.threads.get(&step.tid)?.timeline;
+            let wait = timeline.before(step.to_ns)?;
+            let unmatched = wait.wake_ns.is_none() && wait.in_ns.is_some();
+            (unmatched && end_of(wait) >= step.to_ns).then(|| step.ns())
+        })
+        .fold(0, u64::saturating_add)
 }
 
 /// The critical path shows which waits the response waited for; in a loop that serves many requests

@@ -47,6 +47,8 @@ pub(crate) struct Accounted {
     open: Option<open::Open>,
     /// Its critical path was too long to be followed to its beginning.
     path_truncated: bool,
+    /// What of its time is unknown as it was spent in sleeps whose wake was not seen.
+    unmatched_wakes_ns: u64,
 }
 
 /// A request that is looked at one by one. It knows its model, and so its account, its critical
@@ -228,16 +230,31 @@ impl Model {
         for (one, state) in self.requests.iter_mut().zip(states) {
             one.open = state;
         }
-        let accounts: Vec<(Account, bool)> = self
+        let accounts: Vec<(Account, bool, u64)> = self
             .requests()
             .map(|request| {
                 let path = request.path();
-                (account::account(request, &path), path.truncated)
+                let unmatched_ns = account::unmatched_wakes_ns(self, &path);
+                (
+                    account::account(request, &path),
+                    path.truncated,
+                    unmatched_ns,
+                )
             })
             .collect();
-        for (one, (account, truncated)) in self.requests.iter_mut().zip(accounts) {
+        for (one, (account, truncated, unmatched_ns)) in self.requests.iter_mut().zip(accounts) {
             (one.account, one.path_truncated) = (account, truncated);
+            one.unmatched_wakes_ns = unmatched_ns;
         }
+    }
+
+    /// What of the requests' time is unknown as the kernel did not show the wakes that ended it, of
+    /// those requests that count.
+    pub(crate) fn unmatched_wakes_ns(&self) -> u64 {
+        self.requests()
+            .filter(|request| request.counts())
+            .map(|request| request.accounted.unmatched_wakes_ns)
+            .fold(0, u64::saturating_add)
     }
 
     /// Critical paths that were too long to be followed to their beginning.

@@ -120,3 +120,26 @@ fn what_a_target_had_open_when_it_was_ended_is_open() {
     script.thread(2, "server").ends_thread(2, 51);
     assert_eq!(its_process_ends(&mut script), None);
 }
+
+#[test]
+fn what_is_unknown_as_no_wake_was_seen_is_told_apart() {
+    const EPOLL_PWAIT: u32 = 281;
+    let mut script = Script::new();
+    script.thread(1, "loop").thread(2, "helper");
+    script.wait(1, EPOLL_PWAIT, 10, 40).by_timer().done();
+    script.wait(1, EPOLL_PWAIT, 41, 70).by_unseen().done();
+    // Two are under way while the loop's second sleep ends unseen, one for all of it.
+    script.request(1).ready(5).read(6, 1).answered(71, 1);
+    script.request(2).ready(50).read(50, 1).answered(72, 1);
+    // One that goes on sleeping has no end that could have been seen.
+    script.wait(2, EPOLL_PWAIT, 7, 90).forever().done();
+    script.request(3).ready(6).read(6, 2).unanswered();
+    script.ends(100);
+    let model = script.model();
+    let coverage = model.coverage();
+    assert_eq!(coverage.unmatched_wakes_ns, (29 + 20) * 1_000_000);
+    let unknown = each(&model, |request| {
+        request.account().service[whywait_events::Part::Unknown]
+    });
+    assert_eq!(unknown[0], 29_000_000, "the rest of it is known");
+}

@@ -61,8 +61,16 @@ fn limits(page: &Page, report: &Report) -> impl Iterator<Item = String> {
         let time = duration(coverage.stolen_ns);
         format!("the virtual machine's host took threads' CPUs away for {time}")
     };
+    let unmatched = || {
+        let sleeps = counted(coverage.unmatched_wakes, "sleep");
+        let unknown = match coverage.unmatched_wakes_ns {
+            0 => String::new(),
+            ns => format!(" ({} of the requests' time)", duration(ns)),
+        };
+        format!("{sleeps} without a recorded wake{unknown}")
+    };
     [
-        some(coverage.unmatched_wakes, "sleep", "without a recorded wake"),
+        (coverage.unmatched_wakes > 0).then(unmatched),
         some(
             coverage.farewells,
             "close_notify or GOAWAY message",

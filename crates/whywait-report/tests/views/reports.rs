@@ -482,6 +482,7 @@ pub(crate) fn incomplete() -> Report {
         lost: 1_207,
         lost_by_reason: [("ring-full".to_owned(), 1_200), ("no-stack".to_owned(), 7)].into(),
         unmatched_wakes: 12,
+        unmatched_wakes_ns: 41_000_000,
         calls_without_row: 31,
         truncated_stacks: 3,
         complete: false,
