@@ -378,8 +378,8 @@ static __always_inline u64 own_on_cpu_now(const struct thread *thread, u64 now)
 	return on_cpu_ns > stolen_ns ? on_cpu_ns - stolen_ns : 0;
 }
 
-/* The kernel address of the epoll instance under `fd` of `task`: its identity. */
-static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
+/* What is open under `fd` of `task`. 0: nothing. */
+static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
 {
 	struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);
 	struct file **table = BPF_CORE_READ(fdt, fd);
@@ -387,7 +387,23 @@ static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
 
 	if (!table || fd >= BPF_CORE_READ(fdt, max_fds))
 		return 0;
-	if (bpf_probe_read_kernel(&file, sizeof(file), table + fd))
-		return 0;
-	return (u64)BPF_CORE_READ(file, private_data);
+	return bpf_probe_read_kernel(&file, sizeof(file), table + fd) ? 0 : file;
+}
+
+/* The kernel address of the epoll instance under `fd` of `task`: its identity. */
+static __always_inline u64 epoll_of(struct task_struct *task, u32 fd)
+{
+	struct file *file = file_of(task, fd);
+
+	return file ? (u64)BPF_CORE_READ(file, private_data) : 0;
+}
+
+#define INODE_TYPE 0170000 /* S_IFMT and S_IFSOCK, include/uapi/linux/stat.h */
+#define INODE_SOCKET 0140000
+
+static __always_inline bool is_socket(struct task_struct *task, u32 fd)
+{
+	struct file *file = file_of(task, fd);
+
+	return file && (BPF_CORE_READ(file, f_inode, i_mode) & INODE_TYPE) == INODE_SOCKET;
 }

@@ -52,9 +52,9 @@ table! {
         since_before: bool = Plain,
         /// Number of the system call it slept in (x86-64); NULL: in none, as in a page fault.
         syscall: Option<u32> = Dictionary,
-        /// The call's first three arguments. Of `poll` and `ppoll` on one descriptor (`arg1` 1)
-        /// `arg0` is that descriptor where it is below 65,536, and else the address of what was
-        /// polled.
+        /// The call's first three arguments. Of `poll` and `ppoll` on one descriptor (`arg1` 1),
+        /// or on a socket and something that is none (`arg1` 2), `arg0` is that descriptor where
+        /// it is below 65,536, and else the address of what was polled.
         args: [u64; 3] = Dictionary { arg0, arg1, arg2 },
         /// A futex wait that had a timeout.
         timeout: bool = Plain or false,

@@ -68,8 +68,9 @@ pub(crate) struct Queue<'m> {
     pub(crate) open: f64,
     /// From a call's end to the next one's beginning, in the middle.
     pub(crate) handover_ns: u64,
-    /// A call, in the middle.
+    /// A call, in the middle, or several of a request for which it kept a connection.
     pub(crate) call_ns: u64,
+    pub(crate) kept: bool,
     pub(crate) capacity: Capacity,
     pub(crate) replay: Option<Replay>,
 }
@@ -114,7 +115,7 @@ pub(crate) struct Victim<'m> {
 struct Pairs<'m> {
     requests: Vec<RequestRef<'m>>,
     served: Vec<Interval>,
-    /// Positions in the traffic's calls.
+    /// Positions in the traffic's calls, and later among the [`uses`].
     calls: Vec<Vec<usize>>,
 }
 
@@ -140,8 +141,8 @@ impl<'m> Queue<'m> {
         let windows = merged(windows);
         // What it asks on its own account is no request's.
         traffic.calls.retain(|call| lies_in(&windows, whole(call)));
-        let pairs = pairs(all, &traffic)?;
-        let calls: Vec<Interval> = traffic.calls.iter().map(|call| whole(call)).collect();
+        let mut pairs = pairs(all, &traffic)?;
+        let (uses, calls) = uses(&traffic.calls, &mut pairs);
         let flow = Flow::of(&pairs.served, &calls);
         let spacing_ns = flow.between_calls_ns(&calls);
         if !flow.is_queue(spacing_ns) {
@@ -155,7 +156,8 @@ impl<'m> Queue<'m> {
             return None;
         }
         Some(Queue {
-            capacity: capacity(&traffic.calls, &flow),
+            capacity: capacity(&uses, &flow),
+            kept: uses.len() < traffic.calls.len(),
             replay: replayed(&pairs, &calls, flow.most),
             most: flow.most,
             full_ns: flow.full_ns,
@@ -211,9 +213,15 @@ impl<'m> Queue<'m> {
 
     /// How the queue was seen, in words.
     pub(crate) fn handover(&self) -> String {
+        let (ended, took) = match self.kept {
+            true => (
+                "a request's last call ended another one's first",
+                "each kept its connection for",
+            ),
+            false => ("a call ended the next one", "a call took"),
+        };
         format!(
-            "when a call ended the next one began {} later (median): somebody had waited for it; a \
-             call took {} (median)",
+            "when {ended} began {} later (median): somebody had waited for it; {took} {} (median)",
             duration(self.handover_ns),
             duration(self.call_ns)
         )
@@ -286,6 +294,41 @@ fn pairs<'m>(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Pairs<'m>>
         }
     }
     Some(pairs)
+}
+
+/// How connections were used: by a call, or by several of a request that go over the same one with
+/// nobody's else in between, as those of a transaction: the longest of them, and from the first to
+/// the last. In order; the pairs then have their positions.
+fn uses<'m>(calls: &[&'m Exchange], pairs: &mut Pairs<'m>) -> (Vec<&'m Exchange>, Vec<Interval>) {
+    let mut owners: Vec<Option<usize>> = vec![None; calls.len()];
+    for (request, own) in pairs.calls.iter().enumerate() {
+        for call in own {
+            owners[*call] = Some(request);
+        }
+    }
+    let mut uses: Vec<(&Exchange, Interval)> = Vec::new();
+    let mut last: HashMap<u64, (Option<usize>, usize)> = HashMap::new();
+    for own in &mut pairs.calls {
+        own.clear();
+    }
+    for (call, owner) in calls.iter().zip(owners) {
+        let (from_ns, to_ns) = whole(call);
+        let before = last.get(&call.socket).copied();
+        if let Some((_, at)) = before.filter(|(other, _)| owner.is_some() && *other == owner) {
+            let (longest, window) = &mut uses[at];
+            window.1 = window.1.max(to_ns);
+            if length(whole(longest)) < length((from_ns, to_ns)) {
+                *longest = call;
+            }
+            continue;
+        }
+        last.insert(call.socket, (owner, uses.len()));
+        if let Some(owner) = owner {
+            pairs.calls[owner].push(uses.len());
+        }
+        uses.push((call, (from_ns, to_ns)));
+    }
+    uses.into_iter().unzip()
 }
 
 /// How calls and requests went on.

@@ -3,16 +3,17 @@
 //! said of all of them together.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer, RequestRef};
 
-use crate::shared::intervals::Interval;
+use crate::shared::intervals::{Interval, in_proportion, sum};
+use crate::shared::slow_paths::dominates;
 
 /// Calls that are looked at for one request, beyond those that others have taken.
 const MAX_CALLS: usize = 256;
-/// In percent: of fewer calls to a peer too little is known.
+/// In percent: of fewer calls to a peer, or less of their time, too little is known.
 const NEARLY_ALL_KNOWN: u64 = 90;
 
 /// From the first byte sent until the reply is in the kernel: with the peer.
@@ -51,7 +52,7 @@ pub(crate) fn calls_each(calls: usize, requests: usize) -> usize {
 /// The last calls come first, to those that were read last: what was under way when the recording
 /// began has calls in it, too, but a request that was answered had its last reply just before. So
 /// its last call is the one that ends last, whatever began when; the one before it is the one that
-/// begins last.
+/// begins last, on the same connection if there is one.
 pub(crate) fn paired(within: &[Interval], calls: &[&Exchange], each: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..within.len()).collect();
     order.sort_by_key(|at| (Reverse(within[*at].0), within[*at].1, *at));
@@ -65,7 +66,10 @@ pub(crate) fn paired(within: &[Interval], calls: &[&Exchange], each: usize) -> V
             unpaired.take(call);
             let earlier = (from_ns, unpaired.calls[call].0);
             next = (pairs[at].len() < each)
-                .then(|| unpaired.that_begins_last(earlier))
+                .then(|| {
+                    let on_it = unpaired.before_on_connection(call, from_ns);
+                    on_it.or_else(|| unpaired.that_begins_last(earlier))
+                })
                 .flatten();
         }
         pairs[at].reverse();
@@ -78,6 +82,8 @@ struct Unpaired {
     /// In the order in which they begin.
     calls: Vec<Interval>,
     by_begin: Free,
+    /// Of each: the one before it on its connection.
+    before: Vec<Option<usize>>,
     /// Positions in `calls`, in the order in which they end, and where each of them is there.
     ends: Vec<usize>,
     place: Vec<usize>,
@@ -86,6 +92,10 @@ struct Unpaired {
 
 impl Unpaired {
     fn new(calls: &[&Exchange]) -> Self {
+        let mut last: HashMap<u64, usize> = HashMap::new();
+        let before = calls.iter().enumerate();
+        let before = before.map(|(at, call)| last.insert(call.socket, at));
+        let before = before.collect();
         let calls: Vec<Interval> = calls.iter().map(|call| whole(call)).collect();
         let mut ends: Vec<usize> = (0..calls.len()).collect();
         ends.sort_by_key(|at| (calls[*at].1, *at));
@@ -95,6 +105,7 @@ impl Unpaired {
         }
         Self {
             by_begin: Free::new(calls.len()),
+            before,
             by_end: Free::new(calls.len()),
             calls,
             ends,
@@ -132,6 +143,14 @@ impl Unpaired {
             }
         }
         None
+    }
+
+    /// The one before this one on its connection, if it is free and does not begin before that.
+    fn before_on_connection(&mut self, call: usize, from_ns: Ns) -> Option<usize> {
+        let before = self.before[call]?;
+        let (begun_ns, ended_ns) = self.calls[before];
+        let fits = begun_ns >= from_ns && ended_ns <= self.calls[call].0;
+        (fits && self.by_begin.before(before + 1) == Some(before)).then_some(before)
     }
 
     fn take(&mut self, call: usize) {
@@ -173,17 +192,22 @@ pub(crate) struct Traffic<'m> {
     pub(crate) calls: Vec<&'m Exchange>,
     /// Other processes call this peer as well: sums are of all of them.
     pub(crate) others_call: bool,
+    /// Nearly every call to the peer has a row. Else nearly all of their time has, and there are
+    /// short ones that have none: of how many a request makes nothing is known.
+    pub(crate) counted: bool,
 }
 
 impl<'m> Traffic<'m> {
-    /// All of which nearly every call has a row.
+    /// All of which nearly every call has a row, or nearly all of the calls' time.
     pub(crate) fn of(model: &'m Model) -> Vec<Traffic<'m>> {
         let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
-        let mut known: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut known: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for call in model.exchanges().iter().filter(|call| call.peer != 0) {
             if call.last_read_ns.is_some() {
                 calls.entry((call.tgid, call.peer)).or_default().push(call);
-                *known.entry(call.peer).or_default() += 1;
+                let (count, ns) = known.entry(call.peer).or_default();
+                *count += 1;
+                *ns = ns.saturating_add(length(whole(call)));
             }
         }
         let mut callers: BTreeMap<u32, usize> = BTreeMap::new();
@@ -194,16 +218,25 @@ impl<'m> Traffic<'m> {
             .into_iter()
             .filter_map(|((tgid, number), calls)| {
                 let peer = model.peer(number)?;
-                let all = peer.sums().count.saturating_mul(NEARLY_ALL_KNOWN);
-                let nearly_all = known[&number].saturating_mul(100) >= all;
-                nearly_all.then_some(Traffic {
+                let (count, ns) = known[&number];
+                let nearly_all = |known: u64, of: u64| {
+                    known.saturating_mul(100) >= of.saturating_mul(NEARLY_ALL_KNOWN)
+                };
+                let counted = nearly_all(count, peer.sums().count);
+                (counted || nearly_all(ns, peer.sums().total_ns)).then_some(Traffic {
                     tgid,
                     peer,
                     calls,
                     others_call: callers[&number] > 1,
+                    counted,
                 })
             })
             .collect()
+    }
+
+    /// When each of them was under way.
+    pub(crate) fn intervals(&self) -> Vec<Interval> {
+        self.calls.iter().map(|call| whole(call)).collect()
     }
 
     /// Connections that carried them.
@@ -240,12 +273,72 @@ pub(crate) fn steps(requests: &[Interval], calls: &[Interval]) -> Vec<(Ns, Step,
     steps
 }
 
+/// What the calls of requests come to, which make one after another.
+pub(crate) struct Mean {
+    /// Of a request.
+    pub(crate) calls: f64,
+    /// What one takes.
+    pub(crate) each_ns: u64,
+    /// All of them, of all requests.
+    pub(crate) called_ns: u64,
+}
+
+impl Mean {
+    /// In percent: of the calls so many are made while a request is under way, and of their time so
+    /// much with no more calls than requests.
+    const NEARLY_ALL: u64 = 90;
+
+    /// Of requests that were under way in these intervals; `None` where it does not show that the
+    /// calls are theirs and one after another, and where they are not half of the requests' time.
+    pub(crate) fn of(calls: &[Interval], requests: &[Interval]) -> Option<Self> {
+        let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
+        let (mut made, mut called_ns, mut serial_ns) = (0_usize, 0_u64, 0_u64);
+        for (at_ns, step, _) in steps(requests, calls) {
+            let ns = at_ns.saturating_sub(since_ns);
+            if under_way > 0 && open > 0 {
+                called_ns = called_ns.saturating_add(ns.saturating_mul(under_way as u64));
+                if under_way <= open {
+                    serial_ns = serial_ns.saturating_add(ns.saturating_mul(under_way as u64));
+                }
+            }
+            since_ns = at_ns;
+            match step {
+                Step::CallBegins => {
+                    under_way += 1;
+                    made += usize::from(open > 0);
+                }
+                Step::CallEnds => under_way = under_way.saturating_sub(1),
+                Step::RequestBegins => open += 1,
+                Step::RequestEnds => open = open.saturating_sub(1),
+            }
+        }
+        let latency_ns = sum(requests.iter().map(|window| length(*window)));
+        let nearly_all =
+            |part: u64, of: u64| part.saturating_mul(100) >= of.saturating_mul(Self::NEARLY_ALL);
+        let holds = nearly_all(made as u64, calls.len() as u64)
+            && nearly_all(serial_ns, called_ns)
+            && dominates(called_ns, latency_ns);
+        holds.then(|| Self {
+            calls: made as f64 / requests.len().max(1) as f64,
+            each_ns: called_ns / made.max(1) as u64,
+            called_ns,
+        })
+    }
+
+    /// What they are of a request's time, in proportion.
+    pub(crate) fn part_of(&self, ns: u64, all_ns: u64) -> u64 {
+        in_proportion(ns, self.called_ns, all_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// On a connection of its own.
     fn call(from_ns: u64, to_ns: u64) -> Exchange {
         Exchange {
+            socket: from_ns,
             first_send_ns: from_ns,
             first_read_ns: Some(to_ns),
             last_read_ns: Some(to_ns),
@@ -276,6 +369,22 @@ mod tests {
         let within = [(1, 52), (2, 51), (3, 81), (4, 91), (5, 131)];
         let own = [vec![0], vec![1], vec![3], vec![2], vec![4]];
         assert_eq!(paired(&within, &calls, 1), own);
+    }
+
+    #[test]
+    fn a_request_keeps_its_connection() {
+        let on = |socket, call| Exchange { socket, ..call };
+        let calls = [
+            on(1, call(10, 20)),
+            on(2, call(11, 20)),
+            on(2, call(21, 30)),
+            on(1, call(22, 31)),
+            on(2, call(31, 40)),
+            on(1, call(32, 41)),
+        ];
+        let calls: Vec<&Exchange> = calls.iter().collect();
+        let own = [vec![0, 3, 5], vec![1, 2, 4]];
+        assert_eq!(paired(&[(1, 42), (2, 40)], &calls, 3), own);
     }
 
     #[test]

@@ -114,9 +114,10 @@ pub(crate) fn locks_file(wait: &Wait) -> bool {
 }
 
 /// The descriptor that a sleep was for, where it was for one. Of a poll, it stands in place of an
-/// address, which is larger ("waits" in docs/recording.md).
+/// address, which is larger ("waits" in docs/recording.md); a poll for a socket and for what its own
+/// threads wake the program by is one for the socket.
 pub fn descriptor(wait: &Wait) -> Option<i32> {
-    let polls_one = matches!(wait.syscall, Some(7 | 271)) && wait.args[1] == 1;
+    let polls_one = matches!(wait.syscall, Some(7 | 271)) && matches!(wait.args[1], 1 | 2);
     match system_call(wait) {
         SystemCall::Socket | SystemCall::Stream | SystemCall::File => {
             i32::try_from(wait.args[0] as u32).ok()

@@ -49,19 +49,6 @@ struct {
 	__uint(max_entries, 8 << 20);
 } calls SEC(".maps");
 
-static __always_inline struct file *file_of(struct task_struct *task, u32 fd)
-{
-	struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);
-	struct file **table = BPF_CORE_READ(fdt, fd);
-	struct file *file = 0;
-
-	if (!table || fd >= BPF_CORE_READ(fdt, max_fds))
-		return 0;
-	if (bpf_probe_read_kernel(&file, sizeof(file), table + fd))
-		return 0;
-	return file;
-}
-
 static __always_inline struct sock *sock_of(struct file *file)
 {
 	struct socket *socket = (struct socket *)BPF_CORE_READ(file, private_data);

@@ -171,17 +171,37 @@ static __always_inline bool may_storm(const struct thread *thread)
 	       (thread->nr == NR_READ || thread->nr == NR_RECVFROM || thread->nr == NR_RECVMSG);
 }
 
+/* struct pollfd of include/uapi/asm-generic/poll.h. */
+struct polled {
+	u32 fd;
+	u32 events;
+};
+
 /*
  * A poll of one descriptor: the descriptor instead of the place where it is said, which is of no
  * use to anybody. Below 64 KiB there are no such places (vm.mmap_min_addr), so the two can be told
- * apart.
+ * apart. Where two are polled and one of them is a socket it is that one: by the other, an eventfd
+ * or a pipe, the program's own threads wake it (Ruby's do).
  */
-static __always_inline void name_polled(struct thread *thread)
+static __always_inline void name_polled(struct task_struct *task, struct thread *thread)
 {
-	u32 fd;
+	const struct polled *place = (const void *)thread->args[0];
+	struct polled one = {}, two = {};
+	bool second;
 
-	if (!bpf_probe_read_user(&fd, sizeof(fd), (void *)thread->args[0]) && fd < 1 << 16)
-		thread->args[0] = fd;
+	if (bpf_probe_read_user(&one, sizeof(one), place))
+		return;
+	if (thread->args[1] == 2) {
+		if (bpf_probe_read_user(&two, sizeof(two), place + 1))
+			return;
+		second = is_socket(task, two.fd);
+		if (second == is_socket(task, one.fd))
+			return;
+		if (second)
+			one = two;
+	}
+	if (one.fd < 1 << 16)
+		thread->args[0] = one.fd;
 }
 
 static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps,
@@ -234,8 +254,8 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 		if (family == CALL_POLL) {
 			cpu_polls(thread, now, thread->parts[PART_ON_CPU]);
 			if ((thread->nr == NR_POLL || thread->nr == NR_PPOLL) &&
-			    thread->args[1] == 1)
-				name_polled(thread);
+			    (thread->args[1] == 1 || thread->args[1] == 2))
+				name_polled(task, thread);
 		}
 		if (unlikely(is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0])) {
 			thread->epfd = (s32)thread->args[0];

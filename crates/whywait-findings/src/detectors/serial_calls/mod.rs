@@ -25,11 +25,11 @@ use whywait_model::{Model, Peer};
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::ranking::Explained;
-use crate::shared::intervals::{Interval, in_proportion, sum};
+use crate::shared::intervals::{Interval, sum};
 use crate::shared::replay::{Behind, Gone, Spared, median_ns};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, UnderWay, dominates};
 use crate::shared::text::{count, duration};
-use crate::shared::traffic::{Step, Traffic, length, served, steps, whole};
+use crate::shared::traffic::{Mean, Traffic, length, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 
 /// What it is.
@@ -54,9 +54,6 @@ const MIN_REQUESTS: usize = 5;
 const KNOWN: usize = 10;
 /// Of a request with more calls meanwhile it is not looked whether all are somebody's.
 const MAX_LINKED: usize = 4096;
-/// In percent: of the calls so many are made while a request is under way, and of their time so
-/// much with no more calls than requests.
-const NEARLY_ALL: u64 = 90;
 
 /// A request of which all calls are known.
 struct Certain<'a> {
@@ -67,15 +64,9 @@ struct Certain<'a> {
     from_to: Interval,
 }
 
-/// Requests of which it is known how many calls they make on average.
-struct Mean<'a> {
-    slow: Vec<&'a SlowRequest<'a>>,
-    calls: f64,
-    called_ns: u64,
-}
-
 fn detect(model: &Model) -> Vec<Finding> {
-    let traffic = Traffic::of(model);
+    let mut traffic = Traffic::of(model);
+    traffic.retain(|traffic| traffic.counted);
     if traffic
         .iter()
         .all(|traffic| traffic.calls.len() < MIN_REQUESTS * MIN_CALLS)
@@ -124,7 +115,7 @@ fn of_traffic<'t, 'm, 'a>(
     let (shares, what) = if enough {
         certainly(&known)?
     } else {
-        on_average(&mean(traffic, requests)?)
+        on_average(traffic, requests)?
     };
     Some(OfProcess {
         traffic,
@@ -270,66 +261,33 @@ impl<'a> Certain<'a> {
     }
 }
 
-/// How many calls the requests make on average, one after another; `None` where that does not show.
-fn mean<'a>(traffic: &Traffic<'_>, requests: &[&'a SlowRequest<'a>]) -> Option<Mean<'a>> {
-    let windows: Vec<Interval> = requests
-        .iter()
-        .filter_map(|slow| served(&slow.request))
-        .collect();
-    let calls: Vec<Interval> = traffic.calls.iter().map(|call| whole(call)).collect();
-    let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
-    let (mut made, mut called_ns, mut serial_ns) = (0_usize, 0_u64, 0_u64);
-    for (at_ns, step, _) in steps(&windows, &calls) {
-        let ns = at_ns.saturating_sub(since_ns);
-        if under_way > 0 && open > 0 {
-            called_ns = called_ns.saturating_add(ns.saturating_mul(under_way as u64));
-            if under_way <= open {
-                serial_ns = serial_ns.saturating_add(ns.saturating_mul(under_way as u64));
-            }
-        }
-        since_ns = at_ns;
-        match step {
-            Step::CallBegins => {
-                under_way += 1;
-                made += usize::from(open > 0);
-            }
-            Step::CallEnds => under_way = under_way.saturating_sub(1),
-            Step::RequestBegins => open += 1,
-            Step::RequestEnds => open = open.saturating_sub(1),
-        }
-    }
-    let latency_ns = sum(windows.iter().map(|window| length(*window)));
-    let nearly_all = |part: u64, of: u64| part.saturating_mul(100) >= of.saturating_mul(NEARLY_ALL);
-    let holds = made >= requests.len() * MIN_CALLS
-        && nearly_all(made as u64, calls.len() as u64)
-        && nearly_all(serial_ns, called_ns)
-        && called_ns.saturating_mul(2) >= latency_ns;
-    holds.then(|| Mean {
-        slow: requests.to_vec(),
-        calls: made as f64 / requests.len() as f64,
-        called_ns,
-    })
-}
-
-/// The same where it is known only how many they make on average.
-fn on_average<'a>(mean: &Mean<'a>) -> (Shares, Say<'a>) {
-    let latency_ns = sum(mean.slow.iter().map(|slow| slow.latency_ns));
-    let saved_ns = (mean.called_ns as f64 * (1.0 - 1.0 / mean.calls)) as u64;
-    let own_ns = |slow: &SlowRequest<'_>| in_proportion(slow.latency_ns, saved_ns, latency_ns);
-    let pairs = mean.slow.iter().map(|slow| (own_ns(slow), slow.latency_ns));
+/// The same where it is known only how many they make on average; `None` where that does not show.
+fn on_average<'a>(
+    traffic: &Traffic<'_>,
+    requests: &[&'a SlowRequest<'a>],
+) -> Option<(Shares, Say<'a>)> {
+    let windows = requests.iter().filter_map(|slow| served(&slow.request));
+    let windows: Vec<Interval> = windows.collect();
+    let mean =
+        Mean::of(&traffic.intervals(), &windows).filter(|mean| mean.calls >= MIN_CALLS as f64)?;
+    let latency_ns = sum(requests.iter().map(|slow| slow.latency_ns));
+    let saved = 1.0 - 1.0 / mean.calls;
+    let own_ns =
+        |slow: &SlowRequest<'_>| (mean.part_of(slow.latency_ns, latency_ns) as f64 * saved) as u64;
+    let pairs = requests.iter().map(|slow| (own_ns(slow), slow.latency_ns));
     let shares = Shares::new(pairs);
-    let spared = mean.slow.iter().map(|slow| Spared {
+    let spared = requests.iter().map(|slow| Spared {
         request: slow.request,
         ns: own_ns(slow),
         // Whose thread had when nothing else to do does not show.
         gone: Vec::new(),
     });
-    let called_ns = mean.called_ns / mean.slow.len() as u64;
+    let called_ns = mean.called_ns / requests.len() as u64;
     let say = Say {
         calls: format!("{:.1}", mean.calls)
             .trim_end_matches(".0")
             .to_owned(),
-        each_ns: (called_ns as f64 / mean.calls) as u64,
+        each_ns: mean.each_ns,
         called_ns,
         how: "which call is which request's does not show: they are made while requests are under \
               way, so many for each, and never more at a time than there are requests"
@@ -337,7 +295,7 @@ fn on_average<'a>(mean: &Mean<'a>) -> (Shares, Say<'a>) {
         confidence: Confidence::Medium,
         spared: spared.collect(),
     };
-    (shares, say)
+    Some((shares, say))
 }
 
 /// What is said of them.

@@ -11,6 +11,10 @@
 //! **Cost.** For each request the time of the call that it is paired with, until its reply was
 //! there: without the call a part of that would go elsewhere. A bound.
 //!
+//! Requests that make a few calls to the peer, none of which takes half of their time though all
+//! together do, are taken together ([`average`]): their calls are made while requests are under way
+//! and never more at a time than there are requests, so that each makes one after another.
+//!
 //! A queue for the peer's connections ([`queues`]) whose calls take longer the more there are: the
 //! peer is what they queue for, and more connections would not help. There the wait for a
 //! connection counts as well.
@@ -42,6 +46,8 @@ use crate::shared::text::{duration, percent};
 use crate::shared::traffic::{length, with_peer};
 use crate::shared::workers::{OfProgram, of_programs};
 
+mod average;
+
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "slow-upstream",
@@ -63,6 +69,8 @@ const MIN_REQUESTS: usize = 5;
 const NEARLY_ALL_PAIRED: u64 = 90;
 /// A peer that takes so long may be meant to.
 const BY_DESIGN_NS: u64 = 5_000_000_000;
+const FIX: &str = "look at the peer: why it takes so long; ask it earlier or several at once, cache \
+                   its answers, or limit the wait";
 /// Calls within a request that are looked at.
 const MAX_CALLS: usize = 4096;
 
@@ -99,9 +107,23 @@ fn detect(model: &Model) -> Vec<Finding> {
         .flat_map(|requests| of_program(model, requests, slow.total_ns))
         .chain(saturated)
         .collect();
+    let said: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
+    let said = |address: &str| said.contains(address);
+    findings.extend(average::findings(
+        model,
+        &slow.requests,
+        slow.total_ns,
+        said,
+    ));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(slow_paths::MAX_FINDINGS);
     findings
+}
+
+/// The address that a finding of this room is about.
+fn peer_of(finding: &Finding) -> Option<String> {
+    let peer = finding.subject.get("peer")?;
+    peer.as_str().map(str::to_owned)
 }
 
 /// Requests by what their processes have alike, in order of arrival.
@@ -305,10 +327,7 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
     }
     let calls = model.calls();
     let row = calls.iter().find(|row| row.peer == peer.address())?;
-    let mut severity = shares.severity(slow_ns)?;
-    if row.p50_ns? >= BY_DESIGN_NS {
-        severity = Severity::Note;
-    }
+    let severity = worth_a_note(shares.severity(slow_ns)?, row);
     let title = format!(
         "{} spent {} % of their time in calls to {peer}",
         shares.requests(),
@@ -343,12 +362,17 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
             Evidence::new(slowest),
             Evidence::new(whose(model, pairs)),
         ])
-        .fix(
-            "look at the peer: why it takes so long; ask it earlier or several at once, cache its \
-             answers, or limit the wait",
-        );
+        .fix(FIX);
     let first = tids.first().copied();
     Some(slow_paths::about_processes(model, finding, first, tids))
+}
+
+/// No more than a remark where the peer takes seconds as a rule.
+fn worth_a_note(severity: Severity, row: &PeerRow) -> Severity {
+    match row.p50_ns {
+        Some(ns) if ns < BY_DESIGN_NS => severity,
+        _ => Severity::Note,
+    }
 }
 
 /// How sure it is which call is whose.

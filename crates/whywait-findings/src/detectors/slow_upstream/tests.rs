@@ -348,3 +348,61 @@ fn where_cpus_are_crowded_a_few_late_calls_are_the_schedulers() {
         "on another machine it is not the same scheduler"
     );
 }
+
+/// Five requests at a time, each with three calls in a row, none of which takes half of its time.
+fn with_a_few_calls(each_ms: [u64; 3]) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    let mut seq = 0;
+    for round in 0..6 {
+        for client in 0..5 {
+            let from = 10 + 200 * round + client;
+            let request = script.request(1_000 * client + round).epoll(7).ready(from);
+            request.read(from, LOOP).answered(from + 100, LOOP);
+            let mut at = from;
+            for ms in each_ms {
+                seq += 1;
+                script.exchange(&call(seq, 1, at, at + ms));
+                at += ms + 1;
+            }
+        }
+    }
+    script.peer(&peer(1, seq));
+    script.ends(2_000);
+    script
+}
+
+#[test]
+fn a_few_calls_in_a_row_take_half_of_a_request_together() {
+    let findings = detect(&with_a_few_calls([30, 35, 25]).model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert_eq!(finding.saving.each_at_most_ns, [90_000_000; 30]);
+    let said: Vec<&str> = finding.evidence.iter().map(|one| &*one.text).collect();
+    assert!(
+        said.iter()
+            .any(|text| text.starts_with("a request makes 3.0 of them")),
+        "{said:?}"
+    );
+    let quick = detect(&with_a_few_calls([10, 15, 10]).model());
+    assert_eq!(quick, [], "the rest is the program's own");
+}
+
+#[test]
+fn a_few_calls_beside_those_to_another_peer_are_not_decided() {
+    let mut script = with_a_few_calls([30, 35, 25]);
+    script.peer(&peer(OTHER_PEER, 30));
+    for round in 0..6 {
+        for client in 0..5 {
+            let from = 10 + 200 * round + client;
+            script.exchange(&call(
+                900 + 10 * round + client,
+                OTHER_PEER,
+                from,
+                from + 40,
+            ));
+        }
+    }
+    assert_eq!(detect(&script.model()), []);
+}

@@ -1,0 +1,116 @@
+//! Requests that make a few calls to a peer, of which none takes half of their time, but all
+//! together do.
+
+use std::collections::BTreeMap;
+
+use whywait_model::Model;
+
+use super::{DECLARATION, FIX, MIN_REQUESTS, NEARLY_ALL_PAIRED, of_peer};
+use super::{sleeps_in_call, worth_a_note};
+use crate::finding::{Confidence, Evidence, Finding, Saving};
+use crate::shared::crowding;
+use crate::shared::intervals::{Interval, sum};
+use crate::shared::slow_paths::{Shares, SlowRequest};
+use crate::shared::text::{duration, percent};
+use crate::shared::traffic::{Mean, Traffic, paired, served, whole};
+use crate::shared::workers::{OfProcess, OfProgram, of_programs};
+
+/// From so many calls a request on it is `serial-calls`.
+const MOST_CALLS: f64 = 5.0;
+
+/// The peers of which `said` does not hold, that is with which it is not said already.
+pub(super) fn findings(
+    model: &Model,
+    slow: &[SlowRequest<'_>],
+    slow_ns: u64,
+    said: impl Fn(&str) -> bool,
+) -> Vec<Finding> {
+    let mut by_process: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
+    for one in slow.iter().filter(|one| !one.request.multiplexed) {
+        by_process.entry(one.request.tgid).or_default().push(one);
+    }
+    let traffic = Traffic::of(model);
+    let found = traffic
+        .iter()
+        .filter(|traffic| !said(&traffic.peer.address()))
+        .filter_map(|traffic| of_traffic(model, traffic, by_process.get(&traffic.tgid)?));
+    of_programs(model, found, |_| ())
+        .iter()
+        .filter_map(|program| finding(model, program, slow_ns))
+        .collect()
+}
+
+fn of_traffic<'t, 'm>(
+    model: &Model,
+    traffic: &'t Traffic<'m>,
+    all: &[&SlowRequest<'_>],
+) -> Option<OfProcess<'t, 'm, Mean>> {
+    let nearly_all = |part: usize, of: usize| percent(part as u64, of as u64) >= NEARLY_ALL_PAIRED;
+    let requests: Vec<&SlowRequest<'_>> = all
+        .iter()
+        .copied()
+        .filter(|slow| served(&slow.request).is_some() && !sleeps_in_call(model, slow))
+        .collect();
+    if requests.len() < MIN_REQUESTS || !nearly_all(requests.len(), all.len()) {
+        return None;
+    }
+    let windows = requests.iter().filter_map(|slow| served(&slow.request));
+    let windows: Vec<Interval> = windows.collect();
+    // Of what goes on at the same time with several peers it is not decided which one it waits for.
+    let calls = model.exchanges().iter();
+    let calls = calls.filter(|call| call.tgid == traffic.tgid && call.last_read_ns.is_some());
+    Mean::of(&calls.map(whole).collect::<Vec<_>>(), &windows)?;
+    let mean = Mean::of(&traffic.intervals(), &windows);
+    let mean = mean.filter(|mean| mean.calls < MOST_CALLS)?;
+    let own = paired(&windows, &traffic.calls, 1);
+    if !nearly_all(own.iter().filter(|own| !own.is_empty()).count(), own.len()) {
+        return None;
+    }
+    let latency_ns = sum(requests.iter().map(|slow| slow.latency_ns));
+    let each = requests.iter().map(|slow| {
+        let ns = mean.part_of(slow.latency_ns, latency_ns);
+        (ns, slow.latency_ns)
+    });
+    Some(OfProcess {
+        traffic,
+        shares: Shares::new(each),
+        what: mean,
+    })
+}
+
+fn finding(model: &Model, program: &OfProgram<'_, '_, Mean>, slow_ns: u64) -> Option<Finding> {
+    let (peer, shares, mean) = (program.traffic.peer, &program.shares, &program.what);
+    if peer.tgid().is_some() && crowding::explains(model, &shares.each_ns) {
+        return None;
+    }
+    let calls = model.calls();
+    let row = calls.iter().find(|row| row.peer == peer.address())?;
+    let severity = worth_a_note(shares.severity(slow_ns)?, row);
+    let title = format!(
+        "{} spent {} % of their time in calls to {peer}",
+        shares.requests(),
+        shares.percent()
+    );
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(Confidence::Medium)
+        .about("peer", peer.address())
+        .about_known("peer_process", peer.process())
+        .about_known("peer_pid", peer.tgid())
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(program.evidence())
+        .evidence([Evidence::new(of_peer(row)), Evidence::new(each(mean))])
+        .fix(FIX);
+    Some(program.about_processes(model, finding))
+}
+
+/// What a request makes of them.
+fn each(mean: &Mean) -> String {
+    format!(
+        "a request makes {:.1} of them, one after another, {} each; which are whose does not show: \
+         they are made while requests are under way, and never more at a time than there are \
+         requests",
+        mean.calls,
+        duration(mean.each_ns),
+    )
+}
