@@ -12,6 +12,8 @@ const HELD: Closed = Closed {
     from_ms: 0,
     random: false,
     login_ms: 0,
+    calls: 1,
+    pause_ms: 0,
 };
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::shared::queues::script::{Closed, LOOP, Serves, call, peer};
+use whywait_events::PeerSums;
 use whywait_model::script::Script;
 
 /// Twelve clients share two connections.
@@ -13,6 +14,8 @@ const POOL: Closed = Closed {
     from_ms: 0,
     random: false,
     login_ms: 0,
+    calls: 1,
+    pause_ms: 0,
 };
 
 #[test]
@@ -41,6 +44,52 @@ fn requests_that_wait_for_a_connection() {
             "{connections}: {ns} instead of {ms}"
         );
     }
+}
+
+/// Each request has three queries, with a pause after each in which it keeps its connection.
+const TRANSACTIONS: Closed = Closed {
+    peer: Serves::All(36),
+    calls: 3,
+    pause_ms: 6,
+    ..POOL
+};
+
+#[test]
+fn connections_that_are_kept_between_calls() {
+    let findings = detect(&TRANSACTIONS.script().model());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.subject["connections"], 2);
+    // Six times 48 ms with two, four times with three, …
+    let replay = &finding.subject["replay"];
+    for (at, ms) in [192, 144].into_iter().enumerate() {
+        let ns = replay[at]["p50_ns"].as_u64().expect("a number");
+        let ms = ms * 1_000_000;
+        assert!(ns.abs_diff(ms) * 10 <= ms, "{ns} instead of {ms}");
+    }
+    let said: Vec<&str> = finding.evidence.iter().map(|e| e.text.as_str()).collect();
+    assert!(
+        said.iter()
+            .any(|text| text.ends_with("each kept its connection for 48 ms (median)")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn short_calls_that_have_no_row_hide_no_queue() {
+    let short = |each_ns: u64| {
+        let mut script = POOL.script();
+        let slow = 12 * 8;
+        script.peer(&PeerSums {
+            slow,
+            count: 3 * slow,
+            total_ns: slow * 50_000_000 + 2 * slow * each_ns,
+            ..peer(slow, 2)
+        });
+        detect(&script.model()).len()
+    };
+    assert_eq!(short(300_000), 1, "nearly all of the time is known");
+    assert_eq!(short(900_000_000), 0, "it is not");
 }
 
 #[test]

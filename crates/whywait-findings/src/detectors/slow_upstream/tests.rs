@@ -245,6 +245,8 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
         from_ms: 0,
         random: false,
         login_ms: 0,
+        calls: 1,
+        pause_ms: 0,
     };
     let findings = detect(&narrow.script().model());
     assert_eq!(findings.len(), 1, "{findings:#?}");
@@ -280,6 +282,8 @@ fn the_same_peer_of_many_processes_is_one_finding() {
         from_ms: 0,
         random: false,
         login_ms: 0,
+        calls: 1,
+        pause_ms: 0,
     };
     let of = |processes: u32| {
         let mut script = wide.in_processes(processes);

@@ -33,6 +33,10 @@ pub(crate) struct Closed {
     pub(crate) random: bool,
     /// Each connection begins with a login that takes so long, in milliseconds; 0: with none.
     pub(crate) login_ms: u64,
+    /// What a request keeps its connection for is split into so many calls, …
+    pub(crate) calls: u64,
+    /// … and lasts so much longer for each, in milliseconds, as a pause before the next one.
+    pub(crate) pause_ms: u64,
 }
 
 impl Closed {
@@ -111,12 +115,23 @@ impl Closed {
                 Serves::All(ms) => begun + ms,
                 Serves::One(ms) => begun.max(served_ms) + ms,
             };
+            let pauses_ms = (self.calls - 1) * self.pause_ms;
+            let each_ms = (ended - begun) / self.calls;
+            let ended = ended + pauses_ms;
             served_ms = ended;
             let socket = if self.own_connections { client } else { slot };
-            seq += 1;
-            if begun >= self.from_ms {
-                calls += 1;
-                script.exchange(&of(call(socket as u64, seq, begun, ended)));
+            for nth in 0..self.calls {
+                seq += 1;
+                let from = begun + nth * (each_ms + self.pause_ms);
+                let to = if nth + 1 == self.calls {
+                    ended
+                } else {
+                    from + each_ms
+                };
+                if begun >= self.from_ms {
+                    calls += 1;
+                    script.exchange(&of(call(socket as u64, seq, from, to)));
+                }
             }
             if ready[client] >= self.from_ms {
                 let request = script.request(first_socket + n).of(tgid).epoll(7);
