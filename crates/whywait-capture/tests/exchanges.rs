@@ -13,14 +13,17 @@ use std::time::Duration;
 
 use whywait_capture::{Options, Session};
 use whywait_events::recording::Recording;
-use whywait_events::{Exchange, PeerSums};
+use whywait_events::{Exchange, PeerSums, Wait};
 
 use common::Running;
+
+/// The system call, on x86-64.
+const POLL: u32 = 7;
 
 /// Asks at two ports and a path when it is told to. It has made one of its connections to the first
 /// port before.
 const CLIENT: &str = "
-import socket, sys
+import os, select, socket, sys
 slow, fast, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 def ask(connection, *pieces):
     for piece in pieces:
@@ -35,7 +38,14 @@ pair[1].recv(100)
 late = socket.create_connection(('127.0.0.1', slow))
 for _ in range(2):
     ask(early, b'slow?')
-ask(late, b'in', b' two')
+# As Ruby does: the reply, or whatever its own threads wake it by.
+both = select.poll()
+both.register(os.pipe()[0], select.POLLIN)
+both.register(late, select.POLLIN)
+late.sendall(b'in')
+late.sendall(b' two')
+both.poll()
+late.recv(100)
 quick = socket.create_connection(('127.0.0.1', fast))
 for _ in range(50):
     ask(quick, b'fast?')
@@ -181,6 +191,14 @@ fn exchanges_and_their_peers_are_seen() {
     let new = new.expect("one of the connections was seen being made");
     assert!(new.connect_ns <= new.connected_ns && new.connected_ns <= Some(new.first_send_ns));
     assert!(new.bytes_out == 6 && new.srtt_us > 0, "{new:?}");
+    let mut polled = false;
+    recording
+        .read::<Wait>(None, &mut |wait| {
+            let of_two = wait.syscall == Some(POLL) && wait.args[1] == 2;
+            polled |= of_two && i64::try_from(wait.args[0]) == Ok(new.fd.into());
+        })
+        .expect("it can be read");
+    assert!(polled, "of two that were polled the socket has a name");
     let silent = of(slow).find(|row| row.bytes_out == 7);
     let silent = silent.expect("what was not replied to has a row");
     assert_eq!((silent.first_read_ns, silent.gone_ns), (None, None));

@@ -42,6 +42,45 @@ pub(crate) fn in_proportion(ns: u64, part: u64, whole: u64) -> u64 {
     share as u64
 }
 
+/// How much of the time before a moment some intervals cover, which are in order and apart.
+pub(crate) struct Covered {
+    intervals: Vec<Interval>,
+    /// Up to the beginning of each.
+    before_ns: Vec<u64>,
+}
+
+impl Covered {
+    pub(crate) fn new(intervals: Vec<Interval>) -> Self {
+        let mut all_ns = 0_u64;
+        let before_ns = intervals
+            .iter()
+            .map(|interval| {
+                let before_ns = all_ns;
+                all_ns = all_ns.saturating_add(interval.1.saturating_sub(interval.0));
+                before_ns
+            })
+            .collect();
+        Self {
+            intervals,
+            before_ns,
+        }
+    }
+
+    fn before(&self, at_ns: Ns) -> u64 {
+        let after = self.intervals.partition_point(|one| one.0 < at_ns);
+        let Some(last) = after.checked_sub(1) else {
+            return 0;
+        };
+        let (from_ns, to_ns) = self.intervals[last];
+        self.before_ns[last].saturating_add(at_ns.min(to_ns).saturating_sub(from_ns))
+    }
+
+    /// How much of an interval they cover.
+    pub(crate) fn within(&self, (from_ns, to_ns): Interval) -> u64 {
+        self.before(to_ns).saturating_sub(self.before(from_ns))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, RequestRef};
 
-use crate::shared::intervals::{Interval, in_proportion, merged, sum};
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
 use crate::shared::slow_paths::{MIN_NS, Shares};
 use crate::shared::text::{count, duration, list};
@@ -423,44 +423,6 @@ impl Flow {
         self.handovers.len() >= MIN_HANDOVERS
             && prompt * 100 >= self.handovers.len() as u64 * PROMPT
             && self.full_ns.saturating_mul(100) >= self.waited_ns.saturating_mul(FULL)
-    }
-}
-
-/// How much of the time before a moment some intervals cover, which are in order and apart.
-struct Covered {
-    intervals: Vec<Interval>,
-    /// Up to the beginning of each.
-    before_ns: Vec<u64>,
-}
-
-impl Covered {
-    fn new(intervals: Vec<Interval>) -> Self {
-        let mut all_ns = 0_u64;
-        let before_ns = intervals
-            .iter()
-            .map(|interval| {
-                let before_ns = all_ns;
-                all_ns = all_ns.saturating_add(length(*interval));
-                before_ns
-            })
-            .collect();
-        Self {
-            intervals,
-            before_ns,
-        }
-    }
-
-    fn before(&self, at_ns: Ns) -> u64 {
-        let after = self.intervals.partition_point(|one| one.0 < at_ns);
-        let Some(last) = after.checked_sub(1) else {
-            return 0;
-        };
-        let (from_ns, to_ns) = self.intervals[last];
-        self.before_ns[last].saturating_add(at_ns.min(to_ns).saturating_sub(from_ns))
-    }
-
-    fn within(&self, (from_ns, to_ns): Interval) -> u64 {
-        self.before(to_ns).saturating_sub(self.before(from_ns))
     }
 }
 

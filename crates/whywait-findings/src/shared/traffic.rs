@@ -198,11 +198,13 @@ pub(crate) struct Traffic<'m> {
 }
 
 impl<'m> Traffic<'m> {
-    /// All of which nearly every call has a row, or nearly all of the calls' time.
+    /// All of which nearly every call has a row, or nearly all of the calls' time. Not over
+    /// connections that carry several calls at a time.
     pub(crate) fn of(model: &'m Model) -> Vec<Traffic<'m>> {
         let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
         let mut known: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-        for call in model.exchanges().iter().filter(|call| call.peer != 0) {
+        let single = |call: &&Exchange| call.peer != 0 && !model.is_shared(call);
+        for call in model.exchanges().iter().filter(single) {
             if call.last_read_ns.is_some() {
                 calls.entry((call.tgid, call.peer)).or_default().push(call);
                 let (count, ns) = known.entry(call.peer).or_default();

@@ -154,6 +154,12 @@ impl Model {
             .map_or_else(|| "?".to_owned(), |peer| peer.to_string())
     }
 
+    /// Whether a call went over a connection that carries several at a time: then it stands for
+    /// several, of as many requests.
+    pub fn is_shared(&self, call: &Exchange) -> bool {
+        self.links.is_shared(call.socket)
+    }
+
     /// The slow exchanges, by when they began.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.calls.exchanges

@@ -94,7 +94,8 @@ fn awaited(model: &Model) -> Option<String> {
 
 #[test]
 fn a_sleep_for_the_descriptor_of_a_call_names_its_peer() {
-    for (syscall, args) in [(RECVFROM, [5, 0]), (POLL, [5, 1])] {
+    // Two that are polled: the socket, and what wakes the program.
+    for (syscall, args) in [(RECVFROM, [5, 0]), (POLL, [5, 1]), (POLL, [5, 2])] {
         let mut script = Script::new();
         script
             .thread(1, "worker")
@@ -113,7 +114,8 @@ fn a_sleep_for_the_descriptor_of_a_call_names_its_peer() {
 #[test]
 fn what_may_be_for_something_else_names_no_peer() {
     let other_descriptor = (RECVFROM, [6, 0], call(1, 10, 210));
-    let several_descriptors = (POLL, [5, 2], call(1, 10, 210));
+    let two_sockets = (POLL, [0x7fff_0000_1000, 2], call(1, 10, 210));
+    let several_descriptors = (POLL, [5, 3], call(1, 10, 210));
     let before_it_was_sent = (RECVFROM, [5, 0], call(1, 12, 210));
     let after_its_reply = (RECVFROM, [5, 0], call(1, 10, 150));
     let read_by_another = (
@@ -134,6 +136,7 @@ fn what_may_be_for_something_else_names_no_peer() {
     );
     for (syscall, args, exchange) in [
         other_descriptor,
+        two_sockets,
         several_descriptors,
         before_it_was_sent,
         after_its_reply,

@@ -114,8 +114,8 @@ pub(crate) fn locks_file(wait: &Wait) -> bool {
 }
 
 /// The descriptor that a sleep was for, where it was for one. Of a poll, it stands in place of an
-/// address, which is larger ("waits" in docs/recording.md); a poll for a socket and for what its own
-/// threads wake the program by is one for the socket.
+/// address, which is larger ("waits" in docs/recording.md). A poll for a socket and for what the
+/// program's own threads wake it by is one for the socket.
 pub fn descriptor(wait: &Wait) -> Option<i32> {
     let polls_one = matches!(wait.syscall, Some(7 | 271)) && matches!(wait.args[1], 1 | 2);
     match system_call(wait) {

@@ -15,6 +15,9 @@
 //! together do, are taken together ([`average`]): their calls are made while requests are under way
 //! and never more at a time than there are requests, so that each makes one after another.
 //!
+//! Over a connection that carries several calls at a time which are whose does not show: there
+//! nearly all answers follow at once on something that was read on it ([`shared`]).
+//!
 //! A queue for the peer's connections ([`queues`]) whose calls take longer the more there are: the
 //! peer is what they queue for, and more connections would not help. There the wait for a
 //! connection counts as well.
@@ -47,6 +50,7 @@ use crate::shared::traffic::{length, with_peer};
 use crate::shared::workers::{OfProgram, of_programs};
 
 mod average;
+mod shared;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -69,8 +73,8 @@ const MIN_REQUESTS: usize = 5;
 const NEARLY_ALL_PAIRED: u64 = 90;
 /// A peer that takes so long may be meant to.
 const BY_DESIGN_NS: u64 = 5_000_000_000;
-const FIX: &str = "look at the peer: why it takes so long; ask it earlier or several at once, cache \
-                   its answers, or limit the wait";
+const FIX: &str = "look at the peer: why it takes so long; ask it earlier or several at once, \
+                   cache its answers, or limit the wait";
 /// Calls within a request that are looked at.
 const MAX_CALLS: usize = 4096;
 
@@ -106,6 +110,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         .values()
         .flat_map(|requests| of_program(model, requests, slow.total_ns))
         .chain(saturated)
+        .chain(shared::findings(model, &slow.requests, slow.total_ns))
         .collect();
     let said: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
     let said = |address: &str| said.contains(address);
@@ -248,7 +253,7 @@ fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Pairs<'a> {
             .iter()
             .take_while(|call| call.first_send_ns < answered_ns)
             .take(MAX_CALLS)
-            .filter(|call| call.tgid == row.tgid)
+            .filter(|call| call.tgid == row.tgid && !model.is_shared(call))
             .filter(|call| call.last_read_ns.is_some_and(|ns| ns <= answered_ns))
             .filter(|call| dominates(with_peer_ns(call), request.latency_ns))
             .filter(|call| row.made(call) || !model.is_linked(call))

@@ -410,3 +410,48 @@ fn a_few_calls_beside_those_to_another_peer_are_not_decided() {
     }
     assert_eq!(detect(&script.model()), []);
 }
+
+/// Ten requests at a time over one connection: every 20 ms the peer has answered them all, and so
+/// many milliseconds later the loop answers the clients.
+fn over_a_shared_connection(answered_after_ms: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    for round in 0..30 {
+        let at = 10 + 20 * round;
+        script.exchange(&Exchange {
+            seq: round as u32,
+            last_send_ns: ms(at + 1),
+            bytes_out: 500,
+            ..call(1, 1, at, at + 19)
+        });
+        for client in 0..10 {
+            let request = script.request(1_000 * client + round).epoll(7).ready(at);
+            let answered_ms = at + 19 + answered_after_ms;
+            request.read(at, LOOP).answered(answered_ms, LOOP);
+        }
+    }
+    script.peer(&peer(1, 30));
+    script.ends(2_000);
+    script
+}
+
+#[test]
+fn answers_that_follow_on_what_a_shared_connection_brings() {
+    let model = over_a_shared_connection(1).model();
+    let findings = detect(&model);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.subject["shared_connection"], true);
+    assert_eq!(finding.saving.requests, 300);
+    assert_eq!(finding.saving.at_most_ns, 300 * 19_000_000);
+    let totals = model.task_totals().expect("there are calls");
+    assert_eq!(
+        totals.time.queued_ns.at_least, 0,
+        "any may be with the peer"
+    );
+    assert_eq!(
+        detect(&over_a_shared_connection(8).model()),
+        [],
+        "they do not"
+    );
+}

@@ -9,6 +9,8 @@
 //!   all. That needs a row of each slow request, and a peer that is asked for requests only: one
 //!   call to it that lies within no request takes this evidence from all.
 //!
+//! A connection that carries several calls at a time has none of these: [`shared`].
+//!
 //! What is left is undecided: it may be any candidate's, and leaves a range of times. How the time
 //! of a request splits: [`time`].
 
@@ -23,6 +25,7 @@ use crate::path::upstream::WithPeer;
 use crate::requests::{RequestRef, life};
 
 mod process;
+mod shared;
 mod spans;
 mod time;
 mod totals;
@@ -69,6 +72,8 @@ pub(crate) struct Links {
     of_request: BTreeMap<u32, Vec<u32>>,
     /// What is known of each process that made calls.
     processes: BTreeMap<u32, Process>,
+    /// Sockets that carry several calls at a time.
+    shared: BTreeSet<u64>,
 }
 
 /// A call, and the only request within which it lies.
@@ -153,7 +158,14 @@ impl Links {
         for (at, call) in exchanges.iter().enumerate() {
             calls.entry(call.tgid).or_default().push(at as u32);
         }
+        let mut answered: BTreeMap<u32, usize> = BTreeMap::new();
+        for request in model.requests().filter(|request| request.is_answered()) {
+            *answered.entry(request.tgid).or_default() += 1;
+        }
         for (tgid, calls) in &calls {
+            let answered = answered.get(tgid).copied().unwrap_or(0);
+            let rows = calls.iter().map(|at| &exchanges[*at as usize]);
+            links.shared.extend(shared::sockets(rows, answered));
             links.link(model, *tgid, calls);
         }
         for (at, link) in links.of_call.iter().enumerate() {
@@ -181,6 +193,9 @@ impl Links {
         let mut asked_for_itself: BTreeSet<u32> = BTreeSet::new();
         for at in calls {
             let call = &model.exchanges()[*at as usize];
+            if self.shared.contains(&call.socket) {
+                continue;
+            }
             let begun_ns = call.first_send_ns;
             while let Some(request) = requests.read.get(next)
                 && requests.read_ns(*request) <= begun_ns
@@ -236,6 +251,11 @@ impl Links {
                 self.of_call[one.call as usize] = Link::Certain(one.request, one.kind);
             }
         }
+    }
+
+    /// Whether a socket carries several calls at a time.
+    pub(crate) fn is_shared(&self, socket: u64) -> bool {
+        self.shared.contains(&socket)
     }
 
     /// Whose a call is.

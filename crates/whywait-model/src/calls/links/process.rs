@@ -16,6 +16,9 @@ pub(super) struct Process {
     /// No request had two calls at a time, as far as that shows: there were never more calls than
     /// requests under way, and of those that are certain no two of a request overlap.
     pub(super) one_at_a_time: bool,
+    /// A connection carries several of its calls at a time: any that is under way may be for any
+    /// request.
+    pub(super) shared: bool,
     /// Its undecided calls, in order.
     pub(super) undecided: Vec<u32>,
     /// When one of them at least was with its peer, and was under way at all.
@@ -146,7 +149,8 @@ impl Process {
             let mut pairs = own.windows(2);
             pairs.any(|two| call(&two[1]).first_send_ns < until_read(call(&two[0])).1)
         });
-        process.one_at_a_time = at_most_one && !overlap;
+        process.shared = calls.iter().any(|at| links.is_shared(call(at).socket));
+        process.one_at_a_time = at_most_one && !overlap && !process.shared;
         process.all_with_peers = Spans::of(all_with_peers);
         process.all_open = Spans::of(all_open);
         process.several = Spans::of(several);

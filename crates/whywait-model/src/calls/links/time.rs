@@ -162,7 +162,8 @@ impl RequestRef<'_> {
         Some(time)
     }
 
-    /// The undecided calls that may be its own; `None`: there are too many.
+    /// The undecided calls that may be its own; `None`: there are too many, or it may have a part
+    /// in any.
     fn candidates(self, process: &Process, from_ns: Ns, to_ns: Ns) -> Option<Vec<u32>> {
         let exchanges = self.model().exchanges();
         let undecided = &process.undecided;
@@ -170,7 +171,7 @@ impl RequestRef<'_> {
         let first = undecided.partition_point(|at| call(at).first_send_ns < from_ns);
         let last = undecided.partition_point(|at| call(at).first_send_ns <= to_ns);
         let meanwhile = &undecided[first..last.max(first)];
-        if meanwhile.len() > MAX_CANDIDATES {
+        if process.shared || meanwhile.len() > MAX_CANDIDATES {
             return None;
         }
         let lies_within = |at: &&u32| call(at).first_read_ns.is_none_or(|ns| ns <= to_ns);

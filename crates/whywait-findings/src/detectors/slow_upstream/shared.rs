@@ -1,0 +1,149 @@
+//! Requests whose calls go over a connection that carries several at a time: which are whose does
+//! not show, but an answer that follows at once on what was read there waited for it.
+
+use std::collections::BTreeMap;
+
+use whywait_events::{Exchange, Ns};
+use whywait_model::{Model, Peer};
+
+use super::{DECLARATION, FIX, MIN_REQUESTS, NEARLY_ALL_PAIRED};
+use crate::finding::{Confidence, Evidence, Finding, Saving};
+use crate::shared::crowding;
+use crate::shared::intervals::{Covered, Interval, merged};
+use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
+use crate::shared::text::{count, duration, percent};
+use crate::shared::traffic::{served, with_peer};
+
+/// At once is within one part in so many of the time from one reading to the next: by chance it
+/// would be as many of the answers.
+const UNLIKELY: u64 = 4;
+
+/// What was read on such connections, and when their calls were with the peer.
+struct Replies<'m> {
+    peer: Peer<'m>,
+    tids: Vec<u32>,
+    exchanges: usize,
+    /// In order, each once.
+    read: Vec<Ns>,
+    with_peer: Covered,
+}
+
+impl<'m> Replies<'m> {
+    fn of(model: &'m Model, calls: &[&Exchange]) -> Option<Self> {
+        let mut read: Vec<Ns> = calls
+            .iter()
+            .flat_map(|call| [call.first_read_ns, call.last_read_ns])
+            .flatten()
+            .collect();
+        read.sort_unstable();
+        read.dedup();
+        let mut tids: Vec<u32> = calls.iter().map(|call| call.send_tid).collect();
+        tids.sort_unstable();
+        tids.dedup();
+        let with_peers: Vec<Interval> = calls.iter().map(|call| with_peer(call)).collect();
+        Some(Self {
+            peer: model.peer(calls.first()?.peer)?,
+            tids,
+            exchanges: calls.len(),
+            read,
+            with_peer: Covered::new(merged(with_peers)),
+        })
+    }
+
+    /// From one reading to the next, on average.
+    fn spacing_ns(&self) -> u64 {
+        let (first, last) = (self.read.first(), self.read.last());
+        let all_ns = last.zip(first).map_or(0, |(last, first)| last - first);
+        all_ns / (self.read.len() as u64).max(1)
+    }
+
+    /// The last reading up to this moment, if it came within so long before.
+    fn just_before(&self, at_ns: Ns, within_ns: u64) -> Option<Ns> {
+        let after = self.read.partition_point(|read_ns| *read_ns <= at_ns);
+        let read_ns = self.read[after.checked_sub(1)?];
+        (at_ns - read_ns <= within_ns).then_some(read_ns)
+    }
+}
+
+/// One for each process and peer.
+pub(super) fn findings(model: &Model, slow: &[SlowRequest<'_>], slow_ns: u64) -> Vec<Finding> {
+    let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
+    let read = |call: &&Exchange| call.last_read_ns.is_some() && model.is_shared(call);
+    for call in model.exchanges().iter().filter(read) {
+        calls.entry((call.tgid, call.peer)).or_default().push(call);
+    }
+    let of_each = calls.iter().filter_map(|((tgid, _), calls)| {
+        let requests = slow.iter().filter(|slow| slow.request.tgid == *tgid);
+        finding(model, &Replies::of(model, calls)?, requests, slow_ns)
+    });
+    of_each.collect()
+}
+
+fn finding<'a>(
+    model: &Model,
+    replies: &Replies<'_>,
+    requests: impl Iterator<Item = &'a SlowRequest<'a>>,
+    slow_ns: u64,
+) -> Option<Finding> {
+    let at_once_ns = replies.spacing_ns() / UNLIKELY;
+    let (mut answers, mut prompt) = (0_u64, 0_u64);
+    let mut waits: Vec<(u64, u64)> = Vec::new();
+    for slow in requests {
+        let request = slow.request;
+        let (Some((from_ns, _)), Some(answer_ns)) = (served(&request), request.first_send_ns)
+        else {
+            continue;
+        };
+        answers += 1;
+        let read = replies.just_before(answer_ns, at_once_ns);
+        let Some(read_ns) = read.filter(|read_ns| *read_ns >= from_ns) else {
+            continue;
+        };
+        prompt += 1;
+        let with_peer_ns = replies.with_peer.within((from_ns, read_ns));
+        if dominates(with_peer_ns, slow.latency_ns) {
+            waits.push((with_peer_ns, slow.latency_ns));
+        }
+    }
+    if waits.len() < MIN_REQUESTS || percent(prompt, answers) < NEARLY_ALL_PAIRED {
+        return None;
+    }
+    let shares = Shares::new(waits);
+    let peer = replies.peer;
+    if peer.tgid().is_some() && crowding::explains(model, &shares.each_ns) {
+        return None;
+    }
+    let title = format!(
+        "{} spent {} % of their time waiting for {peer}, over connections that several share",
+        shares.requests(),
+        shares.percent()
+    );
+    let follow = format!(
+        "{} % of the answers came within {} after something was read there, which is every {}",
+        percent(prompt, answers),
+        duration(at_once_ns),
+        duration(replies.spacing_ns()),
+    );
+    let several = format!(
+        "what is sent there does not wait for the reply to what was sent before: {} answered with \
+         {}; how much of the wait was in the program, before a call was sent, does not show",
+        count(answers as usize, "request was", "requests were"),
+        count(replies.exchanges, "exchange", "exchanges"),
+    );
+    let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
+        .confidence(Confidence::Medium)
+        .about("peer", peer.address())
+        .about_known("peer_process", peer.process())
+        .about_known("peer_pid", peer.tgid())
+        .about("shared_connection", true)
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence([
+            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
+            Evidence::new(follow),
+            Evidence::new(several),
+        ])
+        .fix(FIX);
+    let first = replies.tids.first().copied();
+    let tids = replies.tids.iter().copied();
+    Some(slow_paths::about_processes(model, finding, first, tids))
+}
