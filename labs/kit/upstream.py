@@ -1,12 +1,15 @@
 """A service that the labs' servers call: it answers each request after the same time, on one loop.
 
-    upstream.py [--ms N] [--limit N] [--moments|--answered]
+    upstream.py [--ms N] [--limit N] [--moments|--answered] [--pipelined]
 
 --ms        the time until the answer (200)
 --limit     it works on so many requests at a time; the others wait for their turn
 --moments   the answer is what became of the request when, as the servers say it (client.py): for
             those behind a proxy, which says nothing itself
 --answered  the answer is when it was given, in milliseconds of CLOCK_MONOTONIC
+
+--pipelined it takes all requests that have come on a connection, works on one after the other, and
+            then writes all answers, as Redis does
 
 A path with `ms=N` in it is answered after that time.
 
@@ -27,6 +30,7 @@ class Upstream:
     def __init__(self, args):
         self.milliseconds = args.ms
         self.moments, self.answered = args.moments, args.answered
+        self.pipelined = args.pipelined
         self.turns = asyncio.Semaphore(args.limit or 1_000_000)
         self.released = asyncio.Event()
         self.holding = 0
@@ -53,13 +57,23 @@ class Upstream:
         said = {"read": read, "begun": begun, "ended": ended, "calls": [[read, ended]]}
         return json.dumps(said) if self.moments else "upstream"
 
+    async def heads(self, reader):
+        """What has come: one request, or all there are."""
+        if not self.pipelined:
+            return [await reader.readuntil(b"\r\n\r\n")]
+        received = await reader.read(1 << 16)
+        while not received.endswith(b"\r\n\r\n"):
+            received += await reader.readexactly(1)
+        return received.split(b"\r\n\r\n")[:-1]
+
     async def converse(self, reader, writer):
         try:
             while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                body = await self.answer(head.split(b" ", 2)[1].decode())
-                answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-                writer.write(answer.encode())
+                answers = []
+                for head in await self.heads(reader):
+                    body = await self.answer(head.split(b" ", 2)[1].decode())
+                    answers.append(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+                writer.write("".join(answers).encode())
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -73,6 +87,7 @@ async def main():
     parser.add_argument("--limit", type=int, default=0)
     parser.add_argument("--moments", action="store_true")
     parser.add_argument("--answered", action="store_true")
+    parser.add_argument("--pipelined", action="store_true")
     upstream = Upstream(parser.parse_args())
     server = await asyncio.start_server(upstream.converse, "127.0.0.1", 0, backlog=1024)
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:

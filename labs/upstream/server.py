@@ -1,11 +1,16 @@
 """A server that asks another service for each request and answers with what became of it when.
 
-    server.py threads|asyncio UPSTREAM [--pool N] [--held] [--calls N] [--work-ms N] [--forward]
+    server.py threads|asyncio UPSTREAM [--pool N [--keep-ms N]|--shared] [--held] [--calls N]
+              [--work-ms N] [--forward]
 
 threads   a thread for each connection, with a connection to the other service of its own
 asyncio   the same with tasks, on one loop
 
 --pool     all share so many connections to the other service: who finds none waits for one
+--keep-ms  a request keeps its connection for all of its calls, and does something else for so long
+           between two of them
+--shared   all calls go over one connection, each without waiting for the reply to the one before
+           (asyncio only)
 --held     a lock is held across each call
 --calls    so many calls for each request, one after another
 --work-ms  it computes for so long before it answers
@@ -15,6 +20,7 @@ asyncio   the same with tasks, on one loop
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import json
 import os
@@ -105,6 +111,16 @@ class Threads:
         finally:
             self.pool.put(upstream)
 
+    def keep_connection(self, call):
+        """All calls of a request, as in a transaction."""
+        upstream = self.pool.get()
+        calls = [fetch_report(upstream, call)]
+        while len(calls) < self.args.calls:
+            time.sleep(self.args.keep_ms / 1e3)
+            calls.append(fetch_report(upstream, call))
+        self.pool.put(upstream)
+        return calls
+
     def converse(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         upstream = None if self.args.pool else connect(self.args.upstream)
@@ -113,7 +129,10 @@ class Threads:
             call = call_for(head) if self.args.forward else CALL
             fetch = self.fetch_with_lock if upstream else self.fetch_from_pool
             arguments = (call, upstream) if upstream else (call,)
-            calls = [fetch(*arguments) for _ in range(self.args.calls)]
+            if self.args.keep_ms:
+                calls = self.keep_connection(call)
+            else:
+                calls = [fetch(*arguments) for _ in range(self.args.calls)]
             work = now_ms() if self.args.forward else None
             compute_answer(self.args.work_ms)
             connection.sendall(answer(read, calls, work))
@@ -135,9 +154,33 @@ async def fetch_report_in_task(reader, writer, call=CALL):
     return ended(begun, await reader.read(4096), call is not CALL)
 
 
+class Shared:
+    """A connection for several calls at a time: replies come in the order of the calls."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.waiting = collections.deque()
+        self.task = asyncio.create_task(self.read())
+
+    async def read(self):
+        while True:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            body = await self.reader.readexactly(length)
+            self.waiting.popleft().set_result(head + body)
+
+    async def fetch_report(self, call):
+        reply = asyncio.get_running_loop().create_future()
+        self.waiting.append(reply)
+        begun = now_ms()
+        self.writer.write(call)
+        return ended(begun, await reply, call is not CALL)
+
+
 class Tasks:
     def __init__(self, args):
         self.args = args
+        self.shared = None
         self.lock = asyncio.Lock()
         self.pool = asyncio.Queue()
 
@@ -154,19 +197,38 @@ class Tasks:
         finally:
             self.pool.put_nowait(upstream)
 
+    async def keep_connection(self, call):
+        """All calls of a request, as in a transaction."""
+        upstream = await self.pool.get()
+        calls = [await fetch_report_in_task(*upstream, call)]
+        while len(calls) < self.args.calls:
+            await asyncio.sleep(self.args.keep_ms / 1e3)
+            calls.append(await fetch_report_in_task(*upstream, call))
+        self.pool.put_nowait(upstream)
+        return calls
+
+    async def make_calls(self, call, own):
+        if self.args.keep_ms:
+            return await self.keep_connection(call)
+        calls = []
+        for _ in range(self.args.calls):
+            if self.shared:
+                fetch = self.shared.fetch_report(call)
+            else:
+                fetch = self.fetch_with_lock(call, own) if own else self.fetch_from_pool(call)
+            calls.append(await fetch)
+        return calls
+
     async def converse(self, reader, writer):
         own = None
-        if not self.args.pool:
+        if not self.args.pool and not self.shared:
             own = await asyncio.open_connection(*self.args.upstream)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 read = now_ms()
                 call = call_for(head) if self.args.forward else CALL
-                calls = []
-                for _ in range(self.args.calls):
-                    fetch = self.fetch_with_lock(call, own) if own else self.fetch_from_pool(call)
-                    calls.append(await fetch)
+                calls = await self.make_calls(call, own)
                 work = now_ms() if self.args.forward else None
                 compute_answer(self.args.work_ms)
                 writer.write(answer(read, calls, work))
@@ -181,6 +243,8 @@ class Tasks:
     async def serve(self, listener, is_first):
         for _ in range(self.args.pool):
             self.pool.put_nowait(await asyncio.open_connection(*self.args.upstream))
+        if self.args.shared:
+            self.shared = Shared(*await asyncio.open_connection(*self.args.upstream))
         server = await asyncio.start_server(self.converse, sock=listener)
         if is_first:
             announce(listener.getsockname())
@@ -226,6 +290,8 @@ def main():
     parser.add_argument("how", choices=["threads", "asyncio"])
     parser.add_argument("upstream", type=address)
     parser.add_argument("--pool", type=int, default=0)
+    parser.add_argument("--keep-ms", type=float, default=0)
+    parser.add_argument("--shared", action="store_true")
     parser.add_argument("--held", action="store_true")
     parser.add_argument("--calls", type=int, default=1)
     parser.add_argument("--work-ms", type=float, default=0)

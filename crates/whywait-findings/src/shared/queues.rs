@@ -145,7 +145,9 @@ impl<'m> Queue<'m> {
         let (uses, calls) = uses(&traffic.calls, &mut pairs);
         let flow = Flow::of(&pairs.served, &calls);
         let spacing_ns = flow.between_calls_ns(&calls);
-        if !flow.is_queue(spacing_ns) {
+        let kept = uses.len() < traffic.calls.len();
+        let doubtful = kept || flow.most == 1;
+        if !flow.is_queue(spacing_ns) || doubtful && !answers_follow(&pairs, &calls, flow.most) {
             return None;
         }
         let victims = victims(&pairs, &calls, &flow);
@@ -157,7 +159,7 @@ impl<'m> Queue<'m> {
         }
         Some(Queue {
             capacity: capacity(&uses, &flow),
-            kept: uses.len() < traffic.calls.len(),
+            kept,
             replay: replayed(&pairs, &calls, flow.most),
             most: flow.most,
             full_ns: flow.full_ns,
@@ -424,6 +426,21 @@ impl Flow {
             && prompt * 100 >= self.handovers.len() as u64 * PROMPT
             && self.full_ns.saturating_mul(100) >= self.waited_ns.saturating_mul(FULL)
     }
+}
+
+/// Whether answers follow on calls, as they do where requests wait for those. A program that makes
+/// one call after another on its own account looks the same in all else, where there is one at a
+/// time, or several are taken as one use; there an answer comes at any time after the last call's
+/// end. With so many at a time that is within this by chance as often as one part in [`UNLIKELY`].
+fn answers_follow(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> bool {
+    let use_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
+    let at_once_ns = use_ns / (UNLIKELY * most as u64);
+    let follows = |((_, answered_ns), own): (&Interval, &Vec<usize>)| {
+        let ended_ns = own.iter().map(|at| calls[*at].1).max();
+        ended_ns.is_some_and(|ended_ns| answered_ns.saturating_sub(ended_ns) <= at_once_ns)
+    };
+    let all = pairs.served.iter().zip(&pairs.calls);
+    all.filter(|one| follows(*one)).count() * 2 >= pairs.served.len()
 }
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others

@@ -75,6 +75,36 @@ fn connections_that_are_kept_between_calls() {
     );
 }
 
+/// So many loops of a program each ask once every 21 ms, whatever requests there are. Those wait
+/// for a time.
+fn on_its_own_account(loops: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    for of in 0..loops {
+        for n in 0..200 {
+            let at = 10 + 21 * n + 9 * of;
+            script.exchange(&call(1 + of, n as u32, at, at + 20));
+        }
+    }
+    for n in 0..6 {
+        for client in 0..10 {
+            let at = 10 + 710 * n + 13 * client;
+            let request = script.request(1_000 * client + n).epoll(7).ready(at);
+            request.read(at, LOOP).answered(at + 700, LOOP);
+        }
+    }
+    script.peer(&peer(200 * loops, loops));
+    script.ends(5_000);
+    script
+}
+
+#[test]
+fn calls_on_the_programs_own_account_are_no_queue() {
+    for loops in 1..=3 {
+        assert_eq!(detect(&on_its_own_account(loops).model()), [], "{loops}");
+    }
+}
+
 #[test]
 fn short_calls_that_have_no_row_hide_no_queue() {
     let short = |each_ns: u64| {
