@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use whywait_events::StackId;
-use whywait_model::{FrameOrigin, Model, StackText};
+use whywait_model::{FrameOrigin, Model, Peer, StackText};
 
 use crate::shared::naming;
 
@@ -133,6 +133,13 @@ impl Finding {
             Some(value) => self.about(key, value),
             None => self,
         }
+    }
+
+    /// The peer that it is about.
+    pub(crate) fn about_peer(self, peer: Peer<'_>) -> Self {
+        self.about("peer", peer.address())
+            .about_known("peer_process", peer.process())
+            .about_known("peer_pid", peer.tgid())
     }
 
     /// What it rests on besides: one piece or several, or none.

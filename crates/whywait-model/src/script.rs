@@ -575,10 +575,8 @@ impl<'a> WaitLine<'a> {
 
     /// Nothing ended it.
     pub fn forever(mut self) -> Self {
-        self.wait.wake_ns = None;
         self.wait.in_ns = None;
-        self.wait.wake_context = WakeContext::Unknown;
-        self
+        self.by_unseen()
     }
 
     /// Writes it down.

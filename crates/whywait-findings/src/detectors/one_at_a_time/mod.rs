@@ -87,9 +87,7 @@ fn finding(
         } else {
             Confidence::Medium
         })
-        .about("peer", peer.address())
-        .about_known("peer_process", peer.process())
-        .about_known("peer_pid", peer.tgid())
+        .about_peer(peer)
         .about("connections", queue.connections())
         .about_known("replay", queue.replay_rows("at_a_time"))
         .saving(Saving::latency(shares.each_ns.clone()))

@@ -93,9 +93,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
     };
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
-        .about("peer", peer.address())
-        .about_known("peer_process", peer.process())
-        .about_known("peer_pid", peer.tgid())
+        .about_peer(peer)
         .about("connections", queue.most)
         .about_known("replay", queue.replay_rows("connections"))
         .saving(Saving::latency(shares.each_ns.clone()))

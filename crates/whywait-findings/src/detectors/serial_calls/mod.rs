@@ -333,9 +333,7 @@ fn finding<'m>(
     );
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(say.confidence)
-        .about("peer", peer.address())
-        .about_known("peer_process", peer.process())
-        .about_known("peer_pid", peer.tgid())
+        .about_peer(peer)
         .about("calls_per_request", say.calls.clone())
         .saving(saving)
         .explains(Explained::RepliesOf(peer.address()))

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use whywait_model::Model;
 
-use super::{DECLARATION, FIX, MIN_REQUESTS, NEARLY_ALL_PAIRED, of_peer};
-use super::{sleeps_in_call, worth_a_note};
-use crate::finding::{Confidence, Evidence, Finding, Saving};
-use crate::shared::crowding;
+use super::{MIN_REQUESTS, NEARLY_ALL_PAIRED, in_calls, sleeps_in_call};
+use crate::finding::{Confidence, Evidence, Finding};
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::slow_paths::{Shares, SlowRequest};
 use crate::shared::text::{duration, percent};
@@ -79,28 +77,12 @@ fn of_traffic<'t, 'm>(
 }
 
 fn finding(model: &Model, program: &OfProgram<'_, '_, Mean>, slow_ns: u64) -> Option<Finding> {
-    let (peer, shares, mean) = (program.traffic.peer, &program.shares, &program.what);
-    if peer.tgid().is_some() && crowding::explains(model, &shares.each_ns) {
-        return None;
-    }
-    let calls = model.calls();
-    let row = calls.iter().find(|row| row.peer == peer.address())?;
-    let severity = worth_a_note(shares.severity(slow_ns)?, row);
-    let title = format!(
-        "{} spent {} % of their time in calls to {peer}",
-        shares.requests(),
-        shares.percent()
-    );
-    let finding = Finding::new(&DECLARATION, severity, title)
+    let peer = program.traffic.peer;
+    let (finding, of_peer) = in_calls(model, peer, &program.shares, slow_ns)?;
+    let finding = finding
         .confidence(Confidence::Medium)
-        .about("peer", peer.address())
-        .about_known("peer_process", peer.process())
-        .about_known("peer_pid", peer.tgid())
-        .saving(Saving::latency(shares.each_ns.clone()))
-        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(program.evidence())
-        .evidence([Evidence::new(of_peer(row)), Evidence::new(each(mean))])
-        .fix(FIX);
+        .evidence([Evidence::new(of_peer), Evidence::new(each(&program.what))]);
     Some(program.about_processes(model, finding))
 }
 

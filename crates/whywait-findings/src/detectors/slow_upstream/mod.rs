@@ -303,9 +303,7 @@ fn saturated(
         queue.most
     );
     let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
-        .about("peer", peer.address())
-        .about_known("peer_process", peer.process())
-        .about_known("peer_pid", peer.tgid())
+        .about_peer(peer)
         .about("saturated", true)
         .saving(Saving::latency(shares.each_ns.clone()))
         // The lock of the pool: who has a connection waits for the peer.
@@ -324,20 +322,41 @@ fn saturated(
     Some(program.about_processes(model, finding))
 }
 
-fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> Option<Finding> {
-    let each = || pairs.iter().map(|pair| with_peer_ns(pair.call));
-    let shares = Shares::new(each().zip(pairs.iter().map(|pair| pair.request.latency_ns)));
+/// What is said of requests that spent so much of their time in calls to a peer, and of all calls
+/// to it; `None` where that is nothing to speak of, or the scheduler's.
+fn in_calls(
+    model: &Model,
+    peer: Peer<'_>,
+    shares: &Shares,
+    slow_ns: u64,
+) -> Option<(Finding, String)> {
     if peer.tgid().is_some() && crowding::explains(model, &shares.each_ns) {
         return None;
     }
     let calls = model.calls();
     let row = calls.iter().find(|row| row.peer == peer.address())?;
-    let severity = worth_a_note(shares.severity(slow_ns)?, row);
+    let mut severity = shares.severity(slow_ns)?;
+    if row.p50_ns? >= BY_DESIGN_NS {
+        severity = Severity::Note;
+    }
     let title = format!(
         "{} spent {} % of their time in calls to {peer}",
         shares.requests(),
         shares.percent()
     );
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .about_peer(peer)
+        .saving(Saving::latency(shares.each_ns.clone()))
+        .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .fix(FIX);
+    Some((finding, of_peer(row)))
+}
+
+fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> Option<Finding> {
+    let each = pairs
+        .iter()
+        .map(|pair| (with_peer_ns(pair.call), pair.request.latency_ns));
+    let (finding, of_peer) = in_calls(model, peer, &Shares::new(each), slow_ns)?;
     let worst = pairs.iter().max_by_key(|pair| pair.request.latency_ns)?;
     let slowest = format!(
         "within the slowest of them, {}: a call of {}",
@@ -346,38 +365,22 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
     );
     let ports = slow_paths::ports(pairs.iter().map(|pair| pair.request));
     let tids: BTreeSet<u32> = pairs.iter().map(|pair| pair.call.send_tid).collect();
-    let finding = Finding::new(&DECLARATION, severity, title)
-        .confidence(
-            match pairs
-                .iter()
-                .all(|pair| pair.request.request.made(pair.call))
-            {
-                true => Confidence::High,
-                false => Confidence::Medium,
-            },
-        )
-        .about("peer", peer.address())
-        .about_known("peer_process", peer.process())
-        .about_known("peer_pid", peer.tgid())
+    let certain = pairs
+        .iter()
+        .all(|pair| pair.request.request.made(pair.call));
+    let finding = finding
+        .confidence(match certain {
+            true => Confidence::High,
+            false => Confidence::Medium,
+        })
         .about_known("port", slow_paths::only_port(&ports))
-        .saving(Saving::latency(each().collect()))
         .evidence([
-            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
-            Evidence::new(of_peer(row)),
+            Evidence::new(of_peer),
             Evidence::new(slowest),
             Evidence::new(whose(model, pairs)),
-        ])
-        .fix(FIX);
+        ]);
     let first = tids.first().copied();
     Some(slow_paths::about_processes(model, finding, first, tids))
-}
-
-/// No more than a remark where the peer takes seconds as a rule.
-fn worth_a_note(severity: Severity, row: &PeerRow) -> Severity {
-    match row.p50_ns {
-        Some(ns) if ns < BY_DESIGN_NS => severity,
-        _ => Severity::Note,
-    }
 }
 
 /// How sure it is which call is whose.

@@ -132,9 +132,7 @@ fn finding<'a>(
     );
     let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
         .confidence(Confidence::Medium)
-        .about("peer", peer.address())
-        .about_known("peer_process", peer.process())
-        .about_known("peer_pid", peer.tgid())
+        .about_peer(peer)
         .about("shared_connection", true)
         .saving(Saving::latency(shares.each_ns.clone()))
         .evidence([
