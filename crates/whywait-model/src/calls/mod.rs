@@ -1,7 +1,7 @@
 //! Calls: what the target asked of others, on connections that it made. In the recording, a call is
 //! an exchange with a peer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{Exchange, Ns, Part, PeerSums, Wait};
@@ -152,6 +152,19 @@ impl Model {
     pub(crate) fn name_of_peer(&self, number: u32) -> String {
         self.peer(number)
             .map_or_else(|| "?".to_owned(), |peer| peer.to_string())
+    }
+
+    /// The peers of which most calls were too short for a row.
+    pub(crate) fn mostly_short(&self) -> BTreeSet<u32> {
+        let mut rows: BTreeMap<u32, u64> = BTreeMap::new();
+        for call in &self.calls.exchanges {
+            *rows.entry(call.peer).or_default() += 1;
+        }
+        let peers = rows.into_iter().filter(|(peer, rows)| {
+            let sums = self.calls.sums.get(peer);
+            sums.is_some_and(|sums| rows.saturating_mul(2) < sums.count)
+        });
+        peers.map(|(peer, _)| peer).collect()
     }
 
     /// Whether a call went over a connection that carries several at a time: then it stands for

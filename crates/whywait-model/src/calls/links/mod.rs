@@ -158,14 +158,18 @@ impl Links {
         for (at, call) in exchanges.iter().enumerate() {
             calls.entry(call.tgid).or_default().push(at as u32);
         }
-        let mut answered: BTreeMap<u32, usize> = BTreeMap::new();
+        let mostly_short = model.mostly_short();
+        let mut answers: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
         for request in model.requests().filter(|request| request.is_answered()) {
-            *answered.entry(request.tgid).or_default() += 1;
+            let of_process = answers.entry(request.tgid).or_default();
+            of_process.extend(request.first_send_ns);
         }
         for (tgid, calls) in &calls {
-            let answered = answered.get(tgid).copied().unwrap_or(0);
+            let answers = answers.get(tgid).map_or(&[][..], Vec::as_slice);
             let rows = calls.iter().map(|at| &exchanges[*at as usize]);
-            links.shared.extend(shared::sockets(rows, answered));
+            // Of short ones without a row any request may have had one.
+            let rows = rows.filter(|call| !mostly_short.contains(&call.peer));
+            links.shared.extend(shared::sockets(rows, answers));
             links.link(model, *tgid, calls);
         }
         for (at, link) in links.of_call.iter().enumerate() {

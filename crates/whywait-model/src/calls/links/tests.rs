@@ -583,3 +583,37 @@ fn a_request_of_very_many_calls_has_a_path_of_few_steps() {
     let sum: u64 = steps.iter().map(crate::PathStep::ns).sum();
     assert_eq!(sum, request.age_ns());
 }
+
+/// Five requests at a time, of which a proxy writes what they ask in one go, thirty times; so many
+/// calls there were, with those that are too short for a row.
+fn written_in_one_go(calls: u64) -> Script {
+    let rounds = || (0..30).map(|n| 10 + 20 * n);
+    let requests: Vec<(u64, u64)> = rounds()
+        .flat_map(|at| (0..5).map(move |_| (at, at + 18)))
+        .collect();
+    let exchanges: Vec<Exchange> = rounds()
+        .zip(1..)
+        .map(|(at, seq)| Exchange {
+            seq,
+            ..call(50, at, at + 17)
+        })
+        .collect();
+    let mut script = script(&requests, &exchanges);
+    script.peer(&PeerSums {
+        count: calls,
+        ..peer(1)
+    });
+    script
+}
+
+#[test]
+fn what_is_written_in_one_go_may_be_any_requests() {
+    let model = written_in_one_go(30).model();
+    assert!(model.is_shared(&model.exchanges()[0]));
+    let ranges = time(&model, 3);
+    assert_eq!(ranges.upstream_ns, ms_of(0, 17));
+    assert_eq!(ranges.queued_ns.at_least, 0, "it may be with the peer");
+    let model = written_in_one_go(61).model();
+    let shared = model.is_shared(&model.exchanges()[0]);
+    assert!(!shared, "each may have had a short one");
+}
