@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Model, Peer, StackText};
 
+use crate::numbers::SAVINGS_KEPT;
 use crate::shared::naming;
 
 use crate::declaration::{Code, Declaration};
@@ -23,34 +24,23 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// How bad a figure is: a note below `warning`, an error from `error` on.
+    pub(crate) const fn of(figure: u64, warning: u64, error: u64) -> Self {
+        if figure >= error {
+            Severity::Error
+        } else if figure >= warning {
+            Severity::Warning
+        } else {
+            Severity::Note
+        }
+    }
+
     /// As reports write it.
     pub const fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",
             Severity::Warning => "warning",
             Severity::Error => "error",
-        }
-    }
-}
-
-/// From which figure on a finding is how bad.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Scale {
-    /// From here on it is a warning: below it is a note.
-    pub(crate) warning: u64,
-    /// From here on it is an error.
-    pub(crate) error: u64,
-}
-
-impl Scale {
-    /// How bad that is.
-    pub(crate) const fn severity(self, figure: u64) -> Severity {
-        if figure >= self.error {
-            Severity::Error
-        } else if figure >= self.warning {
-            Severity::Warning
-        } else {
-            Severity::Note
         }
     }
 }
@@ -200,9 +190,6 @@ pub struct Saving {
     pub each_at_most_ns: Vec<u64>,
 }
 
-/// For how many requests a finding says what a fix saves each of them.
-const EACH: usize = 100;
-
 impl Saving {
     /// Nothing, as far as known.
     pub(crate) const fn none() -> Self {
@@ -215,7 +202,7 @@ impl Saving {
         Self {
             at_most_ns: sum(each.iter().copied()),
             requests: each.len() as u64,
-            each_at_most_ns: each.into_iter().take(EACH).collect(),
+            each_at_most_ns: each.into_iter().take(*SAVINGS_KEPT).collect(),
             ..Self::none()
         }
     }
@@ -308,13 +295,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_begins_at_its_figures() {
-        let scale = Scale {
-            warning: 10,
-            error: 100,
-        };
+    fn a_severity_begins_at_its_figure() {
         assert_eq!(
-            [9, 10, 99, 100].map(|figure| scale.severity(figure)),
+            [9, 10, 99, 100].map(|figure| Severity::of(figure, 10, 100)),
             [
                 Severity::Note,
                 Severity::Warning,

@@ -4,6 +4,7 @@
 mod catalogue;
 mod declaration;
 mod finding;
+mod numbers;
 mod ranking;
 mod shared;
 mod verdict;

@@ -7,9 +7,7 @@ use serde_json::Value;
 
 use crate::detectors::{lock_contention, slow_path_wait};
 use crate::finding::{Evidence, Finding, Severity};
-
-/// In percent: with less of the other's time it is not the reason of most of it.
-const MOST: u64 = 70;
+use crate::numbers::EXPLAINS_MOST;
 
 /// Waits that another kind of finding says less of: only how requests wait, or in what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +84,7 @@ fn saves_as_much(more: &Finding, less: &Finding) -> bool {
 fn explains(finding: &Finding, other: &Finding) -> bool {
     let pid = |finding: &Finding| finding.subject.get("pid").and_then(Value::as_u64);
     let elsewhere = pid(finding).zip(pid(other)).is_some_and(|(a, b)| a != b);
-    let least_ns = u128::from(other.saving.at_most_ns) * u128::from(MOST) / 100;
+    let least_ns = u128::from(other.saving.at_most_ns) * u128::from(*EXPLAINS_MOST) / 100;
     finding.severity > Severity::Note
         && !elsewhere
         && finding.explains.iter().any(|waits| waits.includes(other))

@@ -13,18 +13,9 @@ use whywait_model::{Model, RequestRef};
 
 use crate::declaration::Code;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
+use crate::numbers::{RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, VERDICT_FEW};
 use crate::shared::intervals::sum;
-use crate::shared::rings::MIN_OPERATIONS;
-use crate::shared::slow_paths::MIN_NS;
 use crate::shared::text::percent;
-
-/// Slow requests that take less than one part in so many of all requests' time are too few to say
-/// something of the server.
-const FEW: u64 = 10;
-/// Requests that are open for less may be under way as usual. A shorter stop is no matter either.
-const STUCK_NS: u64 = 100_000_000;
-/// They have to be so many times as old as what 99 of 100 answered requests took.
-const STUCK_TIMES: u64 = 2;
 
 /// What may be said of a recording as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -112,7 +103,7 @@ pub fn verdict(model: &Model, findings: &[Finding]) -> Verdict {
     }
     if model
         .stopped()
-        .is_some_and(|stopped| stopped.ns >= STUCK_NS)
+        .is_some_and(|stopped| stopped.ns >= *STUCK_NS)
     {
         return Verdict::Stopped;
     }
@@ -137,11 +128,11 @@ pub fn verdict(model: &Model, findings: &[Finding]) -> Verdict {
 fn is_about_rings(model: &Model) -> bool {
     let operations = sum(model.rings.values().map(|state| state.ring.submitted));
     let listens = model.accept_queues.all().next().is_some();
-    operations >= if listens { MIN_OPERATIONS } else { 1 }
+    operations >= if listens { *RING_MIN_OPERATIONS } else { 1 }
 }
 
 fn stuck(open: &OpenRequests, usual_ns: u64) -> bool {
-    open.late > 0 && open.oldest_late_ns >= STUCK_NS.max(usual_ns.saturating_mul(STUCK_TIMES))
+    open.late > 0 && open.oldest_late_ns >= STUCK_NS.max(usual_ns.saturating_mul(*STUCK_TIMES))
 }
 
 /// Whether requests are slow, and for which reason that nothing explains.
@@ -150,7 +141,7 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
     model
         .requests()
         .for_each(|request| slow.add(model, request));
-    if slow.total_ns.saturating_mul(FEW) < model.time_of_requests_ns() {
+    if slow.total_ns.saturating_mul(*VERDICT_FEW) < model.time_of_requests_ns() {
         return Verdict::NothingWrong;
     }
     let explained_ns = findings
@@ -199,7 +190,7 @@ impl Slow {
     /// than that it may send as it comes.
     fn add(&mut self, model: &Model, request: RequestRef<'_>) {
         let begun_ns = request.first_send_ns.unwrap_or(request.end_ns());
-        if !request.counts() || begun_ns.saturating_sub(request.ready_ns) < MIN_NS {
+        if !request.counts() || begun_ns.saturating_sub(request.ready_ns) < *SLOW_NS {
             return;
         }
         let account = request.account();

@@ -1,13 +1,8 @@
 //! Whether the CPUs are so crowded that a peer on the same machine must be late now and then, too.
 
+use crate::numbers::{CROWDED_RARE, CROWDED_WAITS};
 use whywait_events::Part;
 use whywait_model::Model;
-
-/// More than one request in so many: that is no accident of scheduling.
-const RARE: u64 = 50;
-/// A call lies on several threads, the peer's and those of whom that asks, each of which waits for
-/// a CPU: it is late by so many such waits.
-const WAITS: u64 = 5;
 
 /// Whether calls to this machine that made a few requests late, each by `each_ns` (the largest
 /// first), are no more than what the scheduler does here: as many requests waited in the watched
@@ -17,7 +12,7 @@ pub(crate) fn explains(model: &Model, each_ns: &[u64]) -> bool {
     let Some(last) = each_ns.len().checked_sub(1) else {
         return false;
     };
-    if (each_ns.len() as u64).saturating_mul(RARE) > model.requests_count() {
+    if (each_ns.len() as u64).saturating_mul(*CROWDED_RARE) > model.requests_count() {
         return false;
     }
     let for_cpu = model.requests().map(|request| {
@@ -30,5 +25,5 @@ pub(crate) fn explains(model: &Model, each_ns: &[u64]) -> bool {
         return false;
     }
     let (_, as_often_ns, _) = waited_ns.select_nth_unstable_by(last, |one, other| other.cmp(one));
-    as_often_ns.saturating_mul(WAITS) >= each_ns[each_ns.len() / 2]
+    as_often_ns.saturating_mul(*CROWDED_WAITS) >= each_ns[each_ns.len() / 2]
 }

@@ -7,12 +7,7 @@ use whywait_model::{Model, StackText};
 
 use super::text::{percent, shares};
 use crate::finding::Evidence;
-
-/// From so many percent on it is worth a word; from half on it is what the time went to.
-const NOTABLE: u64 = 20;
-const MOSTLY: u64 = 50;
-/// Fewer samples tell nothing.
-const MIN_SAMPLES: u64 = 5;
+use crate::numbers::{KERNEL_MIN_SAMPLES, KERNEL_MOSTLY, KERNEL_NOTABLE};
 
 /// What a thread does in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,8 +108,8 @@ impl InKernel {
     /// What most of all the time went to, if it is in the kernel.
     fn mostly(&self) -> Option<&Work> {
         let (work, weight) = self.works.first()?;
-        let most = percent(*weight, self.all) >= MOSTLY && *work != Work::Other;
-        (most && self.all >= MIN_SAMPLES).then_some(work)
+        let most = percent(*weight, self.all) >= *KERNEL_MOSTLY && *work != Work::Other;
+        (most && self.all >= *KERNEL_MIN_SAMPLES).then_some(work)
     }
 
     /// For titles: `, in the kernel, copying for write()`; empty when it is not most of it.
@@ -129,7 +124,8 @@ impl InKernel {
 
     /// How much of it was in the kernel, where that is notable.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        let notable = percent(self.inside, self.all) >= NOTABLE && self.all >= MIN_SAMPLES;
+        let notable =
+            percent(self.inside, self.all) >= *KERNEL_NOTABLE && self.all >= *KERNEL_MIN_SAMPLES;
         let said: Vec<(String, u64)> = self
             .works
             .iter()

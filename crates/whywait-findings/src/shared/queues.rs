@@ -7,35 +7,19 @@ use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, RequestRef};
 
+use crate::numbers::{
+    QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL, QUEUE_MIN_CALLS, QUEUE_MIN_HANDOVERS,
+    QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_REPLAY_LITTLE_OFF, QUEUE_REPLAY_MOST_OFF,
+    QUEUE_UNLIKELY, QUEUE_WORTH, SLOW_NS,
+};
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
-use crate::shared::slow_paths::{MIN_NS, Shares};
+use crate::shared::slow_paths::Shares;
 use crate::shared::text::{count, duration, list};
 use crate::shared::traffic::{
     Step, Traffic, calls_each, length, paired, served, steps, whole, with_peer,
 };
 use crate::shared::workers::OfProcess;
-
-/// Fewer calls tell nothing of a limit.
-const MIN_CALLS: usize = 20;
-/// Fewer requests that waited are chance, as are fewer calls that followed others.
-const MIN_VICTIMS: usize = 5;
-const MIN_HANDOVERS: usize = 10;
-/// In percent: so many calls must have followed at once, …
-const PROMPT: u64 = 80;
-/// … which is within this, or in an unlikely part of the mean time between calls.
-const AT_ONCE_NS: u64 = 5_000_000;
-const UNLIKELY: u64 = 4;
-/// In percent of the time in which a request waited: as many calls were under way as ever.
-const FULL: u64 = 70;
-/// Less than one part in so many of the process' slow requests' time is no queue to speak of.
-const WORTH: u64 = 3;
-/// In percent: nearly all requests have a call of their own, and nearly all calls a request.
-const NEARLY_ALL: u64 = 90;
-/// In percent of what was: a replay that is off by more explains nothing.
-const MOST_OFF: u64 = 25;
-/// … by so little, it will do.
-const LITTLE_OFF: u64 = 10;
 
 /// What a peer does with more calls at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +42,7 @@ pub(crate) struct Queue<'m> {
     pub(crate) traffic: Traffic<'m>,
     /// So many calls were under way at most.
     pub(crate) most: usize,
-    /// The requests that waited for [`MIN_NS`], each with how long, and what it and its call took.
+    /// The requests that waited for [`SLOW_NS`], each with how long, and what it and its call took.
     pub(crate) victims: Vec<Victim<'m>>,
     /// Of the time in which somebody waited: as many calls as ever were under way.
     pub(crate) full_ns: u64,
@@ -134,7 +118,7 @@ impl<'m> Queue<'m> {
     }
 
     fn in_traffic(all: &[RequestRef<'m>], mut traffic: Traffic<'m>) -> Option<Queue<'m>> {
-        if traffic.calls.len() < MIN_CALLS {
+        if traffic.calls.len() < *QUEUE_MIN_CALLS {
             return None;
         }
         let windows: Vec<Interval> = all.iter().filter_map(served).collect();
@@ -152,9 +136,9 @@ impl<'m> Queue<'m> {
         }
         let victims = victims(&pairs, &calls, &flow);
         let slow_ns = all.iter().filter_map(|request| request.took_ns());
-        let slow_ns = sum(slow_ns.filter(|ns| *ns >= MIN_NS));
+        let slow_ns = sum(slow_ns.filter(|ns| *ns >= *SLOW_NS));
         let waited_ns = sum(victims.iter().map(|victim| victim.waited_ns));
-        if victims.len() < MIN_VICTIMS || waited_ns.saturating_mul(WORTH) < slow_ns {
+        if victims.len() < *QUEUE_MIN_VICTIMS || waited_ns.saturating_mul(*QUEUE_WORTH) < slow_ns {
             return None;
         }
         Some(Queue {
@@ -280,7 +264,7 @@ fn pairs<'m>(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Pairs<'m>>
     let each = calls_each(traffic.calls.len(), requests.len());
     let calls = paired(&windows, &traffic.calls, each);
     let paired: usize = calls.iter().map(Vec::len).sum();
-    if paired * 100 < traffic.calls.len() * NEARLY_ALL as usize {
+    if paired * 100 < traffic.calls.len() * *QUEUE_PAIRED as usize {
         return None;
     }
     let mut pairs = Pairs {
@@ -419,22 +403,23 @@ impl Flow {
     }
 
     fn is_queue(&self, spacing_ns: u64) -> bool {
-        let at_once_ns = AT_ONCE_NS.min(spacing_ns / UNLIKELY);
+        let at_once_ns = QUEUE_AT_ONCE_NS.min(spacing_ns / *QUEUE_UNLIKELY);
         let prompt = self.handovers.iter().filter(|ns| **ns <= at_once_ns);
         let prompt = prompt.count() as u64;
-        self.handovers.len() >= MIN_HANDOVERS
-            && prompt * 100 >= self.handovers.len() as u64 * PROMPT
-            && self.full_ns.saturating_mul(100) >= self.waited_ns.saturating_mul(FULL)
+        self.handovers.len() >= *QUEUE_MIN_HANDOVERS
+            && prompt * 100 >= self.handovers.len() as u64 * *QUEUE_PROMPT
+            && self.full_ns.saturating_mul(100) >= self.waited_ns.saturating_mul(*QUEUE_FULL)
     }
 }
 
 /// Whether answers follow on calls, as they do where requests wait for those. A program that makes
 /// one call after another on its own account looks the same in all else, where there is one at a
 /// time, or several are taken as one use; there an answer comes at any time after the last call's
-/// end. With so many at a time that is within this by chance as often as one part in [`UNLIKELY`].
+/// end. With so many at a time that is within this by chance as often as one part in
+/// [`QUEUE_UNLIKELY`].
 fn answers_follow(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> bool {
     let use_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
-    let at_once_ns = use_ns / (UNLIKELY * most as u64);
+    let at_once_ns = use_ns / (*QUEUE_UNLIKELY * most as u64);
     let follows = |((_, answered_ns), own): (&Interval, &Vec<usize>)| {
         let ended_ns = own.iter().map(|at| calls[*at].1).max();
         ended_ns.is_some_and(|ended_ns| answered_ns.saturating_sub(ended_ns) <= at_once_ns)
@@ -460,14 +445,13 @@ fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<Victim
             called_ns: sum(own().map(length)),
         })
     })
-    .filter(|victim| victim.waited_ns >= MIN_NS)
+    .filter(|victim| victim.waited_ns >= *SLOW_NS)
     .collect()
 }
 
 /// What the peer does with more calls at a time: what those took that began while few others were
 /// under way, against those like them that made it as many as ever.
 fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
-    const FEW: usize = 5;
     if flow.most < 2 {
         return Capacity::Unknown;
     }
@@ -485,7 +469,7 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
     let as_long = full
         .get(full.len() / 2)
         .is_some_and(|ns| tenth_ns.saturating_mul(10) >= ns.saturating_mul(7));
-    if few.len() < FEW && as_long {
+    if few.len() < *QUEUE_FEW && as_long {
         // Of several that begin at once it is the peer that says which is the first.
         let firsts = flow.firsts.iter().map(|at| calls[*at]);
         let firsts = firsts.filter(|call| alike.has(call));
@@ -498,10 +482,10 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
     let (few_ns, full_ns) = (*few_ns, *full_ns);
     let shorter = few_ns.saturating_mul(14) <= full_ns.saturating_mul(10);
     // A single one may have been quick by chance.
-    let by_chance = few.len() < FEW && few_ns >= tenth_ns;
+    let by_chance = few.len() < *QUEUE_FEW && few_ns >= tenth_ns;
     if shorter && !by_chance {
         Capacity::Saturated { few_ns, full_ns }
-    } else if few.len() >= FEW && few_ns.saturating_mul(5) >= full_ns.saturating_mul(4) {
+    } else if few.len() >= *QUEUE_FEW && few_ns.saturating_mul(5) >= full_ns.saturating_mul(4) {
         Capacity::Serves { few_ns, full_ns }
     } else {
         Capacity::Unknown
@@ -576,10 +560,10 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay
         let real_ns = measure.of(real.clone());
         let off_ns = measure.of(as_it_was.clone()).abs_diff(real_ns);
         let off = off_ns.saturating_mul(100) / real_ns.max(1);
-        (off <= MOST_OFF).then_some((off, measure, real_ns))
+        (off <= *QUEUE_REPLAY_MOST_OFF).then_some((off, measure, real_ns))
     };
     let middle = of(Measure::Middle);
-    let (_, measure, real_ns) = match middle.filter(|(off, ..)| *off <= LITTLE_OFF) {
+    let (_, measure, real_ns) = match middle.filter(|(off, ..)| *off <= *QUEUE_REPLAY_LITTLE_OFF) {
         Some(middle) => middle,
         None => {
             let both = middle.into_iter().chain(of(Measure::Mean));

@@ -7,14 +7,10 @@ use whywait_model::rings::{Lags, RingState, Standing};
 use whywait_model::{Model, system_call_name};
 
 use crate::finding::{Cause, Confidence, Evidence, Finding};
+use crate::numbers::{RING_FUNCTIONS_SHOWN, RING_MIN_SAMPLES};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths;
 use crate::shared::text::{count, duration, named, shares};
-
-/// With fewer operations nothing is said of a ring.
-pub(crate) const MIN_OPERATIONS: u64 = 50;
-/// With fewer samples it is not said what a thread did.
-pub(crate) const MIN_SAMPLES: u64 = 5;
 
 /// Says which ring a finding is about.
 pub(crate) fn about(state: &RingState, finding: Finding) -> Finding {
@@ -147,7 +143,6 @@ fn asleep(model: &Model, tid: u32, lags: &Lags) -> Option<Instead> {
 }
 
 fn on_cpu(model: &Model, state: &RingState, of: fn(&Standing) -> u64) -> Option<Instead> {
-    const SHOWN: usize = 3;
     let tid = state.thread();
     let mut functions: BTreeMap<String, u64> = BTreeMap::new();
     let mut stacks: BTreeMap<StackId, u64> = BTreeMap::new();
@@ -160,7 +155,7 @@ fn on_cpu(model: &Model, state: &RingState, of: fn(&Standing) -> u64) -> Option<
             *functions.entry(name).or_default() += n;
         }
     }
-    if all < MIN_SAMPLES {
+    if all < *RING_MIN_SAMPLES {
         return None;
     }
     let mut functions: Vec<(String, u64)> = functions.into_iter().collect();
@@ -171,7 +166,7 @@ fn on_cpu(model: &Model, state: &RingState, of: fn(&Standing) -> u64) -> Option<
         .filter(|(stack, _)| slow_paths::function(model, *stack) == top)
         .max_by_key(|(_, n)| *n)
         .map_or(0, |(stack, _)| stack);
-    let shown = functions.iter().take(SHOWN);
+    let shown = functions.iter().take(*RING_FUNCTIONS_SHOWN);
     let text = format!(
         "meanwhile {} was on a CPU, by {all} samples in: {}",
         thread(model, tid),

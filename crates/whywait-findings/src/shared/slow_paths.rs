@@ -7,24 +7,13 @@ use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Label, Model, Path, PathStep, RequestRef, StackText, app_frame};
 
 use crate::finding::{Finding, Severity};
+use crate::numbers::{
+    ALL_BUT_NAME, OUTLIER_NS, OUTLIER_TIMES, PATH_WARNING_NS, RARE_OF_SLOW, SLOW_NS,
+};
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::text::{count, duration, named, percent};
 
-/// What takes a request less than this is not looked for.
-pub(crate) const MIN_NS: u64 = 10_000_000;
-/// Below this, typically, it is a remark.
-const WARNING_NS: u64 = 30_000_000;
-/// What is less than one part in so many of all slow requests' time is rare…
-const RARE: u64 = 10;
-/// … and reported, as a remark, only if it made a request take so long.
-const OUTLIER_NS: u64 = 100_000_000;
-/// A request that takes so many times what others of its kind take is an outlier.
-const OUTLIER_TIMES: u64 = 3;
-/// In percent: the rest is not worth a word in a title.
-pub(crate) const NEARLY_ALL: u64 = 95;
-/// Findings of one kind that are reported.
-pub(crate) const MAX_FINDINGS: usize = 3;
 /// Stands for functions that a just-in-time compiler made and that nothing names.
 pub(crate) const COMPILED: &str = "code compiled at run time";
 /// Stands for functions of Python that were not read in time.
@@ -60,7 +49,7 @@ impl<'a> SlowRequests<'a> {
                 continue;
             };
             slow.total_ns = slow.total_ns.saturating_add(latency_ns);
-            if latency_ns >= MIN_NS {
+            if latency_ns >= *SLOW_NS {
                 slow.requests.push(SlowRequest {
                     request,
                     latency_ns,
@@ -74,11 +63,11 @@ impl<'a> SlowRequests<'a> {
 
 /// Whether something that takes `ns` of a request is what makes it slow.
 pub(crate) fn dominates(ns: u64, latency_ns: u64) -> bool {
-    ns >= MIN_NS && ns.saturating_mul(2) >= latency_ns
+    ns >= *SLOW_NS && ns.saturating_mul(2) >= latency_ns
 }
 
 /// Whether something that dominates `members` is what makes requests of their kind slow: of all
-/// requests of which it takes [`MIN_NS`], `all`, it takes two fifths of the time; or those that it
+/// requests of which it takes [`SLOW_NS`], `all`, it takes two fifths of the time; or those that it
 /// dominates are outliers among them. Pairs of what it takes of a request and what the request
 /// took. Where two things take turns at being half of it, neither is the one.
 pub(crate) fn is_typical(all: &[(u64, u64)], members: &[u64]) -> bool {
@@ -89,7 +78,7 @@ pub(crate) fn is_typical(all: &[(u64, u64)], members: &[u64]) -> bool {
     let median = latencies.get(latencies.len() / 2).copied().unwrap_or(0);
     let outlier = members
         .iter()
-        .any(|latency_ns| *latency_ns >= median.saturating_mul(OUTLIER_TIMES));
+        .any(|latency_ns| *latency_ns >= median.saturating_mul(*OUTLIER_TIMES));
     ns.saturating_mul(5) >= latency_ns.saturating_mul(2) || outlier
 }
 
@@ -154,9 +143,9 @@ impl Shares {
     pub(crate) fn severity(&self, slow_ns: u64) -> Option<Severity> {
         if self.each_ns.is_empty() {
             None
-        } else if self.ns.saturating_mul(RARE) < slow_ns {
-            (self.worst_latency_ns >= OUTLIER_NS).then_some(Severity::Note)
-        } else if self.median_ns() >= WARNING_NS {
+        } else if self.ns.saturating_mul(*RARE_OF_SLOW) < slow_ns {
+            (self.worst_latency_ns >= *OUTLIER_NS).then_some(Severity::Note)
+        } else if self.median_ns() >= *PATH_WARNING_NS {
             Some(Severity::Warning)
         } else {
             Some(Severity::Note)
@@ -219,7 +208,7 @@ pub(crate) fn only_port(ports: &BTreeSet<u16>) -> Option<u16> {
 /// in …`; empty when it is less.
 pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
     match (function, percent(ns, of_ns)) {
-        (Some(function), NEARLY_ALL..) => format!(" in {function}"),
+        (Some(function), share) if share >= *ALL_BUT_NAME => format!(" in {function}"),
         (Some(function), 50..) => format!(", most of it in {function}"),
         _ => String::new(),
     }
@@ -400,7 +389,7 @@ impl UnderWay {
         })
     }
 
-    /// By the thread that read them. What lay unread for [`MIN_NS`] is under way from when it was
+    /// By the thread that read them. What lay unread for [`SLOW_NS`] is under way from when it was
     /// read: a thread that polled for it would have read it, and one of a pool does not know yet
     /// that it will.
     pub(crate) fn by_reader(model: &Model) -> HashMap<u32, UnderWay> {
@@ -410,7 +399,7 @@ impl UnderWay {
                 continue;
             };
             let lay_ns = recv_ns.saturating_sub(request.ready_ns);
-            let from_ns = if lay_ns < MIN_NS {
+            let from_ns = if lay_ns < *SLOW_NS {
                 request.ready_ns
             } else {
                 recv_ns

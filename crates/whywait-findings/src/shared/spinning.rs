@@ -1,6 +1,7 @@
 //! What `futile-wakeups` and `thundering-herd` share: how a cycle of system calls reads, and what
 //! CPU time it burnt.
 
+use crate::numbers::SPIN_MIN_SAMPLES;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{BurstCall, Sample};
@@ -21,9 +22,6 @@ pub(crate) const EPOLLRDHUP: u32 = 0x2000;
 pub(crate) const EAGAIN: i64 = -11;
 pub(crate) const ENFILE: i64 = -23;
 pub(crate) const EMFILE: i64 = -24;
-
-/// Fewer samples do not tell what a thread did.
-const MIN_SAMPLES: usize = 3;
 
 /// What a thread used of the CPUs.
 pub(crate) fn use_of(model: &Model, spinner: &Spinner) -> CpuUse {
@@ -73,7 +71,7 @@ impl Rounds {
         let Some(round) = self.0.get(&(thread.tgid, thread.tid)) else {
             return false;
         };
-        if samples.len() < MIN_SAMPLES {
+        if samples.len() < *SPIN_MIN_SAMPLES {
             return round.mostly;
         }
         let calls = |sample: &&Sample| {

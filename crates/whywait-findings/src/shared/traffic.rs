@@ -8,13 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer, RequestRef};
 
+use crate::numbers::{CALLS_KNOWN, CALLS_LOOKED_AT, CALLS_OF_REQUESTS};
 use crate::shared::intervals::{Interval, in_proportion, sum};
 use crate::shared::slow_paths::dominates;
-
-/// Calls that are looked at for one request, beyond those that others have taken.
-const MAX_CALLS: usize = 256;
-/// In percent: of fewer calls to a peer, or less of their time, too little is known.
-const NEARLY_ALL_KNOWN: u64 = 90;
 
 /// From the first byte sent until the reply is in the kernel: with the peer.
 pub(crate) fn with_peer(call: &Exchange) -> Interval {
@@ -116,7 +112,7 @@ impl Unpaired {
     /// Of those that lie in this interval.
     fn that_ends_last(&mut self, (from_ns, to_ns): Interval) -> Option<usize> {
         let mut before = self.ends.partition_point(|at| self.calls[*at].1 <= to_ns);
-        for _ in 0..MAX_CALLS {
+        for _ in 0..*CALLS_LOOKED_AT {
             before = self.by_end.before(before)?;
             let call = self.ends[before];
             let (begun_ns, ended_ns) = self.calls[call];
@@ -132,7 +128,7 @@ impl Unpaired {
 
     fn that_begins_last(&mut self, (from_ns, to_ns): Interval) -> Option<usize> {
         let mut before = self.calls.partition_point(|call| call.0 <= to_ns);
-        for _ in 0..MAX_CALLS {
+        for _ in 0..*CALLS_LOOKED_AT {
             before = self.by_begin.before(before)?;
             let (begun_ns, ended_ns) = self.calls[before];
             if begun_ns < from_ns {
@@ -222,7 +218,7 @@ impl<'m> Traffic<'m> {
                 let peer = model.peer(number)?;
                 let (count, ns) = known[&number];
                 let nearly_all = |known: u64, of: u64| {
-                    known.saturating_mul(100) >= of.saturating_mul(NEARLY_ALL_KNOWN)
+                    known.saturating_mul(100) >= of.saturating_mul(*CALLS_KNOWN)
                 };
                 let counted = nearly_all(count, peer.sums().count);
                 (counted || nearly_all(ns, peer.sums().total_ns)).then_some(Traffic {
@@ -286,10 +282,6 @@ pub(crate) struct Mean {
 }
 
 impl Mean {
-    /// In percent: of the calls so many are made while a request is under way, and of their time so
-    /// much with no more calls than requests.
-    const NEARLY_ALL: u64 = 90;
-
     /// Of requests that were under way in these intervals; `None` where it does not show that the
     /// calls are theirs and one after another, and where they are not half of the requests' time.
     pub(crate) fn of(calls: &[Interval], requests: &[Interval]) -> Option<Self> {
@@ -316,7 +308,7 @@ impl Mean {
         }
         let latency_ns = sum(requests.iter().map(|window| length(*window)));
         let nearly_all =
-            |part: u64, of: u64| part.saturating_mul(100) >= of.saturating_mul(Self::NEARLY_ALL);
+            |part: u64, of: u64| part.saturating_mul(100) >= of.saturating_mul(*CALLS_OF_REQUESTS);
         let holds = nearly_all(made as u64, calls.len() as u64)
             && nearly_all(serial_ns, called_ns)
             && dominates(called_ns, latency_ns);

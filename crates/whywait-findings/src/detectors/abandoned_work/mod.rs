@@ -13,9 +13,9 @@
 //! stay on their threads. What moved between threads counts in the upper bound as one CPU until it
 //! ended, and all of it together as no more than the target has used.
 //!
-//! **Guards.** At least [`MIN_REQUESTS`] on a port, [`MIN_NS`] each as a rule. Where other threads
-//! wrote than those that read, nothing shows that they were worked on, and not just kept: a note if
-//! it is so of all of them, and less confidence if of some.
+//! **Guards.** At least [`ABANDONED`] on a port, [`ABANDONED_NS`] each as a rule. Where other
+//! threads wrote than those that read, nothing shows that they were worked on, and not just kept: a
+//! note if it is so of all of them, and less confidence if of some.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,10 @@ use whywait_model::requests::abandoned::{Wasted, after_ns};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{
+    ABANDONED, ABANDONED_CPU_ERROR, ABANDONED_CPU_WARNING, ABANDONED_NS, ABANDONED_TOGETHER,
+    ABANDONED_TOGETHER_NS, ABANDONED_WARNING,
+};
 use crate::shared::tails::{median, of_all};
 use crate::shared::text::{count, duration, named, percent};
 
@@ -49,20 +53,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Fewer may be chance.
-const MIN_REQUESTS: usize = 3;
-/// What is shorter cannot be helped: the client leaves while the response is on its way.
-const MIN_NS: u64 = 5_000_000;
-/// Shares of the target's CPU time, one in so many.
-const ERROR_ONE_IN: u64 = 5;
-const WARNING_ONE_IN: u64 = 50;
-/// One request in so many is a warning…
-const REQUESTS_ONE_IN: u64 = 100;
-/// … but not if all of their clients left within so long, and are less than one request in so many:
-/// that is one program that ended, as a load generator does, and not clients that gave up.
-const ONE_MOMENT_NS: u64 = 100_000_000;
-const FEW_ONE_IN: u64 = 5;
-
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_port: BTreeMap<u16, Vec<&Abandoned>> = BTreeMap::new();
     for row in model.abandoned.rows() {
@@ -83,12 +73,12 @@ fn severity(model: &Model, wasted: &Wasted, rows: &[&Abandoned]) -> Severity {
     let share = |one_in: u64| {
         all_ns > 0 && wasted.at_least_ns > 0 && wasted.at_least_ns.saturating_mul(one_in) >= all_ns
     };
-    if share(ERROR_ONE_IN) {
+    if share(*ABANDONED_CPU_ERROR) {
         Severity::Error
-    } else if share(WARNING_ONE_IN)
-        || (requests.saturating_mul(REQUESTS_ONE_IN) >= model.requests_count()
+    } else if share(*ABANDONED_CPU_WARNING)
+        || (requests.saturating_mul(*ABANDONED_WARNING) >= model.requests_count()
             && !(left_at_once(rows)
-                && requests.saturating_mul(FEW_ONE_IN) < model.requests_count()))
+                && requests.saturating_mul(*ABANDONED_TOGETHER) < model.requests_count()))
     {
         Severity::Warning
     } else {
@@ -101,13 +91,13 @@ fn left_at_once(rows: &[&Abandoned]) -> bool {
     let (first, last) = (gone().min(), gone().max());
     first
         .zip(last)
-        .is_some_and(|(first, last)| last - first < ONE_MOMENT_NS)
+        .is_some_and(|(first, last)| last - first < *ABANDONED_TOGETHER_NS)
 }
 
 fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     let each: Vec<u64> = rows.iter().map(|row| after_ns(row)).collect();
     let median_ns = median(each.clone())?;
-    if rows.len() < MIN_REQUESTS || median_ns < MIN_NS {
+    if rows.len() < *ABANDONED || median_ns < *ABANDONED_NS {
         return None;
     }
     let requests = rows.len() as u64;

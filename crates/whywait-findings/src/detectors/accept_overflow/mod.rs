@@ -9,7 +9,7 @@
 //! after twice as long each time (RFC 6298), and the kernel does not tell whose it was. How many
 //! tries may be one client's follows from when they were dropped.
 //!
-//! **Guards.** At least [`MIN_DROPPED`]. Drops while no accept queue of the namespace was full (a
+//! **Guards.** At least [`DROPPED`]. Drops while no accept queue of the namespace was full (a
 //! flood of SYNs, no memory) are none. A listener that takes connections with their first data only
 //! (TCP_DEFER_ACCEPT) drops what ends each handshake: it must have been full at one of the looks.
 //! Where connections stay in the queue to the end, `accept-stalled` says it.
@@ -23,6 +23,7 @@ use whywait_model::requests::AcceptQueue;
 use crate::declaration::Declaration;
 use crate::detectors::accept_stalled;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{DROPPED, DROPPED_ERROR};
 use crate::shared::text::{count, duration};
 
 /// What it is.
@@ -42,16 +43,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Fewer are a moment.
-const MIN_DROPPED: u32 = 3;
-/// One for so many requests is an error.
-const ERROR_ONE_IN: u64 = 100;
-
 fn detect(model: &Model) -> Vec<Finding> {
     let full: Vec<AcceptQueue> = model
         .accept_queues
         .all()
-        .filter(|queue| queue.overflows >= MIN_DROPPED)
+        .filter(|queue| queue.overflows >= *DROPPED)
         .collect();
     if full.is_empty() {
         return Vec::new();
@@ -69,7 +65,7 @@ fn detect(model: &Model) -> Vec<Finding> {
 fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
     let requests = model.requests_count();
     let dropped = u64::from(queue.overflows);
-    let severity = if dropped.saturating_mul(ERROR_ONE_IN) >= requests {
+    let severity = if dropped.saturating_mul(*DROPPED_ERROR) >= requests {
         Severity::Error
     } else {
         Severity::Warning

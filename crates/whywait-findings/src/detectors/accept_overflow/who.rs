@@ -10,13 +10,9 @@ use whywait_model::{Model, Thread, system_call_name};
 
 use crate::detectors::accept_stalled::who::{Acceptors, waits_for_work};
 use crate::finding::{Cause, Evidence};
+use crate::numbers::{ACCEPTOR_NOTABLE, ACCEPTORS_NAMED};
 use crate::shared::slow_paths;
 use crate::shared::text::{duration, named, percent};
-
-/// Threads that are named.
-const NAMED: usize = 3;
-/// A share of the time, in percent, below which nothing is said of it.
-const LITTLE: u64 = 1;
 
 /// What a thread did when it did not wait for connections.
 struct Instead<'m> {
@@ -45,7 +41,10 @@ pub(super) fn evidence(model: &Model, queue: &AcceptQueue) -> (Vec<Evidence>, Op
         .filter(|instead| instead.ns > 0)
         .collect();
     all.sort_by_key(|instead| std::cmp::Reverse(instead.ns));
-    let texts = all.iter().take(NAMED).map(|one| one.in_words(model));
+    let texts = all
+        .iter()
+        .take(*ACCEPTORS_NAMED)
+        .map(|one| one.in_words(model));
     let texts = texts.collect();
     (texts, all.first().and_then(|one| one.cause(model)))
 }
@@ -91,7 +90,7 @@ impl<'m> Instead<'m> {
     fn in_words(&self, model: &Model) -> Evidence {
         let mut parts = Vec::new();
         if let Some((wait, ns)) = self.asleep
-            && percent(ns, self.ns) >= LITTLE
+            && percent(ns, self.ns) >= *ACCEPTOR_NOTABLE
         {
             let function = slow_paths::function(model, wait.user_stack)
                 .map_or_else(String::new, |name| format!(" ({name})"));
@@ -99,7 +98,7 @@ impl<'m> Instead<'m> {
             let call = system_call_name(wait);
             parts.push(format!("asleep in {call}{function} for {share} % of that"));
         }
-        if percent(self.active_ns, self.ns) >= LITTLE {
+        if percent(self.active_ns, self.ns) >= *ACCEPTOR_NOTABLE {
             let function = self
                 .running
                 .and_then(|stack| slow_paths::function(model, stack))

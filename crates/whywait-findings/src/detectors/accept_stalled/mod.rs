@@ -3,7 +3,7 @@
 //! **Invariant.** A connection is accepted as soon as somebody who accepts is free.
 //!
 //! **Evidence.** Requests on connections that nobody has accepted when the recording ends, older
-//! than what 99 of 100 answered requests took and than [`MIN_NS`]. The accept queue of their
+//! than what 99 of 100 answered requests took and than [`UNACCEPTED_NS`]. The accept queue of their
 //! listener, and who has it open. Who accepts are the threads that slept in accept, or polled the
 //! listener, or read requests that were there before their connection was accepted; what they do in
 //! the end is what keeps them from it. A process that has all of its descriptors open cannot accept
@@ -28,6 +28,7 @@ use whywait_model::{Model, RequestRef};
 use crate::declaration::Declaration;
 use crate::detectors::{blocked_loop, workers_exhausted};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{HOLDERS_NAMED, UNACCEPTED_ERROR_NS, UNACCEPTED_NS};
 use crate::shared::text::{count, duration, list};
 
 use who::{Acceptors, Doing};
@@ -48,18 +49,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Younger requests may be about to be accepted.
-const MIN_NS: u64 = 100_000_000;
-/// From here on it is an error.
-const ERROR_NS: u64 = 1_000_000_000;
-/// Processes that are named.
-const NAMED: usize = 3;
-
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
-    let unaccepted = model
-        .requests()
-        .filter(|request| request.unaccepted && request.is_late() && request.age_ns() >= MIN_NS);
+    let unaccepted = model.requests().filter(|request| {
+        request.unaccepted && request.is_late() && request.age_ns() >= *UNACCEPTED_NS
+    });
     for request in unaccepted {
         by_place.entry(request.place()).or_default().push(request);
     }
@@ -97,7 +91,7 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
     }
     let each: Vec<u64> = requests.iter().map(|request| request.age_ns()).collect();
     let oldest_ns = each.iter().copied().max()?;
-    let severity = if oldest_ns >= ERROR_NS {
+    let severity = if oldest_ns >= *UNACCEPTED_ERROR_NS {
         Severity::Error
     } else {
         Severity::Warning
@@ -169,10 +163,10 @@ fn process(model: &Model, pid: u32) -> String {
 fn processes(model: &Model, holders: &[&Holder]) -> String {
     let named: Vec<String> = holders
         .iter()
-        .take(NAMED)
+        .take(*HOLDERS_NAMED)
         .map(|holder| process(model, holder.pid))
         .collect();
-    match holders.len().saturating_sub(NAMED) {
+    match holders.len().saturating_sub(*HOLDERS_NAMED) {
         _ if named.is_empty() => "the target".to_owned(),
         0 => list(&named),
         more => format!("{} and {more} more", named.join(", ")),

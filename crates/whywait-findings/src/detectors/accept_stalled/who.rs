@@ -9,13 +9,10 @@ use whywait_model::{
     Model, SystemCall, Thread, WaitClass, descriptor, is_accept, system_call, system_call_name,
 };
 
-use super::MIN_NS;
 use crate::finding::Evidence;
+use crate::numbers::{LISTENER_GROUPS_SHOWN, UNACCEPTED_NS};
 use crate::shared::slow_paths;
 use crate::shared::text::{count, duration, list_by, named};
-
-/// What the threads of those who listen do, in so many groups at most.
-const GROUPS: usize = 4;
 
 /// The threads that accept from a listener, as far as they were seen to.
 pub(crate) struct Acceptors<'m> {
@@ -67,7 +64,7 @@ impl<'m> Acceptors<'m> {
         // When a process ends its threads do one after another.
         threads.retain(|thread| {
             let ended_ns = thread.ended_ns.unwrap_or(end_ns);
-            ended_ns.saturating_add(MIN_NS) >= end_ns
+            ended_ns.saturating_add(*UNACCEPTED_NS) >= end_ns
         });
         Self { threads, end_ns }
     }
@@ -125,7 +122,7 @@ impl<'m> Acceptors<'m> {
                 );
                 Some(Evidence::of_ns(doing.ns, text))
             });
-            return all.take(GROUPS).collect();
+            return all.take(*LISTENER_GROUPS_SHOWN).collect();
         }
         let mut groups: BTreeMap<String, usize> = BTreeMap::new();
         let of_holders = model
@@ -139,7 +136,7 @@ impl<'m> Acceptors<'m> {
         groups.sort_by_key(|(_, threads)| *threads);
         let groups: Vec<String> = groups
             .iter()
-            .take(GROUPS)
+            .take(*LISTENER_GROUPS_SHOWN)
             .map(|(doing, threads)| format!("{} {doing}", count(*threads, "thread", "threads")))
             .collect();
         let seen = "no thread was seen that accepts, while whywait watched".to_owned();

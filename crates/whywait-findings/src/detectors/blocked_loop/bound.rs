@@ -4,13 +4,9 @@ use std::collections::HashMap;
 
 use super::{Asked, Away, Victim};
 use crate::finding::Evidence;
+use crate::numbers::{AWAY_BESIDES, AWAY_SAVED_NS};
 use crate::shared::replay::{Name, Piece, Served, Turns, name};
 use crate::shared::text::duration;
-
-/// What a fix saves a request less is not counted.
-const MIN_SAVED_NS: u64 = 1_000_000;
-/// What was waited besides is named from one part in so many of the bound on.
-const NOTABLE: u64 = 50;
 
 /// What a fix saves each request at most: those that waited meanwhile, and those that waited while
 /// the loop caught up. One that was given up has no latency that could be less.
@@ -41,7 +37,7 @@ pub(super) fn saved(
         .zip(requests)
         .filter(|(_, asked)| asked.request.counts())
         .map(|((served, ns), _)| waited.get(&served.name).copied().unwrap_or(0).max(ns))
-        .filter(|ns| *ns >= MIN_SAVED_NS)
+        .filter(|ns| *ns >= *AWAY_SAVED_NS)
         .collect()
 }
 
@@ -53,6 +49,6 @@ pub(super) fn caught_up(meanwhile_ns: u64, saved_ns: u64) -> Option<Evidence> {
          the bound has that, too",
         duration(more_ns)
     );
-    (more_ns.saturating_mul(NOTABLE) >= saved_ns && more_ns > 0)
+    (more_ns.saturating_mul(*AWAY_BESIDES) >= saved_ns && more_ns > 0)
         .then(|| Evidence::of_ns(more_ns, text))
 }

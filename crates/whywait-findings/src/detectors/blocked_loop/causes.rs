@@ -12,15 +12,10 @@ use whywait_events::{Sample, StackId};
 use whywait_model::{Model, Thread, app_frames};
 
 use super::Away;
+use crate::numbers::{AWAY_IN_SAMPLES, AWAY_OF_ITS_OWN};
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::slow_paths;
-
-/// A function lasts as long as an absence when it is in so many of four samples.
-const IN_SAMPLES: u64 = 3;
-/// A function with a smaller part of the time than one in so many says nothing of what it calls:
-/// that it was seen innermost is chance.
-const OF_ITS_OWN: u64 = 10;
 
 /// Absences for one reason.
 #[derive(Debug)]
@@ -116,7 +111,8 @@ fn lasting(model: &Model, samples: &[Sample], innermost: &str) -> Option<String>
         .find(|frame| {
             let has =
                 stacks().filter(|(stack, _)| app_frames(stack).any(|its| its.name == frame.name));
-            sum(has.map(|(_, weight)| weight)).saturating_mul(4) >= all.saturating_mul(IN_SAMPLES)
+            sum(has.map(|(_, weight)| weight)).saturating_mul(4)
+                >= all.saturating_mul(*AWAY_IN_SAMPLES)
         })
         .map(|frame| frame.name.to_string())
 }
@@ -134,7 +130,7 @@ fn callers_with_callees(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
             continue;
         };
         let outer = calls(model, &cause.function, known);
-        if outer && cause.ns().saturating_mul(OF_ITS_OWN) >= known.ns() {
+        if outer && cause.ns().saturating_mul(*AWAY_OF_ITS_OWN) >= known.ns() {
             known.function.clone_from(&cause.function);
         }
         known.take(cause);
@@ -169,7 +165,7 @@ fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
     };
     let little_of = |cause: &Reason, known: &Reason| {
         cause.function != slow_paths::COMPILED
-            || (cause.ns().saturating_mul(OF_ITS_OWN) < known.ns()
+            || (cause.ns().saturating_mul(*AWAY_OF_ITS_OWN) < known.ns()
                 && stack_of(known).is_some_and(slow_paths::in_compiled_code))
     };
     let (unnamed, mut named): (Vec<Reason>, Vec<Reason>) = causes.into_iter().partition(is_unnamed);

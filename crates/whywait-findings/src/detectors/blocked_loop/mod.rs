@@ -17,7 +17,7 @@
 //! with requests within which they lie, and that time does not count.
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
-//! [`MIN_AWAY_NS`], or one in which nobody waited for [`MIN_VICTIM_NS`], is not reported. Serving
+//! [`AWAY_NS`], or one in which nobody waited for [`AWAY_VICTIM_NS`], is not reported. Serving
 //! request after request is load, not an absence: each read and write ends an interval. An interval
 //! in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood
 //! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A
@@ -38,7 +38,11 @@ use whywait_model::{
 
 use self::causes::Reason;
 use crate::declaration::Declaration;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{
+    AWAY_CAUSES, AWAY_ERROR_NS, AWAY_NS, AWAY_RAN, AWAY_SLACK_NS, AWAY_VICTIM_NS, AWAY_WARNING_NS,
+    AWAY_WORTH_A_NOTE,
+};
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
 use crate::shared::replay::{Name, Turns, name};
@@ -65,26 +69,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// A loop that is away for less is not blocked.
-const MIN_AWAY_NS: u64 = 10_000_000;
-/// A request that waited for less did not suffer from it.
-const MIN_VICTIM_NS: u64 = 10_000_000;
-/// By what a single request is saved. Below it is a remark: a garbage collection, a page cache that
-/// is cold.
-const SCALE: Scale = Scale {
-    warning: 30_000_000,
-    error: 100_000_000,
-};
-/// An interval begins with a read or a write, noted a moment before or after the read itself.
-const SLACK_NS: u64 = 50_000;
-/// A remark must be about at least one part in so many of all requests' time.
-const WORTH_A_NOTE: u64 = 100;
-/// An interval without a poll in which the loop was not on a CPU for at least one part in so many
-/// is not known to be work.
-const RAN_SHARE: u64 = 10;
-/// Causes that are reported of the loops of one role.
-const MAX_CAUSES: usize = 3;
 
 /// An interval in which the loop was away.
 #[derive(Debug, Clone)]
@@ -157,7 +141,7 @@ fn detect(model: &Model) -> Vec<Finding> {
                 .filter_map(|(function, loops)| finding(model, function, loops));
             let mut findings: Vec<Finding> = found.collect();
             findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
-            findings.truncate(MAX_CAUSES);
+            findings.truncate(*AWAY_CAUSES);
             findings
         })
         .collect()
@@ -246,7 +230,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         .any(|spinner| spinner.tid == thread.tid && spinner.spins > 0 && spinner.goes_round());
     let ran = |busy: &&Busy| {
         let ns = busy.end_ns.saturating_sub(busy.start_ns);
-        busy.on_cpu_ns.saturating_mul(RAN_SHARE) >= ns.saturating_sub(busy.runnable_ns)
+        busy.on_cpu_ns.saturating_mul(*AWAY_RAN) >= ns.saturating_sub(busy.runnable_ns)
             && model.clock_agrees(thread, busy.start_ns, busy.end_ns, busy.on_cpu_ns)
             && !model.kept_by_interrupts(thread, busy.start_ns, busy.end_ns)
     };
@@ -262,7 +246,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
     });
     // An interval that was spent waiting for a CPU almost throughout is the machine's doing.
     let its_own = |away: &Away| {
-        away.away_ns >= MIN_AWAY_NS
+        away.away_ns >= *AWAY_NS
             && away.away_ns.saturating_mul(4) >= away.to_ns.saturating_sub(away.from_ns)
     };
     let mut aways: Vec<Away> = asleep.chain(running).filter(its_own).collect();
@@ -286,7 +270,7 @@ fn owned(mut aways: Vec<Away>, requests: &[RequestRef<'_>]) -> Vec<Away> {
             .find(|(_, request)| {
                 request
                     .recv_ns
-                    .is_some_and(|recv_ns| recv_ns <= away.from_ns.saturating_add(SLACK_NS))
+                    .is_some_and(|recv_ns| recv_ns <= away.from_ns.saturating_add(*AWAY_SLACK_NS))
             })
             .map(|(_, request)| name(*request));
     }
@@ -336,7 +320,7 @@ fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<Victim<'a>> {
         // Work that is not there does not have to wait for a CPU either.
         let whole_ns = kept_ns(&|away, within| overlap_ns((away.from_ns, away.to_ns), within));
         let latency_ns = to_ns.saturating_sub(from_ns);
-        (away_ns >= MIN_VICTIM_NS).then(|| Victim {
+        (away_ns >= *AWAY_VICTIM_NS).then(|| Victim {
             request,
             waited_ns: whole_ns.min(latency_ns),
             called_ns: sum(asked.calls.iter().map(|call| length(*call))),
@@ -370,14 +354,14 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     let saved = loops.iter().flat_map(|one| &one.saved);
     let saving = Saving::latency(saved.copied().collect());
     let meanwhile_ns = sum(victims().map(|victim| victim.waited_ns));
-    let severity = match SCALE.severity(worst_ns) {
+    let severity = match Severity::of(worst_ns, *AWAY_WARNING_NS, *AWAY_ERROR_NS) {
         Severity::Error if sum(victims().map(|one| one.called_ns)) > meanwhile_ns => {
             Severity::Warning
         }
         severity => severity,
     };
     let times: usize = loops.iter().map(|one| one.reason.aways.len()).sum();
-    let worth_ns = model.time_of_requests_ns() / WORTH_A_NOTE;
+    let worth_ns = model.time_of_requests_ns() / *AWAY_WORTH_A_NOTE;
     let once = times == 1 && function == slow_paths::COMPILED;
     if severity == Severity::Note && (once || saving.at_most_ns < worth_ns) {
         return None;

@@ -8,13 +8,14 @@
 //! **Cost.** How long these connections took until they were made, or were not: in whose requests
 //! is not known. A bound.
 //!
-//! **Guards.** Fewer than [`MIN_CONNECTIONS`] to a peer are a note.
+//! **Guards.** Fewer than [`RETRIED`] to a peer are a note.
 
 use whywait_model::Model;
 use whywait_model::calls::PeerRow;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::RETRIED;
 use crate::ranking::Explained;
 use crate::shared::text::{count, duration};
 
@@ -32,9 +33,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Fewer may be chance.
-const MIN_CONNECTIONS: u64 = 3;
-
 fn detect(model: &Model) -> Vec<Finding> {
     let rows = model.calls();
     rows.iter()
@@ -44,7 +42,7 @@ fn detect(model: &Model) -> Vec<Finding> {
 }
 
 fn finding(row: &PeerRow) -> Finding {
-    let severity = if row.retried >= MIN_CONNECTIONS {
+    let severity = if row.retried >= *RETRIED {
         Severity::Warning
     } else {
         Severity::Note

@@ -9,20 +9,21 @@
 //! wake-up before a request was read included.
 //!
 //! **Cost.** For each request that such time dominates (half of its time, and
-//! [`slow_paths::MIN_NS`]), all of its time but for what its path was on a CPU and waited for
-//! devices, peers and timers: threads that are stopped keep others waiting, for their locks, their
-//! answers and to be read. With a higher limit a part of that stays: a bound.
+//! [`SLOW_NS`](crate::numbers::SLOW_NS)), all of its time but for what its path was on a CPU and
+//! waited for devices, peers and timers: threads that are stopped keep others waiting, for their
+//! locks, their answers and to be read. With a higher limit a part of that stays: a bound.
 //!
-//! **Guards.** The limit must have been reached in [`MIN_PERIODS`] periods, and in a [`SHARE`]th of
-//! all. Other programs that want the CPUs stop nobody by a limit; where both happen, which of the
-//! two a request waited for does not show: the confidence is medium unless the limit was reached in
-//! half of the periods.
+//! **Guards.** The limit must have been reached in [`THROTTLED`] periods, and in a
+//! [`THROTTLED_PERIODS`]th of all. Other programs that want the CPUs stop nobody by a limit; where
+//! both happen, which of the two a request waited for does not show: the confidence is medium
+//! unless the limit was reached in half of the periods.
 
 use whywait_events::Part;
 use whywait_model::Model;
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{THROTTLED, THROTTLED_PERIODS};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
 use crate::shared::text::duration;
@@ -40,10 +41,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// A limit that was reached less often is no matter.
-const MIN_PERIODS: u64 = 3;
-const SHARE: u64 = 20;
 
 /// What the kernel counted of the cgroup whose limit was reached most often.
 struct Limit {
@@ -64,7 +61,9 @@ fn detect(model: &Model) -> Vec<Finding> {
         throttled_ns: counter("throttled-ns"),
         millicpus: counter("millicpus"),
     };
-    if limit.throttled < MIN_PERIODS || limit.throttled.saturating_mul(SHARE) < limit.periods {
+    if limit.throttled < *THROTTLED
+        || limit.throttled.saturating_mul(*THROTTLED_PERIODS) < limit.periods
+    {
         return Vec::new();
     }
     finding(model, &limit).into_iter().collect()

@@ -3,10 +3,10 @@
 //! **Invariant.** A thread that holds a lock does not wait for one whose holder waits for it.
 //!
 //! **Evidence.** Waits for locks that had not ended when the recording did (or when the process was
-//! ended), each for [`MIN_NS`] at least. Who holds the lock that a thread waits for: the owner that
-//! stands beside the word, where there is one (mutexes of the GNU C library); otherwise the thread
-//! to whose stack's top the lock's address is nearest, of those that wait for another lock without
-//! end: a guard lies there while a lock is held. A circle of such threads is a deadlock.
+//! ended), each for [`DEADLOCK_NS`] at least. Who holds the lock that a thread waits for: the owner
+//! that stands beside the word, where there is one (mutexes of the GNU C library); otherwise the
+//! thread to whose stack's top the lock's address is nearest, of those that wait for another lock
+//! without end: a guard lies there while a lock is held. A circle of such threads is a deadlock.
 //!
 //! **Cost.** The requests that the threads had read and not answered wait for ever; what a fix
 //! saves each is at least as long as was recorded.
@@ -23,6 +23,7 @@ use whywait_model::waits::WaitObject;
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::DEADLOCK_NS;
 use crate::shared::text::{count, duration, list, named};
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
@@ -35,9 +36,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// A lock may be held for less without anybody being stuck.
-const MIN_NS: u64 = 500_000_000;
 
 /// Who holds what a thread waits for.
 #[derive(Clone, Copy)]
@@ -52,7 +50,7 @@ pub(crate) fn circles(model: &Model) -> Vec<Vec<&Wait>> {
     let stuck: BTreeMap<u32, &Wait> = model
         .objects
         .open()
-        .filter(|wait| !wait.timeout && lasted_ns(model, wait) >= MIN_NS)
+        .filter(|wait| !wait.timeout && lasted_ns(model, wait) >= *DEADLOCK_NS)
         .filter(|wait| model.is_lock_wait(wait))
         .map(|wait| (wait.tid, wait))
         .collect();

@@ -8,9 +8,9 @@
 //!
 //! **Cost.** That time, of the requests that the thread which asked had in hand.
 //!
-//! **Guards.** Fewer than [`MIN_QUERIES`] to a server are a note. The queries of a resolver that
-//! has several on their way through one socket are not told apart: what is asked while others are
-//! answered is not seen to be lost.
+//! **Guards.** Fewer than [`DNS_MIN_QUERIES`] to a server are a note. The queries of a resolver
+//! that has several on their way through one socket are not told apart: what is asked while others
+//! are answered is not seen to be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +19,7 @@ use whywait_model::{Model, dns};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
+use crate::numbers::{DNS_LATE_NS, DNS_MIN_QUERIES, DNS_QUESTIONS_NAMED, DNS_SLEEPS_WITHIN_NS};
 use crate::shared::intervals::sum;
 use crate::shared::tails::median;
 use crate::shared::text::{count, duration, list, named};
@@ -39,15 +40,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Fewer may be chance.
-const MIN_QUERIES: usize = 3;
-/// So many questions are said.
-const NAMED: usize = 4;
-/// A thread that waits for an answer goes to sleep so soon after it asked.
-const SLEEPS_WITHIN_NS: u64 = 10_000_000;
-/// As `ASKED_AGAIN_NS` of `dns.bpf.h`: what is shorter was no wait for a lost query.
-const LATE_NS: u64 = 900_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_server: BTreeMap<(&str, u16), Vec<&DnsQuery>> = BTreeMap::new();
@@ -71,8 +63,8 @@ fn waited_ns(model: &Model, row: &DnsQuery) -> Option<u64> {
     let waits = model.threads.get(&row.tid)?.timeline.waits();
     let next = waits.get(waits.partition_point(|wait| wait.out_ns < row.sent_ns))?;
     let slept_ns = next.in_ns?.saturating_sub(row.sent_ns);
-    let soon = next.out_ns - row.sent_ns < SLEEPS_WITHIN_NS;
-    (soon && slept_ns >= LATE_NS).then_some(slept_ns)
+    let soon = next.out_ns - row.sent_ns < *DNS_SLEEPS_WITHIN_NS;
+    (soon && slept_ns >= *DNS_LATE_NS).then_some(slept_ns)
 }
 
 /// For how long each request waited: of the thread that asked, when it had that one in hand.
@@ -102,7 +94,7 @@ fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option
         .filter_map(|row| waited_ns(model, row))
         .collect();
     let requests = of_requests(model, rows);
-    let severity = match (rows.len() >= MIN_QUERIES, requests.is_empty()) {
+    let severity = match (rows.len() >= *DNS_MIN_QUERIES, requests.is_empty()) {
         (false, _) => Severity::Note,
         (true, true) => Severity::Warning,
         (true, false) => Severity::Error,
@@ -174,13 +166,13 @@ fn questions(rows: &[&DnsQuery]) -> Option<String> {
     all.sort_by_key(|(_, queries)| std::cmp::Reverse(*queries));
     let texts: Vec<String> = all
         .iter()
-        .take(NAMED)
+        .take(*DNS_QUESTIONS_NAMED)
         .map(|((question, length), queries)| {
             let record = record_type(*question);
             format!("{record} of a name of {length} characters ({queries})")
         })
         .collect();
-    let more = match all.len().saturating_sub(NAMED) {
+    let more = match all.len().saturating_sub(*DNS_QUESTIONS_NAMED) {
         0 => String::new(),
         more => format!("; {more} more"),
     };

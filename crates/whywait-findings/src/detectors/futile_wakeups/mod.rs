@@ -17,13 +17,13 @@
 //! and after which the program took no completion before it entered again. Where it was asked to
 //! wait (`min_complete`), completions lie in the queue that nobody takes. Where it was not, the
 //! program may poll on purpose: that is reported only if its rings completed less than
-//! [`SPARSE_PER_SECOND`] operations a second, as a warning.
+//! [`RING_BUSY_PER_SECOND`] operations a second, as a warning.
 //!
 //! **Guards.** Any call that moves something makes a turn one with progress, and so does any that
 //! is not known. A poll that was asked not to wait is the program's own decision; one that ran into
 //! its timeout did what it was asked to. A thread that slept was woken by somebody for something.
 //! An edge-triggered descriptor tells of a new event each time, unless the program asks anew. A
-//! turn of more than a millisecond of CPU time computes. Below [`MIN_PERMILLE`] of a CPU nothing is
+//! turn of more than a millisecond of CPU time computes. Below [`SPINS`] of a CPU nothing is
 //! said.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,8 @@ use whywait_model::cpu::{CpuUse, Spinner};
 use whywait_model::{Model, Thread};
 
 use crate::declaration::Declaration;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Scale, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{RING_BUSY_PER_SECOND, SPINS, SPINS_ERROR};
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::spinning::{
@@ -55,18 +56,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// In thousandths of one CPU over the part of the recording in which the thread did not have to
-/// wait for one: below this it is not worth a word.
-const MIN_PERMILLE: u64 = 50;
-/// … and by the same how bad it is.
-const SCALE: Scale = Scale {
-    warning: MIN_PERMILLE,
-    error: 250,
-};
-/// A program that asks its rings without waiting does so on purpose if they complete so many
-/// operations a second.
-const SPARSE_PER_SECOND: u64 = 10;
 
 /// Why a loop does not stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -255,7 +244,7 @@ fn rings_are_idle(model: &Model, tgid: u32) -> bool {
     let rings = rings.filter(|state| state.ring.tgid == tgid);
     let completed = sum(rings.map(|state| state.ring.completed));
     let seconds = model.target().duration_ns as f64 / 1e9;
-    (completed as f64) < SPARSE_PER_SECOND as f64 * seconds
+    (completed as f64) < *RING_BUSY_PER_SECOND as f64 * seconds
 }
 
 /// Threads of a process that go round for the same reason, with what that burnt.
@@ -322,11 +311,11 @@ impl<'a> Spinning<'a> {
 }
 
 fn finding(model: &Model, found: &Spinning<'_>) -> Option<Finding> {
-    if found.wanted_permille < MIN_PERMILLE {
+    if found.wanted_permille < *SPINS {
         return None;
     }
     let (worst, ready, why) = (found.worst, found.ready, found.why);
-    let severity = match SCALE.severity(found.wanted_permille) {
+    let severity = match Severity::of(found.wanted_permille, *SPINS, *SPINS_ERROR) {
         Severity::Error if why != Why::NeverWaits => Severity::Error,
         _ => Severity::Warning,
     };

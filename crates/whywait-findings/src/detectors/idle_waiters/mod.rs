@@ -14,7 +14,7 @@
 //!
 //! **Cost.** None: saving 0.
 //!
-//! **Guards.** Only where there are slow requests to explain ([`MIN_NS`]): idle threads are no
+//! **Guards.** Only where there are slow requests to explain ([`IDLE_NS`]): idle threads are no
 //! news.
 
 use std::collections::BTreeSet;
@@ -25,6 +25,7 @@ use whywait_model::{Model, SystemCall, Thread, WaitClass, system_call};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
+use crate::numbers::{IDLE_NAMED, IDLE_NS};
 use crate::shared::intervals::{Interval, merged, overlap_ns, sum};
 use crate::shared::text::{count, duration, list, named};
 
@@ -38,11 +39,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// A request that is faster needs no explanation.
-const MIN_NS: u64 = 10_000_000;
-/// Threads that are named one by one.
-const SHOWN: usize = 6;
 
 const LEAVE: &str = "leave them as they are; what they wait for is on the critical path of the \
                      slow requests (whywait report --request ID)";
@@ -144,7 +140,7 @@ fn rank(waiter: &Waiter<'_>) -> u32 {
 fn on_paths(model: &Model) -> BTreeSet<u32> {
     let slow = model
         .requests()
-        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= MIN_NS));
+        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= *IDLE_NS));
     slow.flat_map(|request| request.path().steps)
         .map(|step| step.tid)
         .collect()
@@ -168,14 +164,14 @@ fn windows(model: &Model) -> Vec<Interval> {
     let under_way = model
         .requests()
         .filter_map(|request| Some((request.ready_ns, request.answered_ns()?)))
-        .filter(|(from, to)| to.saturating_sub(*from) >= MIN_NS);
+        .filter(|(from, to)| to.saturating_sub(*from) >= *IDLE_NS);
     merged(under_way.collect())
 }
 
 fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
     let total_ns = sum(waiters.iter().map(|waiter| waiter.waited_ns));
     let tids: Vec<u32> = waiters.iter().map(|waiter| waiter.tid).collect();
-    let shown = waiters.iter().take(SHOWN);
+    let shown = waiters.iter().take(*IDLE_NAMED);
     let all_known = waiters.iter().all(Waiter::is_known);
     let alone = if all_known {
         ", and no slow request would have been answered earlier had they not"
@@ -191,7 +187,7 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
         let text = format!("{}: {}", named(model, waiter.tid), why(model, waiter));
         Evidence::of_ns(waiter.waited_ns, text)
     });
-    let more = waiters.len().saturating_sub(SHOWN);
+    let more = waiters.len().saturating_sub(*IDLE_NAMED);
     let more = (more > 0).then(|| {
         Evidence::new(format!(
             "and {}",
@@ -219,7 +215,7 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
 
 /// Of those of which it is not known what they wait for it is not said that they wait for no lock.
 fn title(model: &Model, waiters: &[Waiter<'_>], total_ns: u64) -> String {
-    let shown = &waiters[..waiters.len().min(SHOWN)];
+    let shown = &waiters[..waiters.len().min(*IDLE_NAMED)];
     let names = |known: bool| -> Vec<String> {
         let some = shown.iter().filter(|waiter| waiter.is_known() == known);
         some.map(|waiter| named(model, waiter.tid)).collect()

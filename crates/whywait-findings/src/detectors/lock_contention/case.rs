@@ -7,17 +7,13 @@ use whywait_events::{StackId, Wait, WakeContext};
 use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject};
 use whywait_model::{FrameOrigin, Model, origin};
 
-use super::{DECLARATION, SCALE, Verdict, total_ns, waiters};
+use super::{DECLARATION, Verdict, total_ns, waiters};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{HOLD_WITHOUT_CPU, LOCK_ERROR_NS, LOCK_REASONS_SHOWN, LOCK_WARNING_NS};
 use crate::shared::intervals::sum;
 use crate::shared::replay::Behind;
 use crate::shared::slow_paths;
 use crate::shared::text::{count, duration, list, list_by, named, numbered};
-
-/// From one part in so many on, a hold's time without a CPU is named.
-const NOTABLE: u64 = 10;
-/// Reasons why it is taken for a lock that are named.
-const REASONS_SHOWN: usize = 3;
 
 const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: \
      read under the lock for less, or have readers take a snapshot that a writer replaces as a \
@@ -29,7 +25,9 @@ pub(super) fn finding(model: &Model, verdict: &Verdict<'_>, ended_ns: u64) -> Fi
         key, lock, longest, ..
     } = *verdict;
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
-    let severity = worst_ns.map_or(Severity::Warning, |worst| SCALE.severity(worst));
+    let severity = worst_ns.map_or(Severity::Warning, |worst| {
+        Severity::of(worst, *LOCK_WARNING_NS, *LOCK_ERROR_NS)
+    });
     let confidence = if longest.is_some_and(|hold| hold.stack != 0) {
         Confidence::High
     } else {
@@ -123,7 +121,8 @@ fn at_least(hold: &Hold) -> String {
 
 /// How much of that is no matter of the lock.
 fn without_cpu(hold: &Hold) -> String {
-    if hold.without_cpu_ns.saturating_mul(NOTABLE) < hold.ns() || hold.without_cpu_ns == 0 {
+    if hold.without_cpu_ns.saturating_mul(*HOLD_WITHOUT_CPU) < hold.ns() || hold.without_cpu_ns == 0
+    {
         return String::new();
     }
     format!(", {} of that without a CPU", duration(hold.without_cpu_ns))
@@ -234,7 +233,7 @@ fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterato
         );
         Evidence::of_ns(saved_ns, text)
     });
-    let reasons = &sums.reasons[..sums.reasons.len().min(REASONS_SHOWN)];
+    let reasons = &sums.reasons[..sums.reasons.len().min(*LOCK_REASONS_SHOWN)];
     let is_lock = (!reasons.is_empty())
         .then(|| Evidence::new(format!("it is a lock: {}", reasons.join("; "))));
     let several = key
@@ -311,7 +310,7 @@ fn lacked_a_cpu(holds: &[Hold]) -> Option<Evidence> {
         duration(held_ns),
         duration(without_cpu_ns)
     );
-    (without_cpu_ns > 0 && without_cpu_ns.saturating_mul(NOTABLE) >= held_ns)
+    (without_cpu_ns > 0 && without_cpu_ns.saturating_mul(*HOLD_WITHOUT_CPU) >= held_ns)
         .then(|| Evidence::of_ns(without_cpu_ns, text))
 }
 

@@ -18,8 +18,8 @@
 //! count, nor does that of a thread that it waited for. Of several threads that read at once under
 //! a read-write lock only the last one to let go shows. So of a wait to write nobody is named as
 //! the holder, unless that one is known to have written. A class other than "lock" is never
-//! contention, however large the sum of its waits. Waits below [`MIN_NS`] a request that are less
-//! than a [`SHARE`]th of its time are what locks are for.
+//! contention, however large the sum of its waits. Waits below [`LOCK_NS`] a request that are less
+//! than a [`LOCK_SHARE`]th of its time are what locks are for.
 
 mod case;
 
@@ -30,7 +30,10 @@ use whywait_model::waits::{Hold, Primitive, WaitKey, WaitSums};
 use whywait_model::{Label, Model, Path, PathStep, RequestRef};
 
 use crate::declaration::Declaration;
-use crate::finding::{Finding, Scale, Severity};
+use crate::finding::{Finding, Severity};
+use crate::numbers::{
+    LOCK_ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WARNING_NS, LOCK_WORTH_A_NOTE,
+};
 use crate::shared::intervals::sum;
 use crate::shared::replay::{Gone, Spared, lock_of};
 
@@ -48,20 +51,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// A request that waited for less is not worth a remark…
-const MIN_NS: u64 = 1_000_000;
-/// … nor one that spent a smaller part of its time so.
-const SHARE: u64 = 20;
-/// By what a single request waits.
-const SCALE: Scale = Scale {
-    warning: 10_000_000,
-    error: 100_000_000,
-};
-/// Short waits must be at least one part in so many of all requests' time.
-const WORTH_A_NOTE: u64 = 20;
-/// Without requests: the waits are this part of the run of the threads that waited, or more.
-const RUN_SHARE: u64 = 10;
 
 /// What is known of a lock's waits.
 #[derive(Default)]
@@ -115,7 +104,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         }
         for (key, waited) in waits {
             let ns = waited.contended_ns;
-            let matters = ns >= MIN_NS && ns.saturating_mul(SHARE) >= latency_ns;
+            let matters = ns >= *LOCK_NS && ns.saturating_mul(*LOCK_SHARE) >= latency_ns;
             let Some(lock) = locks.get_mut(&key) else {
                 continue;
             };
@@ -184,7 +173,7 @@ fn waited_for(model: &Model, path: &Path) -> BTreeMap<WaitKey, Waited> {
 
 /// Short waits are what locks are for.
 fn unread(ns: u64) -> Option<u64> {
-    (ns >= MIN_NS).then_some(ns)
+    (ns >= *LOCK_NS).then_some(ns)
 }
 
 /// When each thread served requests: from the reading to the answer, by when it began.
@@ -300,9 +289,9 @@ fn is_small(model: &Model, lock: &Contention<'_>) -> bool {
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
     let contended_ns = sum(lock.requests.iter().map(|waited| waited.contended_ns));
     // Short waits that cost little altogether are no more than that.
-    worst_ns.is_none_or(|worst| worst < SCALE.warning)
+    worst_ns.is_none_or(|worst| worst < *LOCK_WARNING_NS)
         && (contended_ns == 0
-            || contended_ns.saturating_mul(WORTH_A_NOTE) < model.time_of_requests_ns())
+            || contended_ns.saturating_mul(*LOCK_WORTH_A_NOTE) < model.time_of_requests_ns())
 }
 
 fn holds_of(model: &Model, waits: &[&Wait]) -> Vec<Hold> {
@@ -322,7 +311,8 @@ fn finding(
     }
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
     let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
-    let of_the_run = |ns: u64| ns >= SCALE.error && ns.saturating_mul(RUN_SHARE) >= threads_ns;
+    let of_the_run =
+        |ns: u64| ns >= *LOCK_ERROR_NS && ns.saturating_mul(*LOCK_OF_RUN) >= threads_ns;
     let ended_ns = total_ns(sums).saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that
     // another one holds for them.

@@ -9,9 +9,9 @@
 //!
 //! **Cost.** For how long each was held back.
 //!
-//! **Guards.** At least [`MIN_RESPONSES`] on a port, [`MIN_NS`] each as a rule: a client that waits
-//! for nothing acknowledges at once. What the client has no room for, and what the congestion
-//! window holds back, is not counted: see `tails.bpf.h`.
+//! **Guards.** At least [`NAGLE_MIN_RESPONSES`] on a port, [`NAGLE_NS`] each as a rule: a client
+//! that waits for nothing acknowledges at once. What the client has no room for, and what the
+//! congestion window holds back, is not counted: see `tails.bpf.h`.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,7 @@ use whywait_model::requests::tails::held_ns;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
+use crate::numbers::{NAGLE_ERROR_NS, NAGLE_MIN_RESPONSES, NAGLE_NS};
 use crate::shared::intervals::sum;
 use crate::shared::tails::median;
 use crate::shared::text::{count, duration, named, percent};
@@ -42,13 +43,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Fewer may be chance.
-const MIN_RESPONSES: usize = 3;
-/// From here on it was the client's delayed acknowledgement, as a rule.
-const MIN_NS: u64 = 5_000_000;
-/// From here on, as a rule, it may be an error.
-const ERROR_NS: u64 = 30_000_000;
-
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_port: BTreeMap<u16, Vec<&Tail>> = BTreeMap::new();
     for tail in model
@@ -67,7 +61,7 @@ fn detect(model: &Model) -> Vec<Finding> {
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let each: Vec<u64> = tails.iter().map(|tail| held_ns(tail)).collect();
     let median_ns = median(each.clone())?;
-    if tails.len() < MIN_RESPONSES || median_ns < MIN_NS {
+    if tails.len() < *NAGLE_MIN_RESPONSES || median_ns < *NAGLE_NS {
         return None;
     }
     let held = sum(each.iter().copied());
@@ -79,7 +73,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     // The server's part of what those clients waited for, where it is known of them all.
     let served_ns = (latencies.len() == tails.len()).then(|| sum(latencies.iter().copied()));
     let longer = served_ns.is_none_or(|ns| held > ns);
-    let severity = if longer && median_ns >= ERROR_NS {
+    let severity = if longer && median_ns >= *NAGLE_ERROR_NS {
         Severity::Error
     } else {
         Severity::Warning

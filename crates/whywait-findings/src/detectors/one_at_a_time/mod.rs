@@ -18,6 +18,7 @@ use whywait_model::Model;
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{TURNS_ERROR_NS, TURNS_SAME_STACK};
 use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
@@ -43,11 +44,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Typically as long: an error.
-const ERROR_NS: u64 = 100_000_000;
-/// One in so many calls must have been handed over by a thread in the same stack.
-const SAME_STACK: usize = 2;
-
 fn detect(model: &Model) -> Vec<Finding> {
     let queues: Vec<Queue<'_>> = Queue::of(model)
         .into_iter()
@@ -71,7 +67,7 @@ fn finding(
 ) -> Option<Finding> {
     let (queue, shares) = (program.what, &program.shares);
     let severity = match shares.severity(slow_ns)? {
-        Severity::Warning if shares.median_ns() >= ERROR_NS => Severity::Error,
+        Severity::Warning if shares.median_ns() >= *TURNS_ERROR_NS => Severity::Error,
         severity => severity,
     };
     let peer = queue.traffic.peer;
@@ -160,7 +156,7 @@ fn handed_over(model: &Model, queue: &Queue<'_>) -> Option<Cause> {
     let all: usize = found.iter().map(|(.., times)| times).sum();
     let (stack, wait, _) = found.into_iter().max_by_key(|(.., times)| *times)?;
     let doing = "waits for the call before".to_owned();
-    (all * SAME_STACK >= calls.len()).then(|| Cause::new(model, wait.tid, doing, stack))
+    (all * *TURNS_SAME_STACK >= calls.len()).then(|| Cause::new(model, wait.tid, doing, stack))
 }
 
 fn fix(runtime: Runtime) -> &'static str {

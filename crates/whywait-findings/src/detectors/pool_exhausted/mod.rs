@@ -19,6 +19,7 @@ use whywait_model::Model;
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::POOL_ERROR_NS;
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
@@ -44,9 +45,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Typically as long: an error.
-const ERROR_NS: u64 = 100_000_000;
-
 fn detect(model: &Model) -> Vec<Finding> {
     let queues: Vec<Queue<'_>> = Queue::of(model)
         .into_iter()
@@ -68,7 +66,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
     let (queue, shares) = (pool.what, &pool.shares);
     let serves = matches!(queue.capacity, Capacity::Serves { .. });
     let severity = match shares.severity(slow_ns)? {
-        Severity::Warning if shares.median_ns() >= ERROR_NS && serves => Severity::Error,
+        Severity::Warning if shares.median_ns() >= *POOL_ERROR_NS && serves => Severity::Error,
         severity => severity,
     };
     let peer = queue.traffic.peer;

@@ -9,7 +9,7 @@
 //! **Cost.** From when each response was written until its end went out for the last time. What was
 //! lost while the server was still writing is in its own time, and not counted.
 //!
-//! **Guards.** At least [`MIN_RESPONSES`] on a port.
+//! **Guards.** At least [`LOSS_MIN_RESPONSES`] on a port.
 
 use whywait_events::{Tail, TailReason};
 use whywait_model::Model;
@@ -17,6 +17,7 @@ use whywait_model::requests::tails::held_ns;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
+use crate::numbers::{LOSS_ERROR, LOSS_MIN_RESPONSES, LOSS_WARNING_NS};
 use crate::shared::intervals::sum;
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
 use crate::shared::text::{count, duration, percent};
@@ -42,13 +43,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Fewer may be chance.
-const MIN_RESPONSES: usize = 3;
-/// From here on clients notice.
-const WARNING_NS: u64 = 5_000_000;
-/// One response in so many is an error.
-const ERROR_ONE_IN: u64 = 100;
-
 fn detect(model: &Model) -> Vec<Finding> {
     by_port(
         model
@@ -63,8 +57,8 @@ fn detect(model: &Model) -> Vec<Finding> {
 }
 
 fn severity(model: &Model, tails: &[&Tail], late: &[u64], median_ns: u64) -> Severity {
-    let often = (tails.len() as u64).saturating_mul(ERROR_ONE_IN) >= model.requests_count();
-    if late.len() < MIN_RESPONSES || median_ns < WARNING_NS {
+    let often = (tails.len() as u64).saturating_mul(*LOSS_ERROR) >= model.requests_count();
+    if late.len() < *LOSS_MIN_RESPONSES || median_ns < *LOSS_WARNING_NS {
         Severity::Note
     } else if often && sum(late.iter().copied()) > model.time_of_requests_ns() {
         Severity::Error
@@ -74,7 +68,7 @@ fn severity(model: &Model, tails: &[&Tail], late: &[u64], median_ns: u64) -> Sev
 }
 
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
-    if tails.len() < MIN_RESPONSES {
+    if tails.len() < *LOSS_MIN_RESPONSES {
         return None;
     }
     let late: Vec<u64> = tails

@@ -13,9 +13,9 @@
 //! it takes longer than one of these. Where threads make them, one request at a time, also what
 //! others wait for such a thread, by replay.
 //!
-//! **Guards.** Fewer than [`MIN_CALLS`] a request are how a transaction looks. The calls are half
-//! of the requests' time from when they were read. Calls that go on while no request is under way
-//! are the program's own.
+//! **Guards.** Fewer than [`SERIAL_MIN_CALLS`] a request are how a transaction looks. The calls are
+//! half of the requests' time from when they were read. Calls that go on while no request is under
+//! way are the program's own.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +24,13 @@ use whywait_model::{Model, Peer};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
+use crate::numbers::{
+    FINDINGS_OF_A_KIND, SERIAL_CALLS_LOOKED_AT, SERIAL_KNOWN, SERIAL_MIN_CALLS, SERIAL_MIN_REQUESTS,
+};
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::replay::{Behind, Gone, Spared, median_ns};
-use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, UnderWay, dominates};
+use crate::shared::slow_paths::{Shares, SlowRequest, SlowRequests, UnderWay, dominates};
 use crate::shared::text::{count, duration};
 use crate::shared::traffic::{Mean, Traffic, length, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
@@ -46,15 +49,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Fewer calls of a request are no loop over what could be asked at once.
-const MIN_CALLS: usize = 5;
-/// Fewer requests may do so by chance.
-const MIN_REQUESTS: usize = 5;
-/// One in so many slow requests must be known by itself to speak of all of them.
-const KNOWN: usize = 10;
-/// Of a request with more calls meanwhile it is not looked whether all are somebody's.
-const MAX_LINKED: usize = 4096;
-
 /// A request of which all calls are known.
 struct Certain<'a> {
     slow: &'a SlowRequest<'a>,
@@ -69,7 +63,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     traffic.retain(|traffic| traffic.counted);
     if traffic
         .iter()
-        .all(|traffic| traffic.calls.len() < MIN_REQUESTS * MIN_CALLS)
+        .all(|traffic| traffic.calls.len() < *SERIAL_MIN_REQUESTS * *SERIAL_MIN_CALLS)
     {
         return Vec::new();
     }
@@ -98,7 +92,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         .filter_map(|program| finding(model, program, &behind, slow.total_ns))
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
-    findings.truncate(slow_paths::MAX_FINDINGS);
+    findings.truncate(*FINDINGS_OF_A_KIND);
     findings
 }
 
@@ -107,11 +101,14 @@ fn of_traffic<'t, 'm, 'a>(
     traffic: &'t Traffic<'m>,
     requests: &[&'a SlowRequest<'a>],
 ) -> Option<OfProcess<'t, 'm, Say<'a>>> {
-    if traffic.calls.len() < MIN_REQUESTS * MIN_CALLS || requests.len() < MIN_REQUESTS {
+    if traffic.calls.len() < *SERIAL_MIN_REQUESTS * *SERIAL_MIN_CALLS
+        || requests.len() < *SERIAL_MIN_REQUESTS
+    {
         return None;
     }
     let known = known(model, traffic, requests);
-    let enough = known.len() >= MIN_REQUESTS && known.len() * KNOWN >= requests.len();
+    let enough =
+        known.len() >= *SERIAL_MIN_REQUESTS && known.len() * *SERIAL_KNOWN >= requests.len();
     let (shares, what) = if enough {
         certainly(&known)?
     } else {
@@ -157,7 +154,7 @@ fn known<'a>(
             let lies_within = |call: &&&Exchange| whole(call).1 <= to_ns;
             let mut all = meanwhile().filter(lies_within);
             request.has_certain_calls()
-                && meanwhile().nth(MAX_LINKED).is_none()
+                && meanwhile().nth(*SERIAL_CALLS_LOOKED_AT).is_none()
                 && all.all(|call| model.is_linked(call))
         };
         if !alone && !of_thread && !linked() {
@@ -197,7 +194,7 @@ fn certainly<'a>(known: &[(&'a SlowRequest<'a>, Vec<Interval>)]) -> Option<(Shar
     let in_a_row = |calls: &[Interval]| calls.windows(2).all(|two| two[0].1 <= two[1].0);
     let serial: Vec<Certain<'_>> = known
         .iter()
-        .filter(|(_, calls)| calls.len() >= MIN_CALLS && in_a_row(calls))
+        .filter(|(_, calls)| calls.len() >= *SERIAL_MIN_CALLS && in_a_row(calls))
         .filter_map(|(slow, calls)| {
             let one = Certain {
                 slow,
@@ -210,7 +207,7 @@ fn certainly<'a>(known: &[(&'a SlowRequest<'a>, Vec<Interval>)]) -> Option<(Shar
             dominates(one.called_ns, served_ns).then_some(one)
         })
         .collect();
-    if serial.len() < MIN_REQUESTS {
+    if serial.len() < *SERIAL_MIN_REQUESTS {
         return None;
     }
     let pairs = serial
@@ -268,8 +265,8 @@ fn on_average<'a>(
 ) -> Option<(Shares, Say<'a>)> {
     let windows = requests.iter().filter_map(|slow| served(&slow.request));
     let windows: Vec<Interval> = windows.collect();
-    let mean =
-        Mean::of(&traffic.intervals(), &windows).filter(|mean| mean.calls >= MIN_CALLS as f64)?;
+    let mean = Mean::of(&traffic.intervals(), &windows)
+        .filter(|mean| mean.calls >= *SERIAL_MIN_CALLS as f64)?;
     let latency_ns = sum(requests.iter().map(|slow| slow.latency_ns));
     let saved = 1.0 - 1.0 / mean.calls;
     let own_ns =

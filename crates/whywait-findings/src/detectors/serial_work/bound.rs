@@ -7,13 +7,11 @@ use whywait_model::{Model, PathStep};
 
 use super::{Episode, counted_ns};
 use crate::finding::Evidence;
+use crate::numbers::{SLOW_NS, WORK_WITHOUT_CPU};
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::replay::{Gone, Spared, name};
 use crate::shared::slow_paths::{self, SlowRequest, SlowRequests};
 use crate::shared::text::{duration, percent};
-
-/// In percent of the work: waits for a CPU are named from here on.
-const NOTABLE: u64 = 2;
 
 /// What the requests are spared.
 pub(super) struct AllSpared<'a> {
@@ -70,7 +68,7 @@ pub(super) fn spared<'a>(
         spared.extend(waited);
         let ns = work
             .map(|on_path| on_path.ns)
-            .filter(|ns| *ns >= slow_paths::MIN_NS)
+            .filter(|ns| *ns >= *SLOW_NS)
             .unwrap_or(0);
         all.requests.push(Spared {
             request: request.request,
@@ -119,7 +117,7 @@ impl AllSpared<'_> {
              bound has that, too",
             duration(self.without_cpu_ns)
         );
-        (percent(self.without_cpu_ns, work_ns) >= NOTABLE && self.without_cpu_ns > 0)
+        (percent(self.without_cpu_ns, work_ns) >= *WORK_WITHOUT_CPU && self.without_cpu_ns > 0)
             .then(|| Evidence::of_ns(self.without_cpu_ns, text))
     }
 }

@@ -7,7 +7,7 @@
 //! through the CPU time of those requests in order of arrival; and the function whose own line is
 //! the steepest.
 //!
-//! **Cost.** For each request to which it matters ([`slow_paths::MIN_NS`]) the CPU time on its
+//! **Cost.** For each request to which it matters ([`SLOW_NS`]) the CPU time on its
 //! path: work takes some time wherever it is done, so a bound. By replay, what others then wait for
 //! less behind these: for a loop, a worker, a lock; and what slow requests waited for a CPU while
 //! the work had one. Of work that grows, what is more than the least is said as well.
@@ -29,12 +29,16 @@ use whywait_model::{FrameOrigin, Label, Model, PathStep, Role, Thread, origin};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
+use crate::numbers::{
+    FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, GROWTH_WORK_NS, SLOW_NS,
+    WORK_FUNCTIONS_SHOWN, WORK_MIN_EXPECTED, WORK_MIN_SAMPLES,
+};
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
 use crate::shared::replay::Behind;
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{
-    self, Answers, COMPILED, MAX_FINDINGS, Shares, SlowRequest, SlowRequests, dominates,
+    self, Answers, COMPILED, Shares, SlowRequest, SlowRequests, dominates,
 };
 use crate::shared::spinning::Rounds;
 use crate::shared::text::{self, duration, percent};
@@ -55,18 +59,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// With fewer samples of a request's work its functions are not known, but for what those of other
-/// such requests tell.
-const MIN_SAMPLES: u64 = 3;
-/// With fewer samples expected, their lack says nothing.
-const MIN_EXPECTED: u64 = 6;
-/// With fewer requests growth may be chance.
-const MIN_EPISODES: usize = 5;
-/// How well a line must fit.
-const MIN_R2: f64 = 0.8;
-/// What is less of a request's path is not an episode of the same work.
-const MIN_EPISODE_NS: u64 = 1_000_000;
 
 /// The work of a role's threads on the path of one request.
 #[derive(Debug, Default, Clone)]
@@ -94,7 +86,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         .collect();
     findings
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
-    findings.truncate(MAX_FINDINGS);
+    findings.truncate(*FINDINGS_OF_A_KIND);
     findings.extend(ring::detect(model));
     findings
 }
@@ -166,7 +158,7 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
     let (counted_ns, _) = counted_ns(thread, (from_ns, to_ns));
     let hz = u64::from(model.meta.options.sample_hz);
     let expected = (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
-    if expected >= MIN_EXPECTED && sampled.saturating_mul(2) < expected {
+    if expected >= *WORK_MIN_EXPECTED && sampled.saturating_mul(2) < expected {
         return counted_ns.min(sampled.saturating_mul(1_000_000_000 / hz.max(1)));
     }
     counted_ns
@@ -185,7 +177,7 @@ fn function_of(model: &Model, sample: &Sample) -> Option<String> {
 
 /// The work of one request by function, in proportion to the samples; `None`: not known in which.
 fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, u64> {
-    if (on_path.samples.len() as u64) < MIN_SAMPLES {
+    if (on_path.samples.len() as u64) < *WORK_MIN_SAMPLES {
         return BTreeMap::from([(None, on_path.ns)]);
     }
     let mut weights: BTreeMap<Option<String>, u64> = BTreeMap::new();
@@ -214,7 +206,7 @@ fn by_function_of_all(model: &Model, members: &[&Episode<'_>]) -> BTreeMap<Optio
     };
     let mut few = OnPath::default();
     for (_, on_path) in members {
-        if on_path.samples.len() as u64 >= MIN_SAMPLES {
+        if on_path.samples.len() as u64 >= *WORK_MIN_SAMPLES {
             add(on_path);
         } else {
             few.ns = few.ns.saturating_add(on_path.ns);
@@ -286,14 +278,14 @@ impl Growth {
 
 /// Whether the work grows over these episodes, which are in order.
 fn growth(model: &Model, episodes: &[&Episode<'_>]) -> Option<Growth> {
-    if episodes.len() < MIN_EPISODES {
+    if episodes.len() < *GROWTH_MIN_REQUESTS {
         return None;
     }
     let values: Vec<u64> = episodes.iter().map(|(_, on_path)| on_path.ns).collect();
     let line = line(&values)?;
     let mean = values.iter().map(|ns| *ns as f64).sum::<f64>() / values.len() as f64;
     let range = line.slope * (values.len() - 1) as f64;
-    if line.slope <= 0.0 || line.r2 < MIN_R2 || range < mean / 2.0 {
+    if line.slope <= 0.0 || line.r2 < *GROWTH_R2 || range < mean / 2.0 {
         return None;
     }
     let mut functions: BTreeMap<String, Vec<u64>> = BTreeMap::new();
@@ -328,7 +320,7 @@ fn notable(episodes: &[Episode<'_>], members: &[&Episode<'_>]) -> Option<Shares>
     let notable: Vec<(u64, u64)> = episodes
         .iter()
         .map(pair)
-        .filter(|(ns, _)| *ns >= slow_paths::MIN_NS)
+        .filter(|(ns, _)| *ns >= *SLOW_NS)
         .collect();
     let latencies: Vec<u64> = members.iter().map(|episode| pair(episode).1).collect();
     slow_paths::is_typical(&notable, &latencies).then_some(shares)
@@ -352,7 +344,7 @@ fn finding<'a>(
     let all: Vec<&Episode<'_>> = episodes
         .iter()
         .filter(|(request, on_path)| {
-            on_path.ns >= MIN_EPISODE_NS && ports.contains(&request.request.local_port)
+            on_path.ns >= *GROWTH_WORK_NS && ports.contains(&request.request.local_port)
         })
         .collect();
     let growth = growth(model, &all).or_else(|| growth(model, &members));
@@ -377,7 +369,7 @@ fn finding<'a>(
         .iter()
         .map(|(_, on_path)| on_path.samples.len())
         .sum();
-    let confidence = if sampled as u64 >= MIN_SAMPLES && function.is_some() {
+    let confidence = if sampled as u64 >= *WORK_MIN_SAMPLES && function.is_some() {
         Confidence::High
     } else {
         Confidence::Medium
@@ -517,7 +509,6 @@ fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidenc
 
 /// In which functions it was.
 fn split(functions: &[(Option<String>, u64)], of_ns: u64) -> Option<Evidence> {
-    const SHOWN: usize = 4;
     if functions.len() < 2 {
         return None;
     }
@@ -525,7 +516,7 @@ fn split(functions: &[(Option<String>, u64)], of_ns: u64) -> Option<Evidence> {
         .iter()
         .map(|(name, ns)| (name.as_deref().unwrap_or("too few samples to tell"), *ns))
         .filter(|(_, ns)| percent(*ns, of_ns) > 0)
-        .take(SHOWN);
+        .take(*WORK_FUNCTIONS_SHOWN);
     let text = format!("by samples: {}", text::shares(shown, of_ns));
     Some(Evidence::new(text))
 }

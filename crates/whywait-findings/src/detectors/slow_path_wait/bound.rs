@@ -4,6 +4,7 @@ use whywait_events::Part;
 use whywait_model::{Model, PathStep, SystemCall, system_call};
 
 use super::{Key, OnPath, Target};
+use crate::numbers::SLOW_NS;
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::replay::{Gone, Spared};
 use crate::shared::slow_paths::{self, SlowRequest};
@@ -39,11 +40,7 @@ pub(super) fn spared<'a>(
     }));
     Spared {
         request: slow.request,
-        ns: if on_path.ns >= slow_paths::MIN_NS {
-            ns
-        } else {
-            0
-        },
+        ns: if on_path.ns >= *SLOW_NS { ns } else { 0 },
         gone,
     }
 }

@@ -8,21 +8,14 @@ use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call
 use super::bound::besides_ns;
 use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix, in_function, what};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{
+    ALL_BUT_NAME, KERNEL_FUNCTIONS_KEPT, KERNEL_FUNCTIONS_SHOWN, STEPS_LOOKED_UP, WAIT_BESIDES,
+    WAIT_IN_KNOWN, WAITS_SHOWN,
+};
 use crate::shared::crowding;
 use crate::shared::intervals::sum;
-use crate::shared::slow_paths::{self, NEARLY_ALL, Shares, SlowRequest};
+use crate::shared::slow_paths::{self, Shares, SlowRequest};
 use crate::shared::text::{self, count, duration, named, percent};
-
-/// Functions of the kernel that are shown, and those that are kept for views that have room.
-const KERNEL_SHOWN: usize = 5;
-const KERNEL_KEPT: usize = 16;
-/// What the bound has besides a wait is named from so many percent of the wait on.
-const MIN_BESIDES: u64 = 2;
-/// In percent of a wait: so much of it must be in functions that are known, for them to stand for
-/// it.
-const MIN_KNOWN: u64 = 20;
-/// Steps for which it is looked up who else used the disk then.
-const MAX_LOOKED_UP: usize = 200;
 
 /// What is to be said of a wait that dominates these requests.
 pub(super) fn finding(
@@ -84,7 +77,7 @@ pub(super) fn finding(
         .iter()
         .filter(|(function, _)| function.is_some())
         .map(|(_, ns)| *ns));
-    let known_ns = if percent(known_ns, shares.ns) >= MIN_KNOWN {
+    let known_ns = if percent(known_ns, shares.ns) >= *WAIT_IN_KNOWN {
         known_ns
     } else {
         shares.ns
@@ -113,7 +106,10 @@ pub(super) fn finding(
         .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
         .about(
             "kernel",
-            kernel.into_iter().take(KERNEL_KEPT).collect::<Vec<_>>(),
+            kernel
+                .into_iter()
+                .take(*KERNEL_FUNCTIONS_KEPT)
+                .collect::<Vec<_>>(),
         )
         .saving(saving)
         .evidence([chain(model, worst, on_worst)])
@@ -169,7 +165,7 @@ fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<
         (peer.map(|peer| peer.to_string()), step.step.ns())
     }));
     let (peer, peer_ns) = peers.into_iter().next()?;
-    peer.filter(|_| percent(peer_ns, ns) >= NEARLY_ALL)
+    peer.filter(|_| percent(peer_ns, ns) >= *ALL_BUT_NAME)
 }
 
 /// What was waited for, for the title.
@@ -187,7 +183,7 @@ fn title_of(target: Target, whats: &[(String, u64)], peer: Option<&str>, ns: u64
         _ => "memory",
     };
     match target {
-        Target::Disk | Target::Memory if percent(first_ns, ns) >= NEARLY_ALL => first.to_owned(),
+        Target::Disk | Target::Memory if percent(first_ns, ns) >= *ALL_BUT_NAME => first.to_owned(),
         Target::Disk | Target::Memory => {
             let shown: Vec<String> = heads
                 .iter()
@@ -206,9 +202,8 @@ fn title_of(target: Target, whats: &[(String, u64)], peer: Option<&str>, ns: u64
 
 /// `fsync 60 %; writeback throttling 35 % and 2 more`.
 fn split<'a>(items: impl ExactSizeIterator<Item = (&'a str, u64)>, of_ns: u64) -> String {
-    const SHOWN: usize = 4;
-    let more = items.len().saturating_sub(SHOWN);
-    let shown = text::shares(items.take(SHOWN), of_ns);
+    let more = items.len().saturating_sub(*WAITS_SHOWN);
+    let shown = text::shares(items.take(*WAITS_SHOWN), of_ns);
     match more {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -230,7 +225,7 @@ fn besides(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evide
             "for a CPU, which a thread that does not sleep keeps"
         }
     );
-    (percent(besides_ns, ns) >= MIN_BESIDES).then(|| Evidence::of_ns(besides_ns, text))
+    (percent(besides_ns, ns) >= *WAIT_BESIDES).then(|| Evidence::of_ns(besides_ns, text))
 }
 
 /// The slowest request's chain of waits, in order.
@@ -251,7 +246,7 @@ fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidenc
     let kernel = if kernel.is_empty() {
         String::new()
     } else {
-        let shown = kernel.iter().take(KERNEL_SHOWN);
+        let shown = kernel.iter().take(*KERNEL_FUNCTIONS_SHOWN);
         format!(
             ": {}",
             shown.map(String::as_str).collect::<Vec<_>>().join(" < ")
@@ -318,7 +313,7 @@ fn same_descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<i32> {
 fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidence> {
     let mut others: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
-    for step in steps.take(MAX_LOOKED_UP) {
+    for step in steps.take(*STEPS_LOOKED_UP) {
         for thread in model.threads.values() {
             if model.role(thread.tid) == key.role {
                 continue;

@@ -38,11 +38,10 @@ use whywait_model::{
 
 use crate::declaration::Declaration;
 use crate::finding::{Finding, Severity};
+use crate::numbers::FINDINGS_OF_A_KIND;
 use crate::shared::replay::{Behind, Spared};
 use crate::shared::runtime;
-use crate::shared::slow_paths::{
-    Answers, MAX_FINDINGS, SlowRequest, SlowRequests, UnderWay, dominates,
-};
+use crate::shared::slow_paths::{Answers, SlowRequest, SlowRequests, UnderWay, dominates};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -163,7 +162,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         .collect();
     findings
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
-    findings.truncate(MAX_FINDINGS);
+    findings.truncate(*FINDINGS_OF_A_KIND);
     findings
 }
 

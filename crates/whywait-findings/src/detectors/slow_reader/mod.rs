@@ -9,7 +9,7 @@
 //!
 //! **Cost.** None that a change of the server saves.
 //!
-//! **Guards.** [`MIN_NS`] for a response.
+//! **Guards.** [`READER_NS`] for a response.
 
 use whywait_events::{Tail, TailReason};
 use whywait_model::Model;
@@ -17,6 +17,7 @@ use whywait_model::requests::tails::held_ns;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Severity};
+use crate::numbers::READER_NS;
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
 use crate::shared::text::{count, duration, named};
 
@@ -30,16 +31,13 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// What is shorter is a moment: the kernel's tick, and a client that had no CPU.
-const MIN_NS: u64 = 50_000_000;
-
 fn detect(model: &Model) -> Vec<Finding> {
     by_port(
         model
             .tails
             .rows()
             .iter()
-            .filter(|tail| stood_still_ns(tail) >= MIN_NS),
+            .filter(|tail| stood_still_ns(tail) >= *READER_NS),
     )
     .into_iter()
     .filter_map(|(port, tails)| finding(model, port, &tails))

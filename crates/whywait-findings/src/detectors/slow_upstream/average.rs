@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 
 use whywait_model::Model;
 
-use super::{MIN_REQUESTS, NEARLY_ALL_PAIRED, in_calls, sleeps_in_call};
+use super::{in_calls, sleeps_in_call};
 use crate::finding::{Confidence, Evidence, Finding};
+use crate::numbers::{UPSTREAM_MIN_REQUESTS, UPSTREAM_MOST_CALLS, UPSTREAM_PAIRED};
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::slow_paths::{Shares, SlowRequest};
 use crate::shared::text::{duration, percent};
 use crate::shared::traffic::{Mean, Traffic, paired, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
-
-/// From so many calls a request on it is `serial-calls`.
-const MOST_CALLS: f64 = 5.0;
 
 /// The peers of which `said` does not hold, that is with which it is not said already.
 pub(super) fn findings(
@@ -43,13 +41,13 @@ fn of_traffic<'t, 'm>(
     traffic: &'t Traffic<'m>,
     all: &[&SlowRequest<'_>],
 ) -> Option<OfProcess<'t, 'm, Mean>> {
-    let nearly_all = |part: usize, of: usize| percent(part as u64, of as u64) >= NEARLY_ALL_PAIRED;
+    let nearly_all = |part: usize, of: usize| percent(part as u64, of as u64) >= *UPSTREAM_PAIRED;
     let requests: Vec<&SlowRequest<'_>> = all
         .iter()
         .copied()
         .filter(|slow| served(&slow.request).is_some() && !sleeps_in_call(model, slow))
         .collect();
-    if requests.len() < MIN_REQUESTS || !nearly_all(requests.len(), all.len()) {
+    if requests.len() < *UPSTREAM_MIN_REQUESTS || !nearly_all(requests.len(), all.len()) {
         return None;
     }
     let windows = requests.iter().filter_map(|slow| served(&slow.request));
@@ -59,7 +57,7 @@ fn of_traffic<'t, 'm>(
     let calls = calls.filter(|call| call.tgid == traffic.tgid && call.last_read_ns.is_some());
     Mean::of(&calls.map(whole).collect::<Vec<_>>(), &windows)?;
     let mean = Mean::of(&traffic.intervals(), &windows);
-    let mean = mean.filter(|mean| mean.calls < MOST_CALLS)?;
+    let mean = mean.filter(|mean| mean.calls < *UPSTREAM_MOST_CALLS)?;
     let own = paired(&windows, &traffic.calls, 1);
     if !nearly_all(own.iter().filter(|own| !own.is_empty()).count(), own.len()) {
         return None;

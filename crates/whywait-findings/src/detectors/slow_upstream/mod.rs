@@ -22,15 +22,15 @@
 //! peer is what they queue for, and more connections would not help. There the wait for a
 //! connection counts as well.
 //!
-//! **Guards.** At least [`MIN_REQUESTS`] requests, and [`NEARLY_ALL_PAIRED`] percent of those of
-//! the process that waited for the network for half of their time, have a call of their own. Where
-//! the loop is busy it does not wait for the network: then nearly all requests that have such calls
-//! within them must have one of their own, and nearly all such calls a request. A request with such
-//! calls to several peers is paired with none: it is not decided which one it waited for. Nor is
-//! one whose thread slept in the call itself, which `slow-path-wait` reports. A few calls to this
-//! machine that are late where the program's own threads wait for a CPU as often, and for as long,
-//! are the scheduler's ([`crowding`]). Peers that take
-//! [`BY_DESIGN_NS`] as a rule may be meant to (a long poll): a note.
+//! **Guards.** At least [`UPSTREAM_MIN_REQUESTS`] requests, and [`UPSTREAM_PAIRED`] percent of
+//! those of the process that waited for the network for half of their time, have a call of their
+//! own. Where the loop is busy it does not wait for the network: then nearly all requests that have
+//! such calls within them must have one of their own, and nearly all such calls a request. A
+//! request with such calls to several peers is paired with none: it is not decided which one it
+//! waited for. Nor is one whose thread slept in the call itself, which `slow-path-wait` reports. A
+//! few calls to this machine that are late where the program's own threads wait for a CPU as often,
+//! and for as long, are the scheduler's ([`crowding`]). Peers that take [`UPSTREAM_BY_DESIGN_NS`]
+//! as a rule may be meant to (a long poll): a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +40,10 @@ use whywait_model::{Model, Peer};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{
+    FINDINGS_OF_A_KIND, UPSTREAM_BY_DESIGN_NS, UPSTREAM_CALLS_LOOKED_AT, UPSTREAM_MIN_REQUESTS,
+    UPSTREAM_PAIRED,
+};
 use crate::ranking::Explained;
 use crate::shared::crowding;
 use crate::shared::intervals::sum;
@@ -68,15 +72,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// Fewer requests may have been paired by chance.
-const MIN_REQUESTS: usize = 5;
-const NEARLY_ALL_PAIRED: u64 = 90;
-/// A peer that takes so long may be meant to.
-const BY_DESIGN_NS: u64 = 5_000_000_000;
 const FIX: &str = "look at the peer: why it takes so long; ask it earlier or several at once, \
                    cache its answers, or limit the wait";
-/// Calls within a request that are looked at.
-const MAX_CALLS: usize = 4096;
 
 /// A request, and the call that is taken for its own.
 struct Pair<'a> {
@@ -121,7 +118,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         said,
     ));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
-    findings.truncate(slow_paths::MAX_FINDINGS);
+    findings.truncate(*FINDINGS_OF_A_KIND);
     findings
 }
 
@@ -181,7 +178,9 @@ fn of_requests(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Op
     let enough = |pairs: &Pairs<'_>| {
         let peers: BTreeSet<u32> = pairs.pairs.iter().map(|pair| pair.call.peer).collect();
         let paired = percent(pairs.pairs.len() as u64, pairs.of as u64);
-        pairs.pairs.len() >= MIN_REQUESTS && peers.len() == 1 && paired >= NEARLY_ALL_PAIRED
+        pairs.pairs.len() >= *UPSTREAM_MIN_REQUESTS
+            && peers.len() == 1
+            && paired >= *UPSTREAM_PAIRED
     };
     let waiting = Pairs {
         pairs: paired(model, &waiting).pairs,
@@ -225,7 +224,7 @@ fn all_have_requests(model: &Model, pairs: &Pairs<'_>) -> bool {
             && call.last_read_ns.is_some()
             && with_peer_ns(call) >= shortest_ns
     });
-    percent(pairs.pairs.len() as u64, calls.count() as u64) >= NEARLY_ALL_PAIRED
+    percent(pairs.pairs.len() as u64, calls.count() as u64) >= *UPSTREAM_PAIRED
 }
 
 /// For how long a call was with its peer.
@@ -252,7 +251,7 @@ fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Pairs<'a> {
         let within: Vec<&Exchange> = calls[first..]
             .iter()
             .take_while(|call| call.first_send_ns < answered_ns)
-            .take(MAX_CALLS)
+            .take(*UPSTREAM_CALLS_LOOKED_AT)
             .filter(|call| call.tgid == row.tgid && !model.is_shared(call))
             .filter(|call| call.last_read_ns.is_some_and(|ns| ns <= answered_ns))
             .filter(|call| dominates(with_peer_ns(call), request.latency_ns))
@@ -336,7 +335,7 @@ fn in_calls(
     let calls = model.calls();
     let row = calls.iter().find(|row| row.peer == peer.address())?;
     let mut severity = shares.severity(slow_ns)?;
-    if row.p50_ns? >= BY_DESIGN_NS {
+    if row.p50_ns? >= *UPSTREAM_BY_DESIGN_NS {
         severity = Severity::Note;
     }
     let title = format!(

@@ -6,17 +6,14 @@ use std::collections::BTreeMap;
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
 
-use super::{DECLARATION, FIX, MIN_REQUESTS, NEARLY_ALL_PAIRED};
+use super::{DECLARATION, FIX};
 use crate::finding::{Confidence, Evidence, Finding, Saving};
+use crate::numbers::{UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED, UPSTREAM_UNLIKELY};
 use crate::shared::crowding;
 use crate::shared::intervals::{Covered, Interval, merged};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
 use crate::shared::text::{count, duration, percent};
 use crate::shared::traffic::{served, with_peer};
-
-/// At once is within one part in so many of the time from one reading to the next: by chance it
-/// would be as many of the answers.
-const UNLIKELY: u64 = 4;
 
 /// What was read on such connections, and when their calls were with the peer.
 struct Replies<'m> {
@@ -85,7 +82,7 @@ fn finding<'a>(
     requests: impl Iterator<Item = &'a SlowRequest<'a>>,
     slow_ns: u64,
 ) -> Option<Finding> {
-    let at_once_ns = replies.spacing_ns() / UNLIKELY;
+    let at_once_ns = replies.spacing_ns() / *UPSTREAM_UNLIKELY;
     let (mut answers, mut prompt) = (0_u64, 0_u64);
     let mut waits: Vec<(u64, u64)> = Vec::new();
     for slow in requests {
@@ -105,7 +102,7 @@ fn finding<'a>(
             waits.push((with_peer_ns, slow.latency_ns));
         }
     }
-    if waits.len() < MIN_REQUESTS || percent(prompt, answers) < NEARLY_ALL_PAIRED {
+    if waits.len() < *UPSTREAM_MIN_REQUESTS || percent(prompt, answers) < *UPSTREAM_PAIRED {
         return None;
     }
     let shares = Shares::new(waits);

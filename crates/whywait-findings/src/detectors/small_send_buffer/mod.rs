@@ -10,14 +10,15 @@
 //!
 //! **Cost.** That time, of each response.
 //!
-//! **Guards.** At least [`MIN_RESPONSES`] on a port, [`MIN_NS`] each as a rule, and no less than
-//! the peer's window held them back.
+//! **Guards.** At least [`BUFFER_MIN_RESPONSES`] on a port, [`BUFFER_NS`] each as a rule, and no
+//! less than the peer's window held them back.
 
 use whywait_events::Tail;
 use whywait_model::{Model, wait_kind};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
+use crate::numbers::{BUFFER_ERROR_NS, BUFFER_MIN_RESPONSES, BUFFER_NS};
 use crate::shared::intervals::{overlap_ns, sum};
 use crate::shared::tails::{by_port, clients, median, of_all};
 use crate::shared::text::{count, duration, named};
@@ -42,17 +43,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// The wait of a thread that writes, as the model calls it.
 const BUFFER_FULL: &str = "network send (buffer full)";
-/// Fewer may be chance.
-const MIN_RESPONSES: usize = 3;
-/// What is shorter is the kernel's tick.
-const MIN_NS: u64 = 10_000_000;
-/// From here on, as a rule, it may be an error.
-const ERROR_NS: u64 = 30_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let held = |tail: &&Tail| {
         let ns = held_ns(model, tail);
-        ns >= MIN_NS && ns >= tail.window_ns
+        ns >= *BUFFER_NS && ns >= tail.window_ns
     };
     by_port(model.tails.rows().iter().filter(held))
         .into_iter()
@@ -85,12 +80,12 @@ fn held_ns(model: &Model, tail: &Tail) -> u64 {
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let each: Vec<u64> = tails.iter().map(|tail| held_ns(model, tail)).collect();
     let median_ns = median(each.clone())?;
-    if tails.len() < MIN_RESPONSES {
+    if tails.len() < *BUFFER_MIN_RESPONSES {
         return None;
     }
     let took = sum(tails.iter().map(|tail| tail.latency_ns));
     let most = sum(each.iter().copied()).saturating_mul(2) >= took;
-    let severity = if most && median_ns >= ERROR_NS {
+    let severity = if most && median_ns >= *BUFFER_ERROR_NS {
         Severity::Error
     } else {
         Severity::Warning

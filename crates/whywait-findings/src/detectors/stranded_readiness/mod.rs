@@ -20,13 +20,13 @@
 //! **Guards.** A pool of one thread is never stranded. A thread that sleeps in a request, or
 //! without a known stack, is not idle. A socket whose read interest is off is not waiting for
 //! anybody. Where the thread that polled last did hardly anything but wait for a CPU
-//! ([`SHARE_OF_DOING`]), or another one had been woken and waited for one for half of the time, it
+//! ([`STRANDED_DOING`]), or another one had been woken and waited for one for half of the time, it
 //! was a CPU that lacked, and not a poller. (That a busy thread also waits for a CPU is no excuse:
 //! one that idles and is woken gets its share of a crowded machine, which is why the confidence is
 //! medium then, and not nothing said.) Where it was not seen busy or asleep elsewhere for most of
 //! the time, it is not known to have kept anybody from polling. Alongside as many busy threads as
 //! Go runs at once its parked ones cannot serve (see [`EpollPool::at_once`]). Less than
-//! [`MIN_STRANDED_NS`] is a wake-up under load.
+//! [`STRANDED_NS`] is a wake-up under load.
 
 mod siblings;
 
@@ -36,7 +36,8 @@ use whywait_model::{
 };
 
 use crate::declaration::Declaration;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Scale, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{STRANDED_DOING, STRANDED_ERROR_NS, STRANDED_NS, STRANDED_SAVING_NS};
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
 use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
@@ -54,19 +55,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
          them waits for I/O",
     explain: include_str!("explain.md"),
     detect,
-};
-
-/// A request that was stranded for less is not reported.
-const MIN_STRANDED_NS: u64 = 10_000_000;
-/// A fix that saves a request less is none.
-const MIN_SAVING_NS: u64 = 10_000_000;
-/// The thread that polled last, if it mostly waited for a CPU, did something for at least this part
-/// of the time in which nobody polled.
-const SHARE_OF_DOING: u64 = 8;
-/// By what a single request is saved, whatever the rest.
-const SCALE: Scale = Scale {
-    warning: 0,
-    error: 100_000_000,
 };
 
 /// A request that was stranded.
@@ -99,11 +87,11 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
         })
         .filter_map(|request| {
             let served_ns = request.served_ns();
-            if served_ns - request.ready_ns < MIN_STRANDED_NS {
+            if served_ns - request.ready_ns < *STRANDED_NS {
                 return None;
             }
             let stranded_ns = pool.stranded_ns(request.ready_ns, served_ns);
-            (stranded_ns >= MIN_STRANDED_NS).then_some(Victim {
+            (stranded_ns >= *STRANDED_NS).then_some(Victim {
                 request,
                 served_ns,
                 stranded_ns,
@@ -117,7 +105,7 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
     let handed_on: Vec<u64> = episodes
         .iter()
         .flat_map(|episode| savings(model, pool, episode))
-        .filter(|ns| *ns >= MIN_SAVING_NS)
+        .filter(|ns| *ns >= *STRANDED_SAVING_NS)
         .collect();
     if handed_on.is_empty() {
         return None;
@@ -162,7 +150,7 @@ fn moved(model: &Model, pool: &EpollPool, episodes: &[Vec<Victim<'_>>]) -> Vec<u
         .map(|request| (request.ready_ns, request.served_ns()))
         .filter(|wait| spans.iter().any(|span| overlap_ns(*span, *wait) > 0))
         .map(|(from_ns, to_ns)| to_ns.saturating_sub(from_ns))
-        .filter(|ns| *ns >= MIN_SAVING_NS)
+        .filter(|ns| *ns >= *STRANDED_SAVING_NS)
         .collect()
 }
 
@@ -195,7 +183,7 @@ fn longest(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> Option<St
     let mut idle = pieces.next()?.idle;
     for piece in pieces {
         // Idle throughout: what is idle in every piece of some length.
-        if piece.to_ns - piece.from_ns >= MIN_STRANDED_NS {
+        if piece.to_ns - piece.from_ns >= *STRANDED_NS {
             idle.retain(|tid| piece.idle.contains(tid));
         }
     }
@@ -265,7 +253,7 @@ fn kept_busy(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> bool {
     let did = elsewhere(pool, thread, &interval);
     did.ns.saturating_mul(2) >= whole_ns
         && (!did.mostly_without_cpu()
-            || did.doing_ns() >= MIN_STRANDED_NS.max(whole_ns / SHARE_OF_DOING))
+            || did.doing_ns() >= STRANDED_NS.max(whole_ns / *STRANDED_DOING))
         && on_the_way_ns(model, pool, &interval).saturating_mul(2) <= whole_ns
 }
 
@@ -407,7 +395,8 @@ fn finding(
     } else {
         (handed_on, had_to_wait(pool, spared))
     };
-    Finding::new(&DECLARATION, SCALE.severity(largest_ns), title)
+    let severity = Severity::of(largest_ns, 0, *STRANDED_ERROR_NS);
+    Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about("pid", pool.tgid)
         .about("epoll", pool.epoll)

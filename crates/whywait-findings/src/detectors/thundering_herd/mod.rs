@@ -12,7 +12,8 @@
 //!
 //! **Guards.** A wake is wasted only if it was one beyond the first that its connection made, and
 //! if the thread went back to sleep with nothing: the smaller of both counts. Less than
-//! [`MIN_WASTED`] a second, or less than half a wake for each connection, is not reported.
+//! [`HERD_WASTED_PER_SECOND`] a second, or less than half a wake for each connection, is not
+//! reported.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ use whywait_model::Model;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{HERD_WARNING, HERD_WASTED, HERD_WASTED_PER_SECOND};
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::spinning::rate;
 use crate::shared::text::{count, duration};
@@ -36,12 +38,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Fewer wasted wake-ups say nothing, altogether and a second.
-const MIN_WAKES: u64 = 50;
-const MIN_WASTED: u64 = 100;
-/// From this share of a CPU on, in thousandths, it is a warning.
-const WARNING_PERMILLE: u64 = 20;
 
 #[derive(Default)]
 struct Herd {
@@ -85,8 +81,8 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
     let duration_ns = model.target().duration_ns.max(1);
     let per_second = wasted as f64 / (duration_ns as f64 / 1e9);
     if herd.most_woken < 2
-        || wasted < MIN_WAKES
-        || per_second < MIN_WASTED as f64
+        || wasted < *HERD_WASTED
+        || per_second < *HERD_WASTED_PER_SECOND as f64
         || wasted < herd.connections / 2
     {
         return None;
@@ -101,7 +97,7 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
         .filter(|((_, of), _)| *of == i32::from(port));
     let pids: Vec<u32> = used.clone().map(|((tgid, _), _)| *tgid).collect();
     let requests = sum(used.map(|(_, used)| used.requests));
-    let severity = if permille >= WARNING_PERMILLE {
+    let severity = if permille >= *HERD_WARNING {
         Severity::Warning
     } else {
         Severity::Note

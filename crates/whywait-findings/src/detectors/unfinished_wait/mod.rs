@@ -4,9 +4,9 @@
 //! **Invariant.** A wait that requests depend on ends.
 //!
 //! **Evidence.** A request that was read and not answered; the thread that read it sleeps on a
-//! futex, since the reading and until the recording (or the process) ended; for [`MIN_NS`] at
-//! least, and for [`TIMES`] times as long as any request that was answered took. Lost wake-ups,
-//! locks that nobody owns and threads that died with the answer look like this.
+//! futex, since the reading and until the recording (or the process) ended; for [`UNFINISHED_NS`]
+//! at least, and for [`UNFINISHED_TIMES`] times as long as any request that was answered took. Lost
+//! wake-ups, locks that nobody owns and threads that died with the answer look like this.
 //!
 //! **Cost.** What each such request waited until the recording ended: a fix saves at least that,
 //! were it not that nobody knows how long the work takes. Hence "at most what was recorded".
@@ -27,6 +27,7 @@ use whywait_model::{Model, RequestRef, SystemCall, WaitClass, system_call};
 use crate::declaration::Declaration;
 use crate::detectors::deadlock;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::numbers::{SLEEPS_LOOKED_AT, UNFINISHED_NS, UNFINISHED_TIMES};
 use crate::shared::text::{count, duration, named, numbered};
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
@@ -40,14 +41,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// A shorter wait may well be about to end.
-const MIN_NS: u64 = 1_000_000_000;
-/// It has to be so many times as long as the slowest request that was answered.
-const TIMES: u64 = 5;
-
-/// Earlier sleeps of the thread at the same place that are looked at.
-const MOST_LOOKED_AT: usize = 64;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let deadlocked: BTreeSet<u32> = deadlock::circles(model)
@@ -80,7 +73,10 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
     };
     let requests: Vec<RequestRef<'_>> = unanswered(model).filter(read_before).collect();
     let slowest = slowest_answered_ns(model);
-    if requests.is_empty() || lasted < MIN_NS || lasted < slowest.saturating_mul(TIMES) {
+    if requests.is_empty()
+        || lasted < *UNFINISHED_NS
+        || lasted < slowest.saturating_mul(*UNFINISHED_TIMES)
+    {
         return None;
     }
     let class = model.class_of(wait).unwrap_or(WaitClass::Unknown);
@@ -218,7 +214,7 @@ fn idles_there(model: &Model, wait: &Wait) -> bool {
                 let end_ns = before.in_ns.unwrap_or(before.out_ns);
                 end_ns.saturating_sub(before.out_ns) >= model.threshold_ns()
             })
-            .take(MOST_LOOKED_AT)
+            .take(*SLEEPS_LOOKED_AT)
             .any(|before| system_call(before) == SystemCall::Futex && !in_hand(before.out_ns))
 }
 

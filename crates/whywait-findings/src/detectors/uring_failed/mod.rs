@@ -21,6 +21,7 @@ use whywait_model::rings::{Failures, RingState};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{FAILED, FAILED_ALL, FAILED_SHARE, FAILED_SHOWN, MISSING};
 use crate::shared::intervals::in_proportion;
 use crate::shared::rings;
 use crate::shared::text::{count, list, percent, shares};
@@ -40,17 +41,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Fewer are no matter, unless they are all.
-const MIN_FAILED: u64 = 10;
-/// One in so many operations.
-const RARE: u64 = 100;
-/// With all of so many there is no doubt.
-const MIN_ALL: u64 = 3;
-/// Answers "there is none" are worth a word from so many on.
-const MIN_MISSING: u64 = 50;
-/// Errors and descriptors that are shown.
-const SHOWN: usize = 3;
 
 const ENOENT: i32 = 2;
 const EINTR: i32 = 4;
@@ -124,8 +114,8 @@ impl<'a> Failed<'a> {
         });
         let missing = state.failures_where(opcode, |errno| is_missing(opcode, errno));
         let (real, missing) = (of(real), of(missing));
-        let often = real >= MIN_FAILED && real.saturating_mul(RARE) >= sum.completed;
-        if often || (real >= MIN_ALL && real >= sum.completed) {
+        let often = real >= *FAILED && real.saturating_mul(*FAILED_SHARE) >= sum.completed;
+        if often || (real >= *FAILED_ALL && real >= sum.completed) {
             return Some(Self {
                 sum,
                 count: real,
@@ -133,7 +123,7 @@ impl<'a> Failed<'a> {
             });
         }
         let nearly_all = missing.saturating_mul(10) >= sum.completed.saturating_mul(9);
-        (missing >= MIN_MISSING && nearly_all).then_some(Self {
+        (missing >= *MISSING && nearly_all).then_some(Self {
             sum,
             count: missing,
             missing: true,
@@ -224,7 +214,7 @@ fn names(errors: &[(i32, &Failures)]) -> String {
     let all = counts.fold(0, u64::saturating_add);
     let named: Vec<(String, u64)> = errors
         .iter()
-        .take(SHOWN)
+        .take(*FAILED_SHOWN)
         .map(|(errno, failures)| (error_name(*errno), failures.count))
         .collect();
     shares(named.iter().map(|(name, n)| (name.as_str(), *n)), all)
@@ -249,8 +239,8 @@ fn evidence(state: &RingState, failed: &Failed<'_>) -> Evidence {
     descriptors.sort_by_key(|(fd, n)| (std::cmp::Reverse(*n), *fd));
     if !descriptors.is_empty() {
         let numbers = descriptors.iter().map(|(fd, _)| fd.to_string());
-        let numbers: Vec<String> = numbers.take(SHOWN).collect();
-        let more = match descriptors.len().saturating_sub(SHOWN) {
+        let numbers: Vec<String> = numbers.take(*FAILED_SHOWN).collect();
+        let more = match descriptors.len().saturating_sub(*FAILED_SHOWN) {
             0 => String::new(),
             more => format!(" and {}", count(more, "other", "others")),
         };

@@ -19,6 +19,9 @@ use whywait_model::rings::RingState;
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{
+    POLLER_BURNT, POLLER_EXPENSIVE_NS, POLLER_LONG_NS, POLLER_MIN_LAGS, POLLER_MIN_SAMPLES,
+};
 use crate::shared::rings;
 use crate::shared::text::{count, duration, percent};
 
@@ -34,17 +37,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-/// CPU time for an operation above which a call to submit it is cheaper, nanoseconds.
-const EXPENSIVE_NS: u64 = 20_000;
-/// Of a core, percent.
-const MIN_BURNT: u64 = 20;
-/// Times that it slept when it was needed.
-const MIN_LAGS: u64 = 3;
-/// It slept for so long when it was needed, were it only once, nanoseconds.
-const LONG_NS: u64 = 100_000_000;
-/// With fewer samples the poller's share is not known.
-const MIN_SAMPLES: u64 = 20;
-
 fn detect(model: &Model) -> Vec<Finding> {
     model
         .rings
@@ -59,7 +51,10 @@ fn burning(model: &Model, state: &RingState) -> Option<Finding> {
     let burnt_ns = state.poller_samples.saturating_mul(rings::sample_ns(model));
     let burnt = percent(burnt_ns, ring.observed_ns);
     let each_ns = burnt_ns / ring.submitted.max(1);
-    if state.poller_samples < MIN_SAMPLES || burnt < MIN_BURNT || each_ns < EXPENSIVE_NS {
+    if state.poller_samples < *POLLER_MIN_SAMPLES
+        || burnt < *POLLER_BURNT
+        || each_ns < *POLLER_EXPENSIVE_NS
+    {
         return None;
     }
     let title = format!(
@@ -87,7 +82,7 @@ fn burning(model: &Model, state: &RingState) -> Option<Finding> {
 /// Whether entries lay there again and again while the poller slept.
 fn sleeps_often(model: &Model, state: &RingState) -> bool {
     let (ring, lags) = (&state.ring, &state.unsubmitted);
-    lags.count >= MIN_LAGS
+    lags.count >= *POLLER_MIN_LAGS
         && ring.asleep_ns >= lags.count.saturating_mul(model.threshold_ns())
         && percent(ring.asleep_ns, lags.low_ns) >= 50
 }
@@ -95,7 +90,7 @@ fn sleeps_often(model: &Model, state: &RingState) -> bool {
 /// Whether they lay there for long, were it only once, and for good.
 fn sleeps_long(state: &RingState) -> bool {
     let ring = &state.ring;
-    ring.asleep_ns >= LONG_NS && ring.asleep_ns >= ring.observed_ns / 100
+    ring.asleep_ns >= *POLLER_LONG_NS && ring.asleep_ns >= ring.observed_ns / 100
 }
 
 fn asleep(model: &Model, state: &RingState) -> Option<Finding> {

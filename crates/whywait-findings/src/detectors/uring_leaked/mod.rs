@@ -24,6 +24,7 @@ use whywait_model::rings::{PendingGroup, RingState};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{LEAKED, LEAKED_OVER_NS, LEAKED_SHOWN};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
 use crate::shared::text::{count, duration};
@@ -37,13 +38,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Fewer are no leak.
-const MIN_LEAKED: u64 = 3;
-/// More must have been added over so long, where several at a time may be posted ahead.
-const MIN_SPREAD_NS: u64 = 500_000_000;
-/// Groups that are shown.
-const SHOWN: usize = 3;
 
 const POLL_ADD: u32 = 6;
 const STREAM: u32 = 1;
@@ -118,8 +112,8 @@ fn is_piled(state: &RingState, opcode: u32, fd: i32, group: &PendingGroup) -> bo
         ANONYMOUS | PIPE => true,
         _ => group.socket_type == STREAM,
     };
-    let grows = group.spread_ns() >= MIN_SPREAD_NS;
-    group.count >= MIN_LEAKED
+    let grows = group.spread_ns() >= *LEAKED_OVER_NS;
+    group.count >= *LEAKED
         && state.has_all_results()
         && !state.succeeded.contains_key(&(opcode, fd))
         && (grows || (one_at_a_time && opcode != POLL_ADD))
@@ -132,7 +126,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let mut leaks = leaks(state);
     let closed = leaks.iter().filter(|leak| leak.how == How::Closed);
     // A few may be about to end.
-    if sum(closed.map(|leak| leak.count)) < MIN_LEAKED {
+    if sum(closed.map(|leak| leak.count)) < *LEAKED {
         leaks.retain(|leak| leak.how != How::Closed);
     }
     leaks.sort_by_key(|leak| (std::cmp::Reverse(leak.count), leak.opcode, leak.fd));
@@ -181,7 +175,7 @@ fn evidence(leaks: &[Leak<'_>]) -> Vec<Evidence> {
         lines.push(Evidence::of_ns(oldest_ns, text));
     }
     let piled = leaks.iter().filter(|leak| leak.how == How::Piled);
-    for leak in piled.take(SHOWN) {
+    for leak in piled.take(*LEAKED_SHOWN) {
         let text = format!(
             "{} {} operations are on descriptor {}, submitted over {}, the oldest {} ago; none \
              that is recorded ended there",

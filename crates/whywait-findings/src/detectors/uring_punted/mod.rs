@@ -20,7 +20,8 @@ use whywait_model::rings::RingState;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::rings::{self, MIN_OPERATIONS};
+use crate::numbers::RING_MIN_OPERATIONS;
+use crate::shared::rings;
 use crate::shared::text::{duration, percent};
 
 /// What it is.
@@ -58,7 +59,7 @@ fn need_no_worker(opcode: u32) -> bool {
 }
 
 fn mostly_punted(sum: &Sum) -> bool {
-    sum.punted >= MIN_OPERATIONS && sum.punted.saturating_mul(2) > sum.completed
+    sum.punted >= *RING_MIN_OPERATIONS && sum.punted.saturating_mul(2) > sum.completed
 }
 
 /// For how long the punted operations lay completed at most, by those that were followed.

@@ -31,7 +31,8 @@ use whywait_model::rings::{RingState, Stage};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::rings::{self, MIN_OPERATIONS};
+use crate::numbers::{RING_MIN_OPERATIONS, SLOTS_STALLED};
+use crate::shared::rings;
 use crate::shared::text::{duration, percent};
 
 /// What it is.
@@ -44,9 +45,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Of waits: so many percent must have been come back to in vain.
-const MIN_STALLED: u64 = 25;
 
 fn detect(model: &Model) -> Vec<Finding> {
     model
@@ -86,10 +84,10 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let stalled = percent(ring.stalled_waits, ring.waits);
     let holder = state.dominant();
     if ring.sq_entries < 2
-        || ring.submitted < MIN_OPERATIONS
+        || ring.submitted < *RING_MIN_OPERATIONS
         || full < 50
-        || stalled < MIN_STALLED
-        || ring.stalled_waits < MIN_OPERATIONS
+        || stalled < *SLOTS_STALLED
+        || ring.stalled_waits < *RING_MIN_OPERATIONS
         || !stops_at_depth(ring)
         || !matches!(holder, Some(Stage::Kernel | Stage::Socket))
     {

@@ -20,6 +20,7 @@ use whywait_model::rings::RingState;
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{UNBATCHED, UNBATCHED_PER_SECOND, UNBATCHED_SLOTS};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
 use crate::shared::text::{count, duration, percent};
@@ -33,14 +34,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Operations a second from which on a call for each is worth a word.
-const MIN_RATE: u64 = 5_000;
-/// With fewer nothing is said.
-const MIN_OPERATIONS: u64 = 5_000;
-/// Slots that are taken in the mean while any is: with fewer there is hardly more than one
-/// operation to submit at a time.
-const MIN_SLOTS: u64 = 4;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let mut by_process: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
@@ -58,11 +51,11 @@ fn is_unbatched(state: &RingState) -> bool {
     let ring = &state.ring;
     let active_ns = ring.observed_ns.saturating_sub(ring.idle_ns).max(1);
     ring.flags & SETUP_SQPOLL == 0
-        && ring.submitted >= MIN_OPERATIONS
-        && rate(ring.submitted, ring.observed_ns) >= MIN_RATE
+        && ring.submitted >= *UNBATCHED
+        && rate(ring.submitted, ring.observed_ns) >= *UNBATCHED_PER_SECOND
         // At most one in ten came with another.
         && ring.batches.saturating_mul(10) >= ring.submitted.saturating_mul(9)
-        && ring.slot_ns / active_ns >= MIN_SLOTS
+        && ring.slot_ns / active_ns >= *UNBATCHED_SLOTS
 }
 
 /// So many in that time are how many a second.

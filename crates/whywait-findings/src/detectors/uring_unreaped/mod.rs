@@ -29,8 +29,12 @@ use whywait_model::{Label, Model, StackText};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{
+    RING_MIN_OPERATIONS, RING_MIN_SAMPLES, UNREAPED_LONG_NS, UNREAPED_MIN_LAGS, UNREAPED_ONCE_NS,
+    UNREAPED_VERY_LONG_NS,
+};
 use crate::shared::intervals::{in_proportion, sum};
-use crate::shared::rings::{self, MIN_OPERATIONS};
+use crate::shared::rings;
 use crate::shared::spinning::IO_URING_ENTER;
 use crate::shared::text::duration;
 
@@ -44,15 +48,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Lags that make it more than chance.
-const MIN_LAGS: u64 = 3;
-/// A completion that lies for so long is no matter of the mean, nanoseconds.
-const LONG_NS: u64 = 10_000_000;
-/// Twice for so long is a fault with few operations too…
-const VERY_LONG_NS: u64 = 100_000_000;
-/// … and once for so long.
-const ONCE_NS: u64 = 500_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     model
@@ -76,8 +71,8 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
         let left_lying_ns = in_proportion(low_ns, elsewhere, all);
         left_lying_ns >= model.threshold_ns().max(state.kernel_ns().unwrap_or(0))
     };
-    state.ring.completed >= MIN_OPERATIONS
-        && state.unreaped.count >= MIN_LAGS
+    state.ring.completed >= *RING_MIN_OPERATIONS
+        && state.unreaped.count >= *UNREAPED_MIN_LAGS
         && (mostly || at_times(model, state))
         && (!nobody_waits(state)
             || (state.ring.at_depth_ns > state.ring.observed_ns / 2 && !state.held_by_sockets()))
@@ -111,7 +106,7 @@ fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
         }
     }
     match other.saturating_add(held_up) {
-        0..rings::MIN_SAMPLES => (1, 1),
+        all if all < *RING_MIN_SAMPLES => (1, 1),
         all => (other, all),
     }
 }
@@ -122,13 +117,13 @@ fn at_times(model: &Model, state: &RingState) -> bool {
         .unreaped
         .longest
         .iter()
-        .filter(|longest| longest.lag.low_ns >= LONG_NS)
+        .filter(|longest| longest.lag.low_ns >= *UNREAPED_LONG_NS)
         .collect();
     let sum = |of: &dyn Fn(&LagWithWait) -> u64| sum(long.iter().map(|longest| of(longest)));
     let lag_ns = sum(&|longest| longest.lag.low_ns);
     let slept_ns = sum(&|longest| longest.slept_ns);
     let computed_ns = sum(&|longest| sampled_ns(model, longest, is_other_work));
-    long.len() as u64 >= MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
+    long.len() as u64 >= *UNREAPED_MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
 }
 
 /// Whether something that somebody waits for lay there for very long while the thread slept
@@ -137,12 +132,12 @@ fn for_very_long(model: &Model, state: &RingState) -> bool {
     let longest = state.unreaped.longest.iter();
     let very_long = longest.filter(|longest| {
         let away_ns = sampled_ns(model, longest, is_other_work).saturating_add(longest.slept_ns);
-        longest.lag.low_ns >= VERY_LONG_NS
+        longest.lag.low_ns >= *UNREAPED_VERY_LONG_NS
             && !is_done_with(longest.lag.opcode)
             && away_ns >= longest.lag.low_ns / 2
     });
     let lags_ns: Vec<u64> = very_long.map(|longest| longest.lag.low_ns).collect();
-    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= ONCE_NS)
+    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *UNREAPED_ONCE_NS)
 }
 
 /// Whether a program may be done with an operation as soon as it is submitted: WRITEV, FSYNC,

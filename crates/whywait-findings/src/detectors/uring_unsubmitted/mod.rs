@@ -19,7 +19,10 @@ use whywait_model::rings::RingState;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::shared::rings::{self, MIN_OPERATIONS};
+use crate::numbers::{
+    RING_MIN_OPERATIONS, UNSUBMITTED_MIN_LAGS, UNSUBMITTED_ONCE_NS, UNSUBMITTED_VERY_LONG_NS,
+};
+use crate::shared::rings;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -31,13 +34,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Lags that make it more than chance.
-const MIN_LAGS: u64 = 3;
-/// Twice for so long is a fault with few operations too, nanoseconds…
-const VERY_LONG_NS: u64 = 100_000_000;
-/// … and once for so long.
-const ONCE_NS: u64 = 500_000_000;
 
 fn detect(model: &Model) -> Vec<Finding> {
     model
@@ -52,15 +48,16 @@ fn for_very_long(state: &RingState) -> bool {
     let lags = state.unsubmitted.longest.iter();
     let lags_ns: Vec<u64> = lags
         .map(|longest| longest.lag.low_ns)
-        .filter(|ns| *ns >= VERY_LONG_NS)
+        .filter(|ns| *ns >= *UNSUBMITTED_VERY_LONG_NS)
         .collect();
-    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= ONCE_NS)
+    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *UNSUBMITTED_ONCE_NS)
 }
 
 fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
     let (low_ns, high_ns) = state.queued_ns()?;
-    let many = ring.submitted >= MIN_OPERATIONS && state.unsubmitted.count >= MIN_LAGS;
+    let many =
+        ring.submitted >= *RING_MIN_OPERATIONS && state.unsubmitted.count >= *UNSUBMITTED_MIN_LAGS;
     if ring.flags & SETUP_SQPOLL != 0
         || !(many || for_very_long(state))
         || low_ns < model.threshold_ns()

@@ -20,6 +20,7 @@ use whywait_model::rings::{RingState, Workers};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{STORM, STORM_FOR_EACH_CPU, STORM_SHOWN};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
 use crate::shared::text::{count, duration};
@@ -33,13 +34,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// So many for each CPU are what the kernel has for files on disks.
-const FOR_EACH_CPU: u64 = 4;
-/// Fewer are no storm on a machine of any size.
-const MIN_WORKERS: u64 = 32;
-/// Opcodes that are shown.
-const SHOWN: usize = 3;
 
 fn detect(model: &Model) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -61,7 +55,7 @@ fn punted(state: &RingState) -> u64 {
 }
 
 fn is_storm(workers: Workers, cpus: u64) -> bool {
-    workers.most >= MIN_WORKERS && workers.most > cpus.saturating_mul(FOR_EACH_CPU)
+    workers.most >= *STORM && workers.most > cpus.saturating_mul(*STORM_FOR_EACH_CPU)
 }
 
 fn finding(model: &Model, state: &RingState) -> Option<Finding> {
@@ -81,7 +75,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         rings::thread(model, state.thread()),
     );
     let seen = format!("{} workers were seen altogether", workers.seen);
-    let handed = sums.iter().take(SHOWN).map(|sum| {
+    let handed = sums.iter().take(*STORM_SHOWN).map(|sum| {
         let each_ns = sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0);
         let text = format!(
             "{} of {} {} operations were handed to a worker; each took {} in the mean",

@@ -8,12 +8,10 @@ use whywait_model::{Model, RequestRef, system_call_name};
 use super::reasons::Reason;
 use super::{Crew, Takes};
 use crate::finding::{Cause, Evidence, Finding};
+use crate::numbers::WORKERS_REASONS_SHOWN;
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::Shares;
 use crate::shared::text::{count, duration, list, percent};
-
-/// Reasons that are named.
-const REASONS: usize = 3;
 
 /// A lack of workers.
 pub(super) struct Case<'a, 'm> {
@@ -103,7 +101,7 @@ impl Case<'_, '_> {
         let slept: Vec<String> = self
             .reasons
             .iter()
-            .take(REASONS)
+            .take(*WORKERS_REASONS_SHOWN)
             .map(|(reason, ns)| (reason.in_words(), percent(*ns, slept_ns)))
             .filter(|(_, percent)| *percent > 0)
             .map(|(words, percent)| format!("{} {percent} %", words.trim_start_matches(" in ")))

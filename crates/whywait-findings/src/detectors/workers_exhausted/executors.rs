@@ -16,15 +16,8 @@ use whywait_model::{EpollPool, Model, RequestRef, SystemCall, Thread, WaitClass,
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
+use crate::numbers::{EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, SLOW_NS};
 use crate::shared::replay::Worked;
-use crate::shared::slow_paths::MIN_NS;
-
-/// Who woke the loop less often is no executor's thread.
-const MIN_JOBS: usize = 3;
-/// A loop answers so soon after a job was done.
-const ANSWERS_WITHIN_NS: u64 = 20_000_000;
-/// Of the loop's answers at least so many percent must follow a job.
-const ANSWERS_PERCENT: usize = 70;
 
 /// The crews: for each loop the threads that do its jobs.
 pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
@@ -63,9 +56,9 @@ fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
     let jobs = matched(model, &requests, &workers);
     let answered = requests
         .iter()
-        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= MIN_NS))
+        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= *SLOW_NS))
         .count();
-    if jobs.len() * 100 < answered * ANSWERS_PERCENT {
+    if jobs.len() * 100 < answered * *EXECUTOR_ANSWERS {
         return None;
     }
     Some(crew_of(model, *tid, &requests, workers, &jobs))
@@ -176,7 +169,7 @@ fn workers(model: &Model, pool: &EpollPool, the_loop: &Thread) -> BTreeSet<u32> 
             *wakes.entry(wait.waker_tid).or_default() += 1;
         }
     }
-    wakes.retain(|_, wakes| *wakes >= MIN_JOBS);
+    wakes.retain(|_, wakes| *wakes >= *EXECUTOR_MIN_JOBS);
     let work = |thread: &Thread| -> Vec<StackId> {
         let waits = thread.timeline.waits().iter();
         waits
@@ -195,7 +188,9 @@ fn workers(model: &Model, pool: &EpollPool, the_loop: &Thread) -> BTreeSet<u32> 
             .iter()
             .filter(|stack| known.contains(stack))
             .count();
-        thread.tgid == pool.tgid && !pool.members.contains_key(&thread.tid) && same >= MIN_JOBS
+        thread.tgid == pool.tgid
+            && !pool.members.contains_key(&thread.tid)
+            && same >= *EXECUTOR_MIN_JOBS
     });
     alike
         .map(|thread| thread.tid)
@@ -212,7 +207,7 @@ fn matched<'m>(
 ) -> Vec<(RequestRef<'m>, Done)> {
     let mut answers: Vec<(Ns, RequestRef<'m>)> = requests
         .iter()
-        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= MIN_NS))
+        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= *SLOW_NS))
         .filter_map(|request| Some((request.first_send_ns?, *request)))
         .collect();
     answers.sort_by_key(|(at, _)| *at);
@@ -232,7 +227,7 @@ fn matched<'m>(
     for (at, request) in answers {
         let last = came_back.partition_point(|(back_ns, ..)| *back_ns <= at);
         let first = came_back
-            .partition_point(|(back_ns, ..)| back_ns.saturating_add(ANSWERS_WITHIN_NS) < at);
+            .partition_point(|(back_ns, ..)| back_ns.saturating_add(*EXECUTOR_ANSWERED_NS) < at);
         let Some(found) = (first..last).find(|index| !used[*index]) else {
             continue;
         };

@@ -4,18 +4,13 @@
 //! Who answered is the worker, so that its job is certain. It began when the worker's answer before
 //! was out, or when the worker got it after a sleep in which it waited for work.
 
+use crate::numbers::{HANDED_MIN_JOBS, HANDED_ON, SLOW_NS};
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_model::{Model, RequestRef};
 
 use super::Crew;
 use super::executors::{Done, began, crew_of};
-use crate::shared::slow_paths::MIN_NS;
-
-/// Of what a thread read at least so many percent must be answered by others.
-const BY_OTHERS_PERCENT: usize = 90;
-/// A thread that answered less often is no worker.
-const MIN_JOBS: usize = 3;
 
 /// The crews: for each thread that reads the threads that answer.
 pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
@@ -40,9 +35,9 @@ fn crew<'m>(model: &'m Model, tid: u32, mut requests: Vec<RequestRef<'m>>) -> Op
     answers.remove(&tid);
     answers.remove(&0);
     let by_others: usize = answers.values().map(Vec::len).sum();
-    answers.retain(|_, answered| answered.len() >= MIN_JOBS);
+    answers.retain(|_, answered| answered.len() >= *HANDED_MIN_JOBS);
     let workers: BTreeSet<u32> = answers.keys().copied().collect();
-    let few = by_others * 100 < all * BY_OTHERS_PERCENT;
+    let few = by_others * 100 < all * *HANDED_ON;
     if few || workers.is_empty() || requests.len() <= workers.len() || several(&answers) {
         return None;
     }
@@ -54,7 +49,7 @@ fn crew<'m>(model: &'m Model, tid: u32, mut requests: Vec<RequestRef<'m>>) -> Op
             let to_ns = request.answered_ns()?;
             let read_ns = request.recv_ns?;
             // What was over soon says nothing of a queue.
-            if request.latency_ns().is_some_and(|ns| ns >= MIN_NS) {
+            if request.latency_ns().is_some_and(|ns| ns >= *SLOW_NS) {
                 let from_ns = began(model, *worker, before_ns, to_ns).unwrap_or(read_ns);
                 let done = Done {
                     tid: *worker,

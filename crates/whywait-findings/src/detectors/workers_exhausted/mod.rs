@@ -16,8 +16,8 @@
 //! **Guards.** Workers that compute, or wait for a CPU, are busy: more of them would not help.
 //! Where they wait for a lock, more of them would wait there as well; the same goes for a peer
 //! whose answers take longer the more of them ask, as far as that shows. An event loop that serves
-//! several requests at a time is none of these workers. Less than [`MIN_VICTIMS`] requests (unless
-//! one waited for a second), or less than a third of the slow requests' time, is a burst.
+//! several requests at a time is none of these workers. Less than [`WORKERS_MIN_VICTIMS`] requests
+//! (unless one waited for a second), or less than a third of the slow requests' time, is a burst.
 
 mod case;
 mod executors;
@@ -33,6 +33,9 @@ use whywait_model::{Model, RequestRef};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Finding, Saving, Severity};
+use crate::numbers::{
+    SLOW_NS, WORKERS_ERROR_NS, WORKERS_HANG_NS, WORKERS_LOCKED, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
+};
 use crate::shared::intervals::sum;
 use crate::shared::replay::{self, Worked};
 use crate::shared::slow_paths::{self, Shares};
@@ -56,17 +59,6 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     explain: include_str!("explain.md"),
     detect,
 };
-
-/// Fewer requests are a burst, or a worker that had bad luck…
-const MIN_VICTIMS: usize = 3;
-/// … but for one that waited for so long.
-const HANGS_NS: u64 = 1_000_000_000;
-/// What is less than one part in so many of the slow requests' time is no lack of workers.
-const WORTH: u64 = 3;
-/// Typically as long: an error.
-const ERROR_NS: u64 = 100_000_000;
-/// Workers wait for a lock for at least one part in so many of their sleep: that is the fault.
-const LOCK_SHARE: u64 = 2;
 
 fn detect(model: &Model) -> Vec<Finding> {
     // Nobody saw who slept before the recording began.
@@ -127,13 +119,15 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
     let victims: Vec<&(RequestRef<'_>, u64)> = crew
         .victims
         .iter()
-        .filter(|(request, ns)| *ns >= slow_paths::MIN_NS && request.counts())
+        .filter(|(request, ns)| *ns >= *SLOW_NS && request.counts())
         .collect();
     let shares = Shares::new(victims.iter().map(|(request, ns)| (*ns, request.age_ns())));
     let open = victims.iter().filter(|(request, _)| !request.is_answered());
     let open_ns = sum(open.clone().map(|(request, _)| request.age_ns()));
-    let hangs = victims.iter().any(|(_, ns)| *ns >= HANGS_NS);
-    if (victims.len() < MIN_VICTIMS && !hangs) || shares.ns.saturating_mul(WORTH) < slow_ns {
+    let hangs = victims.iter().any(|(_, ns)| *ns >= *WORKERS_HANG_NS);
+    if (victims.len() < *WORKERS_MIN_VICTIMS && !hangs)
+        || shares.ns.saturating_mul(*WORKERS_WORTH) < slow_ns
+    {
         return None;
     }
     let slept_ns = sum(crew.sleeps.iter().map(|sleep| sleep.ns));
@@ -142,7 +136,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
         sum(those.map(|sleep| sleep.ns))
     };
     let lock_ns = of(&|sleep| is_lock(model, sleep.wait));
-    if slept_ns == 0 || lock_ns.saturating_mul(LOCK_SHARE) >= slept_ns {
+    if slept_ns == 0 || lock_ns.saturating_mul(*WORKERS_LOCKED) >= slept_ns {
         return None;
     }
     let reasons = reasons::of(model, crew);
@@ -160,7 +154,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
     let severity = match shares.severity(slow_ns)? {
         // That more workers would help is no more than likely where it does not show.
         Severity::Warning
-            if shares.median_ns() >= ERROR_NS && (elsewhere.is_some() || kept || hang) =>
+            if shares.median_ns() >= *WORKERS_ERROR_NS && (elsewhere.is_some() || kept || hang) =>
         {
             Severity::Error
         }
@@ -201,7 +195,9 @@ fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
     let real_ns = replay::median_ns(real);
     let workers = crew.workers.len();
     let same_ns = replay::median_ns(replay::latencies(&crew.jobs, workers, 0));
-    if crew.jobs.len() < MIN_VICTIMS || same_ns.abs_diff(real_ns).saturating_mul(4) > real_ns {
+    if crew.jobs.len() < *WORKERS_MIN_VICTIMS
+        || same_ns.abs_diff(real_ns).saturating_mul(4) > real_ns
+    {
         return None;
     }
     let more = [workers + 1, workers + 2, workers * 2, workers * 4];

@@ -6,14 +6,8 @@ use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Model, system_call_name};
 
 use super::Crew;
+use crate::numbers::{TOGETHER_WITHIN, WORKERS_IN_STEP, WORKERS_MIN_GAPS, WORKERS_TOGETHER};
 use crate::shared::{replay, slow_paths};
-
-/// So many begin to wait at once, within one part in so many of the shortest of these waits.
-const MIN_TOGETHER: usize = 2;
-const TOGETHER: u64 = 5;
-/// Fewer workers, or fewer of their waits, may be in step by chance.
-const MIN_IN_STEP: usize = 3;
-const MIN_GAPS: usize = 20;
 
 /// What workers waited for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,12 +81,12 @@ pub(super) fn queues_elsewhere(
             .map(|(from, to)| to - from)
             .min()
             .unwrap_or(to - from);
-        let soon = from.saturating_add(shortest / TOGETHER);
+        let soon = from.saturating_add(shortest / *TOGETHER_WITHIN);
         let together = waits[at..]
             .iter()
             .take_while(|(other, _)| *other <= soon)
             .count();
-        if from >= busy_until && together >= MIN_TOGETHER {
+        if from >= busy_until && together >= *WORKERS_TOGETHER {
             let mut took: Vec<u64> = waits[at..at + together]
                 .iter()
                 .map(|(from, to)| to - from)
@@ -125,7 +119,7 @@ fn comes_back_in_turns(waits: &[(Ns, Ns)], workers: usize) -> bool {
     let mut ends: Vec<Ns> = waits.iter().map(|(_, to)| *to).collect();
     ends.sort_unstable();
     let mut gaps: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    if workers < MIN_IN_STEP || gaps.len() < MIN_GAPS {
+    if workers < *WORKERS_IN_STEP || gaps.len() < *WORKERS_MIN_GAPS {
         return false;
     }
     gaps.sort_unstable();

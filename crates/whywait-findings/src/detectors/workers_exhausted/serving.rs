@@ -8,12 +8,9 @@ use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
+use crate::numbers::{SLEEPS_IN_WORK, SLOW_NS};
 use crate::shared::intervals::Interval;
 use crate::shared::replay::{InHand, Worked, workers_of};
-use crate::shared::slow_paths::MIN_NS;
-
-/// Of four sleeps in a place so many must have a request in hand, for it to be one of work.
-const IN_WORK: usize = 3;
 
 /// The crews: those who serve one port, or the unix sockets of one process.
 pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
@@ -28,7 +25,7 @@ pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
 }
 
 fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<Crew<'m>> {
-    let took = |request: &RequestRef<'_>| request.age_ns() >= MIN_NS;
+    let took = |request: &RequestRef<'_>| request.age_ns() >= *SLOW_NS;
     if !requests.iter().any(took) {
         return None;
     }
@@ -37,7 +34,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
         .copied()
-        .filter(|request| crew.begun_ns(*request) - request.ready_ns >= MIN_NS)
+        .filter(|request| crew.begun_ns(*request) - request.ready_ns >= *SLOW_NS)
         .filter(|request| crew.could_be_read(*request))
         .collect();
     let span = |request: &RequestRef<'_>| (request.ready_ns, crew.begun_ns(*request));
@@ -144,7 +141,7 @@ impl<'a, 'm> Workers<'a, 'm> {
             *in_work += usize::from(self.has_in_hand(wait.tid, wait.out_ns));
             *all += 1;
         }
-        times.retain(|_, (in_work, all)| *in_work * 4 >= *all * IN_WORK);
+        times.retain(|_, (in_work, all)| *in_work * 4 >= *all * *SLEEPS_IN_WORK);
         times.into_keys().collect()
     }
 
@@ -325,7 +322,7 @@ impl<'a, 'm> Workers<'a, 'm> {
         };
         let next = thread.timeline.overlapping(answered_ns, Ns::MAX).first();
         next.filter(|wait| {
-            wait.out_ns.saturating_sub(answered_ns) < MIN_NS && self.duty(wait) == Some(true)
+            wait.out_ns.saturating_sub(answered_ns) < *SLOW_NS && self.duty(wait) == Some(true)
         })
         .and_then(|wait| wait.wake_ns.or(wait.in_ns))
         .map_or(answered_ns, |woken_ns| woken_ns.max(answered_ns))

@@ -1,5 +1,6 @@
 //! When all workers slept and something waited for them.
 
+use crate::numbers::WORKERS_ASLEEP;
 use whywait_events::Ns;
 
 /// What a worker does, as far as taking work goes.
@@ -19,9 +20,6 @@ pub(super) struct Shift {
     /// In order, without overlaps.
     intervals: Vec<(Ns, Ns)>,
 }
-
-/// Of the workers that exist at a time so many percent sleep: it is no lack of CPUs.
-const ASLEEP_PERCENT: i64 = 75;
 
 impl Shift {
     /// From what each worker did when, and from when to when something waited. `most`: something
@@ -64,7 +62,7 @@ impl Shift {
                 break;
             };
             let [free, asleep, active, waiting] = now;
-            let sleep = asleep > 0 && asleep * 100 >= (asleep + active) * ASLEEP_PERCENT;
+            let sleep = asleep > 0 && asleep * 100 >= (asleep + active) * *WORKERS_ASLEEP;
             if free == 0 && sleep && waiting > most {
                 match shift.intervals.last_mut() {
                     Some(last) if last.1 == from => last.1 = to,

@@ -11,11 +11,9 @@ use super::crew::Crew;
 use super::crews::workers_of;
 use super::turns::{Name, Piece, Served, Turns, name};
 use crate::finding::{Evidence, Saving};
+use crate::numbers::BEHIND_NOTABLE;
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::text::{count, duration};
-
-/// What queues behind is named from one part in so many of the bound on.
-const NOTABLE: u64 = 50;
 
 /// A piece of a thread's time that a fix takes away: so much of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +91,7 @@ impl<'m> Behind<'m> {
              which the bound has, too",
             duration(more_ns)
         );
-        let notable = more_ns.saturating_mul(NOTABLE) >= saving.at_most_ns && more_ns > 0;
+        let notable = more_ns.saturating_mul(*BEHIND_NOTABLE) >= saving.at_most_ns && more_ns > 0;
         let evidence = notable.then(|| Evidence::of_ns(more_ns, text));
         (saving, evidence)
     }

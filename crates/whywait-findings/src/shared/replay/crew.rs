@@ -12,10 +12,8 @@ use super::events::Events;
 use super::locks::Locks;
 use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
 use super::turns::{Name, name};
+use crate::numbers::CREW_SHORT_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
-
-/// What a worker did besides for so short is not written down.
-const SHORT_NS: u64 = 50_000;
 
 /// Workers that each serve one at a time.
 pub(super) struct Crew<'m> {
@@ -175,7 +173,9 @@ impl<'m> Crew<'m> {
         let mut jobs = Vec::new();
         let (mut at_ns, mut free_ns) = (None, 0);
         for ((from_ns, to_ns), is_free) in taken {
-            if let Some(at_ns) = at_ns.filter(|at_ns| from_ns.saturating_sub(*at_ns) >= SHORT_NS) {
+            if let Some(at_ns) =
+                at_ns.filter(|at_ns| from_ns.saturating_sub(*at_ns) >= *CREW_SHORT_NS)
+            {
                 jobs.push(other(free_ns, at_ns, from_ns));
             }
             at_ns = Some(at_ns.unwrap_or(0).max(to_ns));

@@ -1,11 +1,9 @@
 //! Workers that read requests from sockets, one at a time, by what they read.
 
+use crate::numbers::CREW_OVERLAPPING;
 use std::collections::BTreeMap;
 
 use whywait_model::RequestRef;
-
-/// Requests of a thread that overlap others of it, one in so many: it serves several at a time.
-const OVERLAPPING: usize = 10;
 
 /// What each thread read, in order of reading.
 pub(crate) type InHand<'m> = BTreeMap<u32, Vec<RequestRef<'m>>>;
@@ -39,7 +37,7 @@ fn serve_several(in_hand: &InHand<'_>) -> bool {
         .filter(|pair| pair[1].recv_ns < Some(pair[0].until_ns()))
         .count();
     let all: usize = in_hand.values().map(Vec::len).sum();
-    overlapping * OVERLAPPING > all
+    overlapping * *CREW_OVERLAPPING > all
 }
 
 /// Whether these threads only read requests, which others answer.

@@ -1,14 +1,12 @@
 //! What several threads waited for at once, and one of them brought about: a commit for all.
 
+use crate::numbers::WAKES_TOGETHER_NS;
 use std::collections::{BTreeMap, HashMap};
 
 use whywait_events::{Ns, Wait, WakeContext};
 use whywait_model::Model;
 
 use super::crews::InHand;
-
-/// Wakes by one thread within this time are one wake of several.
-const TOGETHER_NS: u64 = 100_000;
 
 /// One time that a thread waited for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +59,7 @@ impl Events {
         let mut last: Option<(u32, Ns)> = None;
         let mut count = 0;
         for ((by, at_ns), waits) in ended {
-            let same = |(tid, ns): (u32, Ns)| tid == by && at_ns - ns < TOGETHER_NS;
+            let same = |(tid, ns): (u32, Ns)| tid == by && at_ns - ns < *WAKES_TOGETHER_NS;
             if !last.is_some_and(same) {
                 events.brought.entry(by).or_default().push((at_ns, count));
                 last = Some((by, at_ns));

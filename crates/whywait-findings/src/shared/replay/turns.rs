@@ -7,10 +7,8 @@ use std::collections::BTreeSet;
 use whywait_events::{Ns, Wait};
 use whywait_model::{Model, RequestRef, Thread};
 
+use crate::numbers::TURN_AT_ONCE_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
-
-/// What is read so soon has not waited for the loop.
-const AT_ONCE_NS: u64 = 1_000_000;
 
 /// What names a request: its socket and number, and when it came.
 pub(crate) type Name = (u64, u32, Ns);
@@ -44,7 +42,7 @@ fn reads_at_once<'a>(requests: &'a [RequestRef<'_>]) -> impl Iterator<Item = Ns>
         }
         unread.remove(&(ready_ns, at));
         let oldest_ns = unread.first().map_or(ready_ns, |(ns, _)| ready_ns.min(*ns));
-        (at_ns.saturating_sub(oldest_ns) < AT_ONCE_NS).then_some(at_ns)
+        (at_ns.saturating_sub(oldest_ns) < *TURN_AT_ONCE_NS).then_some(at_ns)
     })
 }
 

@@ -5,6 +5,7 @@
 //! real one. Without that a replay would flatter: of clients that wait for their answers the same
 //! few come again and again.
 
+use crate::numbers::CLIENT_COMES_BACK_NS;
 use std::collections::HashMap;
 
 use whywait_events::Ns;
@@ -25,9 +26,6 @@ pub(crate) struct Worked {
     /// When its server could take the next one: not before the answer.
     pub(crate) free_ns: Ns,
 }
-
-/// A client that comes back within this was waiting for its answer.
-const COMES_BACK_WITHIN_NS: u64 = 20_000_000;
 
 /// For each job the one whose answer its client waited for before it sent it, if one did: the
 /// answer before it on its connection, if that connection waits for answers most of its time; or
@@ -61,7 +59,7 @@ fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
                 open.pop();
             }
             let (at_ns, before) = *open.last()?;
-            if job.ready_ns - at_ns > COMES_BACK_WITHIN_NS {
+            if job.ready_ns - at_ns > *CLIENT_COMES_BACK_NS {
                 open.clear();
                 return None;
             }
@@ -76,7 +74,7 @@ fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
 fn comes_back(before: &Worked, job: &Worked) -> bool {
     let waited_ns = before.answered_ns.saturating_sub(before.ready_ns);
     let away_ns = job.ready_ns.checked_sub(before.answered_ns);
-    away_ns.is_some_and(|ns| ns <= waited_ns.max(COMES_BACK_WITHIN_NS))
+    away_ns.is_some_and(|ns| ns <= waited_ns.max(*CLIENT_COMES_BACK_NS))
 }
 
 /// How long each job is under way with so many servers and `more`, from its arrival to its answer:

@@ -10,7 +10,7 @@
 //!
 //! **Cost.** Throughput: without the function the loop does as many operations in the rest of its
 //! CPU time. The function's share is known from samples, so twice their standard error is added;
-//! and a fifth of the rest ([`REST_FASTER`]).
+//! and a fifth of the rest ([`RING_REST_FASTER`]).
 //!
 //! **Guards.** Only a thread that is on a CPU or waits for one most of the time is bound by it; and
 //! not one that never waits in the kernel, and has nothing to do: all that there is, is with the
@@ -28,30 +28,13 @@ use whywait_model::{Model, app_frame};
 use crate::detectors::serial_work::DECLARATION;
 use crate::detectors::uring_unreaped;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{
+    RING_BOUND, RING_FUNCTION, RING_FUNCTION_WARNING, RING_MIN_OPERATIONS, RING_NEVER_WAITS_NS,
+    RING_NOTHING_TO_DO, RING_REST_FASTER, RING_WORK_FUNCTIONS_SHOWN, RING_WORK_MIN_SAMPLES,
+};
 use crate::shared::intervals::{in_proportion, sum};
-use crate::shared::rings::{self, MIN_OPERATIONS};
+use crate::shared::rings;
 use crate::shared::text::{duration, percent, shares};
-
-/// Of the time, on a CPU or waiting for one: a thread with less is not bound by it.
-const MIN_BOUND: u64 = 60;
-/// Of the thread's CPU time: a function with less does not dominate.
-const MIN_SHARE: u64 = 20;
-/// With less it is a note.
-const LARGE_SHARE: u64 = 30;
-/// With fewer samples shares are not known well enough.
-const MIN_SAMPLES: u64 = 30;
-/// Of the samples: a thread that never waits and has so seldom anything to do goes round in its
-/// queue.
-const NOTHING_TO_DO: u64 = 95;
-/// It goes on for longer than this on average before it waits in the kernel. (One that takes
-/// completions by the hundred and works for a second on them has nothing but its work, too, and
-/// everything that it asked for is with the kernel meanwhile. Then it waits.)
-const NEVER_WAITS_NS: u64 = 1_000_000_000;
-/// Without the function the rest takes less time, too, by one in so many at most: the function
-/// empties the caches for it. Measured on the lab relay by its own clocks: 5 to 10 % where lines
-/// are formatted (`logged` against `all-fixed`), 16 % where a vector of 1,000 packets is moved
-/// (`published` against `deque`; 1.28 us of a packet's 8.66 became 1.08).
-const REST_FASTER: u64 = 5;
 
 pub(super) fn detect(model: &Model) -> Vec<Finding> {
     let mut by_thread: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
@@ -132,9 +115,9 @@ fn bound_loop<'a>(model: &Model, tid: u32, states: &[&'a RingState]) -> Option<L
     // From the first sample to the last: of a recording of seconds that is all of it.
     let (cpu_ns, runnable_ns, seen_ns) = states.iter().find_map(|state| state.cpu_of(tid))?;
     let bound = percent(cpu_ns.saturating_add(runnable_ns), seen_ns);
-    if operations < MIN_OPERATIONS
-        || samples.all < MIN_SAMPLES
-        || bound < MIN_BOUND
+    if operations < *RING_MIN_OPERATIONS
+        || samples.all < *RING_WORK_MIN_SAMPLES
+        || bound < *RING_BOUND
         || seen_ns < observed_ns / 2
     {
         return None;
@@ -145,8 +128,8 @@ fn bound_loop<'a>(model: &Model, tid: u32, states: &[&'a RingState]) -> Option<L
         .iter()
         .all(|state| state.ring.flags & (SETUP_DEFER_TASKRUN | SETUP_COOP_TASKRUN) == 0);
     let waits = sum_of(|state| state.ring.waits);
-    let never_waits = waits.saturating_mul(NEVER_WAITS_NS) < observed_ns;
-    if shows && never_waits && percent(samples.with_kernel, samples.all) >= NOTHING_TO_DO {
+    let never_waits = waits.saturating_mul(*RING_NEVER_WAITS_NS) < observed_ns;
+    if shows && never_waits && percent(samples.with_kernel, samples.all) >= *RING_NOTHING_TO_DO {
         return None;
     }
     Some(Loop {
@@ -173,16 +156,16 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     let (all, cpu_ns, operations) = (bound.samples.all, bound.cpu_ns, bound.operations);
     let (name, work) = bound.samples.functions.first()?;
     let share = percent(work.samples, all);
-    if share < MIN_SHARE {
+    if share < *RING_FUNCTION {
         return None;
     }
-    let severity = if share >= LARGE_SHARE {
+    let severity = if share >= *RING_FUNCTION_WARNING {
         Severity::Warning
     } else {
         Severity::Note
     };
     let function = at_most(work.samples, all);
-    let saved = function.saturating_add(all.saturating_sub(function) / REST_FASTER);
+    let saved = function.saturating_add(all.saturating_sub(function) / *RING_REST_FASTER);
     let saved_ns = in_proportion(cpu_ns, saved, all);
     let rest = all.saturating_sub(saved).max(1);
     let faster = u128::from(saved) * 100 / u128::from(rest);
@@ -207,7 +190,6 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
 }
 
 fn evidence(bound: &Loop<'_>, name: &str, work: &Work) -> [Evidence; 4] {
-    const SHOWN: usize = 4;
     let all = bound.samples.all;
     let share = percent(work.samples, all);
     let per_operation = format!(
@@ -217,7 +199,11 @@ fn evidence(bound: &Loop<'_>, name: &str, work: &Work) -> [Evidence; 4] {
         percent(bound.cpu_ns, bound.seen_ns).min(100),
         percent(bound.runnable_ns, bound.seen_ns).min(100),
     );
-    let functions = bound.samples.functions.iter().take(SHOWN);
+    let functions = bound
+        .samples
+        .functions
+        .iter()
+        .take(*RING_WORK_FUNCTIONS_SHOWN);
     let shown = functions
         .map(|(name, work)| (name.as_str(), work.samples))
         .filter(|(_, samples)| percent(*samples, all) > 0)

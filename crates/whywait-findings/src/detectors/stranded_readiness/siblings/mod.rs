@@ -16,21 +16,19 @@
 //! idles. Without the option, or with fewer such listeners than siblings, they share a listener,
 //! and who is idle takes connections from it. A program of another kind at the same port is no
 //! sibling. A worker that waited for a CPU for most of the time was not busy: the machine was.
-//! Where siblings were busy for most of the wait too, and below [`MIN_STRANDED_NS`], nothing is
-//! reported.
+//! Where siblings were busy for most of the wait too, and below [`SIBLINGS_STRANDED_NS`], nothing
+//! is reported.
 
 use std::collections::BTreeMap;
 
 use whywait_events::StackId;
 use whywait_model::{EpollPool, Model, RequestRef, system_call_name};
 
-use crate::detectors::stranded_readiness::{DECLARATION, SCALE};
-use crate::finding::{Cause, Evidence, Finding, Saving};
+use crate::detectors::stranded_readiness::DECLARATION;
+use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
+use crate::numbers::{SIBLINGS_STRANDED_NS, STRANDED_ERROR_NS};
 use crate::shared::intervals::{Interval, union_ns};
 use crate::shared::text::{count, duration, list, numbered};
-
-/// A request that was stranded for less is not reported.
-const MIN_STRANDED_NS: u64 = 10_000_000;
 
 struct Victim<'a> {
     request: RequestRef<'a>,
@@ -85,7 +83,7 @@ fn victim<'a>(
     request: RequestRef<'a>,
 ) -> Option<Victim<'a>> {
     let served_ns = request.served_ns();
-    if served_ns.saturating_sub(request.ready_ns) < MIN_STRANDED_NS {
+    if served_ns.saturating_sub(request.ready_ns) < *SIBLINGS_STRANDED_NS {
         return None;
     }
     // One that shares a listener takes from it when it is idle.
@@ -123,7 +121,7 @@ fn victim<'a>(
     if without_cpu_ns.saturating_mul(2) > wait_ns {
         return None;
     }
-    (stranded_ns >= MIN_STRANDED_NS.max(wait_ns / 2)).then_some(Victim {
+    (stranded_ns >= SIBLINGS_STRANDED_NS.max(wait_ns / 2)).then_some(Victim {
         request,
         stranded_ns,
         idle,
@@ -238,7 +236,8 @@ fn finding(
             cause.tid, cause.thread, cause.doing
         ))
     });
-    Finding::new(&DECLARATION, SCALE.severity(worst.stranded_ns), title)
+    let severity = Severity::of(worst.stranded_ns, 0, *STRANDED_ERROR_NS);
+    Finding::new(&DECLARATION, severity, title)
         .about("pid", worst.request.tgid)
         .about("port", port)
         .about("threads", worst.idle.clone())

@@ -1,0 +1,490 @@
+//! The numbers that findings depend on: thresholds of time, counts and shares, and how much is
+//! looked at or shown. Each stands here once, with why it has its value.
+//!
+//! A number is read as `*NAME`. Times are in nanoseconds, and their names end so.
+
+use std::ops::Deref;
+
+/// A number of the list below.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Number<T>(T);
+
+impl<T> Deref for Number<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+const S: u64 = 1_000 * MS;
+
+macro_rules! numbers {
+    ($($section:literal {
+        $($(#[doc = $why:literal])+ $name:ident: $type:ty = $value:expr;)+
+    })+) => {
+        $($($(#[doc = $why])+ pub(crate) const $name: Number<$type> = Number($value);)+)+
+    };
+}
+
+numbers! {
+    "What several detectors ask" {
+        /// A shorter delay needs no explanation: what takes a request less is not looked for.
+        SLOW_NS: u64 = 10 * MS;
+        /// Typically less of a request is a remark.
+        PATH_WARNING_NS: u64 = 30 * MS;
+        /// A smaller part of all slow requests' time is rare, and at most a remark.
+        RARE_OF_SLOW: u64 = 10;
+        /// What is rare is remarked only if it made a request take so long.
+        OUTLIER_NS: u64 = 100 * MS;
+        /// A request that takes so many times what others of its kind take is an outlier.
+        OUTLIER_TIMES: u64 = 3;
+        /// The rest of a wait is not worth a word in a title.
+        ALL_BUT_NAME: u64 = 95;
+        /// More findings of one kind hide the others.
+        FINDINGS_OF_A_KIND: usize = 3;
+        /// More late requests are no accident of scheduling.
+        CROWDED_RARE: u64 = 50;
+        /// A call lies on several threads, the peer's and those that it asks, and each waits for a
+        /// CPU: the call is late by so many such waits.
+        CROWDED_WAITS: u64 = 5;
+        /// The kernel's part of the CPU time is named from here on.
+        KERNEL_NOTABLE: u64 = 20;
+        /// From here on the work is the kernel's, and the cause is named by what it does there.
+        KERNEL_MOSTLY: u64 = 50;
+        /// Fewer samples do not show what the kernel did.
+        KERNEL_MIN_SAMPLES: u64 = 5;
+        /// Fewer samples do not show what a spinning thread did.
+        SPIN_MIN_SAMPLES: usize = 3;
+    }
+
+    "Calls of peers" {
+        /// The calls that are looked at for one request, beyond those that others have taken:
+        /// bounds the work on hostile recordings.
+        CALLS_LOOKED_AT: usize = 256;
+        /// With fewer calls to a peer linked to requests, or less of their time, too little is
+        /// known.
+        CALLS_KNOWN: u64 = 90;
+        /// So many calls are made while a request is under way, and so much of their time passes
+        /// with no more calls than requests: then they are the requests', one after another.
+        CALLS_OF_REQUESTS: u64 = 90;
+        /// Fewer calls show no limit.
+        QUEUE_MIN_CALLS: usize = 20;
+        /// Fewer requests that waited are chance.
+        QUEUE_MIN_VICTIMS: usize = 5;
+        /// Fewer calls that followed others are chance.
+        QUEUE_MIN_HANDOVERS: usize = 10;
+        /// So many calls must have followed the end of another at once.
+        QUEUE_PROMPT: u64 = 80;
+        /// A call that follows the end of another at once comes within this …
+        QUEUE_AT_ONCE_NS: u64 = 5 * MS;
+        /// … and within this part of the mean time between calls: by chance only so many would.
+        QUEUE_UNLIKELY: u64 = 4;
+        /// For so much of the time in which a request waited, as many calls were under way as ever.
+        QUEUE_FULL: u64 = 70;
+        /// Less of the process' slow requests' time is no queue to speak of.
+        QUEUE_WORTH: u64 = 3;
+        /// Nearly all requests have a call of their own, and nearly all calls a request.
+        QUEUE_PAIRED: u64 = 90;
+        /// A replay that is off by more of what was explains nothing.
+        QUEUE_REPLAY_MOST_OFF: u64 = 25;
+        /// A replay that is off by less will do; otherwise another measure of the calls' lengths is
+        /// tried.
+        QUEUE_REPLAY_LITTLE_OFF: u64 = 10;
+        /// Fewer calls with few others under way do not show how long the peer takes alone.
+        QUEUE_FEW: usize = 5;
+    }
+
+    "Replays" {
+        /// What a worker did for so short between two jobs is no step of the schedule.
+        CREW_SHORT_NS: u64 = 50 * US;
+        /// A thread of whose requests more overlap serves several at a time.
+        CREW_OVERLAPPING: usize = 10;
+        /// A client that asks again within this was waiting for its answer.
+        CLIENT_COMES_BACK_NS: u64 = 20 * MS;
+        /// What queues behind is named from this part of the bound on.
+        BEHIND_NOTABLE: u64 = 50;
+        /// Wakes by one thread within this time are one wake of several.
+        WAKES_TOGETHER_NS: u64 = 100 * US;
+        /// What is read so soon has not waited for the loop.
+        TURN_AT_ONCE_NS: u64 = MS;
+    }
+
+    "io_uring rings" {
+        /// With fewer operations nothing is said of a ring.
+        RING_MIN_OPERATIONS: u64 = 50;
+        /// Fewer samples do not show what a ring's thread did.
+        RING_MIN_SAMPLES: u64 = 5;
+        /// Functions of a ring's thread that are shown.
+        RING_FUNCTIONS_SHOWN: usize = 3;
+    }
+
+    "The verdict and the ranking" {
+        /// Slow requests that take less of all requests' time say nothing of the server.
+        VERDICT_FEW: u64 = 10;
+        /// Requests that are open for less may be under way as usual, and a shorter stop is none.
+        STUCK_NS: u64 = 100 * MS;
+        /// They are so many times as old as what 99 of 100 answered requests took.
+        STUCK_TIMES: u64 = 2;
+        /// With less of the other finding's time this one is not the reason for most of it.
+        EXPLAINS_MOST: u64 = 70;
+        /// Requests of which a finding says what a fix saves each.
+        SAVINGS_KEPT: usize = 100;
+    }
+
+    "stranded-readiness" {
+        /// A shorter time without a poller is a wake-up under load.
+        STRANDED_NS: u64 = 10 * MS;
+        /// The same, for processes that share a listener.
+        SIBLINGS_STRANDED_NS: u64 = 10 * MS;
+        /// Smaller savings are not worth a fix.
+        STRANDED_SAVING_NS: u64 = 10 * MS;
+        /// The thread that polled last, if it mostly waited for a CPU, worked for at least this
+        /// part of the time in which nobody polled.
+        STRANDED_DOING: u64 = 8;
+        /// From this saving of a single request on it is an error.
+        STRANDED_ERROR_NS: u64 = 100 * MS;
+    }
+
+    "workers-exhausted" {
+        /// Fewer requests are a burst, or a worker that had bad luck …
+        WORKERS_MIN_VICTIMS: usize = 3;
+        /// … unless one waited for so long.
+        WORKERS_HANG_NS: u64 = S;
+        /// Less of the slow requests' time is no lack of workers.
+        WORKERS_WORTH: u64 = 3;
+        /// A typical wait of this length is an error.
+        WORKERS_ERROR_NS: u64 = 100 * MS;
+        /// Workers that wait for a lock for so much of their sleep lack no colleagues: the lock is
+        /// the fault.
+        WORKERS_LOCKED: u64 = 2;
+        /// Reasons that are named.
+        WORKERS_REASONS_SHOWN: usize = 3;
+        /// So many of the sleeps in a place must be with a request in hand, for the place to be one
+        /// of work.
+        SLEEPS_IN_WORK: usize = 3;
+        /// So many workers that begin to wait at once wait for the same …
+        WORKERS_TOGETHER: usize = 2;
+        /// … where at once is within this part of the shortest of these waits.
+        TOGETHER_WITHIN: u64 = 5;
+        /// Fewer workers may be in step by chance.
+        WORKERS_IN_STEP: usize = 3;
+        /// Fewer of their waits may be in step by chance.
+        WORKERS_MIN_GAPS: usize = 20;
+        /// Who woke the loop less often is no executor's thread.
+        EXECUTOR_MIN_JOBS: usize = 3;
+        /// A loop answers so soon after a job was done.
+        EXECUTOR_ANSWERED_NS: u64 = 20 * MS;
+        /// So many of the loop's answers must follow a job.
+        EXECUTOR_ANSWERS: usize = 70;
+        /// A thread of whose requests others answer so many hands them on.
+        HANDED_ON: usize = 90;
+        /// A thread that answered less often is no worker.
+        HANDED_MIN_JOBS: usize = 3;
+        /// So many of the workers that exist at a time sleep: it is no lack of CPUs.
+        WORKERS_ASLEEP: i64 = 75;
+    }
+
+    "accept-stalled and accept-overflow" {
+        /// Younger requests may be about to be accepted.
+        UNACCEPTED_NS: u64 = 100 * MS;
+        /// From this age on it is an error.
+        UNACCEPTED_ERROR_NS: u64 = S;
+        /// Processes that have the listener open and are named.
+        HOLDERS_NAMED: usize = 3;
+        /// Groups of threads of those who listen, by what they do, that are shown.
+        LISTENER_GROUPS_SHOWN: usize = 4;
+        /// Fewer dropped connections are a moment.
+        DROPPED: u32 = 3;
+        /// With so many dropped connections for a request it is an error.
+        DROPPED_ERROR: u64 = 100;
+        /// Threads that should have accepted and are named.
+        ACCEPTORS_NAMED: usize = 3;
+        /// Nothing is said of what took a smaller part of the time.
+        ACCEPTOR_NOTABLE: u64 = 1;
+    }
+
+    "blocked-loop" {
+        /// A loop that is away for less is not blocked.
+        AWAY_NS: u64 = 10 * MS;
+        /// A request that waited for less did not suffer from it.
+        AWAY_VICTIM_NS: u64 = 10 * MS;
+        /// A single request that is saved less makes it a remark: a garbage collection, a page
+        /// cache that is cold.
+        AWAY_WARNING_NS: u64 = 30 * MS;
+        /// From this saving of a single request on it is an error.
+        AWAY_ERROR_NS: u64 = 100 * MS;
+        /// An interval begins with a read or a write, noted a moment before or after the read
+        /// itself.
+        AWAY_SLACK_NS: u64 = 50 * US;
+        /// A remark must be about at least this part of all requests' time.
+        AWAY_WORTH_A_NOTE: u64 = 100;
+        /// An interval without a poll in which the loop was on a CPU for less is not known to be
+        /// work.
+        AWAY_RAN: u64 = 10;
+        /// Causes that are reported of the loops of one role.
+        AWAY_CAUSES: usize = 3;
+        /// What a fix saves a request less is not counted.
+        AWAY_SAVED_NS: u64 = MS;
+        /// What was waited besides is named from this part of the bound on.
+        AWAY_BESIDES: u64 = 50;
+        /// A function that is in so many of an absence's samples lasts as long as the absence.
+        AWAY_IN_SAMPLES: u64 = 3;
+        /// A function with a smaller part of the time says nothing of what it calls: that it was
+        /// seen innermost is chance.
+        AWAY_OF_ITS_OWN: u64 = 10;
+    }
+
+    "lock-contention, deadlock, unfinished-wait, idle-waiters" {
+        /// A request that waited for less is not worth a remark …
+        LOCK_NS: u64 = MS;
+        /// … nor one that spent a smaller part of its time so.
+        LOCK_SHARE: u64 = 20;
+        /// A single request that waits for less makes it a remark.
+        LOCK_WARNING_NS: u64 = 10 * MS;
+        /// From this wait of a single request on it is an error.
+        LOCK_ERROR_NS: u64 = 100 * MS;
+        /// Short waits must be at least this part of all requests' time.
+        LOCK_WORTH_A_NOTE: u64 = 20;
+        /// Without requests: the waits are at least this part of the run of the threads that
+        /// waited.
+        LOCK_OF_RUN: u64 = 10;
+        /// From this part on, a hold's time without a CPU is named.
+        HOLD_WITHOUT_CPU: u64 = 10;
+        /// Reasons why it is taken for a lock that are named.
+        LOCK_REASONS_SHOWN: usize = 3;
+        /// A lock may be held for less without anybody being stuck.
+        DEADLOCK_NS: u64 = 500 * MS;
+        /// A shorter wait may well be about to end.
+        UNFINISHED_NS: u64 = S;
+        /// It is so many times as long as the slowest request that was answered.
+        UNFINISHED_TIMES: u64 = 5;
+        /// Earlier sleeps of the thread at the same place that are looked at.
+        SLEEPS_LOOKED_AT: usize = 64;
+        /// A request that is faster needs no explanation.
+        IDLE_NS: u64 = 10 * MS;
+        /// Threads that are named one by one.
+        IDLE_NAMED: usize = 6;
+    }
+
+    "slow-path-wait" {
+        /// Functions of the kernel that are shown …
+        KERNEL_FUNCTIONS_SHOWN: usize = 5;
+        /// … and those that are kept for views that have room.
+        KERNEL_FUNCTIONS_KEPT: usize = 16;
+        /// What the bound has besides a wait is named from this part of the wait on.
+        WAIT_BESIDES: u64 = 2;
+        /// So much of a wait must be in functions that are known, for them to stand for it.
+        WAIT_IN_KNOWN: u64 = 20;
+        /// Steps for which it is looked up who else used the disk then.
+        STEPS_LOOKED_UP: usize = 200;
+        /// Waits that are shown of all that a finding is about.
+        WAITS_SHOWN: usize = 4;
+    }
+
+    "slow-upstream, one-at-a-time, pool-exhausted, serial-calls" {
+        /// Fewer requests may have been paired by chance.
+        UPSTREAM_MIN_REQUESTS: usize = 5;
+        /// With fewer requests paired with calls, or calls with requests, the pairs may be others.
+        UPSTREAM_PAIRED: u64 = 90;
+        /// A peer that takes so long may be meant to: a long poll.
+        UPSTREAM_BY_DESIGN_NS: u64 = 5 * S;
+        /// Calls within a request that are looked at: bounds the work on hostile recordings.
+        UPSTREAM_CALLS_LOOKED_AT: usize = 4096;
+        /// From so many calls a request on it is `serial-calls`.
+        UPSTREAM_MOST_CALLS: f64 = 5.0;
+        /// At once is within this part of the time from one reading to the next: by chance so many
+        /// of the answers would be.
+        UPSTREAM_UNLIKELY: u64 = 4;
+        /// A typical wait of this length is an error.
+        TURNS_ERROR_NS: u64 = 100 * MS;
+        /// So many calls must have been handed over by a thread in the same stack, to name it.
+        TURNS_SAME_STACK: usize = 2;
+        /// A typical wait of this length is an error.
+        POOL_ERROR_NS: u64 = 100 * MS;
+        /// Fewer calls of a request are no loop over what could be asked at once.
+        SERIAL_MIN_CALLS: usize = 5;
+        /// Fewer requests may make many calls by chance.
+        SERIAL_MIN_REQUESTS: usize = 5;
+        /// So many slow requests must be known by themselves to speak of all of them.
+        SERIAL_KNOWN: usize = 10;
+        /// Of a request with more calls meanwhile it is not looked whether all are somebody's:
+        /// bounds the work on hostile recordings.
+        SERIAL_CALLS_LOOKED_AT: usize = 4096;
+    }
+
+    "serial-work" {
+        /// With fewer samples of a request's work its functions are not known by themselves.
+        WORK_MIN_SAMPLES: u64 = 3;
+        /// With fewer samples expected, their lack says nothing.
+        WORK_MIN_EXPECTED: u64 = 6;
+        /// With fewer requests growth may be chance.
+        GROWTH_MIN_REQUESTS: usize = 5;
+        /// How well a line must fit: the part of the variance that it explains.
+        GROWTH_R2: f64 = 0.8;
+        /// What is less of a request's path is not the same work.
+        GROWTH_WORK_NS: u64 = MS;
+        /// Functions that are shown.
+        WORK_FUNCTIONS_SHOWN: usize = 4;
+        /// Waits for a CPU are named from this part of the work on.
+        WORK_WITHOUT_CPU: u64 = 2;
+        /// A thread that is on a CPU, or waits for one, for less of the time is not bound by it.
+        RING_BOUND: u64 = 60;
+        /// A function with less of the thread's CPU time does not dominate.
+        RING_FUNCTION: u64 = 20;
+        /// A function with less of the thread's CPU time is a note.
+        RING_FUNCTION_WARNING: u64 = 30;
+        /// With fewer samples shares are not known well enough.
+        RING_WORK_MIN_SAMPLES: u64 = 30;
+        /// A thread that never waits and has everything with the kernel in so many samples goes
+        /// round in its queue.
+        RING_NOTHING_TO_DO: u64 = 95;
+        /// It goes on for longer than this on average before it waits in the kernel. (One that
+        /// takes completions by the hundred and works for a second on them has nothing but its
+        /// work, too, and everything that it asked for is with the kernel meanwhile. Then it
+        /// waits.)
+        RING_NEVER_WAITS_NS: u64 = S;
+        /// Without the function the rest takes less time, too, by this part at most: the function
+        /// empties the caches for it. Measured on the lab relay by its own clocks: 5 to 10 % where
+        /// lines are formatted (`logged` against `all-fixed`), 16 % where a vector of 1,000 packets
+        /// is moved (`published` against `deque`; 1.28 us of a packet's 8.66 became 1.08).
+        RING_REST_FASTER: u64 = 5;
+        /// Functions that are shown.
+        RING_WORK_FUNCTIONS_SHOWN: usize = 4;
+    }
+
+    "Responses on their way" {
+        /// Fewer responses on a port may be chance.
+        NAGLE_MIN_RESPONSES: usize = 3;
+        /// From here on, typically, it was the client's delayed acknowledgement.
+        NAGLE_NS: u64 = 5 * MS;
+        /// From here on, typically, it may be an error.
+        NAGLE_ERROR_NS: u64 = 30 * MS;
+        /// Fewer responses on a port may be chance.
+        BUFFER_MIN_RESPONSES: usize = 3;
+        /// What is shorter is the kernel's tick.
+        BUFFER_NS: u64 = 10 * MS;
+        /// From here on, typically, it may be an error.
+        BUFFER_ERROR_NS: u64 = 30 * MS;
+        /// Fewer responses on a port may be chance.
+        LOSS_MIN_RESPONSES: usize = 3;
+        /// From here on clients notice.
+        LOSS_WARNING_NS: u64 = 5 * MS;
+        /// With so many of the responses it is an error.
+        LOSS_ERROR: u64 = 100;
+        /// What is shorter is a moment: the kernel's tick, and a client that had no CPU.
+        READER_NS: u64 = 50 * MS;
+    }
+
+    "abandoned-work" {
+        /// Fewer requests on a port may be chance.
+        ABANDONED: usize = 3;
+        /// What is shorter cannot be helped: the client leaves while the response is on its way.
+        ABANDONED_NS: u64 = 5 * MS;
+        /// So much of the target's CPU time is an error …
+        ABANDONED_CPU_ERROR: u64 = 5;
+        /// … so much a warning …
+        ABANDONED_CPU_WARNING: u64 = 50;
+        /// … as are so many of all requests …
+        ABANDONED_WARNING: u64 = 100;
+        /// … but not if all of their clients left within so long …
+        ABANDONED_TOGETHER_NS: u64 = 100 * MS;
+        /// … and are a smaller part of all requests: that is one program that ended, as a load
+        /// generator does, and not clients that gave up.
+        ABANDONED_TOGETHER: u64 = 5;
+    }
+
+    "dns-timeout, connect-retried, cpu-limit" {
+        /// Fewer queries may be chance: a note.
+        DNS_MIN_QUERIES: usize = 3;
+        /// Questions that are named.
+        DNS_QUESTIONS_NAMED: usize = 4;
+        /// A thread that waits for an answer goes to sleep so soon after it asked.
+        DNS_SLEEPS_WITHIN_NS: u64 = 10 * MS;
+        /// A shorter sleep was no wait for a lost query. As `ASKED_AGAIN_NS` of `dns.bpf.h`.
+        DNS_LATE_NS: u64 = 900 * MS;
+        /// Fewer connections to a peer may be chance: a note.
+        RETRIED: u64 = 3;
+        /// A limit that was reached less often is no matter …
+        THROTTLED: u64 = 3;
+        /// … nor one that was reached in a smaller part of the periods.
+        THROTTLED_PERIODS: u64 = 20;
+    }
+
+    "futile-wakeups, thundering-herd" {
+        /// Of one CPU, over the part of the recording in which the thread did not have to wait for
+        /// one: less is not worth a word.
+        SPINS: u64 = 50;
+        /// Of one CPU, likewise: from here on it is an error.
+        SPINS_ERROR: u64 = 250;
+        /// A program that asks its rings without waiting does so on purpose if they complete so
+        /// many operations a second.
+        RING_BUSY_PER_SECOND: u64 = 10;
+        /// Fewer wasted wake-ups altogether say nothing …
+        HERD_WASTED: u64 = 50;
+        /// … nor do fewer a second.
+        HERD_WASTED_PER_SECOND: u64 = 100;
+        /// From this part of a CPU on it is a warning.
+        HERD_WARNING: u64 = 20;
+    }
+
+    "Findings of io_uring rings" {
+        /// Fewer failed operations are no matter, unless they are all …
+        FAILED: u64 = 10;
+        /// … nor a smaller part of the operations.
+        FAILED_SHARE: u64 = 100;
+        /// When all of so many fail there is no doubt.
+        FAILED_ALL: u64 = 3;
+        /// Answers "there is none" are worth a word from so many on.
+        MISSING: u64 = 50;
+        /// Errors and descriptors that are shown.
+        FAILED_SHOWN: usize = 3;
+        /// Fewer operations are no leak.
+        LEAKED: u64 = 3;
+        /// More must have been added over so long, where several at a time may be posted ahead.
+        LEAKED_OVER_NS: u64 = 500 * MS;
+        /// Groups that are shown.
+        LEAKED_SHOWN: usize = 3;
+        /// Fewer lags may be chance.
+        UNREAPED_MIN_LAGS: u64 = 3;
+        /// A completion that lies for so long is a matter of its own, whatever the mean.
+        UNREAPED_LONG_NS: u64 = 10 * MS;
+        /// Twice for so long is a fault with few operations too …
+        UNREAPED_VERY_LONG_NS: u64 = 100 * MS;
+        /// … and once for so long.
+        UNREAPED_ONCE_NS: u64 = 500 * MS;
+        /// Fewer lags may be chance.
+        UNSUBMITTED_MIN_LAGS: u64 = 3;
+        /// Twice for so long is a fault with few operations too …
+        UNSUBMITTED_VERY_LONG_NS: u64 = 100 * MS;
+        /// … and once for so long.
+        UNSUBMITTED_ONCE_NS: u64 = 500 * MS;
+        /// So many of the waits must have been come back to in vain.
+        SLOTS_STALLED: u64 = 25;
+        /// So many workers for each CPU are what the kernel has for files on disks.
+        STORM_FOR_EACH_CPU: u64 = 4;
+        /// Fewer workers are no storm on a machine of any size.
+        STORM: u64 = 32;
+        /// Opcodes that are shown.
+        STORM_SHOWN: usize = 3;
+        /// CPU time for an operation above which a call to submit it is cheaper.
+        POLLER_EXPENSIVE_NS: u64 = 20 * US;
+        /// A poller that takes less of a core is cheap.
+        POLLER_BURNT: u64 = 20;
+        /// It slept less often when it was needed: chance …
+        POLLER_MIN_LAGS: u64 = 3;
+        /// … unless it slept for so long, were it only once.
+        POLLER_LONG_NS: u64 = 100 * MS;
+        /// With fewer samples the poller's share is not known.
+        POLLER_MIN_SAMPLES: u64 = 20;
+        /// With fewer operations a second a call for each is not worth a word.
+        UNBATCHED_PER_SECOND: u64 = 5_000;
+        /// With fewer operations nothing is said.
+        UNBATCHED: u64 = 5_000;
+        /// With fewer slots in use on average there is hardly more than one operation to submit at
+        /// a time.
+        UNBATCHED_SLOTS: u64 = 4;
+    }
+}
