@@ -59,13 +59,9 @@ accuracy: ## hold the labs' reports against the truth, and write docs/accuracy.m
 	$(CARGO) build --release --locked -p whywait
 	WHYWAIT="$(WHYWAIT_BIN)" labs/accuracy
 
-# The detectors' modules come from a macro, where cargo fmt does not look.
-ROOMS := crates/whywait-findings/src/detectors/*/mod.rs
-
 # Without --all, which would follow the bench's paths into the crates of the tool.
 fmt: ## format all workspaces
 	@for workspace in $(WORKSPACES); do (cd $$workspace && $(CARGO) fmt) || exit 1; done
-	rustfmt --edition 2024 $(ROOMS)
 
 lint: ## formatting and clippy in all workspaces, as `make test` does it
 	scripts/setup test

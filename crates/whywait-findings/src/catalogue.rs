@@ -6,55 +6,44 @@
 //! text for `whywait explain`. All else is derived from the declarations.
 
 use crate::declaration::Declaration;
+use crate::detectors::*;
 
-macro_rules! catalogue {
-    ($($room:ident,)+) => {
-        /// The rooms.
-        #[path = "detectors"]
-        pub(crate) mod detectors {
-            $(pub(crate) mod $room;)+
-        }
-
-        /// The kinds of findings.
-        pub(crate) static CATALOGUE: &[&Declaration] = &[$(&detectors::$room::DECLARATION,)+];
-    };
-}
-
-catalogue! {
-    stranded_readiness,
-    workers_exhausted,
-    accept_stalled,
-    accept_overflow,
-    blocked_loop,
-    lock_contention,
-    slow_path_wait,
-    slow_upstream,
-    pool_exhausted,
-    one_at_a_time,
-    serial_calls,
-    serial_work,
-    nagle_delay,
-    small_send_buffer,
-    retransmits,
-    slow_reader,
-    abandoned_work,
-    dns_timeout,
-    connect_retried,
-    cpu_limit,
-    idle_waiters,
-    deadlock,
-    unfinished_wait,
-    futile_wakeups,
-    thundering_herd,
-    uring_failed,
-    uring_leaked,
-    uring_unreaped,
-    uring_unsubmitted,
-    uring_slots_exhausted,
-    uring_overflow,
-    uring_punted,
-    uring_worker_storm,
-    uring_idle_sqpoll,
-    uring_unbatched,
-    recording_incomplete,
-}
+/// The kinds of findings.
+pub(crate) static CATALOGUE: &[&Declaration] = &[
+    &stranded_readiness::DECLARATION,
+    &workers_exhausted::DECLARATION,
+    &accept_stalled::DECLARATION,
+    &accept_overflow::DECLARATION,
+    &blocked_loop::DECLARATION,
+    &lock_contention::DECLARATION,
+    &slow_path_wait::DECLARATION,
+    &slow_upstream::DECLARATION,
+    &pool_exhausted::DECLARATION,
+    &one_at_a_time::DECLARATION,
+    &serial_calls::DECLARATION,
+    &serial_work::DECLARATION,
+    &nagle_delay::DECLARATION,
+    &small_send_buffer::DECLARATION,
+    &retransmits::DECLARATION,
+    &slow_reader::DECLARATION,
+    &abandoned_work::DECLARATION,
+    &dns_timeout::DECLARATION,
+    &connect_retried::DECLARATION,
+    &cpu_limit::DECLARATION,
+    &idle_waiters::DECLARATION,
+    &deadlock::DECLARATION,
+    &unfinished_wait::DECLARATION,
+    &futile_wakeups::DECLARATION,
+    &thundering_herd::DECLARATION,
+    &uring_failed::DECLARATION,
+    &uring_leaked::DECLARATION,
+    &uring_unreaped::DECLARATION,
+    &uring_unsubmitted::DECLARATION,
+    &uring_slots_exhausted::DECLARATION,
+    &uring_overflow::DECLARATION,
+    &uring_punted::DECLARATION,
+    &uring_worker_storm::DECLARATION,
+    &uring_idle_sqpoll::DECLARATION,
+    &uring_unbatched::DECLARATION,
+    &recording_incomplete::DECLARATION,
+];

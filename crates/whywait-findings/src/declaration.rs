@@ -9,7 +9,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use whywait_model::Model;
 
-use crate::catalogue::{CATALOGUE, detectors};
+use crate::catalogue::CATALOGUE;
+use crate::detectors;
 use crate::finding::{Finding, Severity};
 
 /// A kind of finding.

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod declaration;
+mod detectors;
 mod finding;
 mod numbers;
 mod ranking;
@@ -12,7 +13,6 @@ mod verdict;
 use whywait_model::Model;
 
 use catalogue::CATALOGUE;
-pub(crate) use catalogue::detectors;
 pub use declaration::Code;
 
 pub use finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};

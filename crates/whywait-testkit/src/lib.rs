@@ -3,5 +3,5 @@
 mod generated;
 mod markdown;
 
-pub use generated::{blessing, check_file, check_section, repository};
+pub use generated::{check_file, check_section, repository};
 pub use markdown::{paragraphs, wrapped};
