@@ -1,4 +1,6 @@
 //! Launching a command from behind a gate, with the built whywait as the one that waits there.
+//!
+//! A test program of its own: it has the program's modules at its root, as they name each other.
 
 #![allow(dead_code)] // Only parts of these modules are of interest here.
 

@@ -1,0 +1,20 @@
+//! Recording with real BPF, and what the sources hold.
+
+mod abandoned;
+mod accept_queues;
+mod arrivals;
+mod clock_rates;
+mod common;
+mod connection_ends;
+mod dns;
+mod exchanges;
+mod headers;
+mod kernel_functions;
+mod many_sockets;
+mod multiplexed;
+mod own_requests;
+mod python_samples;
+mod sleepers_stacks;
+mod tails;
+mod unseen_switches;
+mod uring_pending;

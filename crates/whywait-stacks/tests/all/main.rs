@@ -1,0 +1,9 @@
+//! Stacks and names of real programs.
+
+mod common;
+mod hostile;
+mod programs;
+mod python;
+mod speed;
+mod survey;
+mod symbols;

@@ -1,0 +1,294 @@
+//! Names, lines and inlined functions; files that were deleted, replaced, or came later; names by
+//! perf's map.
+
+use std::process::Command;
+
+use crate::common::*;
+use whywait_events::{Frame, Module, ModuleKind, Symbol};
+use whywait_stacks::{Registers, Symboliser, Unwinder, WhyUnnamed};
+
+const NANOSLEEP: [u64; 3] = [35, 219, 230];
+
+/// The symbols of the sleeper's frames in its main program.
+fn symbols_of(
+    unwinder: &mut Unwinder,
+    sleeper: &Sleeper,
+    symboliser: &mut Symboliser,
+) -> Vec<Symbol> {
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    assert!(!unwound.truncated, "{:?}", losses(unwinder));
+    let modules = unwinder.take_new_modules();
+    let main: Vec<Module> = modules
+        .into_iter()
+        .filter(|m| m.path.contains("sleeper"))
+        .collect();
+    assert_eq!(main.len(), 1);
+    symboliser.symbolise(&main, &unwound.frames, None)
+}
+
+fn names(symbols: &[Symbol]) -> Vec<&str> {
+    symbols.iter().map(|s| s.name.as_str()).collect()
+}
+
+#[test]
+fn lines_and_inlined_functions() {
+    let file = scratch("lines").join("sleeper");
+    build("rustc", &["-O", "-g"], &program("sleeper.rs"), &file);
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper_where(16 << 10, |tid, _| tid != running.id());
+    let symbols = symbols_of(&mut Unwinder::new(), &sleeper, &mut Symboliser::new());
+    let position = |name: &str| {
+        let found = symbols.iter().position(|s| s.name.contains(name));
+        found.unwrap_or_else(|| panic!("{name} in {:#?}", names(&symbols)))
+    };
+    let (inlined, handle) = (
+        &symbols[position("::inlined")],
+        &symbols[position("::handle")],
+    );
+    assert_eq!(inlined.frame, handle.frame);
+    assert!(inlined.depth < handle.depth);
+    assert!(inlined.file.ends_with("sleeper.rs"), "{inlined:?}");
+    assert_eq!((inlined.line, handle.line), (15, 11));
+    // Depths of a frame count up from 0.
+    let of_frame: Vec<u16> = symbols
+        .iter()
+        .filter(|s| s.frame == handle.frame)
+        .map(|s| s.depth)
+        .collect();
+    assert_eq!(of_frame, (0..of_frame.len() as u16).collect::<Vec<_>>());
+}
+
+#[test]
+fn separate_debug_file_by_build_id() {
+    let directory = scratch("separate");
+    let file = directory.join("sleeper");
+    build(
+        "gcc",
+        &["-O2", "-g", "-pthread", "-Wl,--build-id"],
+        &program("sleeper.c"),
+        &file,
+    );
+    let tool = |arguments: &[&str]| {
+        assert!(
+            Command::new("objcopy")
+                .args(arguments)
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    let (path, debug) = (file.to_str().unwrap(), directory.join("debug"));
+    let separate = directory.join("separate.debug");
+    tool(&["--only-keep-debug", path, separate.to_str().unwrap()]);
+    tool(&["--strip-all", path]);
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    let modules = unwinder.take_new_modules();
+    let main = modules.iter().find(|m| m.path.contains("sleeper")).unwrap();
+    let place = debug.join(".build-id").join(&main.build_id[..2]);
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::rename(
+        &separate,
+        place.join(format!("{}.debug", &main.build_id[2..])),
+    )
+    .unwrap();
+    // The program's file may be gone by the time of the report.
+    std::fs::remove_file(&file).unwrap();
+    let only = std::slice::from_ref(main);
+    assert!(
+        Symboliser::new()
+            .symbolise(only, &unwound.frames, None)
+            .is_empty()
+    );
+    let symbols = Symboliser::with_debug_directory(&debug).symbolise(only, &unwound.frames, None);
+    for wanted in ["innermost", "middle", "main"] {
+        assert!(names(&symbols).contains(&wanted), "{symbols:#?}");
+    }
+    assert!(
+        symbols
+            .iter()
+            .any(|s| s.file.ends_with("sleeper.c") && s.line > 0)
+    );
+}
+
+#[test]
+fn a_file_that_was_replaced_while_it_runs() {
+    let file = scratch("replaced").join("sleeper");
+    build(
+        "gcc",
+        &["-O2", "-fomit-frame-pointer", "-pthread", "-Wl,--build-id"],
+        &program("sleeper.c"),
+        &file,
+    );
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::copy("/bin/true", &file).unwrap();
+    // It still unwinds, by the mapped file; and the wrong file's names are not used.
+    let mut unwinder = Unwinder::new();
+    let mut symboliser = Symboliser::new();
+    assert!(symbols_of(&mut unwinder, &sleeper, &mut symboliser).is_empty());
+    assert_eq!(symboliser.unnamed()[0].why, WhyUnnamed::Gone);
+}
+
+#[test]
+fn the_file_that_was_mapped_gives_names_whatever_became_of_it() {
+    let file = scratch("upgraded").join("sleeper");
+    // Without a build-id nothing tells the file at its path from the one that was mapped.
+    let flags = ["-O2", "-g", "-pthread", "-Wl,--build-id=none"];
+    build("gcc", &flags, &program("sleeper.c"), &file);
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+    std::fs::remove_file(&file).unwrap();
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    let modules = unwinder.take_new_modules();
+    let named = |unwinder: &Unwinder| {
+        let place = |module: u32| unwinder.place(module);
+        Symboliser::new().symbolise(&modules, &unwound.frames, Some(&place))
+    };
+    let has_all = |symbols: &[Symbol]| {
+        for wanted in ["innermost", "middle", "main"] {
+            assert!(names(symbols).contains(&wanted), "{symbols:#?}");
+        }
+        let in_source = |s: &Symbol| s.file.ends_with("sleeper.c") && s.line > 0;
+        assert!(symbols.iter().any(in_source), "{symbols:#?}");
+    };
+    has_all(&named(&unwinder));
+    // Another one in its place, and the process gone.
+    let other = [
+        "-O0",
+        "-g",
+        "-pthread",
+        "-Wl,--build-id=none",
+        "-Dmiddle=other",
+    ];
+    build("gcc", &other, &program("sleeper.c"), &file);
+    drop(running);
+    has_all(&named(&unwinder));
+}
+
+#[test]
+fn a_stripped_file_is_said_to_be_one() {
+    let file = scratch("stripped").join("sleeper");
+    build(
+        "gcc",
+        &["-O2", "-s", "-pthread"],
+        &program("sleeper.c"),
+        &file,
+    );
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+    let mut symboliser = Symboliser::new();
+    symbols_of(&mut Unwinder::new(), &sleeper, &mut symboliser);
+    let unnamed = symboliser.unnamed();
+    assert_eq!(unnamed.len(), 1, "{unnamed:?}");
+    assert_eq!(unnamed[0].why, WhyUnnamed::Stripped);
+    assert!(unnamed[0].frames >= 3, "{unnamed:?}");
+}
+
+#[test]
+fn a_second_process_shares_the_modules() {
+    let file = scratch("shared").join("sleeper");
+    build("gcc", &["-O2", "-pthread"], &program("sleeper.c"), &file);
+    let (first, second) = (run(&file, &[]), run(&file, &[]));
+    let mut unwinder = Unwinder::new();
+    let mut stack = |running: &Running| {
+        let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+        unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack)
+    };
+    // Also the addresses are the same, for they are the file's.
+    assert_eq!(stack(&first), stack(&second));
+    let modules = unwinder.take_new_modules();
+    assert_eq!(
+        modules.iter().map(|m| m.id).collect::<Vec<_>>(),
+        [1, 2],
+        "libc and the program: {modules:?}"
+    );
+    unwinder.forget(first.id());
+    assert!(unwinder.take_new_modules().is_empty());
+}
+
+#[test]
+fn names_by_perfs_map() {
+    // Node's functions are in anonymous memory, compiled or not:
+    // `--interpreted-frames-native-stack` gives each interpreted function code of its own.
+    let file = scratch("perf-map").join("wait.js");
+    let script = "function waitsHere() { \
+                  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0); }\n\
+                  function caller() { waitsHere(); }\ncaller();\n";
+    std::fs::write(&file, script).unwrap();
+    let arguments = [
+        "--perf-basic-prof",
+        // Node would leave a log in the working directory.
+        "--logfile=/dev/null",
+        "--no-logfile-per-isolate",
+        "--interpreted-frames-native-stack",
+        file.to_str().unwrap(),
+    ];
+    let running = run("node".as_ref(), &arguments);
+    let sleeper = running.sleeper_where(64 << 10, |tid, syscall| {
+        tid == running.id() && syscall == 202
+    });
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    assert!(!unwound.truncated, "{:?}", losses(&unwinder));
+    let names = Names::of(&mut unwinder, &unwound);
+    assert_in_order(
+        &names.list(&unwound.frames),
+        &["waitsHere", "caller", "node::Start", "_start"],
+    );
+    let jit = names
+        .modules
+        .iter()
+        .find(|m| m.kind == ModuleKind::Jit)
+        .unwrap();
+    assert!(
+        unwound
+            .frames
+            .iter()
+            .filter(|f| f.module == jit.id)
+            .all(|f| f.address < 1 << 20)
+    );
+    let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", running.id()));
+}
+
+#[test]
+fn kernel_frames_carry_no_addresses() {
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let line = symbols
+        .lines()
+        .find(|line| line.ends_with(" T schedule"))
+        .unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let mut unwinder = Unwinder::new();
+    let frames = unwinder.kernel(&[address + 4, address + 8]);
+    let wanted = if address == 0 { "[kernel]" } else { "schedule" };
+    assert_eq!(unwinder.take_new_symbols()[0].name, wanted);
+    assert!(frames.iter().all(|f: &Frame| f.address < 100));
+    // A user stack of a process that is not there does not disturb it.
+    unwinder.unwind(u32::MAX - 1, Registers::default(), &[]);
+}
+
+#[test]
+fn libraries_loaded_later() {
+    let file = scratch("later").join("later.py");
+    let script =
+        "import time\ntime.sleep(2)\nimport ctypes\nctypes.CDLL(None).poll(None, 0, 1000000)\n";
+    std::fs::write(&file, script).unwrap();
+    let running = run("/usr/bin/python3".as_ref(), &[file.to_str().unwrap()]);
+    let mut unwinder = Unwinder::new();
+    let mut modules = Vec::new();
+    for (syscalls, wanted) in [(&[23, 270, 230, 219][..], "python3"), (&[7], "libffi")] {
+        let sleeper = running.sleeper(syscalls, 64 << 10);
+        let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+        assert_eq!(losses(&unwinder), []);
+        assert!(!unwound.truncated);
+        modules.extend(unwinder.take_new_modules());
+        let through =
+            |m: &Module| m.path.contains(wanted) && unwound.frames.iter().any(|f| f.module == m.id);
+        assert!(modules.iter().any(through), "{wanted} {modules:#?}");
+    }
+}
