@@ -5,6 +5,9 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+# FEATURES=s3 builds a whywait that publishes to s3://.
+FEATURES ?=
+BUILD = $(CARGO) build --release --locked -p whywait --features "$(FEATURES)"
 WHYWAIT_BIN := $(abspath $(TARGET_DIR)/release/whywait)
 WORKSPACES := . labs bench
 TOOLCHAIN := $(or $(RUSTUP_TOOLCHAIN),$(shell scripts/toolchain))
@@ -15,11 +18,11 @@ endif
 .PHONY: build demo test view pictures kernels bench fleet accuracy fmt lint install setup help
 
 build: setup ## build target/release/whywait (default)
-	$(CARGO) build --release --locked -p whywait
+	$(BUILD)
 
 demo: ## watch a server with a known fault and print the report (needs root)
-	scripts/setup labs
-	$(CARGO) build --release --locked -p whywait
+	scripts/setup build
+	$(BUILD)
 	WHYWAIT="$(WHYWAIT_BIN)" labs/run tokio-images broken
 
 test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF is refused)
@@ -28,12 +31,12 @@ test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF i
 
 view: ## run each lab family, and open its report in a browser (root; some ten minutes)
 	scripts/setup test
-	$(CARGO) build --release --locked -p whywait
+	$(BUILD)
 	WHYWAIT="$(WHYWAIT_BIN)" tests/view/run --labs
 
 pictures: ## make the pictures of reports in the docs, from what `make view` recorded
 	scripts/setup test
-	$(CARGO) build --release --locked -p whywait
+	$(BUILD)
 	scripts/pictures "$(WHYWAIT_BIN)"
 
 kernels: build ## see that Debian's other kernels load whywait's programs (scripts/other-kernel)
@@ -46,17 +49,18 @@ kernels: build ## see that Debian's other kernels load whywait's programs (scrip
 
 bench: ## measure, and write docs/performance.md (root; BENCH_QUICK=1: rough; bench/README.md)
 	scripts/setup bench
-	$(CARGO) build --release --locked -p whywait
+	$(BUILD)
 	WHYWAIT="$(WHYWAIT_BIN)" bench/run
 
+fleet: FEATURES := s3
 fleet: ## fifty made-up hosts for a day, and write the figures of docs/fleet.md (15 minutes)
 	scripts/setup test
-	$(CARGO) build --release --locked -p whywait
+	$(BUILD)
 	WHYWAIT="$(WHYWAIT_BIN)" tests/fleet/run
 
 accuracy: ## hold the labs' reports against the truth, and write docs/accuracy.md (root)
 	scripts/setup labs
-	$(CARGO) build --release --locked -p whywait
+	$(BUILD)
 	WHYWAIT="$(WHYWAIT_BIN)" labs/accuracy
 
 # Without --all, which would follow the bench's paths into the crates of the tool.

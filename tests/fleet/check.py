@@ -76,9 +76,9 @@ def whywait(*args, code=0, **options):
 def made_up(folder, hosts, hours):
     """The recordings of a fleet. Gives the folders of its releases."""
     shutil.rmtree(folder, ignore_errors=True)
-    # As `cargo test --workspace` has it, after which there is nothing to build.
+    # As scripts/test has it, after which there is nothing to build.
     build = ["cargo", "build", "--quiet", "--locked", "--workspace", "--example", "make_fleet"]
-    subprocess.run(build, cwd=ROOT, check=True)
+    subprocess.run([*build, "--features", "whywait/s3"], cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     example = ROOT / target / "debug/examples/make_fleet"
     subprocess.run([example, str(folder), str(hosts), str(hours)], check=True)

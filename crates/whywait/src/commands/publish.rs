@@ -77,21 +77,26 @@ fn selection(names: &[String]) -> anyhow::Result<Selection> {
 
 fn place(dest: &Path) -> anyhow::Result<Box<dyn Place>> {
     let shown = dest.to_string_lossy();
-    #[cfg(feature = "s3")]
     if shown.starts_with("s3://") {
-        return Ok(Box::new(whywait_publish::Bucket::new(&shown)?));
+        return bucket(&shown);
     }
     if shown.contains("://") {
-        let hint = match cfg!(feature = "s3") {
-            true => "name a folder, or s3://BUCKET/PREFIX",
-            false => {
-                "name a folder: this whywait was built without s3:// (cargo's feature `s3`, which \
-                 is there by default)"
-            }
-        };
+        let hint = "name a folder, or s3://BUCKET/PREFIX";
         return Err(Usage::new(format!("cannot publish to {shown}"), hint).into());
     }
     Ok(Box::new(Folder::new(dest)))
+}
+
+#[cfg(feature = "s3")]
+fn bucket(url: &str) -> anyhow::Result<Box<dyn Place>> {
+    Ok(Box::new(whywait_publish::Bucket::new(url)?))
+}
+
+#[cfg(not(feature = "s3"))]
+fn bucket(url: &str) -> anyhow::Result<Box<dyn Place>> {
+    let problem = format!("cannot publish to {url}: this whywait was built without S3");
+    let hint = "name a folder, or build it with S3: make FEATURES=s3";
+    Err(Usage::new(problem, hint).into())
 }
 
 /// The recordings at these paths, each itself or those in it, in the order of their names.

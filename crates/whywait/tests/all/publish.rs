@@ -308,6 +308,17 @@ fn half_a_published_file_is_written_again() {
     assert!(files(&fleet) == before);
 }
 
+#[cfg(not(feature = "s3"))]
+#[test]
+fn without_s3_the_error_says_how_to_build_with_it() {
+    let dir = scratch();
+    let recording = recording(dir.path(), "convoy-broken");
+    run(&mut whywait(&["publish", text(&recording), "s3://fleet/w"]))
+        .exits(2)
+        .complains("cannot publish to s3://fleet/w: this whywait was built without S3")
+        .complains("make FEATURES=s3");
+}
+
 #[test]
 fn a_place_that_is_read_only_is_one_line_and_stays_as_it_is() {
     let dir = scratch();
