@@ -5,6 +5,10 @@
  * full header of a running kernel, to check a name or to add a field:
  *
  *     bpftool btf dump file /sys/kernel/btf/vmlinux format c
+ *
+ * Integers are declared unsigned, whatever the kernel has: where a kernel made a field narrower,
+ * libbpf narrows the load of an unsigned one and refuses that of a signed one. Where the sign
+ * matters, tests/headers.rs says why.
  */
 #pragma once
 
@@ -25,7 +29,6 @@ typedef __s64 s64;
 typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
-typedef int pid_t;
 typedef _Bool bool;
 enum { false = 0, true = 1 };
 
@@ -100,7 +103,7 @@ struct hlist_head {
 
 struct epoll_filefd {
 	struct file *file;
-	int fd;
+	unsigned int fd;
 } __attribute__((packed));
 
 struct epoll_event {
@@ -153,7 +156,7 @@ struct sched_entity {
 };
 
 struct upid {
-	int nr;
+	unsigned int nr;
 };
 
 struct pid {
@@ -178,11 +181,11 @@ struct task_struct {
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
-	int on_cpu;
-	int on_rq;
+	unsigned int on_cpu;
+	unsigned int on_rq;
 	unsigned in_iowait : 1;
-	pid_t pid;
-	pid_t tgid;
+	unsigned int pid;
+	unsigned int tgid;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct files_struct *files;
@@ -193,13 +196,13 @@ struct task_struct {
 };
 
 struct socket {
-	short type;
+	unsigned short type;
 	struct file *file;
 	struct sock *sk;
 };
 
 typedef struct {
-	int counter;
+	unsigned int counter;
 } atomic_t;
 
 typedef struct refcount_struct {
@@ -213,7 +216,7 @@ struct in6_addr {
 };
 
 typedef struct {
-	s64 counter;
+	u64 counter;
 } atomic64_t;
 
 struct sock_common {
@@ -240,7 +243,7 @@ struct sock {
 	atomic_t sk_drops;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
-	int sk_sndbuf;
+	unsigned int sk_sndbuf;
 	__u8 sk_userlocks;
 	__u8 sk_shutdown;
 	__u16 sk_type;
@@ -314,7 +317,7 @@ struct sockaddr_un {
 };
 
 struct unix_address {
-	int len;
+	unsigned int len;
 	struct sockaddr_un name[];
 };
 
@@ -352,7 +355,7 @@ struct io_cqe {
 	s32 res;
 	union {
 		u32 flags;
-		int fd;
+		u32 fd;
 	};
 };
 

@@ -75,7 +75,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task, pid_t old_tid)
+int BPF_PROG(sched_process_exec, struct task_struct *task, u32 old_tid)
 {
 	struct thread *thread;
 
