@@ -17,5 +17,6 @@ pub use core::error::CaptureError;
 pub use core::kernel::host;
 pub use core::limits::Refusal;
 pub use core::options::Options;
+pub use core::refused::Refused;
 pub use core::session::{Outcome, Session};
 pub use core::target::{alive, command_line};

@@ -6,6 +6,7 @@ use libbpf_rs::ErrorKind;
 use whywait_events::recording::WriteError;
 
 use super::limits::Refusal;
+use super::refused::Refused;
 
 /// Why a capture could not begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -49,12 +50,12 @@ pub enum CaptureError {
     )]
     NoBtf,
     /// The BPF object was refused.
-    #[error(
-        "the kernel refused whywait's BPF programs ({reason}); `whywait check` says what it lacks"
-    )]
+    #[error("the kernel refused whywait's BPF programs ({reason}): {}", report(.refused.as_ref()))]
     Load {
-        /// What libbpf said, on one line.
+        /// What libbpf's error says, on one line.
         reason: String,
+        /// The program that it was about, where one was.
+        refused: Option<Refused>,
     },
     /// A program could not be attached.
     #[error(
@@ -106,6 +107,14 @@ impl CaptureError {
             _ => None,
         }
     }
+}
+
+/// What to do about a refusal.
+fn report(refused: Option<&Refused>) -> String {
+    let program = refused.map_or_else(String::new, |refused| format!("{refused}; "));
+    format!(
+        "{program}use a newer whywait, or report this line with the kernel's version (uname -r)"
+    )
 }
 
 /// An error of libbpf on one line.

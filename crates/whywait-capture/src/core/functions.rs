@@ -167,6 +167,7 @@ mod tests {
     fn refusal() -> CaptureError {
         CaptureError::Load {
             reason: "Invalid argument (os error 22)".to_owned(),
+            refused: None,
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod output;
 pub(crate) mod programs;
 pub(crate) mod recorder;
 pub(crate) mod records;
+pub(crate) mod refused;
 pub(crate) mod session;
 pub(crate) mod skel;
 mod stack_numbers;

@@ -14,7 +14,7 @@ use super::error::{CaptureError, one_line};
 use super::functions::Functions;
 use super::options::Options;
 use super::skel::{WhywaitSkel, WhywaitSkelBuilder, types};
-use super::{kernel, limits};
+use super::{kernel, limits, refused};
 use crate::collectors;
 
 /// The loaded programs.
@@ -34,9 +34,7 @@ pub(crate) struct Programs {
 impl Programs {
     /// Loads the programs; nothing runs yet.
     pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
-        // libbpf's own messages are long and meant for its developers; what went wrong comes back
-        // as an error.
-        libbpf_rs::set_print(None);
+        refused::listen();
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
         }
@@ -233,6 +231,7 @@ fn make_zeroed(map: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
 pub(crate) fn load_error(error: &libbpf_rs::Error) -> CaptureError {
     CaptureError::of_limits(error).unwrap_or_else(|| CaptureError::Load {
         reason: one_line(error),
+        refused: refused::last(),
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::process::{Command, Stdio};
 
-use whywait_capture::{Options, Session, rehearse};
+use whywait_capture::{CaptureError, Options, Session, rehearse};
 use whywait_events::Wait;
 use whywait_events::recording::Recording;
 
@@ -78,4 +78,25 @@ fn without_each_of_the_kernels_functions_there_is_a_recording() {
             "without {refused:?}: {with_stack} stacks of {sleeps}"
         );
     }
+}
+
+#[test]
+fn the_program_that_a_kernel_refuses_is_named() {
+    if common::skipped() {
+        return;
+    }
+    // As on a kernel that has no such field.
+    let options = Options {
+        refused_functions: vec!["on_cpu"],
+        ..Options::default()
+    };
+    let error = rehearse(&options).expect_err("it is refused");
+    let said = error.to_string();
+    let CaptureError::Load { refused, .. } = error else {
+        panic!("{said}");
+    };
+    let refused = refused.expect("a program");
+    assert_eq!(refused.program, "find_threads", "{said}");
+    assert!(refused.why.contains("task_struct"), "{said}");
+    assert!(!said.contains("whywait check"), "{said}");
 }

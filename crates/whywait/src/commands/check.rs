@@ -37,7 +37,7 @@ fn rehearsal(rehearsal: Result<Rehearsal, whywait_capture::CaptureError>) -> Vec
     let line = |verdict, what, text: &str| Line {
         verdict,
         what,
-        text: escape(text, Charset::Unicode, 200),
+        text: escape(text, Charset::Unicode, 400),
     };
     let what = "programs";
     let Rehearsal { functions, missing } = match rehearsal {
