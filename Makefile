@@ -39,13 +39,9 @@ pictures: ## make the pictures of reports in the docs, from what `make view` rec
 	$(BUILD)
 	scripts/pictures "$(WHYWAIT_BIN)"
 
-kernels: build ## see that Debian's other kernels load whywait's programs (scripts/other-kernel)
+kernels: build ## watch two labs under Debian's other kernels, in emulated machines (tests/kernels)
 	scripts/setup kernels
-	@for series in '6[.]1[.]' '6[.]12[.]'; do \
-	  kernel=$$(apt-cache search --names-only "^linux-image-$$series.*[0-9]-amd64\$$" | \
-	    cut -d ' ' -f 1 | sort -V | tail -n 1); \
-	  scripts/other-kernel "$${kernel:?apt knows no kernel $$series}" "$(WHYWAIT_BIN)" \
-	    check || exit 1; done
+	WHYWAIT="$(WHYWAIT_BIN)" tests/kernels
 
 bench: ## measure, and write docs/performance.md (root; BENCH_QUICK=1: rough; bench/README.md)
 	scripts/setup bench
