@@ -1,5 +1,5 @@
-//! Which program the kernel refused, and why: from what libbpf prints while it loads, for its errors
-//! have neither.
+//! Which program the kernel refused, and why: from what libbpf prints while it loads, for its
+//! errors have neither.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
