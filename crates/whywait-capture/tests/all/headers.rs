@@ -125,7 +125,7 @@ fn signed_fields(header: &str) -> Vec<String> {
 /// did with `on_cpu`) makes it refuse the program.
 #[test]
 fn fields_of_the_kernel_are_unsigned() {
-    let header = include_str!("../src/core/vmlinux.h");
+    let header = include_str!("../../src/core/vmlinux.h");
     let mut signed = signed_fields(header);
     signed.sort();
     assert_eq!(signed, SIGNED.map(|(field, _)| field));
