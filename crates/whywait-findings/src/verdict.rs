@@ -147,28 +147,34 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
     let explained_ns = findings
         .iter()
         .filter(|finding| finding.saving.kind == SavingKind::Latency)
-        // "A peer or a timer" explains nothing where it is the rule. As an exception it is what
-        // waits for an event: a long poll.
-        .filter(|finding| finding.confidence > Confidence::Low || !slow.are_the_rule(model))
+        // "A peer or a timer" explains nothing where it has most of the time. As an exception it is
+        // what waits for an event: a long poll.
+        .filter(|finding| finding.confidence > Confidence::Low || !slow.is_the_rule(model))
         .map(|finding| finding.saving.at_most_ns)
         .fold(0, u64::saturating_add);
+    // Where threads serve many requests at a time, their own time (a wait for a CPU, say) is not
+    // where these requests were.
+    if let Some(verdict) = queued(model, explained_ns) {
+        return verdict;
+    }
     let waits_ns = slow.waits_ns().saturating_sub(explained_ns);
     if waits_ns.saturating_mul(2) <= slow.total_ns {
         return Verdict::NothingWrong;
     }
     let (part, ns) = slow.dominant();
-    queued(model).unwrap_or(Verdict::CannotTell {
+    Verdict::CannotTell {
         part,
         percent: percent(ns, slow.total_ns),
-    })
+    }
 }
 
 /// Where threads wait for many requests at a time, and these certainly queue inside for most of
-/// their time: what the threads wait for says nothing of that.
-fn queued(model: &Model) -> Option<Verdict> {
+/// their time, but for what findings explain: what the threads wait for says nothing of that.
+fn queued(model: &Model, explained_ns: u64) -> Option<Verdict> {
     let totals = model.task_totals().filter(|totals| !totals.threads_wait)?;
     let queued_ns = totals.time.queued_ns.at_least;
-    let most = queued_ns.saturating_mul(2) >= totals.total_ns && queued_ns > 0;
+    let open_ns = queued_ns.saturating_sub(explained_ns);
+    let most = open_ns.saturating_mul(2) >= totals.total_ns && open_ns > 0;
     most.then(|| Verdict::CannotTell {
         part: Dominant::Queued,
         percent: percent(queued_ns, totals.total_ns),
@@ -178,7 +184,6 @@ fn queued(model: &Model) -> Option<Verdict> {
 /// Where the time of slow requests went.
 #[derive(Debug, Default)]
 struct Slow {
-    count: u64,
     total_ns: u64,
     service: Parts,
     /// Unread, while the thread that then read it slept, or nobody ever did.
@@ -194,7 +199,6 @@ impl Slow {
             return;
         }
         let account = request.account();
-        self.count += 1;
         self.total_ns = self.total_ns.saturating_add(account.total_ns());
         self.service += account.service;
         let unread_ns = account.stranded_ns.saturating_add(account.pool_busy_ns);
@@ -202,9 +206,9 @@ impl Slow {
         self.unread_ns = self.unread_ns.saturating_add(unread_ns - worked_ns);
     }
 
-    /// Whether most of the requests are slow.
-    fn are_the_rule(&self, model: &Model) -> bool {
-        self.count.saturating_mul(2) >= model.requests_that_count()
+    /// Whether slow requests have most of the time of all requests: few of them may.
+    fn is_the_rule(&self, model: &Model) -> bool {
+        self.total_ns.saturating_mul(2) >= model.time_of_requests_ns()
     }
 
     /// All but what threads worked, or waited for a CPU.

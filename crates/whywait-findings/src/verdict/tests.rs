@@ -1,6 +1,7 @@
 use whywait_model::script::Script;
 
 use super::*;
+use crate::shared::queues::script::{LOOP, call, peer};
 
 const RECVFROM: u32 = 45;
 
@@ -69,11 +70,17 @@ fn loop_answers(slow: u64, quick: u64) -> Verdict {
     verdict(&model, &crate::find(&model))
 }
 
+/// By time: a few slow requests may have nearly all of it.
 #[test]
 fn a_peer_or_a_timer_explains_exceptions_only() {
-    let rule = loop_answers(20, 0);
-    assert!(matches!(rule, Verdict::CannotTell { .. }), "{rule:?}");
-    assert_eq!(loop_answers(20, 100), Verdict::NothingWrong);
+    for (slow, quick) in [(20, 0), (20, 100), (5, 300)] {
+        let rule = loop_answers(slow, quick);
+        assert!(
+            matches!(rule, Verdict::CannotTell { .. }),
+            "{slow} {quick}: {rule:?}"
+        );
+    }
+    assert_eq!(loop_answers(2, 300), Verdict::NothingWrong);
 }
 
 #[test]
@@ -185,25 +192,42 @@ fn a_program_without_requests_may_have_operations() {
 }
 
 /// Ten requests at a time whose calls of 20 ms go out one a while: a loop's poll is for all.
-#[test]
-fn what_queues_inside_does_not_wait_for_the_network() {
-    use crate::shared::queues::script::{LOOP, call, peer};
-
+fn queue_inside(sleeps: impl Fn(&mut Script, u64)) -> Script {
     let mut script = Script::new();
     script.thread(LOOP, "loop").ends(9000);
     for n in 0..40_u64 {
         // Not at once, so that it is no pool's connection that each waits for.
         let (ready, from) = (10 + 400 * (n / 10), 40 + 400 * (n / 10) + 36 * (n % 10));
         script.exchange(&call(1_000 + n, 1, from, from + 20));
-        script.polls(LOOP, 7, from, from + 20);
+        sleeps(&mut script, from);
         let request = script.request(100 + n).epoll(7).ready(ready);
         request.read(ready, LOOP).answered(from + 20, LOOP);
     }
     script.peer(&peer(40, 40));
-    let verdict = alone(&script);
+    script
+}
+
+fn is_queued(script: &Script) {
+    let verdict = alone(script);
     let Verdict::CannotTell { part, percent } = verdict else {
         panic!("expected that it cannot tell, got {verdict:?}");
     };
     assert_eq!(part, Dominant::Queued);
     assert!((50..=95).contains(&percent), "{percent} %");
+}
+
+#[test]
+fn what_queues_inside_does_not_wait_for_the_network() {
+    is_queued(&queue_inside(|script, from| {
+        script.polls(LOOP, 7, from, from + 20);
+    }));
+}
+
+/// On a busy machine the loop is woken early in each call and has no CPU until its end.
+#[test]
+fn what_queues_inside_does_not_wait_for_a_cpu() {
+    is_queued(&queue_inside(|script, from| {
+        let wait = script.wait(LOOP, 232, from, from + 2).epoll(7);
+        wait.by_softirq().on_cpu_at(from + 20).done();
+    }));
 }

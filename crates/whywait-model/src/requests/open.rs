@@ -90,7 +90,9 @@ pub(crate) struct Rests(HashSet<(u32, SystemCall, StackId)>);
 
 impl Rests {
     /// From the long sleeps of threads that read requests. Of requests that were over sooner than
-    /// the threshold there are only sums, so that shorter sleeps say nothing.
+    /// the threshold there are only sums, so that shorter sleeps say nothing. Nor does what a
+    /// thread did before it was seen with a request: it may have had one since before the
+    /// recording. A bare sleep is no place to wait for work, but a part of some.
     pub(crate) fn of(model: &Model) -> Self {
         let mut in_hand: HashMap<u32, Vec<(Ns, Ns)>> = HashMap::new();
         for request in model.requests() {
@@ -106,16 +108,18 @@ impl Rests {
             };
             spans.sort_unstable();
             let mut next = 0;
-            let mut busy_until_ns = 0;
+            // A thread that began meanwhile had nothing in hand.
+            let mut busy_until_ns = thread.started.map(|_| 0);
             for wait in thread.timeline.waits() {
                 while let Some((_, to_ns)) =
                     spans.get(next).filter(|(from, _)| *from <= wait.out_ns)
                 {
-                    busy_until_ns = busy_until_ns.max(*to_ns);
+                    busy_until_ns = busy_until_ns.max(Some(*to_ns));
                     next += 1;
                 }
                 let long = end_of(wait).saturating_sub(wait.out_ns) >= model.threshold_ns();
-                if long && wait.user_stack != 0 && busy_until_ns <= wait.out_ns {
+                let place = wait.user_stack != 0 && system_call(wait) != SystemCall::Sleep;
+                if long && place && busy_until_ns.is_some_and(|ns| ns <= wait.out_ns) {
                     rests.insert((wait.tgid, system_call(wait), wait.user_stack));
                 }
             }

@@ -11,6 +11,7 @@ const MS: u64 = 1_000_000;
 const RECVFROM: u32 = 45;
 const POLL: u32 = 7;
 const EPOLL_WAIT: u32 = 232;
+const CLOCK_NANOSLEEP: u32 = 230;
 
 fn open(model: &Model) -> OpenRequests {
     model.open_requests().expect("there are open requests")
@@ -100,6 +101,29 @@ fn the_path_of_an_open_request_is_what_its_thread_did_to_the_end() {
         [("ready-unserved", 1), ("on-cpu", 500), ("network", 1499)]
     );
     assert_eq!(request.account().service[Part::Network], 1499 * MS);
+}
+
+/// Before the recording began two threads have read requests: what they sleep in is no place to wait
+/// for work, wherever they come to answer; nor is a pause between two tries, whoever makes it.
+#[test]
+fn what_threads_do_before_they_are_seen_with_a_request_is_no_rest() {
+    for call in [RECVFROM, CLOCK_NANOSLEEP] {
+        let (mut script, _, fetch) = two_workers();
+        script.thread(3, "worker").thread(4, "worker");
+        for tid in [3, 4] {
+            let wait = script.wait(tid, call, 1, 900).stack(fetch);
+            wait.done();
+        }
+        if call == CLOCK_NANOSLEEP {
+            // One that nobody knows to have something in hand.
+            script.sleeps(1, fetch, 200, 900);
+        }
+        script.request(4).ready(901).read(901, 4).answered(905, 4);
+        script.wait(1, call, 1001, 0).stack(fetch).forever().done();
+        script.request(7).ready(1000).read(1001, 1).unanswered();
+        let found = open(&script.model());
+        assert_eq!((found.in_work, found.late), (1, 1), "{call}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@
 
 #define MSG_PEEK 2
 #define EPOLLIN 1
+#define EPOLLONESHOT (1U << 30)
 /*
  * The first epoll registration of the socket's file; where there is none, `fd` is its descriptor,
  * -1: not known.
@@ -24,6 +25,7 @@ static __always_inline void fill_registration(struct request_record *record, str
 	struct hlist_head *head = BPF_CORE_READ(sk, sk_socket, file, f_ep);
 	struct hlist_node *first = 0;
 	struct epitem *item;
+	u32 events;
 
 	record->epoll = 0;
 	record->fd = fd;
@@ -36,7 +38,14 @@ static __always_inline void fill_registration(struct request_record *record, str
 	item = (struct epitem *)((u64)first - bpf_core_field_offset(struct epitem, fllink));
 	record->epoll = (u64)BPF_CORE_READ(item, ep);
 	record->fd = BPF_CORE_READ(item, ffd.fd);
-	record->read_armed = !!(BPF_CORE_READ(item, event.events) & EPOLLIN);
+	/*
+	 * What is delivered once (EPOLLONESHOT) has no mask until it is armed again, while the
+	 * thread that it was delivered to is at work: whether it was armed for this request is not
+	 * known then.
+	 */
+	events = BPF_CORE_READ(item, event.events);
+	if (events & EPOLLIN || !(events & EPOLLONESHOT))
+		record->read_armed = !!(events & EPOLLIN);
 }
 
 static __always_inline bool send_request(struct socket_state *socket, struct sock *sk, u64 now)

@@ -237,11 +237,15 @@ fn title(model: &Model, waiters: &[Waiter<'_>], total_ns: u64) -> String {
             known_ones()
         );
     }
-    let does_not_show = format!(
-        "what {} {} for does not show",
-        list(&unknown),
-        wait(unknown.len())
-    );
+    let does_not_show = match unknown.len() {
+        // They are among those that are not named.
+        0 => {
+            let more = waiters.iter().filter(|waiter| !waiter.is_known()).count();
+            let more_wait = count(more, "more thread waits", "more threads wait");
+            format!("what {more_wait} for does not show")
+        }
+        n => format!("what {} {} for does not show", list(&unknown), wait(n)),
+    };
     match known.len() {
         0 => format!("{large}, {total} in all: {does_not_show}"),
         _ => format!("{large}, {total} in all: {}; {does_not_show}", known_ones()),

@@ -103,6 +103,34 @@ fn that_nobody_waits_for_a_lock_is_said_only_if_it_is_known_of_all() {
     assert!(!joining.contains("not for a lock"), "{joining}");
 }
 
+/// Those who wait for a result are named first, and no more are than there is room for.
+#[test]
+fn of_those_that_are_not_named_it_is_said_how_many_they_are() {
+    let mut script = Script::new();
+    let waiting = script.stack(&["main", "app::next_job", "pthread_cond_wait"]);
+    let working = script.stack(&["main", "app::handle"]);
+    script.thread(20, "worker").thread(21, "helper").ends(200);
+    for tid in 1..=6 {
+        script.thread(tid, "api");
+        let wait = script.wait(tid, FUTEX, 1, 100).stack(waiting);
+        wait.by(20).word(0x500 + 8 * u64::from(tid)).done();
+        let request = script.request(tid.into()).ready(0).read(0, tid);
+        request.answered(101, tid);
+    }
+    script.burns(20, working, 1, 100);
+    script
+        .wait(21, FUTEX, 1, 150)
+        .stack(waiting)
+        .word(0x900)
+        .done();
+    let findings = detect(&script.model());
+    let title = &findings[0].title;
+    assert!(
+        title.ends_with("for the result; what 1 more thread waits for does not show"),
+        "{title}"
+    );
+}
+
 #[test]
 fn threads_at_channels_wait_for_no_lock() {
     let title = |recv: &str| {
