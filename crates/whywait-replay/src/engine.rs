@@ -1,0 +1,342 @@
+//! The replay itself: events in order of time, queues in order of arrival.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+
+use whywait_events::Ns;
+
+use crate::relaxation::Relaxation;
+use crate::schedule::{Schedule, Step, What};
+
+/// What became of a work in a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Replayed {
+    /// When it came.
+    pub ready_ns: Ns,
+    /// When it had the first resource that it asked for; `None`: never, or it asked for none.
+    pub taken_ns: Option<Ns>,
+    /// When it was answered; `None`: it waits for something that does not come.
+    pub answered_ns: Option<Ns>,
+}
+
+impl Replayed {
+    /// From its arrival to its answer, nanoseconds.
+    pub fn latency_ns(&self) -> Option<u64> {
+        Some(self.answered_ns?.saturating_sub(self.ready_ns))
+    }
+}
+
+impl Schedule {
+    /// What would have become of each work, with queues in order of arrival.
+    pub fn replay(&self, relaxation: &Relaxation) -> Vec<Replayed> {
+        Replay::new(self, relaxation, false).run()
+    }
+
+    /// How much earlier each work would be answered at most, nanoseconds: never more than it took.
+    ///
+    /// Queues are replayed in order of arrival. Where the recorded order was another one, nothing
+    /// becomes later than it was: of both replays the better one counts.
+    pub fn savings(&self, relaxation: &Relaxation) -> Vec<u64> {
+        let mut latencies = latencies(&self.replay(relaxation));
+        if !self.is_in_order() {
+            let as_recorded = Replay::new(self, relaxation, true).run();
+            for (best, other) in latencies.iter_mut().zip(self::latencies(&as_recorded)) {
+                *best = [*best, other].into_iter().flatten().min();
+            }
+        }
+        self.works
+            .iter()
+            .zip(latencies)
+            .map(|(work, latency_ns)| {
+                let took_ns = work.latency_ns();
+                let saved_ns = latency_ns.map_or(0, |ns| took_ns.saturating_sub(ns));
+                saved_ns.max(relaxation.own_ns(work)).min(took_ns)
+            })
+            .collect()
+    }
+
+    /// Whether queues were served in order of arrival: then no work is later in a replay that
+    /// changes nothing.
+    fn is_in_order(&self) -> bool {
+        let replayed = self.replay(&Relaxation::default());
+        let mut works = self.works.iter().zip(latencies(&replayed));
+        works.all(|(work, ns)| ns.is_some_and(|ns| ns <= work.latency_ns()))
+    }
+
+    /// By how much the latencies of a replay that changes nothing are off, in percent of what was
+    /// recorded. A replay that is far off knows nothing of what a change would do.
+    pub fn off_percent(&self) -> u64 {
+        let replayed = self.replay(&Relaxation::default());
+        let (mut off_ns, mut all_ns) = (0_u128, 0_u128);
+        for (work, replayed) in self.works.iter().zip(replayed) {
+            let took_ns = work.latency_ns();
+            let off = replayed
+                .latency_ns()
+                .map_or(took_ns, |ns| ns.abs_diff(took_ns));
+            off_ns += u128::from(off);
+            all_ns += u128::from(took_ns);
+        }
+        (off_ns * 100).div_ceil(all_ns.max(1)) as u64
+    }
+}
+
+fn latencies(replayed: &[Replayed]) -> Vec<Option<u64>> {
+    replayed.iter().map(Replayed::latency_ns).collect()
+}
+
+/// What happens next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A slot of a resource can be had.
+    Opens(usize),
+    /// A work comes.
+    Comes(usize),
+    /// A work goes on with its next step.
+    Goes(usize),
+    /// A work that has waited so often, and still waits, waits no longer: in the recording it had
+    /// not either.
+    NoLater(usize, u32),
+}
+
+/// How far a work is.
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// The next step.
+    step: usize,
+    replayed: Replayed,
+    /// How often it has begun to wait; what refers to a wait before is out of date.
+    waits: u32,
+    waits_for: Option<WaitsFor>,
+    has: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    Slot(usize),
+    Event,
+}
+
+/// A resource's slots that are free, and who waits for them.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Below 0: some were taken because they had been taken by then.
+    free: i64,
+    unlimited: bool,
+    queue: VecDeque<(usize, u32)>,
+}
+
+struct Replay<'a> {
+    schedule: &'a Schedule,
+    relaxation: &'a Relaxation,
+    /// Nothing waits for longer than it did.
+    no_later: bool,
+    now_ns: Ns,
+    count: u64,
+    events: BinaryHeap<Reverse<(Ns, bool, u64, Event)>>,
+    states: Vec<State>,
+    slots: Vec<Slots>,
+    brought: HashSet<usize>,
+    awaiting: HashMap<usize, Vec<(usize, u32)>>,
+    /// By work: those that come some time after its answer.
+    followers: BTreeMap<usize, Vec<usize>>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(schedule: &'a Schedule, relaxation: &'a Relaxation, no_later: bool) -> Self {
+        let mut replay = Self {
+            schedule,
+            relaxation,
+            no_later,
+            now_ns: 0,
+            count: 0,
+            events: BinaryHeap::new(),
+            states: vec![State::default(); schedule.works.len()],
+            slots: Vec::new(),
+            brought: HashSet::new(),
+            awaiting: HashMap::new(),
+            followers: BTreeMap::new(),
+        };
+        for at in 0..schedule.resources.len() {
+            replay.opens(at);
+        }
+        for (at, work) in schedule.works.iter().enumerate() {
+            match work.follows.filter(|before| *before < at) {
+                Some(before) => replay.followers.entry(before).or_default().push(at),
+                None => replay.at(work.ready_ns, Event::Comes(at)),
+            }
+        }
+        replay
+    }
+
+    fn opens(&mut self, resource: usize) {
+        let more = self.relaxation.slots(resource);
+        self.slots.push(Slots {
+            unlimited: more.is_none(),
+            ..Slots::default()
+        });
+        let slots = &self.schedule.resources[resource].slots;
+        for open_ns in slots.iter().filter(|ns| **ns < Ns::MAX) {
+            self.at(*open_ns, Event::Opens(resource));
+        }
+        for _ in 0..more.unwrap_or(0) {
+            self.at(0, Event::Opens(resource));
+        }
+    }
+
+    fn at(&mut self, at_ns: Ns, event: Event) {
+        self.count += 1;
+        // A grant at the recorded instant is not late.
+        let last = matches!(event, Event::NoLater(..));
+        self.events.push(Reverse((at_ns, last, self.count, event)));
+    }
+
+    fn run(mut self) -> Vec<Replayed> {
+        while let Some(Reverse((at_ns, .., event))) = self.events.pop() {
+            self.now_ns = at_ns;
+            match event {
+                Event::Opens(resource) => self.gives_back(resource),
+                Event::Comes(work) => {
+                    self.states[work].replayed.ready_ns = at_ns;
+                    self.go_on(work);
+                }
+                Event::Goes(work) => self.go_on(work),
+                Event::NoLater(work, waits) => {
+                    if self.still_waits((work, waits)) {
+                        self.gets_on(work);
+                    }
+                }
+            }
+        }
+        self.states.into_iter().map(|state| state.replayed).collect()
+    }
+
+    fn next_step(&self, work: usize) -> Option<Step> {
+        let steps = &self.schedule.works[work].steps;
+        steps.get(self.states[work].step).copied()
+    }
+
+    /// A work waits; returns what refers to that wait.
+    fn waits(&mut self, work: usize, waits_for: WaitsFor) -> (usize, u32) {
+        // When the step after the wait began in the recording.
+        let recorded_ns = self.next_step(work).map_or(Ns::MAX, |step| step.at_ns);
+        let state = &mut self.states[work];
+        state.waits_for = Some(waits_for);
+        state.waits += 1;
+        let wait = (work, state.waits);
+        if self.no_later && recorded_ns < Ns::MAX {
+            self.at(recorded_ns.max(self.now_ns), Event::NoLater(wait.0, wait.1));
+        }
+        wait
+    }
+
+    fn still_waits(&self, (work, waits): (usize, u32)) -> bool {
+        let state = &self.states[work];
+        state.waits_for.is_some() && state.waits == waits
+    }
+
+    /// What a work waited for is there, or it waits no longer than it did.
+    fn gets_on(&mut self, work: usize) {
+        if let Some(WaitsFor::Slot(resource)) = self.states[work].waits_for.take() {
+            self.has_slot(work, resource);
+        }
+        self.at(self.now_ns, Event::Goes(work));
+    }
+
+    fn has_slot(&mut self, work: usize, resource: usize) {
+        self.slots[resource].free -= 1;
+        let state = &mut self.states[work];
+        state.has.push(resource);
+        state.replayed.taken_ns.get_or_insert(self.now_ns);
+    }
+
+    /// A slot is free: whoever has waited for longest has it.
+    fn gives_back(&mut self, resource: usize) {
+        self.slots[resource].free += 1;
+        while self.slots[resource].free > 0 {
+            let Some(wait) = self.slots[resource].queue.pop_front() else {
+                return;
+            };
+            if self.still_waits(wait) {
+                self.gets_on(wait.0);
+            }
+        }
+    }
+
+    fn frees(&mut self, work: usize, resource: usize) {
+        let has = &mut self.states[work].has;
+        if let Some(at) = has.iter().position(|one| *one == resource) {
+            has.swap_remove(at);
+            self.gives_back(resource);
+        }
+    }
+
+    /// A work goes through its steps until one takes time.
+    fn go_on(&mut self, work: usize) {
+        while let Some(step) = self.next_step(work) {
+            self.states[work].step += 1;
+            match step.what {
+                What::Spends { ns, cause } => {
+                    let left_ns = self.relaxation.left_ns(ns, cause);
+                    self.at(self.now_ns.saturating_add(left_ns), Event::Goes(work));
+                    return;
+                }
+                What::Takes(resource) => {
+                    if !self.takes(work, resource) {
+                        return;
+                    }
+                }
+                What::Frees(resource) => self.frees(work, resource),
+                What::Until(event) => {
+                    if !self.brought.contains(&event) {
+                        let wait = self.waits(work, WaitsFor::Event);
+                        self.awaiting.entry(event).or_default().push(wait);
+                        return;
+                    }
+                }
+                What::Brings(event) => {
+                    self.brought.insert(event);
+                    for wait in self.awaiting.remove(&event).unwrap_or_default() {
+                        if self.still_waits(wait) {
+                            self.gets_on(wait.0);
+                        }
+                    }
+                }
+                What::Answers => self.answers(work),
+            }
+        }
+        for resource in std::mem::take(&mut self.states[work].has) {
+            self.gives_back(resource);
+        }
+    }
+
+    /// Whether a work has a slot of a resource now; otherwise it waits for one.
+    fn takes(&mut self, work: usize, resource: usize) -> bool {
+        let Some(slots) = self.slots.get(resource) else {
+            return true;
+        };
+        if slots.unlimited || slots.free > 0 {
+            self.has_slot(work, resource);
+            return true;
+        }
+        let wait = self.waits(work, WaitsFor::Slot(resource));
+        self.slots[resource].queue.push_back(wait);
+        false
+    }
+
+    fn answers(&mut self, work: usize) {
+        self.states[work]
+            .replayed
+            .answered_ns
+            .get_or_insert(self.now_ns);
+        let works = &self.schedule.works;
+        for follower in self.followers.remove(&work).unwrap_or_default() {
+            let pause_ns = works[follower]
+                .ready_ns
+                .saturating_sub(works[work].answered_ns);
+            self.at(
+                self.now_ns.saturating_add(pause_ns),
+                Event::Comes(follower),
+            );
+        }
+    }
+}
