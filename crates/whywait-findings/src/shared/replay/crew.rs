@@ -5,15 +5,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whywait_events::{Ns, Wait};
 use whywait_model::waits::WaitKey;
 use whywait_model::{Model, RequestRef, Thread, descriptor, is_accept};
+use whywait_replay::{Left, Relaxation, Resource, Schedule, Step, What, Work};
 
 use super::behind::{Gone, Spared, apart};
 use super::crews::InHand;
 use super::events::Events;
 use super::locks::Locks;
-use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
 use super::turns::{Name, name};
 use crate::numbers::CREW_SHORT_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
+
+/// The number of the workers among the resources; that of each lock comes after it.
+const WORKERS: usize = 0;
+/// The number of what a fix takes away among the causes.
+const GONE: usize = 0;
 
 /// Workers that each serve one at a time.
 pub(super) struct Crew<'m> {
@@ -62,26 +67,32 @@ impl<'m> Crew<'m> {
         }
         // Of a lock whose uses are not known the waits are time that is gone.
         let unlocked = unlocked.and_then(|key| self.locks.number(key));
-        let change = unlocked.map_or(Change::Without, Change::Unlocked);
-        let mut jobs: Vec<(Option<RequestRef<'m>>, Job)> = Vec::new();
+        let mut relaxation = Relaxation::default().shorter(GONE, Left::Nothing);
+        if let Some(lock) = unlocked {
+            relaxation = relaxation.unlimited(resource(lock));
+        }
+        let mut works: Vec<(Option<RequestRef<'m>>, Work)> = Vec::new();
         for (tid, requests) in &self.in_hand {
             let next = requests.iter().skip(1).map(|next| next.recv_ns);
             for (request, next_ns) in requests.iter().zip(next.chain([None])) {
                 let of_it = gone.remove(&name(*request)).unwrap_or_default();
-                if let Some(job) = self.job(*tid, *request, next_ns, of_it) {
-                    jobs.push((Some(*request), job));
+                if let Some(work) = self.work(*tid, *request, next_ns, of_it) {
+                    works.push((Some(*request), work));
                 }
             }
             let others = self.others(*tid, requests).into_iter();
-            jobs.extend(others.map(|job| (None, job)));
+            works.extend(others.map(|work| (None, work)));
         }
-        jobs.sort_by_key(|(_, job)| job.ready_ns);
-        let (requests, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+        works.sort_by_key(|(_, work)| work.ready_ns);
+        let (requests, works): (Vec<_>, Vec<_>) = works.into_iter().unzip();
+        let locks = (0..self.locks.count()).map(|_| Resource::of(1));
         let schedule = Schedule {
-            groups: vec![Group::of(self.in_hand.len())],
-            jobs,
+            resources: std::iter::once(Resource::of(self.in_hand.len()))
+                .chain(locks)
+                .collect(),
+            works,
         };
-        let savings = requests.into_iter().zip(schedule.savings(change));
+        let savings = requests.into_iter().zip(schedule.savings(&relaxation));
         savings
             .filter_map(|(request, ns)| Some((request?, ns)))
             .map(|(request, ns)| (request, ns.min(self.explained_ns(request))))
@@ -100,28 +111,31 @@ impl<'m> Crew<'m> {
     }
 
     /// A request, as its worker served it.
-    fn job(
+    fn work(
         &self,
         tid: u32,
         request: RequestRef<'_>,
         next_ns: Option<Ns>,
         gone: Vec<Gone>,
-    ) -> Option<Job> {
+    ) -> Option<Work> {
         let taken_ns = request.recv_ns?;
         let until_ns = next_ns.unwrap_or(self.model.end_ns).max(taken_ns);
         let answered_ns = request.answered_ns().unwrap_or(until_ns).max(taken_ns);
         let gone = apart(gone);
         let span = (taken_ns, answered_ns.min(until_ns));
-        let mut steps = self.steps(tid, span, &gone);
+        let ready_ns = request.ready_ns.min(taken_ns);
+        let mut steps = vec![Step {
+            at_ns: ready_ns,
+            what: What::Takes(WORKERS),
+        }];
+        steps.extend(self.steps(tid, span, &gone));
         steps.push(Step {
             at_ns: answered_ns,
-            what: What::Answer,
+            what: What::Answers,
         });
-        Some(Job {
-            ready_ns: request.ready_ns.min(taken_ns),
-            taken_ns,
+        Some(Work {
+            ready_ns,
             answered_ns,
-            group: Some(0),
             follows: None,
             steps,
         })
@@ -132,9 +146,10 @@ impl<'m> Crew<'m> {
         // When it did what, and until when that kept it.
         let mut does: Vec<(Ns, What, Ns)> = Vec::new();
         for one in self.locks.within(tid, from_ns, to_ns) {
-            does.push((one.asked_ns, What::Lock(one.lock), one.got_ns));
+            let lock = resource(one.lock);
+            does.push((one.asked_ns, What::Takes(lock), one.got_ns));
             let let_go_ns = one.let_go_ns.min(to_ns);
-            does.push((let_go_ns, What::Unlock(one.lock), let_go_ns));
+            does.push((let_go_ns, What::Frees(lock), let_go_ns));
         }
         for one in self.events.awaited(tid, from_ns, to_ns) {
             does.push((one.from_ns, What::Until(one.event), one.to_ns));
@@ -154,7 +169,7 @@ impl<'m> Crew<'m> {
             // For how long it waits is what the replay finds.
             if until_ns > steps.at_ns {
                 steps.at_ns = until_ns.min(to_ns).max(steps.at_ns);
-                steps.push(What::Work(Time::default()));
+                steps.spends(0, None);
             }
         }
         steps.work_until(to_ns);
@@ -163,27 +178,27 @@ impl<'m> Crew<'m> {
 
     /// What else kept a worker: requests that were over too soon to be seen, a connection that asks
     /// for nothing. Such work came at the earliest when the worker had last nothing to do.
-    fn others(&self, tid: u32, requests: &[RequestRef<'_>]) -> Vec<Job> {
+    fn others(&self, tid: u32, requests: &[RequestRef<'_>]) -> Vec<Work> {
         let free = self.free.get(&tid).into_iter().flatten().copied();
         let served = in_hand(self.model, requests);
         // What is neither: in order of time, with when it was free last.
         let mut taken: Vec<(Interval, bool)> = served.into_iter().map(|one| (one, false)).collect();
         taken.extend(free.map(|one| (one, true)));
         taken.sort_unstable();
-        let mut jobs = Vec::new();
+        let mut works = Vec::new();
         let (mut at_ns, mut free_ns) = (None, 0);
         for ((from_ns, to_ns), is_free) in taken {
             if let Some(at_ns) =
                 at_ns.filter(|at_ns| from_ns.saturating_sub(*at_ns) >= *CREW_SHORT_NS)
             {
-                jobs.push(other(free_ns, at_ns, from_ns));
+                works.push(other(free_ns, at_ns, from_ns));
             }
             at_ns = Some(at_ns.unwrap_or(0).max(to_ns));
             if is_free {
                 free_ns = to_ns;
             }
         }
-        jobs
+        works
     }
 }
 
@@ -216,21 +231,27 @@ fn free(model: &Model, thread: &Thread, requests: &[RequestRef<'_>]) -> Vec<Inte
         .collect()
 }
 
-fn other(ready_ns: Ns, from_ns: Ns, to_ns: Ns) -> Job {
-    Job {
-        ready_ns: ready_ns.min(from_ns),
-        taken_ns: from_ns,
+fn other(ready_ns: Ns, from_ns: Ns, to_ns: Ns) -> Work {
+    let ready_ns = ready_ns.min(from_ns);
+    let step = |at_ns, what| Step { at_ns, what };
+    let kept = What::Spends {
+        ns: to_ns - from_ns,
+        cause: None,
+    };
+    Work {
+        ready_ns,
         answered_ns: to_ns,
-        group: Some(0),
         follows: None,
-        steps: vec![Step {
-            at_ns: from_ns,
-            what: What::Work(Time::kept(to_ns - from_ns)),
-        }],
+        steps: vec![step(ready_ns, What::Takes(WORKERS)), step(from_ns, kept)],
     }
 }
 
-/// The steps of a job, as they are written down.
+/// The number of a lock among the resources.
+const fn resource(lock: usize) -> usize {
+    WORKERS + 1 + lock
+}
+
+/// The steps of a work, as they are written down.
 struct Steps<'a> {
     at_ns: Ns,
     gone: &'a [Gone],
@@ -245,6 +266,11 @@ impl Steps<'_> {
         });
     }
 
+    fn spends(&mut self, ns: u64, cause: Option<usize>) {
+        self.push(What::Spends { ns, cause });
+        self.at_ns += ns;
+    }
+
     fn work_until(&mut self, until_ns: Ns) {
         if until_ns <= self.at_ns {
             return;
@@ -253,11 +279,13 @@ impl Steps<'_> {
             let ns = overlap_ns((gone.from_ns, gone.to_ns), (self.at_ns, until_ns));
             in_proportion(ns, gone.ns, gone.to_ns.saturating_sub(gone.from_ns))
         });
-        let time = Time {
-            ns: until_ns - self.at_ns,
-            gone_ns: within.fold(0, u64::saturating_add),
-        };
-        self.push(What::Work(time));
-        self.at_ns = until_ns;
+        let ns = until_ns - self.at_ns;
+        let gone_ns = within.fold(0, u64::saturating_add).min(ns);
+        if gone_ns > 0 {
+            self.spends(gone_ns, Some(GONE));
+        }
+        if gone_ns < ns {
+            self.spends(ns - gone_ns, None);
+        }
     }
 }

@@ -90,6 +90,11 @@ impl Locks {
         locks
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// The number of a lock, if one of these threads waited for it.
     pub(super) fn number(&self, key: &WaitKey) -> Option<usize> {
         self.numbers.get(key).copied()

@@ -3,8 +3,8 @@
 
 use whywait_events::Ns;
 use whywait_model::{EpollPool, Model, RequestRef, Thread};
+use whywait_replay::{Relaxation, Resource, Schedule, Step, What, Work};
 
-use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
 use crate::shared::intervals::{Interval, overlap_ns, sum};
 
 /// Groups what overlaps in time: such requests compete for the same threads. In order of when they
@@ -34,27 +34,34 @@ pub(crate) fn replayed(model: &Model, pool: &EpollPool, episode: &[RequestRef<'_
     let begins = episode.iter().map(|request| request.ready_ns).min();
     let begins = begins.unwrap_or(Ns::MAX);
     let members = pool.members.keys();
-    let free_ns = members
+    let slots = members
         .filter_map(|tid| model.threads.get(tid))
         .map(|thread| free_from(pool, thread, begins, episode))
         .collect();
-    let job = |request: &RequestRef<'_>| Job {
-        ready_ns: request.ready_ns,
-        taken_ns: request.served_ns(),
-        answered_ns: request.end_ns(),
-        group: Some(0),
-        follows: None,
-        steps: vec![Step {
-            at_ns: request.served_ns(),
-            what: What::Work(Time::kept(held_ns(model, pool, *request))),
-        }],
+    let work = |request: &RequestRef<'_>| {
+        let step = |at_ns, what| Step { at_ns, what };
+        let held = What::Spends {
+            ns: held_ns(model, pool, *request),
+            cause: None,
+        };
+        Work {
+            ready_ns: request.ready_ns,
+            answered_ns: request.end_ns(),
+            follows: None,
+            steps: vec![
+                step(request.ready_ns, What::Takes(0)),
+                step(request.served_ns(), held),
+            ],
+        }
     };
     let schedule = Schedule {
-        groups: vec![Group { free_ns }],
-        jobs: episode.iter().map(job).collect(),
+        resources: vec![Resource { slots }],
+        works: episode.iter().map(work).collect(),
     };
-    let taken = schedule.taken(Change::Nothing).into_iter();
-    taken.map(|taken_ns| taken_ns.unwrap_or(Ns::MAX)).collect()
+    let replayed = schedule.replay(&Relaxation::default()).into_iter();
+    replayed
+        .map(|replayed| replayed.taken_ns.unwrap_or(Ns::MAX))
+        .collect()
 }
 
 /// When a member could take a request, from `from_ns` on: when it idles or polls, or takes one of

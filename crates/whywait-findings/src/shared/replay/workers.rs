@@ -9,8 +9,7 @@ use crate::numbers::CLIENT_COMES_BACK_NS;
 use std::collections::HashMap;
 
 use whywait_events::Ns;
-
-use super::schedule::{Change, Group, Job, Schedule, Step, Time, What};
+use whywait_replay::{Relaxation, Resource, Schedule, Step, What, Work};
 
 /// A request, as a server sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,38 +80,38 @@ fn comes_back(before: &Worked, job: &Worked) -> bool {
 /// nanoseconds. `jobs` are in the order in which they come.
 pub(crate) fn latencies(jobs: &[Worked], servers: usize, more: usize) -> Vec<u64> {
     let schedule = Schedule {
-        groups: vec![Group::of(servers)],
-        jobs: jobs
+        resources: vec![Resource::of(servers)],
+        works: jobs
             .iter()
             .zip(follows(jobs))
             .map(|(job, follows)| scheduled(job, follows))
             .collect(),
     };
-    let latencies = schedule.latencies(Change::MoreServers(more)).into_iter();
-    latencies
-        .zip(&schedule.jobs)
-        .map(|(ns, job)| ns.unwrap_or(job.latency_ns()))
+    let replayed = schedule.replay(&Relaxation::default().more(0, more));
+    replayed
+        .iter()
+        .zip(&schedule.works)
+        .map(|(replayed, work)| replayed.latency_ns().unwrap_or(work.latency_ns()))
         .collect()
 }
 
-fn scheduled(job: &Worked, follows: Option<usize>) -> Job {
+fn scheduled(job: &Worked, follows: Option<usize>) -> Work {
     let work = |from_ns: Ns, to_ns: Ns| Step {
         at_ns: from_ns,
-        what: What::Work(Time::kept(to_ns.saturating_sub(from_ns))),
+        what: What::Spends {
+            ns: to_ns.saturating_sub(from_ns),
+            cause: None,
+        },
     };
-    let answer = Step {
-        at_ns: job.answered_ns,
-        what: What::Answer,
-    };
-    Job {
+    let step = |at_ns, what| Step { at_ns, what };
+    Work {
         ready_ns: job.ready_ns,
-        taken_ns: job.taken_ns,
         answered_ns: job.answered_ns,
-        group: Some(0),
         follows,
         steps: vec![
+            step(job.ready_ns, What::Takes(0)),
             work(job.taken_ns, job.answered_ns),
-            answer,
+            step(job.answered_ns, What::Answers),
             work(job.answered_ns, job.free_ns),
         ],
     }
