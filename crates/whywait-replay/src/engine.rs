@@ -207,7 +207,10 @@ impl<'a> Replay<'a> {
                 }
             }
         }
-        self.states.into_iter().map(|state| state.replayed).collect()
+        self.states
+            .into_iter()
+            .map(|state| state.replayed)
+            .collect()
     }
 
     fn next_step(&self, work: usize) -> Option<Step> {
@@ -333,10 +336,7 @@ impl<'a> Replay<'a> {
             let pause_ns = works[follower]
                 .ready_ns
                 .saturating_sub(works[work].answered_ns);
-            self.at(
-                self.now_ns.saturating_add(pause_ns),
-                Event::Comes(follower),
-            );
+            self.at(self.now_ns.saturating_add(pause_ns), Event::Comes(follower));
         }
     }
 }

@@ -48,7 +48,10 @@ impl Work {
 
     /// Its steps up to its answer.
     pub(crate) fn until_answered(&self) -> &[Step] {
-        let answer = self.steps.iter().position(|step| step.what == What::Answers);
+        let answer = self
+            .steps
+            .iter()
+            .position(|step| step.what == What::Answers);
         &self.steps[..answer.unwrap_or(self.steps.len())]
     }
 }

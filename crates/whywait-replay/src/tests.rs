@@ -255,7 +255,7 @@ impl Relaxed {
 fn holds(shape: Shape, relaxed: Relaxed) -> (u64, u64) {
     let mut chance = Chance(21);
     let (mut all_saved, mut all_bounds) = (0, 0);
-    for _ in 0..100 {
+    for _ in 0..40 {
         let workers = 1 + chance.below(4) as usize;
         let asks = asks(&mut chance, shape, workers);
         let slots = shape.slots(workers);
@@ -291,7 +291,7 @@ fn no_relaxation_of_any_shape_saves_more_than_its_bound() {
                 Relaxed::More(one, 1),
                 Relaxed::Unlimited(one),
                 Relaxed::Shorter(one, Left::Half),
-                Relaxed::Shorter(one, Left::AtMost(50_000)),
+                Relaxed::Shorter(one, Left::AtMost(20_000)),
                 Relaxed::Shorter(one, Left::Nothing),
                 Relaxed::Both(one, resources - 1),
             ]
@@ -306,7 +306,10 @@ fn no_relaxation_of_any_shape_saves_more_than_its_bound() {
             );
         }
     }
-    assert!(saved_something >= 40, "most save something: {saved_something}");
+    assert!(
+        saved_something >= 40,
+        "most save something: {saved_something}"
+    );
 }
 
 #[test]
@@ -412,9 +415,15 @@ fn who_waited_for_an_answer_comes_as_long_after_it_as_before() {
     };
     let replayed = schedule.replay(&Relaxation::default().more(0, 1));
     assert_eq!(replayed[1].answered_ns, Some(110));
-    assert_eq!((replayed[2].ready_ns, replayed[2].answered_ns), (110, Some(210)));
+    assert_eq!(
+        (replayed[2].ready_ns, replayed[2].answered_ns),
+        (110, Some(210))
+    );
     let replayed = schedule.replay(&Relaxation::default().shorter(0, Left::Half));
-    assert_eq!((replayed[2].ready_ns, replayed[2].answered_ns), (60, Some(150)));
+    assert_eq!(
+        (replayed[2].ready_ns, replayed[2].answered_ns),
+        (60, Some(150))
+    );
 }
 
 /// A lock held across a device: to take the device's part away saves what an unlimited lock would,

@@ -103,8 +103,8 @@ fn the_path_of_an_open_request_is_what_its_thread_did_to_the_end() {
     assert_eq!(request.account().service[Part::Network], 1499 * MS);
 }
 
-/// Before the recording began two threads have read requests: what they sleep in is no place to wait
-/// for work, wherever they come to answer; nor is a pause between two tries, whoever makes it.
+/// Before the recording began two threads have read requests: what they sleep in is no place to
+/// wait for work, wherever they come to answer; nor is a pause between two tries, whoever makes it.
 #[test]
 fn what_threads_do_before_they_are_seen_with_a_request_is_no_rest() {
     for call in [RECVFROM, CLOCK_NANOSLEEP] {

@@ -3,9 +3,9 @@
 //! A part of a request's own time is not all that a fix of it saves. Who queues behind the request,
 //! in a loop or for a worker, waits for less, too; so does who waits for a lock that it has, and
 //! whoever waits for the same event. So what was recorded is written down as a schedule (arrivals,
-//! who serves, in which pieces, locks, events) and replayed with a relaxation: a part takes no time,
-//! a lock does not exclude, there are more servers. The engine, and what its bounds rest on, is
-//! `whywait-replay`'s.
+//! who serves, in which pieces, locks, events) and replayed with a relaxation: a part takes no
+//! time, a lock does not exclude, there are more servers. The engine, and what its bounds rest on,
+//! is `whywait-replay`'s.
 
 mod behind;
 mod crew;
