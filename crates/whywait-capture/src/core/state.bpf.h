@@ -12,30 +12,8 @@ const volatile u64 sweep_min_ns = 4000000;
 const volatile u32 stack_bytes = 8192;
 /* So much that is slow has the sampling clock tick at its faster rate: see clock.rs. */
 const volatile u64 dense_clock_ns = 5000000;
-/* At most this many records a second and CPU. */
-const volatile u32 waits_per_second = 20000;
-/*
- * Of these, at most this many sleeps on futexes, and this many for descriptors to become readable,
- * at a place of which the thread had its stack read, and shorter than STORM_THRESHOLDS times the
- * threshold. Those beyond are added to their object's sums.
- */
-const volatile u32 storm_per_second = 1000;
-const volatile u32 read_storm_per_second = 500;
-/*
- * … and sleeps on futexes that a thread of the target ended soon: most of their length was a wait
- * for a CPU.
- */
-const volatile u32 queued_storm_per_second = 50;
+/* Sleeps of a storm that are longer than so many times the threshold are recorded all the same. */
 #define STORM_THRESHOLDS 8
-const volatile u32 preempted_per_second = 1000;
-const volatile u32 requests_per_second = 5000;
-const volatile u32 exchanges_per_second = 5000;
-const volatile u32 tails_per_second = 2000;
-const volatile u32 abandoned_per_second = 1000;
-const volatile u32 dns_per_second = 1000;
-const volatile u32 stacks_per_second = 2000;
-const volatile u32 wakers_per_second = 1000;
-const volatile u32 known_wakers_per_second = 4000;
 /*
  * For benchmarks: the hooks that run for each event do nothing. What that costs is the kernel's
  * part of the cost.
@@ -260,24 +238,41 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-enum budget_kind {
-	BUDGET_WAITS,
-	BUDGET_STORM,
-	BUDGET_READ_STORM,
-	BUDGET_QUEUED_STORM,
-	BUDGET_PREEMPTED,
-	BUDGET_REQUESTS,
-	BUDGET_EXCHANGES,
-	BUDGET_TAILS,
-	BUDGET_ABANDONED,
-	BUDGET_DNS,
-	BUDGET_STACKS,
-	BUDGET_WAKERS,
-	BUDGET_KNOWN_WAKERS,
-	BUDGET_URING_OPS,
-	BUDGET_URING_LAGS,
-	BUDGET_COUNT
-};
+/*
+ * What is recorded one by one: at most so many a second and CPU. A line here is all that a new
+ * budget needs.
+ */
+#define BUDGETS(BUDGET)                                                                            \
+	BUDGET(WAITS, 20000)                                                                       \
+	/*                                                                                         \
+	 * Of these, at most this many sleeps on futexes, and this many for descriptors to become  \
+	 * readable, at a place of which the thread had its stack read, and shorter than           \
+	 * STORM_THRESHOLDS times the threshold. Those beyond are added to their object's sums.    \
+	 */                                                                                        \
+	BUDGET(STORM, 1000)                                                                        \
+	BUDGET(READ_STORM, 500)                                                                    \
+	/*                                                                                         \
+	 * … and sleeps on futexes that a thread of the target ended soon: most of their length    \
+	 * was a wait for a CPU.                                                                   \
+	 */                                                                                        \
+	BUDGET(QUEUED_STORM, 50)                                                                   \
+	BUDGET(PREEMPTED, 1000)                                                                    \
+	BUDGET(REQUESTS, 5000)                                                                     \
+	BUDGET(EXCHANGES, 5000)                                                                    \
+	BUDGET(TAILS, 2000)                                                                        \
+	BUDGET(ABANDONED, 1000)                                                                    \
+	BUDGET(DNS, 1000)                                                                          \
+	BUDGET(STACKS, 2000)                                                                       \
+	BUDGET(WAKERS, 1000)                                                                       \
+	BUDGET(KNOWN_WAKERS, 4000)                                                                 \
+	BUDGET(URING_OPS, 500)                                                                     \
+	BUDGET(URING_LAGS, 1000)
+
+#define BUDGET_KIND(name, per_second) BUDGET_##name,
+enum budget_kind { BUDGETS(BUDGET_KIND) BUDGET_COUNT };
+
+#define BUDGET_PER_SECOND(name, per_second) PER_SECOND_##name = per_second,
+enum budget_per_second { BUDGETS(BUDGET_PER_SECOND) };
 
 struct budget {
 	u64 window_ns;
@@ -300,8 +295,7 @@ struct {
 	} while (0)
 #define COUNT(field) COUNT_MORE(field, 1)
 
-/* Whether one more record of this kind may be sent in this tenth of a second. */
-static __always_inline bool within_budget(u32 kind, u32 per_second, u64 now)
+static __always_inline bool take_from_budget(u32 kind, u32 per_second, u64 now)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &kind);
 
@@ -314,13 +308,17 @@ static __always_inline bool within_budget(u32 kind, u32 per_second, u64 now)
 	return budget->used++ < per_second / 10;
 }
 
-/* Whether within_budget would say no. */
-static __always_inline bool used_up(u32 kind, u32 per_second, u64 now)
+static __always_inline bool budget_used_up(u32 kind, u32 per_second, u64 now)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &kind);
 
 	return budget && now - budget->window_ns <= 100000000 && budget->used >= per_second / 10;
 }
+
+/* Whether one more record of this kind may be sent in this tenth of a second. */
+#define within_budget(name, now) take_from_budget(BUDGET_##name, PER_SECOND_##name, now)
+/* Whether within_budget would say no. */
+#define used_up(name, now) budget_used_up(BUDGET_##name, PER_SECOND_##name, now)
 
 /* So many bytes cannot wait: a ring has room for 64 times as many. */
 #define MANY_BYTES (256 << 10)

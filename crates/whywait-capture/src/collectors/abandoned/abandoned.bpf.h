@@ -34,7 +34,7 @@ static __noinline int send_abandoned(const struct socket_state *socket, struct s
 	}
 	if (after_ns < threshold_ns)
 		return 0;
-	if (!within_budget(BUDGET_ABANDONED, abandoned_per_second, now)) {
+	if (!within_budget(ABANDONED, now)) {
 		COUNT(abandoned_budget);
 		return 0;
 	}

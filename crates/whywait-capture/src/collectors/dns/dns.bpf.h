@@ -148,7 +148,7 @@ static __noinline int send_dns(const struct dns_query *query, u64 again_ns, u64 
 
 	if (!query)
 		return 0;
-	if (!within_budget(BUDGET_DNS, dns_per_second, now)) {
+	if (!within_budget(DNS, now)) {
 		COUNT(dns_budget);
 		return 0;
 	}

@@ -195,7 +195,7 @@ static __noinline int send_exchange(struct socket_state *socket, struct sock *sk
 	struct exchange *exchange = &socket->exchange;
 	struct exchange_record *record;
 
-	if (!within_budget(BUDGET_EXCHANGES, exchanges_per_second, now)) {
+	if (!within_budget(EXCHANGES, now)) {
 		COUNT(exchange_budget);
 		return 0;
 	}

@@ -14,7 +14,7 @@ __noinline int send_preempted(struct thread *thread, u64 out_ns, u64 in_ns)
 
 	if (!thread)
 		return 0;
-	if (!within_budget(BUDGET_PREEMPTED, preempted_per_second, in_ns)) {
+	if (!within_budget(PREEMPTED, in_ns)) {
 		COUNT(preempted_budget);
 		return 0;
 	}

@@ -101,7 +101,7 @@ static __always_inline void send_wait(struct task_struct *task, struct thread *t
 		&thread->known_kernel[mix(key, 0) >> 32 & (KNOWN_KERNEL_STACKS - 1)];
 	struct whole_wait_record *record;
 
-	if (!within_budget(BUDGET_WAITS, waits_per_second, now)) {
+	if (!within_budget(WAITS, now)) {
 		COUNT(lost_wait_budget);
 		return;
 	}
@@ -244,7 +244,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	    (thread->nr != NR_FUTEX || thread->timeout) && thread->short_sleeps < SHORT_SLEEPS) {
 		/* In a storm it would be read for nothing. */
 		thread->storm = thread->nr != NR_FUTEX && may_storm(thread) &&
-				used_up(BUDGET_READ_STORM, read_storm_per_second, now) &&
+				used_up(READ_STORM, now) &&
 				knows_place(thread, now);
 		if (!thread->storm)
 			thread->stack_key = recognise_stack(thread, thread->ip, thread->sp, now);
@@ -286,14 +286,14 @@ __noinline int is_storm(struct thread *thread, u64 now)
 	if (now - thread->out_ns >= STORM_THRESHOLDS * threshold_ns || !knows_place(thread, now))
 		return false;
 	if (thread->nr != NR_FUTEX)
-		return !within_budget(BUDGET_READ_STORM, read_storm_per_second, now);
+		return !within_budget(READ_STORM, now);
 	/*
 	 * It would have to leave its stack on its return, which is expensive; and most of its time
 	 * was the CPU's, not the futex's.
 	 */
 	if (thread->waker_in_target && thread->wake_ns - thread->out_ns < threshold_ns)
-		return !within_budget(BUDGET_QUEUED_STORM, queued_storm_per_second, now);
-	return !within_budget(BUDGET_STORM, storm_per_second, now);
+		return !within_budget(QUEUED_STORM, now);
+	return !within_budget(STORM, now);
 }
 
 /* Whether that was asked when the sleep was ended. */

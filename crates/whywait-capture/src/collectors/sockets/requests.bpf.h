@@ -52,7 +52,7 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 {
 	struct request_record *record;
 
-	if (!within_budget(BUDGET_REQUESTS, requests_per_second, now)) {
+	if (!within_budget(REQUESTS, now)) {
 		COUNT(lost_request_budget);
 		return false;
 	}

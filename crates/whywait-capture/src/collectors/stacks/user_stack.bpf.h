@@ -121,7 +121,7 @@ static __noinline int send_or_refer(struct task_struct *task, struct thread *thr
 
 	place_of(&place, task);
 	key = recognise_stack(thread, place.ip, place.sp, now);
-	if (!key && within_budget(BUDGET_STACKS, stacks_per_second, now)) {
+	if (!key && within_budget(STACKS, now)) {
 		send_user_stack(thread, &place, now);
 		return 0;
 	}
@@ -181,7 +181,7 @@ static __always_inline void leave_stack_after_read(struct task_struct *task, str
 static __always_inline bool may_send_stack(const struct thread *thread, u64 now)
 {
 	return stacks_repeat && !thread->stack_asked && thread->stack_seq != thread->seq + 1 &&
-	       within_budget(BUDGET_STACKS, stacks_per_second, now);
+	       within_budget(STACKS, now);
 }
 
 /* Whether `task`, which is about to run again, will leave its stack. */
@@ -208,7 +208,7 @@ static __always_inline bool ask_user_stack(struct task_struct *task, struct thre
 	if (!user_stacks_exact)
 		/* so that the verifier sees nothing of what the kernel does not have */
 		return false;
-	if (!within_budget(BUDGET_STACKS, stacks_per_second, now)) {
+	if (!within_budget(STACKS, now)) {
 		COUNT(user_stack_budget);
 		return false;
 	}
@@ -259,8 +259,8 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 	u64 ip = regs->ip, sp = regs->sp, key = recognise_stack(waker, ip, sp, now);
 	struct waker_record *record;
 
-	if (key ? !within_budget(BUDGET_KNOWN_WAKERS, known_wakers_per_second, now) :
-		  !within_budget(BUDGET_WAKERS, wakers_per_second, now)) {
+	if (key ? !within_budget(KNOWN_WAKERS, now) :
+		  !within_budget(WAKERS, now)) {
 		COUNT(waker_stack_budget);
 		return;
 	}

@@ -157,7 +157,7 @@ static __noinline int send_tail(const struct socket_state *socket, struct sock *
 
 	if (!socket || !sk || !end)
 		return 0;
-	if (!within_budget(BUDGET_TAILS, tails_per_second, now)) {
+	if (!within_budget(TAILS, now)) {
 		COUNT(tail_budget);
 		return 0;
 	}

@@ -7,8 +7,6 @@
 
 #define IORING_SQ_NEED_WAKEUP 1 /* include/uapi/linux/io_uring.h */
 
-const volatile u32 uring_lags_per_second = 1000;
-
 /* What the shared memory says. */
 struct uring_view {
 	u32 sq_head; /* published: what the program knows to be submitted */
@@ -36,7 +34,7 @@ static __always_inline void uring_send_lag(const struct uring_state *ring, u32 w
 {
 	struct uring_lag_record *record;
 
-	if (!within_budget(BUDGET_URING_LAGS, uring_lags_per_second, now)) {
+	if (!within_budget(URING_LAGS, now)) {
 		COUNT(uring_lag_budget);
 		return;
 	}

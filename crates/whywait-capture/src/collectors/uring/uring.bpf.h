@@ -28,8 +28,6 @@
 #define URING_SLOTS 16384 /* a power of two: operations that are with the kernel */
 /* Every so many-th operation is recorded, whatever it was. */
 #define URING_SAMPLED 1024
-const volatile u32 uring_ops_per_second = 500;
-
 /*
  * io_uring_complete passes the completion as it is in the queue (Linux 6.14), before as several
  * numbers.
@@ -272,7 +270,7 @@ static __noinline int uring_send_op(u32 index, struct uring_slot *slot, u64 now,
 
 	if (!slot || !ring)
 		return 0;
-	if (!within_budget(BUDGET_URING_OPS, uring_ops_per_second, now)) {
+	if (!within_budget(URING_OPS, now)) {
 		COUNT(uring_op_budget);
 		return 0;
 	}
