@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
+use whywait_words::{counted, duration};
 
 use crate::changes::{self, Change, Changes, Options, Verdict};
 use crate::effect::median;
 use crate::explain::{self, Explanation};
 use crate::measures::{Found, Group, Run};
 use crate::side::Side;
-use crate::text::runs;
 
 /// The name of the test.
 pub const TEST: &str = "permutation test of the runs, two-sided; family-wise error by Westfall \
@@ -227,8 +227,8 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
         notes.push(format!(
             "no verdict: with {} against {} chance cannot be ruled out at alpha {}; record at \
              least {need} a side, better five, and alternate the sides",
-            runs(n),
-            runs(m),
+            counted(n, "run"),
+            counted(m, "run"),
             options.alpha
         ));
     }
@@ -249,7 +249,7 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
         format!("{} ({} CPUs)", run.about.host, run.about.cpus)
     });
     differs("kernel", &|run| run.about.kernel.clone());
-    differs("threshold", &|run| format!("{} ns", run.about.threshold_ns));
+    differs("threshold", &|run| duration(run.about.threshold_ns));
     differs("version of whywait", &|run| run.about.whywait.clone());
     let lacking = base
         .runs
@@ -273,8 +273,8 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<Strin
         (a, b) if a == n && b == m => notes.push(format!("there are no requests: {consequence}")),
         (a, b) => notes.push(format!(
             "without requests: {} of the base, {} of the head: {consequence}",
-            runs(a),
-            runs(b)
+            counted(a, "run"),
+            counted(b, "run")
         )),
     }
     if base.runs.iter().chain(&head.runs).any(|run| run.untold) {

@@ -2,6 +2,7 @@
 //! why.
 
 use whywait_report::text::{self, Page, Style, TextOptions};
+use whywait_words::{count, counted, figure, mean_duration, percent_change, rate, ratio_percent};
 
 use crate::changes::{Change, Verdict};
 use crate::diff::{Diff, FindingChange, Overall, SideAbout, Status};
@@ -52,7 +53,11 @@ fn headline(page: &mut Page, diff: &Diff) {
             .filter(|change| change.verdict == verdict && change.counts())
             .map(|change| match change.group {
                 Group::Finding => finding_in_short(diff, change),
-                _ => format!("{} {}", title(&change.name), percent(change.relative)),
+                _ => format!(
+                    "{} {}",
+                    title(&change.name),
+                    percent_change(change.relative)
+                ),
             })
             .collect();
         names.join(", ")
@@ -95,8 +100,8 @@ fn side(page: &mut Page, name: &str, side: &SideAbout) {
         .fold(0, |sum, run| sum.saturating_add(run.requests));
     let text = format!(
         ": {}, {} requests",
-        runs(side.runs.len()),
-        text::count(requests)
+        counted(side.runs.len(), "run"),
+        count(requests)
     );
     page.paragraph(
         "",
@@ -142,7 +147,7 @@ fn table(page: &mut Page, diff: &Diff) {
             title(&change.name).as_str(),
             &value(change.unit, change.base_median),
             &value(change.unit, change.head_median),
-            &percent(change.relative),
+            &percent_change(change.relative),
             &interval,
             &p,
             "",
@@ -175,7 +180,11 @@ pub fn interval_of(change: &Change) -> String {
     let effect = change.ratio.unwrap_or(change.shift);
     match (change.ratio, effect.interval) {
         (Some(_), Some((low, high))) => {
-            format!("{} to {}", percent(low - 1.0), percent(high - 1.0))
+            format!(
+                "{} to {}",
+                percent_change(low - 1.0),
+                percent_change(high - 1.0)
+            )
         }
         _ => "-".to_owned(),
     }
@@ -282,8 +291,8 @@ pub fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
     };
     Some(format!(
         "{bound} {} per request, on average over all requests; a request takes {} {direction}{}",
-        ns(at_most),
-        ns(shift.abs()),
+        mean_duration(at_most),
+        mean_duration(shift.abs()),
         if latency.is_called() || diff.verdict == Overall::TooFewRuns {
             ""
         } else {
@@ -312,8 +321,8 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
         page.gap();
         let head = format!(
             " (a request, on average: {} before, {} after)",
-            ns(base_ns),
-            ns(head_ns)
+            mean_duration(base_ns),
+            mean_duration(head_ns)
         );
         page.paragraph(
             "",
@@ -375,7 +384,7 @@ pub fn place_name(place: &Shift) -> String {
 
 fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
     let sign = if shift.ns() < 0.0 { "-" } else { "+" };
-    let change = format!("{sign}{}", ns(shift.ns().abs()));
+    let change = format!("{sign}{}", mean_duration(shift.ns().abs()));
     let style = match (shift.told_apart, shift.ns() > 0.0) {
         (false, _) => Style::Plain,
         (true, true) => Style::Bad,
@@ -384,8 +393,8 @@ fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
     let rest = format!(
         "  {}: {} before, {} after{}",
         name,
-        ns(shift.base_ns),
-        ns(shift.head_ns),
+        mean_duration(shift.base_ns),
+        mean_duration(shift.head_ns),
         if shift.told_apart || !mark {
             ""
         } else {
@@ -433,16 +442,10 @@ pub fn how(diff: &Diff) -> String {
         test.name,
         test.measures,
         if test.exact { "all " } else { "" },
-        text::count(test.ways),
+        count(test.ways),
         test.options.alpha,
-        percent(test.options.min_effect).trim_start_matches('+')
+        percent_change(test.options.min_effect).trim_start_matches('+')
     )
-}
-
-/// `1 run`, `2 runs`.
-pub fn runs(n: usize) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} run{plural}")
 }
 
 /// A measure's name, for people.
@@ -464,13 +467,11 @@ pub fn title(name: &str) -> String {
 /// A value with its unit.
 pub fn value(unit: Unit, value: f64) -> String {
     match unit {
-        Unit::Ns => ns(value),
-        Unit::PerSecond if value >= 100.0 => format!("{}/s", text::count(whole(value))),
-        Unit::PerSecond => format!("{value:.2}/s"),
-        Unit::Count if value >= 100.0 => text::count(whole(value)),
-        Unit::Count => format!("{value:.2}"),
-        Unit::Share => format!("{:.1} %", value * 100.0),
-        Unit::Severity => match whole(value) {
+        Unit::Ns => mean_duration(value),
+        Unit::PerSecond => format!("{}/s", rate(value)),
+        Unit::Count => figure(value),
+        Unit::Share => ratio_percent(value),
+        Unit::Severity => match value.round() as u64 {
             0 => "none",
             1 => "note",
             2 => "warning",
@@ -478,27 +479,6 @@ pub fn value(unit: Unit, value: f64) -> String {
         }
         .to_owned(),
     }
-}
-
-/// Nanoseconds, with their unit and three digits: two sides differ in the third.
-pub fn ns(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ..999.5 => return format!("{} ns", whole(ns)),
-        ..999.5e3 => (ns / 1e3, "us"),
-        ..999.5e6 => (ns / 1e6, "ms"),
-        ..100e9 => (ns / 1e9, "s"),
-        _ => return text::duration(whole(ns)),
-    };
-    match value {
-        ..9.995 => format!("{value:.2} {unit}"),
-        ..99.95 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.0} {unit}"),
-    }
-}
-
-fn whole(value: f64) -> u64 {
-    // Saturates, and makes nothing of what is no number.
-    value.round() as u64
 }
 
 /// A p-value. It is never shown as 0.
@@ -510,42 +490,13 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// A change, in per cent with its sign; beyond tenfold as a multiple.
-pub fn percent(share: f64) -> String {
-    if !share.is_finite() {
-        return "-".to_owned();
-    }
-    let percent = share * 100.0;
-    match percent.abs() {
-        0.0..0.05 => "0 %".to_owned(),
-        0.05..9.95 => format!("{percent:+.1} %"),
-        9.95..900.0 => format!("{percent:+.0} %"),
-        _ if share > 0.0 => format!("x {:.0}", share + 1.0),
-        _ => format!("{percent:+.0} %"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn figures() {
-        for (share, text) in [
-            (0.0, "0 %"),
-            (0.682, "+68 %"),
-            (-0.0213, "-2.1 %"),
-            (24.0, "x 25"),
-            (f64::NAN, "-"),
-        ] {
-            assert_eq!(percent(share), text);
-        }
-        assert_eq!(value(Unit::PerSecond, 12_345.6), "12,346/s");
+    fn values_have_their_unit() {
+        assert_eq!(value(Unit::PerSecond, 12_345.6), "12,300/s");
         assert_eq!(value(Unit::Ns, 1_234_000.0), "1.23 ms");
-        assert_eq!(
-            (ns(999_499.0), ns(999_500.0)),
-            ("999 us".to_owned(), "1.00 ms".to_owned())
-        );
-        assert_eq!(ns(-5.0), "0 ns");
     }
 }

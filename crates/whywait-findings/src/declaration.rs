@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use whywait_model::Model;
+use whywait_words::capitalised;
 
 use crate::catalogue::CATALOGUE;
 use crate::detectors;
@@ -104,14 +105,6 @@ impl Code {
         let same = |declaration: &&Declaration| std::ptr::eq(*declaration, self.0);
         CATALOGUE.iter().position(same).unwrap_or(CATALOGUE.len())
     }
-}
-
-/// The text with its first letter in upper case.
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
 }
 
 /// The text in lines of at most 100 columns, all but the first behind `hang`.

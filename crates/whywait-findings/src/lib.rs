@@ -11,6 +11,7 @@ mod shared;
 mod verdict;
 
 use whywait_model::Model;
+use whywait_words::counted;
 
 use catalogue::CATALOGUE;
 pub use declaration::Code;
@@ -35,21 +36,13 @@ pub fn looked_at(model: &Model) -> Vec<String> {
     if !model.pools.is_empty() {
         looked_at.push(format!(
             "{} polled by {}",
-            shared::text::count(model.pools.len(), "epoll instance", "epoll instances"),
-            shared::text::count(members, "thread", "threads")
+            counted(model.pools.len(), "epoll instance"),
+            counted(members, "thread")
         ));
     }
     if !model.rings.is_empty() {
-        looked_at.push(shared::text::count(
-            model.rings.len(),
-            "io_uring ring",
-            "io_uring rings",
-        ));
+        looked_at.push(counted(model.rings.len(), "io_uring ring"));
     }
-    looked_at.push(shared::text::count(
-        model.threads.len(),
-        "thread",
-        "threads",
-    ));
+    looked_at.push(counted(model.threads.len(), "thread"));
     looked_at
 }

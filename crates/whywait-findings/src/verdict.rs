@@ -10,12 +10,12 @@ use serde::Serialize;
 use whywait_events::{Part, Parts};
 use whywait_model::requests::OpenRequests;
 use whywait_model::{Model, RequestRef};
+use whywait_words::whole_percent;
 
 use crate::declaration::Code;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
 use crate::numbers::{RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, VERDICT_FEW};
 use crate::shared::intervals::sum;
-use crate::shared::text::percent;
 
 /// What may be said of a recording as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -164,7 +164,7 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
     let (part, ns) = slow.dominant();
     Verdict::CannotTell {
         part,
-        percent: percent(ns, slow.total_ns),
+        percent: whole_percent(ns, slow.total_ns),
     }
 }
 
@@ -177,7 +177,7 @@ fn queued(model: &Model, explained_ns: u64) -> Option<Verdict> {
     let most = open_ns.saturating_mul(2) >= totals.total_ns && open_ns > 0;
     most.then(|| Verdict::CannotTell {
         part: Dominant::Queued,
-        percent: percent(queued_ns, totals.total_ns),
+        percent: whole_percent(queued_ns, totals.total_ns),
     })
 }
 

@@ -7,7 +7,6 @@
 
 mod gate;
 mod json;
-pub mod markdown;
 pub mod text;
 
 use schemars::JsonSchema;

@@ -2,7 +2,7 @@
 //! speedscope and others.
 
 use whywait_model::Model;
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, escape};
 
 use crate::stacks::{self, Of};
 

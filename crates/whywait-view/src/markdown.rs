@@ -3,8 +3,10 @@
 use whywait_findings::{Finding, Severity, Verdict};
 use whywait_model::Model;
 use whywait_report::Report;
-use whywait_report::markdown::text;
-use whywait_report::text::words;
+use whywait_report::text::sentences;
+use whywait_words::{
+    count, counted, duration, duration_range, markdown::text, percent, percent_range,
+};
 
 /// GitHub takes no longer comments, in characters. Job summaries may be longer.
 pub const MAX_CHARACTERS: usize = 65_536;
@@ -15,7 +17,7 @@ const MAX_ROWS: usize = 12;
 
 /// The report: verdict, where the time went, what was waited for, whom was called.
 pub fn markdown(model: &Model, report: &Report) -> String {
-    let headline = words::headline(report);
+    let headline = sentences::headline(report);
     let mut page = Page::default();
     let mark = match report.verdict {
         Verdict::Findings => "❌",
@@ -28,16 +30,16 @@ pub fn markdown(model: &Model, report: &Report) -> String {
         page.line(&format!("> {}", text(note)));
         page.line("");
     }
-    let target = words::target(report);
-    let watched = words::duration(report.target.duration_ns);
+    let target = sentences::target(report);
+    let watched = duration(report.target.duration_ns);
     page.line(&format!("{}, watched for {watched}", text(&target)));
     page.line("");
-    for (index, finding) in words::ranked(&report.findings).enumerate() {
+    for (index, finding) in sentences::ranked(&report.findings).enumerate() {
         match index {
             0..MAX_FINDINGS => page.finding(report, finding),
             MAX_FINDINGS => {
                 let more = report.findings.len() - MAX_FINDINGS;
-                page.line(&words::counted(more as u64, "more finding"));
+                page.line(&counted(more, "more finding"));
             }
             _ => break,
         }
@@ -47,7 +49,7 @@ pub fn markdown(model: &Model, report: &Report) -> String {
     page.calls(report);
     page.line("<details><summary>What this rests on</summary>");
     page.line("");
-    page.line(&text(&words::coverage(report)));
+    page.line(&text(&sentences::coverage(report)));
     page.line("");
     page.line("</details>");
     page.into_text()
@@ -96,7 +98,7 @@ impl Page {
             text(&finding.title)
         ));
         self.line("");
-        self.line(&text(&words::place(report, finding)));
+        self.line(&text(&sentences::place(report, finding)));
         self.line("");
         for evidence in &finding.evidence {
             self.line(&format!("- {}", text(&evidence.text)));
@@ -110,10 +112,10 @@ impl Page {
                 text(&cause.doing)
             ));
             self.line("");
-            for frame in words::folded(&cause.stack, &cause.own) {
+            for frame in sentences::folded(&cause.stack, &cause.own) {
                 self.line(&match frame {
-                    words::Frame::Own(name) => format!("- **{}**", text(&name)),
-                    words::Frame::Runtime(name) | words::Frame::Folded(name) => {
+                    sentences::Frame::Own(name) => format!("- **{}**", text(&name)),
+                    sentences::Frame::Runtime(name) | sentences::Frame::Folded(name) => {
                         format!("- {}", text(&name))
                     }
                 });
@@ -121,8 +123,8 @@ impl Page {
         }
         self.line("");
         self.line(&format!("**What to do:** {}", text(&finding.fix)));
-        if let Some(saving) = words::saving(&finding.saving) {
-            let confidence = words::confidence(finding.confidence);
+        if let Some(saving) = sentences::saving(&finding.saving) {
+            let confidence = sentences::confidence(finding.confidence);
             self.line("");
             self.line(&format!("{}; confidence: {confidence}", text(&saving)));
         }
@@ -132,34 +134,28 @@ impl Page {
     }
 
     fn time(&mut self, report: &Report) {
-        let total_ns = words::total_ns(&report.requests.time);
+        let total_ns = sentences::total_ns(&report.requests.time);
         if total_ns == 0 {
             return;
         }
-        let mut parts: Vec<(&str, u64)> = words::parts(&report.requests.time)
+        let mut parts: Vec<(&str, u64)> = sentences::parts(&report.requests.time)
             .into_iter()
             .filter_map(|(part, ns)| Some((part, ns.filter(|ns| *ns > 0)?)))
             .collect();
         parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         let rows: Vec<Vec<String>> = parts
             .into_iter()
-            .map(|(part, ns)| {
-                vec![
-                    part.to_owned(),
-                    words::percent(ns, total_ns),
-                    words::duration(ns),
-                ]
-            })
+            .map(|(part, ns)| vec![part.to_owned(), percent(ns, total_ns), duration(ns)])
             .collect();
         // As in the text.
-        if words::better_by_calls(report) {
+        if sentences::better_by_calls(report) {
             self.by_calls(report);
             self.table(&["by what threads did", "share>", "time>"], &rows);
         } else {
             self.table(&["where the time went", "share>", "time>"], &rows);
             self.by_calls(report);
         }
-        for (name, fact) in words::facts(report) {
+        for (name, fact) in sentences::facts(report) {
             self.line(&format!("**{}:** {}", text(&name), text(&fact)));
             self.line("");
         }
@@ -169,9 +165,12 @@ impl Page {
     fn by_calls(&mut self, report: &Report) {
         let tasks = report.requests.tasks.as_ref();
         let total_ns = tasks.map_or(0, |totals| totals.total_ns);
-        let rows: Vec<Vec<String>> = words::by_calls(report)
+        let rows: Vec<Vec<String>> = sentences::by_calls(report)
             .into_iter()
-            .map(|(what, ns)| vec![what, words::share(ns, total_ns), words::length(ns)])
+            .map(|(what, ns)| {
+                let share = percent_range(ns.at_least, ns.at_most, total_ns);
+                vec![what, share, duration_range(ns.at_least, ns.at_most)]
+            })
             .collect();
         self.table(&["where the time went, by calls", "share>", "time>"], &rows);
     }
@@ -187,9 +186,9 @@ impl Page {
                 vec![
                     row.what.clone(),
                     row.function.clone().unwrap_or_default(),
-                    words::duration(row.critical_ns),
-                    words::duration(row.total_ns),
-                    words::count(row.count),
+                    duration(row.critical_ns),
+                    duration(row.total_ns),
+                    count(row.count),
                 ]
             })
             .collect();
@@ -204,7 +203,7 @@ impl Page {
     }
 
     fn calls(&mut self, report: &Report) {
-        let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), words::duration);
+        let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
         let rows: Vec<Vec<String>> = report
             .calls
             .iter()
@@ -212,7 +211,7 @@ impl Page {
             .map(|row| {
                 vec![
                     row.name(),
-                    words::count(row.calls),
+                    count(row.calls),
                     time(row.p50_ns),
                     time(row.p99_ns),
                     time(row.max_ns),

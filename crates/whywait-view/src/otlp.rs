@@ -9,8 +9,8 @@ use whywait_model::Model;
 use whywait_model::calls::CallWithin;
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
-use whywait_report::text::words;
-use whywait_report::text::{Charset, escape};
+use whywait_report::text::sentences;
+use whywait_words::{Charset, escape};
 
 /// Requests that become traces, the slowest.
 const MAX_REQUESTS: usize = 1_000;
@@ -106,7 +106,7 @@ impl<'a> Trace<'a> {
         if let Some(port) = slow.port {
             attributes.push(attribute("server.port", number(port.into())));
         }
-        for (part, ns) in words::parts(&slow.time) {
+        for (part, ns) in sentences::parts(&slow.time) {
             if let Some(ns) = ns.filter(|ns| *ns > 0) {
                 attributes.push(attribute(&format!("whywait.time.{part}"), number(ns)));
             }

@@ -8,7 +8,7 @@ use whywait_events::{Ns, Wait, WakeContext};
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef, Thread};
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, escape};
 
 use crate::otlp::own_calls;
 use crate::protobuf::Message;

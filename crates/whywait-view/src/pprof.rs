@@ -8,7 +8,7 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use whywait_model::Model;
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, escape};
 
 use crate::protobuf::Message;
 use crate::stacks::{self, Frame, Of};

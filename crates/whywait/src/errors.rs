@@ -1,13 +1,14 @@
 //! How whywait fails: one line that says what happened and what to do, and an exit code that means
 //! something.
 
+use whywait_words::{Charset, escape};
+
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use thiserror::Error;
-use whywait_report::text::{Charset, escape};
 
 /// whywait failed.
 pub(crate) const FAILED: u8 = 1;

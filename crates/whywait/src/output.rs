@@ -8,7 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use tempfile::TempDir;
-use whywait_report::text::{Charset, TextOptions};
+use whywait_report::text::TextOptions;
+use whywait_words::Charset;
 
 use crate::closed;
 use crate::errors::Usage;

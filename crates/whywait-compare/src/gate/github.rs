@@ -3,8 +3,7 @@
 
 use std::fmt::Write as _;
 
-use whywait_report::markdown;
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, counted, escape, markdown};
 
 use super::judge::{Judgement, Outcome};
 use super::text::name;
@@ -45,7 +44,7 @@ pub fn summary(judgement: &Judgement, budget: &str) -> String {
         true => "### ❌ whywait gate: failed\n\n".to_owned(),
         false => "### ✅ whywait gate: passed\n\n".to_owned(),
     };
-    let runs = crate::text::runs(judgement.runs);
+    let runs = counted(judgement.runs, "run");
     let _ = writeln!(text, "{runs} against {}\n", markdown::text(budget));
     text.push_str("| | budget | measured | line |\n| --- | --- | --- | ---: |\n");
     for outcome in [

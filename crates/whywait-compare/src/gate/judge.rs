@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use whywait_findings::{Code, Severity};
+use whywait_words::counted;
 
 use super::baseline::Baseline;
 use super::budget::{Allow, At, Budget};
@@ -17,7 +18,7 @@ use super::limit::Limit;
 use super::regression;
 use crate::effect::median;
 use crate::measures::{Found, Run, is_of_requests};
-use crate::text::{self, value};
+use crate::text::value;
 
 /// What came of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -280,7 +281,7 @@ fn findings(
                 "none, but all recordings are incomplete".to_owned(),
             )
         } else {
-            (Outcome::Held, format!("none in {}", text::runs(n)))
+            (Outcome::Held, format!("none in {}", counted(n, "run")))
         };
         lines.push(Line {
             line: max.line,
@@ -306,7 +307,7 @@ fn finding(
         found.severity,
         found.code,
         seen.runs,
-        text::runs(runs),
+        counted(runs, "run"),
         found.title
     );
     let mut past = None;

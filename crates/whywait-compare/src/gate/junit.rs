@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, escape};
 
 use super::judge::{Judgement, Outcome};
 

@@ -1,12 +1,14 @@
 //! The part of a budget that says what must not get worse than a stored baseline.
 
+use whywait_words::percent_change;
+
 use super::baseline::Baseline;
 use super::budget::{At, Regressions};
 use super::judge::{Line, Outcome, UNTOLD};
 use crate::diff::{Diff, Overall};
 use crate::measures::Run;
 use crate::side::Side;
-use crate::text::{p_value, percent, title, value};
+use crate::text::{p_value, title, value};
 
 pub(super) fn judge(
     regressions: &At<Regressions>,
@@ -58,7 +60,7 @@ pub(super) fn judge(
                 ),
                 value(change.unit, change.base_median),
                 value(change.unit, change.head_median),
-                percent(change.relative),
+                percent_change(change.relative),
                 p_value(change.adjusted_p.unwrap_or(1.0))
             );
             line(Outcome::Broken, why)

@@ -2,9 +2,9 @@
 //! the others.
 
 use whywait_report::text::{self, Page, Style, TextOptions};
+use whywait_words::counted;
 
 use super::judge::{Judgement, Line, Outcome};
-use crate::text::runs;
 
 /// A judgement as text. `budget`: the file's name.
 pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> String {
@@ -16,7 +16,7 @@ pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> Stri
     } else {
         (Style::Good, "gate: passed")
     };
-    let runs = runs(judgement.runs);
+    let runs = counted(judgement.runs, "run");
     let mut rest = format!(", {runs}, {} lines, {broken} broken", judgement.lines.len());
     if undecided > 0 {
         rest = format!("{rest}, {undecided} undecided");

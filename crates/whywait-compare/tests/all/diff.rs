@@ -4,7 +4,8 @@ use crate::common::{HEALTHY, Server, run_of, side};
 use whywait_compare::changes::Verdict;
 use whywait_compare::diff::{Overall, Status};
 use whywait_compare::{Diff, Options, Run, Side, json, text};
-use whywait_report::text::{Charset, TextOptions};
+use whywait_report::text::TextOptions;
+use whywait_words::Charset;
 
 fn diff(base: &Side, head: &Side) -> Diff {
     Diff::new(base, head, Options::default())

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use whywait_events::Sample;
 use whywait_model::{Model, StackText};
+use whywait_words::{percent, shares, whole_percent};
 
-use super::text::{percent, shares};
 use crate::finding::Evidence;
 use crate::numbers::{KERNEL_MIN_SAMPLES, KERNEL_MOSTLY, KERNEL_NOTABLE};
 
@@ -108,7 +108,7 @@ impl InKernel {
     /// What most of all the time went to, if it is in the kernel.
     fn mostly(&self) -> Option<&Work> {
         let (work, weight) = self.works.first()?;
-        let most = percent(*weight, self.all) >= *KERNEL_MOSTLY && *work != Work::Other;
+        let most = whole_percent(*weight, self.all) >= *KERNEL_MOSTLY && *work != Work::Other;
         (most && self.all >= *KERNEL_MIN_SAMPLES).then_some(work)
     }
 
@@ -124,19 +124,19 @@ impl InKernel {
 
     /// How much of it was in the kernel, where that is notable.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        let notable =
-            percent(self.inside, self.all) >= *KERNEL_NOTABLE && self.all >= *KERNEL_MIN_SAMPLES;
+        let notable = whole_percent(self.inside, self.all) >= *KERNEL_NOTABLE
+            && self.all >= *KERNEL_MIN_SAMPLES;
         let said: Vec<(String, u64)> = self
             .works
             .iter()
-            .filter(|(_, weight)| percent(*weight, self.all) > 0)
+            .filter(|(_, weight)| whole_percent(*weight, self.all) > 0)
             .take(3)
             .map(|(work, weight)| (work.said(), *weight))
             .collect();
         let works = said.iter().map(|(work, weight)| (work.as_str(), *weight));
         notable.then(|| {
             Evidence::new(format!(
-                "{} % of it in the kernel: {}",
+                "{} of it in the kernel: {}",
                 percent(self.inside, self.all),
                 shares(works, self.all)
             ))

@@ -11,7 +11,7 @@ pub(crate) mod runtime;
 pub(crate) mod slow_paths;
 pub(crate) mod spinning;
 pub(crate) mod tails;
-pub(crate) mod text;
+pub(crate) mod threads;
 pub(crate) mod traffic;
 pub(crate) mod unfinished;
 pub(crate) mod workers;

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, RequestRef};
+use whywait_words::{counted_as, duration, list};
 
 use crate::numbers::{
     QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL, QUEUE_MIN_CALLS, QUEUE_MIN_HANDOVERS,
@@ -15,7 +16,6 @@ use crate::numbers::{
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
 use crate::shared::slow_paths::Shares;
-use crate::shared::text::{count, duration, list};
 use crate::shared::traffic::{
     Step, Traffic, calls_each, length, paired, served, steps, whole, with_peer,
 };
@@ -229,7 +229,7 @@ impl<'m> Queue<'m> {
             "by replay a request would {typically}take {}{on_average}, instead of {} with {}",
             list(&more),
             duration(replay.real_ns),
-            count(self.most, one, many),
+            counted_as(self.most, one, many),
         ))
     }
 

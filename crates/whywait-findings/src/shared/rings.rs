@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use whywait_events::StackId;
 use whywait_model::rings::{Lags, RingState, Standing};
 use whywait_model::{Model, system_call_name};
+use whywait_words::{counted, duration, duration_range, shares};
 
 use crate::finding::{Cause, Confidence, Evidence, Finding};
 use crate::numbers::{RING_FUNCTIONS_SHOWN, RING_MIN_SAMPLES};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths;
-use crate::shared::text::{count, duration, named, shares};
+use crate::shared::threads::named;
 
 /// Says which ring a finding is about.
 pub(crate) fn about(state: &RingState, finding: Finding) -> Finding {
@@ -26,28 +27,24 @@ pub(crate) fn thread(model: &Model, tid: u32) -> String {
     format!("thread {}", named(model, tid))
 }
 
-/// `12 us to 40 us`.
-pub(crate) fn between(low_ns: u64, high_ns: u64) -> String {
-    let (low, high) = (duration(low_ns), duration(high_ns));
-    if low == high {
-        low
-    } else {
-        format!("{low} to {high}")
-    }
-}
-
 /// The parts of the operations' life.
 pub(crate) fn life(state: &RingState) -> Evidence {
     let mut parts = Vec::new();
     if let Some((low, high)) = state.queued_ns() {
-        parts.push(format!("queued in the program {}", between(low, high)));
+        parts.push(format!(
+            "queued in the program {}",
+            duration_range(low, high)
+        ));
     }
     let kernel_ns = state.kernel_ns();
     if let Some(ns) = kernel_ns {
         parts.push(format!("with the kernel {}", duration(ns)));
     }
     if let Some((low, high)) = state.unreaped_ns() {
-        parts.push(format!("completed and not taken {}", between(low, high)));
+        parts.push(format!(
+            "completed and not taken {}",
+            duration_range(low, high)
+        ));
     }
     let text = format!("an operation's life in the mean: {}", parts.join(", "));
     Evidence::of_ns(kernel_ns, text)
@@ -63,7 +60,7 @@ pub(crate) fn sockets(state: &RingState) -> Vec<Evidence> {
             "{} of {} waited for room in the socket's buffer, {} in the mean: such a slot is held \
              by the socket, not by the loop",
             blocked.waited,
-            count(blocked.sends as usize, "send", "sends"),
+            counted(blocked.sends, "send"),
             duration(mean_ns)
         );
         evidence.push(Evidence::of_ns(blocked.ns, text));
@@ -71,7 +68,7 @@ pub(crate) fn sockets(state: &RingState) -> Vec<Evidence> {
     if state.ring.memory_limits > 0 {
         evidence.push(Evidence::new(format!(
             "{} met a limit of the memory for sockets (of the protocol, or of the cgroup)",
-            count(state.ring.memory_limits as usize, "send", "sends")
+            counted(state.ring.memory_limits, "send")
         )));
     }
     evidence
@@ -135,7 +132,7 @@ fn asleep(model: &Model, tid: u32, lags: &Lags) -> Option<Instead> {
     let text = format!(
         "meanwhile {} slept in {call}{place}: {} of the longest {}",
         thread(model, tid),
-        count(times as usize, "time", "times"),
+        counted(times, "time"),
         lags.longest.len(),
     );
     let cause = Cause::new(model, tid, format!("asleep in {call}"), user_stack);

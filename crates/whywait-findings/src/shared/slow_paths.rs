@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Label, Model, Path, PathStep, RequestRef, StackText, app_frame};
+use whywait_words::{counted, duration, duration_range, percent, whole_percent};
 
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
@@ -12,7 +13,7 @@ use crate::numbers::{
 };
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
-use crate::shared::text::{count, duration, named, percent};
+use crate::shared::threads::named;
 
 /// Stands for functions that a just-in-time compiler made and that nothing names.
 pub(crate) const COMPILED: &str = "code compiled at run time";
@@ -135,7 +136,7 @@ impl Shares {
     }
 
     /// In percent of those requests' time.
-    pub(crate) fn percent(&self) -> u64 {
+    pub(crate) fn percent(&self) -> String {
         percent(self.ns, self.latency_ns)
     }
 
@@ -154,18 +155,18 @@ impl Shares {
 
     /// `10 slow requests`.
     pub(crate) fn requests(&self) -> String {
-        count(self.each_ns.len(), "slow request", "slow requests")
+        counted(self.each_ns.len(), "slow request")
     }
 
     /// How the time spreads: `92 % of these requests' time: 3.1 s of 3.4 s; from 210 to 388 ms
     /// each, median 300 ms`.
     pub(crate) fn spread(&self, slow_ns: u64) -> String {
         // Nothing new where these are all the slow requests that there are.
-        let all = if percent(self.latency_ns, slow_ns) >= 99 {
+        let all = if whole_percent(self.latency_ns, slow_ns) >= 99 {
             String::new()
         } else {
             format!(
-                ", and {} % of all slow requests' time",
+                ", and {} of all slow requests' time",
                 percent(self.ns, slow_ns)
             )
         };
@@ -173,16 +174,15 @@ impl Shares {
         let most = self.each_ns.first().copied().unwrap_or(0);
         let each = if self.each_ns.len() > 1 {
             format!(
-                "; each {} to {}, median {}",
-                duration(least),
-                duration(most),
+                "; each {}, median {}",
+                duration_range(least, most),
                 duration(self.median_ns())
             )
         } else {
             String::new()
         };
         format!(
-            "{} of the {} that {} took: {} %{all}{each}",
+            "{} of the {} that {} took: {}{all}{each}",
             duration(self.ns),
             duration(self.latency_ns),
             self.requests(),
@@ -207,7 +207,7 @@ pub(crate) fn only_port(ports: &BTreeSet<u16>) -> Option<u16> {
 /// Where something was, for titles: ` in write_snapshot`, when that is all of it, or ` most of it
 /// in …`; empty when it is less.
 pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
-    match (function, percent(ns, of_ns)) {
+    match (function, whole_percent(ns, of_ns)) {
         (Some(function), share) if share >= *ALL_BUT_NAME => format!(" in {function}"),
         (Some(function), 50..) => format!(", most of it in {function}"),
         _ => String::new(),

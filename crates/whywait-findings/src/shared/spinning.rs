@@ -262,27 +262,6 @@ pub(crate) fn descriptor(call: &BurstCall) -> String {
     }
 }
 
-/// `943,000`: three digits tell all that is known.
-pub(crate) fn rate(per_second: f64) -> String {
-    // A forged recording may say anything.
-    let per_second = per_second.clamp(0.0, 1e12);
-    let rounded = if per_second >= 1000.0 {
-        let unit = 10f64.powi(per_second.log10() as i32 - 2);
-        (per_second / unit).round() * unit
-    } else {
-        per_second.round()
-    };
-    let digits = format!("{rounded:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,14 +289,5 @@ mod tests {
                 "ioctl SIOCOUTQ fd 7 = 60000 (×2)"
             ]
         );
-    }
-
-    #[test]
-    fn rates_have_three_digits() {
-        assert_eq!(
-            [943_217.0, 1234.0, 17.4].map(rate),
-            ["943,000", "1,230", "17"]
-        );
-        assert_eq!(rate(f64::INFINITY), "1,000,000,000,000");
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use whywait_events::Tail;
-
-use super::text::{count, list};
+use whywait_words::{count, counted, list};
 
 /// The median, of what is not empty.
 pub(crate) fn median(mut figures: Vec<u64>) -> Option<u64> {
@@ -36,7 +35,7 @@ pub(crate) fn peers<'m>(tails: &[&'m Tail]) -> Vec<(&'m str, usize)> {
 pub(crate) fn clients(tails: &[&Tail]) -> Option<String> {
     let peers: Vec<String> = peers(tails)
         .into_iter()
-        .map(|(peer, n)| format!("{peer} ({})", count(n, "response", "responses")))
+        .map(|(peer, n)| format!("{peer} ({})", counted(n, "response")))
         .collect();
     let whose = if peers.len() == 1 {
         "client"
@@ -50,6 +49,6 @@ pub(crate) fn clients(tails: &[&Tail]) -> Option<String> {
 pub(crate) fn of_all(requests: u64) -> String {
     match requests {
         0 => String::new(),
-        all => format!(" of {all}"),
+        all => format!(" of {}", count(all)),
     }
 }

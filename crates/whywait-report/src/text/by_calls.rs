@@ -3,12 +3,11 @@
 
 use whywait_model::calls::links::{Range, TaskTime, TaskTotals};
 use whywait_model::requests::Requests;
+use whywait_words::{columns, count, counted, duration, duration_range, percent_range};
 
-use super::escape::columns;
 use super::page::{Page, Style};
 use super::requests::bar;
-use super::tasks::{MAX_NAME, MAX_PEERS, is_worth, share};
-use super::units::{counted, duration};
+use super::tasks::{MAX_NAME, MAX_PEERS, is_worth};
 
 /// The requests whose calls are known must be so many percent of all requests' time: else the table
 /// would be of some other requests.
@@ -70,7 +69,7 @@ pub(super) fn once_read(page: &Page, time: &TaskTime) -> Vec<Row> {
                 .saturating_sub(sum(|ns| ns.at_most)),
             at_most: at_most.saturating_sub(sum(|ns| ns.at_least)),
         };
-        let peers = counted((time.peers.len() - MAX_PEERS) as u64, "more peer");
+        let peers = counted(time.peers.len() - MAX_PEERS, "more peer");
         rows.push((format!("with {peers}"), more));
     }
     rows.push((REPLY_UNREAD.to_owned(), time.reply_unserved_ns));
@@ -101,21 +100,6 @@ pub(super) fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec
     rows
 }
 
-/// `1.20 to 3.50 s`, `3.50 s`: without the unit where both have the same.
-pub(super) fn length(ns: Range) -> String {
-    let (least, most) = (duration(ns.at_least), duration(ns.at_most));
-    if least == most {
-        return most;
-    }
-    if ns.at_least == 0 {
-        return format!("0 to {most}");
-    }
-    match (least.split_once(' '), most.split_once(' ')) {
-        (Some((figure, unit)), Some((_, other))) if unit == other => format!("{figure} to {most}"),
-        _ => format!("{least} to {most}"),
-    }
-}
-
 /// The table. `of`: of which requests, if not of as many as it has.
 pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, of: &str) {
     let total_ns = totals.total_ns;
@@ -123,7 +107,7 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
         .count
         .saturating_add(requests.open.as_ref().map_or(0, |open| open.late));
     let some = match totals.requests {
-        count if count < all => format!("{} of ", super::units::count(count)),
+        some if some < all => format!("{} of ", count(some)),
         _ => String::new(),
     };
     let title = format!(" ({some}{of}, {} in all)", duration(total_ns));
@@ -134,8 +118,11 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
     let rows = rows(page, requests, totals);
     let (large, small): (Vec<Row>, Vec<Row>) =
         rows.into_iter().partition(|(_, ns)| worth(ns.at_most));
-    let shares: Vec<String> = large.iter().map(|(_, ns)| share(*ns, total_ns)).collect();
-    let lengths: Vec<String> = large.iter().map(|(_, ns)| length(*ns)).collect();
+    let figures = large.iter().map(|(_, ns)| {
+        let share = percent_range(ns.at_least, ns.at_most, total_ns);
+        (share, duration_range(ns.at_least, ns.at_most))
+    });
+    let (shares, lengths): (Vec<String>, Vec<String>) = figures.unzip();
     let widest = |texts: &[String]| texts.iter().map(|text| columns(text)).max().unwrap_or(0);
     let shares_width = widest(&shares);
     // On a narrow page the shares have to do.
@@ -213,13 +200,5 @@ mod tests {
         assert_eq!(of(50, 100), ("█".repeat(5), "░".repeat(5)));
         assert_eq!(of(0, 30), (String::new(), "░".repeat(3)));
         assert_eq!(bars(range(0, 30), 100, 10, false).1, "...");
-    }
-
-    #[test]
-    fn lengths_share_their_unit() {
-        assert_eq!(length(range(0, 2_000_000)), "0 to 2 ms");
-        assert_eq!(length(range(1_000_000, 2_000_000)), "1 to 2 ms");
-        assert_eq!(length(range(2_000_000, 2_000_000)), "2 ms");
-        assert_eq!(length(range(2_000, 2_000_000)), "2 us to 2 ms");
     }
 }

@@ -2,10 +2,10 @@
 
 use whywait_model::calls::PeerRow;
 use whywait_model::requests::Requests;
+use whywait_words::{count, counted, duration, figure, percent, rate};
 
 use super::page::{Page, Style};
 use super::requests::total_ns;
-use super::units::{count, counted, duration, percent};
 
 /// So many peers are shown in the view, and in a report.
 const MAX_PEERS: usize = 20;
@@ -45,7 +45,7 @@ pub(super) fn render(page: &mut Page, rows: &[PeerRow]) {
         peer(page, row);
     }
     if rows.len() > MAX_PEERS {
-        let more = counted((rows.len() - MAX_PEERS) as u64, "more peer");
+        let more = counted(rows.len() - MAX_PEERS, "more peer");
         let text = format!("… and {more}: all are in --format json");
         page.paragraph("", "  ", &[(Style::Dim, &text)]);
     }
@@ -106,21 +106,21 @@ fn spread(row: &PeerRow) -> String {
 }
 
 fn in_flight(row: &PeerRow) -> String {
-    let mean = format!("{:.2} on average", row.in_flight);
+    let mean = format!("{} on average", figure(row.in_flight));
     match row.most_in_flight {
-        Some(most) => format!("{mean}; {} at most", count(most.into())),
+        Some(most) => format!("{mean}; {} at most", count(most)),
         None => mean,
     }
 }
 
 fn connections(row: &PeerRow) -> String {
     let mut parts = vec![format!(
-        "{} used, {:.1} calls each",
+        "{} used, {} calls each",
         count(row.connections),
-        row.calls_per_connection()
+        figure(row.calls_per_connection())
     )];
     if let Some(most) = row.most_open {
-        parts.push(format!("{} open at most", count(most.into())));
+        parts.push(format!("{} open at most", count(most)));
     }
     if let Some(ns) = row.connect_ns {
         parts.push(format!(
@@ -139,14 +139,6 @@ fn connections(row: &PeerRow) -> String {
         }
     }
     parts.join("; ")
-}
-
-fn rate(rate: f64) -> String {
-    if rate < 10.0 {
-        format!("{rate:.1}")
-    } else {
-        count(rate as u64)
-    }
 }
 
 fn line(page: &mut Page, what: &str, text: &str) {
@@ -190,9 +182,9 @@ pub(super) fn short(page: &mut Page, rows: &[PeerRow], requests: &Requests) {
 
 /// `3.2 in flight (8 at most)`.
 fn in_flight_short(row: &PeerRow) -> String {
-    let mean = format!("{:.1} in flight", row.in_flight);
+    let mean = format!("{} in flight", figure(row.in_flight));
     match row.most_in_flight {
-        Some(most) => format!("{mean} ({} at most)", count(most.into())),
+        Some(most) => format!("{mean} ({} at most)", count(most)),
         None => mean,
     }
 }

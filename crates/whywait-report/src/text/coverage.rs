@@ -1,7 +1,8 @@
 //! What the report is based on, in one line.
 
+use whywait_words::{count, counted, duration, ratio_percent};
+
 use super::page::{Page, Style};
-use super::units::{count, counted, duration, ratio_percent};
 use crate::Report;
 
 /// Less steal time than this harms nobody.

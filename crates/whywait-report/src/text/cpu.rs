@@ -1,10 +1,10 @@
 //! What CPU time was for: listeners side by side, then threads.
 
 use whywait_model::cpu::{CpuSummary, ListenerCpu, ThreadCpu};
+use whywait_words::{count, counted, duration, mean_duration, percent};
 
 use super::page::{Page, Style};
 use super::sockets;
-use super::units::{count, counted, duration, percent};
 
 /// So many listeners and threads are shown.
 const MAX_ROWS: usize = 20;
@@ -110,9 +110,7 @@ fn listener(page: &mut Page, row: &ListenerCpu, wide: bool) {
     let (style, futile) = futile(row.futile_ns, row.cpu_ns);
     let mut after = format!("  {:>9}  {each:>9}", count(row.requests));
     if wide {
-        let byte = row
-            .per_byte_ns
-            .map_or("-".to_owned(), |ns| format!("{ns:.1} ns"));
+        let byte = row.per_byte_ns.map_or("-".to_owned(), mean_duration);
         after.push_str(&format!("  {byte:>9}"));
     }
     let mut name = match row.port {
@@ -120,7 +118,7 @@ fn listener(page: &mut Page, row: &ListenerCpu, wide: bool) {
         None => "  unix sockets".to_owned(),
     };
     if row.processes > 1 {
-        name.push_str(&format!(", {}", processes(row.processes)));
+        name.push_str(&format!(", {}", counted(row.processes, "process")));
     }
     page.paragraph(
         "",
@@ -132,10 +130,6 @@ fn listener(page: &mut Page, row: &ListenerCpu, wide: bool) {
             (Style::Strong, &name),
         ],
     );
-}
-
-fn processes(n: u64) -> String {
-    format!("{} processes", count(n))
 }
 
 fn thread(page: &mut Page, row: &ThreadCpu) {
@@ -233,13 +227,13 @@ mod tests {
         let text = cpu(Some(&summary), TextOptions::default());
         assert!(
             text.contains(
-                "  18.03 s  25.0 %   17.01 s        275    65.6 ms     1.5 ns  port 70\n"
+                "   18.0 s    25 %    17.0 s        275    65.6 ms     1.5 ns  port 70\n"
             ),
             "{text}"
         );
         assert!(
             text.contains(
-                "   4.270 s  25.0 %         -        275    15.5 ms     1.5 ns  port 1965\n"
+                "   4.27 s    25 %         -        275    15.5 ms     1.5 ns  port 1965\n"
             ),
             "{text}"
         );

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 use whywait_findings::{Cause, Code, Confidence, Finding, Saving, SavingKind, Severity};
+use whywait_words::{counted, duration, duration_range};
 
 use super::headline;
 use super::page::{Page, Style};
 use super::stack;
-use super::units::{count, counted, duration};
 use crate::Report;
 
 /// So many pieces of evidence are shown of a finding in full, and of a shortened one.
@@ -60,7 +60,7 @@ pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail
     }
     if full {
         if finding.evidence.len() > shown {
-            let more = counted((finding.evidence.len() - shown) as u64, "more piece");
+            let more = counted(finding.evidence.len() - shown, "more piece");
             item(
                 page,
                 &[(
@@ -221,7 +221,7 @@ pub(super) fn saving(saving: &Saving) -> Option<String> {
             format!("a fix saves at most {total}, on 1 request")
         }
         SavingKind::Latency => {
-            let requests = format!("{} requests", count(saving.requests));
+            let requests = counted(saving.requests, "request");
             match each(saving) {
                 Some(each) => {
                     format!("a fix saves at most {each} on each of {requests}, {total} in all")
@@ -250,7 +250,7 @@ fn each(saving: &Saving) -> Option<String> {
     Some(if alike {
         duration(*max)
     } else {
-        format!("{} to {}", duration(*min), duration(*max))
+        duration_range(*min, *max)
     })
 }
 

@@ -3,10 +3,10 @@
 use whywait_findings::{Code, Verdict};
 use whywait_model::Stopped;
 use whywait_model::requests::{Multiplexed, OpenRequests, Percentile, Time};
+use whywait_words::{count, counted, duration};
 
 use super::page::{Page, Style};
-use super::requests::{figure, total_ns};
-use super::units::{count, counted, duration};
+use super::requests::{percentile, total_ns};
 use crate::Report;
 
 /// When a virtual machine's host took at least this part of the time (one in so many) from threads,
@@ -121,7 +121,7 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
         return format!(": {target} had no requests, and {done} in {watched}");
     }
     if requests.count == 0 {
-        let threads = counted(report.target.threads.into(), "thread");
+        let threads = counted(report.target.threads, "thread");
         let events = counted(report.coverage.events, "kernel event");
         return format!(": {target} was watched for {watched}: {threads}, {events}");
     }
@@ -144,7 +144,7 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
     match requests.latency_ns {
         Some(latency) => {
             let [p99, max] =
-                [Percentile::P99, Percentile::Max].map(|which| figure(&latency, which));
+                [Percentile::P99, Percentile::Max].map(|which| percentile(&latency, which));
             let wire = requests.wire.as_ref().and_then(|wire| wire.latency_ns);
             let wire = wire.map_or_else(String::new, |wire| {
                 let (p99, max) = (duration(wire.p99), duration(wire.max));

@@ -4,32 +4,29 @@ mod by_calls;
 mod calls;
 mod coverage;
 mod cpu;
-mod escape;
 mod finding;
 mod headline;
 mod page;
 mod request;
 mod requests;
 mod rings;
+pub mod sentences;
 mod sockets;
 mod stack;
 mod step;
 mod tasks;
-mod units;
 mod waits;
-pub mod words;
 
 use whywait_findings::{Code, Finding, Severity};
 
-pub use escape::{Charset, escape};
 pub use page::{Page, Style};
-pub use units::{count, duration};
 
 use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
 use whywait_model::requests::{RequestRow, Slow};
 use whywait_model::rings::RingRow;
 use whywait_model::waits::WaitRow;
+use whywait_words::{Charset, counted};
 
 use crate::Report;
 use finding::Detail;
@@ -96,7 +93,7 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         before = Some(detail);
     }
     if let Some(more @ 1..) = report.findings.len().checked_sub(DETAILS.len()) {
-        let more = units::counted(more as u64, "more finding");
+        let more = counted(more, "more finding");
         page.paragraph(
             "",
             "  ",

@@ -1,7 +1,8 @@
 //! Lays out styled text in lines of a terminal's width.
 
+use whywait_words::{Charset, columns, escape, width};
+
 use super::TextOptions;
-use super::escape::{self, Charset, escape};
 
 /// What a piece of text is, and so how it looks in colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +106,7 @@ impl Page {
                     .map(|c| Cell {
                         style,
                         c,
-                        width: escape::width(c),
+                        width: width(c),
                     })
                     .collect::<Vec<_>>()
             })
@@ -113,11 +114,7 @@ impl Page {
         let mut left = cells.as_slice();
         let mut prefix = first;
         loop {
-            let room = self
-                .options
-                .width
-                .saturating_sub(escape::columns(prefix))
-                .max(1);
+            let room = self.options.width.saturating_sub(columns(prefix)).max(1);
             let (line, next) = break_line(left, room);
             self.line(prefix, line);
             if next.is_empty() {

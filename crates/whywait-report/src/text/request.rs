@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use whywait_model::calls::CallsWithin;
 use whywait_model::path::Step;
 use whywait_model::requests::{Sent, Slow};
+use whywait_words::{counted, duration};
 
 use super::page::{Page, Style};
 use super::requests;
 use super::stack::{self, telling_kernel};
 use super::step::{Names, holder, kind, longest, place, thread, woken_by};
 use super::tasks;
-use super::units::{counted, duration};
 
 /// So many steps are shown one by one; runs of shorter ones between them are summed up.
 const MAX_STEPS: usize = 40;
@@ -100,7 +100,7 @@ fn sending(page: &mut Page, sent: &Sent) {
         said.push(format!("{late}{why}"));
     }
     if sent.retransmits > 0 {
-        let packets = counted(sent.retransmits.into(), "packet");
+        let packets = counted(sent.retransmits, "packet");
         said.push(format!("{packets} sent again"));
     }
     for (ns, what) in [

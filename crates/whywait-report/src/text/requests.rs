@@ -4,14 +4,13 @@ use whywait_model::requests::{
     AcceptQueue, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time, Wire,
 };
 use whywait_model::rings::RingRow;
+use whywait_words::{columns, count, counted, duration, duration_range, percent};
 
 use super::by_calls;
-use super::escape::columns;
 use super::page::{Page, Style};
 use super::rings;
 use super::step::{Names, held_by, longest, place, thread, woken_by};
 use super::tasks;
-use super::units::{count, counted, duration, percent};
 
 /// Parts of less than this share are summed up in one line.
 const SMALL_PERMILLE: u64 = 5;
@@ -92,11 +91,11 @@ fn accept_queues(page: &mut Page, queues: &[AcceptQueue]) {
     for queue in queues {
         let mut said = Vec::new();
         if queue.overflows > 0 {
-            let dropped = counted(queue.overflows.into(), "packet");
+            let dropped = counted(queue.overflows, "packet");
             said.push(format!("{dropped} of connections dropped"));
         }
         if queue.is_full() {
-            let queued = counted(queue.queued.into(), "connection");
+            let queued = counted(queue.queued, "connection");
             said.push(format!("full in the end with {queued}"));
         }
         if said.is_empty() {
@@ -105,7 +104,7 @@ fn accept_queues(page: &mut Page, queues: &[AcceptQueue]) {
         let of = queue
             .port
             .map_or_else(String::new, |port| format!(" of port {port}"));
-        let text = format!("{} (limit {})", said.join("; "), count(queue.limit.into()));
+        let text = format!("{} (limit {})", said.join("; "), count(queue.limit));
         page.paragraph(
             "",
             "  ",
@@ -247,7 +246,7 @@ pub(super) fn bar(ns: u64, largest: u64, width: usize, unicode: bool) -> String 
 }
 
 /// A percentile: `at least 6.9 s (still open)` where requests among those above it are.
-pub(super) fn figure(latency: &Latency, which: Percentile) -> String {
+pub(super) fn percentile(latency: &Latency, which: Percentile) -> String {
     let ns = match which {
         Percentile::P50 => latency.p50,
         Percentile::P99 => latency.p99,
@@ -317,10 +316,9 @@ fn wire(page: &mut Page, wire: Option<&Wire>) {
     }
     if let Some(connecting) = wire.connecting {
         let text = format!(
-            "{} of clients dropped: they waited {} to {} together, which is in no latency here",
+            "{} of clients dropped: they waited {} together, which is in no latency here",
             counted(connecting.dropped, "packet"),
-            duration(connecting.at_least_ns),
-            duration(connecting.at_most_ns),
+            duration_range(connecting.at_least_ns, connecting.at_most_ns),
         );
         page.paragraph(
             "",
@@ -348,7 +346,7 @@ fn exchanges(page: &mut Page, requests: &Requests, several: &Multiplexed) {
 
 fn figures(requests: &Requests, latency: &Latency) -> String {
     let [p50, p99, max] =
-        [Percentile::P50, Percentile::P99, Percentile::Max].map(|which| figure(latency, which));
+        [Percentile::P50, Percentile::P99, Percentile::Max].map(|which| percentile(latency, which));
     let slow = match requests.slow {
         0 => "none".to_owned(),
         slow => count(slow),
@@ -420,7 +418,7 @@ fn path(page: &mut Page, slow: &Slow) {
         }
     }
     if kept.len() < slow.path.len() {
-        let steps = counted((slow.path.len() - kept.len()) as u64, "shorter step");
+        let steps = counted(slow.path.len() - kept.len(), "shorter step");
         page.paragraph(
             "",
             "    ",
@@ -431,7 +429,9 @@ fn path(page: &mut Page, slow: &Slow) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Charset, TextOptions};
+    use whywait_words::Charset;
+
+    use super::super::TextOptions;
     use super::*;
 
     #[test]

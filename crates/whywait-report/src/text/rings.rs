@@ -1,9 +1,9 @@
 //! The table of io_uring rings.
 
-use whywait_model::rings::{Bounds, OpcodeRow, RingRow, Stage};
+use whywait_model::rings::{OpcodeRow, RingRow, Stage};
+use whywait_words::{count, counted, duration, duration_range, figure, rate, ratio_percent};
 
 use super::page::{Page, Style};
-use super::units::{count, counted, duration, ratio_percent};
 
 /// So many rings are shown, and so many opcodes of each.
 const MAX_RINGS: usize = 12;
@@ -39,7 +39,7 @@ pub(super) fn render(page: &mut Page, rows: &[RingRow]) {
         ring(page, row);
     }
     if rows.len() > MAX_RINGS {
-        let more = counted((rows.len() - MAX_RINGS) as u64, "more ring");
+        let more = counted(rows.len() - MAX_RINGS, "more ring");
         let text = format!("… and {more}: all are in --format json");
         page.paragraph("", "  ", &[(Style::Dim, &text)]);
     }
@@ -74,7 +74,7 @@ pub(super) fn short(page: &mut Page, rows: &[RingRow]) -> bool {
         page.paragraph("", "  ", &[(Style::Strong, &of), (Style::Plain, &text)]);
     }
     if let Some(more @ 1..) = used.len().checked_sub(MAX_SHORT) {
-        let more = counted(more as u64, "more ring");
+        let more = counted(more, "more ring");
         page.paragraph("", "  ", &[(Style::Dim, &format!("… and {more}"))]);
     }
     if !used.is_empty() {
@@ -108,20 +108,17 @@ fn ring(page: &mut Page, row: &RingRow) {
     );
     let mut made = vec![format!(
         "{} submission entries, {} completion entries",
-        count(u64::from(row.sq_entries)),
-        count(u64::from(row.cq_entries))
+        count(row.sq_entries),
+        count(row.cq_entries)
     )];
     if !row.flags.is_empty() {
         made.push(row.flags.join(" "));
     }
     if row.registered_files > 0 {
-        made.push(counted(u64::from(row.registered_files), "registered file"));
+        made.push(counted(row.registered_files, "registered file"));
     }
     if row.registered_buffers > 0 {
-        made.push(counted(
-            u64::from(row.registered_buffers),
-            "registered buffer",
-        ));
+        made.push(counted(row.registered_buffers, "registered buffer"));
     }
     made.push(match row.origin.as_str() {
         "created" => "created during the recording".to_owned(),
@@ -131,9 +128,9 @@ fn ring(page: &mut Page, row: &RingRow) {
     line(page, "work", &work(row).join("; "));
     line(page, "time", &times(row).join("; "));
     let mut slots = format!(
-        "{:.1} in use on average, {} at most; {} of the time near that maximum; {} of the time {} \
+        "{} in use on average, {} at most; {} of the time near that maximum; {} of the time {} \
          or more",
-        row.slots,
+        figure(row.slots),
         row.max_slots,
         ratio_percent(row.at_max.min(1.0)),
         ratio_percent(row.at_depth.min(1.0)),
@@ -143,8 +140,8 @@ fn ring(page: &mut Page, row: &RingRow) {
         slots.push_str(&format!(
             "; with operations of this duration {} slots allow {} to {} operations/s",
             row.sq_entries,
-            count(low as u64),
-            count(high as u64)
+            rate(low),
+            rate(high)
         ));
     }
     line(page, "slots", &slots);
@@ -160,15 +157,13 @@ fn ring(page: &mut Page, row: &RingRow) {
 /// What the ring did.
 fn work(row: &RingRow) -> Vec<String> {
     let mut work = vec![format!(
-        "{} operations, {}/s",
-        count(row.submitted),
-        count(row.rate as u64)
+        "{}, {}/s",
+        counted(row.submitted, "operation"),
+        rate(row.rate)
     )];
     if row.batches > 0 {
-        work.push(format!(
-            "{:.1} a batch",
-            row.submitted as f64 / row.batches as f64
-        ));
+        let batch = row.submitted as f64 / row.batches as f64;
+        work.push(format!("{} a batch", figure(batch)));
     }
     for (n, what) in [(row.failed, "failed"), (row.overflows, "overflowed")] {
         if n > 0 {
@@ -197,7 +192,10 @@ fn still_pending(row: &RingRow) -> Option<String> {
 fn times(row: &RingRow) -> Vec<String> {
     let mut parts = Vec::new();
     match row.queued_ns {
-        Some(bounds) => parts.push(format!("queued {}", between(bounds))),
+        Some(bounds) => parts.push(format!(
+            "queued {}",
+            duration_range(bounds.at_least, bounds.at_most)
+        )),
         None => parts.push(format!(
             "{NOT_SEEN} (entries are published as they are submitted)"
         )),
@@ -206,7 +204,10 @@ fn times(row: &RingRow) -> Vec<String> {
         parts.push(format!("kernel {}", duration(ns)));
     }
     if let Some(bounds) = row.unreaped_ns {
-        parts.push(format!("unreaped {}", between(bounds)));
+        parts.push(format!(
+            "unreaped {}",
+            duration_range(bounds.at_least, bounds.at_most)
+        ));
     }
     let dominant = match row.dominant {
         Some(Stage::Queued) => "mostly queued",
@@ -260,7 +261,10 @@ fn opcode_line(page: &mut Page, row: &OpcodeRow) {
         ));
     }
     if let Some(bounds) = row.unreaped_mean_ns {
-        parts.push(format!("unreaped (first of a batch) {}", between(bounds)));
+        parts.push(format!(
+            "unreaped (first of a batch) {}",
+            duration_range(bounds.at_least, bounds.at_most)
+        ));
     }
     if row.failed > 0 {
         let errors = row.errors.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -276,16 +280,6 @@ fn opcode_line(page: &mut Page, row: &OpcodeRow) {
         }
     }
     line(page, row.opcode, &parts.join("; "));
-}
-
-/// `12 us to 40 us`.
-fn between(bounds: Bounds) -> String {
-    let (low, high) = (duration(bounds.at_least), duration(bounds.at_most));
-    if low == high {
-        low
-    } else {
-        format!("{low} to {high}")
-    }
 }
 
 fn line(page: &mut Page, what: &str, text: &str) {

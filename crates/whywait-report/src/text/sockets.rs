@@ -1,10 +1,10 @@
 //! What CPU time was for: the connections that used most.
 
 use whywait_model::cpu::SocketUse;
+use whywait_words::{count, counted, duration, mean_duration};
 
 use super::cpu::{futile, head, user};
 use super::page::{Page, Style};
-use super::units::{count, counted, duration};
 
 /// So many connections are shown.
 const MAX_ROWS: usize = 10;
@@ -44,9 +44,7 @@ fn socket(page: &mut Page, row: &SocketUse, wide: bool) {
         row.per_request_ns.map_or_else(none, duration)
     );
     if wide {
-        let byte = row
-            .per_byte_ns
-            .map_or_else(none, |ns| format!("{ns:.1} ns"));
+        let byte = row.per_byte_ns.map_or_else(none, mean_duration);
         after.push_str(&format!("  {byte:>9}"));
     }
     let name = match (row.local_port, &row.peer, row.peer_port) {

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use whywait_words::counted;
+
 use super::page::{Page, Style};
-use super::units::counted;
 
 /// A line of a folded stack.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,17 +96,12 @@ pub(super) fn render(page: &mut Page, indent: &str, stack: &[String], own: &[boo
             Row::Own(name) => (Style::Strong, page.cut(name, room)),
             Row::Runtime("") => (Style::Dim, "??".to_owned()),
             Row::Runtime(name) => (Style::Dim, page.cut(name, room)),
-            Row::Folded(frames, owners) if owners.is_empty() => (
-                Style::Dim,
-                format!("… {}", counted(frames as u64, "more frame")),
-            ),
+            Row::Folded(frames, owners) if owners.is_empty() => {
+                (Style::Dim, format!("… {}", counted(frames, "more frame")))
+            }
             Row::Folded(frames, owners) => (
                 Style::Dim,
-                format!(
-                    "… {} of {}",
-                    counted(frames as u64, "frame"),
-                    owners.join(", ")
-                ),
+                format!("… {} of {}", counted(frames, "frame"), owners.join(", ")),
             ),
         };
         page.paragraph(indent, indent, &[(style, &text)]);

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use whywait_model::path::Step;
+use whywait_words::duration;
 
 use super::page::Page;
 use super::stack::telling;
-use super::units::duration;
 
 /// More of a thread's name is not shown: the kernel's own limit is 15 bytes.
 const MAX_NAME: usize = 24;

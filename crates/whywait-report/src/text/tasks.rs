@@ -1,11 +1,11 @@
 //! How the time of requests splits by their calls, and the list of slow requests.
 
-use whywait_model::calls::links::{LinkCounts, Range, TaskTime, TaskTotals};
+use whywait_model::calls::links::{LinkCounts, TaskTime, TaskTotals};
 use whywait_model::requests::{RequestRow, Requests};
+use whywait_words::{count, counted, duration, percent_range};
 
 use super::by_calls::{self, NOT_READ, Row, exactly};
 use super::page::{Page, Style};
-use super::units::{count, counted, duration, percent};
 
 /// So many requests are shown in the list.
 const MAX_REQUESTS: usize = 40;
@@ -63,7 +63,12 @@ pub(super) fn is_worth(ns: u64, total_ns: u64) -> bool {
 fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
     let pieces = pieces(page, time, total_ns).into_iter();
     pieces
-        .map(|(what, ns)| format!("{} {what}", share(ns, total_ns)))
+        .map(|(what, ns)| {
+            format!(
+                "{} {what}",
+                percent_range(ns.at_least, ns.at_most, total_ns)
+            )
+        })
         .collect()
 }
 
@@ -81,21 +86,6 @@ fn pieces(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<Row> {
     pieces.push((NOT_READ.to_owned(), exactly(time.unserved_ns)));
     pieces.retain(|(_, ns)| is_worth(ns.at_most, total_ns));
     pieces
-}
-
-/// `2.0 to 97.0 %`, or one figure where they hardly differ.
-pub(super) fn share(ns: Range, total_ns: u64) -> String {
-    let close = u128::from(ns.at_most - ns.at_least.min(ns.at_most)) * 200 <= u128::from(total_ns);
-    let least = percent(ns.at_least, total_ns);
-    match (ns.at_least, close) {
-        (_, true) => percent(ns.at_most, total_ns),
-        (0, false) => format!("0 to {}", percent(ns.at_most, total_ns)),
-        (_, false) => format!(
-            "{} to {}",
-            least.trim_end_matches([' ', '%']),
-            percent(ns.at_most, total_ns)
-        ),
-    }
 }
 
 /// How sure that is.
@@ -161,22 +151,8 @@ pub(super) fn list(page: &mut Page, rows: &[RequestRow]) {
         );
     }
     if rows.len() > MAX_REQUESTS {
-        let more = counted((rows.len() - MAX_REQUESTS) as u64, "more request");
+        let more = counted(rows.len() - MAX_REQUESTS, "more request");
         let text = format!("… and {more}: all are in --format json");
         page.paragraph("", "  ", &[(Style::Dim, &text)]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_that_is_narrow_is_one_figure() {
-        let of = |at_least, at_most| share(Range { at_least, at_most }, 1000);
-        assert_eq!(of(960, 961), "96.1 %");
-        assert_eq!(of(20, 970), "2.0 to 97.0 %");
-        assert_eq!(of(0, 500), "0 to 50.0 %");
-        assert_eq!(of(0, 0), "0.0 %");
     }
 }

@@ -1,10 +1,9 @@
 //! The table of waits.
 
 use whywait_model::waits::{WaitRow, WaitThread};
+use whywait_words::{columns, count, counted, duration, percent, ratio_percent};
 
-use super::escape::columns;
 use super::page::{Page, Style};
-use super::units::{count, counted, duration, percent, ratio_percent};
 
 /// So many rows are shown.
 const MAX_ROWS: usize = 20;
@@ -40,7 +39,7 @@ pub(super) fn render(page: &mut Page, rows: &[WaitRow]) {
         }
     }
     if shown.len() < rows.len() {
-        let more = counted((rows.len() - shown.len()) as u64, "more row");
+        let more = counted(rows.len() - shown.len(), "more row");
         let text = format!("… and {more}: all are in --format json");
         page.paragraph("", "  ", &[(Style::Dim, &text)]);
     }
@@ -295,7 +294,7 @@ fn threads(page: &Page, threads: &[WaitThread]) -> Option<String> {
         .map(|thread| format!("{} ({})", page.cut(&thread.thread, 24), thread.tid))
         .collect();
     let last = match threads.len().checked_sub(MAX_THREADS) {
-        Some(more @ 1..) => counted(more as u64, "more thread"),
+        Some(more @ 1..) => counted(more, "more thread"),
         _ => names.pop()?,
     };
     Some(if names.is_empty() {

@@ -7,8 +7,9 @@ mod convoy;
 mod reports;
 
 use whywait_model::requests::OwnRequests;
-use whywait_report::text::{Charset, TextOptions, render, request, waits};
+use whywait_report::text::{TextOptions, render, request, waits};
 use whywait_report::{Report, request_to_json, to_json, waits_to_json};
+use whywait_words::Charset;
 
 const WIDE: TextOptions = TextOptions {
     width: 110,
@@ -297,7 +298,7 @@ fn the_first_line_is_the_answer() {
         ),
         (
             reports::open(),
-            "4 requests are still open, the oldest for 6.900 s: 2 unread, 1 of them on",
+            "4 requests are still open, the oldest for 6.9 s: 2 unread, 1 of them on",
         ),
         (
             reports::multiplexed(true),

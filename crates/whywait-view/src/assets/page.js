@@ -113,16 +113,17 @@
     });
   }
 
+  // Figures as whywait-words writes them.
   const duration = (ns) => {
-    for (const [unit, name, places] of [[1e9, "s", 3], [1e6, "ms", 1], [1e3, "us", 1]]) {
+    for (const [unit, name] of [[1e9, "s"], [1e6, "ms"], [1e3, "us"]]) {
       if (ns >= unit) {
         const value = ns / unit;
-        return value.toFixed(value >= 100 ? 0 : value >= 10 ? Math.min(places, 2) : places) +
-          " " + name;
+        return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0) + " " + name;
       }
     }
     return Math.round(ns) + " ns";
   };
+  const percent = (share) => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + " %";
 
   // What a fix saves that takes away only a part of the fault.
   for (const saving of all(".saving")) {
@@ -143,7 +144,7 @@
         says.textContent = whole;
         return;
       }
-      const share = ((100 * ns) / total).toFixed(1) + " %";
+      const share = percent(ns / total);
       const most = each ? ", at most " + duration(each * part) + " on each" : "";
       says.textContent = "a fix saves at most " + duration(ns) + " over " +
         Number(requests).toLocaleString("en") + " requests" + most + ", " + share +

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use whywait_model::Model;
 use whywait_model::requests::{Account, Time};
 use whywait_report::Report;
-use whywait_report::text::words;
+use whywait_report::text::sentences;
+use whywait_words::{counted, duration, percent};
 
 use super::ranges;
 use super::svg::{WIDTH, fits, inside, picture, px, swatch};
@@ -31,10 +32,10 @@ struct Segment {
 
 impl Bar {
     fn new(of: String, time: &Time) -> Self {
-        let total_ns = words::total_ns(time);
+        let total_ns = sentences::total_ns(time);
         let mut before_ns = 0u64;
         let at = |ns: u64| ns as f64 / total_ns.max(1) as f64;
-        let segments = words::parts(time)
+        let segments = sentences::parts(time)
             .into_iter()
             .filter_map(|(part, ns)| Some((part, ns.filter(|ns| *ns > 0)?)))
             .map(|(part, ns)| {
@@ -67,10 +68,10 @@ impl Bar {
             @for segment in &self.segments {
                 @let (x, width) = (segment.from * WIDTH, (segment.to - segment.from) * WIDTH);
                 @let paint = palette::of_part(segment.part);
-                @let share = words::percent(segment.ns, self.total_ns);
+                @let share = percent(segment.ns, self.total_ns);
                 g {
                     title {
-                        (segment.part) ": " (share) ", " (words::duration(segment.ns))
+                        (segment.part) ": " (share) ", " (duration(segment.ns))
                     }
                     rect x=(px(x)) y=(px(y)) width=(px((width - 1.0).max(0.3)))
                         height=(px(HEIGHT)) fill=(paint.fill) {}
@@ -102,13 +103,13 @@ pub(crate) fn bars(model: &Model, report: &Report) -> Vec<Bar> {
     let all = requests.count.saturating_add(late);
     let mut bars = Vec::new();
     if slow > 0 && slow < all {
-        let of = words::counted(slow, "slow request");
+        let of = counted(slow, "slow request");
         bars.push(Bar::new(of, &account.time()));
     }
     if all > 0 {
         let of = match slow == all {
-            true => format!("{}, all of them slow", words::counted(all, "request")),
-            false => format!("all {}", words::counted(all, "request")),
+            true => format!("{}, all of them slow", counted(all, "request")),
+            false => format!("all {}", counted(all, "request")),
         };
         bars.push(Bar::new(of, &requests.time));
     }
@@ -119,7 +120,7 @@ pub(crate) fn bars(model: &Model, report: &Report) -> Vec<Bar> {
 pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
     const ROW: f64 = 62.0;
     // As in the text.
-    let by_calls_first = words::better_by_calls(report);
+    let by_calls_first = sentences::better_by_calls(report);
     html! {
         @if let Some(first) = bars.first() {
             section id="time" {
@@ -132,7 +133,7 @@ pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
                     @for (index, bar) in bars.iter().enumerate() {
                         @let y = ROW * index as f64;
                         text class="t strong" x="0" y=(px(y + 14.0)) fill="#1f2430" {
-                            (bar.of) ": " (words::duration(bar.total_ns)) " together = 100 %"
+                            (bar.of) ": " (duration(bar.total_ns)) " together = 100 %"
                         }
                         (bar.draw(y + 22.0))
                     }
@@ -141,7 +142,7 @@ pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
                 @if !by_calls_first { (ranges::by_calls(report)) }
                 (ranges::late(report))
                 dl class="facts" {
-                    @for (name, text) in words::facts(report) {
+                    @for (name, text) in sentences::facts(report) {
                         div { dt { (name) } dd { (text) } }
                     }
                 }
@@ -175,8 +176,8 @@ fn legend(first: &Bar, bars: &[Bar]) -> Markup {
                             th scope="row" { (swatch(palette::of_part(part))) " " (part) }
                             @for bar in bars {
                                 @let ns = bar.ns_of(part);
-                                td class="n" { (words::percent(ns, bar.total_ns)) }
-                                td class="n" { (words::duration(ns)) }
+                                td class="n" { (percent(ns, bar.total_ns)) }
+                                td class="n" { (duration(ns)) }
                             }
                         }
                     }

@@ -5,7 +5,7 @@ use whywait_compare::diff::{FindingChange, Overall, SideAbout, Status};
 use whywait_compare::explain::{Explanation, Shift};
 use whywait_compare::measures::Group;
 use whywait_compare::{Change, Diff, Verdict, text};
-use whywait_report::text::words;
+use whywait_words::{counted, mean_duration, percent_change};
 
 use super::svg::{WIDTH, grid, label, name, picture, px, swatch, whole};
 use super::{document, footer, visible};
@@ -59,8 +59,8 @@ fn side(side: &SideAbout) -> String {
     format!(
         "{}: {}, {}",
         name(&side.name, 300),
-        text::runs(side.runs.len()),
-        words::counted(requests, "request")
+        counted(side.runs.len(), "run"),
+        counted(requests, "request")
     )
 }
 
@@ -167,7 +167,7 @@ fn table(rows: &[&Change]) -> Markup {
                             th scope="row" { (whole(&text::title(&change.name))) }
                             td class="n" { (text::value(change.unit, change.base_median)) }
                             td class="n" { (text::value(change.unit, change.head_median)) }
-                            td class="n" { (text::percent(change.relative)) }
+                            td class="n" { (percent_change(change.relative)) }
                             td class="n" { (text::interval_of(change)) }
                             td class="n" {
                                 (change.adjusted_p.map_or("-".to_owned(), text::p_value))
@@ -241,8 +241,8 @@ fn explained(explanation: &Explanation) -> Markup {
             section id="explanation" {
                 h2 { "Where the requests' time changed" }
                 p class="hint" {
-                    "A request, on average: " (text::ns(base_ns)) " before, " (text::ns(head_ns))
-                    " after"
+                    "A request, on average: " (mean_duration(base_ns)) " before, "
+                    (mean_duration(head_ns)) " after"
                 }
                 (pairs("parts", &explanation.parts, |part| part.part.clone()))
                 (places(&explanation.parts))
@@ -276,14 +276,14 @@ fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Marku
             @for (index, shift) in shifts.iter().enumerate() {
                 @let y = ROW * index as f64 + 4.0;
                 (label(LEFT - 10.0, y + 20.0, "end", &name(&called(shift), 44)))
-                @let after = format!("{} ({})", text::ns(shift.head_ns), signed(shift));
+                @let after = format!("{} ({})", mean_duration(shift.head_ns), signed(shift));
                 @for (ns, paint, y, said) in [
-                    (shift.base_ns, BASE, y, text::ns(shift.base_ns)),
+                    (shift.base_ns, BASE, y, mean_duration(shift.base_ns)),
                     (shift.head_ns, HEAD, y + 16.0, after),
                 ] {
                     rect x=(px(LEFT)) y=(px(y)) width=(px(width(ns))) height="14"
                         fill=(paint.fill) {
-                        title { (text::ns(ns)) }
+                        title { (mean_duration(ns)) }
                     }
                     (label(LEFT + width(ns) + 6.0, y + 11.0, "start", &said))
                 }
@@ -295,7 +295,7 @@ fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Marku
 /// By how much it changed: `+28.4 ms`.
 fn signed(shift: &Shift) -> String {
     let sign = if shift.ns() < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", text::ns(shift.ns().abs()))
+    format!("{sign}{}", mean_duration(shift.ns().abs()))
 }
 
 fn places(parts: &[Shift]) -> Markup {
@@ -305,8 +305,8 @@ fn places(parts: &[Shift]) -> Markup {
                 @for place in &part.places {
                     li {
                         (part.part) " " strong { (signed(place)) } ": "
-                        (whole(&text::place_name(place))) ", " (text::ns(place.base_ns))
-                        " before, " (text::ns(place.head_ns)) " after"
+                        (whole(&text::place_name(place))) ", " (mean_duration(place.base_ns))
+                        " before, " (mean_duration(place.head_ns)) " after"
                     }
                 }
             }

@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 use whywait_findings::{Code, Finding, Severity, Verdict};
 use whywait_report::Report;
-use whywait_report::text::words::{self, Headline};
+use whywait_report::text::sentences::{self, Headline};
+use whywait_words::capitalised;
 
 use super::path;
 use super::svg::{name, whole};
@@ -13,7 +14,7 @@ const DETAILED: usize = 10;
 
 /// The first thing on the page.
 pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
-    let findings: Vec<&Finding> = words::ranked(&report.findings).collect();
+    let findings: Vec<&Finding> = sentences::ranked(&report.findings).collect();
     html! {
         section id="verdict" class={ "verdict " (tone(report, &findings)) } {
             p class="kicker" {
@@ -73,7 +74,7 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
                 span class="number" { (number) "." } " " (badge(finding)) " "
                 @if !open { (whole(&finding.title)) } @else { "why, where, and what to do" }
             }
-            p class="place" { (whole(&words::place(report, finding))) }
+            p class="place" { (whole(&sentences::place(report, finding))) }
             @if !finding.evidence.is_empty() {
                 ul {
                     @for evidence in &finding.evidence {
@@ -86,15 +87,15 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
                     strong { "Cause: " }
                     "thread " (cause.tid) " (" (name(&cause.thread, 40)) ") " (whole(&cause.doing))
                 }
-                (path::frames(&words::folded(&cause.stack, &cause.own)))
+                (path::frames(&sentences::folded(&cause.stack, &cause.own)))
             }
             p class="fix" { strong { "What to do: " } (name(&finding.fix, 800)) }
             @if finding.code != Code::RECORDING_INCOMPLETE {
                 p {
-                    @if let Some(saving) = words::saving(&finding.saving) {
-                        strong { (capital(&saving)) } "; "
+                    @if let Some(saving) = sentences::saving(&finding.saving) {
+                        strong { (capitalised(&saving)) } "; "
                     }
-                    "confidence: " (words::confidence(finding.confidence)) "."
+                    "confidence: " (sentences::confidence(finding.confidence)) "."
                 }
             }
             p class="hint" {
@@ -103,10 +104,4 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
             }
         }
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string());
-    first.unwrap_or_default() + chars.as_str()
 }

@@ -1,7 +1,7 @@
 //! Flame graphs, drawn from the caller down to the callee.
 
 use maud::{Markup, html};
-use whywait_report::text::words;
+use whywait_words::{duration, percent};
 
 use super::svg::{WIDTH, fitting, picture_of, px, whole};
 use crate::palette::{self, Paint};
@@ -159,7 +159,7 @@ pub(crate) fn section(flames: &[Flame]) -> Markup {
                 @for (index, flame) in flames.iter().enumerate() {
                     details class="graph" name="graph" open[index == 0] {
                         summary {
-                            strong { (flame.of.title()) ", " (words::duration(flame.total_ns)) }
+                            strong { (flame.of.title()) ", " (duration(flame.total_ns)) }
                         }
                         p class="hint" { (hint(flame.of)) }
                         (graph(flame))
@@ -214,7 +214,7 @@ fn one(one: &Tile, total_ns: u64) -> Markup {
     html! {
         g class="b" {
             title {
-                (one.name) "\n" (words::duration(one.ns)) ", " (words::percent(one.ns, total_ns))
+                (one.name) "\n" (duration(one.ns)) ", " (percent(one.ns, total_ns))
             }
             rect x=(px(one.x)) y=(px(y)) width=(px((one.width - 0.5).max(0.3))) height="17"
                 fill=(one.paint.fill) {}
@@ -242,8 +242,8 @@ fn table(flame: &Flame) -> Markup {
                     tbody {
                         @for row in &flame.hottest {
                             tr {
-                                td class="n" { (words::percent(row.ns, flame.total_ns)) }
-                                td class="n" { (words::duration(row.ns)) }
+                                td class="n" { (percent(row.ns, flame.total_ns)) }
+                                td class="n" { (duration(row.ns)) }
                                 td class="code" { (whole(&row.function)) }
                                 td { (whole(&row.state)) }
                             }

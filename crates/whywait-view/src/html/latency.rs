@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use whywait_model::Model;
 use whywait_model::requests::{LatencyBucket, Percentile};
 use whywait_report::Report;
-use whywait_report::text::words;
+use whywait_report::text::sentences;
+use whywait_words::{count, duration, duration_range, percent};
 
 use super::marks::{self, Marks};
 use super::svg::{Log, WIDTH, grid, label, picture, px, time_axis};
@@ -48,7 +49,7 @@ impl Latencies {
                 ("p99", Percentile::P99, latency.p99),
                 ("max", Percentile::Max, latency.max),
             ] {
-                let figure = words::percentile(report, which).unwrap_or_default();
+                let figure = sentences::percentile(report, which).unwrap_or_default();
                 lines.push((format!("{name} {figure}"), ns));
             }
         }
@@ -118,10 +119,10 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
                     p class="hint" {
                         "Each cell: how many came then and took so long; a stronger colour is \
                          more. "
-                        (words::count(heat.shown)) " slow " (what)
+                        (count(heat.shown)) " slow " (what)
                         "s have a row of their own; of quicker ones only sums are recorded. "
                         @if heat.left_out > 0 {
-                            (words::count(heat.left_out)) " slow ones had none either. "
+                            (count(heat.left_out)) " slow ones had none either. "
                         }
                         "Numbers: the slowest, as below."
                         @if !heat.marks.is_empty() {
@@ -156,21 +157,21 @@ fn histogram(latencies: &Latencies, what: &str) -> Markup {
         bottom + 22.0,
         html! {
             @for power in 0..=(top as u32) {
-                @let count = 10u64.saturating_pow(power);
-                (grid(LEFT, y(count as f64), WIDTH - RIGHT, y(count as f64)))
-                (label(LEFT - 8.0, y(count as f64) + 4.0, "end", &words::count(count)))
+                @let tick = 10u64.saturating_pow(power);
+                (grid(LEFT, y(tick as f64), WIDTH - RIGHT, y(tick as f64)))
+                (label(LEFT - 8.0, y(tick as f64) + 4.0, "end", &count(tick)))
             }
             @for ns in scale.ticks() {
                 (grid(x(ns), bottom, x(ns), bottom + 4.0))
-                (label(x(ns), bottom + 16.0, "middle", &words::duration(ns)))
+                (label(x(ns), bottom + 16.0, "middle", &duration(ns)))
             }
             @for bucket in buckets {
                 @let (left, right) = (x(bucket.from_ns), x(bucket.to_ns));
                 g {
                     title {
-                        (words::count(bucket.count)) " took "
-                        (words::duration(bucket.from_ns)) " to " (words::duration(bucket.to_ns))
-                        " (" (words::percent(bucket.count, all)) ")"
+                        (count(bucket.count)) " took "
+                        (duration_range(bucket.from_ns, bucket.to_ns))
+                        " (" (percent(bucket.count, all)) ")"
                     }
                     rect x=(px(left)) y=(px(y(bucket.count as f64)))
                         width=(px((right - left - 1.0).max(1.0)))
@@ -207,21 +208,23 @@ fn heat_map(heat: &Heat) -> Markup {
             @for ns in heat.scale.ticks() {
                 @let y = bottom - heat.scale.at(ns) * bottom;
                 (grid(LEFT, y, WIDTH - RIGHT, y))
-                (label(LEFT - 8.0, (y + 4.0).max(10.0), "end", &words::duration(ns)))
+                (label(LEFT - 8.0, (y + 4.0).max(10.0), "end", &duration(ns)))
             }
             (time_axis(LEFT, WIDTH - LEFT - RIGHT, bottom, end, heat.duration_ns))
             @for (column, row) in cells {
-                @let count = heat.counts[column][row];
-                @let share = (count as f64 / heat.most as f64).sqrt();
+                @let took = heat.counts[column][row];
+                @let share = (took as f64 / heat.most as f64).sqrt();
                 @let part = heat.duration_ns as f64 / COLUMNS as f64;
                 rect x=(px(LEFT + width * column as f64)) y=(px(bottom - CELL * (row + 1) as f64))
                     width=(px(width - 0.5)) height=(px(CELL - 0.5)) fill=(COUNT.fill)
                     fill-opacity=(px(0.25 + 0.75 * share)) {
                     title {
-                        (words::count(count)) " took "
-                        (words::duration(heat.scale.value(row as f64 / ROWS as f64))) " to "
-                        (words::duration(heat.scale.value((row + 1) as f64 / ROWS as f64)))
-                        ", from " (words::duration((part * column as f64) as u64)) " on"
+                        (count(took)) " took "
+                        (duration_range(
+                            heat.scale.value(row as f64 / ROWS as f64),
+                            heat.scale.value((row + 1) as f64 / ROWS as f64)
+                        ))
+                        ", from " (duration((part * column as f64) as u64)) " on"
                     }
                 }
             }

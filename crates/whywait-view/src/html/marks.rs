@@ -6,7 +6,7 @@ use whywait_events::StackId;
 use whywait_findings::{Cause, Severity};
 use whywait_model::{Model, Thread};
 use whywait_report::Report;
-use whywait_report::text::words;
+use whywait_report::text::sentences;
 
 use super::svg::{name, whole};
 use crate::palette::{self, Paint};
@@ -29,7 +29,7 @@ pub(crate) struct Marks {
 /// The times at which the cause of each finding was in the stack that the finding shows: waits, and
 /// samples on a CPU. Findings without such a cause have none.
 pub(crate) fn of_findings(model: &Model, report: &Report) -> Vec<Marks> {
-    words::ranked(&report.findings)
+    sentences::ranked(&report.findings)
         .take(MAX_FINDINGS)
         .enumerate()
         .filter_map(|(index, finding)| {

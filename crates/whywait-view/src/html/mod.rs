@@ -21,7 +21,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 use whywait_model::Model;
 use whywait_report::Report;
-use whywait_report::text::{Charset, escape, words};
+use whywait_report::text::sentences;
+use whywait_words::{Charset, count, counted, duration, escape};
 
 pub use diff::diff;
 
@@ -36,8 +37,8 @@ const SCRIPT: &str = include_str!("../assets/page.js");
 
 /// The report as a page: one file.
 pub fn html(model: &Model, report: &Report) -> String {
-    let headline = words::headline(report);
-    let title = format!("{}: {}", words::target(report), headline.title);
+    let headline = sentences::headline(report);
+    let title = format!("{}: {}", sentences::target(report), headline.title);
     visible(document(&name(&title, 200), body(model, report, &headline)).into_string())
 }
 
@@ -69,7 +70,7 @@ fn document(title: &str, body: Markup) -> Markup {
     }
 }
 
-fn body(model: &Model, report: &Report, headline: &words::Headline) -> Markup {
+fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Markup {
     let several = report.requests.multiplexed.as_ref();
     let what = match several.is_some_and(|several| several.prevail) {
         true => "exchange",
@@ -81,8 +82,8 @@ fn body(model: &Model, report: &Report, headline: &words::Headline) -> Markup {
         header {
             p class="brand" { strong { "whywait" } " report" }
             p class="target" {
-                (whole(&words::target(report))) ", watched for "
-                (words::duration(report.target.duration_ns))
+                (whole(&sentences::target(report))) ", watched for "
+                (duration(report.target.duration_ns))
                 @if let Some(when) = clock::utc(model.meta.started_wall_unix_ns) { ", " (when) }
             }
         }
@@ -122,15 +123,15 @@ fn coverage(model: &Model, report: &Report) -> Markup {
     let (host, options) = (&model.meta.host, &model.meta.options);
     let rows = [
         ("command", name(&report.target.command, 400)),
-        ("threads", words::count(report.target.threads.into())),
-        ("threshold", words::duration(options.threshold_ns)),
+        ("threads", count(report.target.threads)),
+        ("threshold", duration(options.threshold_ns)),
         ("samples", format!("{} a second and CPU", options.sample_hz)),
         (
             "machine",
             format!(
                 "{}, {}, Linux {}, {}",
                 name(&host.hostname, 60),
-                words::counted(host.cpus.into(), "CPU"),
+                counted(host.cpus, "CPU"),
                 name(&host.kernel, 60),
                 name(&host.arch, 20)
             ),
@@ -143,7 +144,7 @@ fn coverage(model: &Model, report: &Report) -> Markup {
     html! {
         section id="coverage" {
             h2 { "What this rests on" }
-            p { (words::coverage(report)) "." }
+            p { (sentences::coverage(report)) "." }
             @if !report.looked_at.is_empty() {
                 p { "Looked at " (name(&report.looked_at.join(", "), 2_000)) "." }
             }

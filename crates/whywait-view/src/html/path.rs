@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
-use whywait_report::text::words::{self, Frame, Steps};
+use whywait_report::text::sentences::{self, Frame, Steps};
+use whywait_words::{counted, duration};
 
 use super::svg::{WIDTH, fits, fitting, inside, label, name, picture, px, time_axis, whole};
 use crate::palette;
@@ -87,8 +88,8 @@ impl Lanes {
                     title: format!(
                         "{whose} to {}: {}, {} until the reply was there",
                         name(&call.peer, 60),
-                        words::duration(call.ns),
-                        words::duration(call.with_peer_ns)
+                        duration(call.ns),
+                        duration(call.with_peer_ns)
                     ),
                     meanwhile: true,
                 });
@@ -122,12 +123,7 @@ impl Lanes {
                 ns: step.ns,
                 state: step.state.clone(),
                 text: format!("{} {}", step.state, steps.what(step)),
-                title: format!(
-                    "{} {} {}",
-                    words::duration(step.ns),
-                    step.state,
-                    steps.what(step)
-                ),
+                title: format!("{} {} {}", duration(step.ns), step.state, steps.what(step)),
                 meanwhile: depth > 0,
             });
             if depth < MAX_DEPTH && !step.meanwhile.is_empty() {
@@ -187,13 +183,17 @@ pub(crate) fn section(slowest: &[Slow], what: &str) -> Markup {
 
 fn request(slow: &Slow, index: usize) -> Markup {
     let number = index + 1;
-    let title = format!("{number}. {} [{}]", words::when(slow), name(&slow.id, 40));
+    let title = format!(
+        "{number}. {} [{}]",
+        sentences::when(slow),
+        name(&slow.id, 40)
+    );
     html! {
         details class="request" open[index == 0] {
             summary { strong { (title) } }
             @if slow.path.is_empty() {
                 p {
-                    "It arrived " (words::duration(slow.at_ns)) " into the recording; its response \
+                    "It arrived " (duration(slow.at_ns)) " into the recording; its response \
                      was not seen, so there is no critical path to show."
                 }
             } @else {
@@ -210,7 +210,7 @@ fn request(slow: &Slow, index: usize) -> Markup {
 
 /// What became of its response, and its time by its calls, as the text has it.
 fn besides(slow: &Slow) -> Markup {
-    let besides = words::besides(slow);
+    let besides = sentences::besides(slow);
     let calls = slow.calls.as_ref();
     html! {
         @if !besides.is_empty() {
@@ -231,10 +231,10 @@ fn besides(slow: &Slow) -> Markup {
                 ol class="steps" {
                     @for call in &calls.longest {
                         li {
-                            span class="n" { "+" (words::duration(call.at_ns)) }
-                            " " strong { (words::duration(call.ns)) } " "
+                            span class="n" { "+" (duration(call.at_ns)) }
+                            " " strong { (duration(call.ns)) } " "
                             (name(&call.peer, 60)) ", "
-                            (words::duration(call.with_peer_ns)) " until the reply was there"
+                            (duration(call.with_peer_ns)) " until the reply was there"
                             @if call.link.is_some() && !calls.own { "; certainly its own" }
                         }
                     }
@@ -242,7 +242,7 @@ fn besides(slow: &Slow) -> Markup {
                 @if calls.count > calls.longest.len() as u64 {
                     p class="hint" {
                         "and "
-                        (words::counted(calls.count - calls.longest.len() as u64, "shorter one"))
+                        (counted(calls.count - calls.longest.len() as u64, "shorter one"))
                     }
                 }
             }
@@ -329,9 +329,9 @@ fn listed(path: &[Step]) -> Markup {
             @for index in &longest {
                 @let step = &path[*index];
                 li {
-                    span class="n" { "+" (words::duration(starts[*index])) }
+                    span class="n" { "+" (duration(starts[*index])) }
                     " "
-                    strong { (words::duration(step.ns)) " " (step.state) }
+                    strong { (duration(step.ns)) " " (step.state) }
                     " "
                     @if step.tid != 0 { (steps.who(step.tid)) " " }
                     (steps.what(step))
@@ -342,7 +342,7 @@ fn listed(path: &[Step]) -> Markup {
         }
         @if path.len() > longest.len() {
             p class="hint" {
-                "and " (words::counted((path.len() - longest.len()) as u64, "shorter step"))
+                "and " (counted(path.len() - longest.len(), "shorter step"))
             }
         }
     }
@@ -353,11 +353,11 @@ fn meanwhile(step: &Step, steps: &Steps<'_>, depth: usize) -> Markup {
     html! {
         @if !step.meanwhile.is_empty() && depth <= MAX_DEPTH {
             details {
-                summary { (words::held_by(step).unwrap_or_else(|| "meanwhile".to_owned())) }
+                summary { (sentences::held_by(step).unwrap_or_else(|| "meanwhile".to_owned())) }
                 ol class="steps" {
                     @for inner in step.meanwhile.iter().take(MAX_LISTED) {
                         li {
-                            strong { (words::duration(inner.ns)) " " (inner.state) }
+                            strong { (duration(inner.ns)) " " (inner.state) }
                             " " (steps.who(inner.tid)) " " (steps.what(inner))
                             (stack(inner))
                             (meanwhile(inner, steps, depth + 1))
@@ -371,13 +371,13 @@ fn meanwhile(step: &Step, steps: &Steps<'_>, depth: usize) -> Markup {
 
 fn stack(step: &Step) -> Markup {
     const MAX_KERNEL: usize = 8;
-    let (kernel, _) = words::telling_kernel(&step.kernel, MAX_KERNEL);
+    let (kernel, _) = sentences::telling_kernel(&step.kernel, MAX_KERNEL);
     let own = step.stack != step.kernel;
     html! {
         @if own && !step.stack.is_empty() || !kernel.is_empty() {
             details {
                 summary { "stack" }
-                @if own { (frames(&words::folded(&step.stack, &[]))) }
+                @if own { (frames(&sentences::folded(&step.stack, &[]))) }
                 @if !kernel.is_empty() {
                     p class="kernel" { "kernel: " (name(&kernel.join(", "), 400)) }
                 }

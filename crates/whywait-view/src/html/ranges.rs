@@ -4,7 +4,8 @@
 use maud::{Markup, html};
 use whywait_model::calls::links::Range;
 use whywait_report::Report;
-use whywait_report::text::words;
+use whywait_report::text::sentences;
+use whywait_words::{duration, duration_range, percent_range};
 
 use super::svg::{WIDTH, fitting, label, name, picture, px};
 use crate::palette::{self, Paint};
@@ -24,11 +25,11 @@ struct Row {
 /// Where requests were by their calls, if the text says that.
 pub(crate) fn by_calls(report: &Report) -> Markup {
     let total_ns = report.requests.tasks.as_ref().map_or(0, |t| t.total_ns);
-    let rows: Vec<Row> = words::by_calls(report)
+    let rows: Vec<Row> = sentences::by_calls(report)
         .into_iter()
         .map(|(what, ns)| Row {
             said: said(ns, total_ns),
-            paint: palette::of_part(words::part_like(&what)),
+            paint: palette::of_part(sentences::part_like(&what)),
             what: name(&what, 100),
             ns,
         })
@@ -49,7 +50,7 @@ pub(crate) fn by_calls(report: &Report) -> Markup {
 
 /// Why responses went out late after they were written, if any did.
 pub(crate) fn late(report: &Report) -> Markup {
-    let late = words::late(report);
+    let late = sentences::late(report);
     let total_ns = late
         .iter()
         .fold(0u64, |sum, (_, ns)| sum.saturating_add(*ns));
@@ -61,7 +62,7 @@ pub(crate) fn late(report: &Report) -> Markup {
                 at_least: ns,
                 at_most: ns,
             },
-            said: words::duration(ns),
+            said: duration(ns),
             paint: palette::of_part("network"),
         })
         .collect();
@@ -79,7 +80,11 @@ pub(crate) fn late(report: &Report) -> Markup {
 
 /// `88.1 to 89.4 %, 68.10 s`.
 fn said(ns: Range, total_ns: u64) -> String {
-    format!("{}, {}", words::share(ns, total_ns), words::length(ns))
+    format!(
+        "{}, {}",
+        percent_range(ns.at_least, ns.at_most, total_ns),
+        duration_range(ns.at_least, ns.at_most)
+    )
 }
 
 fn draw(id: &str, title: &str, rows: &[Row], total_ns: u64) -> Markup {

@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 use whywait_findings::{Finding, SavingKind};
 use whywait_report::Report;
-use whywait_report::text::words;
+use whywait_report::text::sentences;
+use whywait_words::percent;
 
 use super::svg::{WIDTH, inside, name, picture_of, px};
 use crate::palette::{COUNT, RUNTIME};
@@ -13,8 +14,8 @@ const MAX_FINDINGS: usize = 5;
 
 /// The section: for each finding that costs latency, how much of all requests' time it is.
 pub(crate) fn section(report: &Report) -> Markup {
-    let total_ns = words::total_ns(&report.requests.time);
-    let findings: Vec<&Finding> = words::ranked(&report.findings)
+    let total_ns = sentences::total_ns(&report.requests.time);
+    let findings: Vec<&Finding> = sentences::ranked(&report.findings)
         .filter(|finding| finding.saving.kind == SavingKind::Latency)
         .filter(|finding| finding.saving.at_most_ns > 0)
         .take(MAX_FINDINGS)
@@ -40,7 +41,7 @@ fn one(finding: &Finding, total_ns: u64, number: usize) -> Markup {
     let saved_ns = saving.at_most_ns.min(total_ns);
     let width = saved_ns as f64 / total_ns as f64 * WIDTH;
     let id = format!("saving-{number}");
-    let share = words::percent(saved_ns, total_ns);
+    let share = percent(saved_ns, total_ns);
     let most = saving.each_at_most_ns.first().copied();
     html! {
         div class="saving" data-saved=(saved_ns) data-total=(total_ns)
@@ -48,7 +49,7 @@ fn one(finding: &Finding, total_ns: u64, number: usize) -> Markup {
             p {
                 strong { (finding.code.name()) } ": "
                 span class="says" {
-                    (words::saving(saving).unwrap_or_default()) ", " (share)
+                    (sentences::saving(saving).unwrap_or_default()) ", " (share)
                     " of all requests' time"
                 }
             }

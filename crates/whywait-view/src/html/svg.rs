@@ -1,7 +1,7 @@
 //! What all pictures have in common: coordinates, axes, and names from strangers.
 
 use maud::{Markup, html};
-use whywait_report::text::{Charset, escape, words};
+use whywait_words::{Charset, duration, escape};
 
 use crate::palette::Paint;
 
@@ -127,7 +127,7 @@ pub(crate) fn time_axis(x: f64, width: f64, top: f64, bottom: f64, total_ns: u64
             @let at = x + width * tick / total;
             (grid(at, top, at, bottom))
             @let anchor = if at > WIDTH - 30.0 { "end" } else { "middle" };
-            (label(at, bottom + 14.0, anchor, &words::duration(tick as u64)))
+            (label(at, bottom + 14.0, anchor, &duration(tick as u64)))
         }
     }
 }

@@ -5,7 +5,7 @@ use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
 use whywait_model::rings::RingRow;
 use whywait_model::waits::WaitRow;
-use whywait_report::text::words;
+use whywait_words::{count, counted, duration, duration_range};
 
 use super::svg::{name, whole};
 
@@ -37,7 +37,7 @@ fn table(columns: &[(&str, bool)], rows: &[Vec<String>], all: usize) -> Markup {
         }
         @if all > rows.len() {
             p class="hint" {
-                "and " (words::counted((all - rows.len()) as u64, "more row"))
+                "and " (counted(all - rows.len(), "more row"))
                 ": all are in JSON"
             }
         }
@@ -56,7 +56,7 @@ fn section(id: &str, title: &str, hint: &str, content: Markup) -> Markup {
 
 /// An optional time.
 fn time(ns: Option<u64>) -> String {
-    ns.map_or_else(|| "-".to_owned(), words::duration)
+    ns.map_or_else(|| "-".to_owned(), duration)
 }
 
 /// What threads waited for: those that slow requests waited for most come first.
@@ -78,10 +78,10 @@ pub(crate) fn waits(rows: &[WaitRow]) -> Markup {
         .take(MAX_ROWS)
         .map(|row| {
             vec![
-                words::duration(row.critical_ns),
-                words::duration(row.total_ns),
-                words::duration(row.longest_ns),
-                words::count(row.count),
+                duration(row.critical_ns),
+                duration(row.total_ns),
+                duration(row.longest_ns),
+                count(row.count),
                 name(&row.what, 60),
                 row.class.map_or("", |class| class.name()).to_owned(),
                 name(row.function.as_deref().unwrap_or(""), 80),
@@ -124,14 +124,14 @@ pub(crate) fn calls(rows: &[PeerRow]) -> Markup {
         .map(|row| {
             vec![
                 name(&row.name(), 80),
-                words::count(row.calls),
-                words::count(row.slow),
+                count(row.calls),
+                count(row.slow),
                 time(row.p50_ns),
                 time(row.p99_ns),
                 time(row.max_ns),
-                words::duration(row.total_ns),
-                words::count(row.unanswered),
-                words::count(row.connections),
+                duration(row.total_ns),
+                count(row.unanswered),
+                count(row.connections),
             ]
         })
         .collect();
@@ -157,10 +157,10 @@ pub(crate) fn cpu(summary: &CpuSummary) -> Markup {
             vec![
                 row.port
                     .map_or_else(|| "unix sockets".to_owned(), |port| format!("port {port}")),
-                words::duration(row.cpu_ns),
+                duration(row.cpu_ns),
                 time(row.user_ns),
                 time(row.system_ns),
-                words::count(row.requests),
+                count(row.requests),
                 time(row.per_request_ns),
             ]
         })
@@ -172,10 +172,10 @@ pub(crate) fn cpu(summary: &CpuSummary) -> Markup {
         .map(|row| {
             vec![
                 format!("{} ({})", name(&row.thread, 40), row.tid),
-                words::duration(row.cpu_ns),
+                duration(row.cpu_ns),
                 time(row.user_ns),
                 time(row.system_ns),
-                words::duration(row.futile_ns),
+                duration(row.futile_ns),
             ]
         })
         .collect();
@@ -201,8 +201,8 @@ pub(crate) fn cpu(summary: &CpuSummary) -> Markup {
         "Of all threads over the whole recording; user and kernel by samples.",
         html! {
             p {
-                (words::duration(summary.total_ns)) " in all, of which "
-                (words::duration(summary.not_for_requests_ns)) " for no request"
+                (duration(summary.total_ns)) " in all, of which "
+                (duration(summary.not_for_requests_ns)) " for no request"
             }
             @if !listeners.is_empty() {
                 (table(&of_listener, &listeners, summary.listeners.len()))
@@ -231,23 +231,18 @@ pub(crate) fn rings(rows: &[RingRow]) -> Markup {
         .map(|row| {
             let unreaped = row.unreaped_ns.map_or_else(
                 || "-".to_owned(),
-                |bounds| match (bounds.at_least, bounds.at_most) {
-                    (low, high) if low == high => words::duration(low),
-                    (low, high) => {
-                        format!("{} to {}", words::duration(low), words::duration(high))
-                    }
-                },
+                |bounds| duration_range(bounds.at_least, bounds.at_most),
             );
             vec![
                 row.ring.to_string(),
                 whole(&row.user_name),
-                words::count(row.submitted),
-                words::count(row.batches),
+                count(row.submitted),
+                count(row.batches),
                 time(row.kernel_ns),
                 unreaped,
-                words::count(row.failed),
-                words::count(row.max_slots.into()),
-                words::count(row.sq_entries.into()),
+                count(row.failed),
+                count(row.max_slots),
+                count(row.sq_entries),
             ]
         })
         .collect();

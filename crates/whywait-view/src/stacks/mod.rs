@@ -6,7 +6,7 @@ mod tree;
 
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Label, Model, origin};
-use whywait_report::text::words;
+use whywait_report::text::sentences;
 
 pub(crate) use tree::ROOT;
 pub use tree::{Node, Tree};
@@ -126,7 +126,7 @@ fn functions(model: &Model, stack: StackId) -> Vec<Frame> {
 fn kernel_functions(model: &Model, stack: StackId) -> Vec<Frame> {
     const MAX_KERNEL: usize = 12;
     let names = model.stacks.names(stack);
-    let (telling, _) = words::telling_kernel(&names, MAX_KERNEL);
+    let (telling, _) = sentences::telling_kernel(&names, MAX_KERNEL);
     let frames = telling.into_iter().rev();
     frames
         .map(|name| Frame::new(FrameKind::Kernel, name))

@@ -3,7 +3,8 @@
 use whywait_model::Model;
 use whywait_model::calls::links::{PeerTime, Range, TaskTime, TaskTotals};
 use whywait_report::Report;
-use whywait_report::text::{self, Charset, TextOptions, words};
+use whywait_report::text::{self, TextOptions, sentences};
+use whywait_words::{Charset, duration, duration_range, percent, percent_range};
 
 use super::{blocked, report};
 
@@ -42,17 +43,17 @@ fn the_verdict_and_the_numbers_are_those_of_the_text() {
             assert!(page.contains(&evidence.text), "{}", evidence.text);
         }
     }
-    for (name, fact) in words::facts(&report) {
+    for (name, fact) in sentences::facts(&report) {
         assert!(page.contains(&fact), "{name}: {fact}");
     }
-    assert!(page.contains(&words::coverage(&report)));
-    let total_ns = words::total_ns(&report.requests.time);
+    assert!(page.contains(&sentences::coverage(&report)));
+    let total_ns = sentences::total_ns(&report.requests.time);
     let mut shares = 0;
-    for (part, ns) in words::parts(&report.requests.time) {
+    for (part, ns) in sentences::parts(&report.requests.time) {
         if let Some(ns) = ns.filter(|ns| *ns > 0) {
             assert!(page.contains(part), "{part}");
-            assert!(page.contains(&words::percent(ns, total_ns)), "{part}");
-            assert!(page.contains(&words::duration(ns)), "{part}");
+            assert!(page.contains(&percent(ns, total_ns)), "{part}");
+            assert!(page.contains(&duration(ns)), "{part}");
             shares += 1;
         }
     }
@@ -80,7 +81,7 @@ fn the_first_line_is_the_texts_first_line() {
     };
     for model in [blocked("handler").model(), quiet] {
         let report = report(&model);
-        let headline = words::headline(&report);
+        let headline = sentences::headline(&report);
         let text = text::render(&report, wide());
         let first = text.lines().next().expect("a line");
         assert!(first.ends_with(&headline.title), "{first}\n{headline:?}");
@@ -100,7 +101,7 @@ fn the_same_page_from_one_run_to_the_next() {
 fn asking() -> (Model, Report) {
     let model = blocked("handler").model();
     let mut report = report(&model);
-    let total_ns = words::total_ns(&report.requests.time);
+    let total_ns = sentences::total_ns(&report.requests.time);
     let share = |at_least: u64, at_most: u64| Range {
         at_least: total_ns / 100 * at_least,
         at_most: total_ns / 100 * at_most,
@@ -134,11 +135,15 @@ fn time_by_calls_is_first_where_the_text_has_it_first() {
     let plain = text::render(&report, wide());
     let page = shown(&whywait_view::html(&model, &report));
     let markdown = whywait_view::markdown(&model, &report).replace("&#40;", "(");
-    let by_calls = words::by_calls(&report);
+    let by_calls = sentences::by_calls(&report);
     assert_eq!(by_calls.len(), 4, "{by_calls:?}");
     for (what, ns) in by_calls {
-        let total_ns = words::total_ns(&report.requests.time);
-        for said in [what, words::share(ns, total_ns), words::length(ns)] {
+        let total_ns = sentences::total_ns(&report.requests.time);
+        for said in [
+            what,
+            percent_range(ns.at_least, ns.at_most, total_ns),
+            duration_range(ns.at_least, ns.at_most),
+        ] {
             assert!(plain.contains(&said), "the text has {said}:\n{plain}");
             assert!(page.contains(&said), "the page has {said}");
             let escaped = said.replace('<', "&lt;").replace('>', "&gt;");

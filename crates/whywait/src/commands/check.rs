@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use whywait_capture::{Options, Refusal, Rehearsal};
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, escape};
 
 use crate::errors::FAILED;
 use crate::output;

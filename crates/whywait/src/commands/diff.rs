@@ -32,7 +32,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
 /// Long work shows that it goes on, to whoever looks.
 pub(crate) fn progress(recording: &Path) {
     use std::io::IsTerminal as _;
-    use whywait_report::text::{Charset, escape};
+    use whywait_words::{Charset, escape};
     if std::io::stderr().is_terminal() {
         let name = escape(&recording.to_string_lossy(), Charset::Unicode, 400);
         eprintln_quietly(&format!("whywait: reading {name}"));

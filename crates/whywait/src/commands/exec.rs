@@ -14,7 +14,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::socket::{MsgFlags, send};
 use nix::unistd::read;
-use whywait_report::text::{Charset, escape};
+
+use whywait_words::{Charset, escape};
 
 use crate::args::ExecArgs;
 use crate::errors::eprintln_quietly;

@@ -10,7 +10,7 @@ use whywait_compare::gate::{
     self, Baseline, Budget, Date, Judgement, baseline, github, init, junit,
 };
 use whywait_compare::{Run, Side, json};
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, escape};
 
 use crate::args::{Format, GateArgs};
 use crate::commands::diff::progress;

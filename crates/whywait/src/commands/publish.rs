@@ -9,7 +9,7 @@ use whywait_events::recording::{ReadError, Recording, is_growing};
 use whywait_model::{Input, Model};
 use whywait_publish::{Folder, Identity, Labels, Place, Selection, Source, TABLES};
 use whywait_report::Report;
-use whywait_report::text::{Charset, escape};
+use whywait_words::{Charset, counted, escape};
 
 use crate::analyse;
 use crate::args::{PublishArgs, PublishFormat};
@@ -160,7 +160,7 @@ impl Analysed {
 /// One recording that cannot be read keeps no other from being published: it is named, and the exit
 /// code says so. Where nothing can be written, nothing goes on.
 fn to_place(recordings: &[PathBuf], options: &Options, place: &dyn Place) -> anyhow::Result<u8> {
-    let (mut published, mut there, mut going_on, mut failed) = (0, 0, 0, false);
+    let (mut published, mut there, mut going_on, mut failed) = (0_u64, 0, 0, false);
     let (mut files, mut rows, mut bytes) = (0, 0, 0);
     for path in recordings {
         let recording = match Recording::open(path) {
@@ -197,9 +197,9 @@ fn to_place(recordings: &[PathBuf], options: &Options, place: &dyn Place) -> any
     }
     let mut line = format!(
         "whywait: published {} ({}, {}, {bytes} bytes)",
-        many(published, "recording", "recordings"),
-        many(files, "new file", "new files"),
-        many(rows, "row", "rows"),
+        counted(published, "recording"),
+        counted(files, "new file"),
+        counted(rows, "row"),
     );
     if there > 0 {
         line.push_str(&format!("; {there} were there already"));
@@ -257,10 +257,6 @@ fn to_stdout(recordings: &[PathBuf], options: &Options) -> anyhow::Result<u8> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(LineError::from(error).into()),
         _ => Ok(if failed { FAILED } else { 0 }),
     }
-}
-
-fn many(count: u64, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 fn shown(path: &Path) -> String {

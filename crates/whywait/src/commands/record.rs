@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
-use whywait_report::text::{Charset, escape};
+
+use whywait_words::{Charset, escape};
 
 use crate::args::RecordArgs;
 use crate::capture::capture;

@@ -10,6 +10,7 @@ use whywait_report::{
     calls_to_json, cpu_to_json, fails, json_schema, request_list_to_json, request_to_json,
     rings_to_json, to_json, waits_to_json,
 };
+use whywait_words::duration;
 
 use crate::analyse;
 use crate::args::{ReportArgs, ReportFormat};
@@ -186,7 +187,7 @@ fn slow_request(model: &Model, id: &str) -> anyhow::Result<Slow> {
             format!(
                 "only requests of {} or longer are recorded one by one; record with a lower \
                  --threshold",
-                text::duration(model.threshold_ns())
+                duration(model.threshold_ns())
             ),
         )
     } else {

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use whywait_events::Abandoned;
 use whywait_model::Model;
 use whywait_model::requests::abandoned::{Wasted, after_ns};
+use whywait_words::{counted, duration, duration_range, percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -30,7 +31,7 @@ use crate::numbers::{
     ABANDONED_TOGETHER_NS, ABANDONED_WARNING,
 };
 use crate::shared::tails::{median, of_all};
-use crate::shared::text::{count, duration, named, percent};
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -103,11 +104,7 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     let requests = rows.len() as u64;
     let (wasted, elsewhere) = bounded(model, Wasted::of(rows), requests);
     let all = model.requests_count().saturating_add(requests);
-    let who = format!(
-        "{}{}",
-        count(rows.len(), "request", "requests"),
-        of_all(all)
-    );
+    let who = format!("{}{}", counted(rows.len(), "request"), of_all(all));
     let long = duration(median_ns);
     let title = if wasted.known == 0 {
         format!(
@@ -124,7 +121,7 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     let before = (unread > 0).then(|| {
         Evidence::new(format!(
             "of {} the client had gone before the request was even read: it queued for too long",
-            count(unread, "request", "requests"),
+            counted(unread, "request"),
         ))
     });
     let fins = rows.iter().filter(|row| row.fin).count();
@@ -194,19 +191,15 @@ fn bounded(model: &Model, wasted: Wasted, requests: u64) -> (Wasted, Option<Evid
 
 /// `2.10 s of CPU time, 48 % of all`.
 fn cpu(model: &Model, wasted: &Wasted) -> String {
-    let (least, most) = (duration(wasted.at_least_ns), duration(wasted.at_most_ns));
     if wasted.at_least_ns == 0 {
-        return format!("at most {most} of CPU time");
+        return format!("at most {} of CPU time", duration(wasted.at_most_ns));
     }
-    let range = if least == most {
-        format!("{most} of CPU time")
-    } else {
-        format!("{least} to {most} of CPU time")
-    };
+    let range = duration_range(wasted.at_least_ns, wasted.at_most_ns);
+    let range = format!("{range} of CPU time");
     match model.cpu_summary().map_or(0, |cpu| cpu.total_ns) {
         0 => range,
         all => format!(
-            "{range}, {} % of the target's at least",
+            "{range}, {} of the target's at least",
             percent(wasted.at_least_ns, all)
         ),
     }

@@ -19,12 +19,12 @@ mod who;
 use serde_json::json;
 use whywait_model::Model;
 use whywait_model::requests::AcceptQueue;
+use whywait_words::{counted, counted_as, duration, duration_range};
 
 use crate::declaration::Declaration;
 use crate::detectors::accept_stalled;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{DROPPED, DROPPED_ERROR};
-use crate::shared::text::{count, duration};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -76,13 +76,13 @@ fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
     let title = format!(
         "the accept queue{of} was full: {} of clients dropped, which try again after 1 s or later; \
          its limit is {}",
-        count(queue.overflows as usize, "packet", "packets"),
+        counted(queue.overflows, "packet"),
         queue.limit
     );
     let beside = format!(
         "{} answered meanwhile: what these clients waited before their connection was made is in \
          no latency here",
-        count(requests as usize, "request was", "requests were")
+        counted_as(requests, "request was", "requests were")
     );
     let longest = model
         .requests()
@@ -100,9 +100,8 @@ fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
     let range = Evidence::of_ns(
         at_most_ns,
         format!(
-            "by how Linux tries again these clients waited {} to {} together",
-            duration(at_least_ns),
-            duration(at_most_ns),
+            "by how Linux tries again these clients waited {} together",
+            duration_range(at_least_ns, at_most_ns),
         ),
     );
     let (instead, cause) = who::evidence(model, queue);

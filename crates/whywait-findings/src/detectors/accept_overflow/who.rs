@@ -7,12 +7,13 @@ use whywait_model::requests::AcceptQueue;
 use whywait_model::requests::accept_queues::Holder;
 use whywait_model::requests::retries::Dropped;
 use whywait_model::{Model, Thread, system_call_name};
+use whywait_words::{duration, percent, whole_percent};
 
 use crate::detectors::accept_stalled::who::{Acceptors, waits_for_work};
 use crate::finding::{Cause, Evidence};
 use crate::numbers::{ACCEPTOR_NOTABLE, ACCEPTORS_NAMED};
 use crate::shared::slow_paths;
-use crate::shared::text::{duration, named, percent};
+use crate::shared::threads::named;
 
 /// What a thread did when it did not wait for connections.
 struct Instead<'m> {
@@ -90,22 +91,22 @@ impl<'m> Instead<'m> {
     fn in_words(&self, model: &Model) -> Evidence {
         let mut parts = Vec::new();
         if let Some((wait, ns)) = self.asleep
-            && percent(ns, self.ns) >= *ACCEPTOR_NOTABLE
+            && whole_percent(ns, self.ns) >= *ACCEPTOR_NOTABLE
         {
             let function = slow_paths::function(model, wait.user_stack)
                 .map_or_else(String::new, |name| format!(" ({name})"));
             let share = percent(ns, self.ns);
             let call = system_call_name(wait);
-            parts.push(format!("asleep in {call}{function} for {share} % of that"));
+            parts.push(format!("asleep in {call}{function} for {share} of that"));
         }
-        if percent(self.active_ns, self.ns) >= *ACCEPTOR_NOTABLE {
+        if whole_percent(self.active_ns, self.ns) >= *ACCEPTOR_NOTABLE {
             let function = self
                 .running
                 .and_then(|stack| slow_paths::function(model, stack))
                 .map_or_else(String::new, |name| format!(", by samples most in {name}"));
             let share = percent(self.active_ns, self.ns);
             parts.push(format!(
-                "running, or asleep for less than {}, for {share} %{function}",
+                "running, or asleep for less than {}, for {share}{function}",
                 duration(model.threshold_ns())
             ));
         }

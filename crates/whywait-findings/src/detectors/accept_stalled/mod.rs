@@ -24,12 +24,12 @@ use serde_json::json;
 use whywait_model::requests::AcceptQueue;
 use whywait_model::requests::accept_queues::Holder;
 use whywait_model::{Model, RequestRef};
+use whywait_words::{counted, counted_as, duration, list};
 
 use crate::declaration::Declaration;
 use crate::detectors::{blocked_loop, workers_exhausted};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{HOLDERS_NAMED, UNACCEPTED_ERROR_NS, UNACCEPTED_NS};
-use crate::shared::text::{count, duration, list};
 
 use who::{Acceptors, Doing};
 
@@ -119,7 +119,7 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
     };
     let title = format!(
         "{} waited to the end, for {least}{}, on connections that nobody accepted: {why}",
-        count(requests.len(), "request", "requests"),
+        counted(requests.len(), "request"),
         duration(oldest_ns)
     );
     let certain = out_of_descriptors.is_some() || kept.is_some();
@@ -187,7 +187,7 @@ fn in_queue(queue: &AcceptQueue) -> Evidence {
         0 => String::new(),
         dropped => format!(
             "; meanwhile the kernel dropped {}",
-            count(dropped as usize, "packet there", "packets there")
+            counted_as(dropped, "packet there", "packets there")
         ),
     };
     let began = queue.queued_at_first.map_or_else(String::new, |queued| {
@@ -195,7 +195,7 @@ fn in_queue(queue: &AcceptQueue) -> Evidence {
     });
     Evidence::new(format!(
         "the accept queue{of} held {} in the end{began}; its limit is {}{full}{dropped}",
-        count(queue.queued as usize, "connection", "connections"),
+        counted(queue.queued, "connection"),
         queue.limit,
     ))
 }

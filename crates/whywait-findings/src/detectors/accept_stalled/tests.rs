@@ -83,7 +83,7 @@ fn a_thread_that_accepts_and_waits_for_a_client_is_named() {
     let finding = only(&script);
     assert_eq!(
         finding.title,
-        "3 requests waited to the end, for 2.50 s, on connections that nobody accepted: acceptor \
+        "3 requests waited to the end, for 2.5 s, on connections that nobody accepted: acceptor \
          (2), which accepts, sleeps in recvfrom (read_greeting)"
     );
     assert_eq!(

@@ -8,11 +8,12 @@ use whywait_model::requests::accept_queues::Holder;
 use whywait_model::{
     Model, SystemCall, Thread, WaitClass, descriptor, is_accept, system_call, system_call_name,
 };
+use whywait_words::{counted, duration, list_by};
 
 use crate::finding::Evidence;
 use crate::numbers::{LISTENER_GROUPS_SHOWN, UNACCEPTED_NS};
 use crate::shared::slow_paths;
-use crate::shared::text::{count, duration, list_by, named};
+use crate::shared::threads::named;
 
 /// The threads that accept from a listener, as far as they were seen to.
 pub(crate) struct Acceptors<'m> {
@@ -137,7 +138,7 @@ impl<'m> Acceptors<'m> {
         let groups: Vec<String> = groups
             .iter()
             .take(*LISTENER_GROUPS_SHOWN)
-            .map(|(doing, threads)| format!("{} {doing}", count(*threads, "thread", "threads")))
+            .map(|(doing, threads)| format!("{} {doing}", counted(*threads, "thread")))
             .collect();
         let seen = "no thread was seen that accepts, while whywait watched".to_owned();
         let text = match groups.as_slice() {

@@ -1,12 +1,13 @@
 //! What requests are spared when the loop is not away.
 
+use whywait_words::duration;
+
 use std::collections::HashMap;
 
 use super::{Asked, Away, Victim};
 use crate::finding::Evidence;
 use crate::numbers::{AWAY_BESIDES, AWAY_SAVED_NS};
 use crate::shared::replay::{Name, Piece, Served, Turns, name};
-use crate::shared::text::duration;
 
 /// What a fix saves each request at most: those that waited meanwhile, and those that waited while
 /// the loop caught up. One that was given up has no latency that could be less.

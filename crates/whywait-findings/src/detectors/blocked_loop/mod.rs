@@ -35,6 +35,7 @@ use whywait_events::{Busy, Exchange, Ns, Sample, StackId, Wait};
 use whywait_model::{
     EpollPool, Membership, Model, RequestRef, Role, Thread, WaitClass, system_call_name,
 };
+use whywait_words::{counted, duration};
 
 use self::causes::Reason;
 use crate::declaration::Declaration;
@@ -48,7 +49,7 @@ use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
 use crate::shared::replay::{Name, Turns, name};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths;
-use crate::shared::text::{count, duration, numbered};
+use crate::shared::threads::numbered;
 use crate::shared::traffic::{calls_each, length, paired, with_peer};
 
 /// What it is.
@@ -375,7 +376,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     };
     let in_kernel = InKernel::of(model, loops.iter().flat_map(samples));
     let by = by + &in_kernel.place();
-    let waited = count(victims().count(), "request", "requests");
+    let waited = counted(victims().count(), "request");
     let tids: BTreeSet<u32> = loops.iter().map(|one| one.thread.tid).collect();
     let who = match tids.len() {
         1 => "the event loop was".to_owned(),
@@ -383,7 +384,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     };
     let title = format!(
         "{who} blocked {} for up to {}{by}; {waited} waited",
-        count(times, "time", "times"),
+        counted(times, "time"),
         duration(longest.away_ns),
     );
     let total_ns = sum(loops.iter().map(|one| one.reason.ns()));

@@ -12,12 +12,12 @@
 
 use whywait_model::Model;
 use whywait_model::calls::PeerRow;
+use whywait_words::{counted, counted_as, duration};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::RETRIED;
 use crate::ranking::Explained;
-use crate::shared::text::{count, duration};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -50,13 +50,13 @@ fn finding(row: &PeerRow) -> Finding {
     let each_ns = row.retried_ns / row.retried.max(1);
     let title = format!(
         "{} to {} had a SYN sent again, and took {} on average",
-        count(row.retried as usize, "connection", "connections"),
+        counted(row.retried, "connection"),
         row.name(),
         duration(each_ns),
     );
     let of = format!(
         "{} made meanwhile, {} failed",
-        count(row.connects as usize, "connection was", "connections were"),
+        counted_as(row.connects, "connection was", "connections were"),
         row.failed,
     );
     let quick = row.connects.checked_sub(row.retried).filter(|n| *n > 0);

@@ -20,13 +20,13 @@
 
 use whywait_events::Part;
 use whywait_model::Model;
+use whywait_words::duration;
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{THROTTLED, THROTTLED_PERIODS};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
-use crate::shared::text::duration;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -106,7 +106,7 @@ fn finding(model: &Model, limit: &Limit) -> Option<Finding> {
     };
     let cpus = limit.millicpus as f64 / 1000.0;
     let title = format!(
-        "{} waited {} % of {} time for a CPU; the cgroup may use {cpus} CPUs, and had used them \
+        "{} waited {} of {} time for a CPU; the cgroup may use {cpus} CPUs, and had used them \
          up in {} of {} periods",
         shares.requests(),
         shares.percent(),

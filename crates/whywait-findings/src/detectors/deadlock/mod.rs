@@ -20,11 +20,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::Wait;
 use whywait_model::Model;
 use whywait_model::waits::WaitObject;
+use whywait_words::{counted, duration, list};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::DEADLOCK_NS;
-use crate::shared::text::{count, duration, list, named};
+use crate::shared::threads::named;
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
 /// What it is.
@@ -134,7 +135,7 @@ fn finding(model: &Model, circle: &[&Wait]) -> Finding {
     let never_answered = (!requests.is_empty()).then(|| {
         Evidence::new(format!(
             "{} that they had read never got an answer",
-            count(requests.len(), "request", "requests")
+            counted(requests.len(), "request")
         ))
     });
     let from_stacks = (!proven).then(|| {

@@ -16,13 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::DnsQuery;
 use whywait_model::{Model, dns};
+use whywait_words::{counted, duration, list};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{DNS_LATE_NS, DNS_MIN_QUERIES, DNS_QUESTIONS_NAMED, DNS_SLEEPS_WITHIN_NS};
 use crate::shared::intervals::sum;
 use crate::shared::tails::median;
-use crate::shared::text::{count, duration, list, named};
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -110,7 +111,7 @@ fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option
     );
     let title = format!(
         "{} to {address} had no answer in time: {how_long}",
-        count(rows.len(), "DNS query", "DNS queries"),
+        counted(rows.len(), "DNS query"),
     );
     let again = rows.iter().filter(|row| row.again_ns.is_some()).count();
     let late = rows
@@ -132,7 +133,7 @@ fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option
         let ns = sum(requests.iter().copied());
         let text = format!(
             "{} waited for that, {} together",
-            count(requests.len(), "request", "requests"),
+            counted(requests.len(), "request"),
             duration(ns),
         );
         Evidence::of_ns(ns, text)

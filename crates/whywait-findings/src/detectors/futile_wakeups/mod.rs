@@ -32,6 +32,7 @@ use serde_json::json;
 use whywait_events::BurstCall;
 use whywait_model::cpu::{CpuUse, Spinner};
 use whywait_model::{Model, Thread};
+use whywait_words::{counted, duration, list, rate};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -40,9 +41,9 @@ use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::spinning::{
     self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IO_URING_ENTER, IOCTL,
-    SIOCOUTQ, descriptor, is_accept, is_read, rate,
+    SIOCOUTQ, descriptor, is_accept, is_read,
 };
-use crate::shared::text::{count, duration, list, numbered};
+use crate::shared::threads::numbered;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -409,7 +410,7 @@ fn went_by(model: &Model, found: &Spinning<'_>) -> Evidence {
         duration(used.on_cpu_ns),
         found.worst.spins,
         found.worst.turns,
-        count(found.worst.bursts as usize, "burst", "bursts"),
+        counted(found.worst.bursts, "burst"),
     );
     Evidence::of_ns(found.total_ns, text)
 }
@@ -420,7 +421,7 @@ fn served(port: u16, requests: &CpuUse) -> Option<Evidence> {
     let text = format!(
         "the listener at port {port} used {} for {}: {} each",
         duration(requests.on_cpu_ns),
-        count(requests.requests as usize, "request", "requests"),
+        counted(requests.requests, "request"),
         duration(each_ns)
     );
     Some(Evidence::of_ns(requests.on_cpu_ns, text))

@@ -22,12 +22,13 @@ use std::collections::BTreeSet;
 use whywait_events::{Wait, WakeContext};
 use whywait_model::waits::Primitive;
 use whywait_model::{Model, SystemCall, Thread, WaitClass, system_call};
+use whywait_words::{counted, counted_as, duration, list};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{IDLE_NAMED, IDLE_NS};
 use crate::shared::intervals::{Interval, merged, overlap_ns, sum};
-use crate::shared::text::{count, duration, list, named};
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -188,12 +189,7 @@ fn finding(model: &Model, waiters: &[Waiter<'_>], window_ns: u64) -> Finding {
         Evidence::of_ns(waiter.waited_ns, text)
     });
     let more = waiters.len().saturating_sub(*IDLE_NAMED);
-    let more = (more > 0).then(|| {
-        Evidence::new(format!(
-            "and {}",
-            count(more, "more thread", "more threads")
-        ))
-    });
+    let more = (more > 0).then(|| Evidence::new(format!("and {}", counted(more, "more thread"))));
     let confidence = if all_known {
         Confidence::High
     } else {
@@ -241,7 +237,7 @@ fn title(model: &Model, waiters: &[Waiter<'_>], total_ns: u64) -> String {
         // They are among those that are not named.
         0 => {
             let more = waiters.iter().filter(|waiter| !waiter.is_known()).count();
-            let more_wait = count(more, "more thread waits", "more threads wait");
+            let more_wait = counted_as(more, "more thread waits", "more threads wait");
             format!("what {more_wait} for does not show")
         }
         n => format!("what {} {} for does not show", list(&unknown), wait(n)),

@@ -87,7 +87,7 @@ fn that_nobody_waits_for_a_lock_is_said_only_if_it_is_known_of_all() {
     };
     let told = |threads: &str| {
         format!(
-            "large waits, 1.78 s in all: api (1) waits for the result; what {threads} wait for \
+            "large waits, 1.79 s in all: api (1) waits for the result; what {threads} wait for \
              does not show"
         )
     };
@@ -97,7 +97,7 @@ fn that_nobody_waits_for_a_lock_is_said_only_if_it_is_known_of_all() {
     // A thread that joins another one waits for no lock; the others still may.
     let (joining, _) = title(&["main", "app::stop", "pthread_join"]);
     assert!(
-        joining.starts_with("large waits, 1.78 s in all: "),
+        joining.starts_with("large waits, 1.79 s in all: "),
         "{joining}"
     );
     assert!(!joining.contains("not for a lock"), "{joining}");

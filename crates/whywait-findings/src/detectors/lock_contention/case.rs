@@ -6,6 +6,7 @@ use serde_json::json;
 use whywait_events::{StackId, Wait, WakeContext};
 use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject};
 use whywait_model::{FrameOrigin, Model, origin};
+use whywait_words::{counted, duration, list, list_by};
 
 use super::{DECLARATION, Verdict, total_ns, waiters};
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -13,7 +14,7 @@ use crate::numbers::{HOLD_WITHOUT_CPU, LOCK_ERROR_NS, LOCK_REASONS_SHOWN, LOCK_W
 use crate::shared::intervals::sum;
 use crate::shared::replay::Behind;
 use crate::shared::slow_paths;
-use crate::shared::text::{count, duration, list, list_by, named, numbered};
+use crate::shared::threads::{named, numbered};
 
 const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: \
      read under the lock for less, or have readers take a snapshot that a writer replaces as a \
@@ -102,7 +103,7 @@ fn readers(model: &Model, waits: &[&Wait]) -> Option<Evidence> {
         .iter()
         .map(|(tid, times)| {
             let who = numbered(model, *tid);
-            format!("{who} {}", count(*times, "time", "times"))
+            format!("{who} {}", counted(*times, "time"))
         })
         .collect();
     let text = format!(
@@ -171,12 +172,12 @@ fn title(model: &Model, verdict: &Verdict<'_>) -> String {
     let who = match lock.requests.iter().map(|waited| waited.ns).max() {
         None => format!(
             "{} waited {} in all for {name}",
-            count(waiters(lock).len(), "thread", "threads"),
+            counted(waiters(lock).len(), "thread"),
             duration(total_ns(verdict.sums))
         ),
         Some(worst_ns) => format!(
             "{} waited up to {} for {name}",
-            count(lock.requests.len(), "request", "requests"),
+            counted(lock.requests.len(), "request"),
             duration(worst_ns)
         ),
     };
@@ -215,11 +216,7 @@ fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterato
     };
     let waits = format!(
         "{} for the {}{address}, {} in all, the longest {}; by {}",
-        count(
-            sums.seen.count.saturating_add(sums.short) as usize,
-            "wait",
-            "waits"
-        ),
+        counted(sums.seen.count.saturating_add(sums.short) as usize, "wait"),
         what(key),
         duration(total_ns),
         duration(sums.longest_ns.max(sums.short_longest_ns)),
@@ -229,7 +226,7 @@ fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterato
         let text = format!(
             "{} on the critical paths of {}, until they had a CPU again or waited once more",
             duration(saved_ns),
-            count(lock.requests.len(), "slow request", "slow requests")
+            counted(lock.requests.len(), "slow request")
         );
         Evidence::of_ns(saved_ns, text)
     });

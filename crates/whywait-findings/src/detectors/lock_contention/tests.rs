@@ -482,7 +482,7 @@ fn waiting_for_a_cpu_after_the_lock_is_not_waiting_for_the_lock() {
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].severity, Severity::Note);
     assert!(
-        findings[0].title.contains("1 request waited up to 4.0 ms"),
+        findings[0].title.contains("1 request waited up to 4 ms"),
         "{}",
         findings[0].title
     );

@@ -18,13 +18,14 @@ use std::collections::BTreeMap;
 use whywait_events::{Tail, TailReason};
 use whywait_model::Model;
 use whywait_model::requests::tails::held_ns;
+use whywait_words::{count, counted, duration, percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{NAGLE_ERROR_NS, NAGLE_MIN_RESPONSES, NAGLE_NS};
 use crate::shared::intervals::sum;
 use crate::shared::tails::median;
-use crate::shared::text::{count, duration, named, percent};
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -80,12 +81,12 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     };
     let of = match model.requests_count() {
         0 => String::new(),
-        all => format!(" of {all}"),
+        all => format!(" of {}", count(all)),
     };
     let title = format!(
         "the end of {}{of} was held back for {} as a rule, for the client's acknowledgement: \
          written in pieces, with Nagle's algorithm on",
-        count(tails.len(), "response", "responses"),
+        counted(tails.len(), "response"),
         duration(median_ns),
     );
     let longest = tails.iter().max_by_key(|tail| held_ns(tail))?;
@@ -94,7 +95,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
          were not acknowledged",
         duration(held_ns(longest)),
         named(model, longest.tid),
-        count(longest.bytes as usize, "byte", "bytes"),
+        counted(longest.bytes, "byte"),
         longest.bytes_out,
         longest.bytes_out.saturating_sub(u64::from(longest.bytes)),
     );
@@ -102,7 +103,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
         Evidence::of_ns(
             median_ns,
             format!(
-                "the server took {} for such a request, as a rule; its client waited {}: {} % of \
+                "the server took {} for such a request, as a rule; its client waited {}: {} of \
                  that for the acknowledgement",
                 duration(ns),
                 duration(ns.saturating_add(median_ns)),

@@ -47,7 +47,7 @@ fn clients_that_wait_for_their_own_acknowledgement_are_reported() {
     assert_eq!(finding.saving.each_at_most_ns, [40 * MS; 5]);
     assert_eq!(
         finding.evidence[0].text,
-        "the server took 1.0 ms for such a request, as a rule; its client waited 41 ms: 98 % of \
+        "the server took 1 ms for such a request, as a rule; its client waited 41 ms: 98 % of \
          that for the acknowledgement"
     );
     assert_eq!(

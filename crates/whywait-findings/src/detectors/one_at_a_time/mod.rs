@@ -15,6 +15,7 @@
 
 use whywait_events::{StackId, Wait};
 use whywait_model::Model;
+use whywait_words::{counted, duration, figure, percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
@@ -23,7 +24,6 @@ use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::SlowRequests;
-use crate::shared::text::{count, duration, percent};
 use crate::shared::traffic::whole;
 use crate::shared::workers::{OfProgram, of_programs};
 
@@ -72,7 +72,7 @@ fn finding(
     };
     let peer = queue.traffic.peer;
     let title = format!(
-        "{} waited {} % of their time for others' calls to {peer}, which are made one at a time",
+        "{} waited {} of their time for others' calls to {peer}, which are made one at a time",
         shares.requests(),
         shares.percent(),
     );
@@ -116,12 +116,12 @@ fn never_two(queue: &Queue<'_>) -> String {
     };
     format!(
         "{} to it, and never two at a time, though {connections}; while requests waited one was \
-         under way for {} of {}: {} %; then {:.1} requests were under way on average",
-        count(traffic.calls.len(), "call", "calls"),
+         under way for {} of {}: {}; then {} requests were under way on average",
+        counted(traffic.calls.len(), "call"),
         duration(queue.full_ns),
         duration(queue.waited_ns),
         percent(queue.full_ns, queue.waited_ns),
-        queue.open,
+        figure(queue.open),
     )
 }
 

@@ -16,6 +16,7 @@
 //! `slow-upstream`. One call at a time, though there are several connections, is `one-at-a-time`.
 
 use whywait_model::Model;
+use whywait_words::{counted, duration, figure, percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
@@ -25,7 +26,6 @@ use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::runtime::{self, Proxy, Runtime};
 use crate::shared::slow_paths::SlowRequests;
-use crate::shared::text::{count, duration, percent};
 use crate::shared::workers::{OfProgram, of_programs};
 
 /// What it is.
@@ -75,7 +75,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
         most => format!("one of {most} connections"),
     };
     let title = format!(
-        "{} waited {} % of their time for {which} to {peer}",
+        "{} waited {} of their time for {which} to {peer}",
         shares.requests(),
         shares.percent(),
     );
@@ -125,12 +125,12 @@ fn limit(queue: &Queue<'_>) -> String {
     let each_ns = calls_ns / (queue.victims.len() as u64).max(1);
     format!(
         "never more than {} to it under way at a time{open}; while requests waited all were in use \
-         for {} of {}: {} %; then {:.1} requests were under way on average, each with calls of {}",
-        count(queue.most, "call", "calls"),
+         for {} of {}: {}; then {} requests were under way on average, each with calls of {}",
+        counted(queue.most, "call"),
         duration(queue.full_ns),
         duration(queue.waited_ns),
         percent(queue.full_ns, queue.waited_ns),
-        queue.open,
+        figure(queue.open),
         duration(each_ns),
     )
 }

@@ -8,10 +8,10 @@
 
 use whywait_events::recording::CUT_SHORT;
 use whywait_model::Model;
+use whywait_words::counted_as;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Severity};
-use crate::shared::text::count;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -73,7 +73,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         (0, false) => "the recording was cut off: its last seconds are missing".to_owned(),
         (lost, _) => format!(
             "{} lost: findings may be missing",
-            count(lost as usize, "event was", "events were")
+            counted_as(lost, "event was", "events were")
         ),
     };
     let finding = Finding::new(&DECLARATION, severity, title)

@@ -14,13 +14,13 @@
 use whywait_events::{Tail, TailReason};
 use whywait_model::Model;
 use whywait_model::requests::tails::held_ns;
+use whywait_words::{counted, counted_as, duration, percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{LOSS_ERROR, LOSS_MIN_RESPONSES, LOSS_WARNING_NS};
 use crate::shared::intervals::sum;
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
-use crate::shared::text::{count, duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -89,13 +89,13 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     };
     let title = format!(
         "packets of {}{} were lost and sent again: {waited}",
-        count(tails.len(), "response", "responses"),
+        counted(tails.len(), "response"),
         of_all(model.requests_count()),
     );
     let how = format!(
         "{} sent again: {timeouts} because nothing came back for long (a timeout, or a tail loss \
          probe); {} sooner, because what came back showed the loss",
-        count(packets as usize, "packet was", "packets were"),
+        counted_as(packets, "packet was", "packets were"),
         packets.saturating_sub(timeouts),
     );
     let served: Vec<u64> = tails
@@ -107,7 +107,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
         Evidence::of_ns(
             median_ns,
             format!(
-                "the server took {} for such a request, as a rule; its client waited {}: {} % of \
+                "the server took {} for such a request, as a rule; its client waited {}: {} of \
                  that for what was lost",
                 duration(ns),
                 duration(ns.saturating_add(median_ns)),

@@ -59,7 +59,7 @@ fn what_was_lost_is_reported() {
     assert_eq!(
         evidence,
         [
-            "the server took 1.0 ms for such a request, as a rule; its client waited 206 ms: 99 % \
+            "the server took 1 ms for such a request, as a rule; its client waited 206 ms: 99.5 % \
              of that for what was lost",
             "5 packets were sent again: 5 because nothing came back for long (a timeout, or a \
              tail loss probe); 0 sooner, because what came back showed the loss",

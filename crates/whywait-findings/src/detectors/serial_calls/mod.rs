@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
+use whywait_words::{count, counted, duration, figure};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
@@ -31,7 +32,6 @@ use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::replay::{Behind, Gone, Spared, median_ns};
 use crate::shared::slow_paths::{Shares, SlowRequest, SlowRequests, UnderWay, dominates};
-use crate::shared::text::{count, duration};
 use crate::shared::traffic::{Mean, Traffic, length, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 
@@ -281,9 +281,7 @@ fn on_average<'a>(
     });
     let called_ns = mean.called_ns / requests.len() as u64;
     let say = Say {
-        calls: format!("{:.1}", mean.calls)
-            .trim_end_matches(".0")
-            .to_owned(),
+        calls: figure(mean.calls),
         each_ns: mean.each_ns,
         called_ns,
         how: "which call is which request's does not show: they are made while requests are under \
@@ -357,8 +355,8 @@ fn each(traffic: &Traffic<'_>, peer: Peer<'_>, say: &Say<'_>) -> String {
     bytes.sort_unstable();
     let at = |tenth: usize| -> u64 { bytes.get(bytes.len() * tenth / 10).copied().unwrap_or(0) };
     let bytes = match (at(1), at(9)) {
-        (least, most) if least == most => count(most as usize, "byte", "bytes"),
-        (least, most) => format!("{least} to {most} bytes"),
+        (least, most) if least == most => counted(most, "byte"),
+        (least, most) => format!("{} to {} bytes", count(least), count(most)),
     };
     format!(
         "a call takes {}; a request's {} calls together {}; most send {}; {} to {} in all",
@@ -366,7 +364,7 @@ fn each(traffic: &Traffic<'_>, peer: Peer<'_>, say: &Say<'_>) -> String {
         say.calls,
         duration(say.called_ns),
         bytes,
-        count(traffic.calls.len(), "call", "calls"),
+        counted(traffic.calls.len(), "call"),
         peer.address(),
     )
 }

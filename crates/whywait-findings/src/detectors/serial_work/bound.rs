@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::Part;
 use whywait_model::{Model, PathStep};
+use whywait_words::{duration, whole_percent};
 
 use super::{Episode, counted_ns};
 use crate::finding::Evidence;
@@ -11,7 +12,6 @@ use crate::numbers::{SLOW_NS, WORK_WITHOUT_CPU};
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::replay::{Gone, Spared, name};
 use crate::shared::slow_paths::{self, SlowRequest, SlowRequests};
-use crate::shared::text::{duration, percent};
 
 /// What the requests are spared.
 pub(super) struct AllSpared<'a> {
@@ -117,7 +117,8 @@ impl AllSpared<'_> {
              bound has that, too",
             duration(self.without_cpu_ns)
         );
-        (percent(self.without_cpu_ns, work_ns) >= *WORK_WITHOUT_CPU && self.without_cpu_ns > 0)
+        (whole_percent(self.without_cpu_ns, work_ns) >= *WORK_WITHOUT_CPU
+            && self.without_cpu_ns > 0)
             .then(|| Evidence::of_ns(self.without_cpu_ns, text))
     }
 }

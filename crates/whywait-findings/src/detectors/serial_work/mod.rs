@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use whywait_events::{Ns, Part, Sample, StackId};
 use whywait_model::{FrameOrigin, Label, Model, PathStep, Role, Thread, origin};
+use whywait_words::{duration, figure, shares, whole_percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
@@ -41,7 +42,6 @@ use crate::shared::slow_paths::{
     self, Answers, COMPILED, Shares, SlowRequest, SlowRequests, dominates,
 };
 use crate::shared::spinning::Rounds;
-use crate::shared::text::{self, duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -433,7 +433,7 @@ fn title(
     let steps = members.iter().flat_map(|(_, on_path)| &on_path.steps);
     let tids: BTreeSet<u32> = steps.map(|(step, _)| step.tid).collect();
     let mut title = format!(
-        "{} spent {} % of {} time on the CPU{place} ({})",
+        "{} spent {} of {} time on the CPU{place} ({})",
         shares.requests(),
         shares.percent(),
         if members.len() == 1 { "its" } else { "their" },
@@ -515,9 +515,9 @@ fn split(functions: &[(Option<String>, u64)], of_ns: u64) -> Option<Evidence> {
     let shown = functions
         .iter()
         .map(|(name, ns)| (name.as_deref().unwrap_or("too few samples to tell"), *ns))
-        .filter(|(_, ns)| percent(*ns, of_ns) > 0)
+        .filter(|(_, ns)| whole_percent(*ns, of_ns) > 0)
         .take(*WORK_FUNCTIONS_SHOWN);
-    let text = format!("by samples: {}", text::shares(shown, of_ns));
+    let text = format!("by samples: {}", shares(shown, of_ns));
     Some(Evidence::new(text))
 }
 
@@ -530,12 +530,12 @@ fn grows(growth: &Growth) -> Evidence {
         None => "; no single function accounts for it".to_owned(),
     };
     let text = format!(
-        "it grows: from {} to {} over {} requests, {} more with each (R² {:.2}){function}",
+        "it grows: from {} to {} over {} requests, {} more with each (R² {}){function}",
         duration(growth.first_ns),
         duration(growth.last_ns),
         growth.episodes,
         duration(growth.line.slope as u64),
-        growth.line.r2,
+        figure(growth.line.r2),
     );
     Evidence::of_ns(growth.line.slope as u64, text)
 }

@@ -205,7 +205,7 @@ fn work_that_grows_says_where_and_how_fast() {
     );
     assert_eq!(
         finding.evidence[0].text,
-        "it grows: from 70 ms to 340 ms over 10 requests, 30 ms more with each (R² 1.00); \
+        "it grows: from 70 ms to 340 ms over 10 requests, 30 ms more with each (R² 1); \
          compact_index accounts for all of it"
     );
     // 2050 ms altogether, ten times 70 if it had not grown.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Part, StackId, Wait};
 use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call};
+use whywait_words::{counted, duration, percent, shares, whole_percent};
 
 use super::bound::besides_ns;
 use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix, in_function, what};
@@ -15,7 +16,7 @@ use crate::numbers::{
 use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest};
-use crate::shared::text::{self, count, duration, named, percent};
+use crate::shared::threads::named;
 
 /// What is to be said of a wait that dominates these requests.
 pub(super) fn finding(
@@ -77,7 +78,7 @@ pub(super) fn finding(
         .iter()
         .filter(|(function, _)| function.is_some())
         .map(|(_, ns)| *ns));
-    let known_ns = if percent(known_ns, shares.ns) >= *WAIT_IN_KNOWN {
+    let known_ns = if whole_percent(known_ns, shares.ns) >= *WAIT_IN_KNOWN {
         known_ns
     } else {
         shares.ns
@@ -86,9 +87,9 @@ pub(super) fn finding(
     let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
     // A sleep that the program asked for is called one.
     let title = if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
-        format!("{requests} slept {share} % of {their} time{place} ({named}, {role})")
+        format!("{requests} slept {share} of {their} time{place} ({named}, {role})")
     } else {
-        format!("{requests} waited {share} % of {their} time for {named}{place} ({role})")
+        format!("{requests} waited {share} of {their} time for {named}{place} ({role})")
     };
     let on_disk = (key.target == Target::Disk)
         .then(|| others_on_disk(model, key, group))
@@ -165,7 +166,7 @@ fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<
         (peer.map(|peer| peer.to_string()), step.step.ns())
     }));
     let (peer, peer_ns) = peers.into_iter().next()?;
-    peer.filter(|_| percent(peer_ns, ns) >= *ALL_BUT_NAME)
+    peer.filter(|_| whole_percent(peer_ns, ns) >= *ALL_BUT_NAME)
 }
 
 /// What was waited for, for the title.
@@ -183,12 +184,14 @@ fn title_of(target: Target, whats: &[(String, u64)], peer: Option<&str>, ns: u64
         _ => "memory",
     };
     match target {
-        Target::Disk | Target::Memory if percent(first_ns, ns) >= *ALL_BUT_NAME => first.to_owned(),
+        Target::Disk | Target::Memory if whole_percent(first_ns, ns) >= *ALL_BUT_NAME => {
+            first.to_owned()
+        }
         Target::Disk | Target::Memory => {
             let shown: Vec<String> = heads
                 .iter()
                 .take(2)
-                .map(|(head, head_ns)| format!("{head} {} %", percent(*head_ns, ns)))
+                .map(|(head, head_ns)| format!("{head} {}", percent(*head_ns, ns)))
                 .collect();
             format!("{noun} ({})", shown.join(", "))
         }
@@ -203,7 +206,7 @@ fn title_of(target: Target, whats: &[(String, u64)], peer: Option<&str>, ns: u64
 /// `fsync 60 %; writeback throttling 35 % and 2 more`.
 fn split<'a>(items: impl ExactSizeIterator<Item = (&'a str, u64)>, of_ns: u64) -> String {
     let more = items.len().saturating_sub(*WAITS_SHOWN);
-    let shown = text::shares(items.take(*WAITS_SHOWN), of_ns);
+    let shown = shares(items.take(*WAITS_SHOWN), of_ns);
     match more {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -225,7 +228,7 @@ fn besides(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evide
             "for a CPU, which a thread that does not sleep keeps"
         }
     );
-    (percent(besides_ns, ns) >= *WAIT_BESIDES).then(|| Evidence::of_ns(besides_ns, text))
+    (whole_percent(besides_ns, ns) >= *WAIT_BESIDES).then(|| Evidence::of_ns(besides_ns, text))
 }
 
 /// The slowest request's chain of waits, in order.
@@ -337,12 +340,12 @@ fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidenc
     let (_, tid) = names.first()?;
     let more = match names.len() - 1 {
         0 => String::new(),
-        n => format!(" and {}", count(n, "other thread", "other threads")),
+        n => format!(" and {}", counted(n, "other thread")),
     };
     Some(Evidence::new(format!(
         "at the same time {}{more} waited for the disk too, {}",
         named(model, *tid),
-        count(waits, "time", "times")
+        counted(waits, "time")
     )))
 }
 

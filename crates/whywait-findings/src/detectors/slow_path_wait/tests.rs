@@ -363,7 +363,7 @@ fn a_sleep_of_the_program_is_its_own() {
     let finding = the_finding(&server.script);
     assert_eq!(
         finding.title,
-        "1 slow request slept 99 % of its time in look_up (clock_nanosleep, thread api)"
+        "1 slow request slept 99.3 % of its time in look_up (clock_nanosleep, thread api)"
     );
     assert!(finding.fix.contains("own sleep"), "{}", finding.fix);
 }

@@ -14,12 +14,13 @@
 use whywait_events::{Tail, TailReason};
 use whywait_model::Model;
 use whywait_model::requests::tails::held_ns;
+use whywait_words::{count, counted, duration};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::READER_NS;
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
-use crate::shared::text::{count, duration, named};
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -57,7 +58,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let median_ns = median(each)?;
     let title = format!(
         "{}{} waited for their clients to read, for {} as a rule: these had no room for more",
-        count(tails.len(), "response", "responses"),
+        counted(tails.len(), "response"),
         of_all(model.requests_count()),
         duration(median_ns),
     );
@@ -72,9 +73,9 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
          last was written{open}",
         duration(stood_still_ns(longest)),
         named(model, longest.tid),
-        count(longest.bytes_out as usize, "byte", "bytes"),
+        counted(longest.bytes_out, "byte"),
         duration(longest.latency_ns),
-        longest.bytes,
+        count(longest.bytes),
     );
     let addresses: Vec<&str> = peers(tails)
         .into_iter()

@@ -43,8 +43,8 @@ fn a_client_that_does_not_read_is_a_note() {
     assert_eq!(found[0].severity, Severity::Note);
     assert_eq!(
         found[0].evidence[0].text,
-        "the longest stood still for 700 ms: worker (1) wrote 1000000 bytes in 1.0 ms, and 600000 \
-         of that were sent after the last was written"
+        "the longest stood still for 700 ms: worker (1) wrote 1,000,000 bytes in 1 ms, and \
+         600,000 of that were sent after the last was written"
     );
 }
 

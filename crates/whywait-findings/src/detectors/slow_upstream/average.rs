@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use whywait_model::Model;
+use whywait_words::{duration, figure, whole_percent};
 
 use super::{in_calls, sleeps_in_call};
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::numbers::{UPSTREAM_MIN_REQUESTS, UPSTREAM_MOST_CALLS, UPSTREAM_PAIRED};
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::slow_paths::{Shares, SlowRequest};
-use crate::shared::text::{duration, percent};
 use crate::shared::traffic::{Mean, Traffic, paired, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 
@@ -41,7 +41,8 @@ fn of_traffic<'t, 'm>(
     traffic: &'t Traffic<'m>,
     all: &[&SlowRequest<'_>],
 ) -> Option<OfProcess<'t, 'm, Mean>> {
-    let nearly_all = |part: usize, of: usize| percent(part as u64, of as u64) >= *UPSTREAM_PAIRED;
+    let nearly_all =
+        |part: usize, of: usize| whole_percent(part as u64, of as u64) >= *UPSTREAM_PAIRED;
     let requests: Vec<&SlowRequest<'_>> = all
         .iter()
         .copied()
@@ -87,10 +88,10 @@ fn finding(model: &Model, program: &OfProgram<'_, '_, Mean>, slow_ns: u64) -> Op
 /// What a request makes of them.
 fn each(mean: &Mean) -> String {
     format!(
-        "a request makes {:.1} of them, one after another, {} each; which are whose does not show: \
+        "a request makes {} of them, one after another, {} each; which are whose does not show: \
          they are made while requests are under way, and never more at a time than there are \
          requests",
-        mean.calls,
+        figure(mean.calls),
         duration(mean.each_ns),
     )
 }

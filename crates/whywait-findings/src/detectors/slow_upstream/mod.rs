@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::{Exchange, Part};
 use whywait_model::calls::PeerRow;
 use whywait_model::{Model, Peer};
+use whywait_words::{count, duration, figure, percent, whole_percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
@@ -49,7 +50,6 @@ use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
-use crate::shared::text::{duration, percent};
 use crate::shared::traffic::{length, with_peer};
 use crate::shared::workers::{OfProgram, of_programs};
 
@@ -177,7 +177,7 @@ fn of_requests(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Op
         .collect();
     let enough = |pairs: &Pairs<'_>| {
         let peers: BTreeSet<u32> = pairs.pairs.iter().map(|pair| pair.call.peer).collect();
-        let paired = percent(pairs.pairs.len() as u64, pairs.of as u64);
+        let paired = whole_percent(pairs.pairs.len() as u64, pairs.of as u64);
         pairs.pairs.len() >= *UPSTREAM_MIN_REQUESTS
             && peers.len() == 1
             && paired >= *UPSTREAM_PAIRED
@@ -224,7 +224,7 @@ fn all_have_requests(model: &Model, pairs: &Pairs<'_>) -> bool {
             && call.last_read_ns.is_some()
             && with_peer_ns(call) >= shortest_ns
     });
-    percent(pairs.pairs.len() as u64, calls.count() as u64) >= *UPSTREAM_PAIRED
+    whole_percent(pairs.pairs.len() as u64, calls.count() as u64) >= *UPSTREAM_PAIRED
 }
 
 /// For how long a call was with its peer.
@@ -285,7 +285,7 @@ fn saturated(
     };
     let peer = queue.traffic.peer;
     let title = format!(
-        "{} spent {} % of their time waiting for {peer}, which is saturated",
+        "{} spent {} of their time waiting for {peer}, which is saturated",
         shares.requests(),
         shares.percent()
     );
@@ -339,7 +339,7 @@ fn in_calls(
         severity = Severity::Note;
     }
     let title = format!(
-        "{} spent {} % of their time in calls to {peer}",
+        "{} spent {} of their time in calls to {peer}",
         shares.requests(),
         shares.percent()
     );
@@ -398,19 +398,19 @@ fn whose(model: &Model, pairs: &[Pair<'_>]) -> String {
 
 /// What all calls to the peer came to.
 fn of_peer(row: &PeerRow) -> String {
-    let figure = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
+    let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
     let network = row.network_ns.map_or_else(String::new, |ns| {
         format!(
-            "; of their time {} % is the network's",
+            "; of their time {} is the network's",
             percent(ns, row.total_ns)
         )
     });
     format!(
-        "all calls to it, {}: p50 {}, p99 {}{network}; {:.1} at a time on average",
-        row.calls,
-        figure(row.p50_ns),
-        figure(row.p99_ns),
-        row.in_flight
+        "all calls to it, {}: p50 {}, p99 {}{network}; {} at a time on average",
+        count(row.calls),
+        time(row.p50_ns),
+        time(row.p99_ns),
+        figure(row.in_flight)
     )
 }
 

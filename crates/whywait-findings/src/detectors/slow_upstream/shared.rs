@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
+use whywait_words::{counted, counted_as, duration, percent, whole_percent};
 
 use super::{DECLARATION, FIX};
 use crate::finding::{Confidence, Evidence, Finding, Saving};
@@ -12,7 +13,6 @@ use crate::numbers::{UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED, UPSTREAM_UNLIKELY};
 use crate::shared::crowding;
 use crate::shared::intervals::{Covered, Interval, merged};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
-use crate::shared::text::{count, duration, percent};
 use crate::shared::traffic::{served, with_peer};
 
 /// What was read on such connections, and when their calls were with the peer.
@@ -102,7 +102,7 @@ fn finding<'a>(
             waits.push((with_peer_ns, slow.latency_ns));
         }
     }
-    if waits.len() < *UPSTREAM_MIN_REQUESTS || percent(prompt, answers) < *UPSTREAM_PAIRED {
+    if waits.len() < *UPSTREAM_MIN_REQUESTS || whole_percent(prompt, answers) < *UPSTREAM_PAIRED {
         return None;
     }
     let shares = Shares::new(waits);
@@ -111,12 +111,12 @@ fn finding<'a>(
         return None;
     }
     let title = format!(
-        "{} spent {} % of their time waiting for {peer}, over connections that several share",
+        "{} spent {} of their time waiting for {peer}, over connections that several share",
         shares.requests(),
         shares.percent()
     );
     let follow = format!(
-        "{} % of the answers came within {} after something was read there, which is every {}",
+        "{} of the answers came within {} after something was read there, which is every {}",
         percent(prompt, answers),
         duration(at_once_ns),
         duration(replies.spacing_ns()),
@@ -124,8 +124,8 @@ fn finding<'a>(
     let several = format!(
         "what is sent there does not wait for the reply to what was sent before: {} answered with \
          {}; how much of the wait was in the program, before a call was sent, does not show",
-        count(answers as usize, "request was", "requests were"),
-        count(replies.exchanges, "exchange", "exchanges"),
+        counted_as(answers, "request was", "requests were"),
+        counted(replies.exchanges, "exchange"),
     );
     let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
         .confidence(Confidence::Medium)

@@ -386,7 +386,7 @@ fn a_few_calls_in_a_row_take_half_of_a_request_together() {
     let said: Vec<&str> = finding.evidence.iter().map(|one| &*one.text).collect();
     assert!(
         said.iter()
-            .any(|text| text.starts_with("a request makes 3.0 of them")),
+            .any(|text| text.starts_with("a request makes 3 of them")),
         "{said:?}"
     );
     let quick = detect(&with_a_few_calls([10, 15, 10]).model());

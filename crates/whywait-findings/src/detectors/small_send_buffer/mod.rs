@@ -15,13 +15,14 @@
 
 use whywait_events::Tail;
 use whywait_model::{Model, wait_kind};
+use whywait_words::{counted, duration};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{BUFFER_ERROR_NS, BUFFER_MIN_RESPONSES, BUFFER_NS};
 use crate::shared::intervals::{overlap_ns, sum};
 use crate::shared::tails::{by_port, clients, median, of_all};
-use crate::shared::text::{count, duration, named};
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -95,17 +96,17 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let title = format!(
         "{}{} waited for room in the send buffer, for {} as a rule: it takes {}, and the clients \
          had room for more",
-        count(tails.len(), "response", "responses"),
+        counted(tails.len(), "response"),
         of_all(model.requests_count()),
         duration(median_ns),
-        count(longest.buffer_bytes as usize, "byte", "bytes"),
+        counted(longest.buffer_bytes, "byte"),
     );
     let text = format!(
         "the longest, {} of {}: {} wrote {}, and waited for what was on its way to be acknowledged",
         duration(longest_ns),
         duration(longest.latency_ns),
         named(model, longest.tid),
-        count(longest.bytes_out as usize, "byte", "bytes"),
+        counted(longest.bytes_out, "byte"),
     );
     Some(
         Finding::new(&DECLARATION, severity, title)

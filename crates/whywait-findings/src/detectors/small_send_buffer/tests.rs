@@ -42,14 +42,14 @@ fn who_waits_for_its_own_buffer_is_reported() {
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(
         findings[0].title,
-        "5 responses of 5 waited for room in the send buffer, for 84 ms as a rule: it takes 4608 \
+        "5 responses of 5 waited for room in the send buffer, for 84 ms as a rule: it takes 4,608 \
          bytes, and the clients had room for more"
     );
     assert_eq!(findings[0].severity, Severity::Error);
     assert_eq!(findings[0].saving.each_at_most_ns, [84 * MS; 5]);
     assert_eq!(
         findings[0].evidence[0].text,
-        "the longest, 84 ms of 100 ms: worker (1) wrote 100000 bytes, and waited for what was on \
+        "the longest, 84 ms of 100 ms: worker (1) wrote 100,000 bytes, and waited for what was on \
          its way to be acknowledged"
     );
 }

@@ -34,6 +34,7 @@ use whywait_events::{Ns, Wait};
 use whywait_model::{
     EpollPool, Membership, Model, RequestRef, StrandedInterval, Thread, system_call_name,
 };
+use whywait_words::{counted, counted_as, duration, list};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
@@ -41,7 +42,7 @@ use crate::numbers::{STRANDED_DOING, STRANDED_ERROR_NS, STRANDED_NS, STRANDED_SA
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
 use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::text::{count, duration, list, numbered};
+use crate::shared::threads::numbered;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -367,16 +368,16 @@ fn finding(
     saves: Saves,
 ) -> Finding {
     let runtime = runtime::of_process(model, pool.tgid);
-    let victims = episodes.iter().map(Vec::len).sum();
+    let victims: usize = episodes.iter().map(Vec::len).sum();
     let idle = &worst.interval.idle;
     let first = worst.victims.first();
     let port = first.map(|victim| victim.request.local_port);
     let longest_ns = worst.victims.iter().map(|victim| victim.stranded_ns).max();
     let title = format!(
         "{} ready for up to {} while {} sat idle and nobody polled",
-        count(victims, "request was", "requests were"),
+        counted_as(victims, "request was", "requests were"),
         duration(longest_ns.unwrap_or(0)),
-        count(idle.len(), "capable thread", "capable threads"),
+        counted(idle.len(), "capable thread"),
     );
     let by_name = |cause: &Cause| runtime != Runtime::Unknown && !cause.stack.is_empty();
     let confidence = if worst.cause.as_ref().is_some_and(by_name) && !worst.did.mostly_without_cpu()
@@ -419,7 +420,7 @@ fn nobody_polled(pool: &EpollPool, worst: &Worst<'_>) -> Evidence {
          unread",
         pool.epoll,
         duration(worst.ns()),
-        count(worst.victims.len(), "request was", "requests were"),
+        counted_as(worst.victims.len(), "request was", "requests were"),
     );
     Evidence::of_ns(worst.ns(), text)
 }
@@ -490,7 +491,7 @@ fn of_handing_on(pool: &EpollPool, saving: &Saving, spared: usize) -> Evidence {
     let text = format!(
         "handing the poll on to an idle thread, and leaving the work where it is, saves {} {} at \
          most{rest}",
-        count(saving.requests as usize, "request", "requests"),
+        counted(saving.requests, "request"),
         duration(saving.at_most_ns),
     );
     Evidence::of_ns(saving.at_most_ns, text)

@@ -18,13 +18,12 @@
 use std::collections::BTreeMap;
 
 use whywait_model::Model;
+use whywait_words::{count, counted, duration, figure, rate};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{HERD_WARNING, HERD_WASTED, HERD_WASTED_PER_SECOND};
 use crate::shared::intervals::{in_proportion, sum};
-use crate::shared::spinning::rate;
-use crate::shared::text::{count, duration};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -105,15 +104,17 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
     let title = format!(
         "a connection at port {port} wakes up to {} and all but one find nothing: {} wake-ups a \
          second wasted",
-        count(herd.most_woken as usize, "thread", "threads"),
+        counted(herd.most_woken, "thread"),
         rate(per_second)
     );
     let each = wasted as f64 / herd.connections.max(1) as f64;
     let woke = format!(
-        "{} woke {} beyond the first ({each:.1} each); at most {wasted} went back to sleep with \
+        "{} woke {} beyond the first ({} each); at most {} went back to sleep with \
          nothing",
-        count(herd.connections as usize, "connection", "connections"),
-        count(herd.extra_wakes as usize, "thread", "threads"),
+        counted(herd.connections, "connection"),
+        counted(herd.extra_wakes, "thread"),
+        figure(each),
+        count(wasted),
     );
     let took = format!(
         "the wasted wake-ups took {} of CPU time",

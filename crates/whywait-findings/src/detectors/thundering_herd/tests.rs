@@ -38,7 +38,7 @@ fn who_accepts_and_hands_over_is_no_loser() {
     assert_eq!(found.subject["wasted"], json!(10_000));
     assert_eq!(found.saving.at_most_ns, 100_000_000, "of 150 ms in all");
     assert!(
-        found.evidence[0].text.contains("at most 10000 went back"),
+        found.evidence[0].text.contains("at most 10,000 went back"),
         "{}",
         found.evidence[0].text
     );

@@ -23,12 +23,13 @@ use std::collections::BTreeSet;
 
 use whywait_events::Wait;
 use whywait_model::{Model, RequestRef, SystemCall, WaitClass, system_call};
+use whywait_words::{counted, counted_as, duration};
 
 use crate::declaration::Declaration;
 use crate::detectors::deadlock;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{SLEEPS_LOOKED_AT, UNFINISHED_NS, UNFINISHED_TIMES};
-use crate::shared::text::{count, duration, named, numbered};
+use crate::shared::threads::{named, numbered};
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
 /// What it is.
@@ -87,7 +88,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
     let answered = model.requests_summary().count;
     let title = format!(
         "{} still not answered after {}: its thread {} waits for {}",
-        count(requests.len(), "request was", "requests were"),
+        counted_as(requests.len(), "request was", "requests were"),
         duration(lasted),
         named(model, wait.tid),
         if lock {
@@ -147,7 +148,7 @@ fn asleep(model: &Model, wait: &Wait, requests: usize, lasted: u64) -> [Evidence
     let slept = format!(
         "thread {} had read {} when it went to sleep, {} before the recording ended, and slept on",
         numbered(model, wait.tid),
-        count(requests, "request", "requests"),
+        counted(requests, "request"),
         duration(lasted)
     );
     let futex = format!(
@@ -161,7 +162,7 @@ fn asleep(model: &Model, wait: &Wait, requests: usize, lasted: u64) -> [Evidence
 fn others(answered: u64, slowest: u64) -> Option<Evidence> {
     let text = format!(
         "{} answered meanwhile or before, the slowest in {}",
-        count(
+        counted_as(
             answered as usize,
             "other request was",
             "other requests were"

@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 use whywait_events::uring::{Sum, error_name, opcode_name};
 use whywait_model::Model;
 use whywait_model::rings::{Failures, RingState};
+use whywait_words::{counted, list, percent, shares};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{FAILED, FAILED_ALL, FAILED_SHARE, FAILED_SHOWN, MISSING};
 use crate::shared::intervals::in_proportion;
 use crate::shared::rings;
-use crate::shared::text::{count, list, percent, shares};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -223,7 +223,7 @@ fn names(errors: &[(i32, &Failures)]) -> String {
 fn evidence(state: &RingState, failed: &Failed<'_>) -> Evidence {
     let errors = failed.errors(state);
     let mut text = format!(
-        "{} failed ({} %): {}",
+        "{} failed ({}): {}",
         failed.title(),
         percent(failed.count, failed.sum.completed),
         names(&errors)
@@ -242,7 +242,7 @@ fn evidence(state: &RingState, failed: &Failed<'_>) -> Evidence {
         let numbers: Vec<String> = numbers.take(*FAILED_SHOWN).collect();
         let more = match descriptors.len().saturating_sub(*FAILED_SHOWN) {
             0 => String::new(),
-            more => format!(" and {}", count(more, "other", "others")),
+            more => format!(" and {}", counted(more, "other")),
         };
         let (one, many) = ("descriptor", "descriptors");
         let noun = if descriptors.len() == 1 { one } else { many };

@@ -16,6 +16,7 @@
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
+use whywait_words::{counted, duration, duration_range, percent, whole_percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
@@ -23,7 +24,6 @@ use crate::numbers::{
     POLLER_BURNT, POLLER_EXPENSIVE_NS, POLLER_LONG_NS, POLLER_MIN_LAGS, POLLER_MIN_SAMPLES,
 };
 use crate::shared::rings;
-use crate::shared::text::{count, duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -49,7 +49,7 @@ fn detect(model: &Model) -> Vec<Finding> {
 fn burning(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
     let burnt_ns = state.poller_samples.saturating_mul(rings::sample_ns(model));
-    let burnt = percent(burnt_ns, ring.observed_ns);
+    let burnt = whole_percent(burnt_ns, ring.observed_ns);
     let each_ns = burnt_ns / ring.submitted.max(1);
     if state.poller_samples < *POLLER_MIN_SAMPLES
         || burnt < *POLLER_BURNT
@@ -58,14 +58,15 @@ fn burning(model: &Model, state: &RingState) -> Option<Finding> {
         return None;
     }
     let title = format!(
-        "io_uring's poller burns {burnt} % of a core to submit {} operations, {} of CPU for each",
-        ring.submitted,
+        "io_uring's poller burns {} of a core to submit {}, {} of CPU for each",
+        percent(burnt_ns, ring.observed_ns),
+        counted(ring.submitted, "operation"),
         duration(each_ns)
     );
     let seen = format!(
-        "{} was seen on a CPU {} times",
+        "{} was seen on a CPU {}",
         rings::thread(model, ring.sqpoll_tid),
-        state.poller_samples
+        counted(state.poller_samples, "time")
     );
     let doing = "polling in the kernel".to_owned();
     let finding = rings::about(state, Finding::new(&DECLARATION, Severity::Warning, title))
@@ -84,7 +85,7 @@ fn sleeps_often(model: &Model, state: &RingState) -> bool {
     let (ring, lags) = (&state.ring, &state.unsubmitted);
     lags.count >= *POLLER_MIN_LAGS
         && ring.asleep_ns >= lags.count.saturating_mul(model.threshold_ns())
-        && percent(ring.asleep_ns, lags.low_ns) >= 50
+        && whole_percent(ring.asleep_ns, lags.low_ns) >= 50
 }
 
 /// Whether they lay there for long, were it only once, and for good.
@@ -105,12 +106,12 @@ fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
         Some((low_ns, high_ns)) if state.unsubmitted.count > 0 => (
             format!(
                 "io_uring's poller sleeps while entries lie published for {} in the mean",
-                rings::between(low_ns, high_ns)
+                duration_range(low_ns, high_ns)
             ),
             format!(
                 "entries were published {} while the poller slept and asked to be woken, {} \
                  altogether",
-                count(state.unsubmitted.count as usize, "time", "times"),
+                counted(state.unsubmitted.count, "time"),
                 duration(ring.asleep_ns)
             ),
         ),
@@ -122,7 +123,7 @@ fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
             ),
             format!(
                 "the poller slept and asked to be woken; {} had been submitted",
-                count(ring.submitted as usize, "operation", "operations")
+                counted(ring.submitted, "operation")
             ),
         ),
     };

@@ -21,13 +21,13 @@ use std::collections::BTreeMap;
 use whywait_events::uring::{RingOrigin, opcode_name};
 use whywait_model::Model;
 use whywait_model::rings::{PendingGroup, RingState};
+use whywait_words::{counted, duration};
 
 use crate::declaration::Declaration;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{LEAKED, LEAKED_OVER_NS, LEAKED_SHOWN};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
-use crate::shared::text::{count, duration};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -141,7 +141,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     );
     let slots = format!(
         "{} were under way when they were seen last, of {} submitted, in a ring of {} entries",
-        count(state.pending.in_flight as usize, "operation", "operations"),
+        counted(state.pending.in_flight, "operation"),
         state.ring.submitted,
         state.ring.sq_entries
     );

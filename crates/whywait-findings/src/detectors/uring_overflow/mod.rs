@@ -12,11 +12,11 @@
 
 use whywait_model::Model;
 use whywait_model::rings::RingState;
+use whywait_words::counted;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::shared::rings;
-use crate::shared::text::count;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -50,7 +50,7 @@ fn finding(model: &Model, state: &RingState) -> Finding {
     };
     let title = format!(
         "{} of io_uring found no room in a completion queue of {}",
-        count(ring.overflows as usize, "completion", "completions"),
+        counted(ring.overflows, "completion"),
         ring.cq_entries
     );
     let room = format!(

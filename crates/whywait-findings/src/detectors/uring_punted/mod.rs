@@ -17,12 +17,12 @@
 use whywait_events::uring::{Ring, Sum, opcode_name};
 use whywait_model::Model;
 use whywait_model::rings::RingState;
+use whywait_words::{duration, percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::RING_MIN_OPERATIONS;
 use crate::shared::rings;
-use crate::shared::text::{duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -80,7 +80,7 @@ fn at_most(ns: u64, ring: &Ring) -> u64 {
 fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
     let name = opcode_name(sum.opcode);
     let title = format!(
-        "{} % of the {name} operations of {} are handed to worker threads",
+        "{} of the {name} operations of {} are handed to worker threads",
         percent(sum.punted.min(sum.completed), sum.completed),
         rings::thread(model, state.thread()),
     );

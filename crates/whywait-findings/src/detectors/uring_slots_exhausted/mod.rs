@@ -28,12 +28,12 @@
 use whywait_events::uring::Ring;
 use whywait_model::Model;
 use whywait_model::rings::{RingState, Stage};
+use whywait_words::{count, counted, duration, percent, whole_percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{RING_MIN_OPERATIONS, SLOTS_STALLED};
 use crate::shared::rings;
-use crate::shared::text::{duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -80,8 +80,8 @@ fn times_100(ns: u64, of_ns: u64) -> u64 {
 
 fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
-    let full = percent(ring.at_depth_ns, ring.observed_ns);
-    let stalled = percent(ring.stalled_waits, ring.waits);
+    let full = whole_percent(ring.at_depth_ns, ring.observed_ns);
+    let stalled = whole_percent(ring.stalled_waits, ring.waits);
     let holder = state.dominant();
     if ring.sq_entries < 2
         || ring.submitted < *RING_MIN_OPERATIONS
@@ -94,14 +94,14 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         return None;
     }
     let by_socket = holder == Some(Stage::Socket);
-    let title = title(state, full, by_socket)?;
+    let title = title(state, by_socket)?;
     let evidence = [
         rings::life(state),
-        came_back_in_vain(model, state, stalled),
+        came_back_in_vain(model, state),
         Evidence::of_ns(
             ring.flight_ns,
             format!(
-                "the slots are held by the kernel or the device for {} % of their time, not by \
+                "the slots are held by the kernel or the device for {} of their time, not by \
                  completions that nobody takes",
                 percent(ring.flight_ns, ring.slot_ns)
             ),
@@ -128,29 +128,32 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     Some(finding)
 }
 
-fn title(state: &RingState, full: u64, by_socket: bool) -> Option<String> {
+fn title(state: &RingState, by_socket: bool) -> Option<String> {
     let slots = state.ring.sq_entries;
     let kernel_ns = state.kernel_ns()?;
+    let full = percent(state.ring.at_depth_ns, state.ring.observed_ns);
     if by_socket {
         return Some(format!(
-            "the {slots} slots of a ring are all taken for {full} % of the time, held by sends \
+            "the {slots} slots of a ring are all taken for {full} of the time, held by sends \
              that wait for room in their socket's buffer"
         ));
     }
     let allowed = u64::from(slots).saturating_mul(1_000_000_000) / kernel_ns.max(1);
     Some(format!(
-        "the {slots} slots of a ring are all taken for {full} % of the time: at {} an operation \
-         they allow {allowed} a second",
+        "the {slots} slots of a ring are all taken for {full} of the time: at {} an operation \
+         they allow {} a second",
         duration(kernel_ns),
+        count(allowed),
     ))
 }
 
-fn came_back_in_vain(model: &Model, state: &RingState, stalled: u64) -> Evidence {
+fn came_back_in_vain(model: &Model, state: &RingState) -> Evidence {
     Evidence::new(format!(
-        "{} came back {} times ({stalled} % of its waits) with all slots taken and nothing \
+        "{} came back {} ({} of its waits) with all slots taken and nothing \
          completed since: what it had been woken for could not be submitted",
         rings::thread(model, state.thread()),
-        state.ring.stalled_waits,
+        counted(state.ring.stalled_waits, "time"),
+        percent(state.ring.stalled_waits, state.ring.waits),
     ))
 }
 

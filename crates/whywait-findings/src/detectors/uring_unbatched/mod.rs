@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
+use whywait_words::{count, counted, duration, percent};
 
 use crate::declaration::Declaration;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{UNBATCHED, UNBATCHED_PER_SECOND, UNBATCHED_SLOTS};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
-use crate::shared::text::{count, duration, percent};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -95,10 +95,10 @@ fn finding(model: &Model, states: &[&RingState]) -> Option<Finding> {
     let active_ns = ring.observed_ns.saturating_sub(ring.idle_ns).max(1);
     let title = format!(
         "{} calls of io_uring_enter submit {} operations of {}: {} calls a second",
-        ring.batches,
-        ring.submitted,
+        count(ring.batches),
+        count(ring.submitted),
         rings::thread(model, state.thread()),
-        rate(ring.batches, ring.observed_ns),
+        count(rate(ring.batches, ring.observed_ns)),
     );
     let at_a_time = format!(
         "{} slots are taken in the mean while any is, so that there was more to submit at a time",
@@ -106,7 +106,7 @@ fn finding(model: &Model, states: &[&RingState]) -> Option<Finding> {
     );
     let cost = (in_call > 0).then(|| {
         let text = format!(
-            "the thread was in io_uring_enter for {} % of its CPU time, {} altogether by samples, \
+            "the thread was in io_uring_enter for {} of its CPU time, {} altogether by samples, \
              {} for each call; the operations' own work is part of it, and of the bound",
             percent(in_call, all),
             duration(in_call_ns),
@@ -115,7 +115,7 @@ fn finding(model: &Model, states: &[&RingState]) -> Option<Finding> {
         Evidence::of_ns(in_call_ns, text)
     });
     let others = (!others.is_empty()).then(|| {
-        let rings = count(others.len(), "other ring", "other rings");
+        let rings = counted(others.len(), "other ring");
         Evidence::new(format!("so it is with {rings} of the process"))
     });
     let operations = sum(states.iter().map(|state| state.ring.submitted));

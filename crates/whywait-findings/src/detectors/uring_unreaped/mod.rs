@@ -26,6 +26,7 @@ use whywait_events::StackId;
 use whywait_events::uring::Sum;
 use whywait_model::rings::{LagWithWait, RingState, Stage};
 use whywait_model::{Label, Model, StackText};
+use whywait_words::{duration, duration_range};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
@@ -36,7 +37,6 @@ use crate::numbers::{
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings;
 use crate::shared::spinning::IO_URING_ENTER;
-use crate::shared::text::duration;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -245,12 +245,12 @@ fn title(model: &Model, state: &RingState) -> String {
         });
         return format!(
             "{thread} leaves io_uring's completions lying for {} in the mean{took}",
-            rings::between(low_ns, high_ns),
+            duration_range(low_ns, high_ns),
         );
     }
     let longest = state.unreaped.longest.first();
     let longest = longest.map_or_else(String::new, |longest| {
-        rings::between(longest.lag.low_ns, longest.lag.high_ns)
+        duration_range(longest.lag.low_ns, longest.lag.high_ns)
     });
     format!(
         "{thread} left io_uring's completions lying {} times, for {longest} at the longest",

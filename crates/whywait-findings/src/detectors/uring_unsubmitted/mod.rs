@@ -16,6 +16,7 @@
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
+use whywait_words::duration_range;
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
@@ -69,14 +70,14 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     });
     let title = format!(
         "io_uring's entries lie published for {} in the mean until {} submits them",
-        rings::between(low_ns, high_ns),
+        duration_range(low_ns, high_ns),
         rings::thread(model, state.thread()),
     );
     let lay = state.unsubmitted.longest.first().map(|longest| {
         let text = format!(
             "{} times entries lay there for a threshold or longer, {} at the longest",
             state.unsubmitted.count,
-            rings::between(longest.lag.low_ns, longest.lag.high_ns)
+            duration_range(longest.lag.low_ns, longest.lag.high_ns)
         );
         Evidence::of_ns(longest.lag.low_ns, text)
     });

@@ -17,13 +17,13 @@ use std::collections::BTreeSet;
 use whywait_events::uring::{Sum, opcode_name};
 use whywait_model::Model;
 use whywait_model::rings::{RingState, Workers};
+use whywait_words::{counted, duration};
 
 use crate::declaration::Declaration;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{STORM, STORM_FOR_EACH_CPU, STORM_SHOWN};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
-use crate::shared::text::{count, duration};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -71,7 +71,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         "the kernel had {} io_uring workers at a time on {}, most of them for {name} operations \
          of {}",
         workers.most,
-        count(cpus as usize, "CPU", "CPUs"),
+        counted(cpus, "CPU"),
         rings::thread(model, state.thread()),
     );
     let seen = format!("{} workers were seen altogether", workers.seen);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use whywait_model::{Model, RequestRef, system_call_name};
+use whywait_words::{counted, duration, list, percent, whole_percent};
 
 use super::reasons::Reason;
 use super::{Crew, Takes};
@@ -11,7 +12,6 @@ use crate::finding::{Cause, Evidence, Finding};
 use crate::numbers::WORKERS_REASONS_SHOWN;
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::Shares;
-use crate::shared::text::{count, duration, list, percent};
 
 /// A lack of workers.
 pub(super) struct Case<'a, 'm> {
@@ -59,7 +59,7 @@ impl Case<'_, '_> {
         };
         format!(
             "{} waited {unserved} for up to {} while {who} {what}",
-            count(self.shares.each_ns.len(), "request", "requests"),
+            counted(self.shares.each_ns.len(), "request"),
             duration(self.shares.each_ns.first().copied().unwrap_or(0)),
         )
     }
@@ -102,9 +102,12 @@ impl Case<'_, '_> {
             .reasons
             .iter()
             .take(*WORKERS_REASONS_SHOWN)
-            .map(|(reason, ns)| (reason.in_words(), percent(*ns, slept_ns)))
-            .filter(|(_, percent)| *percent > 0)
-            .map(|(words, percent)| format!("{} {percent} %", words.trim_start_matches(" in ")))
+            .filter(|(_, ns)| whole_percent(*ns, slept_ns) > 0)
+            .map(|(reason, ns)| {
+                let words = reason.in_words();
+                let share = percent(*ns, slept_ns);
+                format!("{} {share}", words.trim_start_matches(" in "))
+            })
             .collect();
         let kept = if self.kept {
             ", with no request in hand: each waits for the next request of its own connection"
@@ -140,7 +143,7 @@ impl Case<'_, '_> {
                 "by replay a request would typically take {}, instead of {} with {}",
                 list(&more),
                 duration(*real_ns),
-                count(self.crew.workers.len(), "worker", "workers"),
+                counted(self.crew.workers.len(), "worker"),
             )));
         }
         if !self.kept && self.replayed.is_some() {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use whywait_events::Ns;
 use whywait_model::waits::WaitKey;
 use whywait_model::{Model, RequestRef};
+use whywait_words::{counted_as, duration};
 
 use super::crew::Crew;
 use super::crews::workers_of;
@@ -13,7 +14,6 @@ use super::turns::{Name, Piece, Served, Turns, name};
 use crate::finding::{Evidence, Saving};
 use crate::numbers::BEHIND_NOTABLE;
 use crate::shared::intervals::{in_proportion, sum};
-use crate::shared::text::{count, duration};
 
 /// A piece of a thread's time that a fix takes away: so much of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl<'m> Behind<'m> {
             0 => "they wait for each other".to_owned(),
             n => format!(
                 "{} behind them",
-                count(n, "more request queues", "more requests queue")
+                counted_as(n, "more request queues", "more requests queue")
             ),
         };
         let text = format!(

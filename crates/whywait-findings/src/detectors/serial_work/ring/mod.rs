@@ -24,6 +24,7 @@ use whywait_events::StackId;
 use whywait_events::uring::{SETUP_COOP_TASKRUN, SETUP_DEFER_TASKRUN};
 use whywait_model::rings::RingState;
 use whywait_model::{Model, app_frame};
+use whywait_words::{duration, percent, shares, whole_percent};
 
 use crate::detectors::serial_work::DECLARATION;
 use crate::detectors::uring_unreaped;
@@ -34,7 +35,6 @@ use crate::numbers::{
 };
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings;
-use crate::shared::text::{duration, percent, shares};
 
 pub(super) fn detect(model: &Model) -> Vec<Finding> {
     let mut by_thread: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
@@ -114,7 +114,7 @@ fn bound_loop<'a>(model: &Model, tid: u32, states: &[&'a RingState]) -> Option<L
     let samples = Samples::of(model, states);
     // From the first sample to the last: of a recording of seconds that is all of it.
     let (cpu_ns, runnable_ns, seen_ns) = states.iter().find_map(|state| state.cpu_of(tid))?;
-    let bound = percent(cpu_ns.saturating_add(runnable_ns), seen_ns);
+    let bound = whole_percent(cpu_ns.saturating_add(runnable_ns), seen_ns);
     if operations < *RING_MIN_OPERATIONS
         || samples.all < *RING_WORK_MIN_SAMPLES
         || bound < *RING_BOUND
@@ -129,7 +129,10 @@ fn bound_loop<'a>(model: &Model, tid: u32, states: &[&'a RingState]) -> Option<L
         .all(|state| state.ring.flags & (SETUP_DEFER_TASKRUN | SETUP_COOP_TASKRUN) == 0);
     let waits = sum_of(|state| state.ring.waits);
     let never_waits = waits.saturating_mul(*RING_NEVER_WAITS_NS) < observed_ns;
-    if shows && never_waits && percent(samples.with_kernel, samples.all) >= *RING_NOTHING_TO_DO {
+    if shows
+        && never_waits
+        && whole_percent(samples.with_kernel, samples.all) >= *RING_NOTHING_TO_DO
+    {
         return None;
     }
     Some(Loop {
@@ -155,7 +158,7 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     let bound = bound_loop(model, tid, states)?;
     let (all, cpu_ns, operations) = (bound.samples.all, bound.cpu_ns, bound.operations);
     let (name, work) = bound.samples.functions.first()?;
-    let share = percent(work.samples, all);
+    let share = whole_percent(work.samples, all);
     if share < *RING_FUNCTION {
         return None;
     }
@@ -170,8 +173,9 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     let rest = all.saturating_sub(saved).max(1);
     let faster = u128::from(saved) * 100 / u128::from(rest);
     let title = format!(
-        "{} spends {share} % of its CPU time in {name}: without it, {}",
+        "{} spends {} of its CPU time in {name}: without it, {}",
         rings::thread(model, tid),
+        percent(work.samples, all),
         gain(faster),
     );
     let finding = rings::about(bound.busiest, Finding::new(&DECLARATION, severity, title))
@@ -193,11 +197,11 @@ fn evidence(bound: &Loop<'_>, name: &str, work: &Work) -> [Evidence; 4] {
     let all = bound.samples.all;
     let share = percent(work.samples, all);
     let per_operation = format!(
-        "per operation of io_uring {} on a CPU, {share} % of it in {name}; it was on a CPU for {} \
-         % of the time, and waited for one for {} %",
-        per_operation(bound.cpu_ns, bound.operations),
-        percent(bound.cpu_ns, bound.seen_ns).min(100),
-        percent(bound.runnable_ns, bound.seen_ns).min(100),
+        "per operation of io_uring {} on a CPU, {share} of it in {name}; it was on a CPU for {} \
+         of the time, and waited for one for {}",
+        duration(bound.cpu_ns / bound.operations),
+        percent(bound.cpu_ns, bound.seen_ns),
+        percent(bound.runnable_ns, bound.seen_ns),
     );
     let functions = bound
         .samples
@@ -206,7 +210,7 @@ fn evidence(bound: &Loop<'_>, name: &str, work: &Work) -> [Evidence; 4] {
         .take(*RING_WORK_FUNCTIONS_SHOWN);
     let shown = functions
         .map(|(name, work)| (name.as_str(), work.samples))
-        .filter(|(_, samples)| percent(*samples, all) > 0)
+        .filter(|(_, samples)| whole_percent(*samples, all) > 0)
         .chain([("the kernel", bound.samples.kernel)]);
     let by_samples = format!(
         "by {all} samples: {}. The bound allows for twice their standard error, and for the rest \
@@ -243,15 +247,6 @@ fn gain(faster_percent: u128) -> String {
     match faster_percent {
         0..=900 => format!("up to {faster_percent} % more operations a second"),
         _ => "its CPU time would no longer be the limit".to_owned(),
-    }
-}
-
-/// `1.2 us`: operations are short, and a fraction of a microsecond counts.
-fn per_operation(cpu_ns: u64, operations: u64) -> String {
-    let ns = cpu_ns / operations.max(1);
-    match ns {
-        1_000..100_000 => format!("{:.1} us", ns as f64 / 1e3),
-        _ => duration(ns),
     }
 }
 

@@ -23,12 +23,13 @@ use std::collections::BTreeMap;
 
 use whywait_events::StackId;
 use whywait_model::{EpollPool, Model, RequestRef, system_call_name};
+use whywait_words::{counted, counted_as, duration, list};
 
 use crate::detectors::stranded_readiness::DECLARATION;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
 use crate::numbers::{SIBLINGS_STRANDED_NS, STRANDED_ERROR_NS};
 use crate::shared::intervals::{Interval, union_ns};
-use crate::shared::text::{count, duration, list, numbered};
+use crate::shared::threads::numbered;
 
 struct Victim<'a> {
     request: RequestRef<'a>,
@@ -209,7 +210,7 @@ fn finding(
     let named: Vec<String> = worst.idle.iter().map(|tid| numbered(model, *tid)).collect();
     let title = format!(
         "{} at port {port} for up to {} behind a busy worker while {} idle",
-        count(
+        counted_as(
             victims.len(),
             "new connection waited",
             "new connections waited"
@@ -223,7 +224,7 @@ fn finding(
     let queued = format!(
         "the kernel had queued {} at one of {listeners} listeners with SO_REUSEPORT at port \
          {port}, for up to {}",
-        count(victims.len(), "new connection", "new connections"),
+        counted(victims.len(), "new connection"),
         duration(worst.stranded_ns)
     );
     let asleep = format!(

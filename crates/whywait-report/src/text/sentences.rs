@@ -4,6 +4,7 @@ use whywait_findings::{Confidence, Finding, Saving};
 use whywait_model::calls::links::Range;
 use whywait_model::path::Step;
 use whywait_model::requests::{Percentile, Slow, Time};
+use whywait_words::counted;
 
 use super::page::Page;
 use super::stack::{Row, fold};
@@ -14,7 +15,6 @@ use super::{
 use crate::Report;
 
 pub use super::stack::telling_kernel;
-pub use super::units::{count, counted, duration, percent, ratio_percent};
 
 /// Lines do not wrap.
 const WIDE: usize = 1 << 20;
@@ -116,11 +116,6 @@ pub fn better_by_calls(report: &Report) -> bool {
     by_calls::totals(requests, total_ns(&requests.time)).is_some()
 }
 
-/// A time between two bounds: `1.20 to 3.50 s`.
-pub fn length(ns: Range) -> String {
-    by_calls::length(ns)
-}
-
 /// Which part of the time by threads a part of the time by calls is like, for pictures.
 pub fn part_like(what: &str) -> &str {
     match what {
@@ -131,11 +126,6 @@ pub fn part_like(what: &str) -> &str {
         by_calls::NOT_READ => "ready (pool busy)",
         _ => "network",
     }
-}
-
-/// A part of a time between two bounds, as a share: `2.0 to 97.0 %`.
-pub fn share(ns: Range, total_ns: u64) -> String {
-    tasks::share(ns, total_ns)
 }
 
 /// Why responses went out late after they were written, and how much later, nanoseconds. Empty
@@ -157,7 +147,7 @@ pub fn besides(slow: &Slow) -> Vec<(String, String)> {
 /// A percentile, which may be a lower bound; `None` when latencies are not known.
 pub fn percentile(report: &Report, which: Percentile) -> Option<String> {
     let latency = report.requests.latency_ns.as_ref()?;
-    Some(requests::figure(latency, which))
+    Some(requests::percentile(latency, which))
 }
 
 /// What the report rests on: a sentence.
@@ -222,11 +212,11 @@ pub fn folded(stack: &[String], own: &[bool]) -> Vec<Frame> {
             Row::Runtime("") => Frame::Runtime("??".to_owned()),
             Row::Runtime(name) => Frame::Runtime(name.to_owned()),
             Row::Folded(frames, owners) if owners.is_empty() => {
-                Frame::Folded(format!("… {}", counted(frames as u64, "more frame")))
+                Frame::Folded(format!("… {}", counted(frames, "more frame")))
             }
             Row::Folded(frames, owners) => Frame::Folded(format!(
                 "… {} of {}",
-                counted(frames as u64, "frame"),
+                counted(frames, "frame"),
                 owners.join(", ")
             )),
         })

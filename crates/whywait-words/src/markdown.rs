@@ -1,6 +1,6 @@
 //! Text in GitHub's Markdown.
 
-use crate::text::{Charset, escape};
+use crate::{Charset, escape};
 
 /// A text in which nothing means anything to Markdown or HTML, and no name becomes a mention, an
 /// issue or a link. Cut to some 800 columns.

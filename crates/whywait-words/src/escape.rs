@@ -46,12 +46,12 @@ pub fn escape(raw: &str, charset: Charset, max_width: usize) -> String {
 }
 
 /// The width of a string that is already escaped, in terminal columns.
-pub(crate) fn columns(text: &str) -> usize {
+pub fn columns(text: &str) -> usize {
     text.chars().map(width).sum()
 }
 
 /// The width of a character, in terminal columns.
-pub(crate) fn width(c: char) -> usize {
+pub fn width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
