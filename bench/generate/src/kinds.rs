@@ -117,7 +117,12 @@ fn found(at_ns: Ns, tgid: u32, tid: u32) -> Event {
 }
 
 /// Processes with a thread each that read a request, ask a peer, and answer: a request every 3 ms.
-fn processes(server: &Server, rows: u64, count: u32, output: &mut Output) -> Result<Ns, WriteError> {
+fn processes(
+    server: &Server,
+    rows: u64,
+    count: u32,
+    output: &mut Output,
+) -> Result<Ns, WriteError> {
     const PEER: u32 = 1;
     let started_ns = server.now();
     for process in 0..count {

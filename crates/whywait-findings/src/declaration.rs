@@ -7,11 +7,11 @@ use std::hash::{Hash, Hasher};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
-use whywait_model::Model;
 use whywait_words::capitalised;
 
 use crate::catalogue::CATALOGUE;
 use crate::detectors;
+use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 
 /// A kind of finding.
@@ -28,7 +28,7 @@ pub(crate) struct Declaration {
     /// The rest of what `whywait explain` says: markdown, from the heading "What it means" on.
     pub(crate) explain: &'static str,
     /// Finds it.
-    pub(crate) detect: fn(&Model) -> Vec<Finding>,
+    pub(crate) detect: fn(&Facts<'_>) -> Vec<Finding>,
 }
 
 /// Which kind a finding is of. Ordered as the catalogue is.

@@ -4,6 +4,7 @@
 mod catalogue;
 mod declaration;
 mod detectors;
+mod facts;
 mod finding;
 mod numbers;
 mod ranking;
@@ -15,6 +16,7 @@ use whywait_words::counted;
 
 use catalogue::CATALOGUE;
 pub use declaration::Code;
+pub use facts::Facts;
 
 pub use finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 pub use ranking::Explained;
@@ -22,10 +24,10 @@ pub use verdict::{Dominant, Verdict, verdict};
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the
 /// largest saving; one that another explains comes after that.
-pub fn find(model: &Model) -> Vec<Finding> {
+pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let found = CATALOGUE
         .iter()
-        .flat_map(|declaration| (declaration.detect)(model));
+        .flat_map(|declaration| (declaration.detect)(facts));
     ranking::ranked(found.collect())
 }
 

@@ -13,6 +13,7 @@ use whywait_model::{Model, RequestRef};
 use whywait_words::whole_percent;
 
 use crate::declaration::Code;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
 use crate::numbers::{RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, VERDICT_FEW};
 use crate::shared::intervals::sum;
@@ -97,7 +98,8 @@ impl Verdict {
 }
 
 /// What may be said of a recording with these findings.
-pub fn verdict(model: &Model, findings: &[Finding]) -> Verdict {
+pub fn verdict(facts: &Facts<'_>, findings: &[Finding]) -> Verdict {
+    let model = facts.model;
     if let Some(verdict) = Verdict::of_findings(findings) {
         return verdict;
     }

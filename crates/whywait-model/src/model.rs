@@ -11,6 +11,7 @@ use crate::cpu::bursts::Bursts;
 use crate::cpu::{CpuTime, Sampled};
 use crate::dns::LateDns;
 use crate::input::Input;
+use crate::path::PathStep;
 use crate::pools::{self, EpollPool};
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::histogram::Histogram;
@@ -71,6 +72,8 @@ pub struct Model {
     pub bursts: Bursts,
     /// The requests that are looked at one by one, by when they came.
     pub(crate) requests: Vec<Accounted>,
+    /// The steps of their critical paths, each once.
+    pub(crate) path_steps: Vec<PathStep>,
     /// The other requests.
     pub(crate) sums: RequestSums,
     /// Latencies of all requests.
@@ -146,6 +149,7 @@ impl Model {
             calls: input.calls,
             bursts: input.bursts,
             requests,
+            path_steps: Vec::new(),
             sums: input.sums,
             latency: input.latency,
             own: input.own,

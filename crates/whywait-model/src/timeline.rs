@@ -62,8 +62,13 @@ impl Timeline {
 
     /// The last wait that began before `at`, if any.
     pub fn before(&self, at: Ns) -> Option<&Wait> {
+        self.place_before(at).map(|at| &self.waits[at])
+    }
+
+    /// Its place among all.
+    pub(crate) fn place_before(&self, at: Ns) -> Option<usize> {
         let after = self.waits.partition_point(|wait| wait.out_ns < at);
-        after.checked_sub(1).map(|at| &self.waits[at])
+        after.checked_sub(1)
     }
 }
 

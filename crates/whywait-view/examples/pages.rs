@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use whywait_compare::{Diff, Options, Run, Side};
+use whywait_findings::Facts;
 use whywait_model::Model;
 use whywait_model::script::Script;
 use whywait_report::Report;
@@ -94,14 +95,15 @@ const HOSTILE: [&str; 7] = [
 const LONG: usize = 10_000;
 
 fn report_of(model: &Model) -> Report {
-    let findings = whywait_findings::find(model);
+    let facts = Facts::of(model);
+    let findings = whywait_findings::find(&facts);
     let mut report = Report::new(
         model.target(),
         model.requests_summary(),
         findings,
         model.coverage(),
     );
-    report.verdict = whywait_findings::verdict(model, &report.findings);
+    report.verdict = whywait_findings::verdict(&facts, &report.findings);
     report
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use whywait_events::recording::Recording;
+use whywait_findings::Facts;
 use whywait_model::{Input, Model};
 use whywait_report::Report;
 
@@ -18,13 +19,14 @@ pub(crate) fn model(dir: &Path) -> anyhow::Result<Model> {
 
 /// Everything that there is to say of a recording as a whole.
 pub(crate) fn report(model: &Model) -> Report {
+    let facts = Facts::of(model);
     let mut report = Report::new(
         model.target(),
         model.requests_summary(),
-        whywait_findings::find(model),
+        whywait_findings::find(&facts),
         model.coverage(),
     );
-    report.verdict = whywait_findings::verdict(model, &report.findings);
+    report.verdict = whywait_findings::verdict(&facts, &report.findings);
     report.calls = model.calls();
     report.uring = model.rings();
     report.cpu = model.cpu_summary();

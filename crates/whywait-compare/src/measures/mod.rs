@@ -22,7 +22,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use whywait_events::Sample;
 use whywait_events::recording::{ReadError, Recording};
-use whywait_findings::{Code, Finding, Severity};
+use whywait_findings::{Code, Facts, Finding, Severity};
 use whywait_model::{Input, Model};
 
 pub use findings::Found;
@@ -226,7 +226,7 @@ impl Run {
     /// What an analysis gives. `samples`: for how many periods of the clock each thread was seen on
     /// a CPU in each user stack, by (stack, thread).
     pub fn of(model: &Model, samples: &BTreeMap<(u32, u32), u64>, name: String) -> Self {
-        let findings = whywait_findings::find(model);
+        let findings = whywait_findings::find(&Facts::of(model));
         let summary = model.target();
         let mut run = Run {
             name,

@@ -1,8 +1,8 @@
 //! What threads did on a CPU in the kernel, by samples: the time of a program's calls and faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use whywait_events::Sample;
+use whywait_events::{Sample, StackId};
 use whywait_model::{Model, StackText};
 use whywait_words::{percent, shares, whole_percent};
 
@@ -89,15 +89,17 @@ impl InKernel {
     /// Interrupts are the work of others.
     pub(crate) fn of<'a>(model: &Model, samples: impl Iterator<Item = &'a Sample>) -> Self {
         let mut found = Self::default();
-        let mut works: BTreeMap<Work, u64> = BTreeMap::new();
+        let mut stacks: HashMap<StackId, u64> = HashMap::new();
         for sample in samples {
             found.all = found.all.saturating_add(sample.weight());
-            let Some(stack) = model.stacks.get(sample.kernel_stack) else {
-                continue;
-            };
-            if !model.in_interrupt(sample.kernel_stack) {
-                found.inside = found.inside.saturating_add(sample.weight());
-                *works.entry(Work::of(stack)).or_default() += sample.weight();
+            *stacks.entry(sample.kernel_stack).or_default() += sample.weight();
+        }
+        let mut works: BTreeMap<Work, u64> = BTreeMap::new();
+        for (id, weight) in stacks {
+            let stack = model.stacks.get(id);
+            if let Some(stack) = stack.filter(|_| !model.in_interrupt(id)) {
+                found.inside = found.inside.saturating_add(weight);
+                *works.entry(Work::of(stack)).or_default() += weight;
             }
         }
         found.works = works.into_iter().collect();

@@ -5,9 +5,10 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
-use whywait_model::{Model, RequestRef};
+use whywait_model::RequestRef;
 use whywait_words::{counted_as, duration, list};
 
+use crate::facts::Facts;
 use crate::numbers::{
     QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL, QUEUE_MIN_CALLS, QUEUE_MIN_HANDOVERS,
     QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_REPLAY_LITTLE_OFF, QUEUE_REPLAY_MOST_OFF,
@@ -105,25 +106,26 @@ struct Pairs<'m> {
 
 impl<'m> Queue<'m> {
     /// All of them.
-    pub(crate) fn of(model: &'m Model) -> Vec<Queue<'m>> {
+    pub(crate) fn of(facts: &Facts<'m>) -> Vec<Queue<'m>> {
         let mut requests: HashMap<u32, Vec<RequestRef<'_>>> = HashMap::new();
         let counts = |request: &RequestRef<'_>| !request.was_stopped() && !request.multiplexed;
-        for request in model.requests().filter(counts) {
+        for request in facts.model.requests().filter(counts) {
             requests.entry(request.tgid).or_default().push(request);
         }
-        let traffic = Traffic::of(model).into_iter();
+        let traffic = facts.traffic().iter();
         traffic
             .filter_map(|traffic| Self::in_traffic(requests.get(&traffic.tgid)?, traffic))
             .collect()
     }
 
-    fn in_traffic(all: &[RequestRef<'m>], mut traffic: Traffic<'m>) -> Option<Queue<'m>> {
+    fn in_traffic(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Queue<'m>> {
         if traffic.calls.len() < *QUEUE_MIN_CALLS {
             return None;
         }
         let windows: Vec<Interval> = all.iter().filter_map(served).collect();
         let windows = merged(windows);
         // What it asks on its own account is no request's.
+        let mut traffic = traffic.clone();
         traffic.calls.retain(|call| lies_in(&windows, whole(call)));
         let mut pairs = pairs(all, &traffic)?;
         let (uses, calls) = uses(&traffic.calls, &mut pairs);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
-use whywait_model::{Label, Model, Path, PathStep, RequestRef, StackText, app_frame};
+use whywait_model::{Label, Model, PathStep, RequestRef, StackText, app_frame};
 use whywait_words::{counted, duration, duration_range, percent, whole_percent};
 
 use crate::finding::{Finding, Severity};
@@ -20,13 +20,12 @@ pub(crate) const COMPILED: &str = "code compiled at run time";
 /// Stands for functions of Python that were not read in time.
 pub(crate) const IN_PYTHON: &str = "Python code";
 
-/// A request that took long enough to be looked at, with its path: one that was answered, or is
-/// late and has taken this long by now.
+/// A request that took long enough to be looked at: one that was answered, or is late and has
+/// taken this long by now.
 #[derive(Debug)]
 pub(crate) struct SlowRequest<'a> {
     pub(crate) request: RequestRef<'a>,
     pub(crate) latency_ns: u64,
-    pub(crate) path: Path,
 }
 
 /// The requests that are slow.
@@ -54,7 +53,6 @@ impl<'a> SlowRequests<'a> {
                 slow.requests.push(SlowRequest {
                     request,
                     latency_ns,
-                    path: request.path(),
                 });
             }
         }
@@ -295,7 +293,8 @@ pub(crate) fn in_compiled_code(stack: &StackText) -> bool {
 /// `tid` does.
 pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
     let mut tids: Vec<u32> = Vec::new();
-    for step in slow.path.steps.iter().filter(|step| step.part.is_some()) {
+    let path = slow.request.path();
+    for step in path.steps.iter().filter(|step| step.part.is_some()) {
         if tids.contains(&step.tid) {
             continue;
         }
@@ -319,11 +318,11 @@ pub(crate) fn chain(model: &Model, slow: &SlowRequest<'_>, tid: u32) -> String {
     text
 }
 
-/// Steps of a path that are time of a thread of the target or of what it waited for, with the part
-/// that they are.
-pub(crate) fn steps(path: &Path) -> impl Iterator<Item = (Part, &PathStep)> {
-    path.steps
-        .iter()
+/// Steps of a request's path that are time of a thread of the target or of what it waited for, with
+/// the part that they are.
+pub(crate) fn steps<'a>(slow: &SlowRequest<'a>) -> impl Iterator<Item = (Part, &'a PathStep)> {
+    let steps = slow.request.path().steps.into_iter();
+    steps
         .filter_map(|step| Some((step.part?, step)))
         .filter(|(_, step)| step.ns() > 0)
 }

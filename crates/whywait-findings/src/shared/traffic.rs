@@ -181,6 +181,7 @@ impl Free {
 }
 
 /// The calls of a process to one peer.
+#[derive(Clone)]
 pub(crate) struct Traffic<'m> {
     pub(crate) tgid: u32,
     pub(crate) peer: Peer<'m>,

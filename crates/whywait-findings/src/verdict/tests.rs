@@ -20,7 +20,7 @@ fn serves(times: u64, waits: u64) -> Script {
 }
 
 fn alone(script: &Script) -> Verdict {
-    verdict(&script.model(), &[])
+    verdict(&Facts::of(&script.model()), &[])
 }
 
 #[test]
@@ -32,20 +32,27 @@ fn what_nothing_explains_is_not_nothing_wrong() {
     };
     assert_eq!(alone(&script), network);
     let model = script.model();
-    let findings = crate::find(&model);
-    assert_eq!(verdict(&model, &findings), Verdict::Findings, "they say it");
+    let findings = crate::find(&Facts::of(&model));
+    assert_eq!(
+        verdict(&Facts::of(&model), &findings),
+        Verdict::Findings,
+        "they say it"
+    );
 }
 
 #[test]
 fn notes_explain_too() {
     let model = serves(10, 25).model();
-    let findings = crate::find(&model);
+    let findings = crate::find(&Facts::of(&model));
     assert!(
         findings
             .iter()
             .all(|finding| finding.severity == Severity::Note)
     );
-    assert_eq!(verdict(&model, &findings), Verdict::NothingWrong);
+    assert_eq!(
+        verdict(&Facts::of(&model), &findings),
+        Verdict::NothingWrong
+    );
 }
 
 /// A loop that answers pairs of `slow` requests after 40 ms and `quick` ones at once, and polls
@@ -67,7 +74,8 @@ fn loop_answers(slow: u64, quick: u64) -> Verdict {
         request.read(at, 1).answered(at + 1, 1);
     }
     let model = script.model();
-    verdict(&model, &crate::find(&model))
+    let facts = Facts::of(&model);
+    verdict(&facts, &crate::find(&facts))
 }
 
 /// By time: a few slow requests may have nearly all of it.
@@ -149,7 +157,11 @@ fn a_target_that_was_stopped_is_accused_of_nothing() {
             .is_some_and(|request| request.was_stopped())
     };
     assert!(was_stopped("7:1") && !was_stopped("1:1"));
-    assert_eq!(crate::find(&model), [], "what took long was the stop");
+    assert_eq!(
+        crate::find(&Facts::of(&model)),
+        [],
+        "what took long was the stop"
+    );
 }
 
 #[test]

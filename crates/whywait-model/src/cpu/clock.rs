@@ -1,31 +1,57 @@
 //! What the sampling clock says of a thread on a CPU: where it was, whether it ran at all, and
 //! whether interrupts kept its CPU.
 
+use std::collections::HashMap;
+
 use whywait_events::{Ns, Sample, StackId};
 
 use crate::model::Model;
-use crate::stacks::app_frame;
 use crate::timeline::Thread;
+
+/// So many samples are looked through one by one.
+const FEW: usize = 16;
+
+/// How much each user stack was sampled, in the order in which they were first.
+fn by_stack(samples: &[Sample]) -> Vec<(StackId, u64)> {
+    let mut stacks: Vec<(StackId, u64)> = Vec::new();
+    let mut places: HashMap<StackId, usize> = HashMap::new();
+    for sample in samples {
+        let stack = sample.user_stack;
+        let place = match samples.len() {
+            // A few are found sooner without.
+            ..=FEW => stacks.iter().position(|(known, _)| *known == stack),
+            _ => places.get(&stack).copied(),
+        };
+        match place {
+            Some(at) => stacks[at].1 += sample.weight(),
+            None => {
+                if samples.len() > FEW {
+                    places.insert(stack, stacks.len());
+                }
+                stacks.push((stack, sample.weight()));
+            }
+        }
+    }
+    stacks
+}
 
 impl Model {
     /// The stack in which a thread was seen most in an interval: the sampled stack whose innermost
     /// function of the application is the most frequent one. 0: no samples.
     pub fn sampled_stack(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
         let mut functions: Vec<(&str, u64, StackId)> = Vec::new();
-        for sample in thread.samples_within(from_ns, to_ns) {
-            let Some(stack) = self.stacks.get(sample.user_stack) else {
-                continue;
-            };
+        for (stack, weight) in by_stack(thread.samples_within(from_ns, to_ns)) {
             // A stack with none of the application's functions stands for its innermost one.
-            let Some(label) = app_frame(stack).or(stack.labels.first()) else {
+            let innermost = || self.stacks.get(stack)?.labels.first();
+            let Some(label) = self.stacks.app_frame(stack).or_else(innermost) else {
                 continue;
             };
             match functions
                 .iter_mut()
                 .find(|(name, _, _)| *name == &*label.name)
             {
-                Some((_, count, _)) => *count += sample.weight(),
-                None => functions.push((&label.name, sample.weight(), sample.user_stack)),
+                Some((_, count, _)) => *count += weight,
+                None => functions.push((&label.name, weight, stack)),
             }
         }
         // The first of equals, to be the same from run to run.

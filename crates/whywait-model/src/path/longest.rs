@@ -2,7 +2,7 @@
 
 use whywait_events::{Ns, Wait};
 
-use super::steps::{is_lock, timed_out, waits_for_threads, waker};
+use super::sleeps::Sleep;
 use super::walk::Walk;
 use crate::timeline::{end_of, woken_at};
 use crate::waits::{SystemCall, system_call};
@@ -11,7 +11,7 @@ use crate::waits::{SystemCall, system_call};
 /// does.
 const MAX_LOOKED_AT: usize = 4096;
 
-impl Walk<'_> {
+impl<'m> Walk<'_, 'm> {
     /// Whether the path from the request to the end of this sleep on which most was done leads
     /// through the waker, rather than through the sleep itself.
     pub(super) fn comes_through(&mut self, tid: u32, waker: u32, wait: &Wait, woken: Ns) -> bool {
@@ -35,60 +35,56 @@ impl Walk<'_> {
     fn done_until(&mut self, tid: u32, at: Ns) -> Option<u64> {
         enum Task {
             Find(u32, Ns),
-            Settle(u32, Ns),
+            Settle(u32, Ns, [Option<(u32, Ns)>; 2]),
         }
         let mut tasks = vec![Task::Find(tid, at)];
         while let Some(task) = tasks.pop() {
-            let (Task::Find(tid, at) | Task::Settle(tid, at)) = task;
-            if matches!(task, Task::Find(..)) {
-                if self.reached.contains_key(&(tid, at)) {
-                    continue;
+            match task {
+                Task::Find(tid, at) => {
+                    if self.reached.contains_key(&(tid, at)) {
+                        continue;
+                    }
+                    self.looked_at += 1;
+                    if self.looked_at > MAX_LOOKED_AT {
+                        self.truncated = true;
+                        return None;
+                    }
+                    // Until it is settled no path leads here: threads that woke each other at one
+                    // instant lead nowhere.
+                    self.reached.insert((tid, at), None);
+                    let before = self.before(tid, at);
+                    tasks.push(Task::Settle(tid, at, before));
+                    for (tid, at) in before.into_iter().flatten() {
+                        tasks.push(Task::Find(tid, at));
+                    }
                 }
-                self.looked_at += 1;
-                if self.looked_at > MAX_LOOKED_AT {
-                    self.truncated = true;
-                    return None;
+                Task::Settle(tid, at, before) => {
+                    let done = self.settle(tid, at, before);
+                    self.reached.insert((tid, at), done);
                 }
-                // Until it is settled no path leads here: threads that woke each other at one
-                // instant lead nowhere.
-                self.reached.insert((tid, at), None);
-                tasks.push(Task::Settle(tid, at));
-                for (tid, at) in self.before(tid, at).into_iter().flatten() {
-                    tasks.push(Task::Find(tid, at));
-                }
-                continue;
             }
-            let done = self.settle(tid, at);
-            self.reached.insert((tid, at), done);
         }
         self.reached.get(&(tid, at)).copied().flatten()
     }
 
     /// The last sleep of a thread before `at`, since the request was read.
-    fn last_sleep(&self, tid: u32, at: Ns) -> Option<&Wait> {
-        self.model
-            .threads
-            .get(&tid)?
-            .timeline
-            .before(at)
-            .filter(|wait| end_of(wait) > self.from_ns)
+    fn last_sleep(&self, tid: u32, at: Ns) -> Option<Sleep<'m>> {
+        let thread = self.model.threads.get(&tid)?;
+        let sleep = self.sleeps.before(thread, at)?;
+        (end_of(sleep.wait) > self.from_ns).then_some(sleep)
     }
 
     /// The points from which paths lead to a thread's state at `at`: it before its last sleep, and
     /// who ended that; or who made the thread.
     fn before(&self, tid: u32, at: Ns) -> [Option<(u32, Ns)>; 2] {
-        let Some(wait) = self.last_sleep(tid, at) else {
+        let Some(sleep) = self.last_sleep(tid, at) else {
             return [self.maker(tid, at), None];
         };
+        let wait = sleep.wait;
         let woken = woken_at(wait).min(at);
         let stay = (wait.out_ns > self.from_ns).then_some((tid, wait.out_ns));
-        let waker = waker(self.model, wait);
-        let through = waker != 0
-            && waker != tid
-            && waits_for_threads(wait)
-            && !is_lock(self.model, wait)
-            && woken > self.from_ns;
-        [stay, through.then_some((waker, woken))]
+        let through = sleep.waits_for(tid) && !sleep.is_lock && woken > self.from_ns;
+        [stay, through.then_some((sleep.waker, woken))]
     }
 
     fn maker(&self, tid: u32, at: Ns) -> Option<(u32, Ns)> {
@@ -96,16 +92,16 @@ impl Walk<'_> {
         (started_ns > self.from_ns && started_ns < at).then_some((parent, started_ns))
     }
 
-    fn settle(&self, tid: u32, at: Ns) -> Option<u64> {
+    fn settle(&self, tid: u32, at: Ns, [stay, through]: [Option<(u32, Ns)>; 2]) -> Option<u64> {
         let done = |point: Option<(u32, Ns)>| self.reached.get(&point?).copied().flatten();
-        let [stay, through] = self.before(tid, at);
-        let Some(wait) = self.last_sleep(tid, at) else {
+        let Some(sleep) = self.last_sleep(tid, at) else {
             if tid == self.reader {
                 return Some(at.saturating_sub(self.from_ns));
             }
             let (_, started_ns) = stay?;
             return Some(done(stay)?.saturating_add(at.saturating_sub(started_ns)));
         };
+        let wait = sleep.wait;
         let end = end_of(wait).min(at);
         let woken = woken_at(wait).min(end).max(self.from_ns);
         let active = at
@@ -114,12 +110,10 @@ impl Walk<'_> {
         let began = wait.out_ns.max(self.from_ns);
         // The reader may have read just as a sleep of it ended, by the clock.
         let stayed = done(stay).or_else(|| (stay.is_none() && tid == self.reader).then_some(0));
-        let waker = waker(self.model, wait);
-        let explained =
-            is_lock(self.model, wait) || (waker != 0 && waker != tid && waits_for_threads(wait));
+        let explained = sleep.is_lock || sleep.waits_for(tid);
         let asleep = match woken.saturating_sub(began) {
             _ if explained => 0,
-            ns if tid != self.reader && timed_out(self.model, wait) => ns / 2,
+            ns if tid != self.reader && sleep.timed_out => ns / 2,
             ns => ns,
         };
         let stayed = stayed.map(|done| done.saturating_add(asleep));

@@ -29,10 +29,13 @@ use crate::requests::RequestRef;
 use crate::rings;
 use crate::timeline::{end_of, woken_at};
 use crate::waits::WaitKind;
+use sleeps::Sleeps;
 use steps::{step, unreaped, waker};
 
+pub(crate) mod kept;
 mod longest;
 mod reported;
+mod sleeps;
 mod steps;
 pub(crate) mod upstream;
 mod walk;
@@ -44,11 +47,17 @@ pub(crate) const READY_UNSERVED: &str = "ready-unserved";
 
 /// A request's critical path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Path {
+pub struct Path<'m> {
     /// From arrival to response, without gaps or overlaps.
-    pub steps: Vec<PathStep>,
+    pub steps: Vec<&'m PathStep>,
     /// It was too long to be followed to its beginning.
     pub truncated: bool,
+}
+
+/// The same as it is walked.
+struct Walked {
+    steps: Vec<PathStep>,
+    truncated: bool,
 }
 
 /// One step.
@@ -95,17 +104,12 @@ impl PathStep {
 }
 
 /// The path from arrival to response; of a request that is open, up to the recording's end.
-pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
+fn walked<'m>(sleeps: &Sleeps<'m>, request: RequestRef<'m>) -> Walked {
+    let model = request.model();
     let end_ns = request.end_ns();
     let Some(recv_ns) = request.recv_ns else {
-        let step = PathStep {
-            state: READY_UNSERVED,
-            from_ns: request.ready_ns,
-            to_ns: end_ns,
-            ..PathStep::default()
-        };
-        return Path {
-            steps: vec![step],
+        return Walked {
+            steps: vec![unserved(request, end_ns, 0)],
             truncated: false,
         };
     };
@@ -119,7 +123,7 @@ pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
         .unwrap_or(read_ns);
     // What threads did before whywait looked at them is not known.
     let known_ns = model.known_from(request.recv_tid).min(end_ns).max(from_ns);
-    let (mut steps, truncated) = walk::back(model, request, known_ns, end_ns);
+    let (mut steps, truncated) = walk::back(sleeps, request, known_ns, end_ns);
     if known_ns > from_ns {
         steps.push(step(Part::Unknown, request.recv_tid, from_ns, known_ns, 0));
     }
@@ -133,19 +137,23 @@ pub(crate) fn path(model: &Model, request: RequestRef<'_>) -> Path {
             .and_then(|thread| thread.timeline.before(recv_ns))
             .filter(|wait| end_of(wait) <= recv_ns && woken_at(wait) >= request.ready_ns)
             .map_or(0, |wait| waker(model, wait));
-        steps.push(PathStep {
-            state: READY_UNSERVED,
-            part: None,
-            tid: request.recv_tid,
-            from_ns: request.ready_ns,
-            to_ns: recv_ns,
-            woken_by,
-            ..PathStep::default()
-        });
+        steps.push(unserved(request, recv_ns, woken_by));
     }
     steps.reverse();
     let steps = upstream::with_calls(model, request, steps);
-    Path { steps, truncated }
+    Walked { steps, truncated }
+}
+
+/// The step before a thread read a request.
+fn unserved(request: RequestRef<'_>, until_ns: Ns, woken_by: u32) -> PathStep {
+    PathStep {
+        state: READY_UNSERVED,
+        tid: request.recv_ns.map_or(0, |_| request.recv_tid),
+        from_ns: request.ready_ns,
+        to_ns: until_ns,
+        woken_by,
+        ..PathStep::default()
+    }
 }
 
 impl Model {

@@ -3,6 +3,7 @@
 use whywait_events::{Ns, Part, StackId, Wait, WakeContext};
 
 use super::PathStep;
+use super::sleeps::{Sleep, Sleeps};
 use crate::model::Model;
 use crate::timeline::{Thread, woken_at};
 use crate::waits::system_call::{self, SystemCall};
@@ -14,20 +15,24 @@ const MAX_PREEMPTIONS: usize = 8;
 /// An interval between long waits: on the CPU, as far as is known, and where the samples say so
 /// with a stack; but for the times when it was preempted for long.
 pub(super) fn active(
-    model: &Model,
+    sleeps: &Sleeps<'_>,
     thread: &Thread,
     from_ns: Ns,
     to_ns: Ns,
     waiting: u32,
     steps: &mut Vec<PathStep>,
 ) {
-    let stack = model.sampled_stack(thread, from_ns, to_ns);
-    let on_cpu = |from_ns, to_ns| PathStep {
-        stack: match model.sampled_stack(thread, from_ns, to_ns) {
-            0 => stack,
-            own => own,
-        },
-        ..step(Part::OnCpu, thread.tid, from_ns, to_ns, waiting)
+    let stack = sleeps.sampled_stack(thread, from_ns, to_ns);
+    let whole = (from_ns, to_ns);
+    let on_cpu = |from_ns, to_ns| {
+        let own = match (from_ns, to_ns) == whole {
+            true => stack,
+            false => sleeps.sampled_stack(thread, from_ns, to_ns),
+        };
+        PathStep {
+            stack: if own == 0 { stack } else { own },
+            ..step(Part::OnCpu, thread.tid, from_ns, to_ns, waiting)
+        }
     };
     let runnable = |from_ns, to_ns| step(Part::Runnable, thread.tid, from_ns, to_ns, waiting);
     let preempted = thread.preempted(from_ns, to_ns);
@@ -91,20 +96,13 @@ pub(super) fn step(part: Part, tid: u32, from_ns: Ns, to_ns: Ns, waiting: u32) -
 }
 
 /// A sleep, or a piece of one.
-pub(super) fn sleep(
-    model: &Model,
-    wait: &Wait,
-    tid: u32,
-    from_ns: Ns,
-    to_ns: Ns,
-    waiting: u32,
-) -> PathStep {
+pub(super) fn sleep(sleep: &Sleep<'_>, tid: u32, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
     PathStep {
-        stack: best_stack(wait),
-        kernel_stack: wait.kernel_stack,
-        kind: model.kind_of(wait),
-        woken_by: waker(model, wait),
-        ..step(part_of(model, wait), tid, from_ns, to_ns, waiting)
+        stack: best_stack(sleep.wait),
+        kernel_stack: sleep.wait.kernel_stack,
+        kind: sleep.kind,
+        woken_by: sleep.waker,
+        ..step(sleep.part, tid, from_ns, to_ns, waiting)
     }
 }
 
@@ -118,11 +116,6 @@ pub(super) fn part_of(model: &Model, wait: &Wait) -> Part {
 /// Whether the clock ended a wait for something else.
 pub(super) fn timed_out(model: &Model, wait: &Wait) -> bool {
     system_call::system_call(wait) != SystemCall::Sleep && part_of(model, wait) == Part::Timer
-}
-
-/// Whether a sleep was one for a lock.
-pub(super) fn is_lock(model: &Model, wait: &Wait) -> bool {
-    model.is_lock_wait(wait)
 }
 
 /// The thread of the target that ended a wait; 0 for an interrupt, a stranger or nobody.

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use whywait_events::{Ns, Part, Wait};
+use whywait_events::{Ns, Part};
 
 use super::PathStep;
-use super::steps::{active, is_lock, sleep, step, waits_for_threads, waker};
+use super::sleeps::{Sleep, Sleeps};
+use super::steps::{active, sleep as slept, step};
 use crate::model::Model;
 use crate::requests::RequestRef;
 use crate::timeline::{Thread, end_of, woken_at};
@@ -22,14 +23,15 @@ const MAX_ALL_HOLDERS: usize = 1024;
 
 /// The steps between the reading of a request and its response, the latest first, and whether they
 /// were too many to be followed to the beginning.
-pub(super) fn back(
-    model: &Model,
-    request: RequestRef<'_>,
+pub(super) fn back<'m>(
+    sleeps: &Sleeps<'m>,
+    request: RequestRef<'m>,
     from_ns: Ns,
     end_ns: Ns,
 ) -> (Vec<PathStep>, bool) {
     let mut walk = Walk {
-        model,
+        model: request.model(),
+        sleeps,
         from_ns,
         reader: request.recv_tid,
         reached: HashMap::new(),
@@ -49,8 +51,9 @@ pub(super) fn back(
 }
 
 /// A walk back in time, from a response to where its request was read.
-pub(super) struct Walk<'a> {
-    pub(super) model: &'a Model,
+pub(super) struct Walk<'a, 'm> {
+    pub(super) model: &'m Model,
+    pub(super) sleeps: &'a Sleeps<'m>,
     /// When the request was read…
     pub(super) from_ns: Ns,
     /// … and by whom.
@@ -73,7 +76,7 @@ struct Inside {
     depth: usize,
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     /// What a thread did from `from_ns` to `to_ns`, and others on whom it waited; latest step
     /// first.
     fn back(
@@ -96,11 +99,8 @@ impl Walk<'_> {
                 steps.push(step(Part::Unknown, tid, from_ns, now, waiting));
                 return;
             };
-            let Some(wait) = thread
-                .timeline
-                .before(now)
-                .filter(|wait| end_of(wait) > from_ns)
-            else {
+            let sleep = self.sleeps.before(thread, now);
+            let Some(sleep) = sleep.filter(|sleep| end_of(sleep.wait) > from_ns) else {
                 now = self.active(
                     thread,
                     from_ns,
@@ -112,25 +112,26 @@ impl Walk<'_> {
                 );
                 continue;
             };
+            let wait = sleep.wait;
             // It may still be under way at `now`, when the path comes from a thread that it woke by
             // a timer's signal, say.
             let back_on_cpu = end_of(wait).min(now);
             if back_on_cpu < now {
-                active(model, thread, back_on_cpu, now, waiting, steps);
+                active(self.sleeps, thread, back_on_cpu, now, waiting, steps);
             }
             let woken = woken_at(wait).min(back_on_cpu).max(from_ns);
             if woken < back_on_cpu {
                 steps.push(step(Part::Runnable, tid, woken, back_on_cpu, waiting));
             }
             let began = wait.out_ns.max(from_ns);
-            let waker = waker(model, wait);
-            if is_lock(model, wait) {
+            let waker = sleep.waker;
+            if sleep.is_lock {
                 let began = model.first_try(wait).out_ns.max(from_ns);
                 if began < woken {
-                    steps.push(self.lock(tid, wait, began, woken, waiting));
+                    steps.push(self.lock(tid, &sleep, began, woken, waiting));
                 }
                 now = began;
-            } else if waker != 0 && waker != tid && waits_for_threads(wait) {
+            } else if sleep.waits_for(tid) {
                 if inside.is_none() && self.comes_through(tid, waker, wait, woken) {
                     // What the waker did until then is what this thread waited for.
                     if let Some(last) = steps.last_mut() {
@@ -139,12 +140,12 @@ impl Walk<'_> {
                     tid = waker;
                     now = woken;
                 } else {
-                    self.meanwhile(tid, waker, wait, (began, woken), inside, steps);
+                    self.meanwhile(tid, &sleep, (began, woken), inside, steps);
                     now = began;
                 }
             } else {
                 if began < woken {
-                    steps.push(sleep(model, wait, tid, began, woken, waiting));
+                    steps.push(slept(&sleep, tid, began, woken, waiting));
                 }
                 now = began;
             }
@@ -174,18 +175,25 @@ impl Walk<'_> {
             && started_ns < to_ns
             && self.model.threads.contains_key(&parent)
         {
-            active(self.model, thread, started_ns, to_ns, waiting, steps);
+            active(self.sleeps, thread, started_ns, to_ns, waiting, steps);
             *tid = parent;
             return started_ns;
         }
-        active(self.model, thread, from_ns, to_ns, waiting, steps);
+        active(self.sleeps, thread, from_ns, to_ns, waiting, steps);
         from_ns
     }
 
     /// A wait for a lock, with what those who held it did meanwhile. The path stays with the thread
     /// that waited: the holders did not work for this request.
-    fn lock(&mut self, tid: u32, wait: &Wait, from_ns: Ns, to_ns: Ns, waiting: u32) -> PathStep {
-        let model = self.model;
+    fn lock(
+        &mut self,
+        tid: u32,
+        sleep: &Sleep<'_>,
+        from_ns: Ns,
+        to_ns: Ns,
+        waiting: u32,
+    ) -> PathStep {
+        let (model, wait) = (self.model, sleep.wait);
         let key = model.key_of(wait);
         let inside = Inside {
             waiting: tid,
@@ -261,13 +269,13 @@ impl Walk<'_> {
         let holder = held
             .into_iter()
             .max_by_key(|(tid, ns)| (*ns, std::cmp::Reverse(*tid)))
-            .map_or_else(|| waker(model, wait), |(tid, _)| tid);
+            .map_or(sleep.waker, |(tid, _)| tid);
         PathStep {
             woken_by: holder,
             meanwhile,
             part: Some(Part::Lock),
             state: Part::Lock.name(),
-            ..sleep(model, wait, tid, from_ns, to_ns, waiting)
+            ..slept(sleep, tid, from_ns, to_ns, waiting)
         }
     }
 
@@ -277,8 +285,7 @@ impl Walk<'_> {
     fn meanwhile(
         &mut self,
         tid: u32,
-        waker: u32,
-        wait: &Wait,
+        sleep: &Sleep<'_>,
         (from_ns, to_ns): (Ns, Ns),
         inside: Option<Inside>,
         steps: &mut Vec<PathStep>,
@@ -289,18 +296,16 @@ impl Walk<'_> {
         let depth = inside.map_or(0, |inside| inside.depth) + 1;
         if depth > MAX_DEPTH {
             let waiting = inside.map_or(0, |inside| inside.waiting);
-            let mut sleep = sleep(self.model, wait, tid, from_ns, to_ns, waiting);
-            sleep.woken_by = waker;
-            steps.push(sleep);
+            steps.push(slept(sleep, tid, from_ns, to_ns, waiting));
             return;
         }
         if let Some(last) = steps.last_mut() {
-            last.woken_by = waker;
+            last.woken_by = sleep.waker;
         }
         let inside = Inside {
             waiting: tid,
             depth,
         };
-        self.back(waker, from_ns, to_ns, Some(inside), steps);
+        self.back(sleep.waker, from_ns, to_ns, Some(inside), steps);
     }
 }

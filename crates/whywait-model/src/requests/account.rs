@@ -108,7 +108,7 @@ fn fit(mut parts: Parts, total_ns: u64) -> Parts {
 }
 
 /// Where a request's time went.
-pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
+pub(crate) fn account(request: RequestRef<'_>, path: &Path<'_>) -> Account {
     let ready_ns = request.ready_ns;
     let read_ns = request.served_ns();
     let unserved_ns = read_ns - ready_ns;
@@ -131,7 +131,7 @@ pub(crate) fn account(request: RequestRef<'_>, path: &Path) -> Account {
 }
 
 /// What of a path is unknown as it lies in sleeps that ended and whose wake was not seen.
-pub(crate) fn unmatched_wakes_ns(model: &Model, path: &Path) -> u64 {
+pub(crate) fn unmatched_wakes_ns(model: &Model, path: &Path<'_>) -> u64 {
     let unknown = path
         .steps
         .iter()
@@ -149,7 +149,7 @@ pub(crate) fn unmatched_wakes_ns(model: &Model, path: &Path) -> u64 {
 /// The critical path shows which waits the response waited for; in a loop that serves many requests
 /// those are not all that its thread had. What lies between long waits the path only knows as
 /// "active": there the kernel's sums, short waits and all, say how the time was spent.
-fn service(request: RequestRef<'_>, path: &Path, recv_ns: u64, answered_ns: u64) -> Parts {
+fn service(request: RequestRef<'_>, path: &Path<'_>, recv_ns: u64, answered_ns: u64) -> Parts {
     let model = request.model();
     let total_ns = answered_ns.saturating_sub(recv_ns);
     let one_thread = request.recv_tid == request.send_tid;
@@ -201,11 +201,15 @@ fn between_long_waits(request: RequestRef<'_>, recv_ns: u64, answered_ns: u64) -
 
 /// Adds `ns` to the parts in the proportion of `mix`.
 fn spread(parts: &mut Parts, mix: &Parts, ns: u64) {
-    let total = u128::from(mix.total_ns().max(1));
+    let total = mix.total_ns().max(1);
     let mut left_ns = ns;
     for part in Part::ALL {
         // Parts whose sum is beyond counting come from no kernel.
-        let share = ((u128::from(mix[part]) * u128::from(ns) / total) as u64).min(left_ns);
+        let share = match mix[part].checked_mul(ns) {
+            Some(product) => product / total,
+            None => (u128::from(mix[part]) * u128::from(ns) / u128::from(total)) as u64,
+        };
+        let share = share.min(left_ns);
         parts[part] = parts[part].saturating_add(share);
         left_ns -= share;
     }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use whywait_events::{Ns, Request, WakeContext};
 
 use crate::model::Model;
-use crate::path::{self, Path};
+use crate::path::{self, Path, PathStep};
 use crate::pools::EpollPool;
 use crate::timeline::Thread;
 
@@ -45,8 +45,7 @@ pub(crate) struct Accounted {
     account: Account,
     /// While it is open: how far it has got.
     open: Option<open::Open>,
-    /// Its critical path was too long to be followed to its beginning.
-    path_truncated: bool,
+    path: path::kept::Kept,
     /// What of its time is unknown as it was spent in sleeps whose wake was not seen.
     unmatched_wakes_ns: u64,
 }
@@ -186,8 +185,8 @@ impl<'m> RequestRef<'m> {
     }
 
     /// Its critical path; while it is open, that of its thread up to the recording's end.
-    pub fn path(self) -> Path {
-        path::path(self.model, self)
+    pub fn path(self) -> Path<'m> {
+        self.accounted.path.path(&self.model.path_steps)
     }
 
     /// The pool that serves it, as far as known.
@@ -219,6 +218,14 @@ impl Model {
         })
     }
 
+    /// The request that has this place among all that are looked at one by one.
+    pub(crate) fn request_at(&self, place: u32) -> RequestRef<'_> {
+        RequestRef {
+            model: self,
+            accounted: &self.requests[place as usize],
+        }
+    }
+
     /// A request by its name, `SOCKET:SEQ`; `None` when it is not one that is looked at one by one.
     pub fn request(&self, id: &str) -> Option<RequestRef<'_>> {
         self.requests().find(|request| request.id() == id)
@@ -230,22 +237,30 @@ impl Model {
         for (one, state) in self.requests.iter_mut().zip(states) {
             one.open = state;
         }
-        let accounts: Vec<(Account, bool, u64)> = self
-            .requests()
-            .map(|request| {
-                let path = request.path();
-                let unmatched_ns = account::unmatched_wakes_ns(self, &path);
-                (
-                    account::account(request, &path),
-                    path.truncated,
-                    unmatched_ns,
-                )
-            })
-            .collect();
-        for (one, (account, truncated, unmatched_ns)) in self.requests.iter_mut().zip(accounts) {
-            (one.account, one.path_truncated) = (account, truncated);
-            one.unmatched_wakes_ns = unmatched_ns;
+        let (steps, paths) = path::kept::all(self);
+        self.path_steps = steps;
+        for (one, path) in self.requests.iter_mut().zip(paths) {
+            one.path = path;
         }
+        let account = |request: RequestRef<'_>| {
+            let path = request.path();
+            let unmatched_ns = account::unmatched_wakes_ns(self, &path);
+            (account::account(request, &path), unmatched_ns)
+        };
+        let accounts: Vec<(Account, u64)> = self.requests().map(account).collect();
+        for (one, (account, unmatched_ns)) in self.requests.iter_mut().zip(accounts) {
+            (one.account, one.unmatched_wakes_ns) = (account, unmatched_ns);
+        }
+    }
+
+    /// Each step that is on paths of requests, and on how many.
+    pub(crate) fn steps_on_paths(&self) -> impl Iterator<Item = (&PathStep, u64)> {
+        let mut paths = vec![0_u64; self.path_steps.len()];
+        let requests = self.requests.iter();
+        for at in requests.flat_map(|request| request.path.places()) {
+            paths[*at as usize] += 1;
+        }
+        self.path_steps.iter().zip(paths)
     }
 
     /// What of the requests' time is unknown as the kernel did not show the wakes that ended it, of
@@ -261,7 +276,7 @@ impl Model {
     pub(crate) fn truncated_paths(&self) -> u64 {
         self.requests
             .iter()
-            .filter(|request| request.path_truncated)
+            .filter(|request| request.path.is_truncated())
             .count() as u64
     }
 }

@@ -1,7 +1,7 @@
 //! Stacks with names.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use whywait_events::recording::Stacks;
 use whywait_events::{ModuleKind, StackId, UNNAMED_JIT};
@@ -88,11 +88,42 @@ impl Label {
 /// All stacks of a recording, with names.
 #[derive(Debug, Clone, Default)]
 pub struct StackNames {
-    stacks: HashMap<StackId, StackText>,
+    stacks: HashMap<StackId, Known>,
     /// Frames within which a Ruby whose functions have no names takes its lock.
     gvl_frames: HashSet<Arc<str>>,
     frames: u64,
     named_frames: u64,
+}
+
+/// A stack, and where in it the labels are that were asked for. Many sleeps and samples have the
+/// same one.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    text: StackText,
+    app_frame: OnceLock<Option<usize>>,
+    telling: OnceLock<Option<usize>>,
+}
+
+impl Known {
+    fn new(text: StackText) -> Self {
+        Self {
+            text,
+            ..Self::default()
+        }
+    }
+
+    fn label<'a>(
+        &'a self,
+        place: &OnceLock<Option<usize>>,
+        find: impl FnOnce(&'a StackText) -> Option<&'a Label>,
+    ) -> Option<&'a Label> {
+        let labels = &self.text.labels;
+        let place = place.get_or_init(|| {
+            let found = find(&self.text)?;
+            labels.iter().position(|label| std::ptr::eq(label, found))
+        });
+        place.map(|at| &labels[at])
+    }
 }
 
 impl StackNames {
@@ -138,15 +169,15 @@ impl StackNames {
             }
             all.insert(
                 id,
-                StackText {
+                Known::new(StackText {
                     labels,
                     truncated: stacks.truncated(id).unwrap_or(false),
-                },
+                }),
             );
         }
         let named_frames = frames.values().filter(|named| **named).count() as u64;
         Self {
-            gvl_frames: futex::gvl_frames(all.values()),
+            gvl_frames: futex::gvl_frames(all.values().map(|known: &Known| &known.text)),
             stacks: all,
             frames: frames.len() as u64,
             named_frames,
@@ -155,7 +186,7 @@ impl StackNames {
 
     /// A stack; `None` for 0 and for one that the recording does not have.
     pub fn get(&self, id: StackId) -> Option<&StackText> {
-        self.stacks.get(&id)
+        self.stacks.get(&id).map(|known| &known.text)
     }
 
     /// Function names of a stack for reports, innermost first; empty when there is none.
@@ -170,7 +201,15 @@ impl StackNames {
 
     /// The name of what a stack is in: see `telling.rs`.
     pub fn telling(&self, id: StackId) -> Option<String> {
-        telling::telling(self.get(id)?).map(|label| label.name.to_string())
+        let known = self.stacks.get(&id)?;
+        let label = known.label(&known.telling, telling::telling);
+        label.map(|label| label.name.to_string())
+    }
+
+    /// The innermost function of the application's own in a stack: see [`app_frame`].
+    pub fn app_frame(&self, id: StackId) -> Option<&Label> {
+        let known = self.stacks.get(&id)?;
+        known.label(&known.app_frame, telling::app_frame)
     }
 
     /// Frames within which a Ruby whose functions have no names takes its lock.
@@ -185,15 +224,16 @@ impl StackNames {
 
     /// Stacks whose unwinding ended before the thread's start.
     pub fn truncated(&self) -> u64 {
-        self.stacks.values().filter(|stack| stack.truncated).count() as u64
+        let truncated = self.stacks.values().filter(|known| known.text.truncated);
+        truncated.count() as u64
     }
 
     /// Adds a stack; for scripts of events.
     pub fn insert(&mut self, id: StackId, stack: StackText) {
         self.frames += stack.labels.len() as u64;
         self.named_frames += stack.labels.iter().filter(|label| label.named).count() as u64;
-        self.stacks.insert(id, stack);
-        self.gvl_frames = futex::gvl_frames(self.stacks.values());
+        self.stacks.insert(id, Known::new(stack));
+        self.gvl_frames = futex::gvl_frames(self.stacks.values().map(|known| &known.text));
     }
 }
 

@@ -194,7 +194,7 @@ fn first(model: &Model) -> RequestRef<'_> {
     model.requests().next().expect("there is a request")
 }
 
-fn done_on(slept: &[Slept], steps: &[PathStep]) -> u64 {
+fn done_on(slept: &[Slept], steps: &[&PathStep]) -> u64 {
     let halves_of = |step: &PathStep| {
         let within = |one: &&Slept| {
             one.tid == step.tid && ms(one.from) <= step.from_ns && step.to_ns <= ms(one.to)
@@ -207,7 +207,7 @@ fn done_on(slept: &[Slept], steps: &[PathStep]) -> u64 {
         _ => 2 * step.ns(),
     };
     let own = steps.iter().filter(|step| step.waiting == 0);
-    own.map(done_ns).sum::<u64>() / MS
+    own.map(|step| done_ns(step)).sum::<u64>() / MS
 }
 
 proptest! {
@@ -296,7 +296,8 @@ fn with_a_helper_that_sleeps(asleep_ms: u64, timed_out: bool) -> Vec<(u32, &'sta
             timed_out: false,
         },
     ];
-    let steps = first(&model(&slept, end + 1)).path().steps;
+    let model = model(&slept, end + 1);
+    let steps = first(&model).path().steps;
     steps
         .iter()
         .map(|step| (step.tid, step.state, step.ns() / MS))
@@ -358,7 +359,8 @@ fn a_thread_that_the_request_made_leads_back_to_its_maker() {
     script.wait(1, FUTEX, 21, 80).by(2).done();
     script.request(1).ready(0).read(10, 1).answered(90, 1);
     script.ends(100);
-    let steps = first(&script.model()).path().steps;
+    let model = script.model();
+    let steps = first(&model).path().steps;
     let told: Vec<(u32, u64)> = steps
         .iter()
         .map(|step| (step.tid, step.ns() / MS))
@@ -427,7 +429,8 @@ fn a_lock_that_went_from_hand_to_hand_shows_each_holder() {
         .done();
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
-    let steps = first(&script.model()).path().steps;
+    let model = script.model();
+    let steps = first(&model).path().steps;
     let lock = steps
         .iter()
         .find(|step| step.part == Some(Part::Lock))
@@ -467,7 +470,8 @@ fn who_finds_a_lock_free_has_it_since_another_let_it_go() {
         .done();
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
-    let steps = first(&script.model()).path().steps;
+    let model = script.model();
+    let steps = first(&model).path().steps;
     let held = meanwhile(&steps);
     assert_eq!(
         held,
@@ -537,7 +541,7 @@ fn of_a_thread_without_a_cpu(preempted: impl IntoIterator<Item = (u64, u64)>) ->
 }
 
 /// What those who held the lock did while it was waited for.
-fn meanwhile(steps: &[PathStep]) -> Vec<(&'static str, u32, u64)> {
+fn meanwhile(steps: &[&PathStep]) -> Vec<(&'static str, u32, u64)> {
     steps
         .iter()
         .find(|step| step.part == Some(Part::Lock))
@@ -548,7 +552,7 @@ fn meanwhile(steps: &[PathStep]) -> Vec<(&'static str, u32, u64)> {
         .collect()
 }
 
-fn told(steps: &[PathStep]) -> Vec<(&str, u64)> {
+fn told(steps: &[&PathStep]) -> Vec<(&'static str, u64)> {
     steps
         .iter()
         .map(|step| (step.state, step.ns() / MS))
@@ -633,7 +637,8 @@ fn a_lock_that_was_given_to_a_thread_without_a_cpu_is_held_by_nobody() {
         .done();
     script.request(1).ready(10).read(10, 1).answered(90, 1);
     script.ends(120);
-    let steps = first(&script.model()).path().steps;
+    let model = script.model();
+    let steps = first(&model).path().steps;
     let held = meanwhile(&steps);
     // Whether the fourth one had it from 55 to 60, nothing shows.
     assert_eq!(

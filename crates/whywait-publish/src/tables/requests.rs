@@ -82,7 +82,7 @@ pub(super) fn rows(source: &Source<'_>) -> Result<Vec<RequestRow>, ReadError> {
 fn row(source: &Source<'_>, request: RequestRef<'_>) -> RequestRow {
     let model = source.model;
     let path = request.path();
-    let longest = path.steps.iter().max_by_key(|step| step.ns());
+    let longest = path.steps.into_iter().max_by_key(|step| step.ns());
     let waited_for = |step: &PathStep| match model.peer_of_step(step) {
         Some(peer) => Some(peer.to_string()),
         None => step.kind.map(|kind| kind.name.to_owned()),
@@ -99,7 +99,7 @@ fn row(source: &Source<'_>, request: RequestRef<'_>) -> RequestRow {
         bytes_in: Some(request.bytes_in),
         bytes_out: Some(request.bytes_out),
         longest: longest.map(|step| step.state.to_owned()),
-        longest_ns: longest.map(PathStep::ns),
+        longest_ns: longest.map(|step| step.ns()),
         function: longest
             .and_then(|step| model.stacks.telling(step.stack))
             .map(|function| name(&function)),

@@ -70,7 +70,7 @@ impl<'m> Collector<'m> {
         let model = self.model;
         for request in model.requests().filter(|request| request.counts()) {
             for step in request.path().steps {
-                self.step(&mut Vec::new(), &step, step.ns(), MAX_DEPTH);
+                self.step(&mut Vec::new(), step, step.ns(), MAX_DEPTH);
             }
         }
     }

@@ -7,19 +7,21 @@ mod hostile;
 mod page;
 mod protobuf;
 
+use whywait_findings::Facts;
 use whywait_model::Model;
 use whywait_model::script::Script;
 use whywait_report::Report;
 
 /// What a report of the model says.
 fn report(model: &Model) -> Report {
+    let facts = Facts::of(model);
     let mut report = Report::new(
         model.target(),
         model.requests_summary(),
-        whywait_findings::find(model),
+        whywait_findings::find(&facts),
         model.coverage(),
     );
-    report.verdict = whywait_findings::verdict(model, &report.findings);
+    report.verdict = whywait_findings::verdict(&facts, &report.findings);
     report.calls = model.calls();
     report.uring = model.rings();
     report.cpu = model.cpu_summary();

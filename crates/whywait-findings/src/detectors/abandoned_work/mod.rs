@@ -25,6 +25,7 @@ use whywait_model::requests::abandoned::{Wasted, after_ns};
 use whywait_words::{counted, duration, duration_range, percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
     ABANDONED, ABANDONED_CPU_ERROR, ABANDONED_CPU_WARNING, ABANDONED_NS, ABANDONED_TOGETHER,
@@ -54,7 +55,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut by_port: BTreeMap<u16, Vec<&Abandoned>> = BTreeMap::new();
     for row in model.abandoned.rows() {
         by_port.entry(row.local_port).or_default().push(row);

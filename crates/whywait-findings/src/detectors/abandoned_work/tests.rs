@@ -52,7 +52,7 @@ fn server_left(abandoned: u64, apart_ms: u64, answers: impl Fn(u64) -> u32) -> S
 
 #[test]
 fn work_for_nobody_is_reported() {
-    let findings = detect(&server(4).model());
+    let findings = detect(&Facts::of(&server(4).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -82,7 +82,7 @@ fn work_for_nobody_is_reported() {
 #[test]
 fn what_moved_between_threads_is_in_the_bound() {
     let moved = server_with(4, |n| if n == 0 { 1 } else { 2 });
-    let finding = &detect(&moved.model())[0];
+    let finding = &detect(&Facts::of(&moved.model()))[0];
     // The one that stayed: 50 ms. Nobody knows what the target used in all.
     assert_eq!(finding.saving.at_most_ns, 200 * MS);
     assert_eq!(finding.saving.requests, 4);
@@ -97,7 +97,7 @@ fn what_moved_between_threads_is_in_the_bound() {
 
 #[test]
 fn what_another_thread_answered_may_only_have_been_kept() {
-    let findings = detect(&server_with(4, |_| 2).model());
+    let findings = detect(&Facts::of(&server_with(4, |_| 2).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -118,7 +118,7 @@ fn a_program_that_ended_did_not_give_up() {
         for n in 10..all {
             script.request(n + 1).ready(n).read(n, 1).answered(n + 1, 1);
         }
-        detect(&script.model())[0].severity
+        detect(&Facts::of(&script.model()))[0].severity
     };
     assert_eq!(severity(40), Severity::Note);
     // Nearly all of them: they have the same patience.
@@ -127,7 +127,7 @@ fn a_program_that_ended_did_not_give_up() {
 
 #[test]
 fn a_few_may_be_chance() {
-    assert_eq!(detect(&server(2).model()), []);
+    assert_eq!(detect(&Facts::of(&server(2).model())), []);
 }
 
 #[test]
@@ -143,5 +143,5 @@ fn who_leaves_while_the_response_is_on_its_way_is_none() {
             ..Abandoned::default()
         });
     }
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }

@@ -23,6 +23,7 @@ use whywait_words::{counted, counted_as, duration, duration_range};
 
 use crate::declaration::Declaration;
 use crate::detectors::accept_stalled;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{DROPPED, DROPPED_ERROR};
 
@@ -43,7 +44,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let full: Vec<AcceptQueue> = model
         .accept_queues
         .all()
@@ -52,7 +54,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     if full.is_empty() {
         return Vec::new();
     }
-    let stalled = (accept_stalled::DECLARATION.detect)(model);
+    let stalled = (accept_stalled::DECLARATION.detect)(facts);
     full.iter()
         .filter(|queue| {
             let same = |finding: &Finding| finding.subject.get("port") == Some(&json!(queue.port));

@@ -35,7 +35,7 @@ fn server(requests: u64, dropped: u32, overflows: u64) -> Script {
 
 #[test]
 fn a_full_queue_is_reported() {
-    let findings = detect(&server(20, 12, 12).model());
+    let findings = detect(&Facts::of(&server(20, 12, 12).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(
         findings[0].title,
@@ -62,7 +62,7 @@ fn who_accepts_and_what_it_did_instead_is_said() {
             .answered(101 + n * 200, 2);
         script.sleeps(2, 0, 20 + n * 200, 90 + n * 200);
     }
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     let evidence: Vec<&str> = findings[0]
         .evidence
         .iter()
@@ -77,16 +77,16 @@ fn who_accepts_and_what_it_did_instead_is_said() {
 
 #[test]
 fn one_in_many_is_a_warning() {
-    let findings = detect(&server(500, 4, 4).model());
+    let findings = detect(&Facts::of(&server(500, 4, 4).model()));
     assert_eq!(findings[0].severity, Severity::Warning);
 }
 
 #[test]
 fn drops_while_no_queue_was_full_are_another_matter() {
-    assert_eq!(detect(&server(20, 12, 0).model()), []);
+    assert_eq!(detect(&Facts::of(&server(20, 12, 0).model())), []);
 }
 
 #[test]
 fn overflows_of_another_listener_are_not_this_ones() {
-    assert_eq!(detect(&server(20, 0, 12).model()), []);
+    assert_eq!(detect(&Facts::of(&server(20, 0, 12).model())), []);
 }

@@ -28,6 +28,7 @@ use whywait_words::{counted, counted_as, duration, list};
 
 use crate::declaration::Declaration;
 use crate::detectors::{blocked_loop, workers_exhausted};
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{HOLDERS_NAMED, UNACCEPTED_ERROR_NS, UNACCEPTED_NS};
 
@@ -49,7 +50,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
     let unaccepted = model.requests().filter(|request| {
         request.unaccepted && request.is_late() && request.age_ns() >= *UNACCEPTED_NS
@@ -62,7 +64,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     }
     let others: Vec<Finding> = [&workers_exhausted::DECLARATION, &blocked_loop::DECLARATION]
         .into_iter()
-        .flat_map(|other| (other.detect)(model))
+        .flat_map(|other| (other.detect)(facts))
         .filter(|finding| finding.severity > Severity::Note)
         .collect();
     by_place

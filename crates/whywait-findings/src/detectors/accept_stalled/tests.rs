@@ -71,7 +71,7 @@ fn sleeps_elsewhere(script: &mut Script) {
 }
 
 fn only(script: &Script) -> Finding {
-    let mut found = detect(&script.model());
+    let mut found = detect(&Facts::of(&script.model()));
     assert_eq!(found.len(), 1, "{found:#?}");
     found.remove(0)
 }
@@ -146,7 +146,7 @@ fn who_accepts_and_has_a_request_in_hand_is_another_finding() {
         .ready(471)
         .read(472, ACCEPTOR)
         .unanswered();
-    assert!(detect(&script.model()).is_empty());
+    assert!(detect(&Facts::of(&script.model())).is_empty());
 }
 
 #[test]
@@ -159,7 +159,10 @@ fn who_accepts_and_runs_may_come_to_it() {
         .stack(accepts)
         .by_softirq()
         .done();
-    assert!(detect(&script.model()).is_empty(), "it is saturated");
+    assert!(
+        detect(&Facts::of(&script.model())).is_empty(),
+        "it is saturated"
+    );
     script.accept_queue(AcceptQueue {
         descriptors: 1024,
         descriptors_limit: 1024,
@@ -173,7 +176,7 @@ fn connections_that_have_just_come_are_no_matter() {
     let mut script = server();
     sleeps_elsewhere(&mut script);
     script.ends(580);
-    assert!(detect(&script.model()).is_empty());
+    assert!(detect(&Facts::of(&script.model())).is_empty());
 }
 
 #[test]

@@ -39,6 +39,7 @@ use whywait_words::{counted, duration};
 
 use self::causes::Reason;
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
     AWAY_CAUSES, AWAY_ERROR_NS, AWAY_NS, AWAY_RAN, AWAY_SLACK_NS, AWAY_VICTIM_NS, AWAY_WARNING_NS,
@@ -126,7 +127,8 @@ struct Asked<'a> {
     calls: Vec<Interval>,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     // What blocks the loops of several workers of a server is one fault.
     let mut roles: BTreeMap<Role, BTreeMap<String, Vec<Blocked<'_>>>> = BTreeMap::new();
     for blocked in model.pools.iter().flat_map(|pool| of_pool(model, pool)) {

@@ -47,7 +47,7 @@ fn a_synchronous_sleep_blocks_the_others() {
         .ready(40)
         .read(332, 1)
         .answered(333, 1);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -79,7 +79,7 @@ fn a_long_computation_blocks_them_too() {
         .ready(40)
         .read(332, 1)
         .answered(333, 1);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(
         findings[0].cause.as_ref().map(|cause| cause.doing.as_str()),
         Some("on CPU")
@@ -105,7 +105,7 @@ fn what_a_runtime_does_on_its_own_account_is_not_the_functions_in_which_it_does(
             .ready(40)
             .read(332, 1)
             .answered(333, 1);
-        let findings = detect(&script.model());
+        let findings = detect(&Facts::of(&script.model()));
         assert_eq!(findings.len(), 1, "{findings:#?}");
         (
             findings[0].subject["function"].clone(),
@@ -150,7 +150,7 @@ fn a_block_that_nobody_waited_for_is_not_reported() {
         .ready(30)
         .read(31, 1)
         .answered(331, 1);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_loop_that_waits_for_a_cpu_is_not_blocked() {
         .ready(40)
         .read(332, 1)
         .answered(333, 1);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// A server that is on its CPU from 31 ms to `to_ms` while a request waits. The CPU's clock ticks
@@ -182,7 +182,7 @@ fn is_reported(to_ms: u64, ticking: &[(u64, u64)]) -> bool {
         .read(to_ms + 1, 1)
         .answered(to_ms + 2, 1);
     let length = format!("{} ms", to_ms - 31);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     findings
         .iter()
         .any(|finding| finding.title.contains(&length))
@@ -201,7 +201,7 @@ fn interrupts_that_keep_its_cpu_are_not_the_loops_doing() {
             .ready(32)
             .read(72, 1)
             .answered(73, 1);
-        detect(&script.model())
+        detect(&Facts::of(&script.model()))
             .iter()
             .any(|finding| finding.title.contains("40 ms"))
     };
@@ -254,7 +254,7 @@ fn a_clock_that_ticks_less_often_bears_out_as_much() {
             .ready(32)
             .read(92, 1)
             .answered(93, 1);
-        detect(&script.model())
+        detect(&Facts::of(&script.model()))
             .iter()
             .any(|finding| finding.title.contains("60 ms"))
     };
@@ -278,7 +278,7 @@ fn serving_one_after_the_other_is_load() {
             .answered(35 + n * 5, 1);
         script.busy(1, 31 + n * 5, 35 + n * 5, 4_000_000, 0);
     }
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn of_two_causes_the_one_that_costs_more_comes_first() {
         .ready(61)
         .read(361, 1)
         .answered(362, 1);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 2);
     assert!(
         findings[0].title.contains("app_render_thumbnail"),
@@ -319,11 +319,14 @@ fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
         .ready(32)
         .read(51, 1)
         .answered(52, 1);
-    assert_eq!(detect(&script.model())[0].severity, Severity::Note);
+    assert_eq!(
+        detect(&Facts::of(&script.model()))[0].severity,
+        Severity::Note
+    );
     script
         .counter("requests.count", 100_000)
         .counter("requests.total-ns", 60_000_000_000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -338,7 +341,7 @@ fn a_runtime_that_compiles_once_as_it_starts_is_not_worth_a_remark() {
             .ready(from_ms + 1)
             .read(from_ms + 20, 1)
             .answered(from_ms + 21, 1);
-        detect(&script.model()).len()
+        detect(&Facts::of(&script.model())).len()
     };
     assert_eq!(away(2, 31), 0);
     assert_eq!(away(3, 81), 1, "twice is no start");
@@ -358,7 +361,7 @@ fn a_close_notify_that_wants_no_answer_waits_for_nothing() {
     script.sleeps(1, handler, 40, 66);
     script.sleeps(1, handler, 70, 98);
     script.ends(100);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -367,7 +370,7 @@ fn a_request_that_is_not_read_when_the_recording_ends_waits_for_the_loop() {
     script.request(1).epoll(EPOLL).ready(30).unanswered();
     script.sleeps(1, handler, 30, 130);
     script.ends(130);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "nobody has read it for 100 ms");
     assert_eq!(findings[0].saving.at_most_ns, 100_000_000);
 }
@@ -383,7 +386,7 @@ fn a_client_that_leaves_is_spared_nothing_and_waits_no_longer() {
     script.sleeps(1, handler, 400, 4_400);
     script.ends(5_000);
     let model = script.model();
-    let findings = detect(&model);
+    let findings = detect(&Facts::of(&model));
     let saving = &findings[0].saving;
     assert!(
         saving.at_most_ns <= model.time_of_requests_ns(),
@@ -418,7 +421,7 @@ fn a_loop_that_is_blocked_all_the_time_never_polls() {
     saturated(&mut script, 41, &mut |script, _, from_ms, to_ms| {
         script.sleeps(1, handler, from_ms, to_ms);
     });
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.severity, Severity::Error);
@@ -446,7 +449,7 @@ fn a_loop_that_computes_all_the_time_never_polls_either() {
     saturated(&mut script, 41, &mut |script, _, from_ms, to_ms| {
         script.burns(1, handler, from_ms, to_ms);
     });
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].subject["function"], json!("parse_document"));
 }
@@ -459,7 +462,7 @@ fn a_loop_that_is_full_of_short_requests_is_not_blocked() {
     saturated(&mut script, 3, &mut |script, _, from_ms, to_ms| {
         script.burns(1, handler, from_ms, to_ms);
     });
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -478,7 +481,7 @@ fn a_worker_that_has_one_connection_after_the_other_is_no_loop() {
     }
     let model = script.model();
     assert!(model.pools.is_empty(), "{:?}", model.pools);
-    assert_eq!(detect(&model), []);
+    assert_eq!(detect(&Facts::of(&model)), []);
 }
 
 #[test]
@@ -495,7 +498,7 @@ fn readers_that_are_several_are_no_single_threaded_loop() {
         .ready(100)
         .read(101, 2)
         .answered(102, 2);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// What is found of a loop that is blocked by these in turn.
@@ -512,7 +515,7 @@ fn blocked_by(stacks: &[&[&str]]) -> Vec<String> {
             .read(at_ms + 41, 1)
             .answered(at_ms + 42, 1);
     }
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     let function = |finding: &Finding| finding.subject["function"].as_str().map(str::to_owned);
     findings.iter().filter_map(function).collect()
 }
@@ -547,7 +550,7 @@ fn an_absence_is_in_the_function_that_lasts() {
         .ready(101)
         .read(161, 1)
         .answered(162, 1);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].subject["function"], json!("keysCommand"));
 }
@@ -582,7 +585,7 @@ fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
             .read(at_ms + 41, 1)
             .answered(at_ms + 42, 1);
     }
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(
         findings[0].subject["function"],
@@ -607,7 +610,7 @@ fn the_same_in_the_loops_of_all_workers_is_one_finding() {
             .read(132, pid)
             .answered(133, pid);
     }
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.saving.requests, 4);
@@ -651,7 +654,7 @@ fn asks_and_computes(with_calls: bool) -> Vec<Finding> {
             });
         }
     }
-    detect(&script.model())
+    detect(&Facts::of(&script.model()))
 }
 
 #[test]

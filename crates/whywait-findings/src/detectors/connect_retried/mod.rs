@@ -10,11 +10,11 @@
 //!
 //! **Guards.** Fewer than [`RETRIED`] to a peer are a note.
 
-use whywait_model::Model;
 use whywait_model::calls::PeerRow;
 use whywait_words::{counted, counted_as, duration};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::RETRIED;
 use crate::ranking::Explained;
@@ -33,7 +33,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let rows = model.calls();
     rows.iter()
         .filter(|row| row.retried > 0)

@@ -19,7 +19,7 @@ fn findings(retried: u64) -> Vec<Finding> {
         retried_ns: retried * 1_000 * MS,
         ..PeerSums::default()
     });
-    detect(&script.model())
+    detect(&Facts::of(&script.model()))
 }
 
 #[test]

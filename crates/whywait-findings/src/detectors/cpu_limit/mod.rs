@@ -19,14 +19,14 @@
 //! unless the limit was reached in half of the periods.
 
 use whywait_events::Part;
-use whywait_model::Model;
 use whywait_words::duration;
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{THROTTLED, THROTTLED_PERIODS};
 use crate::shared::intervals::sum;
-use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
+use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -50,7 +50,8 @@ struct Limit {
     millicpus: u64,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let counter = |name: &str| {
         let name = format!("cpu-limit.{name}");
         model.counters.get(&name).copied().unwrap_or(0)
@@ -66,12 +67,12 @@ fn detect(model: &Model) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    finding(model, &limit).into_iter().collect()
+    finding(facts, &limit).into_iter().collect()
 }
 
 /// How long a request waited for a CPU, nanoseconds.
 fn without_cpu_ns(slow: &SlowRequest<'_>) -> u64 {
-    let runnable = slow_paths::steps(&slow.path).filter(|(part, _)| *part == Part::Runnable);
+    let runnable = slow_paths::steps(slow).filter(|(part, _)| *part == Part::Runnable);
     let ns = sum(runnable.map(|(_, step)| step.ns()));
     ns.saturating_add(slow.request.unserved_wakeup_ns)
         .min(slow.latency_ns)
@@ -79,7 +80,7 @@ fn without_cpu_ns(slow: &SlowRequest<'_>) -> u64 {
 
 /// What a request waited for that takes as long with more CPU time, and its work, nanoseconds.
 fn remains_ns(slow: &SlowRequest<'_>) -> u64 {
-    let remain = slow_paths::steps(&slow.path).filter(|(part, _)| {
+    let remain = slow_paths::steps(slow).filter(|(part, _)| {
         matches!(
             part,
             Part::OnCpu | Part::Disk | Part::Network | Part::Timer | Part::PageFault
@@ -88,8 +89,8 @@ fn remains_ns(slow: &SlowRequest<'_>) -> u64 {
     sum(remain.map(|(_, step)| step.ns()))
 }
 
-fn finding(model: &Model, limit: &Limit) -> Option<Finding> {
-    let slow = SlowRequests::of(model);
+fn finding(facts: &Facts<'_>, limit: &Limit) -> Option<Finding> {
+    let (model, slow) = (facts.model, facts.slow());
     let stopped = || {
         slow.requests
             .iter()

@@ -30,7 +30,7 @@ fn server(periods: u64, throttled: u64) -> Script {
 
 #[test]
 fn a_server_that_is_stopped_by_its_limit_is_reported() {
-    let findings = detect(&server(11, 10).model());
+    let findings = detect(&Facts::of(&server(11, 10).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -61,16 +61,28 @@ fn those_who_wait_for_threads_that_are_stopped_gain_as_well() {
         .done();
     script.wait(2, 45, 100, 105).by_softirq().done();
     script.request(20).ready(10).read(20, 2).answered(107, 2);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].saving.each_at_most_ns[0], 90_000_000);
 }
 
 #[test]
 fn a_limit_that_is_not_reached_stops_nobody() {
-    assert_eq!(detect(&server(11, 0).model()), [], "others had the CPUs");
-    assert_eq!(detect(&server(1000, 10).model()), [], "once in a hundred");
-    assert_eq!(detect(&server(0, 0).model()), [], "there is none");
+    assert_eq!(
+        detect(&Facts::of(&server(11, 0).model())),
+        [],
+        "others had the CPUs"
+    );
+    assert_eq!(
+        detect(&Facts::of(&server(1000, 10).model())),
+        [],
+        "once in a hundred"
+    );
+    assert_eq!(
+        detect(&Facts::of(&server(0, 0).model())),
+        [],
+        "there is none"
+    );
 }
 
 #[test]
@@ -81,5 +93,5 @@ fn where_no_request_waits_for_a_cpu_the_limit_does_no_harm() {
     script.counter("cpu-limit.periods", 10);
     script.counter("cpu-limit.throttled-periods", 10);
     script.ends(1000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }

@@ -23,6 +23,7 @@ use whywait_model::waits::WaitObject;
 use whywait_words::{counted, duration, list};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::DEADLOCK_NS;
 use crate::shared::threads::named;
@@ -110,7 +111,8 @@ fn holder(wait: &Wait, stuck: &BTreeMap<u32, &Wait>) -> Option<Holder> {
     }
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     circles(model)
         .iter()
         .map(|circle| finding(model, circle))

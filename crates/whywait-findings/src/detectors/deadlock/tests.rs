@@ -38,7 +38,7 @@ fn owners_that_wait_for_each_other_are_deadlocked() {
         .done();
     script.request(1).ready(5).read(5, 1).unanswered();
     script.ends(2000);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -73,7 +73,7 @@ fn guards_on_the_stacks_close_the_circle_where_locks_name_no_owner() {
         .forever()
         .done();
     script.ends(2000);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].confidence, Confidence::Medium);
 }
@@ -90,7 +90,7 @@ fn a_thread_that_waits_for_its_own_mutex_is_deadlocked_alone() {
         .forever()
         .done();
     script.ends(2000);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert!(
         findings[0].title.contains("itself"),
@@ -120,7 +120,7 @@ fn a_lock_whose_holder_sleeps_elsewhere_is_no_circle() {
         .done();
     script.wait(3, 74, 5, 5).forever().done();
     script.ends(2000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -142,5 +142,5 @@ fn waits_that_only_began_are_none() {
         .forever()
         .done();
     script.ends(100);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }

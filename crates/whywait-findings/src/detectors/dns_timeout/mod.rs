@@ -19,6 +19,7 @@ use whywait_model::{Model, dns};
 use whywait_words::{counted, duration, list};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{DNS_LATE_NS, DNS_MIN_QUERIES, DNS_QUESTIONS_NAMED, DNS_SLEEPS_WITHIN_NS};
 use crate::shared::intervals::sum;
@@ -42,7 +43,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut by_server: BTreeMap<(&str, u16), Vec<&DnsQuery>> = BTreeMap::new();
     for row in model.dns.rows() {
         by_server

@@ -34,7 +34,7 @@ fn server(queries: u64) -> Script {
 
 #[test]
 fn a_server_that_does_not_answer_is_reported() {
-    let findings = detect(&server(4).model());
+    let findings = detect(&Facts::of(&server(4).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -65,7 +65,10 @@ fn a_server_that_does_not_answer_is_reported() {
 
 #[test]
 fn a_few_are_a_note() {
-    assert_eq!(detect(&server(2).model())[0].severity, Severity::Note);
+    assert_eq!(
+        detect(&Facts::of(&server(2).model()))[0].severity,
+        Severity::Note
+    );
 }
 
 #[test]
@@ -83,7 +86,7 @@ fn who_asks_outside_of_requests_is_a_warning() {
             ..DnsQuery::default()
         });
     }
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings[0].severity, Severity::Warning);
     assert!(findings[0].title.contains("[2001:db8::53]:53"));
     assert_eq!(findings[0].saving.at_most_ns, 0);

@@ -35,6 +35,7 @@ use whywait_model::{Model, Thread};
 use whywait_words::{counted, duration, list, rate};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{RING_BUSY_PER_SECOND, SPINS, SPINS_ERROR};
 use crate::shared::intervals::sum;
@@ -214,7 +215,8 @@ impl Why {
     }
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     // Threads of a process that go round for the same reason are one finding.
     let mut groups: BTreeMap<(u32, Why, u16), Vec<Spinner>> = BTreeMap::new();
     for spinner in model.bursts.threads() {

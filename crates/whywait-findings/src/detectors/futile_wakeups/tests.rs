@@ -89,7 +89,7 @@ fn a_loop_that_goes_round_is_found_with_its_rate_and_cost() {
             ..other(IOCTL, 7, 0)
         },
     ];
-    let findings = detect(&model(800, 200, 0, &cycle));
+    let findings = detect(&Facts::of(&model(800, 200, 0, &cycle)));
     let found = &findings[0];
     assert_eq!(
         (found.code.name(), found.severity),
@@ -127,7 +127,7 @@ fn why_it_does_not_stop_shows_in_the_cycle() {
         (vec![poll(-1, EPOLLHUP, "")], "hang-up-not-consumed"),
     ];
     for (cycle, why) in cases {
-        let findings = detect(&model(800, 200, 0, &cycle));
+        let findings = detect(&Facts::of(&model(800, 200, 0, &cycle)));
         assert_eq!(findings[0].subject["why"], why);
     }
 }
@@ -135,7 +135,7 @@ fn why_it_does_not_stop_shows_in_the_cycle() {
 #[test]
 fn progress_and_small_change_are_left_alone() {
     let cycle = [poll(7, EPOLLOUT, "tcp")];
-    let none = |model: Model| assert_eq!(detect(&model), []);
+    let none = |model: Model| assert_eq!(detect(&Facts::of(&model)), []);
     none(model(40, 200, 0, &cycle));
     none(model(800, 10, 0, &cycle));
     none(model(800, 30, 200, &cycle));
@@ -203,7 +203,7 @@ fn ring_model(cycle: &[BurstCall], completed: u64) -> Model {
 
 #[test]
 fn a_ring_whose_completions_nobody_takes_is_found() {
-    let found = detect(&ring_model(&[enter(1, 2)], 100_000));
+    let found = detect(&Facts::of(&ring_model(&[enter(1, 2)], 100_000)));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].severity, Severity::Error);
     assert_eq!(found[0].subject["why"], "never-reaped");
@@ -220,12 +220,12 @@ fn a_ring_whose_completions_nobody_takes_is_found() {
 
 #[test]
 fn a_ring_that_is_asked_without_waiting_is_a_warning_if_it_is_idle() {
-    let found = detect(&ring_model(&[enter(0, 0)], 3));
+    let found = detect(&Facts::of(&ring_model(&[enter(0, 0)], 3)));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].severity, Severity::Warning);
     assert_eq!(found[0].subject["why"], "never-waits");
     assert_eq!(found[0].confidence, Confidence::Medium);
-    let busy_poller = detect(&ring_model(&[enter(0, 0)], 100));
+    let busy_poller = detect(&Facts::of(&ring_model(&[enter(0, 0)], 100)));
     assert_eq!(busy_poller, [], "it polls on purpose");
 }
 
@@ -245,7 +245,7 @@ fn what_a_virtual_machine_does_for_the_loop_is_in_the_bound() {
                 ..Cpu::default()
             });
         }
-        let findings = detect(&script.model());
+        let findings = detect(&Facts::of(&script.model()));
         assert_eq!(findings.len(), 1, "{findings:#?}");
         findings[0].saving.at_most_ns
     };

@@ -25,6 +25,7 @@ use whywait_model::{Model, SystemCall, Thread, WaitClass, system_call};
 use whywait_words::{counted, counted_as, duration, list};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{IDLE_NAMED, IDLE_NS};
 use crate::shared::intervals::{Interval, merged, overlap_ns, sum};
@@ -67,7 +68,8 @@ impl Waiter<'_> {
     }
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let windows = windows(model);
     let window_ns = sum(windows.iter().map(|(from, to)| to.saturating_sub(*from)));
     if window_ns == 0 {

@@ -49,7 +49,7 @@ fn snapshot() -> Script {
 
 #[test]
 fn those_who_wait_for_the_result_cost_nothing() {
-    let findings = detect(&snapshot().model());
+    let findings = detect(&Facts::of(&snapshot().model()));
     assert_eq!(findings.len(), 1);
     let finding = &findings[0];
     assert_eq!(
@@ -81,7 +81,7 @@ fn that_nobody_waits_for_a_lock_is_said_only_if_it_is_known_of_all() {
             .stack(stack)
             .word(0x500)
             .done();
-        let findings = detect(&script.model());
+        let findings = detect(&Facts::of(&script.model()));
         assert_eq!(findings.len(), 1, "{findings:#?}");
         (findings[0].title.clone(), findings[0].confidence)
     };
@@ -123,7 +123,7 @@ fn of_those_that_are_not_named_it_is_said_how_many_they_are() {
         .stack(waiting)
         .word(0x900)
         .done();
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     let title = &findings[0].title;
     assert!(
         title.ends_with("for the result; what 1 more thread waits for does not show"),
@@ -142,7 +142,7 @@ fn threads_at_channels_wait_for_no_lock() {
         script.burns(1, working, 1, 100);
         script.request(1).ready(0).read(0, 1).answered(101, 1);
         script.ends(200);
-        let findings = detect(&script.model());
+        let findings = detect(&Facts::of(&script.model()));
         findings
             .iter()
             .map(|finding| finding.title.clone())
@@ -179,7 +179,7 @@ fn those_who_wait_for_a_lock_are_not_harmless() {
         .done();
     script.request(1).ready(1).read(1, 1).answered(152, 1);
     script.ends(300);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -190,5 +190,5 @@ fn where_all_is_fast_idle_threads_are_no_news() {
     script.wait(2, FUTEX, 0, 500).stack(waiting).by(1).done();
     script.request(1).ready(1).read(1, 1).answered(4, 1);
     script.ends(600);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }

@@ -9,10 +9,10 @@ use whywait_model::{FrameOrigin, Model, origin};
 use whywait_words::{counted, duration, list, list_by};
 
 use super::{DECLARATION, Verdict, total_ns, waiters};
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{HOLD_WITHOUT_CPU, LOCK_ERROR_NS, LOCK_REASONS_SHOWN, LOCK_WARNING_NS};
 use crate::shared::intervals::sum;
-use crate::shared::replay::Behind;
 use crate::shared::slow_paths;
 use crate::shared::threads::{named, numbered};
 
@@ -21,7 +21,8 @@ const FIX_OF_READERS: &str = "if those who let go last had read, writers wait fo
      whole. If they had written: hold the lock for less, and across no wait";
 
 /// What is to be said of a lock.
-pub(super) fn finding(model: &Model, verdict: &Verdict<'_>, ended_ns: u64) -> Finding {
+pub(super) fn finding(facts: &Facts<'_>, verdict: &Verdict<'_>, ended_ns: u64) -> Finding {
+    let model = facts.model;
     let Verdict {
         key, lock, longest, ..
     } = *verdict;
@@ -42,7 +43,7 @@ pub(super) fn finding(model: &Model, verdict: &Verdict<'_>, ended_ns: u64) -> Fi
     let (saving, behind) = if lock.requests.is_empty() {
         (Saving::sum(SavingKind::Throughput, ended_ns, 0), None)
     } else {
-        Behind::of(model).saving(&lock.spared, Some(key))
+        facts.behind().saving(&lock.spared, Some(key))
     };
     let port = lock.ports.iter().copied().find(|port| *port != 0);
     let finding = Finding::new(&DECLARATION, severity, title(model, verdict))

@@ -30,6 +30,7 @@ use whywait_model::waits::{Hold, Primitive, WaitKey, WaitSums};
 use whywait_model::{Label, Model, Path, PathStep, RequestRef};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
     LOCK_ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WARNING_NS, LOCK_WORTH_A_NOTE,
@@ -78,7 +79,8 @@ struct Waited {
     gone: Vec<Gone>,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut locks: BTreeMap<WaitKey, Contention<'_>> = BTreeMap::new();
     for thread in model.threads.values() {
         for wait in thread.timeline.waits() {
@@ -97,7 +99,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     let served = Served::of(model);
     for request in model.requests().filter(|request| request.counts()) {
         let path = request.path();
-        let latency_ns = sum(path.steps.iter().map(PathStep::ns));
+        let latency_ns = sum(path.steps.iter().map(|step| step.ns()));
         let mut waits = waited_for(model, &path);
         for (key, ns) in served.unread_behind(model, request) {
             waits.entry(key).or_default().unread_ns = ns;
@@ -125,7 +127,7 @@ fn detect(model: &Model) -> Vec<Finding> {
     }
     locks
         .iter()
-        .filter_map(|(key, lock)| finding(model, key, lock, &sums_of(model, lock)))
+        .filter_map(|(key, lock)| finding(facts, key, lock, &sums_of(model, lock)))
         .collect()
 }
 
@@ -139,7 +141,7 @@ fn sums_of(model: &Model, lock: &Contention<'_>) -> WaitSums {
 }
 
 /// What a request waited for each lock on its path.
-fn waited_for(model: &Model, path: &Path) -> BTreeMap<WaitKey, Waited> {
+fn waited_for(model: &Model, path: &Path<'_>) -> BTreeMap<WaitKey, Waited> {
     let mut waited: BTreeMap<WaitKey, Waited> = BTreeMap::new();
     let mut last: Option<(WaitKey, usize)> = None;
     for (at, step) in path.steps.iter().enumerate() {
@@ -226,7 +228,7 @@ impl Served {
 }
 
 /// Who does not have to sleep does not have to wait for a CPU when it is woken either.
-fn waking(steps: &[PathStep], at: usize) -> u64 {
+fn waking(steps: &[&PathStep], at: usize) -> u64 {
     match (steps.get(at), steps.get(at + 1)) {
         (Some(step), Some(next)) if next.tid == step.tid && next.part == Some(Part::Runnable) => {
             next.ns()
@@ -238,7 +240,7 @@ fn waking(steps: &[PathStep], at: usize) -> u64 {
 /// What a request did between a wait for a lock, the first of the steps, and the next one for the
 /// same, if that was nothing but to find that another one was faster. A database wakes all who wait
 /// for a transaction when that ends.
-fn tried_again(key: &WaitKey, steps: &[PathStep]) -> u64 {
+fn tried_again(key: &WaitKey, steps: &[&PathStep]) -> u64 {
     let [wait, between @ ..] = steps else {
         return 0;
     };
@@ -251,7 +253,7 @@ fn tried_again(key: &WaitKey, steps: &[PathStep]) -> u64 {
     if !only_tried {
         return 0;
     }
-    let ns = sum(between.iter().map(PathStep::ns));
+    let ns = sum(between.iter().map(|step| step.ns()));
     ns.saturating_sub(waking(steps, 0))
 }
 
@@ -300,11 +302,12 @@ fn holds_of(model: &Model, waits: &[&Wait]) -> Vec<Hold> {
 }
 
 fn finding(
-    model: &Model,
+    facts: &Facts<'_>,
     key: &WaitKey,
     lock: &Contention<'_>,
     sums: &WaitSums,
 ) -> Option<Finding> {
+    let model = facts.model;
     // A lock that nobody lets go is another matter.
     if sums.seen.count == 0 && sums.short == 0 {
         return None;
@@ -345,7 +348,7 @@ fn finding(
         behind_readers: &behind_readers,
         of_readers,
     };
-    Some(case::finding(model, &verdict, ended_ns))
+    Some(case::finding(facts, &verdict, ended_ns))
 }
 
 /// All waits, also those that had not ended or were short.

@@ -64,7 +64,7 @@ fn convoy_at(across: bool, locking: fn(&mut Script) -> StackId) -> Script {
 
 #[test]
 fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
-    let findings = detect(&convoy(true).model());
+    let findings = detect(&Facts::of(&convoy(true).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.severity, Severity::Warning);
@@ -110,7 +110,7 @@ fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
                 .answered(from + 62, 1);
         }
         script.ends(400);
-        let findings = detect(&script.model());
+        let findings = detect(&Facts::of(&script.model()));
         assert_eq!(findings.len(), 1, "{findings:#?}");
         (findings[0].title.clone(), findings[0].cause.is_some())
     };
@@ -159,7 +159,7 @@ fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
 #[test]
 fn who_got_a_lock_to_write_held_it_alone() {
     let to_write = |script: &mut Script| script.stack(&["main", "pthread_rwlock_wrlock"]);
-    let findings = detect(&convoy_at(true, to_write).model());
+    let findings = detect(&Facts::of(&convoy_at(true, to_write).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert!(
         findings[0].title.contains("held for up to"),
@@ -208,7 +208,7 @@ fn who_takes_a_free_lock_had_not_got_it_while_others_had() {
             .answered(answered, tid);
     }
     script.ends(200);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let cause = findings[0].cause.as_ref().expect("somebody held it");
     assert!(
@@ -224,7 +224,7 @@ fn who_takes_a_free_lock_had_not_got_it_while_others_had() {
 
 #[test]
 fn a_lock_that_is_held_while_computing_is_not_held_across_a_wait() {
-    let findings = detect(&convoy(false).model());
+    let findings = detect(&Facts::of(&convoy(false).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].subject["across"], json!(false));
     let cause = findings[0].cause.as_ref().expect("somebody held it");
@@ -270,11 +270,11 @@ fn turns(preempted: bool) -> Script {
 
 #[test]
 fn a_lock_whose_holders_have_no_cpu_is_not_to_blame() {
-    let worked = detect(&turns(false).model());
+    let worked = detect(&Facts::of(&turns(false).model()));
     assert_eq!(worked.len(), 1, "{worked:#?}");
     assert_eq!(worked[0].severity, Severity::Error);
     assert!(!worked[0].title.contains("CPU"), "{}", worked[0].title);
-    let findings = detect(&turns(true).model());
+    let findings = detect(&Facts::of(&turns(true).model()));
     assert_eq!(findings, [], "a millisecond of 41 is what locks are for");
 }
 
@@ -322,10 +322,10 @@ fn waits_for_a_helper(late_ms: u64, preempted: bool) -> Script {
 
 #[test]
 fn a_holder_that_waits_for_a_thread_without_a_cpu_is_not_to_blame_either() {
-    let worked = detect(&waits_for_a_helper(70, false).model());
+    let worked = detect(&Facts::of(&waits_for_a_helper(70, false).model()));
     assert_eq!(worked.len(), 1, "{worked:#?}");
     assert_eq!(worked[0].severity, Severity::Warning);
-    let findings = detect(&waits_for_a_helper(70, true).model());
+    let findings = detect(&Facts::of(&waits_for_a_helper(70, true).model()));
     assert_eq!(
         findings,
         [],
@@ -341,7 +341,7 @@ fn what_a_holder_lacked_a_cpu_for_is_reported_and_not_held_against_the_lock() {
         let from = u64::from(tid - 1) * 41;
         script.preempted(tid, from + 5, from + 35);
     }
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     // The last one waits for 205 ms, 90 of them for a holder without a CPU.
@@ -381,7 +381,7 @@ fn threads_that_wait_for_a_result_do_not_contend() {
     }
     script.request(1).ready(0).read(0, 1).answered(151, 1);
     script.ends(200);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn a_short_wait_in_a_long_request_is_what_locks_are_for() {
         .done();
     script.request(1).ready(0).read(0, 1).answered(900, 1);
     script.ends(1000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn a_program_without_requests_may_contend_too() {
             .done();
     }
     script.ends(1000);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].saving.requests, 0);
     assert_eq!(findings[0].saving.kind, SavingKind::Throughput);
@@ -444,7 +444,7 @@ fn many_threads_that_wait_a_little_are_no_contention() {
             .done();
     }
     script.ends(1000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn where_nothing_was_answered_a_little_waiting_is_nothing() {
     // As in a protocol without answers.
     script.request(1).ready(5).read(5, 1).unanswered();
     script.ends(1000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -478,7 +478,7 @@ fn waiting_for_a_cpu_after_the_lock_is_not_waiting_for_the_lock() {
         .done();
     script.request(1).ready(10).read(10, 1).answered(40, 1);
     script.ends(100);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].severity, Severity::Note);
     assert!(
@@ -505,7 +505,7 @@ fn the_one_long_hold_of_another_kind_is_not_what_is_reported() {
         .by(5)
         .done();
     script.burns(5, rotating, 101, 131);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let title = &findings[0].title;
     assert!(
@@ -571,7 +571,7 @@ fn processes_that_wait_for_a_row_contend_though_they_sleep_in_a_poll() {
         "WaitLatch",
         "epoll_wait",
     ]);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.subject["lock"], json!("lock of the database"));
@@ -601,7 +601,7 @@ fn an_advisory_lock_of_a_database_is_no_row() {
         "WaitLatch",
         "epoll_wait",
     ]);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let lock = &findings[0].subject["lock"];
     assert_eq!(*lock, json!("advisory lock of the database"));
@@ -618,7 +618,7 @@ fn processes_that_wait_for_each_other_in_a_poll_do_not_contend_for_that_alone() 
         "WaitLatch",
         "epoll_wait",
     ]);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// Workers that take a lock one after the other and hold it while they sleep for 20 ms, each in a
@@ -654,7 +654,7 @@ fn one_at_a_time(
 }
 
 fn of_kind(script: &Script, kind: &str) -> Finding {
-    let mut findings = detect(&script.model());
+    let mut findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = findings.remove(0);
     assert_eq!(finding.subject["lock"], json!(kind));
@@ -711,7 +711,7 @@ fn a_record_that_a_process_has_locked_too_but_no_other_fcntl() {
     let script = one_at_a_time(true, fcntl::<F_SETLKW>, &locking);
     of_kind(&script, "advisory file lock");
     let other = one_at_a_time(true, fcntl::<F_GETPIPE_SZ>, &locking);
-    assert_eq!(detect(&other.model()), []);
+    assert_eq!(detect(&Facts::of(&other.model())), []);
 }
 
 /// On a word of its own.
@@ -838,7 +838,7 @@ fn a_lock_that_worker_processes_share_is_one() {
             .answered(from + 22, pid);
     }
     script.ends(200);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.saving.requests, 3);
@@ -871,7 +871,7 @@ fn who_lies_unread_behind_a_lock_is_spared_that_too() {
         }
         script.request(1).ready(10).read(100, 1).answered(151, 1);
         script.ends(400);
-        let findings = detect(&script.model());
+        let findings = detect(&Facts::of(&script.model()));
         assert_eq!(findings.len(), 1, "{findings:#?}");
         findings[0].saving.each_at_most_ns.clone()
     };

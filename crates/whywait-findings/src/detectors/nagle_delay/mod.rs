@@ -21,6 +21,7 @@ use whywait_model::requests::tails::held_ns;
 use whywait_words::{count, counted, duration, percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{NAGLE_ERROR_NS, NAGLE_MIN_RESPONSES, NAGLE_NS};
 use crate::shared::intervals::sum;
@@ -44,7 +45,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut by_port: BTreeMap<u16, Vec<&Tail>> = BTreeMap::new();
     for tail in model
         .tails

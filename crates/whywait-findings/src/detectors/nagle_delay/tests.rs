@@ -35,7 +35,7 @@ fn server(responses: u64, held_ms: u64) -> Script {
 
 #[test]
 fn clients_that_wait_for_their_own_acknowledgement_are_reported() {
-    let findings = detect(&server(5, 40).model());
+    let findings = detect(&Facts::of(&server(5, 40).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -59,16 +59,16 @@ fn clients_that_wait_for_their_own_acknowledgement_are_reported() {
 
 #[test]
 fn who_acknowledges_at_once_is_not_waited_for() {
-    assert_eq!(detect(&server(50, 2).model()), []);
+    assert_eq!(detect(&Facts::of(&server(50, 2).model())), []);
 }
 
 #[test]
 fn a_few_may_be_chance() {
-    assert_eq!(detect(&server(2, 40).model()), []);
+    assert_eq!(detect(&Facts::of(&server(2, 40).model())), []);
 }
 
 #[test]
 fn a_server_that_takes_longer_itself_gets_a_warning() {
-    let findings = detect(&server(5, 10).model());
+    let findings = detect(&Facts::of(&server(5, 10).model()));
     assert_eq!(findings[0].severity, Severity::Warning);
 }

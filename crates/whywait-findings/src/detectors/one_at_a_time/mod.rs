@@ -18,12 +18,12 @@ use whywait_model::Model;
 use whywait_words::{counted, duration, figure, percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{TURNS_ERROR_NS, TURNS_SAME_STACK};
 use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::slow_paths::SlowRequests;
 use crate::shared::traffic::whole;
 use crate::shared::workers::{OfProgram, of_programs};
 
@@ -44,16 +44,17 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
-    let queues: Vec<Queue<'_>> = Queue::of(model)
-        .into_iter()
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
+    let queues = facts.queues().iter();
+    let queues: Vec<&Queue<'_>> = queues
         .filter(|queue| queue.most == 1 && queue.had_free_connections())
         .collect();
     if queues.is_empty() {
         return Vec::new();
     }
-    let slow_ns = SlowRequests::of(model).total_ns;
-    let programs = of_programs(model, queues.iter().map(Queue::waits), |_| ());
+    let slow_ns = facts.slow().total_ns;
+    let programs = of_programs(model, queues.iter().map(|queue| queue.waits()), |_| ());
     programs
         .iter()
         .filter_map(|program| finding(model, program, slow_ns))

@@ -18,7 +18,7 @@ const HELD: Closed = Closed {
 
 #[test]
 fn calls_that_never_overlap_though_they_could() {
-    let findings = detect(&HELD.script().model());
+    let findings = detect(&Facts::of(&HELD.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.severity, Severity::Error);
@@ -42,7 +42,7 @@ fn without_the_lock_they_overlap() {
         at_a_time: 8,
         ..HELD
     };
-    assert_eq!(detect(&fixed.script().model()), []);
+    assert_eq!(detect(&Facts::of(&fixed.script().model())), []);
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn two_at_a_time_or_one_connection_is_a_pool() {
         at_a_time: 2,
         ..HELD
     };
-    assert_eq!(detect(&two.script().model()), []);
+    assert_eq!(detect(&Facts::of(&two.script().model())), []);
     let only = Closed {
         own_connections: false,
         ..HELD
     };
-    assert_eq!(detect(&only.script().model()), []);
+    assert_eq!(detect(&Facts::of(&only.script().model())), []);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_client_that_asks_alone_waits_for_nobody() {
         rounds: 60,
         ..HELD
     };
-    assert_eq!(detect(&alone.script().model()), []);
+    assert_eq!(detect(&Facts::of(&alone.script().model())), []);
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn the_only_connection_of_each_of_many_processes_is_theirs() {
         ..HELD
     };
     assert_eq!(
-        detect(&only.in_processes(16).model()),
+        detect(&Facts::of(&only.in_processes(16).model())),
         [],
         "it is a pool of one"
     );
-    let held = detect(&HELD.in_processes(16).model());
+    let held = detect(&Facts::of(&HELD.in_processes(16).model()));
     assert_eq!(held.len(), 1, "{held:#?}");
 }

@@ -19,13 +19,13 @@ use whywait_model::Model;
 use whywait_words::{counted, duration, figure, percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::POOL_ERROR_NS;
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::runtime::{self, Proxy, Runtime};
-use crate::shared::slow_paths::SlowRequests;
 use crate::shared::workers::{OfProgram, of_programs};
 
 /// What it is.
@@ -45,17 +45,20 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
-    let queues: Vec<Queue<'_>> = Queue::of(model)
-        .into_iter()
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
+    let queues = facts.queues().iter();
+    let queues: Vec<&Queue<'_>> = queues
         .filter(|queue| !matches!(queue.capacity, Capacity::Saturated { .. }))
         .filter(|queue| queue.most > 1 || !queue.had_free_connections())
         .collect();
     if queues.is_empty() {
         return Vec::new();
     }
-    let slow_ns = SlowRequests::of(model).total_ns;
-    let pools = of_programs(model, queues.iter().map(Queue::waits), |queue| queue.most);
+    let slow_ns = facts.slow().total_ns;
+    let pools = of_programs(model, queues.iter().map(|queue| queue.waits()), |queue| {
+        queue.most
+    });
     pools
         .iter()
         .filter_map(|pool| finding(model, pool, slow_ns))

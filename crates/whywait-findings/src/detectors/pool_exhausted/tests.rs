@@ -20,7 +20,7 @@ const POOL: Closed = Closed {
 
 #[test]
 fn requests_that_wait_for_a_connection() {
-    let findings = detect(&POOL.script().model());
+    let findings = detect(&Facts::of(&POOL.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -56,7 +56,7 @@ const TRANSACTIONS: Closed = Closed {
 
 #[test]
 fn connections_that_are_kept_between_calls() {
-    let findings = detect(&TRANSACTIONS.script().model());
+    let findings = detect(&Facts::of(&TRANSACTIONS.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.subject["connections"], 2);
@@ -101,7 +101,11 @@ fn on_its_own_account(loops: u64) -> Script {
 #[test]
 fn calls_on_the_programs_own_account_are_no_queue() {
     for loops in 1..=3 {
-        assert_eq!(detect(&on_its_own_account(loops).model()), [], "{loops}");
+        assert_eq!(
+            detect(&Facts::of(&on_its_own_account(loops).model())),
+            [],
+            "{loops}"
+        );
     }
 }
 
@@ -116,7 +120,7 @@ fn short_calls_that_have_no_row_hide_no_queue() {
             total_ns: slow * 50_000_000 + 2 * slow * each_ns,
             ..peer(slow, 2)
         });
-        detect(&script.model()).len()
+        detect(&Facts::of(&script.model())).len()
     };
     assert_eq!(short(300_000), 1, "nearly all of the time is known");
     assert_eq!(short(900_000_000), 0, "it is not");
@@ -124,8 +128,8 @@ fn short_calls_that_have_no_row_hide_no_queue() {
 
 #[test]
 fn the_same_pool_in_each_of_many_processes_is_one_finding() {
-    let one = &detect(&POOL.script().model())[0];
-    let findings = detect(&POOL.in_processes(16).model());
+    let one = &detect(&Facts::of(&POOL.script().model()))[0];
+    let findings = detect(&Facts::of(&POOL.in_processes(16).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.severity, one.severity);
@@ -145,7 +149,7 @@ fn the_same_pool_in_each_of_many_processes_is_one_finding() {
 fn a_proxys_setting_has_its_name() {
     let mut script = POOL.script();
     script.thread(whywait_model::script::TGID, "haproxy");
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     let fix = &findings[0].fix;
     assert!(fix.contains("maxconn on the server's line"), "{fix}");
 }
@@ -156,7 +160,7 @@ fn a_login_says_nothing_of_the_peers_capacity() {
         login_ms: 5,
         ..POOL
     };
-    let findings = detect(&fresh.script().model());
+    let findings = detect(&Facts::of(&fresh.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
 }
 
@@ -169,7 +173,7 @@ fn where_chance_says_who_is_next_the_mean_is_replayed() {
         ..POOL
     };
     let model = random.script().model();
-    let findings = detect(&model);
+    let findings = detect(&Facts::of(&model));
     let finding = &findings[0];
     let took: Vec<u64> = model.requests().filter_map(|one| one.took_ns()).collect();
     let mean_ns = took.iter().sum::<u64>() / took.len() as u64;
@@ -192,7 +196,7 @@ fn as_many_connections_as_clients_are_enough() {
         at_a_time: 12,
         ..POOL
     };
-    assert_eq!(detect(&enough.script().model()), []);
+    assert_eq!(detect(&Facts::of(&enough.script().model())), []);
 }
 
 #[test]
@@ -201,13 +205,13 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_they_wait_for() {
         peer: Serves::One(25),
         ..POOL
     };
-    assert_eq!(detect(&narrow.script().model()), []);
+    assert_eq!(detect(&Facts::of(&narrow.script().model())), []);
 }
 
 #[test]
 fn calls_that_do_not_follow_at_once_are_no_queue() {
     let pauses = Closed { gap_ms: 40, ..POOL };
-    assert_eq!(detect(&pauses.script().model()), []);
+    assert_eq!(detect(&Facts::of(&pauses.script().model())), []);
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn the_only_connection_may_be_too_few() {
         at_a_time: 1,
         ..POOL
     };
-    let findings = detect(&one.script().model());
+    let findings = detect(&Facts::of(&one.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(
         (findings[0].severity, findings[0].confidence),
@@ -228,7 +232,7 @@ fn the_only_connection_may_be_too_few() {
         ..one
     };
     assert_eq!(
-        detect(&locked.script().model()),
+        detect(&Facts::of(&locked.script().model())),
         [],
         "that is one-at-a-time"
     );
@@ -246,7 +250,7 @@ fn what_a_program_asks_on_its_own_account_is_no_queue() {
         let request = script.request(1_000 + n).epoll(7).ready(20 + 70 * n);
         request.read(20 + 70 * n, LOOP).answered(320 + 70 * n, LOOP);
     }
-    assert_eq!(detect(&script.ends(4_000).model()), []);
+    assert_eq!(detect(&Facts::of(&script.ends(4_000).model())), []);
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn whoever_comes_in_the_middle_of_it_sees_the_same() {
         rounds: 12,
         ..POOL
     };
-    let findings = detect(&late.script().model());
+    let findings = detect(&Facts::of(&late.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let each = &findings[0].saving.each_at_most_ns;
     assert_eq!(

@@ -11,6 +11,7 @@ use whywait_model::Model;
 use whywait_words::counted_as;
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
 
 /// What it is.
@@ -37,7 +38,8 @@ const DAMAGES_SHOWN: usize = 5;
 /// What is said of a full disk ([`whywait_events::recording::WriteError::DiskFull`]).
 const DISK_FULL: &str = "the disk is full";
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let coverage = model.coverage();
     let lost = coverage.lost_by_reason.iter();
     let damaged = model.damaged.iter().take(DAMAGES_SHOWN);

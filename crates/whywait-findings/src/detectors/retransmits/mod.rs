@@ -17,6 +17,7 @@ use whywait_model::requests::tails::held_ns;
 use whywait_words::{counted, counted_as, duration, percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{LOSS_ERROR, LOSS_MIN_RESPONSES, LOSS_WARNING_NS};
 use crate::shared::intervals::sum;
@@ -43,7 +44,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     by_port(
         model
             .tails

@@ -41,7 +41,7 @@ fn server(lossy: u64, late_ms: u64) -> Script {
 
 #[test]
 fn what_was_lost_is_reported() {
-    let findings = detect(&server(5, 205).model());
+    let findings = detect(&Facts::of(&server(5, 205).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -70,12 +70,12 @@ fn what_was_lost_is_reported() {
 
 #[test]
 fn a_few_may_be_chance() {
-    assert_eq!(detect(&server(2, 205).model()), []);
+    assert_eq!(detect(&Facts::of(&server(2, 205).model())), []);
 }
 
 #[test]
 fn what_nobody_waited_for_is_a_note() {
-    let findings = detect(&server(5, 0).model());
+    let findings = detect(&Facts::of(&server(5, 0).model()));
     assert_eq!(findings[0].severity, Severity::Note);
     assert_eq!(findings[0].saving.at_most_ns, 0);
 }

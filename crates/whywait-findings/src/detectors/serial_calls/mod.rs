@@ -24,6 +24,7 @@ use whywait_model::{Model, Peer};
 use whywait_words::{count, counted, duration, figure};
 
 use crate::declaration::Declaration;
+use crate::facts::{ByWhom, Facts};
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
     FINDINGS_OF_A_KIND, SERIAL_CALLS_LOOKED_AT, SERIAL_KNOWN, SERIAL_MIN_CALLS, SERIAL_MIN_REQUESTS,
@@ -31,7 +32,7 @@ use crate::numbers::{
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::replay::{Behind, Gone, Spared, median_ns};
-use crate::shared::slow_paths::{Shares, SlowRequest, SlowRequests, UnderWay, dominates};
+use crate::shared::slow_paths::{Shares, SlowRequest, dominates};
 use crate::shared::traffic::{Mean, Traffic, length, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 
@@ -58,16 +59,13 @@ struct Certain<'a> {
     from_to: Interval,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
-    let mut traffic = Traffic::of(model);
-    traffic.retain(|traffic| traffic.counted);
-    if traffic
-        .iter()
-        .all(|traffic| traffic.calls.len() < *SERIAL_MIN_REQUESTS * *SERIAL_MIN_CALLS)
-    {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
+    let traffic = || facts.traffic().iter().filter(|traffic| traffic.counted);
+    if traffic().all(|traffic| traffic.calls.len() < *SERIAL_MIN_REQUESTS * *SERIAL_MIN_CALLS) {
         return Vec::new();
     }
-    let slow = SlowRequests::of(model);
+    let slow = facts.slow();
     let mut by_process: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
     let answered = slow
         .requests
@@ -76,20 +74,19 @@ fn detect(model: &Model) -> Vec<Finding> {
     for one in answered {
         by_process.entry(one.request.tgid).or_default().push(one);
     }
-    let found: Vec<OfProcess<'_, '_, Say<'_>>> = traffic
-        .iter()
+    let found: Vec<OfProcess<'_, '_, Say<'_>>> = traffic()
         .filter_map(|traffic| {
             let requests = by_process.get(&traffic.tgid)?;
-            of_traffic(model, traffic, requests)
+            of_traffic(facts, traffic, requests)
         })
         .collect();
     if found.is_empty() {
         return Vec::new();
     }
-    let behind = Behind::of(model);
+    let behind = facts.behind();
     let mut findings: Vec<Finding> = of_programs(model, found, |_| ())
         .iter()
-        .filter_map(|program| finding(model, program, &behind, slow.total_ns))
+        .filter_map(|program| finding(model, program, behind, slow.total_ns))
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(*FINDINGS_OF_A_KIND);
@@ -97,7 +94,7 @@ fn detect(model: &Model) -> Vec<Finding> {
 }
 
 fn of_traffic<'t, 'm, 'a>(
-    model: &Model,
+    facts: &Facts<'_>,
     traffic: &'t Traffic<'m>,
     requests: &[&'a SlowRequest<'a>],
 ) -> Option<OfProcess<'t, 'm, Say<'a>>> {
@@ -106,7 +103,7 @@ fn of_traffic<'t, 'm, 'a>(
     {
         return None;
     }
-    let known = known(model, traffic, requests);
+    let known = known(facts, traffic, requests);
     let enough =
         known.len() >= *SERIAL_MIN_REQUESTS && known.len() * *SERIAL_KNOWN >= requests.len();
     let (shares, what) = if enough {
@@ -123,13 +120,17 @@ fn of_traffic<'t, 'm, 'a>(
 
 /// The requests of which all calls are known, with those.
 fn known<'a>(
-    model: &Model,
+    facts: &Facts<'_>,
     traffic: &Traffic<'_>,
     requests: &[&'a SlowRequest<'a>],
 ) -> Vec<(&'a SlowRequest<'a>, Vec<Interval>)> {
-    let readers = UnderWay::by_reader(model);
-    let mut processes = UnderWay::by_process(model);
-    let process = processes.remove(&traffic.tgid).unwrap_or_default();
+    let model = facts.model;
+    let ByWhom {
+        by_reader,
+        by_process,
+        ..
+    } = facts.under_way();
+    let under_way = by_process.get(&traffic.tgid);
     let threads_wait = threads_wait_for_calls(traffic);
     let mut found = Vec::new();
     for slow in requests {
@@ -137,10 +138,10 @@ fn known<'a>(
         let Some((from_ns, to_ns)) = served(&request) else {
             continue;
         };
-        let alone = process.within(from_ns, to_ns) == 1;
+        let alone = under_way.is_some_and(|process| process.within(from_ns, to_ns) == 1);
         let of_thread = threads_wait
             && request.recv_tid == request.send_tid
-            && readers
+            && by_reader
                 .get(&request.recv_tid)
                 .is_some_and(|reader| reader.within(from_ns, to_ns) == 1);
         let first = traffic

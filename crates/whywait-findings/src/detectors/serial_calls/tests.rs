@@ -72,7 +72,7 @@ fn requests_that_queue_for_the_thread_are_spared_others_calls() {
     }
     script.peer(&peer(seq.into(), 1));
     script.ends(10_000);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.severity, Severity::Warning);
@@ -85,7 +85,7 @@ fn requests_that_queue_for_the_thread_are_spared_others_calls() {
 
 #[test]
 fn a_request_that_is_alone_shows_all_its_calls() {
-    let findings = detect(&rows(1, 10).model());
+    let findings = detect(&Facts::of(&rows(1, 10).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.confidence, Confidence::High);
@@ -106,7 +106,7 @@ fn rows_in_each_of_many_processes_are_one_finding() {
         calls += in_process(&mut script, (tid, tid), 1, 10, false);
     }
     script.peer(&peer(calls, 16)).ends(10_000);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].severity, Severity::Warning);
     assert_eq!(findings[0].saving.requests, 16 * 12);
@@ -115,7 +115,7 @@ fn rows_in_each_of_many_processes_are_one_finding() {
 
 #[test]
 fn of_several_at_a_time_it_is_the_mean() {
-    let findings = detect(&rows(4, 10).model());
+    let findings = detect(&Facts::of(&rows(4, 10).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].confidence, Confidence::Medium);
     assert_eq!(findings[0].subject["calls_per_request"], "10");
@@ -124,11 +124,11 @@ fn of_several_at_a_time_it_is_the_mean() {
 
 #[test]
 fn where_calls_have_tasks_each_requests_own_are_known() {
-    let findings = detect(&rows_of(4, 10, true).model());
+    let findings = detect(&Facts::of(&rows_of(4, 10, true).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].confidence, Confidence::High);
     assert_eq!(findings[0].saving.each_at_most_ns, [90_000_000; 48]);
-    assert_eq!(detect(&rows_of(4, 4, true).model()), []);
+    assert_eq!(detect(&Facts::of(&rows_of(4, 4, true).model())), []);
 }
 
 /// Virtual threads: a request's calls are made by whichever carrier has it just then, and one of
@@ -157,7 +157,7 @@ fn what_a_carrier_asks_is_not_all_for_the_request_that_it_read() {
         }
     }
     script.peer(&peer(seq.into(), 4)).ends(10_000);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].confidence, Confidence::Medium);
     assert!(findings[0].title.contains("10 calls each"), "{findings:#?}");
@@ -165,8 +165,8 @@ fn what_a_carrier_asks_is_not_all_for_the_request_that_it_read() {
 
 #[test]
 fn a_transaction_is_no_row_of_calls() {
-    assert_eq!(detect(&rows(1, 4).model()), []);
-    assert_eq!(detect(&rows(4, 4).model()), []);
+    assert_eq!(detect(&Facts::of(&rows(1, 4).model())), []);
+    assert_eq!(detect(&Facts::of(&rows(4, 4).model())), []);
 }
 
 #[test]
@@ -186,7 +186,11 @@ fn calls_at_the_same_time_are_none_in_a_row() {
                 request.read(at, LOOP).answered(at + 100, LOOP);
             }
         }
-        assert_eq!(detect(&script.ends(5_000).model()), [], "{clients}");
+        assert_eq!(
+            detect(&Facts::of(&script.ends(5_000).model())),
+            [],
+            "{clients}"
+        );
     }
 }
 
@@ -202,5 +206,5 @@ fn what_goes_on_without_requests_is_the_programs_own() {
         ));
     }
     script.peer(&peer(560, 4));
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }

@@ -44,7 +44,7 @@ pub(super) fn spared<'a>(
             .flat_map(|on_path| &on_path.steps)
             .map(|(step, _)| step.tid)
             .collect();
-        let waited: Vec<Gone> = slow_paths::steps(&request.path)
+        let waited: Vec<Gone> = slow_paths::steps(request)
             .filter(|(part, _)| *part == Part::Runnable)
             .filter(|(_, step)| own.contains(&step.tid) || overlaps(&working, step))
             .map(|(_, step)| gone(step, step.ns()))

@@ -21,14 +21,16 @@
 mod bound;
 mod ring;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 use whywait_events::{Ns, Part, Sample, StackId};
-use whywait_model::{FrameOrigin, Label, Model, PathStep, Role, Thread, origin};
+use whywait_model::{Model, PathStep, Role, Thread};
 use whywait_words::{duration, figure, shares, whole_percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
     FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, GROWTH_WORK_NS, SLOW_NS,
@@ -36,11 +38,8 @@ use crate::numbers::{
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
-use crate::shared::replay::Behind;
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::slow_paths::{
-    self, Answers, COMPILED, Shares, SlowRequest, SlowRequests, dominates,
-};
+use crate::shared::slow_paths::{self, COMPILED, Shares, SlowRequest, SlowRequests, dominates};
 use crate::shared::spinning::Rounds;
 
 /// What it is.
@@ -65,24 +64,36 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 struct OnPath<'a> {
     ns: u64,
     steps: Vec<(&'a PathStep, u64)>,
-    samples: Vec<&'a Sample>,
+    /// Of each step.
+    samples: Vec<&'a [Sample]>,
+}
+
+impl<'a> OnPath<'a> {
+    fn samples(&self) -> impl Iterator<Item = &'a Sample> {
+        self.samples.iter().copied().flatten()
+    }
+
+    fn sampled(&self) -> usize {
+        self.samples.iter().map(|samples| samples.len()).sum()
+    }
 }
 
 /// A request with its work.
 type Episode<'a> = (&'a SlowRequest<'a>, OnPath<'a>);
 
-fn detect(model: &Model) -> Vec<Finding> {
-    let slow = SlowRequests::of(model);
-    let (answers, rounds) = (Answers::of(model), Rounds::of(model));
-    let mut roles: BTreeMap<Role, Vec<Episode<'_>>> = BTreeMap::new();
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
+    let slow = facts.slow();
+    let rounds = Rounds::of(model);
+    let mut roles: BTreeMap<Rc<Role>, Vec<Episode<'_>>> = BTreeMap::new();
     for request in &slow.requests {
-        for (role, on_path) in work_of(model, &answers, &rounds, request) {
+        for (role, on_path) in work_of(facts, &rounds, request) {
             roles.entry(role).or_default().push((request, on_path));
         }
     }
     let mut findings: Vec<Finding> = roles
         .values()
-        .filter_map(|episodes| finding(model, episodes, &slow))
+        .filter_map(|episodes| finding(facts, episodes, slow))
         .collect();
     findings
         .sort_by_key(|finding| std::cmp::Reverse((finding.severity, finding.saving.at_most_ns)));
@@ -93,13 +104,13 @@ fn detect(model: &Model) -> Vec<Finding> {
 
 /// What each role did on a CPU on a request's path.
 fn work_of<'a>(
-    model: &'a Model,
-    answers: &Answers<'_>,
+    facts: &'a Facts<'_>,
     rounds: &Rounds,
     slow: &'a SlowRequest<'a>,
-) -> BTreeMap<Role, OnPath<'a>> {
-    let mut roles: BTreeMap<Role, OnPath<'a>> = BTreeMap::new();
-    for (part, step) in slow_paths::steps(&slow.path) {
+) -> BTreeMap<Rc<Role>, OnPath<'a>> {
+    let (model, answers) = (facts.model, facts.answers());
+    let mut roles: BTreeMap<Rc<Role>, OnPath<'a>> = BTreeMap::new();
+    for (part, step) in slow_paths::steps(slow) {
         let Some(thread) = model.threads.get(&step.tid).filter(|_| part == Part::OnCpu) else {
             continue;
         };
@@ -112,10 +123,12 @@ fn work_of<'a>(
         }
         let sampled = samples.iter().map(Sample::weight).sum();
         let ns = on_cpu_ns(model, thread, (from_ns, step.to_ns), sampled);
-        let on_path = roles.entry(model.role(step.tid)).or_default();
+        let on_path = roles.entry(facts.role(step.tid)).or_default();
         on_path.ns = on_path.ns.saturating_add(ns);
         on_path.steps.push((step, ns));
-        on_path.samples.extend(samples);
+        if !samples.is_empty() {
+            on_path.samples.push(samples);
+        }
     }
     roles
 }
@@ -124,12 +137,18 @@ fn work_of<'a>(
 /// that have no rows of their own, as the kernel counted it.
 fn counted_ns(thread: &Thread, (from_ns, to_ns): (Ns, Ns)) -> (u64, u64) {
     let ns = to_ns.saturating_sub(from_ns);
+    if ns == 0 {
+        return (0, 0);
+    }
     // Parts of the time that it was not preempted for long, for which the path has steps of their
     // own.
     let of = |part_ns: u64, whole_ns: u64| in_proportion(ns, part_ns, whole_ns);
     // An interval that the kernel counted and that is as good as this one, or the row of the sleep
     // that ended it.
-    let busy = thread.busy.iter().find(|busy| {
+    let first = thread.busy.partition_point(|busy| busy.end_ns <= from_ns);
+    let busy = thread.busy[first..].iter();
+    let mut busy = busy.take_while(|busy| busy.start_ns < to_ns);
+    let busy = busy.find(|busy| {
         let common_ns = overlap_ns((busy.start_ns, busy.end_ns), (from_ns, to_ns));
         common_ns.saturating_mul(10) >= ns.saturating_mul(8)
     });
@@ -164,49 +183,45 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
     counted_ns
 }
 
-/// The function in which a sample was taken; `None`: it is not known. A stack that was cut off in
-/// the C library or in the kernel's vDSO does not say who called that.
-fn function_of(model: &Model, sample: &Sample) -> Option<String> {
-    let stack = model.stacks.get(sample.user_stack)?;
-    let of_system = |label: &Label| origin(label) == FrameOrigin::System;
-    if stack.labels.iter().all(of_system) {
-        return None;
-    }
-    slow_paths::function(model, sample.user_stack).filter(|name| name != slow_paths::IN_PYTHON)
-}
-
 /// The work of one request by function, in proportion to the samples; `None`: not known in which.
-fn by_function(model: &Model, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, u64> {
-    if (on_path.samples.len() as u64) < *WORK_MIN_SAMPLES {
+fn by_function(facts: &Facts<'_>, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, u64> {
+    if (on_path.sampled() as u64) < *WORK_MIN_SAMPLES {
         return BTreeMap::from([(None, on_path.ns)]);
     }
-    let mut weights: BTreeMap<Option<String>, u64> = BTreeMap::new();
-    for sample in &on_path.samples {
-        *weights.entry(function_of(model, sample)).or_default() += sample.weight();
+    let mut stacks: HashMap<StackId, u64> = HashMap::new();
+    for sample in on_path.samples() {
+        *stacks.entry(sample.user_stack).or_default() += sample.weight();
+    }
+    let mut weights: BTreeMap<Option<Rc<str>>, u64> = BTreeMap::new();
+    for (stack, weight) in stacks {
+        *weights.entry(facts.function(stack)).or_default() += weight;
     }
     let all: u64 = weights.values().sum();
     weights
         .into_iter()
         .map(|(name, weight)| {
             let ns = u128::from(on_path.ns) * u128::from(weight) / u128::from(all);
-            (name, ns as u64)
+            (name.map(|name| name.to_string()), ns as u64)
         })
         .collect()
 }
 
 /// The work of several requests by function. Those with too few samples each are taken together:
 /// short requests show only by their number.
-fn by_function_of_all(model: &Model, members: &[&Episode<'_>]) -> BTreeMap<Option<String>, u64> {
+fn by_function_of_all(
+    facts: &Facts<'_>,
+    members: &[&Episode<'_>],
+) -> BTreeMap<Option<String>, u64> {
     let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
     let mut add = |on_path: &OnPath<'_>| {
-        for (name, ns) in by_function(model, on_path) {
+        for (name, ns) in by_function(facts, on_path) {
             let sum = functions.entry(name).or_default();
             *sum = sum.saturating_add(ns);
         }
     };
     let mut few = OnPath::default();
     for (_, on_path) in members {
-        if on_path.samples.len() as u64 >= *WORK_MIN_SAMPLES {
+        if on_path.sampled() as u64 >= *WORK_MIN_SAMPLES {
             add(on_path);
         } else {
             few.ns = few.ns.saturating_add(on_path.ns);
@@ -277,7 +292,7 @@ impl Growth {
 }
 
 /// Whether the work grows over these episodes, which are in order.
-fn growth(model: &Model, episodes: &[&Episode<'_>]) -> Option<Growth> {
+fn growth(facts: &Facts<'_>, episodes: &[&Episode<'_>]) -> Option<Growth> {
     if episodes.len() < *GROWTH_MIN_REQUESTS {
         return None;
     }
@@ -290,7 +305,7 @@ fn growth(model: &Model, episodes: &[&Episode<'_>]) -> Option<Growth> {
     }
     let mut functions: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (at, (_, on_path)) in episodes.iter().enumerate() {
-        for (name, ns) in by_function(model, on_path) {
+        for (name, ns) in by_function(facts, on_path) {
             if let Some(name) = name {
                 functions
                     .entry(name)
@@ -327,11 +342,11 @@ fn notable(episodes: &[Episode<'_>], members: &[&Episode<'_>]) -> Option<Shares>
 }
 
 fn finding<'a>(
-    model: &'a Model,
+    facts: &'a Facts<'_>,
     episodes: &[Episode<'a>],
     slow: &'a SlowRequests<'a>,
 ) -> Option<Finding> {
-    let slow_ns = slow.total_ns;
+    let (model, slow_ns) = (facts.model, slow.total_ns);
     let dominated = episodes
         .iter()
         .filter(|(request, on_path)| dominates(on_path.ns, request.latency_ns));
@@ -347,28 +362,25 @@ fn finding<'a>(
             on_path.ns >= *GROWTH_WORK_NS && ports.contains(&request.request.local_port)
         })
         .collect();
-    let growth = growth(model, &all).or_else(|| growth(model, &members));
+    let growth = growth(facts, &all).or_else(|| growth(facts, &members));
 
     let mut functions: Vec<(Option<String>, u64)> =
-        by_function_of_all(model, &members).into_iter().collect();
+        by_function_of_all(facts, &members).into_iter().collect();
     functions.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     let function = dominant(growth.as_ref(), &functions);
     let function_ns = functions
         .iter()
         .find(|(name, _)| *name == function)
         .map_or(0, |(_, ns)| *ns);
-    let samples = members.iter().flat_map(|(_, on_path)| &on_path.samples);
-    let in_kernel = InKernel::of(model, samples.copied());
+    let samples = members.iter().flat_map(|(_, on_path)| on_path.samples());
+    let in_kernel = InKernel::of(model, samples);
     let place = slow_paths::place(function.as_deref(), function_ns, shares.ns);
     let place = place + &in_kernel.place();
-    let (tid, stack) = most_sampled(model, &members, function.as_deref())?;
+    let (tid, stack) = most_sampled(facts, &members, function.as_deref())?;
     let (worst, on_worst) = members
         .iter()
         .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
-    let sampled: usize = members
-        .iter()
-        .map(|(_, on_path)| on_path.samples.len())
-        .sum();
+    let sampled: usize = members.iter().map(|(_, on_path)| on_path.sampled()).sum();
     let confidence = if sampled as u64 >= *WORK_MIN_SAMPLES && function.is_some() {
         Confidence::High
     } else {
@@ -377,7 +389,7 @@ fn finding<'a>(
     let title = title(model, &members, &shares, &place, growth.as_ref());
     let runtime = runtime::of_process(model, model.threads.get(&tid)?.tgid);
     let spared = bound::spared(model, episodes, slow);
-    let (saving, behind) = Behind::of(model).saving(&spared.requests, None);
+    let (saving, behind) = facts.behind().saving(&spared.requests, None);
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about("tid", tid)
@@ -387,7 +399,7 @@ fn finding<'a>(
         .about_known("growth", growth.as_ref().map(Growth::subject))
         .saving(saving)
         .evidence(growth.as_ref().map(grows))
-        .evidence([chain(model, worst, on_worst)])
+        .evidence([chain(facts, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(split(&functions, shares.ns))
         .evidence(in_kernel.evidence())
@@ -451,23 +463,24 @@ fn title(
 
 /// The thread that did most of it, and the stack in which it was sampled most within the function.
 fn most_sampled(
-    model: &Model,
+    facts: &Facts<'_>,
     members: &[&Episode<'_>],
     function: Option<&str>,
 ) -> Option<(u32, StackId)> {
     let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut stacks: BTreeMap<(u32, StackId), u64> = BTreeMap::new();
+    let mut stacks: HashMap<(u32, StackId), u64> = HashMap::new();
     for (_, on_path) in members {
         for (step, ns) in &on_path.steps {
             let sum = threads.entry(step.tid).or_default();
             *sum = sum.saturating_add(*ns);
         }
-        for sample in &on_path.samples {
-            if function.is_some() && function_of(model, sample).as_deref() == function {
-                *stacks.entry((sample.tid, sample.user_stack)).or_default() += sample.weight();
-            }
+        for sample in on_path.samples() {
+            *stacks.entry((sample.tid, sample.user_stack)).or_default() += sample.weight();
         }
     }
+    stacks.retain(|(_, stack), _| {
+        function.is_some() && facts.function(*stack).as_deref() == function
+    });
     let stack = stacks
         .into_iter()
         .max_by_key(|((tid, stack), n)| (*n, std::cmp::Reverse((*tid, *stack))))
@@ -481,13 +494,13 @@ fn most_sampled(
 }
 
 /// The slowest request's chain of waits, in order.
-fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
+fn chain(facts: &Facts<'_>, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
     let tid = on_path
         .steps
         .iter()
         .max_by_key(|(_, ns)| *ns)
         .map_or(0, |(step, _)| step.tid);
-    let functions = by_function(model, on_path);
+    let functions = by_function(facts, on_path);
     let most = functions
         .into_iter()
         .filter_map(|(name, ns)| Some((name?, ns)))
@@ -501,7 +514,7 @@ fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidenc
     });
     let text = format!(
         "{} is on the CPU for {}{most}",
-        slow_paths::chain(model, slow, tid),
+        slow_paths::chain(facts.model, slow, tid),
         duration(on_path.ns),
     );
     Evidence::of_ns(on_path.ns, text)

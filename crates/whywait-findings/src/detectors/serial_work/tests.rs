@@ -65,7 +65,7 @@ impl Server {
 }
 
 fn the_finding(script: &Script) -> Finding {
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     findings.into_iter().next().unwrap()
 }
@@ -271,7 +271,7 @@ fn the_fixed_twin_computes_beforehand() {
             .read(at, API)
             .answered(at + 4, API);
     }
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn work_split_over_threads_is_not_one_threads() {
     }
     script.parks(API, parked, 11, 211, 5);
     script.request(1).ready(10).read(10, API).answered(212, API);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn an_interval_of_short_sleeps_is_not_work() {
         .ready(10)
         .read(10, API)
         .answered(312, API);
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_busy_loop_with_small_requests_is_load() {
             .answered(30 + n * 20, API);
         server.script.burns(API, compact, 10 + n * 20, 30 + n * 20);
     }
-    let findings = detect(&server.script.model());
+    let findings = detect(&Facts::of(&server.script.model()));
     // The first two have little else; the others wait for their turn.
     assert!(
         findings
@@ -347,7 +347,7 @@ fn a_busy_loop_with_small_requests_is_load() {
             .answered(16 + n * 6, API);
         server.script.burns(API, compact, 10 + n * 6, 16 + n * 6);
     }
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn a_stranded_request_is_another_findings() {
         .ready(10)
         .read(301, API)
         .answered(303, API);
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn an_idle_loop_works_for_nobody() {
             .read(n * 100 + 99, API)
             .answered(n * 100 + 100, API);
     }
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -507,7 +507,7 @@ fn going_round_in_a_poll_is_no_work() {
             ..BurstCall::default()
         };
         script.burst(&futile, &[poll]);
-        detect(&script.model()).len()
+        detect(&Facts::of(&script.model())).len()
     };
     let (most, little) = (100_000_000, 20_000_000);
     assert_eq!(found_with(most, 20), 0, "it spun nearly all the time");

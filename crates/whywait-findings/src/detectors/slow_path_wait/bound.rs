@@ -1,9 +1,10 @@
 //! What requests are spared without the wait.
 
 use whywait_events::Part;
-use whywait_model::{Model, PathStep, SystemCall, system_call};
+use whywait_model::{PathStep, SystemCall, system_call};
 
 use super::{Key, OnPath, Target};
+use crate::facts::Facts;
 use crate::numbers::SLOW_NS;
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::replay::{Gone, Spared};
@@ -11,14 +12,14 @@ use crate::shared::slow_paths::{self, SlowRequest};
 
 /// What a request is spared: the wait, and what goes with it.
 pub(super) fn spared<'a>(
-    model: &Model,
+    facts: &Facts<'_>,
     key: &Key,
     slow: &SlowRequest<'a>,
     on_path: &OnPath<'_>,
 ) -> Spared<'a> {
     let ns = on_path
         .ns
-        .saturating_add(besides_ns(model, key, slow, on_path));
+        .saturating_add(besides_ns(facts, key, slow, on_path));
     // A loop that waits in its poll serves others meanwhile.
     let keeps = on_path
         .steps
@@ -32,7 +33,7 @@ pub(super) fn spared<'a>(
             ns: step.step.ns().saturating_add(step.queued_ns),
         })
         .collect();
-    gone.extend(besides(model, key, slow).map(|(step, ns)| Gone {
+    gone.extend(besides(facts, key, slow).map(|(step, ns)| Gone {
         tid: step.tid,
         from_ns: step.from_ns,
         to_ns: step.to_ns,
@@ -50,7 +51,7 @@ pub(super) fn spared<'a>(
 /// are too short to be steps: what they did between longer sleeps is one step, of which the kernel
 /// counted the parts.
 pub(super) fn besides_ns(
-    model: &Model,
+    facts: &Facts<'_>,
     key: &Key,
     request: &SlowRequest<'_>,
     on_path: &OnPath<'_>,
@@ -58,19 +59,19 @@ pub(super) fn besides_ns(
     if key.target != Target::Disk {
         return sum(on_path.steps.iter().map(|step| step.queued_ns));
     }
-    sum(besides(model, key, request).map(|(_, ns)| ns))
+    sum(besides(facts, key, request).map(|(_, ns)| ns))
 }
 
 /// The steps of a path on which a wait for the disk has more than the wait itself, and how much.
 fn besides<'a>(
-    model: &'a Model,
+    facts: &'a Facts<'_>,
     key: &'a Key,
     request: &'a SlowRequest<'_>,
 ) -> impl Iterator<Item = (&'a PathStep, u64)> {
-    let steps = slow_paths::steps(&request.path).filter(|_| key.target == Target::Disk);
+    let steps = slow_paths::steps(request).filter(|_| key.target == Target::Disk);
     steps.filter_map(|(part, step)| {
-        let thread = model.threads.get(&step.tid)?;
-        if model.role(step.tid) != key.role {
+        let thread = facts.model.threads.get(&step.tid)?;
+        if facts.role(step.tid) != key.role {
             return None;
         }
         match part {

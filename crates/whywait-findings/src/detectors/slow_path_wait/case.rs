@@ -7,7 +7,8 @@ use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call
 use whywait_words::{counted, duration, percent, shares, whole_percent};
 
 use super::bound::besides_ns;
-use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix, in_function, what};
+use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix};
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
     ALL_BUT_NAME, KERNEL_FUNCTIONS_KEPT, KERNEL_FUNCTIONS_SHOWN, STEPS_LOOKED_UP, WAIT_BESIDES,
@@ -20,12 +21,13 @@ use crate::shared::threads::named;
 
 /// What is to be said of a wait that dominates these requests.
 pub(super) fn finding(
-    model: &Model,
+    facts: &Facts<'_>,
     key: &Key,
     group: &Group<'_>,
     (saving, behind): (Saving, Option<Evidence>),
     slow_ns: u64,
 ) -> Option<Finding> {
+    let model = facts.model;
     let shares = Shares::new(
         group
             .iter()
@@ -49,9 +51,9 @@ pub(super) fn finding(
     if on_this_machine && crowding::explains(model, &shares.each_ns) {
         return None;
     }
-    let whats = by_ns(steps().map(|step| (what(step.wait, step.step), step.step.ns())));
-    let what = &whats.first()?.0;
-    let functions = by_ns(steps().map(|step| (in_function(model, step.step), step.step.ns())));
+    let whats = by_ns(steps().map(|step| (step.is.what.as_str(), step.step.ns())));
+    let what = whats.first()?.0;
+    let functions = by_ns(steps().map(|step| (step.is.function.as_deref(), step.step.ns())));
     // What is not known may be in the same.
     let known = functions.iter().find(|(function, _)| function.is_some());
     let (function, function_ns) = known.or(functions.first())?;
@@ -60,7 +62,7 @@ pub(super) fn finding(
     let stacks = by_ns(
         steps()
             .filter(|step| step.step.tid == tid)
-            .filter(|step| function.is_none() || in_function(model, step.step) == *function)
+            .filter(|step| function.is_none() || step.is.function.as_deref() == *function)
             .map(|step| ((step.step.stack, step.step.kernel_stack), step.step.ns())),
     );
     let (user_stack, kernel_stack) = stacks.first().map_or((0, 0), |(stacks, _)| *stacks);
@@ -83,7 +85,7 @@ pub(super) fn finding(
     } else {
         shares.ns
     };
-    let place = slow_paths::place(function.as_deref(), *function_ns, known_ns);
+    let place = slow_paths::place(*function, *function_ns, known_ns);
     let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
     // A sleep that the program asked for is called one.
     let title = if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
@@ -92,7 +94,7 @@ pub(super) fn finding(
         format!("{requests} waited {share} of {their} time for {named}{place} ({role})")
     };
     let on_disk = (key.target == Target::Disk)
-        .then(|| others_on_disk(model, key, group))
+        .then(|| others_on_disk(facts, key, group))
         .flatten();
     let ports = slow_paths::ports(group.iter().map(|(request, _)| *request));
     let doing = format!("asleep in {}", broad_kind(what));
@@ -100,8 +102,8 @@ pub(super) fn finding(
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
         .about("thread", model.thread_name(tid))
-        .about("kind", what.as_str())
-        .about_known("function", function.clone())
+        .about("kind", what)
+        .about_known("function", *function)
         .about_known("peer", peer.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
@@ -116,7 +118,7 @@ pub(super) fn finding(
         .evidence([chain(model, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(of_which(&whats, &functions, shares.ns))
-        .evidence(besides(model, key, group, shares.ns))
+        .evidence(besides(facts, key, group, shares.ns))
         .evidence(behind)
         .evidence(on_disk)
         .evidence(remark(key.target, peer.is_some()))
@@ -142,14 +144,14 @@ fn confidence(target: Target, function_known: bool) -> Confidence {
 
 /// What it consists of, where that is several things: kinds of waits, and functions.
 fn of_which(
-    whats: &[(String, u64)],
-    functions: &[(Option<String>, u64)],
+    whats: &[(&str, u64)],
+    functions: &[(Option<&str>, u64)],
     ns: u64,
 ) -> impl Iterator<Item = Evidence> {
-    let whats = whats.iter().map(|(what, ns)| (what.as_str(), *ns));
+    let whats = whats.iter().map(|(what, ns)| (*what, *ns));
     let functions = functions
         .iter()
-        .map(|(name, ns)| (name.as_deref().unwrap_or("an unknown function"), *ns));
+        .map(|(name, ns)| (name.unwrap_or("an unknown function"), *ns));
     let whats = (whats.len() > 1).then(|| format!("of which {}", split(whats, ns)));
     let functions = (functions.len() > 1).then(|| format!("in {}", split(functions, ns)));
     whats.into_iter().chain(functions).map(Evidence::new)
@@ -170,7 +172,7 @@ fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<
 }
 
 /// What was waited for, for the title.
-fn title_of(target: Target, whats: &[(String, u64)], peer: Option<&str>, ns: u64) -> String {
+fn title_of(target: Target, whats: &[(&str, u64)], peer: Option<&str>, ns: u64) -> String {
     let heads = by_ns(
         whats
             .iter()
@@ -214,10 +216,10 @@ fn split<'a>(items: impl ExactSizeIterator<Item = (&'a str, u64)>, of_ns: u64) -
 }
 
 /// What the bound has besides the wait itself, where that is worth a word.
-fn besides(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
+fn besides(facts: &Facts<'_>, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
     let members = group.iter();
     let besides_ns =
-        sum(members.map(|(request, on_path)| besides_ns(model, key, request, on_path)));
+        sum(members.map(|(request, on_path)| besides_ns(facts, key, request, on_path)));
     let text = format!(
         "besides, another {} {}; the bound has them, too",
         duration(besides_ns),
@@ -235,7 +237,7 @@ fn besides(model: &Model, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evide
 fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
     let longest = on_path.steps.iter().max_by_key(|step| step.step.ns());
     let tid = longest.map_or(0, |step| step.step.tid);
-    let name = longest.map_or_else(String::new, |step| what(step.wait, step.step));
+    let name = longest.map_or("", |step| &step.is.what);
     let pieces = match on_path.steps.len() {
         0 | 1 => String::new(),
         n => format!(
@@ -313,12 +315,13 @@ fn same_descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<i32> {
 }
 
 /// Who else waited for the disk at the same time.
-fn others_on_disk(model: &Model, key: &Key, group: &Group<'_>) -> Option<Evidence> {
+fn others_on_disk(facts: &Facts<'_>, key: &Key, group: &Group<'_>) -> Option<Evidence> {
+    let model = facts.model;
     let mut others: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
     for step in steps.take(*STEPS_LOOKED_UP) {
         for thread in model.threads.values() {
-            if model.role(thread.tid) == key.role {
+            if facts.role(thread.tid) == key.role {
                 continue;
             }
             let waits = thread

@@ -12,7 +12,7 @@ use crate::shared::intervals::sum;
 pub(super) fn of(
     model: &Model,
     target: Target,
-    whats: &[(String, u64)],
+    whats: &[(&str, u64)],
     kernel_stacks: impl Iterator<Item = StackId>,
 ) -> String {
     match target {
@@ -40,7 +40,7 @@ pub(super) fn of(
 }
 
 /// … for memory.
-fn fix_memory(whats: &[(String, u64)]) -> &'static str {
+fn fix_memory(whats: &[(&str, u64)]) -> &'static str {
     let is = |word: &str| whats.first().is_some_and(|(what, _)| what.contains(word));
     if is("reclaim") || is("cgroup") || is("swap") || is("out of memory") || is("compaction") {
         "memory is short: give it more (or raise the cgroup's memory.high), use less, or lock what \
@@ -56,7 +56,7 @@ fn fix_memory(whats: &[(String, u64)]) -> &'static str {
 /// … for the disk.
 fn fix_disk(
     model: &Model,
-    whats: &[(String, u64)],
+    whats: &[(&str, u64)],
     kernel_stacks: impl Iterator<Item = StackId>,
 ) -> String {
     let total_ns = sum(whats.iter().map(|(_, ns)| *ns));

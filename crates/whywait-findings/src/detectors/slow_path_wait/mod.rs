@@ -29,19 +29,20 @@ mod case;
 mod fix;
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
-use whywait_events::{Part, Wait, WakeContext};
+use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::{
     FrameOrigin, Label, Model, PathStep, RequestRef, Role, SystemCall, app_frame, descriptor,
     origin, system_call, system_call_name,
 };
 
 use crate::declaration::Declaration;
+use crate::facts::{ByWhom, Facts};
 use crate::finding::{Finding, Severity};
 use crate::numbers::FINDINGS_OF_A_KIND;
-use crate::shared::replay::{Behind, Spared};
 use crate::shared::runtime;
-use crate::shared::slow_paths::{Answers, SlowRequest, SlowRequests, UnderWay, dominates};
+use crate::shared::slow_paths::{SlowRequest, UnderWay, dominates};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -61,7 +62,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 /// Which wait a step is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    role: Role,
+    role: Rc<Role>,
     target: Target,
     /// For waits that are not for the disk or for memory: in what, and in which function. Those two
     /// are one wait whatever the call.
@@ -94,7 +95,7 @@ impl Key {
 }
 
 /// What is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Target {
     Disk,
     Memory,
@@ -117,47 +118,46 @@ struct OnPath<'a> {
 struct Step<'a> {
     step: &'a PathStep,
     wait: &'a Wait,
+    is: Rc<Alike>,
     /// For how long the thread then waited for a CPU.
     queued_ns: u64,
 }
 
 /// The waits on the path of one request.
-type OnPaths<'a> = BTreeMap<Key, OnPath<'a>>;
+type OnPaths<'a> = BTreeMap<Rc<Key>, OnPath<'a>>;
 
-/// The requests that a wait dominates.
-type Group<'a> = Vec<(&'a SlowRequest<'a>, OnPath<'a>)>;
+/// A wait, and the request on whose path it is.
+type OfRequest<'a> = (&'a SlowRequest<'a>, OnPath<'a>);
 
-fn detect(model: &Model) -> Vec<Finding> {
-    let slow = SlowRequests::of(model);
-    let loops = Loops::new(model);
-    let answers = Answers::of(model);
+/// Requests with the same wait.
+type Group<'a> = Vec<OfRequest<'a>>;
+
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let slow = facts.slow();
+    let mut keys = Keys::new(facts);
     let requests: Vec<OnPaths<'_>> = slow
         .requests
         .iter()
-        .map(|request| on_paths(model, &loops, &answers, request))
+        .map(|request| on_paths(facts, &mut keys, request))
         .collect();
     let names = Names::of(&requests);
-    let mut groups: BTreeMap<Key, Group<'_>> = BTreeMap::new();
-    // What each request is spared, also those that it does not dominate: a fix helps them too.
-    let mut spared: BTreeMap<Key, Vec<Spared<'_>>> = BTreeMap::new();
+    let mut waits: BTreeMap<Rc<Key>, Group<'_>> = BTreeMap::new();
     for (request, of_request) in slow.requests.iter().zip(requests) {
         for (key, on_path) in with_ticks(names.given(of_request), request.latency_ns) {
-            let of_it = bound::spared(model, &key, request, &on_path);
-            spared.entry(key.clone()).or_default().push(of_it);
-            if dominates(on_path.ns, request.latency_ns) {
-                groups.entry(key).or_default().push((request, on_path));
-            }
+            waits.entry(key).or_default().push((request, on_path));
         }
     }
-    if groups.is_empty() {
-        return Vec::new();
-    }
-    let behind = Behind::of(model);
-    let mut findings: Vec<Finding> = groups
-        .iter()
-        .filter_map(|(key, group)| {
-            let saving = behind.saving(spared.get(key)?, None);
-            case::finding(model, key, group, saving, slow.total_ns)
+    let is_dominated = |(request, wait): &OfRequest<'_>| dominates(wait.ns, request.latency_ns);
+    waits.retain(|_, all| all.iter().any(is_dominated));
+    let mut findings: Vec<Finding> = waits
+        .into_iter()
+        .filter_map(|(key, mut group)| {
+            // Also those that it does not dominate: a fix helps them too.
+            let spared = group.iter();
+            let spared = spared.map(|(request, wait)| bound::spared(facts, &key, request, wait));
+            let saving = facts.behind().saving(&spared.collect::<Vec<_>>(), None);
+            group.retain(is_dominated);
+            case::finding(facts, &key, &group, saving, slow.total_ns)
         })
         .collect();
     findings
@@ -168,32 +168,34 @@ fn detect(model: &Model) -> Vec<Finding> {
 
 /// The waits on a request's path.
 fn on_paths<'a>(
-    model: &'a Model,
-    loops: &Loops,
-    answers: &Answers<'_>,
+    facts: &'a Facts<'_>,
+    keys: &mut Keys<'_>,
     request: &'a SlowRequest<'a>,
 ) -> OnPaths<'a> {
+    let (model, answers) = (facts.model, facts.answers());
     let mut of_request = OnPaths::new();
-    for (at, step) in request.path.steps.iter().enumerate() {
+    let path = request.request.path();
+    for (at, step) in path.steps.iter().enumerate() {
         // What the thread slept in was for others: see slow-upstream.
         if step.by_call {
             continue;
         }
-        let tick = || may_be_tick(model, &request.path.steps[at..]);
-        let Some((key, wait)) = key(model, loops, request.request, step, &tick) else {
+        let tick = || may_be_tick(model, &path.steps[at..]);
+        let Some((is, wait)) = keys.of(facts, request.request, step, &tick) else {
             continue;
         };
         // What a thread slept in before it answered another was for that one; a poll is for all.
-        let polls = key.target == Target::Anything || system_call(wait) == SystemCall::Poll;
+        let polls = is.key.target == Target::Anything || system_call(wait) == SystemCall::Poll;
         if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
             continue;
         }
-        let on_path = of_request.entry(key).or_default();
+        let on_path = of_request.entry(Rc::clone(&is.key)).or_default();
         on_path.ns = on_path.ns.saturating_add(step.ns());
         on_path.steps.push(Step {
             step,
             wait,
-            queued_ns: queued_ns(&request.path.steps[at..]),
+            is,
+            queued_ns: queued_ns(&path.steps[at..]),
         });
     }
     of_request
@@ -201,18 +203,18 @@ fn on_paths<'a>(
 
 /// For waits of which only the interpreter is known, those that are otherwise the same and have a
 /// function: of all such those that take longest.
-struct Names(BTreeMap<Key, Key>);
+struct Names(BTreeMap<Rc<Key>, Rc<Key>>);
 
 impl Names {
     fn of(requests: &[OnPaths<'_>]) -> Self {
         let waits = requests.iter().flatten();
         let known = by_ns(waits.map(|(key, on_path)| (key, on_path.ns)));
         let is_named = |key: &Key| matches!(key.within(), Some(Within::Function(_)));
-        let name = |key: &Key| {
+        let name = |key: &Rc<Key>| {
             known
                 .iter()
                 .map(|(other, _)| *other)
-                .find(|other| is_named(other) && other.in_interpreter() == *key)
+                .find(|other| is_named(other) && other.in_interpreter() == **key)
         };
         let unnamed = known
             .iter()
@@ -220,7 +222,7 @@ impl Names {
             .filter(|key| key.within() == Some(&Within::Interpreter));
         Self(
             unnamed
-                .filter_map(|key| Some((key.clone(), name(key)?.clone())))
+                .filter_map(|key| Some((Rc::clone(key), Rc::clone(name(key)?))))
                 .collect(),
         )
     }
@@ -240,7 +242,7 @@ impl Names {
 /// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a
 /// loop, or of a scheduler: the path goes on with a wait for something else, in the same thread or
 /// in one that woke it. What the program did between the two, and for whom, is not known.
-fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
+fn may_be_tick(model: &Model, steps: &[&PathStep]) -> bool {
     steps.iter().skip(1).any(|step| {
         matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
             && wait_of(model, step).is_some_and(|wait| {
@@ -251,7 +253,7 @@ fn may_be_tick(model: &Model, steps: &[PathStep]) -> bool {
 
 /// For how long the thread that slept in the first of these steps waited for a CPU when that was
 /// over.
-fn queued_ns(steps: &[PathStep]) -> u64 {
+fn queued_ns(steps: &[&PathStep]) -> u64 {
     match steps {
         [slept, then, ..] if then.part == Some(Part::Runnable) && then.tid == slept.tid => {
             then.ns()
@@ -263,7 +265,7 @@ fn queued_ns(steps: &[PathStep]) -> u64 {
 /// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which
 /// the peer ended, is less than half of a request, all of them are a wait for one of both.
 fn with_ticks(mut of_request: OnPaths<'_>, latency_ns: u64) -> OnPaths<'_> {
-    let ticks: Vec<Key> = of_request
+    let ticks: Vec<Rc<Key>> = of_request
         .keys()
         .filter(|key| key.target == Target::Anything)
         .cloned()
@@ -271,7 +273,7 @@ fn with_ticks(mut of_request: OnPaths<'_>, latency_ns: u64) -> OnPaths<'_> {
     for key in ticks {
         let peer = Key {
             target: Target::Peer,
-            ..key.clone()
+            ..Key::clone(&key)
         };
         if of_request
             .get(&peer)
@@ -296,25 +298,18 @@ fn wait_of<'a>(model: &'a Model, step: &PathStep) -> Option<&'a Wait> {
 }
 
 /// Who serves how many requests at a time.
-struct Loops {
-    by_epoll: HashMap<(u32, u32), UnderWay>,
-    by_reader: HashMap<u32, UnderWay>,
-    by_process: HashMap<u32, UnderWay>,
+struct Loops<'f> {
+    under_way: &'f ByWhom,
     /// There are requests that were over too soon to be seen one by one.
     unseen: bool,
 }
 
-impl Loops {
-    fn new(model: &Model) -> Self {
-        let seen = model
-            .requests()
-            .filter(|request| request.is_answered())
-            .count() as u64;
+impl<'f> Loops<'f> {
+    fn new(facts: &'f Facts<'_>) -> Self {
+        let answered = facts.model.requests().filter(|one| one.is_answered());
         Self {
-            by_epoll: UnderWay::by_epoll(model),
-            by_reader: UnderWay::by_reader(model),
-            by_process: UnderWay::by_process(model),
-            unseen: model.requests_summary().count > seen,
+            under_way: facts.under_way(),
+            unseen: facts.model.requests_count() > answered.count() as u64,
         }
     }
 
@@ -329,20 +324,95 @@ impl Loops {
             under_way.is_some_and(|under_way| under_way.at(step.to_ns) > 1)
         };
         (own_loop && packet && self.unseen)
-            || others(self.by_epoll.get(&(wait.tgid, wait.epoll)))
-            || others(self.by_reader.get(&step.tid))
-            || (for_others && others(self.by_process.get(&wait.tgid)))
+            || others(self.under_way.by_epoll.get(&(wait.tgid, wait.epoll)))
+            || others(self.under_way.by_reader.get(&step.tid))
+            || (for_others && others(self.under_way.by_process.get(&wait.tgid)))
     }
 }
 
-/// Which wait a step of a path is; `None` when it is none that this is about.
-fn key<'a>(
+/// What is said of steps, which is the same of many.
+struct Keys<'f> {
+    loops: Loops<'f>,
+    known: HashMap<Like, Rc<Alike>>,
+}
+
+/// Steps of which the same is said.
+#[derive(PartialEq, Eq, Hash)]
+struct Like {
+    tid: u32,
+    target: Target,
+    syscall: Option<u32>,
+    page_fault: bool,
+    kind: Option<&'static str>,
+    stacks: (StackId, StackId),
+}
+
+/// What is said of a step.
+#[derive(Debug)]
+struct Alike {
+    key: Rc<Key>,
+    /// What the thread slept in, in a word or two.
+    what: String,
+    /// The function of the program in which it did. An interpreter's own are none.
+    function: Option<String>,
+}
+
+impl<'f> Keys<'f> {
+    fn new(facts: &'f Facts<'_>) -> Self {
+        Self {
+            loops: Loops::new(facts),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Which wait a step of a path is; `None` when it is none that this is about.
+    fn of<'a>(
+        &mut self,
+        facts: &'a Facts<'_>,
+        request: RequestRef<'_>,
+        step: &PathStep,
+        tick: &dyn Fn() -> bool,
+    ) -> Option<(Rc<Alike>, &'a Wait)> {
+        let model = facts.model;
+        let (target, wait) = target(model, &self.loops, request, step, tick)?;
+        let like = Like {
+            tid: step.tid,
+            target,
+            syscall: wait.syscall,
+            page_fault: wait.uninterruptible || wait.io_wait,
+            kind: step.kind.map(|kind| kind.name),
+            stacks: (step.stack, step.kernel_stack),
+        };
+        let known = self.known.entry(like).or_insert_with(|| {
+            let (what, within) = (what(wait, step), within(model, step));
+            let function = match &within {
+                Within::Function(name) => Some(name.clone()),
+                Within::Interpreter | Within::Unknown => None,
+            };
+            let single = !matches!(target, Target::Disk | Target::Memory);
+            let key = Key {
+                role: facts.role(step.tid),
+                target,
+                single: single.then(|| (what.clone(), within)),
+            };
+            Rc::new(Alike {
+                key: Rc::new(key),
+                what,
+                function,
+            })
+        });
+        Some((Rc::clone(known), wait))
+    }
+}
+
+/// What a step of a path waits for; `None` when it is none that this is about.
+fn target<'a>(
     model: &'a Model,
-    loops: &Loops,
+    loops: &Loops<'_>,
     request: RequestRef<'_>,
     step: &PathStep,
     tick: &dyn Fn() -> bool,
-) -> Option<(Key, &'a Wait)> {
+) -> Option<(Target, &'a Wait)> {
     let part = step.part.filter(|_| step.ns() > 0)?;
     if !matches!(
         part,
@@ -379,14 +449,7 @@ fn key<'a>(
         Part::Timer => Target::Timer,
         _ => Target::Peer,
     };
-    let single = (!matches!(target, Target::Disk | Target::Memory))
-        .then(|| (what(wait, step), within(model, step)));
-    let key = Key {
-        role: model.role(step.tid),
-        target,
-        single,
-    };
-    Some((key, wait))
+    Some((target, wait))
 }
 
 /// What a thread slept in, in a word or two.
@@ -419,14 +482,6 @@ fn within(model: &Model, step: &PathStep) -> Within {
         .map_or(Within::Unknown, |label| {
             Within::Function(label.name.to_string())
         })
-}
-
-/// The function of the program in which a step slept. An interpreter's own are none.
-fn in_function(model: &Model, step: &PathStep) -> Option<String> {
-    match within(model, step) {
-        Within::Function(name) => Some(name),
-        Within::Interpreter | Within::Unknown => None,
-    }
 }
 
 /// Names with how long each was, the longest first.

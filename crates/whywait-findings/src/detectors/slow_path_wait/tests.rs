@@ -108,7 +108,7 @@ impl Server {
 }
 
 fn the_finding(script: &Script) -> Finding {
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     findings.into_iter().next().unwrap()
 }
@@ -234,7 +234,7 @@ fn the_fixed_twin_syncs_off_the_path() {
             .read(at, API)
             .answered(at + 3, API);
     }
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn many_requests_with_a_little_of_the_disk_are_healthy() {
     for n in 0..50 {
         server.request(n + 1, 10 + n * 20, &[(FSYNC, 2)]);
     }
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn what_is_less_than_half_of_a_request_does_not_dominate_it() {
         .ready(at)
         .read(at, API)
         .answered(at + 310, API);
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn a_rare_wait_is_reported_only_when_it_is_long() {
                 .answered(60 + n * 60, API);
         }
         server.request(1, 5000, &[(FSYNC, ms)]);
-        let findings = detect(&server.script.model());
+        let findings = detect(&Facts::of(&server.script.model()));
         assert_eq!(findings.len(), expected, "{ms}: {findings:#?}");
         assert!(
             findings
@@ -569,7 +569,7 @@ fn requests_that_are_not_read_wait_for_something_else() {
         .answered(303, API);
     // And one that nobody answers.
     server.script.request(2).ready(10).unanswered();
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -583,7 +583,7 @@ fn a_wait_for_a_lock_is_another_findings() {
         .ready(10)
         .read(11, API)
         .answered(312, API);
-    assert_eq!(detect(&server.script.model()), []);
+    assert_eq!(detect(&Facts::of(&server.script.model())), []);
 }
 
 #[test]
@@ -655,7 +655,7 @@ fn prefork(names: &[&str]) -> Script {
 #[test]
 fn what_is_the_same_in_every_process_is_one_finding() {
     let script = prefork(&["httpd"; 16]);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.severity, Severity::Warning);
@@ -677,7 +677,7 @@ fn what_is_the_same_in_every_process_is_one_finding() {
 
 #[test]
 fn processes_of_other_programs_are_findings_of_their_own() {
-    let findings = detect(&prefork(&["httpd", "httpd", "logger"]).model());
+    let findings = detect(&Facts::of(&prefork(&["httpd", "httpd", "logger"]).model()));
     let requests: Vec<u64> = findings
         .iter()
         .map(|finding| finding.saving.requests)
@@ -708,7 +708,7 @@ fn a_function_that_is_known_of_some_stands_for_the_disks_waits() {
             .read(at, API)
             .answered(at + 42, API);
     }
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert!(
         findings[0].title.contains(" in write_snapshot "),
@@ -740,7 +740,7 @@ fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
             .read(at, API)
             .answered(at + 42, API);
     }
-    let findings = detect(&server.script.model());
+    let findings = detect(&Facts::of(&server.script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].subject["function"], json!("render_page"));
     assert_eq!(findings[0].saving.requests, 10);

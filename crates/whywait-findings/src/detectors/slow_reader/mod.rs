@@ -17,6 +17,7 @@ use whywait_model::requests::tails::held_ns;
 use whywait_words::{count, counted, duration};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::READER_NS;
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
@@ -32,7 +33,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     by_port(
         model
             .tails

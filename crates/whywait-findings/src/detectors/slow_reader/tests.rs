@@ -28,7 +28,7 @@ fn findings(tail: &Tail) -> Vec<Finding> {
     script.thread(1, "worker");
     script.request(1).ready(10).read(10, 1).answered(11, 1);
     script.tail(tail).ends(2_000);
-    detect(&script.model())
+    detect(&Facts::of(&script.model()))
 }
 
 #[test]

@@ -7,6 +7,7 @@ use whywait_model::Model;
 use whywait_words::{duration, figure, whole_percent};
 
 use super::{in_calls, sleeps_in_call};
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::numbers::{UPSTREAM_MIN_REQUESTS, UPSTREAM_MOST_CALLS, UPSTREAM_PAIRED};
 use crate::shared::intervals::{Interval, sum};
@@ -15,24 +16,20 @@ use crate::shared::traffic::{Mean, Traffic, paired, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 
 /// The peers of which `said` does not hold, that is with which it is not said already.
-pub(super) fn findings(
-    model: &Model,
-    slow: &[SlowRequest<'_>],
-    slow_ns: u64,
-    said: impl Fn(&str) -> bool,
-) -> Vec<Finding> {
+pub(super) fn findings(facts: &Facts<'_>, said: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let (model, slow) = (facts.model, facts.slow());
     let mut by_process: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
-    for one in slow.iter().filter(|one| !one.request.multiplexed) {
+    let requests = slow.requests.iter();
+    for one in requests.filter(|one| !one.request.multiplexed) {
         by_process.entry(one.request.tgid).or_default().push(one);
     }
-    let traffic = Traffic::of(model);
+    let traffic = facts.traffic().iter();
     let found = traffic
-        .iter()
         .filter(|traffic| !said(&traffic.peer.address()))
         .filter_map(|traffic| of_traffic(model, traffic, by_process.get(&traffic.tgid)?));
     of_programs(model, found, |_| ())
         .iter()
-        .filter_map(|program| finding(model, program, slow_ns))
+        .filter_map(|program| finding(model, program, slow.total_ns))
         .collect()
 }
 

@@ -40,6 +40,7 @@ use whywait_model::{Model, Peer};
 use whywait_words::{count, duration, figure, percent, whole_percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
     FINDINGS_OF_A_KIND, UPSTREAM_BY_DESIGN_NS, UPSTREAM_CALLS_LOOKED_AT, UPSTREAM_MIN_REQUESTS,
@@ -49,7 +50,7 @@ use crate::ranking::Explained;
 use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
-use crate::shared::slow_paths::{self, Shares, SlowRequest, SlowRequests, dominates};
+use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
 use crate::shared::traffic::{length, with_peer};
 use crate::shared::workers::{OfProgram, of_programs};
 
@@ -88,17 +89,16 @@ struct Pairs<'a> {
     of: usize,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     if model.exchanges().is_empty() {
         return Vec::new();
     }
-    let slow = SlowRequests::of(model);
+    let slow = facts.slow();
     let by_program = grouped(slow.requests.iter(), |tgid| model.program(tgid));
-    let queues: Vec<Queue<'_>> = Queue::of(model)
-        .into_iter()
-        .filter(|queue| matches!(queue.capacity, Capacity::Saturated { .. }))
-        .collect();
-    let saturating = queues.iter().map(Queue::waits_and_calls);
+    let queues = facts.queues().iter();
+    let queues = queues.filter(|queue| matches!(queue.capacity, Capacity::Saturated { .. }));
+    let saturating = queues.map(Queue::waits_and_calls);
     let programs = of_programs(model, saturating, |queue| queue.most);
     let saturated = programs
         .iter()
@@ -111,12 +111,7 @@ fn detect(model: &Model) -> Vec<Finding> {
         .collect();
     let said: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
     let said = |address: &str| said.contains(address);
-    findings.extend(average::findings(
-        model,
-        &slow.requests,
-        slow.total_ns,
-        said,
-    ));
+    findings.extend(average::findings(facts, said));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(*FINDINGS_OF_A_KIND);
     findings
@@ -204,7 +199,7 @@ fn of_requests(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Op
 
 /// Whether a thread slept for half of a request in a call of its own.
 fn sleeps_in_call(model: &Model, request: &SlowRequest<'_>) -> bool {
-    let steps = slow_paths::steps(&request.path);
+    let steps = slow_paths::steps(request);
     let in_call = steps.filter(|(_, step)| model.slept_for(step).is_some());
     dominates(sum(in_call.map(|(_, step)| step.ns())), request.latency_ns)
 }

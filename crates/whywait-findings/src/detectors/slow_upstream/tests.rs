@@ -75,7 +75,7 @@ fn with_calls(mut script: Script, calls: u64) -> Script {
 
 #[test]
 fn calls_that_fill_a_loops_requests_name_the_peer() {
-    let findings = detect(&with_calls(rounds(5), 10).model());
+    let findings = detect(&Facts::of(&with_calls(rounds(5), 10).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -88,16 +88,28 @@ fn calls_that_fill_a_loops_requests_name_the_peer() {
 
 #[test]
 fn where_requests_have_no_call_of_their_own_nothing_is_said() {
-    assert_eq!(detect(&rounds(5).model()), [], "no calls at all");
+    assert_eq!(
+        detect(&Facts::of(&rounds(5).model())),
+        [],
+        "no calls at all"
+    );
     let half = with_calls(rounds(5), 10).model();
-    assert_eq!(detect(&half).len(), 1);
+    assert_eq!(detect(&Facts::of(&half)).len(), 1);
     let mut script = rounds(5);
     for round in 0..5 {
         let at = 10 + 300 * round;
         script.exchange(&call(100 + round, 1, at + 4, at + 204));
     }
-    assert_eq!(detect(&script.model()), [], "one for two requests");
-    assert_eq!(detect(&with_calls(rounds(2), 4).model()), [], "too few");
+    assert_eq!(
+        detect(&Facts::of(&script.model())),
+        [],
+        "one for two requests"
+    );
+    assert_eq!(
+        detect(&Facts::of(&with_calls(rounds(2), 4).model())),
+        [],
+        "too few"
+    );
 }
 
 #[test]
@@ -122,7 +134,7 @@ fn a_call_that_is_certainly_anothers_is_not_taken_for_ones_own() {
             }
         }
         script.ends(7_000);
-        detect(&script.model())
+        detect(&Facts::of(&script.model()))
     };
     assert_eq!(
         findings(false),
@@ -144,7 +156,7 @@ fn where_calls_go_to_several_peers_it_is_not_decided() {
         let at = 10 + 300 * (n / 2);
         script.exchange(&call(200 + n, OTHER_PEER, at + 4, at + 200));
     }
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -155,7 +167,7 @@ fn what_lasts_beyond_the_answer_or_is_short_is_no_cause() {
             let at = 10 + 300 * (n / 2);
             script.exchange(&call(100 + n, 1, at + from, at + to));
         }
-        assert_eq!(detect(&script.model()), [], "{from} to {to} ms");
+        assert_eq!(detect(&Facts::of(&script.model())), [], "{from} to {to} ms");
     }
 }
 
@@ -169,7 +181,7 @@ fn a_peer_that_takes_seconds_as_a_rule_is_a_note() {
         max_ns: 20_000_000_000,
         ..peer(1, 10)
     });
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].severity, Severity::Note);
 }
@@ -193,7 +205,7 @@ fn a_thread_that_sleeps_in_the_call_is_for_slow_path_wait() {
             .answered(at + 210, LOOP);
     }
     script.ends(2000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// A loop that is busy all the time, with calls that fill its requests; and `more` calls besides.
@@ -226,11 +238,15 @@ fn busy_loop(more: u32) -> Script {
 
 #[test]
 fn a_busy_loops_requests_wait_for_their_peer_all_the_same() {
-    let findings = detect(&busy_loop(0).model());
+    let findings = detect(&Facts::of(&busy_loop(0).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].saving.each_at_most_ns, [200_000_000; 20]);
     let model = busy_loop(20).model();
-    assert_eq!(detect(&model), [], "half of the calls are nobody's");
+    assert_eq!(
+        detect(&Facts::of(&model)),
+        [],
+        "half of the calls are nobody's"
+    );
 }
 
 #[test]
@@ -248,7 +264,7 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
         calls: 1,
         pause_ms: 0,
     };
-    let findings = detect(&narrow.script().model());
+    let findings = detect(&Facts::of(&narrow.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.severity, Severity::Warning);
@@ -267,7 +283,7 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
         peer: Serves::All(25),
         ..narrow
     };
-    assert_eq!(detect(&wide.script().model()), []);
+    assert_eq!(detect(&Facts::of(&wide.script().model())), []);
 }
 
 #[test]
@@ -288,7 +304,7 @@ fn the_same_peer_of_many_processes_is_one_finding() {
     let of = |processes: u32| {
         let mut script = wide.in_processes(processes);
         script.peer(&peer(1, 24 * u64::from(processes)));
-        detect(&script.model())
+        detect(&Facts::of(&script.model()))
     };
     let one = of(1);
     assert_eq!(one.len(), 1, "{one:#?}");
@@ -338,8 +354,8 @@ fn few_are_late(for_cpu_ms: u64) -> Script {
 
 #[test]
 fn where_cpus_are_crowded_a_few_late_calls_are_the_schedulers() {
-    assert_eq!(detect(&few_are_late(0).model()).len(), 1);
-    assert!(detect(&few_are_late(8).model()).is_empty());
+    assert_eq!(detect(&Facts::of(&few_are_late(0).model())).len(), 1);
+    assert!(detect(&Facts::of(&few_are_late(8).model())).is_empty());
     let mut elsewhere = few_are_late(8);
     elsewhere.peer(&PeerSums {
         address: "192.0.2.1".to_owned(),
@@ -347,7 +363,7 @@ fn where_cpus_are_crowded_a_few_late_calls_are_the_schedulers() {
         ..peer(1, 6)
     });
     assert_eq!(
-        detect(&elsewhere.model()).len(),
+        detect(&Facts::of(&elsewhere.model())).len(),
         1,
         "on another machine it is not the same scheduler"
     );
@@ -378,7 +394,7 @@ fn with_a_few_calls(each_ms: [u64; 3]) -> Script {
 
 #[test]
 fn a_few_calls_in_a_row_take_half_of_a_request_together() {
-    let findings = detect(&with_a_few_calls([30, 35, 25]).model());
+    let findings = detect(&Facts::of(&with_a_few_calls([30, 35, 25]).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.confidence, Confidence::Medium);
@@ -389,7 +405,7 @@ fn a_few_calls_in_a_row_take_half_of_a_request_together() {
             .any(|text| text.starts_with("a request makes 3 of them")),
         "{said:?}"
     );
-    let quick = detect(&with_a_few_calls([10, 15, 10]).model());
+    let quick = detect(&Facts::of(&with_a_few_calls([10, 15, 10]).model()));
     assert_eq!(quick, [], "the rest is the program's own");
 }
 
@@ -408,7 +424,7 @@ fn a_few_calls_beside_those_to_another_peer_are_not_decided() {
             ));
         }
     }
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// Ten requests at a time over one connection: every 20 ms the peer has answered them all, and so
@@ -438,7 +454,7 @@ fn over_a_shared_connection(answered_after_ms: u64) -> Script {
 #[test]
 fn answers_that_follow_on_what_a_shared_connection_brings() {
     let model = over_a_shared_connection(1).model();
-    let findings = detect(&model);
+    let findings = detect(&Facts::of(&model));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(finding.subject["shared_connection"], true);
@@ -450,7 +466,7 @@ fn answers_that_follow_on_what_a_shared_connection_brings() {
         "any may be with the peer"
     );
     assert_eq!(
-        detect(&over_a_shared_connection(8).model()),
+        detect(&Facts::of(&over_a_shared_connection(8).model())),
         [],
         "they do not"
     );

@@ -18,6 +18,7 @@ use whywait_model::{Model, wait_kind};
 use whywait_words::{counted, duration};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{BUFFER_ERROR_NS, BUFFER_MIN_RESPONSES, BUFFER_NS};
 use crate::shared::intervals::{overlap_ns, sum};
@@ -45,7 +46,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 /// The wait of a thread that writes, as the model calls it.
 const BUFFER_FULL: &str = "network send (buffer full)";
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let held = |tail: &&Tail| {
         let ns = held_ns(model, tail);
         ns >= *BUFFER_NS && ns >= tail.window_ns

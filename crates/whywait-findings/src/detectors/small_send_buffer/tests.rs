@@ -38,7 +38,7 @@ fn server(responses: u64, buffer_ms: u64, window_ms: u64) -> Script {
 
 #[test]
 fn who_waits_for_its_own_buffer_is_reported() {
-    let findings = detect(&server(5, 84, 0).model());
+    let findings = detect(&Facts::of(&server(5, 84, 0).model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(
         findings[0].title,
@@ -56,17 +56,17 @@ fn who_waits_for_its_own_buffer_is_reported() {
 
 #[test]
 fn a_client_without_room_is_none() {
-    assert_eq!(detect(&server(5, 20, 80).model()), []);
+    assert_eq!(detect(&Facts::of(&server(5, 20, 80).model())), []);
 }
 
 #[test]
 fn moments_and_a_few_are_none() {
-    assert_eq!(detect(&server(5, 4, 0).model()), []);
-    assert_eq!(detect(&server(2, 84, 0).model()), []);
+    assert_eq!(detect(&Facts::of(&server(5, 4, 0).model())), []);
+    assert_eq!(detect(&Facts::of(&server(2, 84, 0).model())), []);
 }
 
 #[test]
 fn less_than_half_of_the_time_is_a_warning() {
-    let findings = detect(&server(5, 40, 0).model());
+    let findings = detect(&Facts::of(&server(5, 40, 0).model()));
     assert_eq!(findings[0].severity, Severity::Warning);
 }

@@ -37,6 +37,7 @@ use whywait_model::{
 use whywait_words::{counted, counted_as, duration, list};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{STRANDED_DOING, STRANDED_ERROR_NS, STRANDED_NS, STRANDED_SAVING_NS};
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
@@ -65,7 +66,8 @@ struct Victim<'a> {
     stranded_ns: u64,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .pools
         .iter()

@@ -80,7 +80,7 @@ fn burst(script: &mut Script, stacks: &Stacks) {
 fn ready_requests_alongside_parked_workers_are_stranded() {
     let (mut script, stacks) = pool();
     burst(&mut script, &stacks);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert_eq!(
@@ -135,7 +135,7 @@ fn a_handler_that_burns_cpu_strands_them_too() {
         .ready(12)
         .read(2011, 2)
         .answered(4011, 2);
-    let findings = detect(&script.model());
+    let findings = detect(&Facts::of(&script.model()));
     let cause = findings[0].cause.as_ref().expect("worker 1");
     assert_eq!(cause.doing, "on CPU");
     assert!(cause.stack.iter().any(|name| name == "app::render_image"));
@@ -163,7 +163,7 @@ fn a_pool_that_hands_the_poll_on_is_fine() {
         .ready(12)
         .read(12, 2)
         .answered(2012, 2);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_pool_whose_threads_are_all_busy_is_not_stranded() {
         .read(2012, 1)
         .answered(2500, 1);
     assert_eq!(
-        detect(&script.model()),
+        detect(&Facts::of(&script.model())),
         [],
         "the blocking pool's idle thread, 5, cannot serve"
     );
@@ -214,7 +214,7 @@ fn a_worker_that_waits_for_a_lock_in_a_request_is_busy() {
         .ready(12)
         .read(2012, 1)
         .answered(2500, 1);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_sleep_without_a_stack_is_not_idle() {
         .answered(2500, 1);
     // The word of the first sleep is 0 as well, so the second counts as idle by its word; another
     // word does not.
-    assert_eq!(detect(&script.model()).len(), 1);
+    assert_eq!(detect(&Facts::of(&script.model())).len(), 1);
     let (mut script, stacks) = pool();
     script.sleeps(1, stacks.handler, 10, 2010);
     script
@@ -247,7 +247,7 @@ fn a_sleep_without_a_stack_is_not_idle() {
         .ready(12)
         .read(2012, 1)
         .answered(2500, 1);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// Worker 1 polled last and is away for two seconds, so many milliseconds of them on a CPU and so
@@ -275,12 +275,12 @@ fn crowded(on_cpu_ms: u64, without_cpu_ms: u64) -> Script {
 
 #[test]
 fn a_poller_that_hardly_did_anything_but_wait_for_a_cpu_kept_nobody_from_polling() {
-    assert_eq!(detect(&crowded(200, 1800).model()), []);
+    assert_eq!(detect(&Facts::of(&crowded(200, 1800).model())), []);
 }
 
 #[test]
 fn a_poller_that_worked_and_waited_for_a_cpu_besides_strands_them_too() {
-    let findings = detect(&crowded(550, 1450).model());
+    let findings = detect(&Facts::of(&crowded(550, 1450).model()));
     assert_eq!(findings.len(), 1, "three threads idled for two seconds");
     assert_eq!(findings[0].confidence, Confidence::Medium);
     let text = "for 1.45 s of that it could have run and had no CPU";
@@ -313,7 +313,7 @@ fn a_machine_short_of_cpus_is_another_problem() {
         .ready(12)
         .read(2011, 2)
         .answered(2012, 2);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_socket_whose_read_interest_is_off_waits_for_nobody() {
     let (mut script, stacks) = pool();
     burst(&mut script, &stacks);
     script.read_interest_off();
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn what_the_poller_waited_for_a_cpu_later_does_not_excuse_it() {
         .ready(12)
         .read(2012, 2)
         .answered(4011, 2);
-    assert_eq!(detect(&script.model()).len(), 1);
+    assert_eq!(detect(&Facts::of(&script.model())).len(), 1);
 }
 
 const GO: &[&str] = &["runtime.mstart", "runtime.schedule", "runtime.findRunnable"];
@@ -382,7 +382,7 @@ fn threads_that_go_has_parked_alongside_as_many_as_it_runs_cannot_serve() {
     script.burns(2, handler, 5, 2009);
     let model = script.model();
     assert_eq!(model.pools[0].at_once, Some(2), "never more at once");
-    assert_eq!(detect(&model), []);
+    assert_eq!(detect(&Facts::of(&model)), []);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn one_goroutine_that_keeps_the_poll_where_two_ran_at_once_strands() {
     script.burns(2, handler, 3010, 3090);
     let model = script.model();
     assert_eq!(model.pools[0].at_once, Some(2));
-    assert_eq!(detect(&model).len(), 1);
+    assert_eq!(detect(&Facts::of(&model)).len(), 1);
 }
 
 #[test]
@@ -410,7 +410,11 @@ fn a_last_poller_that_was_not_seen_to_do_anything_is_no_culprit() {
         .read(2011, 2)
         .answered(2012, 2);
     // Thread 1 polled until 10 and then slept and polled in turn, too briefly to be recorded.
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
     script.sleeps(1, stacks.handler, 1000, 1400);
-    assert_eq!(detect(&script.model()), [], "a fifth of the time");
+    assert_eq!(
+        detect(&Facts::of(&script.model())),
+        [],
+        "a fifth of the time"
+    );
 }

@@ -21,6 +21,7 @@ use whywait_model::Model;
 use whywait_words::{count, counted, duration, figure, rate};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{HERD_WARNING, HERD_WASTED, HERD_WASTED_PER_SECOND};
 use crate::shared::intervals::{in_proportion, sum};
@@ -47,7 +48,8 @@ struct Herd {
     dry_cpu_ns: u64,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut herds: BTreeMap<u16, Herd> = BTreeMap::new();
     for (name, value) in &model.counters {
         let Some((port, name)) = name

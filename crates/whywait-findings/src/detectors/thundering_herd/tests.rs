@@ -15,7 +15,7 @@ fn findings(connections: u64, extra: u64, dry: u64) -> Vec<Finding> {
         script.counter(&format!("herd.80.{name}"), value);
     }
     script.ends(1000);
-    detect(&script.model())
+    detect(&Facts::of(&script.model()))
 }
 
 #[test]

@@ -27,6 +27,7 @@ use whywait_words::{counted, counted_as, duration};
 
 use crate::declaration::Declaration;
 use crate::detectors::deadlock;
+use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{SLEEPS_LOOKED_AT, UNFINISHED_NS, UNFINISHED_TIMES};
 use crate::shared::threads::{named, numbered};
@@ -43,7 +44,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let deadlocked: BTreeSet<u32> = deadlock::circles(model)
         .iter()
         .flatten()
@@ -85,7 +87,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
     if !lock && idles_there(model, wait) {
         return None;
     }
-    let answered = model.requests_summary().count;
+    let answered = model.requests_count();
     let title = format!(
         "{} still not answered after {}: its thread {} waits for {}",
         counted_as(requests.len(), "request was", "requests were"),

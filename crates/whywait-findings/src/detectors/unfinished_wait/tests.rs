@@ -31,7 +31,7 @@ fn hanging() -> Script {
 
 #[test]
 fn a_request_whose_thread_nobody_wakes_hangs() {
-    let findings = detect(&hanging().ends(2000).model());
+    let findings = detect(&Facts::of(&hanging().ends(2000).model()));
     assert_eq!(findings.len(), 1, "only the one that serves: {findings:#?}");
     let cause = findings[0].cause.as_ref().expect("the thread that waits");
     assert_eq!(cause.tid, 1);
@@ -46,7 +46,7 @@ fn a_request_whose_thread_nobody_wakes_hangs() {
 
 #[test]
 fn one_that_only_began_to_wait_may_be_answered_soon() {
-    assert_eq!(detect(&hanging().ends(500).model()), []);
+    assert_eq!(detect(&Facts::of(&hanging().ends(500).model())), []);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn where_answers_take_long_a_wait_is_no_hang() {
     let mut script = hanging();
     script.thread(3, "conn-1");
     script.request(3).ready(0).read(0, 3).answered(1500, 3);
-    assert_eq!(detect(&script.ends(2000).model()), []);
+    assert_eq!(detect(&Facts::of(&script.ends(2000).model())), []);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_timeout_ends_it() {
         .timeout()
         .forever()
         .done();
-    assert_eq!(detect(&script.ends(5000).model()), []);
+    assert_eq!(detect(&Facts::of(&script.ends(5000).model())), []);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_thread_that_sleeps_where_it_idles_waits_for_work() {
         .word(0x1000)
         .forever()
         .done();
-    assert_eq!(detect(&script.ends(2000).model()), []);
+    assert_eq!(detect(&Facts::of(&script.ends(2000).model())), []);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_short_sleep_there_may_have_been_for_a_request_that_has_no_row() {
         .word(0x1000)
         .by(2)
         .done();
-    assert_eq!(detect(&script.ends(2000).model()).len(), 1);
+    assert_eq!(detect(&Facts::of(&script.ends(2000).model())).len(), 1);
 }
 
 #[test]
@@ -127,6 +127,6 @@ fn who_waited_there_for_earlier_requests_does_not_idle_there() {
         .word(0x3000)
         .forever()
         .done();
-    let findings = detect(&script.ends(2000).model());
+    let findings = detect(&Facts::of(&script.ends(2000).model()));
     assert_eq!(findings.len(), 2, "{findings:#?}");
 }

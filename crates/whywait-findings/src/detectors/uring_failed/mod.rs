@@ -21,6 +21,7 @@ use whywait_model::rings::{Failures, RingState};
 use whywait_words::{counted, list, percent, shares};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{FAILED, FAILED_ALL, FAILED_SHARE, FAILED_SHOWN, MISSING};
 use crate::shared::intervals::in_proportion;
@@ -165,7 +166,8 @@ fn operations(sum: &Sum) -> String {
     format!("{} operation{many}", opcode_name(sum.opcode))
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .rings
         .values()

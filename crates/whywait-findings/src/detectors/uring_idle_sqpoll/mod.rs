@@ -19,6 +19,7 @@ use whywait_model::rings::RingState;
 use whywait_words::{counted, duration, duration_range, percent, whole_percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
     POLLER_BURNT, POLLER_EXPENSIVE_NS, POLLER_LONG_NS, POLLER_MIN_LAGS, POLLER_MIN_SAMPLES,
@@ -37,7 +38,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .rings
         .values()

@@ -24,6 +24,7 @@ use whywait_model::rings::{PendingGroup, RingState};
 use whywait_words::{counted, duration};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{LEAKED, LEAKED_OVER_NS, LEAKED_SHOWN};
 use crate::shared::intervals::sum;
@@ -63,7 +64,8 @@ struct Leak<'a> {
     group: &'a PendingGroup,
 }
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .rings
         .values()

@@ -20,6 +20,7 @@ use whywait_model::rings::RingState;
 use whywait_words::{duration, percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::RING_MIN_OPERATIONS;
 use crate::shared::rings;
@@ -35,7 +36,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .rings
         .values()

@@ -31,6 +31,7 @@ use whywait_model::rings::{RingState, Stage};
 use whywait_words::{count, counted, duration, percent, whole_percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{RING_MIN_OPERATIONS, SLOTS_STALLED};
 use crate::shared::rings;
@@ -46,7 +47,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .rings
         .values()

@@ -20,6 +20,7 @@ use whywait_model::rings::RingState;
 use whywait_words::{count, counted, duration, percent};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{UNBATCHED, UNBATCHED_PER_SECOND, UNBATCHED_SLOTS};
 use crate::shared::intervals::sum;
@@ -35,7 +36,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut by_process: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
     for state in model.rings.values().filter(|state| is_unbatched(state)) {
         by_process.entry(state.ring.tgid).or_default().push(state);

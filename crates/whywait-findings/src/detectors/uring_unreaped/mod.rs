@@ -29,6 +29,7 @@ use whywait_model::{Label, Model, StackText};
 use whywait_words::{duration, duration_range};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
     RING_MIN_OPERATIONS, RING_MIN_SAMPLES, UNREAPED_LONG_NS, UNREAPED_MIN_LAGS, UNREAPED_ONCE_NS,
@@ -49,7 +50,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .rings
         .values()

@@ -19,6 +19,7 @@ use whywait_model::rings::RingState;
 use whywait_words::duration_range;
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
     RING_MIN_OPERATIONS, UNSUBMITTED_MIN_LAGS, UNSUBMITTED_ONCE_NS, UNSUBMITTED_VERY_LONG_NS,
@@ -36,7 +37,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     model
         .rings
         .values()

@@ -20,6 +20,7 @@ use whywait_model::rings::{RingState, Workers};
 use whywait_words::{counted, duration};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{STORM, STORM_FOR_EACH_CPU, STORM_SHOWN};
 use crate::shared::intervals::sum;
@@ -35,7 +36,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     // They are the process's: said of the ring that handed over most.

@@ -1,6 +1,7 @@
 use whywait_events::uring::Sum;
 use whywait_model::script::Script;
 
+use crate::facts::Facts;
 use crate::shared::rings::script::*;
 use crate::{SavingKind, find};
 
@@ -36,7 +37,7 @@ fn as_many_as_the_kernel_has_for_disks() {
     assert_eq!(codes(&workers(300, 31)), NOTHING);
     let mut large = workers(300, 200).model();
     large.meta.host.cpus = 50;
-    assert_eq!(find(&large), []);
+    assert_eq!(find(&Facts::of(&large)), []);
 }
 
 #[test]

@@ -16,16 +16,14 @@ use whywait_model::{EpollPool, Model, RequestRef, SystemCall, Thread, WaitClass,
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
+use crate::facts::Facts;
 use crate::numbers::{EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, SLOW_NS};
 use crate::shared::replay::Worked;
 
 /// The crews: for each loop the threads that do its jobs.
-pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
-    model
-        .pools
-        .iter()
-        .filter_map(|pool| crew(model, pool))
-        .collect()
+pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Crew<'m>> {
+    let pools = facts.model.pools.iter();
+    pools.filter_map(|pool| crew(facts, pool)).collect()
 }
 
 /// A job that a worker did.
@@ -36,15 +34,18 @@ pub(super) struct Done {
     pub(super) to_ns: Ns,
 }
 
-fn crew<'m>(model: &'m Model, pool: &EpollPool) -> Option<Crew<'m>> {
+fn crew<'m>(facts: &Facts<'m>, pool: &EpollPool) -> Option<Crew<'m>> {
+    let model = facts.model;
     let mut members = pool.members.keys();
     let (Some(tid), None) = (members.next(), members.next()) else {
         return None;
     };
     let the_loop = model.threads.get(tid)?;
-    let mut requests: Vec<RequestRef<'m>> = model
-        .requests()
-        .filter(|request| request.recv_tid == *tid && request.recv_ns.is_some())
+    let mut requests: Vec<RequestRef<'m>> = facts
+        .read_by(*tid)
+        .iter()
+        .copied()
+        .filter(|request| request.recv_ns.is_some())
         // What others answer is theirs for certain: see `handed`.
         .filter(|request| !request.is_answered() || request.send_tid == *tid)
         .collect();

@@ -11,17 +11,16 @@ use whywait_model::{Model, RequestRef};
 
 use super::Crew;
 use super::executors::{Done, began, crew_of};
+use crate::facts::Facts;
 
 /// The crews: for each thread that reads the threads that answer.
-pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
-    let mut read_by: BTreeMap<u32, Vec<RequestRef<'_>>> = BTreeMap::new();
-    for request in model.requests().filter(|request| request.recv_ns.is_some()) {
-        read_by.entry(request.recv_tid).or_default().push(request);
-    }
-    read_by.remove(&0);
-    read_by
-        .into_iter()
-        .filter_map(|(tid, requests)| crew(model, tid, requests))
+pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Crew<'m>> {
+    let readers = facts.readers().iter();
+    readers
+        .filter_map(|(tid, requests)| {
+            let read = requests.iter().filter(|request| request.recv_ns.is_some());
+            crew(facts.model, *tid, read.copied().collect())
+        })
         .collect()
 }
 

@@ -32,13 +32,14 @@ use whywait_events::Wait;
 use whywait_model::{Model, RequestRef};
 
 use crate::declaration::Declaration;
+use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, Saving, Severity};
 use crate::numbers::{
     SLOW_NS, WORKERS_ERROR_NS, WORKERS_HANG_NS, WORKERS_LOCKED, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
 };
 use crate::shared::intervals::sum;
 use crate::shared::replay::{self, Worked};
-use crate::shared::slow_paths::{self, Shares};
+use crate::shared::slow_paths::Shares;
 
 use case::Case;
 use shift::Shift;
@@ -60,18 +61,19 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
-fn detect(model: &Model) -> Vec<Finding> {
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let model = facts.model;
     // Nobody saw who slept before the recording began.
-    let slow = slow_paths::SlowRequests::of(model);
+    let slow = facts.slow();
     let unseen_ns = sum(slow
         .requests
         .iter()
         .map(|slow| model.meta.started_ns.saturating_sub(slow.request.ready_ns)));
     let slow_ns = slow.total_ns.saturating_sub(unseen_ns);
-    let crews = serving::crews(model)
+    let crews = serving::crews(facts)
         .into_iter()
-        .chain(executors::crews(model))
-        .chain(handed::crews(model));
+        .chain(executors::crews(facts))
+        .chain(handed::crews(facts));
     crews
         .filter_map(|crew| finding(model, &crew, slow_ns))
         .collect()

@@ -8,19 +8,16 @@ use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
 
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
+use crate::facts::Facts;
 use crate::numbers::{SLEEPS_IN_WORK, SLOW_NS};
 use crate::shared::intervals::Interval;
 use crate::shared::replay::{InHand, Worked, workers_of};
 
 /// The crews: those who serve one port, or the unix sockets of one process.
-pub(super) fn crews(model: &Model) -> Vec<Crew<'_>> {
-    let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
-    for request in model.requests().filter(|request| !request.was_stopped()) {
-        by_place.entry(request.place()).or_default().push(request);
-    }
-    by_place
-        .into_iter()
-        .filter_map(|((_, port), requests)| crew(model, port, &requests))
+pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Crew<'m>> {
+    let places = facts.places().iter();
+    places
+        .filter_map(|((_, port), requests)| crew(facts.model, *port, requests))
         .collect()
 }
 

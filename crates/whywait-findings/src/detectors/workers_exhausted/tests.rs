@@ -51,7 +51,7 @@ fn pool(workers: u32, clients: u64, rounds: u64, syscall: u32) -> Script {
 
 #[test]
 fn two_workers_that_sleep_while_six_wait_are_too_few() {
-    let found = detect(&pool(2, 8, 6, RECV).model());
+    let found = detect(&Facts::of(&pool(2, 8, 6, RECV).model()));
     let [finding] = &found[..] else {
         panic!("expected one finding, got {found:?}");
     };
@@ -92,7 +92,7 @@ fn processes_on_a_unix_socket_are_one_crew() {
         }
     }
     script.ends(5_000);
-    let found = detect(&script.model());
+    let found = detect(&Facts::of(&script.model()));
     let [finding] = &found[..] else {
         panic!("expected one finding, got {found:?}");
     };
@@ -114,14 +114,14 @@ fn requests_that_are_dropped_are_not_in_hand() {
             .read(at, 1)
             .gone(at + 1);
     }
-    let found = detect(&script.model());
+    let found = detect(&Facts::of(&script.model()));
     assert_eq!(found.len(), 1, "expected one finding, got {found:?}");
     assert_eq!(found[0].severity, Severity::Error);
 }
 
 #[test]
 fn enough_workers_are_no_finding() {
-    assert_eq!(detect(&pool(8, 8, 6, RECV).model()), []);
+    assert_eq!(detect(&Facts::of(&pool(8, 8, 6, RECV).model())), []);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn workers_that_compute_are_no_finding() {
             .answered(taken + 200, tid);
     }
     script.ends(5000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// Four workers wait for a peer that takes 50 ms for each, in order. `before`: how many of them
@@ -180,8 +180,16 @@ fn one_at_a_time(before: usize) -> Script {
 
 #[test]
 fn where_the_peer_answers_one_at_a_time_more_workers_would_queue_there() {
-    assert_eq!(detect(&one_at_a_time(0).model()), [], "seen from its start");
-    assert_eq!(detect(&one_at_a_time(10).model()), [], "seen later");
+    assert_eq!(
+        detect(&Facts::of(&one_at_a_time(0).model())),
+        [],
+        "seen from its start"
+    );
+    assert_eq!(
+        detect(&Facts::of(&one_at_a_time(10).model())),
+        [],
+        "seen later"
+    );
 }
 
 #[test]
@@ -201,7 +209,7 @@ fn a_loop_that_serves_several_at_a_time_is_no_worker() {
             .answered(500 + number * 100, 1);
     }
     script.ends(5000);
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// A thread that reads, and two others that sleep for 200 ms a request and answer; eight clients.
@@ -231,7 +239,9 @@ fn handed(answers: fn(u64) -> u32) -> Script {
 
 #[test]
 fn those_who_answer_what_another_one_reads_are_workers() {
-    let found = detect(&handed(|number| 2 + (number % 2) as u32).model());
+    let found = detect(&Facts::of(
+        &handed(|number| 2 + (number % 2) as u32).model(),
+    ));
     let [finding] = &found[..] else {
         panic!("expected one finding, got {found:?}");
     };
@@ -241,7 +251,7 @@ fn those_who_answer_what_another_one_reads_are_workers() {
 
 #[test]
 fn who_reads_and_answers_has_handed_nothing_on() {
-    let found = detect(&handed(|_| 1).model());
+    let found = detect(&Facts::of(&handed(|_| 1).model()));
     assert_eq!(found, []);
 }
 
@@ -288,7 +298,7 @@ fn executor() -> Script {
 
 #[test]
 fn jobs_that_queue_for_an_executor_are_found() {
-    let found = detect(&executor().model());
+    let found = detect(&Facts::of(&executor().model()));
     let [finding] = &found[..] else {
         panic!("expected one finding, got {found:?}");
     };
@@ -313,7 +323,7 @@ fn loops_that_wake_each_other_are_no_executors() {
             .read(5501, tid)
             .answered(5502, tid);
     }
-    assert_eq!(detect(&script.model()), []);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
 }
 
 /// Carriers of tasks, two, and eight clients. With `left`, the first two tasks that have read their
@@ -354,7 +364,7 @@ fn carriers(left: Option<u32>) -> Script {
 #[test]
 fn what_a_task_waits_for_its_thread_after_it_has_read_counts() {
     let title = |left| {
-        let found = detect(&carriers(left).model());
+        let found = detect(&Facts::of(&carriers(left).model()));
         found.first().map(|finding| finding.title.clone())
     };
     let unread = title(None).expect("a finding");
@@ -370,7 +380,7 @@ fn what_a_task_waits_for_its_thread_after_it_has_read_counts() {
 fn a_carrier_that_goes_on_with_what_another_one_read_is_taken() {
     // In the last 50 ms nobody waits.
     for on in 1..=2 {
-        let finding = &detect(&carriers(Some(on)).model())[0];
+        let finding = &detect(&Facts::of(&carriers(Some(on)).model()))[0];
         let taken = finding
             .evidence
             .iter()

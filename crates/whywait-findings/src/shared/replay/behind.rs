@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use whywait_events::Ns;
+use whywait_model::RequestRef;
 use whywait_model::waits::WaitKey;
-use whywait_model::{Model, RequestRef};
 use whywait_words::{counted_as, duration};
 
 use super::crew::Crew;
 use super::crews::workers_of;
 use super::turns::{Name, Piece, Served, Turns, name};
+use crate::facts::Facts;
 use crate::finding::{Evidence, Saving};
 use crate::numbers::BEHIND_NOTABLE;
 use crate::shared::intervals::{in_proportion, sum};
@@ -48,15 +49,13 @@ struct Loop<'m> {
 }
 
 impl<'m> Behind<'m> {
-    pub(crate) fn of(model: &'m Model) -> Self {
-        let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'m>>> = BTreeMap::new();
-        for request in model.requests().filter(|request| !request.was_stopped()) {
-            by_place.entry(request.place()).or_default().push(request);
-        }
-        let crews = by_place.into_values().filter_map(workers_of);
+    pub(crate) fn of(facts: &Facts<'m>) -> Self {
+        let places = facts.places().values();
+        let crews = places.filter_map(|requests| workers_of(requests.iter().copied()));
+        let crews = crews.map(|in_hand| Crew::new(facts.model, in_hand));
         Self {
-            loops: loops(model),
-            crews: crews.map(|in_hand| Crew::new(model, in_hand)).collect(),
+            loops: loops(facts),
+            crews: crews.collect(),
         }
     }
 
@@ -122,7 +121,8 @@ impl<'m> Behind<'m> {
     }
 }
 
-fn loops(model: &Model) -> Vec<Loop<'_>> {
+fn loops<'m>(facts: &Facts<'m>) -> Vec<Loop<'m>> {
+    let model = facts.model;
     let mut loops = Vec::new();
     for pool in &model.pools {
         let thread = pool
@@ -131,10 +131,7 @@ fn loops(model: &Model) -> Vec<Loop<'_>> {
         let Some(thread) = thread else {
             continue;
         };
-        let requests: Vec<RequestRef<'_>> = model
-            .requests()
-            .filter(|request| request.recv_tid == thread.tid)
-            .collect();
+        let requests = facts.read_by(thread.tid).to_vec();
         if !requests.is_empty() {
             loops.push(Loop {
                 tid: thread.tid,

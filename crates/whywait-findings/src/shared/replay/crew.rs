@@ -275,7 +275,10 @@ impl Steps<'_> {
         if until_ns <= self.at_ns {
             return;
         }
-        let within = self.gone.iter().map(|gone| {
+        // They are in order and apart.
+        let first = self.gone.partition_point(|gone| gone.to_ns <= self.at_ns);
+        let gone = self.gone[first..].iter();
+        let within = gone.take_while(|gone| gone.from_ns < until_ns).map(|gone| {
             let ns = overlap_ns((gone.from_ns, gone.to_ns), (self.at_ns, until_ns));
             in_proportion(ns, gone.ns, gone.to_ns.saturating_sub(gone.from_ns))
         });

@@ -3,6 +3,7 @@
 use whywait_events::uring::{Lag, LagKind, Ring, Sum};
 use whywait_model::script::{Script, TGID, ms};
 
+use crate::facts::Facts;
 use crate::{Finding, find};
 
 pub(crate) const TID: u32 = 7;
@@ -64,7 +65,7 @@ pub(crate) fn script(ring: Ring, sum: Sum) -> Script {
 pub(crate) const NOTHING: [&str; 0] = [];
 
 pub(crate) fn found(script: &Script) -> Vec<Finding> {
-    find(&script.model())
+    find(&Facts::of(&script.model()))
 }
 
 pub(crate) fn codes(script: &Script) -> Vec<&'static str> {

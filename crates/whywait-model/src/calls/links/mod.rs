@@ -33,7 +33,7 @@ mod totals;
 pub use time::{LinkCounts, PeerTime, Range, TaskTime};
 pub use totals::TaskTotals;
 
-use process::{Process, with_peer};
+use process::{Process, until_read, with_peer};
 
 #[cfg(test)]
 mod tests;
@@ -159,18 +159,16 @@ impl Links {
             calls.entry(call.tgid).or_default().push(at as u32);
         }
         let mostly_short = model.mostly_short();
-        let mut answers: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
-        for request in model.requests().filter(|request| request.is_answered()) {
-            let of_process = answers.entry(request.tgid).or_default();
-            of_process.extend(request.first_send_ns);
-        }
+        let requests = Requests::of(model, calls.keys().copied());
         for (tgid, calls) in &calls {
-            let answers = answers.get(tgid).map_or(&[][..], Vec::as_slice);
+            let requests = &requests[tgid];
             let rows = calls.iter().map(|at| &exchanges[*at as usize]);
             // Of short ones without a row any request may have had one.
             let rows = rows.filter(|call| !mostly_short.contains(&call.peer));
-            links.shared.extend(shared::sockets(rows, answers));
-            links.link(model, *tgid, calls);
+            links
+                .shared
+                .extend(shared::sockets(rows, &requests.answers));
+            links.link(model, requests, calls);
         }
         for (at, link) in links.of_call.iter().enumerate() {
             if let Link::Certain(request, _) = link {
@@ -181,16 +179,36 @@ impl Links {
                     .push(at as u32);
             }
         }
+        let mut idle = process::idle(model);
+        let overlapping = links.overlapping(model);
         for (tgid, calls) in &calls {
-            let process = Process::of(model, &links, *tgid, calls);
+            let seen = process::Seen {
+                requests: &requests[tgid].all,
+                calls,
+                overlap: overlapping.contains(tgid),
+                idle: idle.remove(tgid).unwrap_or_default(),
+            };
+            let process = Process::new(model, &links, seen);
             links.processes.insert(*tgid, process);
         }
         links
     }
 
+    /// The processes of which a request certainly had two calls at a time.
+    fn overlapping(&self, model: &Model) -> BTreeSet<u32> {
+        let call = |at: &u32| &model.exchanges()[*at as usize];
+        let overlap = |own: &&Vec<u32>| {
+            let mut pairs = own.windows(2);
+            pairs.any(|two| call(&two[1]).first_send_ns < until_read(call(&two[0])).1)
+        };
+        let overlapping = self.of_request.values().filter(overlap);
+        overlapping
+            .filter_map(|own| Some(call(own.first()?).tgid))
+            .collect()
+    }
+
     /// Links the calls of a process, which are in order.
-    fn link(&mut self, model: &Model, tgid: u32, calls: &[u32]) {
-        let requests = Requests::of(model, tgid);
+    fn link(&mut self, model: &Model, requests: &Requests<'_>, calls: &[u32]) {
         let mut under_way = UnderWay::default();
         let mut next = 0;
         let mut sought: Vec<Sought> = Vec::new();
@@ -207,7 +225,7 @@ impl Links {
                 under_way.add(*request, requests.row(*request));
                 next += 1;
             }
-            under_way.end_before(begun_ns, &requests);
+            under_way.end_before(begun_ns, requests);
             let replied_ns = call.first_read_ns;
             let others_later = requests
                 .read
@@ -347,10 +365,15 @@ impl RequestRef<'_> {
     }
 }
 
-/// The requests of a process that were read, by when they were.
+/// The requests of a process. Each is named by its place among all.
 struct Requests<'m> {
-    all: Vec<RequestRef<'m>>,
+    model: &'m Model,
+    /// In order of arrival.
+    all: Vec<u32>,
+    /// Those that were read, by when they were.
     read: Vec<u32>,
+    /// When answers began.
+    answers: Vec<Ns>,
     /// Each slow one has a row, and is what it seems to be.
     complete: bool,
     /// The thread that read a request answers it, always.
@@ -358,35 +381,50 @@ struct Requests<'m> {
 }
 
 impl<'m> Requests<'m> {
-    fn of(model: &'m Model, tgid: u32) -> Self {
-        let all: Vec<RequestRef<'m>> = model.requests().collect();
-        let of_process = |row: &Request| row.tgid == tgid && row.recv_ns.is_some();
-        let mut read: Vec<u32> = (0..all.len() as u32)
-            .filter(|at| of_process(all[*at as usize].row()))
-            .collect();
-        read.sort_by_key(|at| (all[*at as usize].recv_ns, *at));
-        let rows = || read.iter().map(|at| all[*at as usize].row());
+    /// Of each of these processes.
+    fn of(model: &'m Model, processes: impl Iterator<Item = u32>) -> BTreeMap<u32, Self> {
+        let mut all: BTreeMap<u32, Vec<u32>> = processes.map(|tgid| (tgid, vec![])).collect();
+        for (at, request) in (0..).zip(model.requests()) {
+            if let Some(of_process) = all.get_mut(&request.tgid) {
+                of_process.push(at);
+            }
+        }
+        all.into_iter()
+            .map(|(tgid, all)| (tgid, Self::of_process(model, all)))
+            .collect()
+    }
+
+    fn of_process(model: &'m Model, all: Vec<u32>) -> Self {
+        let request = |at: &u32| model.request_at(*at);
+        let answered = all.iter().map(request).filter(|one| one.is_answered());
+        let answers = answered.filter_map(|one| one.first_send_ns).collect();
+        let read = all.iter().filter(|at| request(at).recv_ns.is_some());
+        let mut read: Vec<u32> = read.copied().collect();
+        read.sort_by_key(|at| (request(at).recv_ns, *at));
+        let rows = || read.iter().map(|at| request(at).row());
         let complete = model.sums.slow == 0 && !rows().any(|row| row.multiplexed);
         let keep_threads =
             rows().all(|row| row.recv_tid != 0 && [0, row.recv_tid].contains(&row.send_tid));
         Self {
+            model,
             all,
             read,
+            answers,
             complete,
             keep_threads,
         }
     }
 
     fn row(&self, request: u32) -> &'m Request {
-        self.all[request as usize].row()
+        self.model.request_at(request).row()
     }
 
     fn read_ns(&self, request: u32) -> Ns {
-        self.all[request as usize].recv_ns.unwrap_or(Ns::MAX)
+        self.row(request).recv_ns.unwrap_or(Ns::MAX)
     }
 
     fn until_ns(&self, request: u32) -> Ns {
-        self.all[request as usize].until_ns()
+        self.model.request_at(request).until_ns()
     }
 
     fn have_begun_by(&self, ns: Ns) -> bool {

@@ -83,13 +83,26 @@ pub(super) fn open(call: &Exchange) -> (Ns, Ns) {
 }
 
 /// … until it had a reply: the rest of that may be read when its request is answered.
-fn until_read(call: &Exchange) -> (Ns, Ns) {
+pub(super) fn until_read(call: &Exchange) -> (Ns, Ns) {
     let (from_ns, to_ns) = open(call);
     (from_ns, call.first_read_ns.unwrap_or(to_ns).max(from_ns))
 }
 
+/// What there is of a process.
+pub(super) struct Seen<'a> {
+    /// Its requests, by their places among all.
+    pub(super) requests: &'a [u32],
+    /// Its calls, in order.
+    pub(super) calls: &'a [u32],
+    /// A request certainly had two calls at a time.
+    pub(super) overlap: bool,
+    /// When all of its threads slept.
+    pub(super) idle: Spans,
+}
+
 impl Process {
-    pub(super) fn of(model: &Model, links: &Links, tgid: u32, calls: &[u32]) -> Self {
+    pub(super) fn new(model: &Model, links: &Links, seen: Seen<'_>) -> Self {
+        let calls = seen.calls;
         let exchanges = model.exchanges();
         let call = |at: &u32| &exchanges[*at as usize];
         let undecided: Vec<u32> = calls
@@ -112,10 +125,10 @@ impl Process {
                 .into_iter()
                 .map(|(peer, spans)| (peer, Spans::of(spans)))
                 .collect(),
-            idle: idle(model, tgid),
+            idle: seen.idle,
             ..Self::default()
         };
-        let changes = changes(model, links, tgid, calls);
+        let changes = changes(model, links, seen.requests, calls);
         let mut counts = Counts::default();
         let of_nobody = |at: &u32| links.of_call(*at as usize) == Link::Nobody;
         let all_known = model.sums.slow == 0 && !model.lacks_calls();
@@ -144,13 +157,8 @@ impl Process {
             }
             counts.add(change);
         }
-        let of_process = |own: &&Vec<u32>| own.first().is_some_and(|at| call(at).tgid == tgid);
-        let overlap = links.of_request.values().filter(of_process).any(|own| {
-            let mut pairs = own.windows(2);
-            pairs.any(|two| call(&two[1]).first_send_ns < until_read(call(&two[0])).1)
-        });
         process.shared = calls.iter().any(|at| links.is_shared(call(at).socket));
-        process.one_at_a_time = at_most_one && !overlap && !process.shared;
+        process.one_at_a_time = at_most_one && !seen.overlap && !process.shared;
         process.all_with_peers = Spans::of(all_with_peers);
         process.all_open = Spans::of(all_open);
         process.several = Spans::of(several);
@@ -164,7 +172,7 @@ impl Process {
 }
 
 /// What requests and calls of a process begin and end when, in order.
-fn changes(model: &Model, links: &Links, tgid: u32, calls: &[u32]) -> Vec<(Ns, Change)> {
+fn changes(model: &Model, links: &Links, requests: &[u32], calls: &[u32]) -> Vec<(Ns, Change)> {
     let mut changes = Vec::new();
     let mut add = |(from_ns, to_ns): (Ns, Ns), change: fn(u32, i64) -> Change, peer: u32| {
         if from_ns < to_ns {
@@ -172,7 +180,7 @@ fn changes(model: &Model, links: &Links, tgid: u32, calls: &[u32]) -> Vec<(Ns, C
             changes.push((to_ns, change(peer, -1)));
         }
     };
-    for request in model.requests().filter(|request| request.tgid == tgid) {
+    for request in requests.iter().map(|at| model.request_at(*at)) {
         if let Some(read_ns) = request.recv_ns {
             add(
                 (read_ns, request.until_ns()),
@@ -242,10 +250,11 @@ impl Counts {
     }
 }
 
-/// When all threads of a process slept, as far as long sleeps show it.
-fn idle(model: &Model, tgid: u32) -> Spans {
-    let mut changes: Vec<(Ns, i64)> = Vec::new();
-    for thread in model.threads.values().filter(|thread| thread.tgid == tgid) {
+/// When all threads of each process slept, as far as long sleeps show it.
+pub(super) fn idle(model: &Model) -> BTreeMap<u32, Spans> {
+    let mut changes: BTreeMap<u32, Vec<(Ns, i64)>> = BTreeMap::new();
+    for thread in model.threads.values() {
+        let changes = changes.entry(thread.tgid).or_default();
         let begun_ns = thread.started.map_or(0, |(ns, _)| ns);
         changes.push((begun_ns, 1));
         changes.push((thread.ended_ns.unwrap_or(Ns::MAX).max(begun_ns), -1));
@@ -254,15 +263,23 @@ fn idle(model: &Model, tgid: u32) -> Spans {
             changes.push((woken_at(wait), 1));
         }
     }
+    changes
+        .into_iter()
+        .map(|(tgid, changes)| (tgid, Spans::of(asleep(changes))))
+        .collect()
+}
+
+/// When nobody is awake, by how many more or fewer are so from when on.
+fn asleep(mut changes: Vec<(Ns, i64)>) -> Vec<(Ns, Ns)> {
     changes.sort_unstable();
     let (mut awake, mut from_ns) = (0, 0);
-    let mut idle = Vec::new();
+    let mut asleep = Vec::new();
     for (ns, more) in changes {
         if awake <= 0 && ns > from_ns {
-            idle.push((from_ns, ns));
+            asleep.push((from_ns, ns));
         }
         awake += more;
         from_ns = ns;
     }
-    Spans::of(idle)
+    asleep
 }

@@ -82,7 +82,10 @@ impl Spans {
     /// The moments of this that are none of the other's.
     pub(super) fn without(&self, other: &Self) -> Self {
         let mut rest = Vec::new();
-        let mut others = other.spans.iter().peekable();
+        // Those of a request are few, and those of its process many.
+        let begin = self.spans.first().map_or(Ns::MAX, |(from, _)| *from);
+        let first = other.spans.partition_point(|(_, end)| *end <= begin);
+        let mut others = other.spans[first..].iter().peekable();
         for (from, to) in &self.spans {
             let mut at = *from;
             while let Some((begin, end)) = others.peek() {

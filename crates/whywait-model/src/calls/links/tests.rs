@@ -134,7 +134,7 @@ fn what_a_loop_does_while_a_call_is_with_its_peer_is_not_on_its_requests_path() 
     // Whose the calls are is not known: the paths stay with the thread.
     let calls = [call(50, 40, 90), call(51, 50, 80)];
     let model = script(&[(10, 100), (30, 130)], &calls).model();
-    let by_call = |path: crate::Path| path.steps.iter().any(|step| step.by_call);
+    let by_call = |path: crate::Path<'_>| path.steps.iter().any(|step| step.by_call);
     assert!(!model.requests().any(|request| by_call(request.path())));
 }
 
@@ -580,7 +580,7 @@ fn a_request_of_very_many_calls_has_a_path_of_few_steps() {
     assert_eq!(request.task_time().expect("it has").calls.certain, 5000);
     let steps = request.path().steps;
     assert!(steps.len() < 1000, "{}", steps.len());
-    let sum: u64 = steps.iter().map(crate::PathStep::ns).sum();
+    let sum: u64 = steps.iter().map(|step| step.ns()).sum();
     assert_eq!(sum, request.age_ns());
 }
 

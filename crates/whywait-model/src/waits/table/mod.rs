@@ -124,19 +124,17 @@ impl Model {
 /// How much of the waits for each thing is on the critical paths of slow requests.
 fn critical(model: &Model) -> HashMap<WaitKey, u64> {
     let mut critical: HashMap<WaitKey, u64> = HashMap::new();
-    for request in model.requests() {
-        for step in request.path().steps {
-            if matches!(step.part, None | Some(Part::OnCpu | Part::Runnable)) {
-                continue;
-            }
-            let wait = model
-                .threads
-                .get(&step.tid)
-                .and_then(|thread| thread.timeline.before(step.to_ns));
-            if let Some(wait) = wait {
-                let ns = critical.entry(model.key_of(wait)).or_default();
-                *ns = ns.saturating_add(step.ns());
-            }
+    for (step, paths) in model.steps_on_paths() {
+        if matches!(step.part, None | Some(Part::OnCpu | Part::Runnable)) {
+            continue;
+        }
+        let wait = model
+            .threads
+            .get(&step.tid)
+            .and_then(|thread| thread.timeline.before(step.to_ns));
+        if let Some(wait) = wait {
+            let ns = critical.entry(model.key_of(wait)).or_default();
+            *ns = ns.saturating_add(step.ns().saturating_mul(paths));
         }
     }
     critical

@@ -2,6 +2,7 @@ use whywait_events::uring::{Ring, RingSample};
 use whywait_model::script::{Script, ms};
 
 use crate::SavingKind;
+use crate::facts::Facts;
 use crate::find;
 use crate::shared::rings::script::*;
 
@@ -40,7 +41,7 @@ fn busy_loop_with(in_flight: u32, waits: u64, in_function: u64, of_samples: u64)
 fn a_loop_whose_cpu_time_is_one_functions() {
     let script = busy_loop(1_200, 2_000);
     let model = script.model();
-    let findings = find(&model);
+    let findings = find(&Facts::of(&model));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].code.name(), "serial-work");
     assert_eq!(findings[0].saving.kind, SavingKind::Throughput);

@@ -1,0 +1,155 @@
+//! What detectors know of a recording besides the model: each thing is found out once, when the
+//! first of them asks for it.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use whywait_events::StackId;
+use whywait_model::{FrameOrigin, Label, Model, RequestRef, Role, origin};
+
+use crate::shared::queues::Queue;
+use crate::shared::replay::Behind;
+use crate::shared::slow_paths::{self, Answers, SlowRequests, UnderWay};
+use crate::shared::traffic::Traffic;
+
+/// What is known of a recording.
+pub struct Facts<'m> {
+    pub(crate) model: &'m Model,
+    slow: OnceCell<SlowRequests<'m>>,
+    answers: OnceCell<Answers<'m>>,
+    under_way: OnceCell<ByWhom>,
+    places: OnceCell<Places<'m>>,
+    readers: OnceCell<Readers<'m>>,
+    traffic: OnceCell<Vec<Traffic<'m>>>,
+    queues: OnceCell<Vec<Queue<'m>>>,
+    behind: OnceCell<Behind<'m>>,
+    functions: RefCell<HashMap<StackId, Option<Rc<str>>>>,
+    roles: RefCell<HashMap<u32, Rc<Role>>>,
+}
+
+/// Requests by where they came in, in order of arrival. Those during which the target was stopped
+/// tell nothing.
+pub(crate) type Places<'m> = BTreeMap<(u32, u16), Vec<RequestRef<'m>>>;
+
+/// Requests by the thread that read them, in order of arrival.
+pub(crate) type Readers<'m> = BTreeMap<u32, Vec<RequestRef<'m>>>;
+
+/// When how many requests were under way.
+pub(crate) struct ByWhom {
+    /// By process and epoll instance.
+    pub(crate) by_epoll: HashMap<(u32, u32), UnderWay>,
+    /// By the thread that read them.
+    pub(crate) by_reader: HashMap<u32, UnderWay>,
+    /// By process.
+    pub(crate) by_process: HashMap<u32, UnderWay>,
+}
+
+impl<'m> Facts<'m> {
+    /// Those of a recording.
+    pub fn of(model: &'m Model) -> Self {
+        Self {
+            model,
+            slow: OnceCell::new(),
+            answers: OnceCell::new(),
+            under_way: OnceCell::new(),
+            places: OnceCell::new(),
+            readers: OnceCell::new(),
+            traffic: OnceCell::new(),
+            queues: OnceCell::new(),
+            behind: OnceCell::new(),
+            functions: RefCell::default(),
+            roles: RefCell::default(),
+        }
+    }
+
+    /// The slow requests, with their paths.
+    pub(crate) fn slow(&self) -> &SlowRequests<'m> {
+        self.slow.get_or_init(|| SlowRequests::of(self.model))
+    }
+
+    /// When each thread answered which requests.
+    pub(crate) fn answers(&self) -> &Answers<'m> {
+        self.answers.get_or_init(|| Answers::of(self.model))
+    }
+
+    /// How many requests were under way when.
+    pub(crate) fn under_way(&self) -> &ByWhom {
+        self.under_way.get_or_init(|| ByWhom {
+            by_epoll: UnderWay::by_epoll(self.model),
+            by_reader: UnderWay::by_reader(self.model),
+            by_process: UnderWay::by_process(self.model),
+        })
+    }
+
+    /// The requests by where they came in.
+    pub(crate) fn places(&self) -> &Places<'m> {
+        self.places.get_or_init(|| {
+            let mut places = Places::new();
+            let requests = self.model.requests();
+            for request in requests.filter(|request| !request.was_stopped()) {
+                places.entry(request.place()).or_default().push(request);
+            }
+            places
+        })
+    }
+
+    /// What each thread read.
+    pub(crate) fn readers(&self) -> &Readers<'m> {
+        self.readers.get_or_init(|| {
+            let mut readers = Readers::new();
+            for request in self.model.requests() {
+                readers.entry(request.recv_tid).or_default().push(request);
+            }
+            readers.remove(&0);
+            readers
+        })
+    }
+
+    /// What this thread read.
+    pub(crate) fn read_by(&self, tid: u32) -> &[RequestRef<'m>] {
+        self.readers().get(&tid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The calls of each process to each peer.
+    pub(crate) fn traffic(&self) -> &[Traffic<'m>] {
+        self.traffic.get_or_init(|| Traffic::of(self.model))
+    }
+
+    /// The requests that queue for calls to a peer.
+    pub(crate) fn queues(&self) -> &[Queue<'m>] {
+        self.queues.get_or_init(|| Queue::of(self))
+    }
+
+    /// Who queues behind requests.
+    pub(crate) fn behind(&self) -> &Behind<'m> {
+        self.behind.get_or_init(|| Behind::of(self))
+    }
+
+    /// What a thread does.
+    pub(crate) fn role(&self, tid: u32) -> Rc<Role> {
+        let mut roles = self.roles.borrow_mut();
+        let role = roles
+            .entry(tid)
+            .or_insert_with(|| self.model.role(tid).into());
+        Rc::clone(role)
+    }
+
+    /// The function in which a stack was sampled; `None`: it is not known. A stack that was cut off
+    /// in the C library or in the kernel's vDSO does not say who called that.
+    pub(crate) fn function(&self, stack: StackId) -> Option<Rc<str>> {
+        let mut functions = self.functions.borrow_mut();
+        let function = functions.entry(stack).or_insert_with(|| {
+            let labels = &self.model.stacks.get(stack)?.labels;
+            let of_system = |label: &Label| origin(label) == FrameOrigin::System;
+            if labels.iter().all(of_system) {
+                return None;
+            }
+            let function = slow_paths::function(self.model, stack);
+            function
+                .filter(|name| name != slow_paths::IN_PYTHON)
+                .map(Rc::from)
+        });
+        function.clone()
+    }
+}

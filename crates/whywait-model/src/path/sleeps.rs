@@ -1,0 +1,94 @@
+//! What is known of sleeps, and of the time between them, found out once for all paths: those of
+//! requests that are under way at a time lead over the same ones.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use whywait_events::{Ns, Part, StackId, Wait};
+
+use super::steps::{part_of, timed_out, waits_for_threads, waker};
+use crate::model::Model;
+use crate::timeline::Thread;
+use crate::waits::WaitKind;
+
+/// Intervals whose stack is remembered.
+const MAX_INTERVALS: usize = 200_000;
+
+/// A sleep of a thread.
+#[derive(Clone, Copy)]
+pub(super) struct Sleep<'m> {
+    pub(super) wait: &'m Wait,
+    /// What it was for, by the kernel's stack.
+    pub(super) kind: Option<WaitKind>,
+    /// What it is accounted as.
+    pub(super) part: Part,
+    /// The thread of the target that ended it; 0: none did.
+    pub(super) waker: u32,
+    /// It was for a lock.
+    pub(super) is_lock: bool,
+    /// The clock ended a wait for something else.
+    pub(super) timed_out: bool,
+    for_threads: bool,
+}
+
+impl Sleep<'_> {
+    /// Whether another thread ended it, and that is what it waited for.
+    pub(super) fn waits_for(&self, tid: u32) -> bool {
+        self.waker != 0 && self.waker != tid && self.for_threads
+    }
+}
+
+/// The sleeps of all threads.
+pub(super) struct Sleeps<'m> {
+    model: &'m Model,
+    /// By thread, in the order of its waits.
+    known: RefCell<HashMap<u32, Vec<Option<Sleep<'m>>>>>,
+    /// By thread and interval: the stack that was sampled most.
+    sampled: RefCell<HashMap<(u32, Ns, Ns), StackId>>,
+}
+
+impl<'m> Sleeps<'m> {
+    pub(super) fn new(model: &'m Model) -> Self {
+        Self {
+            model,
+            known: RefCell::default(),
+            sampled: RefCell::default(),
+        }
+    }
+
+    /// What is known of a wait.
+    pub(super) fn sleep(&self, wait: &'m Wait) -> Sleep<'m> {
+        let model = self.model;
+        Sleep {
+            wait,
+            kind: model.kind_of(wait),
+            part: part_of(model, wait),
+            waker: waker(model, wait),
+            is_lock: model.is_lock_wait(wait),
+            timed_out: timed_out(model, wait),
+            for_threads: waits_for_threads(wait),
+        }
+    }
+
+    /// The last sleep of a thread that began before `at`.
+    pub(super) fn before(&self, thread: &'m Thread, at: Ns) -> Option<Sleep<'m>> {
+        let place = thread.timeline.place_before(at)?;
+        let waits = thread.timeline.waits();
+        let mut known = self.known.borrow_mut();
+        let of_thread = known.entry(thread.tid);
+        let of_thread = of_thread.or_insert_with(|| vec![None; waits.len()]);
+        let sleep = of_thread[place].get_or_insert_with(|| self.sleep(&waits[place]));
+        Some(*sleep)
+    }
+
+    /// The stack in which a thread was sampled most in an interval; 0: none.
+    pub(super) fn sampled_stack(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
+        let find = || self.model.sampled_stack(thread, from_ns, to_ns);
+        let interval = (thread.tid, from_ns, to_ns);
+        let mut sampled = self.sampled.borrow_mut();
+        if sampled.len() >= MAX_INTERVALS && !sampled.contains_key(&interval) {
+            return find();
+        }
+        *sampled.entry(interval).or_insert_with(find)
+    }
+}
