@@ -14,14 +14,14 @@
 #include "collectors/abandoned/records.h"
 #include "collectors/sockets/requests.bpf.h"
 
-static __noinline int send_abandoned(const struct socket_state *socket, struct sock *sk,
-				     u64 ready_ns, u64 ended_ns, u64 cpu_ns)
+__noinline int send_abandoned(const struct socket_state *socket, u64 ready_ns, u64 ended_ns,
+			      u64 cpu_ns)
 {
 	u64 from_ns, after_ns, now;
 	struct abandoned_record *record;
 	struct request_totals *sums;
 
-	if (!socket || !sk)
+	if (!socket)
 		return 0;
 	now = bpf_ktime_get_ns();
 	from_ns = socket->left_ns > socket->recv_ns ? socket->left_ns : socket->recv_ns;
@@ -60,15 +60,15 @@ static __noinline int send_abandoned(const struct socket_state *socket, struct s
 	record->alone = socket->left_alone;
 	__builtin_memset(record->pad, 0, sizeof(record->pad));
 	__builtin_memset(record->peer, 0, sizeof(record->peer));
-	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
-	read_peer(record->peer, sk, socket->family);
+	record->peer_port = BPF_CORE_READ(sk_of(socket), __sk_common.skc_dport);
+	read_peer(record->peer, sk_of(socket), socket->family);
 	submit(record);
 	return 0;
 }
 
 /* A thread writes to a client that has reset the connection: `ret` bytes, or it fails with that. */
-static __noinline int answers_nobody(struct socket_state *socket, struct sock *sk,
-				     const struct thread *thread, u64 now, int ret)
+__noinline int answers_nobody(struct socket_state *socket, const struct thread *thread, u64 now,
+			      int ret)
 {
 	u64 ready_ns, cpu_ns = 0;
 	u32 written;
@@ -87,7 +87,7 @@ static __noinline int answers_nobody(struct socket_state *socket, struct sock *s
 			socket->left_alone = thread->cpu_socket == socket->id;
 			cpu_ns = on_cpu_now(thread, now) - socket->at_recv[PART_ON_CPU];
 		}
-		send_abandoned(socket, sk, ready_ns, now, cpu_ns);
+		send_abandoned(socket, ready_ns, now, cpu_ns);
 	}
 	socket->ready_ns = 0;
 	return 0;
@@ -120,7 +120,7 @@ int BPF_PROG(tcp_receive_reset, struct sock *sk)
 		return 0;
 	if (open && socket->first_send_ns) {
 		socket->left = LEFT_ANSWERED;
-		send_abandoned(socket, sk, socket->ready_ns, socket->last_send_ns,
+		send_abandoned(socket, socket->ready_ns, socket->last_send_ns,
 			       socket->send_tid == socket->recv_tid ? socket->service[PART_ON_CPU] :
 								      0);
 		return 0;

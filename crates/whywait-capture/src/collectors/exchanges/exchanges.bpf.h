@@ -56,23 +56,23 @@ static __always_inline void one_more(s32 *now, s32 *most)
 		*most = more;
 }
 
-static __always_inline u32 retransmits_of(struct sock *sk)
+static __always_inline u32 retransmits_of(const struct socket_state *socket)
 {
-	return is_tcp(sk) ? KERNEL_READ(struct tcp_sock, sk, total_retrans) : 0;
+	return socket->tcp ? KERNEL_READ(struct tcp_sock, sk_of(socket), total_retrans) : 0;
 }
 
-static __always_inline u32 srtt_of(struct sock *sk)
+static __always_inline u32 srtt_of(const struct socket_state *socket)
 {
-	return is_tcp(sk) ? KERNEL_READ(struct tcp_sock, sk, srtt_us) >> 3 : 0;
+	return socket->tcp ? KERNEL_READ(struct tcp_sock, sk_of(socket), srtt_us) >> 3 : 0;
 }
 
 /*
  * The shortest round trip of the last minutes. The smoothed one has the peer's time in it: an
  * acknowledgement waits for a reply to go with, for 40 ms.
  */
-static __always_inline u32 rtt_min_of(struct sock *sk)
+static __always_inline u32 rtt_min_of(const struct socket_state *socket)
 {
-	return is_tcp(sk) ? KERNEL_READ(struct tcp_sock, sk, rtt_min.s[0].v) : 0;
+	return socket->tcp ? KERNEL_READ(struct tcp_sock, sk_of(socket), rtt_min.s[0].v) : 0;
 }
 
 /* The listener's address, of which the one that connects has none itself. */
@@ -96,32 +96,33 @@ static __always_inline void unix_peer(struct sock *sk, struct peer_key *key, str
 	peer->tgid = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
 }
 
-static __always_inline void inet_peer(struct sock *sk, struct peer_key *key)
+static __always_inline void inet_peer(struct sock *sk, u8 family, struct peer_key *key)
 {
-	key->port = sk->__sk_common.skc_dport;
-	if (sk->__sk_common.skc_family == AF_INET6) {
+	key->port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+	if (family == AF_INET6) {
 		BPF_CORE_READ_INTO(&key->address, sk, __sk_common.skc_v6_daddr.in6_u.u6_addr8);
 		return;
 	}
 	key->address[10] = 0xff;
 	key->address[11] = 0xff;
-	*(u32 *)&key->address[12] = sk->__sk_common.skc_daddr;
+	*(u32 *)&key->address[12] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
 }
 
 /* The number of a peer, and 1. */
-static __noinline u32 peer_of(struct sock *sk)
+static __noinline u32 peer_of(const struct socket_state *socket)
 {
+	struct sock *sk = sk_of(socket);
 	struct peer_key key = {};
 	struct peer peer = {}, *known;
 
-	if (is_unix_stream(sk)) {
+	if (socket->family == AF_UNIX) {
 		key.family = AF_UNIX;
 		unix_peer(sk, &key, &peer);
 		if (!key.unix_address)
 			return PEER_NONE;
 	} else {
 		key.family = AF_INET;
-		inet_peer(sk, &key);
+		inet_peer(sk, socket->family, &key);
 	}
 	known = bpf_map_lookup_elem(&peers, &key);
 	if (known)
@@ -140,18 +141,22 @@ static __noinline u32 peer_of(struct sock *sk)
 }
 
 /* The connection's peer is looked for, once. False: it has none. */
-static __noinline bool has_peer(struct exchange *exchange, struct sock *sk)
+__noinline bool has_peer(struct socket_state *socket)
 {
+	struct exchange *exchange;
 	struct peer_sums *sums;
 	struct peer_now *now;
 	u32 number;
 	u64 made_ns;
 
-	exchange->peer = peer_of(sk);
+	if (!socket)
+		return false;
+	exchange = &socket->exchange;
+	exchange->peer = peer_of(socket);
 	if (exchange->peer == PEER_NONE)
 		return false;
 	number = exchange->peer - 1;
-	exchange->retransmits = retransmits_of(sk);
+	exchange->retransmits = retransmits_of(socket);
 	sums = sums_of(exchange);
 	if (sums) {
 		sums->connections++;
@@ -168,7 +173,7 @@ static __noinline bool has_peer(struct exchange *exchange, struct sock *sk)
 		}
 	}
 	/* No tracepoint tells of the end of a unix socket. */
-	now = is_tcp(sk) ? bpf_map_lookup_elem(&peers_now, &number) : 0;
+	now = socket->tcp ? bpf_map_lookup_elem(&peers_now, &number) : 0;
 	if (now && !exchange->open) {
 		one_more(&now->open, &now->most_open);
 		exchange->open = 1;
@@ -189,12 +194,14 @@ static __always_inline void leaves_flight(struct exchange *exchange)
 		__sync_fetch_and_add(&now->in_flight, -1);
 }
 
-static __noinline int send_exchange(struct socket_state *socket, struct sock *sk, u64 gone_ns,
-				    u64 now)
+__noinline int send_exchange(struct socket_state *socket, u64 gone_ns, u64 now)
 {
-	struct exchange *exchange = &socket->exchange;
 	struct exchange_record *record;
+	struct exchange *exchange;
 
+	if (!socket)
+		return 0;
+	exchange = &socket->exchange;
 	if (!within_budget(EXCHANGES, now)) {
 		COUNT(exchange_budget);
 		return 0;
@@ -223,9 +230,9 @@ static __noinline int send_exchange(struct socket_state *socket, struct sock *sk
 	record->read_tid = exchange->read_tid;
 	record->fd = (s32)(exchange->fd - 1);
 	record->peer = exchange->peer - 1;
-	record->srtt_us = srtt_of(sk);
-	record->rtt_min_us = rtt_min_of(sk);
-	record->retransmits = retransmits_of(sk) - exchange->retransmits;
+	record->srtt_us = srtt_of(socket);
+	record->rtt_min_us = rtt_min_of(socket);
+	record->retransmits = retransmits_of(socket) - exchange->retransmits;
 	submit(record);
 	return 0;
 }
@@ -240,7 +247,7 @@ static __always_inline void count_latency(struct peer_sums *sums, u64 ns, u32 mo
 }
 
 /* A reply was read: into the sums, with what is known of it so far. */
-static __always_inline void count_exchange(struct socket_state *socket, struct sock *sk, u64 now)
+static __always_inline void count_exchange(struct socket_state *socket, u64 now)
 {
 	struct exchange *exchange = &socket->exchange;
 	u64 latency_ns = now - exchange->first_send_ns;
@@ -261,15 +268,15 @@ static __always_inline void count_exchange(struct socket_state *socket, struct s
 	sums->bytes_out += exchange->bytes_out;
 	sums->bytes_in += exchange->bytes_in;
 	exchange->counted_in = exchange->bytes_in;
-	sums->rtt_min_us += rtt_min_of(sk);
-	sums->retransmits += retransmits_of(sk) - exchange->retransmits;
+	sums->rtt_min_us += rtt_min_of(socket);
+	sums->retransmits += retransmits_of(socket) - exchange->retransmits;
 	count_latency(sums, latency_ns, 1);
 	if (latency_ns >= threshold_ns)
 		sums->slow++;
 }
 
 /* More of the reply was read than when it was counted: it took longer. */
-static __always_inline void count_rest(struct socket_state *socket, struct sock *sk, u64 now)
+static __always_inline void count_rest(struct socket_state *socket, u64 now)
 {
 	struct exchange *exchange = &socket->exchange;
 	u64 first_ns = exchange->first_read_ns - exchange->first_send_ns;
@@ -288,45 +295,48 @@ static __always_inline void count_rest(struct socket_state *socket, struct sock 
 		return;
 	if (first_ns < threshold_ns)
 		sums->slow++;
-	send_exchange(socket, sk, 0, now);
+	send_exchange(socket, 0, now);
 }
 
 /*
  * The last exchange is over: more is sent, or the connection ends. `gone`: the connection has
  * ended, so that there will be no reply; what goes on when the recording ends may have one.
  */
-static __noinline int exchange_ends(struct socket_state *socket, struct sock *sk, bool gone,
-				    u64 now)
+__noinline int exchange_ends(struct socket_state *socket, bool gone, u64 now)
 {
-	struct exchange *exchange = &socket->exchange;
+	struct exchange *exchange;
 	struct peer_sums *sums;
 
+	if (!socket)
+		return 0;
+	exchange = &socket->exchange;
 	if (!exchange->first_send_ns || exchange->over)
 		return 0;
 	exchange->over = 1;
 	if (exchange->first_read_ns) {
 		if (exchange->last_read_ns > exchange->first_read_ns)
-			count_rest(socket, sk, now);
+			count_rest(socket, now);
 	} else {
 		leaves_flight(exchange);
 		sums = sums_of(exchange);
 		if (sums) {
 			sums->unanswered++;
 			sums->bytes_out += exchange->bytes_out;
-			sums->retransmits += retransmits_of(sk) - exchange->retransmits;
+			sums->retransmits += retransmits_of(socket) - exchange->retransmits;
 		}
 		if (now - exchange->first_send_ns >= threshold_ns)
-			send_exchange(socket, sk, gone ? now : 0, now);
+			send_exchange(socket, gone ? now : 0, now);
 	}
-	exchange->retransmits = retransmits_of(sk);
+	exchange->retransmits = retransmits_of(socket);
 	exchange->connect_ns = 0;
 	exchange->connected_ns = 0;
 	return 0;
 }
 
-static __always_inline void exchange_begins(struct exchange *exchange, struct sock *sk,
+static __always_inline void exchange_begins(struct socket_state *socket,
 					    const struct thread *thread, u64 now)
 {
+	struct exchange *exchange = &socket->exchange;
 	u32 number = exchange->peer - 1;
 	struct peer_now *peer;
 
@@ -345,7 +355,7 @@ static __always_inline void exchange_begins(struct exchange *exchange, struct so
 	exchange->seq++;
 	exchange->over = 0;
 	exchange->pushed = 0;
-	peer = is_tcp(sk) ? bpf_map_lookup_elem(&peers_now, &number) : 0;
+	peer = socket->tcp ? bpf_map_lookup_elem(&peers_now, &number) : 0;
 	if (peer) {
 		one_more(&peer->in_flight, &peer->most_in_flight);
 		exchange->in_flight = 1;
@@ -353,18 +363,21 @@ static __always_inline void exchange_begins(struct exchange *exchange, struct so
 }
 
 /* A thread has written `bytes` to a connection that the target made. */
-static __noinline int exchange_writes(struct socket_state *socket, struct sock *sk,
-				      const struct thread *thread, u64 now, u32 bytes)
+__noinline int exchange_writes(struct socket_state *socket, const struct thread *thread, u64 now,
+			       u32 bytes)
 {
-	struct exchange *exchange = &socket->exchange;
+	struct exchange *exchange;
 
+	if (!socket || !thread)
+		return 0;
+	exchange = &socket->exchange;
 	if (exchange->peer == PEER_NONE)
 		return 0;
-	if (!exchange->peer && !has_peer(exchange, sk))
+	if (!exchange->peer && !has_peer(socket))
 		return 0;
 	if (!exchange->first_send_ns || exchange->first_read_ns || exchange->over) {
-		exchange_ends(socket, sk, false, now);
-		exchange_begins(exchange, sk, thread, now);
+		exchange_ends(socket, false, now);
+		exchange_begins(socket, thread, now);
 	} else if (!exchange->later_ns && exchange->bytes_out <= UNANSWERED_OUT &&
 		   now - exchange->last_send_ns >= threshold_ns) {
 		/* What was sent before may have wanted no answer: its reply will show. */
@@ -399,11 +412,11 @@ static __always_inline void may_reply_to_later(struct exchange *exchange, u64 ca
  * come before the hook of the write runs. What had come long before is no reply; that extends the
  * exchange when it is read.
  */
-static __always_inline u64 reply_came(const struct socket_state *socket, struct sock *sk,
-				      u32 bytes)
+static __always_inline u64 reply_came(const struct socket_state *socket,
+				      const struct arrivals *arrivals, u32 bytes)
 {
 	u64 sent_ns = socket->exchange.first_send_ns;
-	u64 arrived_ns = noted_arrival(socket, sk, bytes, 0);
+	u64 arrived_ns = noted_arrival(socket, arrivals, bytes, 0);
 
 	if (arrived_ns >= sent_ns)
 		return arrived_ns;
@@ -411,12 +424,13 @@ static __always_inline u64 reply_came(const struct socket_state *socket, struct 
 }
 
 /* Whether it has to be known when this reply came, as arrival_of for requests. */
-static __always_inline u8 timing_of_reply(const struct exchange *exchange, struct sock *sk, u64 now)
+static __always_inline u8 timing_of_reply(const struct socket_state *socket, u64 now)
 {
+	const struct exchange *exchange = &socket->exchange;
 	struct peer_sums *sums;
 
 	if (unlikely(now - exchange->first_send_ns >= threshold_ns || exchange->later_ns ||
-		     !is_tcp(sk)))
+		     !socket->tcp))
 		return TIMED;
 	sums = sums_of(exchange);
 	if (unlikely(!sums || sums->count < FEW_REQUESTS))
@@ -425,21 +439,24 @@ static __always_inline u8 timing_of_reply(const struct exchange *exchange, struc
 }
 
 /* A thread has read `bytes` from a connection that the target made. */
-static __noinline int exchange_reads(struct socket_state *socket, struct sock *sk,
-				     const struct thread *thread, u64 now, u32 bytes)
+__noinline int exchange_reads(struct socket_state *socket, const struct arrivals *arrivals,
+			      const struct thread *thread, u64 now, u32 bytes)
 {
-	struct exchange *exchange = &socket->exchange;
+	struct exchange *exchange;
 
+	if (!socket || !thread)
+		return 0;
+	exchange = &socket->exchange;
 	if (unlikely(!exchange->first_send_ns || exchange->over)) {
-		was_read(socket, sk, now);
+		was_read(socket, now);
 		return 0;
 	}
 	if (exchange->first_read_ns) {
 		/* With the rest it may be a slow one. */
 		if (unlikely(exchange->timing == UNTIMED))
-			exchange->arrived_ns = reply_came(socket, sk, exchange->bytes_in);
+			exchange->arrived_ns = reply_came(socket, arrivals, exchange->bytes_in);
 		exchange->timing = TIMED;
-		was_read(socket, sk, now);
+		was_read(socket, now);
 		exchange->pushed |= now - exchange->last_read_ns >= PUSHED_NS;
 		if (exchange->pushed)
 			return 0;
@@ -447,20 +464,20 @@ static __noinline int exchange_reads(struct socket_state *socket, struct sock *s
 		exchange->bytes_in += bytes;
 		return 0;
 	}
-	was_read(socket, sk, now);
-	exchange->timing = timing_of_reply(exchange, sk, now);
+	was_read(socket, now);
+	exchange->timing = timing_of_reply(socket, now);
 	exchange->arrived_ns = 0;
 	if (unlikely(exchange->timing != UNTIMED)) {
-		exchange->arrived_ns = reply_came(socket, sk, bytes);
+		exchange->arrived_ns = reply_came(socket, arrivals, bytes);
 		may_reply_to_later(exchange, exchange->arrived_ns ? exchange->arrived_ns : now);
 	}
 	exchange->first_read_ns = now;
 	exchange->last_read_ns = now;
 	exchange->read_tid = thread->tid;
 	exchange->bytes_in = bytes;
-	count_exchange(socket, sk, now);
+	count_exchange(socket, now);
 	if (now - exchange->first_send_ns >= threshold_ns)
-		send_exchange(socket, sk, 0, now);
+		send_exchange(socket, 0, now);
 	return 0;
 }
 
@@ -475,14 +492,16 @@ static __noinline int reply_arrives(struct arrivals *arrivals, struct sock *sk)
 }
 
 /* A connection that the target makes, or made, is in another state. */
-static __noinline int exchange_changes(struct socket_state *socket, struct sock *sk, int old_state,
-				       int new_state)
+__noinline int exchange_changes(struct socket_state *socket, int old_state, int new_state)
 {
-	struct exchange *exchange = &socket->exchange;
 	u64 now = bpf_ktime_get_ns();
+	struct exchange *exchange;
 	struct peer_now *peer;
-	u32 number;
+	u32 number, shutdown;
 
+	if (!socket)
+		return 0;
+	exchange = &socket->exchange;
 	if (new_state == TCP_SYN_SENT) {
 		exchange->connect_ns = now;
 		return 0;
@@ -490,7 +509,7 @@ static __noinline int exchange_changes(struct socket_state *socket, struct sock 
 	if (old_state == TCP_SYN_SENT) {
 		if (new_state == TCP_ESTABLISHED) {
 			exchange->connected_ns = now;
-		} else if (has_peer(exchange, sk)) {
+		} else if (has_peer(socket)) {
 			struct peer_sums *sums = sums_of(exchange);
 
 			if (sums) {
@@ -508,10 +527,12 @@ static __noinline int exchange_changes(struct socket_state *socket, struct sock 
 			__sync_fetch_and_add(&peer->open, -1);
 	}
 	/* Closed by the target, or both ends are. After a shutdown a reply may still be read. */
-	if (new_state != TCP_CLOSE && sk->sk_shutdown != SHUTDOWN_MASK)
+	shutdown = KERNEL_READ(struct sock, sk_of(socket), sk_shutdown);
+	if (new_state != TCP_CLOSE && shutdown != SHUTDOWN_MASK)
 		return 0;
-	if (exchange->first_read_ns || sk->sk_shutdown == SHUTDOWN_MASK || tcp_unread(sk) <= 1)
-		exchange_ends(socket, sk, true, now);
+	if (exchange->first_read_ns || shutdown == SHUTDOWN_MASK ||
+	    tcp_unread(sk_of(socket)) <= 1)
+		exchange_ends(socket, true, now);
 	else if (exchange->peer && exchange->peer != PEER_NONE)
 		leaves_flight(exchange);
 	return 0;

@@ -58,6 +58,10 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->bp = regs->bp;
 	record->kernel_stack_len =
 		bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
+	/* Before there are ways to part: the verifier follows each through all of the copying. */
+	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
+	if (!record->stack_len)
+		COUNT(sample_no_stack);
 	/* A hook may be using the totals just now, of a thread that was seen getting its CPU. */
 	if (!is_running(thread))
 		must_run(task, thread, now);
@@ -74,9 +78,6 @@ int sample(struct bpf_perf_event_data *ctx)
 		slow_seen_ns = dense_clock_ns;
 	if (slow_seen_ns)
 		slow_ns += slow_seen_ns;
-	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
-	if (!record->stack_len)
-		COUNT(sample_no_stack);
 	bpf_ringbuf_submit(record,
 			   wakeup_for(&stacks, clock_is_sparse && slow_seen_ns >= dense_clock_ns));
 	uring_sample(thread, now);

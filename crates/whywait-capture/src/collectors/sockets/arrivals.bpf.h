@@ -16,6 +16,7 @@
 /* Loaded or stored here and now: another CPU may be at it. */
 #define NOW(field) (*(volatile typeof(field) *)&(field))
 
+/* Of one whose state is not at hand; others have a field for it. */
 static __always_inline bool is_tcp(struct sock *sk)
 {
 	return is_inet_stream(sk) && sk->sk_protocol == IPPROTO_TCP;
@@ -23,7 +24,7 @@ static __always_inline bool is_tcp(struct sock *sk)
 
 static __always_inline u32 unix_packets(struct sock *sk)
 {
-	return UNTRUSTED(struct sock, sk)->sk_receive_queue.qlen;
+	return KERNEL_READ(struct sock, sk, sk_receive_queue.qlen);
 }
 
 static __always_inline u32 tcp_read_up_to(struct sock *sk)
@@ -49,9 +50,9 @@ static __always_inline u32 tcp_unread(struct sock *sk)
  * How far a socket was read: the number of TCP's next byte. Others do not tell; of them, how often
  * they were read.
  */
-static __always_inline u32 read_up_to(const struct socket_state *socket, struct sock *sk)
+static __always_inline u32 read_up_to(const struct socket_state *socket)
 {
-	return is_tcp(sk) ? tcp_read_up_to(sk) : NOW(socket->read_to);
+	return socket->tcp ? tcp_read_up_to(sk_of(socket)) : NOW(socket->read_to);
 }
 
 /* As read_up_to, of one that is not TCP's, for those who bring data. */
@@ -60,13 +61,6 @@ static __noinline u32 times_read(struct sock *sk)
 	struct socket_state *socket = socket_of(sk);
 
 	return socket ? NOW(socket->read_to) : 0;
-}
-
-static __always_inline bool came_before_accept(const struct socket_state *socket, struct sock *sk)
-{
-	struct arrivals *arrivals = arrivals_of(socket, sk);
-
-	return arrivals && arrivals->before_accept;
 }
 
 /*
@@ -113,22 +107,23 @@ static __always_inline void note_arrival(struct arrivals *arrivals, struct sock 
  * the first since the read before. Or else it lay there already, behind other data, and nobody
  * knows: `otherwise`.
  */
-static __noinline u64 noted_arrival(const struct socket_state *socket, struct sock *sk, u32 bytes,
-				    u64 otherwise)
+__noinline u64 noted_arrival(const struct socket_state *socket, const struct arrivals *arrivals,
+			     u32 bytes, u64 otherwise)
 {
-	const struct arrivals *arrivals = arrivals_of(socket, sk);
-	u32 from = socket->read_before, to = socket->read_to;
+	u32 at, before_at, from, to;
 	u64 ns, before_ns;
-	u32 at, before_at;
 
-	if (!arrivals)
+	if (!socket || !arrivals)
 		return otherwise;
+	from = socket->read_before;
+	to = socket->read_to;
 	ns = NOW(arrivals->ns);
 	at = NOW(arrivals->at);
 	before_ns = NOW(arrivals->before_ns);
 	before_at = NOW(arrivals->before_at);
-	if (!is_tcp(sk)) {
-		if (before_ns && before_at == from && (at != from || unix_packets(sk)))
+	if (!socket->tcp) {
+		if (before_ns && before_at == from &&
+		    (at != from || unix_packets(sk_of(socket))))
 			return before_ns;
 		return ns && at == from ? ns : otherwise;
 	}
@@ -149,17 +144,17 @@ static __noinline u64 noted_arrival(const struct socket_state *socket, struct so
 #define TIMED_SHARE 8
 
 /* A request has been read for the first time: when it came, as far as that has to be known. */
-static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *sk, u32 bytes,
-				      u64 read_before_ns, u64 now)
+static __always_inline u64 arrival_of(struct socket_state *socket, const struct arrivals *arrivals,
+				      u32 bytes, u64 read_before_ns, u64 now)
 {
 	struct request_totals *sums;
 
 	socket->timing = TIMED;
-	if (unlikely(!read_before_ns || now - read_before_ns >= threshold_ns || !is_tcp(sk)))
-		return noted_arrival(socket, sk, bytes, now);
+	if (unlikely(!read_before_ns || now - read_before_ns >= threshold_ns || !socket->tcp))
+		return noted_arrival(socket, arrivals, bytes, now);
 	sums = totals_of(socket);
 	if (unlikely(!sums || sums->count < FEW_REQUESTS))
-		return noted_arrival(socket, sk, bytes, now);
+		return noted_arrival(socket, arrivals, bytes, now);
 	socket->after_ns = read_before_ns;
 	/* Chosen by the clock's lowest digits, so that no pattern of the peer's is met. */
 	if (likely(now / 16 % TIMED_SHARE)) {
@@ -167,30 +162,31 @@ static __always_inline u64 arrival_of(struct socket_state *socket, struct sock *
 		return now;
 	}
 	socket->timing = TIMED_FOR_MANY;
-	return noted_arrival(socket, sk, bytes, now);
+	return noted_arrival(socket, arrivals, bytes, now);
 }
 
 /* The request may be a slow one, or more of it is about to be read: when it came is to be known. */
-static __always_inline void must_be_timed(struct socket_state *socket, struct sock *sk)
+static __always_inline void must_be_timed(struct socket_state *socket,
+					  const struct arrivals *arrivals)
 {
 	if (unlikely(socket->timing == UNTIMED))
-		socket->ready_ns = noted_arrival(socket, sk, socket->bytes_in, socket->ready_ns);
+		socket->ready_ns =
+			noted_arrival(socket, arrivals, socket->bytes_in, socket->ready_ns);
 	socket->timing = TIMED;
 }
 
-static __always_inline void was_read(struct socket_state *socket, struct sock *sk, u64 now)
+static __always_inline void was_read(struct socket_state *socket, u64 now)
 {
 	socket->read_ns = now;
 	socket->read_before = socket->read_to;
-	NOW(socket->read_to) = is_tcp(sk) ? read_up_to(socket, sk) : socket->read_to + 1;
+	NOW(socket->read_to) = socket->tcp ? read_up_to(socket) : socket->read_to + 1;
 }
 
 /* Since when there lies something of which nothing was read, 0: nothing that is known of. */
-static __always_inline u64 unread_since(const struct socket_state *socket, struct sock *sk)
+static __always_inline u64 unread_since(const struct socket_state *socket,
+					const struct arrivals *arrivals)
 {
-	const struct arrivals *arrivals = arrivals_of(socket, sk);
-
-	if (!arrivals || (socket->family == AF_UNIX && !unix_packets(sk)))
+	if (!arrivals || (socket->family == AF_UNIX && !unix_packets(sk_of(socket))))
 		return 0;
-	return read_up_to(socket, sk) == NOW(arrivals->at) ? NOW(arrivals->ns) : 0;
+	return read_up_to(socket) == NOW(arrivals->at) ? NOW(arrivals->ns) : 0;
 }

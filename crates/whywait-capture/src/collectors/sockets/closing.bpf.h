@@ -42,32 +42,34 @@ static __always_inline bool is_closing_size(int bytes)
  * What was just read, `bytes` and what lies there behind them, is the peer's own closing message,
  * or its end has come behind it. (A library may read the head of a record before the rest.)
  */
-static __noinline bool peer_leaves(struct sock *sk, int bytes)
+static __always_inline bool peer_leaves(const struct socket_state *socket, int bytes)
 {
-	if (sk->sk_shutdown & RCV_SHUTDOWN)
+	struct sock *sk = sk_of(socket);
+
+	if (KERNEL_READ(struct sock, sk, sk_shutdown) & RCV_SHUTDOWN)
 		return true;
-	return is_closing_size(is_tcp(sk) ? bytes + tcp_unread(sk) : bytes);
+	return is_closing_size(socket->tcp ? bytes + tcp_unread(sk) : bytes);
 }
 
 /*
  * What was written last was a closing message if `ends`: the response ended before. If not it was
  * an answer, and as slow as that.
  */
-static __noinline void settle_closing(struct socket_state *socket, struct sock *sk, bool ends,
-				      u64 now)
+__noinline int settle_closing(struct socket_state *socket, bool ends, u64 now)
 {
-	if (!socket->closing)
-		return;
+	if (!socket || !socket->closing)
+		return 0;
 	socket->closing = 0;
 	if (!ends) {
 		if (!socket->emitted)
-			socket->emitted = send_request(socket, sk, now);
-		return;
+			socket->emitted = send_request(socket, now);
+		return 0;
 	}
 	COUNT(closings);
 	socket->last_send_ns = socket->answered.last_send_ns;
 	socket->send_tid = socket->answered.send_tid;
 	__builtin_memcpy(socket->service, socket->answered.service, sizeof(socket->service));
+	return 0;
 }
 
 /*
@@ -101,7 +103,7 @@ static __always_inline void unix_socket_ended(struct socket_state *socket)
 {
 	if (socket->role != SOCKET_SERVER || !socket->ready_ns || !socket->last_send_ns)
 		return;
-	settle_closing(socket, 0, true, 0);
+	settle_closing(socket, true, 0);
 	if (!socket->emitted)
 		count_request(socket);
 	socket->ready_ns = 0;

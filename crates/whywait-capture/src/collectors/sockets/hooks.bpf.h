@@ -68,20 +68,24 @@ static __always_inline struct socket_state *stream_of(struct sock *sk)
 
 /*
  * Nobody will read what has come: that is a request, too, unless it is more of one that was not
- * answered either.
+ * answered either. Not static: see sk_of.
  */
-static __always_inline void last_request_ends(struct socket_state *socket, struct sock *sk,
-					      bool closed, u64 now)
+__noinline int last_request_ends(struct socket_state *socket, const struct arrivals *arrivals,
+				 bool closed, u64 now)
 {
-	u64 arrived_ns = unread_since(socket, sk);
+	u64 arrived_ns;
 
-	settle_closing(socket, sk, closed, now);
+	if (!socket)
+		return 0;
+	arrived_ns = unread_since(socket, arrivals);
+	settle_closing(socket, closed, now);
 	if (arrived_ns && (!socket->ready_ns || socket->last_send_ns)) {
-		request_ends(socket, sk, now);
+		request_ends(socket, arrivals, now);
 		socket->timing = TIMED;
-		request_begins(socket, sk, arrived_ns);
+		request_begins(socket, arrivals, arrived_ns);
 	}
-	request_ends(socket, sk, now);
+	request_ends(socket, arrivals, now);
+	return 0;
 }
 
 /*
@@ -89,9 +93,9 @@ static __always_inline void last_request_ends(struct socket_state *socket, struc
  * read now is of the next request. So it is where one thread writes while another one waits for the
  * client to go, as Go's net/http does: it reads a byte, and the client may have been quick.
  */
-static __always_inline bool answer_is_out(const struct socket_state *socket, struct sock *sk)
+static __always_inline bool answer_is_out(const struct socket_state *socket)
 {
-	return is_tcp(sk) && tcp_written_up_to(sk) != socket->written_to;
+	return socket->tcp && tcp_written_up_to(sk_of(socket)) != socket->written_to;
 }
 
 /* A thread has read from the socket. */
@@ -99,29 +103,31 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 					  struct thread *thread, int ret, int flags, u64 now,
 					  u64 on_cpu_ns)
 {
+	const struct arrivals *arrivals = arrivals_of(socket, sk);
 	u64 read_before_ns = socket->read_ns;
 
 	if (unlikely(!socket->peer))
-		find_peer(socket, sk, thread->tgid);
+		find_peer(socket, thread->tgid);
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
 		if (unlikely(socket->closing))
-			settle_closing(socket, sk, peer_leaves(sk, ret), now);
-		look_for_others(socket, sk, thread, ret);
-		request_ends(socket, sk, now);
-		was_read(socket, sk, now);
-		request_begins(socket, sk,
-			       arrival_of(socket, sk, ret + socket->next_in, read_before_ns, now));
-	} else if (unlikely(answer_is_out(socket, sk))) {
-		was_read(socket, sk, now);
+			settle_closing(socket, peer_leaves(socket, ret), now);
+		look_for_others(socket, thread, ret);
+		request_ends(socket, arrivals, now);
+		was_read(socket, now);
+		request_begins(socket, arrivals,
+			       arrival_of(socket, arrivals, ret + socket->next_in, read_before_ns,
+					  now));
+	} else if (unlikely(answer_is_out(socket))) {
+		was_read(socket, now);
 		socket->next_in += ret;
 		return;
 	} else {
-		look_for_rest(socket, sk);
-		must_be_timed(socket, sk);
-		was_read(socket, sk, now);
+		look_for_rest(socket);
+		must_be_timed(socket, arrivals);
+		was_read(socket, now);
 		if (unlikely(now - read_before_ns >= threshold_ns))
-			may_begin_later(socket, sk, thread, ret, read_before_ns);
+			may_begin_later(socket, arrivals, thread, ret, read_before_ns);
 	}
 	socket->bytes_in += ret;
 	if (socket->recv_ns)
@@ -196,16 +202,16 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
 		if (unlikely(ret >= LARGE_RESPONSE))
-			look_for_tail(socket, sk);
+			look_for_tail(socket, arrivals_of(socket, sk));
 	} else {
 		closing = may_be_closing(socket, ret, now);
 		if (!closing)
 			socket->closing = 0;
-		look_for_tail(socket, sk);
+		look_for_tail(socket, arrivals_of(socket, sk));
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
-		must_be_timed(socket, sk);
+		must_be_timed(socket, arrivals_of(socket, sk));
 	socket->last_send_ns = now;
 	socket->send_tid = thread->tid;
 	socket->bytes_out += ret;
@@ -217,7 +223,7 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		 */
 		socket->fd = thread->tgid == socket->tgid ? writes_to(transfer->task, thread) : 0;
 		/* Whether it was slow shows at its end. */
-		socket->emitted = !closing && send_request(socket, sk, now);
+		socket->emitted = !closing && send_request(socket, now);
 	}
 	if (unlikely(!socket->cookie) && socket->family == AF_UNIX && !socket->emitted && !closing)
 		count_at_once(socket);
@@ -289,15 +295,15 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	}
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT && ret > 0)
-			exchange_reads(socket, sk, thread, now, ret);
+			exchange_reads(socket, arrivals_of(socket, sk), thread, now, ret);
 		return 0;
 	}
 	if (unlikely(ret == 0)) {
 		/* No tracepoint tells of a unix socket's end. */
 		if (socket->family == AF_UNIX) {
-			settle_closing(socket, sk, true, now);
+			settle_closing(socket, true, now);
 			if (socket->last_send_ns)
-				request_ends(socket, sk, now);
+				request_ends(socket, arrivals_of(socket, sk), now);
 			socket_ends(socket, sk, now);
 			socket_leaves(sk);
 		}
@@ -320,12 +326,12 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	if (unlikely(!socket))
 		return ret > 0 ? dns_asks(sk, transfer.thread, transfer.now) : 0;
 	if (unlikely(socket->left == LEFT_RESET))
-		answers_nobody(socket, sk, transfer.thread, transfer.now, ret);
+		answers_nobody(socket, transfer.thread, transfer.now, ret);
 	if (ret <= 0)
 		return 0;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT)
-			exchange_writes(socket, sk, transfer.thread, transfer.now, ret);
+			exchange_writes(socket, transfer.thread, transfer.now, ret);
 		return 0;
 	}
 	transfer.thread->open.bytes_out += ret;
@@ -361,20 +367,20 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		socket->tgid = thread->tgid;
 		COUNT(events);
 		if (role == SOCKET_CLIENT)
-			exchange_changes(socket, sk, old_state, new_state);
+			exchange_changes(socket, old_state, new_state);
 	} else if (old_state == TCP_SYN_SENT && new_state == TCP_ESTABLISHED) {
 		socket = socket_of(sk);
 		if (!socket || socket->role != SOCKET_CLIENT)
 			return 0;
-		own_begins(socket, sk, socket->tgid);
-		exchange_changes(socket, sk, old_state, new_state);
+		own_begins(socket, socket->tgid);
+		exchange_changes(socket, old_state, new_state);
 	} else if (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT ||
 		   new_state == TCP_CLOSE) {
 		socket = socket_of(sk);
 		if (!socket)
 			return 0;
 		if (socket->role == SOCKET_CLIENT)
-			exchange_changes(socket, sk, old_state, new_state);
+			exchange_changes(socket, old_state, new_state);
 		if (socket->role != SOCKET_SERVER)
 			goto out;
 		now = bpf_ktime_get_ns();
@@ -394,7 +400,7 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		 * the last step is often the peer's, in whoever's context.
 		 */
 		if (new_state == TCP_FIN_WAIT1 || new_state == TCP_LAST_ACK)
-			tail_before_fin(socket, sk, now);
+			tail_before_fin(socket, arrivals_of(socket, sk), now);
 		if (new_state == TCP_FIN_WAIT1 || new_state == TCP_LAST_ACK ||
 		    new_state == TCP_CLOSE) {
 			if (bpf_get_current_task_btf()->flags & PF_EXITING)
@@ -405,12 +411,12 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		if (new_state != TCP_CLOSE)
 			return 0;
 		/* The socket itself does not know yet. */
-		last_request_ends(socket, sk, true, now);
+		last_request_ends(socket, arrivals_of(socket, sk), true, now);
 		socket_ends(socket, sk, now);
 out:
 		if (new_state == TCP_CLOSE) {
 			if (socket->role == SOCKET_CLIENT)
-				own_ends_at(socket, sk);
+				own_ends_at(socket);
 			socket_leaves(sk);
 		}
 	}
@@ -435,21 +441,21 @@ static __noinline bool tcp_owes_answer(struct sock *sk)
 static __noinline int may_have_request(struct socket_state *socket, struct sock *sk, u32 tgid)
 {
 	struct arrivals *arrivals = arrivals_of(socket, sk);
-	u64 came_ns = is_tcp(sk) ? KERNEL_READ(struct tcp_sock, sk, tcp_mstamp) * 1000 : 0;
-	u32 unread = is_tcp(sk) ? tcp_unread(sk) : unix_packets(sk);
+	u64 came_ns = socket->tcp ? KERNEL_READ(struct tcp_sock, sk, tcp_mstamp) * 1000 : 0;
+	u32 unread = socket->tcp ? tcp_unread(sk) : unix_packets(sk);
 
 	if (!arrivals || socket->role != SOCKET_SERVER || only_fin(sk))
 		return 0;
 	if (!came_ns || came_ns > bpf_ktime_get_ns())
 		came_ns = began_ns - 1;
 	if (unread) {
-		arrivals->at = is_tcp(sk) ? tcp_read_up_to(sk) : times_read(sk);
+		arrivals->at = read_up_to(socket);
 		arrivals->ns = came_ns;
 		return 0;
 	}
-	if (!is_tcp(sk) || !tcp_owes_answer(sk))
+	if (!socket->tcp || !tcp_owes_answer(sk))
 		return 0;
-	request_begins(socket, sk, came_ns);
+	request_begins(socket, arrivals, came_ns);
 	socket->timing = TIMED;
 	socket->recv_ns = came_ns;
 	socket->read_ns = came_ns;
@@ -502,7 +508,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	socket->multiplex = MULTIPLEX_OLD + LOOKS;
 	socket->limits_unknown = 1;
 	if (socket->role == SOCKET_CLIENT && is_inet_stream(sk))
-		own_begins(socket, sk, task->tgid);
+		own_begins(socket, task->tgid);
 	may_have_request(socket, sk, task->tgid);
 	return 0;
 }
@@ -568,10 +574,10 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (socket->role == SOCKET_CLIENT)
-		exchange_ends(socket, sk, false, now);
+		exchange_ends(socket, false, now);
 	if (socket->role != SOCKET_SERVER)
 		return 0;
-	last_request_ends(socket, sk,
+	last_request_ends(socket, arrivals_of(socket, sk),
 			  sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
 	cpu = socket_cpu_of(socket->id);
 	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_RECORDED_NS)

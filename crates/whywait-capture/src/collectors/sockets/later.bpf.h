@@ -26,15 +26,18 @@ static __always_inline u64 on_the_way_ns(const struct thread *thread, u64 ready_
  * was read, and then nothing came for long. Whether it was so shows the answer; if it was, the
  * request begins here, and what the client did before it asked is none of the server's time.
  */
-static __noinline int may_begin_later(struct socket_state *socket, struct sock *sk,
-				      struct thread *thread, int ret, u64 read_before_ns)
+__noinline int may_begin_later(struct socket_state *socket, const struct arrivals *arrivals,
+			       struct thread *thread, u32 bytes, u64 read_before_ns)
 {
-	u64 now = socket->read_ns, came_ns;
+	u64 now, came_ns;
 
+	if (!socket || !thread)
+		return 0;
+	now = socket->read_ns;
 	if (socket->bytes_in > UNANSWERED_BYTES + socket->recent_out / ANSWER_FOR_ONE ||
 	    thread->uring)
 		return 0;
-	came_ns = noted_arrival(socket, sk, ret, 0);
+	came_ns = noted_arrival(socket, arrivals, bytes, 0);
 	if (came_ns < read_before_ns + threshold_ns)
 		return 0;
 	socket->later.ready_ns = came_ns;
@@ -54,12 +57,15 @@ static __noinline int may_begin_later(struct socket_state *socket, struct sock *
  * not sleep since. (Of requests that overlap on one connection, as HTTP/2's may, one that takes
  * long is answered at any time after the next one came: one in ten within so short a time.)
  */
-static __noinline int begin_later(struct socket_state *socket, const struct thread *thread, u64 now)
+__noinline int begin_later(struct socket_state *socket, const struct thread *thread, u64 now)
 {
-	bool soon = (now - socket->later.ready_ns) * 10 <= socket->later.paused_ns;
-	bool at_once = thread->tid == socket->later.recv_tid &&
-		       thread->back_ns <= socket->later.recv_ns;
+	bool soon, at_once;
 
+	if (!socket || !thread)
+		return 0;
+	soon = (now - socket->later.ready_ns) * 10 <= socket->later.paused_ns;
+	at_once = thread->tid == socket->later.recv_tid &&
+		  thread->back_ns <= socket->later.recv_ns;
 	if (soon || at_once) {
 		COUNT(began_later);
 		socket->ready_ns = socket->later.ready_ns;

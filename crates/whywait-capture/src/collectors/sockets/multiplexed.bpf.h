@@ -152,13 +152,15 @@ __noinline int are_frames(u64 at, u32 bytes, u32 unread)
 }
 
 /* The first bytes that are read, or the first that whywait sees. */
-static __noinline int look_at_bytes(struct socket_state *socket, struct sock *sk,
-				    struct thread *thread, u32 bytes)
+__noinline int look_at_bytes(struct socket_state *socket, struct thread *thread, u32 bytes)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u8 left = socket->multiplex > MULTIPLEX_OLD ? socket->multiplex - MULTIPLEX_OLD : 0;
+	u8 left;
 	u64 at;
 
+	if (!socket || !thread)
+		return 0;
+	left = socket->multiplex > MULTIPLEX_OLD ? socket->multiplex - MULTIPLEX_OLD : 0;
 	socket->multiplex = left > 1 ? socket->multiplex - 1 : MULTIPLEX_NONE;
 	/* What an io_uring ring reads, it reads whatever the call is. */
 	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
@@ -167,7 +169,7 @@ static __noinline int look_at_bytes(struct socket_state *socket, struct sock *sk
 	if (!at)
 		return 0;
 	if (is_preface(at, bytes) ||
-	    (left && are_frames(at, bytes, is_tcp(sk) ? tcp_unread(sk) : 0)))
+	    (left && are_frames(at, bytes, socket->tcp ? tcp_unread(sk_of(socket)) : 0)))
 		found_multiplexed(socket, MULTIPLEX_HTTP2);
 	return 0;
 }
@@ -180,15 +182,15 @@ static __always_inline bool sent_too_early(struct sock *sk)
 }
 
 /* What seems to be the next request has been read: is it? */
-static __always_inline void look_for_others(struct socket_state *socket, struct sock *sk,
-					    struct thread *thread, u32 bytes)
+static __always_inline void look_for_others(struct socket_state *socket, struct thread *thread,
+					    u32 bytes)
 {
 	u8 known = socket->multiplex;
 
 	if (unlikely(known == MULTIPLEX_NEW || known > MULTIPLEX_OLD))
-		look_at_bytes(socket, sk, thread, bytes);
-	else if (likely(known < MULTIPLEX_OVERLAPS) && socket->last_send_ns && is_tcp(sk) &&
-		 unlikely(sent_too_early(sk)))
+		look_at_bytes(socket, thread, bytes);
+	else if (likely(known < MULTIPLEX_OVERLAPS) && socket->last_send_ns && socket->tcp &&
+		 unlikely(sent_too_early(sk_of(socket))))
 		socket->multiplex = known | 1;
 }
 
@@ -201,9 +203,9 @@ static __always_inline bool came_too_early(const struct socket_state *socket)
  * More was read before the answer. If that did not come too early, it may be all that is to be
  * answered, and what came before the rest of an earlier request.
  */
-static __always_inline void look_for_rest(struct socket_state *socket, struct sock *sk)
+static __always_inline void look_for_rest(struct socket_state *socket)
 {
-	if (unlikely(came_too_early(socket)) && !sent_too_early(sk))
+	if (unlikely(came_too_early(socket)) && !sent_too_early(sk_of(socket)))
 		socket->multiplex--;
 }
 

@@ -60,12 +60,14 @@ static __noinline bool client_end(struct sock *sk, u16 port, struct own_end *end
 }
 
 /* A connection that a process of the target made is established. */
-static __noinline int own_begins(struct socket_state *socket, struct sock *sk, u32 tgid)
+__noinline int own_begins(struct socket_state *socket, u32 tgid)
 {
 	struct own_end end = {};
+	struct sock *sk;
 
 	if (!socket)
 		return 0;
+	sk = sk_of(socket);
 	/* It loses its port before its end is told. */
 	socket->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 	if (client_end(sk, socket->local_port, &end))
@@ -73,24 +75,23 @@ static __noinline int own_begins(struct socket_state *socket, struct sock *sk, u
 	return 0;
 }
 
-static __noinline int own_ends_at(struct socket_state *socket, struct sock *sk)
+__noinline int own_ends_at(struct socket_state *socket)
 {
 	struct own_end end = {};
 
-	if (socket && client_end(sk, socket->local_port, &end))
+	if (socket && client_end(sk_of(socket), socket->local_port, &end))
 		bpf_map_delete_elem(&own_ends, &end);
 	return 0;
 }
 
 /* The process at the other end of an accepted connection; 0: it is none of the target's. */
-static __noinline u32 client_of(struct socket_state *socket, struct sock *sk)
+static __always_inline u32 client_of(struct socket_state *socket)
 {
+	struct sock *sk = sk_of(socket);
 	struct in6_addr address = {};
 	struct own_end end = {};
 	u32 *tgid;
 
-	if (!socket)
-		return 0;
 	if (socket->family == AF_UNIX)
 		return BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
 	if (socket->family == AF_INET) {
@@ -106,13 +107,14 @@ static __noinline u32 client_of(struct socket_state *socket, struct sock *sk)
 }
 
 /* A process reads the first request of a connection: whose is it? */
-static __noinline int find_peer(struct socket_state *socket, struct sock *sk, u32 tgid)
+__noinline int find_peer(struct socket_state *socket, u32 tgid)
 {
-	u32 client = client_of(socket, sk);
 	u8 serves = PROCESS_SERVES, *process;
+	u32 client;
 
 	if (!socket)
 		return 0;
+	client = client_of(socket);
 	process = client ? bpf_map_lookup_elem(&processes, &client) : 0;
 	if (client && (client == tgid || (process && *process == PROCESS_SERVES))) {
 		socket->peer = PEER_OWN;

@@ -48,10 +48,16 @@ static __always_inline void fill_registration(struct request_record *record, str
 		record->read_armed = !!(events & EPOLLIN);
 }
 
-static __always_inline bool send_request(struct socket_state *socket, struct sock *sk, u64 now)
+/*
+ * Sends the request as it stands, and says whether it could be. Not static, so that it is verified
+ * once for a program.
+ */
+__noinline bool send_request(struct socket_state *socket, u64 now)
 {
 	struct request_record *record;
 
+	if (!socket)
+		return false;
 	if (!within_budget(REQUESTS, now)) {
 		COUNT(lost_request_budget);
 		return false;
@@ -77,7 +83,8 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->local_port = socket->local_port;
 	record->before_accept = socket->before_accept;
 	record->since_before = socket->ready_ns < began_ns;
-	record->unaccepted = !socket->recv_ns && !UNTRUSTED(struct sock, sk)->sk_socket;
+	record->unaccepted = !socket->recv_ns &&
+			     !KERNEL_READ(struct sock, sk_of(socket), sk_socket);
 	record->multiplexed = is_multiplexed(socket);
 	record->own = socket->peer == PEER_OWN;
 	record->gone_ns = socket->gone == GONE && !socket->last_send_ns ? now : 0;
@@ -87,7 +94,7 @@ static __always_inline bool send_request(struct socket_state *socket, struct soc
 	record->send_task = runtimes_known && socket->last_send_ns ? socket->send_task : 0;
 	was_slow(socket->recv_ns, socket->last_send_ns,
 		 socket->last_send_ns - socket->recv_ns - socket->service[PART_RUNNABLE]);
-	fill_registration(record, sk, (s32)(socket->fd - 1));
+	fill_registration(record, sk_of(socket), (s32)(socket->fd - 1));
 	submit(record);
 	return true;
 }
@@ -159,45 +166,57 @@ static __noinline int count_at_once(struct socket_state *socket)
 }
 
 /*
- * The request is over: into the sums, or, if it was sent as a record, the record once more with its
- * final end.
+ * The request is over that is more than an answer written in one go: what was sent as a record is
+ * sent once more with its final end. Not static, so that it is verified once for a program.
  */
-static __always_inline void request_ends(struct socket_state *socket, struct sock *sk, u64 now)
+__noinline int long_request_ends(struct socket_state *socket, const struct arrivals *arrivals,
+				 u64 now)
 {
-	if (!socket->ready_ns)
-		return;
-	if (unlikely(socket->held || socket->retransmits || socket->bytes_out >= LARGE_RESPONSE))
-		tail_ends(socket, sk, now);
-	if (unlikely(socket->emitted)) {
+	if (!socket)
+		return 0;
+	if (socket->held || socket->retransmits || socket->bytes_out >= LARGE_RESPONSE)
+		tail_ends(socket, arrivals, now);
+	if (socket->emitted) {
 		/*
 		 * Sent when the first byte of the response was written: say how it ended if that
 		 * was not all.
 		 */
 		if (socket->last_send_ns > socket->first_send_ns && socket->emitted != COUNTED)
-			send_request(socket, sk, now);
-		goto out;
-	}
-	if (unlikely(!socket->last_send_ns)) {
-		must_be_timed(socket, sk);
+			send_request(socket, now);
+	} else if (!socket->last_send_ns) {
+		must_be_timed(socket, arrivals);
 		/*
 		 * Never answered. Data that nobody read is recorded if it waited for long; an end
 		 * of file is no request.
 		 */
 		if ((socket->recv_ns ? socket->bytes_in : 1) &&
 		    now - socket->ready_ns >= threshold_ns)
-			send_request(socket, sk, now);
-		goto out;
+			send_request(socket, now);
+	} else {
+		count_request(socket);
 	}
-	count_request(socket);
-out:
+	return 0;
+}
+
+/* The request is over: into the sums, as a rule. */
+static __always_inline void request_ends(struct socket_state *socket,
+					 const struct arrivals *arrivals, u64 now)
+{
+	if (!socket->ready_ns)
+		return;
+	if (unlikely(socket->held || socket->retransmits || socket->emitted ||
+		     !socket->last_send_ns || socket->bytes_out >= LARGE_RESPONSE))
+		long_request_ends(socket, arrivals, now);
+	else
+		count_request(socket);
 	socket->ready_ns = 0;
 	socket->last_send_ns = 0;
 }
 
-static __always_inline void request_begins(struct socket_state *socket, struct sock *sk,
-					   u64 ready_ns)
+static __always_inline void request_begins(struct socket_state *socket,
+					   const struct arrivals *arrivals, u64 ready_ns)
 {
-	socket->before_accept = !socket->seq && came_before_accept(socket, sk);
+	socket->before_accept = !socket->seq && arrivals && arrivals->before_accept;
 	socket->seq++;
 	socket->before_in += socket->bytes_in;
 	socket->before_out += socket->bytes_out;
@@ -208,7 +227,7 @@ static __always_inline void request_begins(struct socket_state *socket, struct s
 	socket->last_send_ns = 0;
 	socket->bytes_in = socket->next_in;
 	socket->next_in = 0;
-	socket->written_to = is_tcp(sk) ? tcp_written_up_to(sk) : 0;
+	socket->written_to = socket->tcp ? tcp_written_up_to(sk_of(socket)) : 0;
 	socket->bytes_out = 0;
 	socket->unserved_wakeup_ns = 0;
 	socket->recv_tid = 0;

@@ -25,7 +25,6 @@ u64 next_socket_id = 0;
 struct socket_slot {
 	struct socket_state state;
 	u64 claimed; /* by the socket with this cookie */
-	u64 sk; /* kernel address of that: for looks whether it has ended */
 } __attribute__((aligned(128)));
 
 /* A variable, as `thread_slots` is. */
@@ -139,18 +138,29 @@ __noinline int clear_socket(struct socket_state *socket)
 	return 0;
 }
 
-static __always_inline void socket_begin(struct socket_state *socket, struct arrivals *arrivals,
-					 struct sock *sk, u8 role)
+/* Of one of which the kernel's socket is known. */
+__noinline int socket_begins(struct socket_state *socket, struct arrivals *arrivals, u32 role)
 {
-	u64 cookie = socket->cookie; /* it may be in its slot already, and is to be found there */
-	u16 family = sk->__sk_common.skc_family,
-	    port = is_inet_stream(sk) ? sk->__sk_common.skc_num : 0;
+	struct sock *sk;
+	u64 cookie;
+	u16 family, port;
+	bool inet;
 
+	if (!socket || !arrivals)
+		return 0;
+	sk = sk_of(socket);
+	cookie = socket->cookie; /* it may be in its slot already, and is to be found there */
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	inet = (family == AF_INET || family == AF_INET6) &&
+	       BPF_CORE_READ(sk, sk_type) == SOCK_STREAM;
+	port = inet ? BPF_CORE_READ(sk, __sk_common.skc_num) : 0;
 	clear_socket(socket);
 	socket->cookie = cookie;
 	socket->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
 	socket->role = role;
 	socket->family = family;
+	socket->tcp = inet && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+	socket->sk = (u64)sk;
 	socket->local_port = port;
 	arrivals->ns = 0;
 	arrivals->before_ns = 0;
@@ -160,10 +170,18 @@ static __always_inline void socket_begin(struct socket_state *socket, struct arr
 	arrivals->role = role;
 	arrivals->family = family;
 	arrivals->local_port = port;
-	if (role == SOCKET_LISTENER && is_inet_stream(sk)) {
+	if (role == SOCKET_LISTENER && inet) {
 		herd_listens(sk);
 		connections_may_come(port);
 	}
+	return 0;
+}
+
+static __always_inline void socket_begin(struct socket_state *socket, struct arrivals *arrivals,
+					 struct sock *sk, u8 role)
+{
+	socket->sk = (u64)sk;
+	socket_begins(socket, arrivals, role);
 }
 
 /* In closing.bpf.h: counts what a unix socket that has ended had answered last. */
@@ -176,7 +194,7 @@ static __always_inline void unix_socket_ended(struct socket_state *socket);
 __noinline int slot_is_left(u32 index, u64 owner, u64 cookie)
 {
 	struct socket_slot *slot = &socket_slots[index & (SOCKET_STATES - 1)];
-	u64 sk = slot->sk;
+	u64 sk = slot->state.sk;
 
 	if (slot->state.family != AF_UNIX || slot->state.cookie != owner || !sk)
 		return 0;
@@ -210,7 +228,6 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 		return &home->state;
 	}
 	home->away = 1;
-	slot->sk = (u64)sk;
 	barrier();
 	*(volatile u64 *)&home->cookie = cookie;
 	socket_begin(&slot->state, arrivals, sk, role);

@@ -81,10 +81,12 @@ struct answered {
 struct socket_state {
 	u64 cookie; /* of the socket whose slot this is; 0: it is at home */
 	u64 id; /* 0: inherited from the listener and not seen yet */
+	u64 sk; /* its kernel address: see sk_of */
 	u16 local_port;
 	u8 role;
 	u8 family;
-	u8 ended; /* its end of file was read */
+	u8 ended : 1; /* its end of file was read */
+	u8 tcp : 1; /* … or else it is another protocol's: MPTCP's, a unix socket */
 	u8 emitted;
 	u8 before_accept;
 	u8 only_on_cpu; /* of `service` all but that part is 0 */
@@ -181,6 +183,16 @@ struct {
 	__type(key, u32);
 	__type(value, struct request_totals);
 } totals SEC(".maps");
+
+/*
+ * The kernel's socket, to read from by KERNEL_READ and BPF_CORE_READ only: to the verifier it is a
+ * number. So it gets into functions that are not static. These are verified once for a program, and
+ * not on each way that leads to each of their calls, but take no pointers to the kernel's objects.
+ */
+static __always_inline struct sock *sk_of(const struct socket_state *socket)
+{
+	return (struct sock *)socket->sk;
+}
 
 static __always_inline struct request_totals *totals_of(const struct socket_state *socket)
 {

@@ -37,12 +37,14 @@
 static __always_inline u32 latency_bucket(u64 ns);
 
 /* What holds back bytes that were just written, and how many these are. */
-static __noinline u32 held_back(struct sock *sk, u32 *bytes)
+__noinline u32 held_back(const struct socket_state *socket, u32 *bytes)
 {
 	u32 written, sent, unsent, in_flight, room, segment;
+	struct sock *sk;
 
-	if (!sk || !bytes || !is_tcp(sk))
+	if (!socket || !bytes || !socket->tcp)
 		return TAIL_SENT;
+	sk = sk_of(socket);
 	written = KERNEL_READ(struct tcp_sock, sk, write_seq);
 	sent = KERNEL_READ(struct tcp_sock, sk, snd_nxt);
 	unsent = written - sent;
@@ -63,15 +65,16 @@ static __noinline u32 held_back(struct sock *sk, u32 *bytes)
 }
 
 /* More of a response was written, or much of it at once. */
-static __always_inline void look_for_tail(struct socket_state *socket, struct sock *sk)
+static __always_inline void look_for_tail(struct socket_state *socket,
+					  const struct arrivals *arrivals)
 {
-	u32 bytes = 0, reason = held_back(sk, &bytes);
+	u32 bytes = 0, reason = held_back(socket, &bytes);
 
 	socket->held = reason;
 	if (likely(!reason))
 		return;
 	socket->held_bytes = bytes;
-	must_be_timed(socket, sk);
+	must_be_timed(socket, arrivals);
 }
 
 /* How long so many jiffies are; 0: not known. */
@@ -118,9 +121,9 @@ static __always_inline u32 unacknowledged_of(struct sock *sk)
 	       KERNEL_READ(struct tcp_sock, sk, snd_una);
 }
 
-static __always_inline void tail_met(struct socket_state *socket, struct sock *sk, u64 now,
-				     struct tail_end *end)
+static __always_inline void tail_met(struct socket_state *socket, u64 now, struct tail_end *end)
 {
+	struct sock *sk = sk_of(socket);
 	u32 window = limited_by(sk, CHRONO_WINDOW), buffer = limited_by(sk, CHRONO_BUFFER);
 	u32 dsacks = KERNEL_READ(struct tcp_sock, sk, dsack_dups);
 
@@ -150,13 +153,12 @@ static __always_inline void tail_met(struct socket_state *socket, struct sock *s
 		end->sent_ns = KERNEL_READ(struct tcp_sock, sk, rack.mstamp) * MICROSECOND_NS;
 }
 
-static __noinline int send_tail(const struct socket_state *socket, struct sock *sk,
-				const struct tail_end *end, u64 now)
+static __noinline int send_tail(const struct socket_state *socket, const struct tail_end *end,
+				u64 now)
 {
+	struct sock *sk = sk_of(socket);
 	struct tail_record *record;
 
-	if (!socket || !sk || !end)
-		return 0;
 	if (!within_budget(TAILS, now)) {
 		COUNT(tail_budget);
 		return 0;
@@ -209,17 +211,20 @@ static __always_inline bool slow_by_buffer(const struct socket_state *socket,
 	       socket->last_send_ns - socket->ready_ns >= threshold_ns;
 }
 
-/* The response is over: how its end got to the peer, if that took long, goes into the sums. */
-static __noinline int tail_ends(struct socket_state *socket, struct sock *sk, u64 now)
+/*
+ * The response is over: how its end got to the peer, if that took long, goes into the sums. Not
+ * static: see sk_of.
+ */
+__noinline int tail_ends(struct socket_state *socket, const struct arrivals *arrivals, u64 now)
 {
 	struct request_totals *sums;
 	struct tail_end end = {};
 	u64 latency_ns, late_ns;
 	u32 bucket;
 
-	if (!socket || !sk || !is_tcp(sk) || !socket->last_send_ns)
+	if (!socket || !socket->tcp || !socket->last_send_ns)
 		return 0;
-	tail_met(socket, sk, now, &end);
+	tail_met(socket, now, &end);
 	late_ns = end.sent_ns > socket->last_send_ns && end.sent_ns <= now ?
 			  end.sent_ns - socket->last_send_ns :
 			  0;
@@ -231,7 +236,7 @@ static __noinline int tail_ends(struct socket_state *socket, struct sock *sk, u6
 	if (sums && end.retransmits)
 		sums->retransmitted++;
 	if (late_ns >= threshold_ns)
-		must_be_timed(socket, sk);
+		must_be_timed(socket, arrivals);
 	if (sums && late_ns >= threshold_ns) {
 		latency_ns = socket->last_send_ns - socket->ready_ns;
 		sums->tails++;
@@ -247,7 +252,7 @@ static __noinline int tail_ends(struct socket_state *socket, struct sock *sk, u6
 	}
 	if (late_ns >= threshold_ns || end.retransmits || end.window_ns >= threshold_ns ||
 	    end.buffer_ns >= threshold_ns || slow_by_buffer(socket, &end))
-		send_tail(socket, sk, &end, now);
+		send_tail(socket, &end, now);
 	socket->held = TAIL_SENT;
 	socket->retransmits = 0;
 	return 0;
@@ -257,12 +262,13 @@ static __noinline int tail_ends(struct socket_state *socket, struct sock *sk, u6
  * The target closes the connection, and its FIN is about to go out. If the peer has all of the
  * response, when its end went out is known now, and the FIN's time will be in its place soon.
  */
-static __always_inline void tail_before_fin(struct socket_state *socket, struct sock *sk, u64 now)
+static __always_inline void tail_before_fin(struct socket_state *socket,
+					    const struct arrivals *arrivals, u64 now)
 {
 	if (likely(!socket->held && !socket->retransmits) || !socket->ready_ns)
 		return;
-	if (!unacknowledged_of(sk))
-		tail_ends(socket, sk, now);
+	if (!unacknowledged_of(sk_of(socket)))
+		tail_ends(socket, arrivals, now);
 }
 
 /* Whether the peer has acknowledged all but the FIN. */

@@ -74,7 +74,8 @@ static __noinline u64 python_task(const struct runtime *runtime, u32 tid)
 	return frame ? 0 : task;
 }
 
-static __noinline u64 running_task(u32 tgid, u32 tid)
+/* Not static, so that it is verified once for a program. */
+__noinline u64 running_task(u32 tgid, u32 tid)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct runtime *runtime = bpf_map_lookup_elem(&runtimes, &tgid);

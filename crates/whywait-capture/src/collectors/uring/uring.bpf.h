@@ -550,7 +550,7 @@ int io_uring_register(u64 *args)
 }
 
 /* With each sample: how it stood with the ring while the thread did what it did. */
-static __always_inline void uring_sample(struct thread *thread, u64 now)
+__noinline int uring_sample(struct thread *thread, u64 now)
 {
 	struct uring_sample_record *record;
 	struct uring_state *ring;
@@ -558,27 +558,27 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	u64 from, rings;
 	u32 index;
 
-	if (!thread->uring)
-		return;
+	if (!thread || !thread->uring)
+		return 0;
 	index = (thread->uring - 1) & (URING_RINGS - 1);
 	ring = uring_at(index);
 	if (!ring || !ring->ctx || uring_keys[index] != ring->ctx || ring->tgid != thread->tgid)
-		return;
+		return 0;
 	/* A ring that was closed: its memory is another's by now. */
 	from = ring->ctx;
 	rings = ring->rings;
 	if ((u64)KERNEL_READ(struct io_ring_ctx, from, rings) != rings ||
 	    KERNEL_READ(struct io_rings, rings, sq_ring_entries) != ring->sq_entries)
-		return;
+		return 0;
 	uring_read(&view, from, rings);
 	if (view.cached_cq_tail - view.cq_head > ring->cq_entries ||
 	    view.sq_tail - view.cached_sq_head > ring->sq_entries)
-		return;
+		return 0;
 	uring_look(index, ring, &view, now, LOOK_ELSEWHERE);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);
-		return;
+		return 0;
 	}
 	record->type = RECORD_URING_SAMPLE;
 	record->ring = ring->id;
@@ -592,4 +592,5 @@ static __always_inline void uring_sample(struct thread *thread, u64 now)
 	record->on_cpu_ns = on_cpu_now(thread, now);
 	record->runnable_ns = thread->parts[PART_RUNNABLE];
 	submit(record);
+	return 0;
 }
