@@ -15,7 +15,8 @@ use libbpf_rs::btf::{Btf, BtfType, HasSize, ReferencesType, TypeId};
 /// The Rust code.
 pub(crate) fn generate(btf: &Btf<'_>) -> String {
     let mut plain: BTreeMap<String, usize> = in_maps(btf);
-    let (mut variants, mut arms) = (String::new(), String::new());
+    let (mut variants, mut arms, mut tagged) = (String::new(), String::new(), String::new());
+    let mut all = String::new();
     for tag in tags(btf) {
         let layout = format!("{}_record", tag.to_lowercase());
         let Some(record) = btf.type_by_name::<Struct<'_>>(&layout) else {
@@ -40,9 +41,12 @@ pub(crate) fn generate(btf: &Btf<'_>) -> String {
             ("", "let (record, size) = whole::<types::")
         };
         let _ = writeln!(variants, "    {variant}(Box<types::{layout}>{tail}),");
+        let tag = format!("types::record_type::RECORD_{tag}");
+        let _ = writeln!(tagged, "            Record::{variant}(..) => {tag},");
+        let _ = writeln!(all, "    {tag},");
         let _ = write!(
             arms,
-            "        types::record_type::RECORD_{tag} => {{\n            {read}"
+            "        {tag} => {{\n            {read}"
         );
         let _ = if tail.is_empty() {
             write!(
@@ -65,7 +69,12 @@ pub(crate) fn generate(btf: &Btf<'_>) -> String {
          /// ring adds.\n\
          pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, usize)> {{\n    \
          Some(match types::record_type(view::<u32>(bytes)?) {{\n{arms}        \
-         _ => return None,\n    }})\n}}\n"
+         _ => return None,\n    }})\n}}\n\n\
+         impl Record {{\n    \
+         /// Which record it is.\n    \
+         pub(crate) fn tag(&self) -> types::record_type {{\n        match self {{\n{tagged}        \
+         }}\n    }}\n}}\n\n\
+         #[cfg(test)]\npub(crate) const ALL_TAGS: &[types::record_type] = &[\n{all}];\n"
     );
     for (layout, size) in plain {
         let _ = write!(

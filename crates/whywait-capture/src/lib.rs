@@ -12,6 +12,7 @@
 mod collectors;
 mod core;
 
+pub use collectors::sockets::so_far::SoFar;
 pub use core::check::{Rehearsal, rehearse};
 pub use core::error::CaptureError;
 pub use core::kernel::host;

@@ -21,9 +21,9 @@ pub(crate) mod tasks;
 pub(crate) mod threads;
 pub(crate) mod uring;
 
-/// All collectors with BPF programs, in the order in which they are attached: switches before the
-/// threads that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 15] = [
+/// All collectors, in the order in which they are attached, and look: switches before the threads
+/// that are there already are looked for, so that none of theirs is missed.
+pub(crate) const ALL: [&Collector; 18] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -39,4 +39,7 @@ pub(crate) const ALL: [&Collector; 15] = [
     &accept_queues::COLLECTOR,
     &exchanges::COLLECTOR,
     &tasks::COLLECTOR,
+    &cpu::COLLECTOR,
+    &cpu_limit::COLLECTOR,
+    &futex::COLLECTOR,
 ];

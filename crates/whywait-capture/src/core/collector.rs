@@ -1,16 +1,18 @@
-//! What a collector tells the core of itself. What becomes of its records is said by
-//! [`crate::core::recorder::Recorder::take`].
+//! What a collector is to the core: what it declares, and what it keeps while a recording lasts.
 
 use libbpf_rs::btf::Btf;
+use whywait_events::recording::WriteError;
 
 use super::error::CaptureError;
 use super::functions::Functions;
 use super::options::Options;
 use super::programs::Programs;
-use super::recorder::Recorder;
+use super::records::Record;
+use super::shared::Shared;
 use super::skel::types;
+use super::thread_table::ThreadTable;
 
-/// A collector: its programs, and what they need.
+/// A collector: its programs, its records, and what they need.
 pub(crate) struct Collector {
     /// Its programs at tracepoints.
     pub(crate) hooks: &'static [Hook],
@@ -24,11 +26,10 @@ pub(crate) struct Collector {
     /// before whywait.
     pub(crate) before: Step,
     pub(crate) after: Step,
-    /// Records what it finds when it looks: when the recording begins, when a segment is closed and
-    /// in the end.
-    pub(crate) look: Look,
-    /// The counters of the recording that its maps hold, by name.
-    pub(crate) counters: fn(&Programs) -> Vec<(String, u64)>,
+    /// The records that it takes.
+    pub(crate) takes: &'static [types::record_type],
+    /// Makes what it keeps of a recording of this process.
+    pub(crate) keeper: fn(pid: u32) -> Box<dyn Keeper>,
 }
 
 impl Collector {
@@ -40,9 +41,70 @@ impl Collector {
         configure: |_| {},
         before: |_, _| Ok(()),
         after: |_, _| Ok(()),
-        look: |_, _| Ok(()),
-        counters: |_| Vec::new(),
+        takes: &[],
+        keeper: |_| Box::new(Nothing),
     };
+}
+
+/// What a collector keeps while a recording lasts. All that it does is left out by default.
+pub(crate) trait Keeper {
+    /// Takes one of the records that the collector declares.
+    fn take(&mut self, _: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        shared.refuse();
+        Ok(())
+    }
+
+    /// A turn begins: the rings are not emptied yet.
+    fn before_turn(&mut self, _: &mut Programs) {}
+
+    /// All records that came were taken, but for samples.
+    fn turn(&mut self, _: &mut Programs, _: &mut Shared) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    /// Records what it finds when it looks: when the recording begins, when a segment may be closed
+    /// and in the end, as the stage says.
+    fn look(&mut self, _: &mut Programs, _: &mut Shared) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    /// The recording ends, and hooks still run.
+    fn close(&mut self, _: &mut Programs) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    /// No hook runs any more, and all records were taken: writes what is left.
+    fn finish(
+        &mut self,
+        _: &mut Programs,
+        _: &ThreadTable,
+        _: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    /// The counters of the recording that it has, by name.
+    fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// Whether it wants frequent samples and no long pauses.
+    fn is_urgent(&self, _: &Programs) -> bool {
+        false
+    }
+}
+
+struct Nothing;
+
+impl Keeper for Nothing {}
+
+/// Of a collector that keeps nothing: how each of its records becomes a row.
+pub(crate) struct Decodes(pub(crate) fn(Record, &mut Shared) -> Result<(), WriteError>);
+
+impl Keeper for Decodes {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        (self.0)(record, shared)
+    }
 }
 
 /// A program at a tracepoint.
@@ -87,4 +149,3 @@ pub(crate) struct Configuration<'a> {
 }
 
 type Step = fn(&mut Programs, pid: u32) -> Result<(), CaptureError>;
-type Look = fn(&Programs, &mut Recorder) -> Result<(), CaptureError>;

@@ -18,7 +18,8 @@ pub(crate) struct Function {
     without: &'static str,
 }
 
-const LATE_STACKS: &str = "some waits have a user stack only from some 4 to 14 ms on";
+const LATE_STACKS: &str = "waits that neither a thread of the same process ends nor a read of a \
+                           socket have a user stack only from some 4 to 14 ms on";
 
 /// All of them. Where a kernel refuses one, the first is left out first.
 pub(crate) const ALL: [Function; 3] = [
@@ -118,15 +119,20 @@ impl Functions {
         format!("{} can be called", called.join(" and "))
     }
 
-    /// What a recording lacks because the kernel refuses what it seems to have.
+    /// What a recording lacks because the kernel has no such function, or refuses what it seems to
+    /// have.
     pub(crate) fn notes(&self) -> Vec<String> {
         let refused = ALL.iter().filter(|it| self.left_out.contains(it.name));
-        refused
+        let refused = refused
             .filter(|it| it.without != LATE_STACKS || !self.leave_user_stacks())
             .map(|Function { name, without }| {
                 format!("this kernel has {name} and refuses a call of it: {without}")
-            })
-            .collect()
+            });
+        let unknown = LEAVE_STACKS.iter().all(|name| !self.known.contains(name));
+        let late = unknown.then(|| {
+            format!("this kernel has no task work for BPF (Linux 6.18 has): {LATE_STACKS}")
+        });
+        refused.chain(late).collect()
     }
 }
 
@@ -198,6 +204,13 @@ mod tests {
             assert_eq!(loaded.leave_user_stacks(), leave_stacks, "{refused:?}");
             assert_eq!(loaded.notes().len(), notes, "{:?}", loaded.notes());
         }
+    }
+
+    #[test]
+    fn an_older_kernel_says_which_waits_have_a_stack() {
+        let notes = Functions::default().notes();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("Linux 6.18"), "{notes:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How to record.
 
+use std::time::SystemTime;
+
 /// How to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -27,6 +29,10 @@ pub struct Options {
     pub untraced_process: Option<u32>,
     /// For tests: functions of the kernel that it refuses to have called.
     pub refused_functions: Vec<&'static str>,
+    /// For tests: tracepoints that the kernel does not have.
+    pub absent_tracepoints: Vec<&'static str>,
+    /// Load the programs, but attach only at this time.
+    pub begin_at: Option<SystemTime>,
     /// The user to whom the recording belongs.
     pub owner: Option<(u32, u32)>,
 }
@@ -44,6 +50,8 @@ impl Default for Options {
             hooks_do_nothing: false,
             untraced_process: None,
             refused_functions: Vec::new(),
+            absent_tracepoints: Vec::new(),
+            begin_at: None,
             owner: None,
         }
     }

@@ -11,7 +11,8 @@ use super::stack_numbers::StackNumbers;
 /// Writes events in the order in which they come.
 pub(crate) struct Output {
     pub(crate) writer: Writer,
-    pub(crate) unwinder: Unwinder,
+    /// It is too large to be handed from one stack frame to another.
+    pub(crate) unwinder: Box<Unwinder>,
     stacks: StackNumbers,
     modules: Vec<Module>,
     /// Kernel addresses of epoll instances, numbered: the addresses themselves stay out of the
@@ -26,7 +27,7 @@ pub(crate) struct Output {
 const MAX_TASKS: usize = 1 << 18;
 
 impl Output {
-    pub(crate) fn new(writer: Writer, unwinder: Unwinder) -> Self {
+    pub(crate) fn new(writer: Writer, unwinder: Box<Unwinder>) -> Self {
         Self {
             writer,
             unwinder,

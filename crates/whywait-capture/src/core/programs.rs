@@ -25,6 +25,8 @@ pub(crate) struct Programs {
     left_out: BTreeSet<&'static str>,
     /// A thread can leave its stack whatever it slept in.
     pub(crate) user_stacks_exact: bool,
+    /// The target's processes, as they were when their threads were looked for.
+    pub(crate) found: BTreeSet<u32>,
     /// The kernel's functions that are called.
     pub(crate) functions: Functions,
     /// What this kernel could not give, for the recording's notes.
@@ -73,7 +75,10 @@ impl Programs {
             }
             user_stacks_exact = variables.user_stacks_exact;
         }
-        let has = |hook: &Hook| kernel::has_tracepoint(btf, hook.tracepoint);
+        let has = |hook: &Hook| {
+            !options.absent_tracepoints.contains(&hook.tracepoint)
+                && kernel::has_tracepoint(btf, hook.tracepoint)
+        };
         let left_out = left_out(has, &mut notes);
         for mut program in open.open_object_mut().progs_mut() {
             if left_out.contains(&*program.name().to_string_lossy()) {
@@ -96,6 +101,7 @@ impl Programs {
             attached: Vec::new(),
             left_out,
             user_stacks_exact,
+            found: BTreeSet::new(),
             functions: functions.clone(),
             notes,
         })

@@ -1,156 +1,155 @@
-//! Hands each record to its collector, which turns it into events. What a collector keeps between
-//! its records is a field here; how it takes them is in its folder, where it adds to `Recorder`.
+//! Hands each record to the collector that takes it, and has collectors do what is due. It knows
+//! them by what they declare (`collector.rs`), and none by name.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use whywait_events::recording::{WriteError, Writer};
 use whywait_stacks::Unwinder;
 
-use super::output::Output;
-use super::records::{Record, kernel_addresses};
-use crate::collectors::accept_queues::Before;
-use crate::collectors::burst::Suspects;
-use crate::collectors::cpu::CpuTotals;
-use crate::collectors::exchanges::Peers;
-use crate::collectors::futex::Futexes;
-use crate::collectors::sched::waits::Waits;
-use crate::collectors::stacks::known_stacks::KnownStacks;
-use crate::collectors::tasks::Tasks;
-use crate::collectors::threads::processes::Processes;
-use crate::collectors::uring::ring_counts::RingCounts;
+use super::collector::{Collector, Keeper};
+use super::error::CaptureError;
+use super::programs::Programs;
+use super::records::Record;
+use super::shared::{Shared, Stage};
+use super::thread_table::ThreadTable;
 
 /// Writes events in the order in which the records come.
 pub(crate) struct Recorder {
-    pub(crate) output: Output,
-    pub(crate) processes: Processes,
-    pub(crate) waits: Waits,
-    /// The stacks to which records may refer.
-    pub(crate) known: KnownStacks,
-    pub(crate) futexes: Futexes,
-    pub(crate) peers: Peers,
-    pub(crate) tasks: Tasks,
-    pub(crate) accept_queues: Before,
-    pub(crate) cpu: CpuTotals,
-    pub(crate) suspects: Suspects,
-    pub(crate) rings: RingCounts,
-    /// The recording ends: what sleeps now, sleeps on.
-    pub(crate) last_look: bool,
-    undecodable: u64,
+    pub(crate) shared: Shared,
+    keepers: Vec<Box<dyn Keeper>>,
+    /// By a record's tag: which of them takes it.
+    takers: BTreeMap<u32, usize>,
 }
 
 impl Recorder {
-    pub(crate) fn new(writer: Writer, unwinder: Unwinder) -> Self {
+    /// Of these collectors, and the process that was asked for.
+    pub(crate) fn new(
+        collectors: &[&Collector],
+        pid: u32,
+        writer: Writer,
+        unwinder: Box<Unwinder>,
+    ) -> Self {
+        let takes = (0..).zip(collectors);
+        let takers = takes.flat_map(|(at, collector)| {
+            let tags = collector.takes.iter();
+            tags.map(move |tag| (tag.0, at))
+        });
         Self {
-            output: Output::new(writer, unwinder),
-            processes: Processes::default(),
-            waits: Waits::default(),
-            known: KnownStacks::default(),
-            futexes: Futexes::default(),
-            peers: Peers::default(),
-            tasks: Tasks::default(),
-            accept_queues: Before::default(),
-            cpu: CpuTotals::default(),
-            suspects: Suspects::default(),
-            rings: RingCounts::default(),
-            last_look: false,
-            undecodable: 0,
+            shared: Shared::new(writer, unwinder),
+            takers: takers.collect(),
+            keepers: collectors.iter().map(|it| (it.keeper)(pid)).collect(),
         }
     }
 
     pub(crate) fn take(&mut self, record: Record) -> Result<(), WriteError> {
-        match record {
-            Record::Thread(record) => self.thread(&record),
-            Record::Wait(record) => self.wait(&record, &[]),
-            Record::WholeWait(record) => {
-                let len = record.wait.kernel_stack_len;
-                self.wait(&record.wait, kernel_addresses(&record.kernel_stack, len))
-            }
-            Record::Busy(record) => self.busy(&record),
-            Record::Preempted(record) => self.preempted(&record),
-            Record::Request(record) => self.request(&record),
-            Record::Exchange(record) => self.exchange(&record),
-            Record::Tail(record) => self.tail(&record),
-            Record::Abandoned(record) => self.abandoned(&record),
-            Record::Dns(record) => self.dns(&record),
-            Record::Sample(record, stack) => self.sample(&record, &stack),
-            Record::Sleeper(record, stack) => self.sleeper(&record, &stack),
-            Record::UserStack(record, stack) => self.user_stack(&record, &stack),
-            Record::Waker(record, stack) => self.waker(&record, &stack),
-            Record::UringOp(record) => self.ring_op(&record),
-            Record::UringSample(record) => self.ring_sample(&record),
-            Record::UringLag(record) => self.ring_lag(&record),
-            Record::UringPending(record) => self.ring_pending(&record),
-            Record::Socket(record) => self.connection(&record),
-            Record::Suspect(record) => self.suspect(&record),
-            Record::Cpu(record) => self.cpu_of_ended(&record),
-            // These come from where only their collectors look.
-            Record::Call(_) | Record::File(_) | Record::AcceptQueue(_) => {
-                self.bad_record();
+        match self.takers.get(&record.tag().0) {
+            Some(at) => self.keepers[*at].take(record, &mut self.shared),
+            None => {
+                self.shared.refuse();
                 Ok(())
             }
         }
     }
 
-    /// One that could not be decoded, or came from where it does not belong.
-    pub(crate) fn bad_record(&mut self) {
-        self.undecodable += 1;
+    /// A turn begins: the rings are not emptied yet.
+    pub(crate) fn before_turn(&mut self, programs: &mut Programs) {
+        for keeper in &mut self.keepers {
+            keeper.before_turn(programs);
+        }
     }
 
-    /// To be called now and then.
-    pub(crate) fn turn(&mut self) -> Result<(), WriteError> {
-        let now = Instant::now();
-        self.release_late(now)?;
-        self.futexes.words.look_up(now);
+    /// What came was taken.
+    pub(crate) fn turn(&mut self, programs: &mut Programs) -> Result<(), CaptureError> {
+        self.shared.turn(Instant::now())?;
+        for keeper in &mut self.keepers {
+            keeper.turn(programs, &mut self.shared)?;
+        }
         Ok(())
     }
 
-    /// Forgets processes that ended without a record: their last record was lost. Looks at
-    /// some of them, the others are for the next call. `alive` costs a look into /proc.
-    pub(crate) fn forget_ended(&mut self, alive: impl Fn(u32) -> bool) {
-        for (tgid, threads) in self.processes.forget_ended(alive) {
-            for tid in threads {
-                self.forget_thread(tid);
-            }
-            self.output.unwinder.forget(tgid);
+    /// Has collectors look at what no record tells.
+    pub(crate) fn look(
+        &mut self,
+        programs: &mut Programs,
+        stage: Stage,
+    ) -> Result<(), CaptureError> {
+        self.shared.stage = stage;
+        for keeper in &mut self.keepers {
+            keeper.look(programs, &mut self.shared)?;
         }
+        Ok(())
     }
 
-    pub(crate) fn forget_thread(&mut self, tid: u32) {
-        self.waits.forget(tid);
-        self.futexes.unfinished.forget(tid);
-        self.suspects.forget(tid);
-        self.known.forget(tid);
-    }
-
-    /// Whether stacks are to be taken soon after they were copied.
-    pub(crate) fn reads_memory(&self) -> bool {
-        self.output.unwinder.reads_memory()
-    }
-
-    /// Passes on the counters of the kernel side and adds those of this side.
-    pub(crate) fn count(&mut self, kernel: impl IntoIterator<Item = (String, u64)>) {
-        let of_rings = self.rings.total();
-        for (name, value) in kernel {
-            // The programs for io_uring count in the rings.
-            let more = if name == "events" {
-                of_rings.events()
-            } else {
-                0
-            };
-            self.output
-                .writer
-                .counter(&name, value.saturating_add(more));
+    /// The recording ends, and hooks still run.
+    pub(crate) fn close(&mut self, programs: &mut Programs) -> Result<(), CaptureError> {
+        for keeper in &mut self.keepers {
+            keeper.close(programs)?;
         }
-        let counters = [
-            ("lost.ring-ops", of_rings.lost),
-            ("lost.undecodable", self.undecodable),
-            ("lost.held-locks", self.futexes.unfinished.unsearched()),
-            ("waits.without-stack", self.waits.without_stack),
-            ("waits.ended", self.waits.ended),
+        Ok(())
+    }
+
+    /// Nothing more is to come.
+    pub(crate) fn finish(
+        &mut self,
+        programs: &mut Programs,
+        threads: &ThreadTable,
+    ) -> Result<(), CaptureError> {
+        self.shared.settle()?;
+        for keeper in &mut self.keepers {
+            keeper.finish(programs, threads, &mut self.shared)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a collector wants frequent samples and no long pauses.
+    pub(crate) fn is_urgent(&self, programs: &Programs) -> bool {
+        self.keepers.iter().any(|keeper| keeper.is_urgent(programs))
+    }
+
+    /// Passes on the counters of the kernel side and of this side. Those of one name are summed.
+    pub(crate) fn count(&mut self, kernel: Vec<(String, u64)>, programs: &Programs) {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        let of_keepers = self
+            .keepers
+            .iter_mut()
+            .flat_map(|keeper| keeper.counters(programs));
+        let all = kernel.into_iter().chain(self.shared.counters());
+        for (name, value) in all.chain(of_keepers) {
+            let sum = sums.entry(name).or_default();
+            *sum = sum.saturating_add(value);
+        }
+        for (name, value) in sums {
+            self.shared.output.writer.counter(&name, value);
+        }
+        self.shared.output.count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::records::ALL_TAGS;
+    use super::super::skel::types::record_type;
+    use crate::collectors;
+
+    #[test]
+    fn each_record_has_one_collector_that_takes_it() {
+        // The rings of bursts, and iterators that nobody but their collector reads.
+        let read_elsewhere = [
+            record_type::RECORD_CALL,
+            record_type::RECORD_FILE,
+            record_type::RECORD_ACCEPT_QUEUE,
         ];
-        for (name, value) in counters {
-            self.output.writer.counter(name, value);
-        }
-        self.output.count();
+        let mut taken: Vec<u32> = collectors::ALL
+            .iter()
+            .flat_map(|collector| collector.takes)
+            .chain(&read_elsewhere)
+            .map(|tag| tag.0)
+            .collect();
+        taken.sort_unstable();
+        let all: BTreeSet<u32> = ALL_TAGS.iter().map(|tag| tag.0).collect();
+        assert_eq!(taken, Vec::from_iter(all));
     }
 }

@@ -15,14 +15,15 @@ use super::options::Options;
 use super::programs::Programs;
 use super::recorder::Recorder;
 use super::records::Record;
+use super::shared::Stage;
 use super::thread_table::ThreadTable;
 use super::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
 use super::{cost, counters, kernel, names, target};
+use crate::collectors;
 use crate::collectors::burst::Bursts;
-use crate::collectors::cpu_limit::CpuLimits;
 use crate::collectors::samples::Sampling;
+use crate::collectors::sockets::so_far::SoFar;
 use crate::collectors::sweep::{self, Sweeper};
-use crate::collectors::{self, cpu, exchanges, futex, sockets, stacks, tasks, uring};
 
 /// After a process began, others may, and end soon: what is to be read of one can be read while it
 /// lives.
@@ -42,7 +43,6 @@ pub struct Session {
     options: Options,
     meta: Meta,
     statistics: Option<OwnedFd>,
-    cpu_limits: CpuLimits,
     next_roll: Instant,
     /// Looks since a segment was closed.
     looks: u32,
@@ -69,10 +69,13 @@ impl Session {
         if !target::alive(pid) {
             return Err(CaptureError::NoSuchProcess(pid));
         }
-        let mut unwinder = Unwinder::new();
+        let mut unwinder = Box::new(Unwinder::new());
         unwinder.prepare();
         let programs = Programs::load(options)?;
         unwinder.prepared();
+        if let Some(at) = options.begin_at {
+            wait_until(at);
+        }
         let meta = meta(pid, command, options);
         let writer_options = WriterOptions {
             owner: options.owner,
@@ -95,11 +98,10 @@ impl Session {
             threads: ThreadTable::new(&maps.bss_threads, sweep::min_ns(options))
                 .map_err(iterate("threads"))?,
             programs,
-            recorder: Recorder::new(writer, unwinder),
+            recorder: Recorder::new(&collectors::ALL, pid, writer, unwinder),
             options: options.clone(),
             meta,
             statistics,
-            cpu_limits: CpuLimits::of(pid),
             looks: 0,
             next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
             settled: Instant::now() + YOUNG,
@@ -107,7 +109,7 @@ impl Session {
         session.programs.begin(pid)?;
         session.start_sampling();
         session.drain()?;
-        session.look()?;
+        session.look(Stage::Begins)?;
         Ok(session)
     }
 
@@ -132,6 +134,11 @@ impl Session {
         self.programs.detach();
     }
 
+    /// What the requests came to so far.
+    pub fn so_far(&self) -> SoFar {
+        SoFar::of(&self.programs)
+    }
+
     /// For tests: whether the sampling clock ticks less often for now, because nothing is slow.
     pub fn clock_is_sparse(&self) -> bool {
         self.sampling.is_sparse()
@@ -140,10 +147,8 @@ impl Session {
     /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as
     /// each is due. Call it again after [`Session::sleep`].
     pub fn turn(&mut self) -> Result<(), CaptureError> {
-        uring::look(&mut self.programs);
-        // What lies in a ring for long is recorded apart by what the thread did meanwhile, however
-        // short that was.
-        let dense = self.options.full || uring::used(&self.programs);
+        self.recorder.before_turn(&mut self.programs);
+        let dense = self.options.full || self.recorder.is_urgent(&self.programs);
         self.sampling.set(&mut self.programs, dense);
         self.drain()?;
         let now = Instant::now();
@@ -153,12 +158,12 @@ impl Session {
             &mut self.recorder,
             &self.incoming,
         )?;
-        if self.bursts.due(&self.recorder) {
+        if self.bursts.due(&self.recorder.shared) {
+            let shared = &mut self.recorder.shared;
             self.bursts
-                .run(&mut self.programs, &mut self.recorder, &self.incoming)?;
+                .run(&mut self.programs, shared, &self.incoming)?;
             self.drain()?;
         }
-        uring::take_closed(&mut self.programs, &mut self.recorder)?;
         if now >= self.next_roll {
             self.roll()?;
             self.next_roll = now + Duration::from_nanos(self.options.segment_ns);
@@ -168,18 +173,15 @@ impl Session {
 
     /// Looks at all that is looked at now and then, and closes a segment when that is due.
     fn roll(&mut self) -> Result<(), CaptureError> {
-        uring::write(&self.programs, &mut self.recorder)?;
-        cpu::account(&self.programs, &mut self.recorder)?;
-        self.look()?;
-        uring::forget_ended(&mut self.programs, target::alive);
+        self.look(Stage::Lasts)?;
         self.count();
         self.looks += 1;
         if self.looks >= self.options.looks_in_segment {
             self.looks = 0;
-            self.recorder.output.writer.roll()?;
+            self.recorder.shared.output.writer.roll()?;
         }
-        self.recorder.forget_ended(target::alive);
-        self.sweeper.keep(&self.recorder.processes.all());
+        self.recorder.shared.forget_ended(target::alive);
+        self.sweeper.keep(&self.recorder.shared.processes.all());
         Ok(())
     }
 
@@ -194,8 +196,8 @@ impl Session {
         // Where a stack is there only for as long as its thread sleeps, or a part of it is in
         // memory that changes, it is to be read soon; and so are io_uring rings looked at.
         let may_wait = self.programs.user_stacks_exact
-            && !self.recorder.reads_memory()
-            && !uring::used(&self.programs)
+            && !self.recorder.shared.reads_memory()
+            && !self.recorder.is_urgent(&self.programs)
             && Instant::now() >= self.settled;
         if may_wait && at_most > PAUSE {
             self.programs.wake_for_what_is_urgent(true);
@@ -224,35 +226,24 @@ impl Session {
             self.recorder.take(record)?;
             self.incoming.keep_up(&mut consumed);
         }
-        self.recorder.turn()?;
-        tasks::follow(&mut self.programs, &mut self.recorder);
+        self.recorder.turn(&mut self.programs)?;
         for sample in samples {
             self.recorder.take(sample)?;
             self.incoming.keep_up(&mut consumed);
         }
         for _ in 0..arrived.undecodable {
-            self.recorder.bad_record();
-        }
-        if !self.recorder.known.stacks_repeat() {
-            stacks::do_not_repeat(&mut self.programs);
+            self.recorder.shared.refuse();
         }
         Ok(())
     }
 
-    fn look(&mut self) -> Result<(), CaptureError> {
-        for collector in collectors::ALL {
-            (collector.look)(&self.programs, &mut self.recorder)?;
-        }
-        Ok(())
+    fn look(&mut self, stage: Stage) -> Result<(), CaptureError> {
+        self.recorder.look(&mut self.programs, stage)
     }
 
     fn count(&mut self) {
-        let maps = &self.programs.skel.maps;
-        self.recorder.count(counters::losses(&maps.counters));
-        for collector in collectors::ALL {
-            self.recorder.count((collector.counters)(&self.programs));
-        }
-        self.recorder.count(self.cpu_limits.look());
+        let losses = counters::losses(&self.programs.skel.maps.counters);
+        self.recorder.count(losses, &self.programs);
     }
 
     /// Records who still sleeps, closes the books on every socket, takes everything off, names the
@@ -264,18 +255,17 @@ impl Session {
             self.abandon(&error.to_string());
             return Err(error);
         }
-        let writer = self.recorder.output.writer;
+        let writer = self.recorder.shared.output.writer;
         let rows = writer.rows();
         writer.finish(&self.meta)?;
         Ok(Outcome { rows })
     }
 
     fn close(&mut self) -> Result<(), CaptureError> {
-        uring::look(&mut self.programs);
+        self.recorder.before_turn(&mut self.programs);
         sweep::all_from_now_on(&mut self.programs);
         self.drain()?;
-        self.recorder.last_look = true;
-        let processes = self.recorder.processes.all();
+        let processes = self.recorder.shared.processes.all();
         self.sweeper.sweep(
             &self.programs,
             &processes,
@@ -284,28 +274,25 @@ impl Session {
         )?;
         // A sample after the last look at the totals would be recorded and not counted.
         self.sampling.stop();
-        cpu::account(&self.programs, &mut self.recorder)?;
-        self.look()?;
-        let open = sockets::flush(&self.programs);
+        self.look(Stage::Ends)?;
+        self.recorder.close(&mut self.programs)?;
         self.meta.ended_ns = Some(kernel::now_ns());
         self.detach();
         self.sweeper.keep(&[]);
-        let open = open?;
         self.drain()?;
-        cpu::connections::write_open(&open, &mut self.recorder)?;
-        exchanges::write(&self.programs, &mut self.recorder)?;
-        self.recorder.settle()?;
-        futex::write(&self.programs, &self.threads, &mut self.recorder)?;
-        uring::take_closed(&mut self.programs, &mut self.recorder)?;
-        uring::write(&self.programs, &mut self.recorder)?;
+        self.recorder.finish(&mut self.programs, &self.threads)?;
         self.count();
         let missed = cost::missed_runs(self.programs.object().progs_mut());
-        self.recorder.output.writer.counter("runs.left-out", missed);
+        self.recorder
+            .shared
+            .output
+            .writer
+            .counter("runs.left-out", missed);
         if self.statistics.is_some() {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
         }
         self.meta.notes = std::mem::take(&mut self.programs.notes);
-        let unnamed = names::name_frames(&mut self.recorder.output)?;
+        let unnamed = names::name_frames(&mut self.recorder.shared.output)?;
         self.meta.notes.extend(unnamed);
         Ok(())
     }
@@ -320,7 +307,17 @@ impl Session {
         self.meta.notes.push(format!("{CUT_SHORT}{why}"));
         self.count();
         // Where the disk is full not even this may be possible, and the caller says why already.
-        let _ = self.recorder.output.writer.finish(&self.meta);
+        let _ = self.recorder.shared.output.writer.finish(&self.meta);
+    }
+}
+
+/// Sleeps until the wall clock is there, which may be set meanwhile.
+fn wait_until(at: SystemTime) {
+    const STEP: Duration = Duration::from_millis(50);
+    while let Ok(left) = at.duration_since(SystemTime::now())
+        && !left.is_zero()
+    {
+        std::thread::sleep(left.min(STEP));
     }
 }
 

@@ -39,13 +39,54 @@ pub fn command_line(pid: u32) -> Vec<String> {
 
 /// `pid` and all that descend from it now.
 pub(crate) fn with_descendants(pid: u32) -> BTreeSet<u32> {
+    // Only a kernel without CONFIG_PROC_CHILDREN has no such file.
+    if fs::exists("/proc/thread-self/children").unwrap_or(false) {
+        descend(pid, children_of)
+    } else {
+        let children = children_of_all();
+        descend(pid, |parent| {
+            children.get(&parent).cloned().unwrap_or_default()
+        })
+    }
+}
+
+fn descend(pid: u32, children_of: impl Fn(u32) -> Vec<u32>) -> BTreeSet<u32> {
+    let mut found = BTreeSet::from([pid]);
+    let mut todo = vec![pid];
+    while let Some(parent) = todo.pop() {
+        todo.extend(
+            children_of(parent)
+                .into_iter()
+                .filter(|child| found.insert(*child)),
+        );
+    }
+    found
+}
+
+/// The children that the threads of a process have.
+fn children_of(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let children = threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    children
+        .flat_map(|children| {
+            let children = children.split_whitespace();
+            children
+                .filter_map(|child| child.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+/// The children of all processes, by parent.
+fn children_of_all() -> BTreeMap<u32, Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(child) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
+        let name = entry.file_name();
+        let Some(child) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         let Ok(stat) = fs::read(format!("/proc/{child}/stat")) else {
@@ -55,16 +96,7 @@ pub(crate) fn with_descendants(pid: u32) -> BTreeSet<u32> {
             children.entry(parent).or_default().push(child);
         }
     }
-    let mut found = BTreeSet::from([pid]);
-    let mut todo = vec![pid];
-    while let Some(parent) = todo.pop() {
-        for child in children.get(&parent).into_iter().flatten() {
-            if found.insert(*child) {
-                todo.push(*child);
-            }
-        }
-    }
-    found
+    children
 }
 
 /// The parent's pid: the second field after the name, which is in parentheses and may itself hold
@@ -82,6 +114,50 @@ mod tests {
             Some(7)
         );
         assert_eq!(super::parent_in_stat("nonsense"), None);
+    }
+
+    #[test]
+    fn children_of_any_thread_are_descendants() {
+        let program = "
+import subprocess, sys, threading
+def make():
+    child = subprocess.Popen(['sh', '-c', 'sleep 100 & echo $!; read x; kill $!'],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    print(child.pid, int(child.stdout.readline()), flush=True)
+    sys.stdin.read()
+    child.stdin.close()
+    child.wait()
+thread = threading.Thread(target=make)
+thread.start()
+thread.join()
+";
+        let mut parent = std::process::Command::new("/usr/bin/python3")
+            .args(["-c", program])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("Python is there");
+        let mut line = String::new();
+        let output = parent.stdout.take().expect("it is piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)
+            .expect("it says its children");
+        let mut expected: Vec<u32> = line
+            .split_whitespace()
+            .map(|pid| pid.parse().expect("a number"))
+            .collect();
+        expected.push(parent.id());
+        expected.sort_unstable();
+        let all = super::children_of_all();
+        for found in [
+            super::descend(parent.id(), super::children_of),
+            super::descend(parent.id(), |pid| {
+                all.get(&pid).cloned().unwrap_or_default()
+            }),
+        ] {
+            assert_eq!(Vec::from_iter(found), expected);
+        }
+        drop(parent.stdin.take());
+        parent.wait().expect("it ends");
     }
 
     #[test]

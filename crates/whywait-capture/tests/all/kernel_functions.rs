@@ -1,13 +1,16 @@
-//! A kernel may refuse a call of a function that its BTF has. The programs are loaded without it
-//! then, and record all the same.
+//! A kernel may refuse a call of a function that its BTF has, or lack a tracepoint. The programs are
+//! loaded without it then, and record all the same.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use whywait_capture::{CaptureError, Options, Session, rehearse};
-use whywait_events::Wait;
 use whywait_events::recording::Recording;
+use whywait_events::{Request, Wait};
 
 use crate::common::{self, Running};
 
@@ -99,4 +102,51 @@ fn the_program_that_a_kernel_refuses_is_named() {
     assert_eq!(refused.program, "find_threads", "{said}");
     assert!(refused.why.contains("task_struct"), "{said}");
     assert!(!said.contains("whywait check"), "{said}");
+}
+
+/// A server that reads what a client sends, and answers the first byte only.
+const HALF: &str = r#"
+import socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+client, _ = listener.accept()
+client.recv(1)
+client.sendall(b"x")
+client.recv(1)
+print("read", flush=True)
+sys.stdin.read()
+"#;
+
+#[test]
+fn where_no_request_is_seen_none_is_unanswered() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    for (absent, expected) in [(vec![], 1), (vec!["sock_send_length"], 0)] {
+        let (mut server, mut output, port) = common::server(HALF, &[]);
+        let mut client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        client.write_all(b"a").expect("it reads");
+        client.read_exact(&mut [0]).expect("it answers");
+        client.write_all(b"b").expect("it reads");
+        assert_eq!(common::line_of(&mut output), "read");
+        let temporary = tempfile::tempdir().expect("a temporary folder can be made");
+        let dir = temporary.path().join("recording");
+        let options = Options {
+            absent_tracepoints: absent.clone(),
+            ..Options::default()
+        };
+        let mut session = Session::start(server.0.id(), vec![], &dir, &options)
+            .expect("the privileges to record");
+        std::thread::sleep(Duration::from_millis(50));
+        session.turn().expect("it goes on");
+        session.finish(None).expect("the recording is finished");
+        drop(server.0.stdin.take());
+        let recording = Recording::open(&dir).expect("a recording");
+        let mut requests = 0;
+        let mut count = |_: &Request| requests += 1;
+        recording
+            .read::<Request>(None, &mut count)
+            .expect("requests");
+        assert_eq!(requests, expected, "without {absent:?}");
+    }
 }

@@ -6,23 +6,23 @@ use std::fs;
 
 use whywait_events::{AcceptQueue, Event};
 
-use crate::core::collector::Collector;
+use crate::core::collector::{Collector, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
 use crate::core::kernel;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
 use crate::core::records::{Record, decode};
+use crate::core::shared::Shared;
 use crate::core::target;
 
 pub(crate) const COLLECTOR: Collector = Collector {
-    look,
+    keeper: |_| Box::new(Before::default()),
     ..Collector::NONE
 };
 
 /// What the kernel had counted when the recording began.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
+struct Before {
     looked: bool,
     /// What listeners had dropped, by their names. Those that are missing were made since.
     dropped: HashMap<u64, u32>,
@@ -42,62 +42,63 @@ struct Namespace {
     refused: u64,
 }
 
-/// Records the accept queues as they are now.
-fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError> {
-    let listeners = |source| CaptureError::Iterate {
-        what: "listeners",
-        source,
-    };
-    let at_ns = kernel::now_ns();
-    let first = !recorder.accept_queues.looked;
-    recorder.accept_queues.looked = true;
-    let mut buffer = Vec::new();
-    for tgid in recorder.processes.all() {
-        let before = &mut recorder.accept_queues.namespace;
-        let namespace_before = *before.get_or_insert_with(|| namespace_of(tgid));
-        match iterate::attach(&programs.skel.progs.accept_queues, Scope::Process(tgid)) {
-            Ok(link) => iterate::read(&link, &mut buffer).map_err(listeners)?,
-            Err(_) if !target::alive(tgid) => continue,
-            Err(error) => return Err(listeners(error)),
-        }
-        let mut bytes = buffer.as_slice();
-        let mut descriptors = None;
-        let mut namespace = None;
-        while let Some((record, size)) = decode(bytes) {
-            bytes = &bytes[size..];
-            let Record::AcceptQueue(record) = record else {
-                continue;
-            };
-            // Of those with an empty queue nobody asks.
-            let (open, limit) = match record.queued {
-                0 => (0, 0),
-                _ => *descriptors.get_or_insert_with(|| descriptors_of(tgid)),
-            };
-            let before = &mut recorder.accept_queues;
-            if first {
-                before.dropped.insert(record.listener, record.dropped);
+impl Keeper for Before {
+    /// Records the accept queues as they are now.
+    fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        let listeners = |source| CaptureError::Iterate {
+            what: "listeners",
+            source,
+        };
+        let at_ns = kernel::now_ns();
+        let first = !self.looked;
+        self.looked = true;
+        let mut buffer = Vec::new();
+        for tgid in shared.processes.all() {
+            let before = &mut self.namespace;
+            let namespace_before = *before.get_or_insert_with(|| namespace_of(tgid));
+            match iterate::attach(&programs.skel.progs.accept_queues, Scope::Process(tgid)) {
+                Ok(link) => iterate::read(&link, &mut buffer).map_err(listeners)?,
+                Err(_) if !target::alive(tgid) => continue,
+                Err(error) => return Err(listeners(error)),
             }
-            let dropped_before = before.dropped.get(&record.listener).copied();
-            let now = *namespace.get_or_insert_with(|| namespace_of(tgid));
-            recorder.output.write(&Event::AcceptQueue(AcceptQueue {
-                at_ns,
-                tgid: record.tgid,
-                fd: record.fd,
-                listener: record.listener,
-                local_port: record.local_port,
-                queued: record.queued,
-                limit: record.limit,
-                dropped: record.dropped.wrapping_sub(dropped_before.unwrap_or(0)),
-                defers: record.defers != 0,
-                overflows: now.overflows.saturating_sub(namespace_before.overflows),
-                syn_cookies: now.cookies.saturating_sub(namespace_before.cookies),
-                syns_refused: now.refused.saturating_sub(namespace_before.refused),
-                descriptors: open,
-                descriptors_limit: limit,
-            }))?;
+            let mut bytes = buffer.as_slice();
+            let mut descriptors = None;
+            let mut namespace = None;
+            while let Some((record, size)) = decode(bytes) {
+                bytes = &bytes[size..];
+                let Record::AcceptQueue(record) = record else {
+                    continue;
+                };
+                // Of those with an empty queue nobody asks.
+                let (open, limit) = match record.queued {
+                    0 => (0, 0),
+                    _ => *descriptors.get_or_insert_with(|| descriptors_of(tgid)),
+                };
+                if first {
+                    self.dropped.insert(record.listener, record.dropped);
+                }
+                let dropped_before = self.dropped.get(&record.listener).copied();
+                let now = *namespace.get_or_insert_with(|| namespace_of(tgid));
+                shared.output.write(&Event::AcceptQueue(AcceptQueue {
+                    at_ns,
+                    tgid: record.tgid,
+                    fd: record.fd,
+                    listener: record.listener,
+                    local_port: record.local_port,
+                    queued: record.queued,
+                    limit: record.limit,
+                    dropped: record.dropped.wrapping_sub(dropped_before.unwrap_or(0)),
+                    defers: record.defers != 0,
+                    overflows: now.overflows.saturating_sub(namespace_before.overflows),
+                    syn_cookies: now.cookies.saturating_sub(namespace_before.cookies),
+                    syns_refused: now.refused.saturating_sub(namespace_before.refused),
+                    descriptors: open,
+                    descriptors_limit: limit,
+                }))?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// How many descriptors a process has open, and how many it may have; 0: not known.

@@ -12,24 +12,24 @@ mod files;
 mod turns;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use whywait_events::recording::WriteError;
-use whywait_events::{Burst, BurstCall, Event, StackId};
+use whywait_events::{Burst, BurstCall, Event};
 
 use self::calibrate::Calibration;
 use crate::collectors::cpu::totals;
-use crate::core::collector::{Collector, Hook};
+use crate::core::collector::{Collector, Decodes, Hook};
 use crate::core::error::CaptureError;
 use crate::core::incoming::Incoming;
 use crate::core::kernel;
 use crate::core::programs::{Programs, load_error};
-use crate::core::recorder::Recorder;
 use crate::core::records::{Record, decode};
-use crate::core::skel::types;
+use crate::core::shared::Shared;
+use crate::core::skel::types::{self, record_type};
 
 pub(crate) const COLLECTOR: Collector = Collector {
     hooks: &[Hook {
@@ -38,6 +38,8 @@ pub(crate) const COLLECTOR: Collector = Collector {
         without: Some("loops that spin are not looked into"),
     }],
     on_demand: true,
+    takes: &[record_type::RECORD_SUSPECT],
+    keeper: |_| Box::new(Decodes(take)),
     ..Collector::NONE
 };
 
@@ -50,45 +52,12 @@ const RECORD_AT_LEAST: Duration = Duration::from_millis(10);
 const STEP: Duration = Duration::from_millis(5);
 /// Tracing takes at most one part in so many of the time.
 const SHARE: u32 = 20;
-/// The most distinct stacks in which a thread polls for nothing that are counted.
-const MAX_FUTILE_STACKS: usize = 64;
 
-/// Threads that seem to poll for nothing, to be looked at in a burst.
-#[derive(Default)]
-pub(crate) struct Suspects {
-    threads: BTreeSet<u32>,
-    /// Where samples saw threads poll while no byte moved, and how often.
-    stacks: HashMap<u32, HashMap<StackId, u32>>,
-}
-
-impl Suspects {
-    pub(crate) fn forget(&mut self, tid: u32) {
-        self.threads.remove(&tid);
-        self.stacks.remove(&tid);
+fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+    if let Record::Suspect(record) = record {
+        shared.suspects.threads.insert(record.tid);
     }
-
-    /// A sample saw the thread poll in this stack while no byte moved.
-    pub(crate) fn polls_in(&mut self, tid: u32, stack: StackId) {
-        let stacks = self.stacks.entry(tid).or_default();
-        if stacks.len() < MAX_FUTILE_STACKS || stacks.contains_key(&stack) {
-            *stacks.entry(stack).or_default() += 1;
-        }
-    }
-
-    /// Where a thread was seen polling most while no byte moved; 0: nowhere.
-    fn stack_of(&self, tid: u32) -> StackId {
-        self.stacks
-            .get(&tid)
-            .and_then(|stacks| stacks.iter().max_by_key(|(id, count)| (**count, **id)))
-            .map_or(0, |(id, _)| *id)
-    }
-}
-
-impl Recorder {
-    pub(crate) fn suspect(&mut self, record: &types::suspect_record) -> Result<(), WriteError> {
-        self.suspects.threads.insert(record.tid);
-        Ok(())
-    }
+    Ok(())
 }
 
 /// The bursts of a recording.
@@ -147,9 +116,9 @@ impl Bursts {
     }
 
     /// Whether there is something to look at, and tracing is allowed again.
-    pub(crate) fn due(&self, recorder: &Recorder) -> bool {
+    pub(crate) fn due(&self, shared: &Shared) -> bool {
         self.possible
-            && (self.full || !recorder.suspects.threads.is_empty())
+            && (self.full || !shared.suspects.threads.is_empty())
             && Instant::now() >= self.next
     }
 
@@ -158,11 +127,11 @@ impl Bursts {
     pub(crate) fn run(
         &mut self,
         programs: &mut Programs,
-        recorder: &mut Recorder,
+        shared: &mut Shared,
         incoming: &Incoming,
     ) -> Result<(), CaptureError> {
-        let suspects = std::mem::take(&mut recorder.suspects.threads);
-        let processes = recorder.processes.all();
+        let suspects = std::mem::take(&mut shared.suspects.threads);
+        let processes = shared.processes.all();
         self.count = self.count.saturating_add(1);
         let Some(traced) = self.trace(programs, &processes, &suspects, incoming) else {
             // It could be loaded and cannot be attached: it would not be the next time either.
@@ -172,10 +141,10 @@ impl Bursts {
         let _ = self.rings.consume();
         self.traced += traced.took;
         self.next = Instant::now() + traced.took * (SHARE - 1);
-        let writer = &mut recorder.output.writer;
+        let writer = &mut shared.output.writer;
         writer.counter("bursts.count", u64::from(self.count));
         writer.counter("bursts.traced-ns", self.traced.as_nanos() as u64);
-        self.write(&traced, programs, recorder, &suspects)?;
+        self.write(&traced, programs, shared, &suspects)?;
         Ok(())
     }
 
@@ -235,7 +204,7 @@ impl Bursts {
         &self,
         traced: &Traced,
         programs: &Programs,
-        recorder: &mut Recorder,
+        shared: &mut Shared,
         suspects: &BTreeSet<u32>,
     ) -> Result<(), WriteError> {
         let mut calls: BTreeMap<u32, Vec<types::call_record>> = BTreeMap::new();
@@ -264,7 +233,7 @@ impl Bursts {
             if !suspects.contains(tid) && seen.spins == 0 && seen.lost_races == 0 {
                 continue;
             }
-            recorder.output.write(&Event::Burst(Burst {
+            shared.output.write(&Event::Burst(Burst {
                 burst: self.count,
                 start_ns: traced.start_ns,
                 end_ns: traced.end_ns,
@@ -281,10 +250,10 @@ impl Bursts {
                 progress: seen.progress,
                 cycle_turns: seen.cycle_turns,
                 cycle_length: seen.cycle_length,
-                user_stack: recorder.suspects.stack_of(*tid),
+                user_stack: shared.suspects.stack_of(*tid),
             }))?;
             for (step, call) in (0..).zip(seen.cycle) {
-                recorder.output.write(&Event::BurstCall(BurstCall {
+                shared.output.write(&Event::BurstCall(BurstCall {
                     burst: self.count,
                     tid: *tid,
                     step,

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, SocketCpu};
 
-use crate::core::recorder::Recorder;
 use crate::core::records::{Record, decode};
+use crate::core::shared::Shared;
 use crate::core::skel::types;
 
 /// The connections that are recorded when the recording ends: those that used most.
@@ -49,7 +49,7 @@ fn row(record: &types::socket_record) -> SocketCpu {
 
 /// Of the connections that were open in the end, as the iterator over sockets wrote them, those
 /// that used most; and how many more there are.
-pub(crate) fn write_open(mut bytes: &[u8], recorder: &mut Recorder) -> Result<(), WriteError> {
+pub(crate) fn write_open(mut bytes: &[u8], shared: &mut Shared) -> Result<(), WriteError> {
     let mut rows = Vec::new();
     while let Some((record, size)) = decode(bytes) {
         if let Record::Socket(record) = record {
@@ -61,16 +61,18 @@ pub(crate) fn write_open(mut bytes: &[u8], recorder: &mut Recorder) -> Result<()
     let more = rows.len().saturating_sub(MAX_OPEN) as u64;
     rows.truncate(MAX_OPEN);
     for row in rows {
-        recorder.output.write(&Event::SocketCpu(row))?;
+        shared.output.write(&Event::SocketCpu(row))?;
     }
-    recorder.output.writer.counter("sockets.not-told", more);
+    shared.output.writer.counter("sockets.not-told", more);
     Ok(())
 }
 
-impl Recorder {
-    pub(crate) fn connection(&mut self, record: &types::socket_record) -> Result<(), WriteError> {
-        self.output.write(&Event::SocketCpu(row(record)))
-    }
+/// An expensive connection has ended.
+pub(super) fn write_ended(
+    record: &types::socket_record,
+    shared: &mut Shared,
+) -> Result<(), WriteError> {
+    shared.output.write(&Event::SocketCpu(row(record)))
 }
 
 #[cfg(test)]

@@ -7,35 +7,44 @@ use libbpf_rs::{Map, MapCore, MapFlags};
 use whywait_events::recording::WriteError;
 use whywait_events::{Cpu, Event};
 
+use crate::core::collector::{Collector, Keeper};
+use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
 use crate::core::kernel;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
 use crate::core::records::{Record, decode, view};
-use crate::core::skel::types;
+use crate::core::shared::{Shared, Stage};
+use crate::core::skel::types::{self, record_type};
 
 pub(crate) mod connections;
+
+/// Its programs are the hooks of others.
+pub(crate) const COLLECTOR: Collector = Collector {
+    takes: &[record_type::RECORD_CPU, record_type::RECORD_SOCKET],
+    keeper: |_| Box::new(CpuTotals::default()),
+    ..Collector::NONE
+};
 
 /// Ports and threads whose totals are remembered. Beyond that they are not recorded.
 const MAX_SUBJECTS: usize = 1 << 17;
 
 /// The totals at the last look.
 #[derive(Default)]
-pub(crate) struct CpuTotals {
+struct CpuTotals {
     threads: HashMap<u32, Cpu>,
     ports: BTreeMap<(u32, u32), Cpu>,
 }
 
 impl CpuTotals {
     /// A thread has ended: what it used since the last look.
-    pub(crate) fn ended(&mut self, record: &types::cpu_record) -> Option<Cpu> {
+    fn ended(&mut self, record: &types::cpu_record) -> Option<Cpu> {
         let total = of_thread(record);
         let before = self.threads.remove(&record.tid).unwrap_or_default();
         Some(since(&total, &before)).filter(used)
     }
 
     /// What was used since the last look, by threads that live and for the ports.
-    pub(crate) fn look(
+    fn since_last(
         &mut self,
         at_ns: u64,
         threads: &[types::cpu_record],
@@ -68,24 +77,31 @@ impl CpuTotals {
     }
 }
 
-/// Writes what was used of the CPUs since the last time.
-pub(crate) fn account(programs: &Programs, recorder: &mut Recorder) -> Result<(), WriteError> {
-    let threads: Vec<_> = totals(programs, &recorder.processes.all())
-        .into_values()
-        .collect();
-    let ports = &programs.skel.maps.listeners;
-    for row in recorder.cpu.look(kernel::now_ns(), &threads, ports) {
-        recorder.output.write(&Event::Cpu(row))?;
-    }
-    Ok(())
-}
-
-impl Recorder {
-    pub(crate) fn cpu_of_ended(&mut self, record: &types::cpu_record) -> Result<(), WriteError> {
-        match self.cpu.ended(record) {
-            Some(row) => self.output.write(&Event::Cpu(row)),
-            None => Ok(()),
+impl Keeper for CpuTotals {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        match record {
+            Record::Cpu(record) => match self.ended(&record) {
+                Some(row) => shared.output.write(&Event::Cpu(row)),
+                None => Ok(()),
+            },
+            Record::Socket(record) => connections::write_ended(&record, shared),
+            _ => Ok(()),
         }
+    }
+
+    /// Writes what was used of the CPUs since the last time.
+    fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        if shared.stage == Stage::Begins {
+            return Ok(());
+        }
+        let threads: Vec<_> = totals(programs, &shared.processes.all())
+            .into_values()
+            .collect();
+        let ports = &programs.skel.maps.listeners;
+        for row in self.since_last(kernel::now_ns(), &threads, ports) {
+            shared.output.write(&Event::Cpu(row))?;
+        }
+        Ok(())
     }
 }
 

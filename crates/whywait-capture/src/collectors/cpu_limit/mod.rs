@@ -7,6 +7,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::core::collector::{Collector, Keeper};
+use crate::core::programs::Programs;
+
+pub(crate) const COLLECTOR: Collector = Collector {
+    keeper: |pid| Box::new(CpuLimits::of(pid)),
+    ..Collector::NONE
+};
+
 /// Cgroups are not nested deeper than somebody made them; more are not looked at.
 const MAX_LEVELS: usize = 32;
 
@@ -30,11 +38,17 @@ struct Group {
 
 /// The groups that limit the target.
 #[derive(Debug, Default)]
-pub(crate) struct CpuLimits(Vec<Group>);
+struct CpuLimits(Vec<Group>);
+
+impl Keeper for CpuLimits {
+    fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
+        self.look()
+    }
+}
 
 impl CpuLimits {
     /// Those of a process. None where there is no limit, or its files cannot be read.
-    pub(crate) fn of(pid: u32) -> Self {
+    fn of(pid: u32) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let groups = read(&format!("/proc/{pid}/cgroup"));
         let mounts = read("/proc/self/mountinfo");
@@ -56,7 +70,7 @@ impl CpuLimits {
     }
 
     /// The recording's counters, of the group whose limit was reached most often so far.
-    pub(crate) fn look(&mut self) -> Vec<(String, u64)> {
+    fn look(&mut self) -> Vec<(String, u64)> {
         for group in &mut self.0 {
             // A group may be gone before its last process is waited for: then what was counted last
             // is all.

@@ -5,28 +5,44 @@ use whywait_events::recording::WriteError;
 use whywait_events::{DnsQuery, Event};
 
 use crate::collectors::cpu::connections::address;
-use crate::core::collector::Collector;
+use crate::core::collector::{Collector, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::kernel;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
-use crate::core::records::view;
-use crate::core::skel::types;
+use crate::core::records::{Record, view};
+use crate::core::shared::{Shared, Stage};
+use crate::core::skel::types::{self, record_type};
 
 /// What is asked and not answered when the recording ends may be on its way until then; as
 /// `ASKED_AGAIN_NS` of `dns.bpf.h`.
 const LATE_NS: u64 = 900_000_000;
 
 pub(crate) const COLLECTOR: Collector = Collector {
-    look,
+    takes: &[record_type::RECORD_DNS],
+    keeper: |_| Box::new(Dns),
     ..Collector::NONE
 };
 
-/// In the end: what was never answered, and not asked again either.
-fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError> {
-    if !recorder.last_look {
-        return Ok(());
+struct Dns;
+
+impl Keeper for Dns {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        match record {
+            Record::Dns(record) => dns(&record, shared),
+            _ => Ok(()),
+        }
     }
+
+    fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        match shared.stage {
+            Stage::Ends => Ok(unanswered(programs, shared)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// In the end: what was never answered, and not asked again either.
+fn unanswered(programs: &Programs, shared: &mut Shared) -> Result<(), WriteError> {
     let now = kernel::now_ns();
     let map = &programs.skel.maps.dns_queries;
     for key in map.keys() {
@@ -39,7 +55,7 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
         if now.saturating_sub(query.sent_ns) < LATE_NS {
             continue;
         }
-        recorder.output.write(&Event::Dns(DnsQuery {
+        shared.output.write(&Event::Dns(DnsQuery {
             tgid: query.tgid,
             tid: query.tid,
             sent_ns: query.sent_ns,
@@ -55,20 +71,18 @@ fn look(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError
     Ok(())
 }
 
-impl Recorder {
-    pub(crate) fn dns(&mut self, record: &types::dns_record) -> Result<(), WriteError> {
-        let time = |ns: u64| (ns != 0).then_some(ns);
-        self.output.write(&Event::Dns(DnsQuery {
-            tgid: record.tgid,
-            tid: record.tid,
-            sent_ns: record.sent_ns,
-            again_ns: time(record.again_ns),
-            answered_ns: time(record.answered_ns),
-            asked: record.asked,
-            server: address(record.family, record.server),
-            server_port: u16::from_be(record.port),
-            name_length: record.name_length,
-            question: record.question,
-        }))
-    }
+fn dns(record: &types::dns_record, shared: &mut Shared) -> Result<(), WriteError> {
+    let time = |ns: u64| (ns != 0).then_some(ns);
+    shared.output.write(&Event::Dns(DnsQuery {
+        tgid: record.tgid,
+        tid: record.tid,
+        sent_ns: record.sent_ns,
+        again_ns: time(record.again_ns),
+        answered_ns: time(record.answered_ns),
+        asked: record.asked,
+        server: address(record.family, record.server),
+        server_port: u16::from_be(record.port),
+        name_length: record.name_length,
+        question: record.question,
+    }))
 }

@@ -8,19 +8,22 @@ use libbpf_rs::{MapCore, MapFlags};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Exchange, PeerSums};
 
-use crate::core::collector::Collector;
+use crate::core::collector::{Collector, Keeper};
 use crate::core::counters::per_cpu_of;
+use crate::core::error::CaptureError;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
-use crate::core::records::view;
-use crate::core::skel::types;
+use crate::core::records::{Record, view};
+use crate::core::shared::Shared;
+use crate::core::skel::types::{self, record_type};
+use crate::core::thread_table::ThreadTable;
 use local::LocalProcesses;
 
 mod local;
 
 /// Its programs are the hooks of sockets.
 pub(crate) const COLLECTOR: Collector = Collector {
-    look: |programs, recorder| Ok(write(programs, recorder)?),
+    takes: &[record_type::RECORD_EXCHANGE],
+    keeper: |_| Box::new(Peers::default()),
     ..Collector::NONE
 };
 
@@ -28,7 +31,7 @@ const UNIX: u16 = 1;
 
 /// What is kept of peers while recording.
 #[derive(Default)]
-pub(crate) struct Peers {
+struct Peers {
     /// Each as it was written last, by its number.
     written: BTreeMap<u32, PeerSums>,
     processes: LocalProcesses,
@@ -43,40 +46,62 @@ struct Name {
     ip: Option<IpAddr>,
 }
 
-/// Writes the sums of the peers that were talked to since they were written last.
-pub(crate) fn write(programs: &Programs, recorder: &mut Recorder) -> Result<(), WriteError> {
-    let names = names(programs);
-    let mut changed = Vec::new();
-    for (number, name) in &names {
-        let sums = sums(programs, *number);
-        let before = recorder.peers.written.get(number);
-        if before.is_some_and(|before| is_same(before, &sums)) {
-            continue;
+impl Keeper for Peers {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        match record {
+            Record::Exchange(record) => exchange(&record, shared),
+            _ => Ok(()),
         }
-        changed.push((*number, name, sums));
     }
-    let target = recorder.processes.all();
-    let wanted: Vec<(IpAddr, u16)> = changed
-        .iter()
-        .filter_map(|(_, name, _)| Some((name.ip?, name.port)))
-        .collect();
-    recorder.peers.processes.look_up(&wanted, &target);
-    for (number, name, mut sums) in changed {
-        let processes = &mut recorder.peers.processes;
-        let found = match name.ip {
-            Some(ip) => processes.of(ip, name.port),
-            None => processes.named(name.tgid),
-        };
-        sums.id = number;
-        sums.address.clone_from(&name.address);
-        sums.port = name.port;
-        (sums.tgid, sums.process) = found.unwrap_or_default();
-        recorder
-            .output
-            .write(&Event::Peer(Box::new(sums.clone())))?;
-        recorder.peers.written.insert(number, sums);
+
+    fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        Ok(self.write(programs, shared)?)
     }
-    Ok(())
+
+    fn finish(
+        &mut self,
+        programs: &mut Programs,
+        _: &ThreadTable,
+        shared: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        Ok(self.write(programs, shared)?)
+    }
+}
+
+impl Peers {
+    /// Writes the sums of the peers that were talked to since they were written last.
+    fn write(&mut self, programs: &Programs, shared: &mut Shared) -> Result<(), WriteError> {
+        let names = names(programs);
+        let mut changed = Vec::new();
+        for (number, name) in &names {
+            let sums = sums(programs, *number);
+            let before = self.written.get(number);
+            if before.is_some_and(|before| is_same(before, &sums)) {
+                continue;
+            }
+            changed.push((*number, name, sums));
+        }
+        let target = shared.processes.all();
+        let wanted: Vec<(IpAddr, u16)> = changed
+            .iter()
+            .filter_map(|(_, name, _)| Some((name.ip?, name.port)))
+            .collect();
+        self.processes.look_up(&wanted, &target);
+        for (number, name, mut sums) in changed {
+            let processes = &mut self.processes;
+            let found = match name.ip {
+                Some(ip) => processes.of(ip, name.port),
+                None => processes.named(name.tgid),
+            };
+            sums.id = number;
+            sums.address.clone_from(&name.address);
+            sums.port = name.port;
+            (sums.tgid, sums.process) = found.unwrap_or_default();
+            shared.output.write(&Event::Peer(Box::new(sums.clone())))?;
+            self.written.insert(number, sums);
+        }
+        Ok(())
+    }
 }
 
 /// Nothing has come to them meanwhile.
@@ -206,34 +231,32 @@ fn now(programs: &Programs, number: u32) -> Option<types::peer_now> {
     view(&value)
 }
 
-impl Recorder {
-    pub(crate) fn exchange(&mut self, record: &types::exchange_record) -> Result<(), WriteError> {
-        let time = |ns: u64| (ns != 0).then_some(ns);
-        let task = self.output.task(record.tgid, record.task);
-        self.output.write(&Event::Exchange(Exchange {
-            socket: record.socket,
-            seq: record.seq,
-            tgid: record.tgid,
-            task,
-            fd: record.fd,
-            peer: record.peer,
-            first_send_ns: record.first_send_ns,
-            last_send_ns: record.last_send_ns,
-            arrived_ns: time(record.arrived_ns),
-            first_read_ns: time(record.first_read_ns),
-            last_read_ns: time(record.last_read_ns),
-            gone_ns: time(record.gone_ns),
-            connect_ns: time(record.connect_ns),
-            connected_ns: time(record.connected_ns),
-            send_tid: record.send_tid,
-            read_tid: record.read_tid,
-            bytes_out: record.bytes_out,
-            bytes_in: record.bytes_in,
-            srtt_us: record.srtt_us,
-            rtt_min_us: record.rtt_min_us,
-            retransmits: record.retransmits,
-        }))
-    }
+fn exchange(record: &types::exchange_record, shared: &mut Shared) -> Result<(), WriteError> {
+    let time = |ns: u64| (ns != 0).then_some(ns);
+    let task = shared.output.task(record.tgid, record.task);
+    shared.output.write(&Event::Exchange(Exchange {
+        socket: record.socket,
+        seq: record.seq,
+        tgid: record.tgid,
+        task,
+        fd: record.fd,
+        peer: record.peer,
+        first_send_ns: record.first_send_ns,
+        last_send_ns: record.last_send_ns,
+        arrived_ns: time(record.arrived_ns),
+        first_read_ns: time(record.first_read_ns),
+        last_read_ns: time(record.last_read_ns),
+        gone_ns: time(record.gone_ns),
+        connect_ns: time(record.connect_ns),
+        connected_ns: time(record.connected_ns),
+        send_tid: record.send_tid,
+        read_tid: record.read_tid,
+        bytes_out: record.bytes_out,
+        bytes_in: record.bytes_in,
+        srtt_us: record.srtt_us,
+        rtt_min_us: record.rtt_min_us,
+        retransmits: record.retransmits,
+    }))
 }
 
 #[cfg(test)]

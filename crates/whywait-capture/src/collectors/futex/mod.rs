@@ -1,41 +1,38 @@
-//! Sleeps on futexes: the sums of the short ones, what is mapped at their words, and those that do
-//! not end.
+//! Sleeps on futexes: the sums of the short ones.
 
 use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapFlags};
-use whywait_events::recording::WriteError;
 use whywait_events::{Event, FutexSum};
 
+use crate::core::collector::{Collector, Keeper};
+use crate::core::error::CaptureError;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
 use crate::core::records::view;
+use crate::core::shared::Shared;
 use crate::core::skel::types;
 use crate::core::thread_table::ThreadTable;
-use unfinished::Unfinished;
-use words::Words;
 
-pub(crate) mod unfinished;
-pub(crate) mod words;
+pub(crate) const COLLECTOR: Collector = Collector {
+    keeper: |_| Box::new(Futexes),
+    ..Collector::NONE
+};
 
-/// What is kept of futexes until the recording ends.
-#[derive(Default)]
-pub(crate) struct Futexes {
-    pub(crate) words: Words,
-    pub(crate) unfinished: Unfinished,
-}
+struct Futexes;
 
-/// Writes the futex words that were seen, with what is known of the short sleeps on them. No hook
-/// runs any more.
-pub(crate) fn write(
-    programs: &Programs,
-    threads: &ThreadTable,
-    recorder: &mut Recorder,
-) -> Result<(), WriteError> {
-    for sum in recorder.futexes.words.take(short(programs, threads)) {
-        recorder.output.write(&Event::Futex(sum))?;
+impl Keeper for Futexes {
+    /// Writes the futex words that were seen, with what is known of the short sleeps on them.
+    fn finish(
+        &mut self,
+        programs: &mut Programs,
+        threads: &ThreadTable,
+        shared: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        for sum in shared.sleeps.words.take(short(programs, threads)) {
+            shared.output.write(&Event::Futex(sum))?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The short sleeps on each futex word: what is summed up in `futexes`, and what threads have

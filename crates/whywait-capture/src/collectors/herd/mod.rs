@@ -2,16 +2,24 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::core::collector::Collector;
+use crate::core::collector::{Collector, Keeper};
 use crate::core::programs::Programs;
 use crate::core::records::view;
 use crate::core::skel::types;
 
 /// The hooks of others call its functions.
 pub(crate) const COLLECTOR: Collector = Collector {
-    counters,
+    keeper: |_| Box::new(Herds),
     ..Collector::NONE
 };
+
+struct Herds;
+
+impl Keeper for Herds {
+    fn counters(&mut self, programs: &Programs) -> Vec<(String, u64)> {
+        counters(programs)
+    }
+}
 
 fn counters(programs: &Programs) -> Vec<(String, u64)> {
     let herds = &programs.skel.maps.herds;

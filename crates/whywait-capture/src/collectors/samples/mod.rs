@@ -4,12 +4,12 @@ use whywait_events::recording::WriteError;
 use whywait_events::{Event, Sample};
 use whywait_stacks::Registers;
 
-use crate::core::collector::{Collector, Configuration};
+use crate::core::collector::{Collector, Configuration, Decodes};
 use crate::core::kernel;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
-use crate::core::records::kernel_addresses;
-use crate::core::skel::types;
+use crate::core::records::{Record, kernel_addresses};
+use crate::core::shared::Shared;
+use crate::core::skel::types::{self, record_type};
 use clock::{Clock, DENSE_CLOCK_NS};
 
 mod clock;
@@ -17,6 +17,8 @@ pub(crate) mod perf;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     configure,
+    takes: &[record_type::RECORD_SAMPLE],
+    keeper: |_| Box::new(Decodes(take)),
     ..Collector::NONE
 };
 
@@ -66,36 +68,41 @@ impl Sampling {
     }
 }
 
-impl Recorder {
-    pub(crate) fn sample(
-        &mut self,
-        record: &types::sample_record,
-        stack: &[u8],
-    ) -> Result<(), WriteError> {
-        let registers = Registers {
-            ip: record.ip,
-            sp: record.sp,
-            bp: record.bp,
-        };
-        let (tgid, tid) = (record.tgid, record.tid);
-        let unwinder = &mut self.output.unwinder;
-        let unwound = unwinder.unwind_running(tgid, tid, record.at_ns, registers, stack);
-        let (user_stack, _) = self.output.unwound(unwound)?;
-        let kernel_stack = self.output.kernel_stack(kernel_addresses(
-            &record.kernel_stack,
-            record.kernel_stack_len,
-        ))?;
-        if record.futile != 0 && user_stack != 0 {
-            self.suspects.polls_in(tid, user_stack);
-        }
-        self.output.write(&Event::Sample(Sample {
-            at_ns: record.at_ns,
-            tid,
-            tgid,
-            cpu: record.cpu,
-            user_stack,
-            kernel_stack,
-            periods: record.periods,
-        }))
+fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+    match record {
+        Record::Sample(record, stack) => sample(&record, &stack, shared),
+        _ => Ok(()),
     }
+}
+
+fn sample(
+    record: &types::sample_record,
+    stack: &[u8],
+    shared: &mut Shared,
+) -> Result<(), WriteError> {
+    let registers = Registers {
+        ip: record.ip,
+        sp: record.sp,
+        bp: record.bp,
+    };
+    let (tgid, tid) = (record.tgid, record.tid);
+    let unwinder = &mut shared.output.unwinder;
+    let unwound = unwinder.unwind_running(tgid, tid, record.at_ns, registers, stack);
+    let (user_stack, _) = shared.output.unwound(unwound)?;
+    let kernel_stack = shared.output.kernel_stack(kernel_addresses(
+        &record.kernel_stack,
+        record.kernel_stack_len,
+    ))?;
+    if record.futile != 0 && user_stack != 0 {
+        shared.suspects.polls_in(tid, user_stack);
+    }
+    shared.output.write(&Event::Sample(Sample {
+        at_ns: record.at_ns,
+        tid,
+        tgid,
+        cpu: record.cpu,
+        user_stack,
+        kernel_stack,
+        periods: record.periods,
+    }))
 }

@@ -4,16 +4,22 @@
 use whywait_events::recording::WriteError;
 use whywait_events::{Busy, Event, Part, Preempted};
 
-use crate::core::collector::{Collector, Configuration, Hook};
+use crate::core::collector::{Collector, Configuration, Decodes, Hook};
 use crate::core::kernel;
-use crate::core::recorder::Recorder;
-use crate::core::skel::types;
-
-pub(crate) mod waits;
+use crate::core::records::{Record, kernel_addresses};
+use crate::core::shared::Shared;
+use crate::core::skel::types::{self, record_type};
 
 pub(crate) const COLLECTOR: Collector = Collector {
     hooks: &[Hook::always("sched_waking"), Hook::always("sched_switch")],
     configure,
+    takes: &[
+        record_type::RECORD_WAIT,
+        record_type::RECORD_WHOLE_WAIT,
+        record_type::RECORD_BUSY,
+        record_type::RECORD_PREEMPTED,
+    ],
+    keeper: |_| Box::new(Decodes(take)),
     ..Collector::NONE
 };
 
@@ -52,24 +58,35 @@ fn configure(configuration: &mut Configuration<'_>) {
     }
 }
 
-impl Recorder {
-    pub(crate) fn busy(&mut self, record: &types::busy_record) -> Result<(), WriteError> {
-        self.output.write(&Event::Busy(Busy {
-            tid: record.tid,
-            tgid: record.tgid,
-            start_ns: record.start_ns,
-            end_ns: record.end_ns,
-            on_cpu_ns: record.on_cpu_ns,
-            runnable_ns: record.runnable_ns,
-        }))
+fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+    match record {
+        Record::Wait(record) => shared.sleep_ends(&record, &[]),
+        Record::WholeWait(record) => {
+            let len = record.wait.kernel_stack_len;
+            shared.sleep_ends(&record.wait, kernel_addresses(&record.kernel_stack, len))
+        }
+        Record::Busy(record) => busy(&record, shared),
+        Record::Preempted(record) => preempted(&record, shared),
+        _ => Ok(()),
     }
+}
 
-    pub(crate) fn preempted(&mut self, record: &types::preempted_record) -> Result<(), WriteError> {
-        self.output.write(&Event::Preempted(Preempted {
-            tid: record.tid,
-            tgid: record.tgid,
-            out_ns: record.out_ns,
-            in_ns: record.in_ns,
-        }))
-    }
+fn busy(record: &types::busy_record, shared: &mut Shared) -> Result<(), WriteError> {
+    shared.output.write(&Event::Busy(Busy {
+        tid: record.tid,
+        tgid: record.tgid,
+        start_ns: record.start_ns,
+        end_ns: record.end_ns,
+        on_cpu_ns: record.on_cpu_ns,
+        runnable_ns: record.runnable_ns,
+    }))
+}
+
+fn preempted(record: &types::preempted_record, shared: &mut Shared) -> Result<(), WriteError> {
+    shared.output.write(&Event::Preempted(Preempted {
+        tid: record.tid,
+        tgid: record.tgid,
+        out_ns: record.out_ns,
+        in_ns: record.in_ns,
+    }))
 }

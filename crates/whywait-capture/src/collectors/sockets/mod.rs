@@ -7,15 +7,20 @@ use libbpf_rs::ProgramInput;
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Part, Parts, Request};
 
-use crate::core::collector::{Collector, Hook};
+use crate::collectors::cpu::connections;
+use crate::core::collector::{Collector, Hook, Keeper};
 use crate::core::counters::per_cpu_of;
 use crate::core::error::{CaptureError, one_line};
 use crate::core::iterate::{self, Scope};
 use crate::core::kernel;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
-use crate::core::skel::types;
+use crate::core::records::Record;
+use crate::core::shared::Shared;
+use crate::core::skel::types::{self, record_type};
 use crate::core::target;
+use crate::core::thread_table::ThreadTable;
+
+pub(crate) mod so_far;
 
 const WITHOUT: &str =
     "requests are not seen, only threads and what they wait for (Linux 6.3 has it)";
@@ -32,13 +37,51 @@ pub(crate) const COLLECTOR: Collector = Collector {
     // only once its listeners are.
     before: find,
     after: followed,
-    counters,
+    takes: &[record_type::RECORD_REQUEST],
+    keeper: |_| Box::new(Sockets::default()),
     ..Collector::NONE
 };
 
+#[derive(Default)]
+struct Sockets {
+    /// Those that were open in the end, as the iterator over them wrote them.
+    open: Vec<u8>,
+}
+
+impl Keeper for Sockets {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        match record {
+            Record::Request(record) => request(&record, shared),
+            _ => Ok(()),
+        }
+    }
+
+    fn close(&mut self, programs: &mut Programs) -> Result<(), CaptureError> {
+        self.open = flush(programs)?;
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        _: &mut Programs,
+        _: &ThreadTable,
+        shared: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        Ok(connections::write_open(&self.open, shared)?)
+    }
+
+    fn counters(&mut self, programs: &Programs) -> Vec<(String, u64)> {
+        counters(programs)
+    }
+}
+
 /// Takes the sockets that are there already into the target: first its listeners, then its
 /// connections.
-fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
+fn find(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
+    // What is read and answered is not seen then: what was read before would seem unanswered.
+    if !programs.has_all(&COLLECTOR) {
+        return Ok(());
+    }
     let files = |source| CaptureError::Iterate {
         what: "files",
         source,
@@ -51,7 +94,7 @@ fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
         if let Some(variables) = programs.variables_mut() {
             variables.file_pass = pass;
         }
-        for tgid in target::with_descendants(pid) {
+        for &tgid in &programs.found {
             match iterate::attach(&programs.skel.progs.open_sockets, Scope::Process(tgid)) {
                 Ok(link) => iterate::read(&link, &mut buffer).map_err(files)?,
                 Err(_) if !target::alive(tgid) => {}
@@ -76,7 +119,7 @@ fn followed(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
 }
 
 /// Closes the books on every socket: what the iterator over them wrote.
-pub(crate) fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
+fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
     let map = programs.skel.maps.sockets.as_fd();
     let program = &programs.skel.progs.flush_sockets;
     let link = program.attach_iter(map).map_err(|error| {
@@ -99,13 +142,17 @@ pub(crate) fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
 /// The sums over the requests that are not in the table of requests: of others, and of the target's
 /// own to itself.
 fn counters(programs: &Programs) -> Vec<(String, u64)> {
-    let totals = &programs.skel.maps.totals;
-    let mut found = sums("", &per_cpu_of(totals, 0));
-    let own: Vec<types::request_totals> = per_cpu_of(totals, 1);
+    let mut found = sums("", &totals(programs, 0));
+    let own = totals(programs, 1);
     if own.iter().any(|totals| totals.count > 0) {
         found.extend(sums("own.", &own));
     }
     found
+}
+
+/// What each CPU has of the requests of others (0), or of the target's own to itself (1).
+fn totals(programs: &Programs, whose: u32) -> Vec<types::request_totals> {
+    per_cpu_of(&programs.skel.maps.totals, whose)
 }
 
 fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {
@@ -164,41 +211,39 @@ fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {
     found
 }
 
-impl Recorder {
-    pub(crate) fn request(&mut self, record: &types::request_record) -> Result<(), WriteError> {
-        let time = |ns: u64| (ns != 0).then_some(ns);
-        let request = Request {
-            socket: record.socket,
-            seq: record.seq,
-            tgid: record.tgid,
-            ready_ns: record.ready_ns,
-            recv_ns: time(record.recv_ns),
-            first_send_ns: time(record.first_send_ns),
-            last_send_ns: time(record.last_send_ns),
-            recv_tid: record.recv_tid,
-            send_tid: record.send_tid,
-            bytes_in: record.bytes_in,
-            bytes_out: record.bytes_out,
-            fd: record.fd,
-            epoll: self.output.epoll(record.epoll),
-            read_armed: match record.read_armed {
-                0 => Some(false),
-                1 => Some(true),
-                _ => None,
-            },
-            before_accept: record.before_accept != 0,
-            local_port: record.local_port,
-            unserved_wakeup_ns: record.unserved_wakeup_ns,
-            service: Parts(record.service),
-            taken_ns: time(record.taken_ns),
-            gone_ns: time(record.gone_ns),
-            unaccepted: record.unaccepted != 0,
-            since_before: record.since_before != 0,
-            multiplexed: record.multiplexed != 0,
-            own: record.own != 0,
-            recv_task: self.output.task(record.tgid, record.recv_task),
-            send_task: self.output.task(record.tgid, record.send_task),
-        };
-        self.output.write(&Event::Request(request))
-    }
+fn request(record: &types::request_record, shared: &mut Shared) -> Result<(), WriteError> {
+    let time = |ns: u64| (ns != 0).then_some(ns);
+    let request = Request {
+        socket: record.socket,
+        seq: record.seq,
+        tgid: record.tgid,
+        ready_ns: record.ready_ns,
+        recv_ns: time(record.recv_ns),
+        first_send_ns: time(record.first_send_ns),
+        last_send_ns: time(record.last_send_ns),
+        recv_tid: record.recv_tid,
+        send_tid: record.send_tid,
+        bytes_in: record.bytes_in,
+        bytes_out: record.bytes_out,
+        fd: record.fd,
+        epoll: shared.output.epoll(record.epoll),
+        read_armed: match record.read_armed {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        },
+        before_accept: record.before_accept != 0,
+        local_port: record.local_port,
+        unserved_wakeup_ns: record.unserved_wakeup_ns,
+        service: Parts(record.service),
+        taken_ns: time(record.taken_ns),
+        gone_ns: time(record.gone_ns),
+        unaccepted: record.unaccepted != 0,
+        since_before: record.since_before != 0,
+        multiplexed: record.multiplexed != 0,
+        own: record.own != 0,
+        recv_task: shared.output.task(record.tgid, record.recv_task),
+        send_task: shared.output.task(record.tgid, record.send_task),
+    };
+    shared.output.write(&Event::Request(request))
 }

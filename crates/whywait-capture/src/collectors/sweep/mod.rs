@@ -9,9 +9,7 @@ use whywait_events::Event;
 use whywait_events::recording::WriteError;
 use whywait_stacks::Registers;
 
-use crate::collectors::futex::unfinished::awaited;
-use crate::collectors::sched::waits::Seen;
-use crate::core::collector::{Collector, Configuration};
+use crate::core::collector::{Collector, Configuration, Decodes};
 use crate::core::error::CaptureError;
 use crate::core::incoming::Incoming;
 use crate::core::iterate::{self, Scope};
@@ -19,8 +17,11 @@ use crate::core::kernel;
 use crate::core::options::Options;
 use crate::core::programs::Programs;
 use crate::core::recorder::Recorder;
-use crate::core::records::{decode, kernel_addresses};
-use crate::core::skel::types;
+use crate::core::records::{Record, decode, kernel_addresses};
+use crate::core::shared::Shared;
+use crate::core::skel::types::{self, record_type};
+use crate::core::sleeps::Seen;
+use crate::core::sleeps::unfinished::awaited;
 use crate::core::thread_table::ThreadTable;
 use crate::core::wakeups::PAUSE;
 
@@ -40,6 +41,8 @@ const SCOPED_PROCESSES: usize = 32;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     configure,
+    takes: &[record_type::RECORD_SLEEPER],
+    keeper: |_| Box::new(Decodes(take)),
     ..Collector::NONE
 };
 
@@ -105,10 +108,11 @@ impl Sweeper {
     fn unread(&mut self, threads: &ThreadTable, recorder: &Recorder, now: Instant) -> Vec<u32> {
         if now >= self.next_full {
             self.next_full = now + FULL;
-            return recorder.processes.all();
+            return recorder.shared.processes.all();
         }
         let now_ns = kernel::now_ns();
         recorder
+            .shared
             .processes
             .with(|tid| threads.may_be_unread(tid, now_ns))
     }
@@ -137,7 +141,7 @@ impl Sweeper {
             let mut rest = buffer.as_slice();
             while !rest.is_empty() {
                 let Some((record, size)) = decode(rest) else {
-                    recorder.bad_record();
+                    recorder.shared.refuse();
                     break;
                 };
                 recorder.take(record)?;
@@ -197,38 +201,43 @@ fn threads_error(source: std::io::Error) -> CaptureError {
     }
 }
 
-impl Recorder {
-    /// A thread that sleeps now: its stack is kept for when the sleep ends, and the sleep so far is
-    /// written already, so that it is not lost if it never ends.
-    pub(crate) fn sleeper(
-        &mut self,
-        record: &types::sleeper_record,
-        stack: &[u8],
-    ) -> Result<(), WriteError> {
-        let registers = Registers {
-            ip: record.ip,
-            sp: record.sp,
-            bp: record.bp,
-        };
-        let thread = (record.sleep.tgid, record.sleep.tid);
-        let (user_stack, _) = self.output.stack_of_sleeper(thread, registers, stack)?;
-        let kernel_stack = self.output.kernel_stack(kernel_addresses(
-            &record.kernel_stack,
-            record.kernel_stack_len,
-        ))?;
-        let mut wait = self.sleep(&record.sleep);
-        self.futexes.words.note(&wait);
-        wait.user_stack = user_stack;
-        wait.kernel_stack = kernel_stack;
-        if awaited(&wait) != 0 {
-            self.futexes.unfinished.sleeps(&wait, stack);
-        }
-        let seen = Seen {
-            seq: record.sleep.seq,
-            user_stack,
-            kernel_stack,
-        };
-        self.waits.sleepers.insert(record.sleep.tid, seen);
-        self.output.write(&Event::Wait(wait))
+fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+    match record {
+        Record::Sleeper(record, stack) => sleeper(&record, &stack, shared),
+        _ => Ok(()),
     }
+}
+
+/// A thread that sleeps now: its stack is kept for when the sleep ends, and the sleep so far is
+/// written already, so that it is not lost if it never ends.
+fn sleeper(
+    record: &types::sleeper_record,
+    stack: &[u8],
+    shared: &mut Shared,
+) -> Result<(), WriteError> {
+    let registers = Registers {
+        ip: record.ip,
+        sp: record.sp,
+        bp: record.bp,
+    };
+    let thread = (record.sleep.tgid, record.sleep.tid);
+    let (user_stack, _) = shared.output.stack_of_sleeper(thread, registers, stack)?;
+    let kernel_stack = shared.output.kernel_stack(kernel_addresses(
+        &record.kernel_stack,
+        record.kernel_stack_len,
+    ))?;
+    let mut wait = shared.sleep(&record.sleep);
+    shared.sleeps.words.note(&wait);
+    wait.user_stack = user_stack;
+    wait.kernel_stack = kernel_stack;
+    if awaited(&wait) != 0 {
+        shared.sleeps.unfinished.sleeps(&wait, stack);
+    }
+    let seen = Seen {
+        seq: record.sleep.seq,
+        user_stack,
+        kernel_stack,
+    };
+    shared.sleeps.seen.insert(record.sleep.tid, seen);
+    shared.output.write(&Event::Wait(wait))
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags};
 use whywait_stacks::{Coroutines, Runtimes, own_id};
 
-use crate::core::collector::Collector;
+use crate::core::collector::{Collector, Keeper};
+use crate::core::error::CaptureError;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
+use crate::core::shared::Shared;
 use crate::core::skel::types::{self, runtime_kind};
 
 /// An interpreter that begins takes some time until it has threads: the longer it has taken, the
@@ -20,71 +21,69 @@ const TRIES: u32 = 20;
 
 /// Its programs are the hooks of sockets.
 pub(crate) const COLLECTOR: Collector = Collector {
-    look: |programs, recorder| {
-        let pythons = std::mem::take(&mut recorder.tasks.pythons);
-        recorder.tasks.pythons = pythons
-            .into_iter()
-            .filter(|tgid| follow_python(programs, recorder, *tgid))
-            .collect();
-        Ok(())
-    },
+    keeper: |_| Box::new(Tasks::default()),
     ..Collector::NONE
 };
 
 /// What is known of the target's programs.
 #[derive(Default)]
-pub(crate) struct Tasks {
+struct Tasks {
     runtimes: Runtimes,
-    /// Processes that began, or began another program.
-    begun: Vec<u32>,
     /// Interpreters that are young: when each is looked at again, and how often it was.
     young: Vec<(u32, Instant, u32)>,
     /// Interpreters of which threads are known.
     pythons: Vec<u32>,
 }
 
-impl Tasks {
-    pub(crate) fn process_began(&mut self, tgid: u32) {
-        if self.begun.last() != Some(&tgid) {
-            self.begun.push(tgid);
-        }
+impl Keeper for Tasks {
+    fn turn(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        self.follow(programs, shared);
+        Ok(())
+    }
+
+    fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        self.pythons
+            .retain(|tgid| follow_python(programs, shared, *tgid));
+        Ok(())
     }
 }
 
-/// Says of the processes that have begun how their tasks are found. BPF forgets those that end.
-pub(crate) fn follow(programs: &mut Programs, recorder: &mut Recorder) {
-    let now = Instant::now();
-    let mut found = false;
-    for tgid in std::mem::take(&mut recorder.tasks.begun) {
-        recorder.tasks.pythons.retain(|other| *other != tgid);
-        recorder.tasks.young.retain(|(other, ..)| *other != tgid);
-        if let Some(code) = recorder.tasks.runtimes.go_code(tgid) {
-            let runtime = types::runtime {
-                kind: runtime_kind::RUNTIME_GO.0,
-                code: code.start,
-                code_bytes: code.end - code.start,
-                ..types::runtime::default()
-            };
-            found |= set(programs, tgid, &runtime);
-        } else if Runtimes::is_python(tgid) {
-            recorder.tasks.young.push((tgid, now, 0));
+impl Tasks {
+    /// Says of the processes that have begun how their tasks are found. BPF forgets those that end.
+    fn follow(&mut self, programs: &mut Programs, shared: &mut Shared) {
+        let now = Instant::now();
+        let mut found = false;
+        for tgid in shared.processes.take_begun() {
+            self.pythons.retain(|other| *other != tgid);
+            self.young.retain(|(other, ..)| *other != tgid);
+            if let Some(code) = self.runtimes.go_code(tgid) {
+                let runtime = types::runtime {
+                    kind: runtime_kind::RUNTIME_GO.0,
+                    code: code.start,
+                    code_bytes: code.end - code.start,
+                    ..types::runtime::default()
+                };
+                found |= set(programs, tgid, &runtime);
+            } else if Runtimes::is_python(tgid) {
+                self.young.push((tgid, now, 0));
+            }
         }
-    }
-    let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut recorder.tasks.young)
-        .into_iter()
-        .partition(|(_, at, _)| *at <= now);
-    recorder.tasks.young = later;
-    for (tgid, _, tries) in due {
-        if follow_python(programs, recorder, tgid) {
-            found = true;
-            recorder.tasks.pythons.push(tgid);
-        } else if tries < TRIES {
-            let next = (tgid, now + BEGINS * (tries + 1), tries + 1);
-            recorder.tasks.young.push(next);
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.young)
+            .into_iter()
+            .partition(|(_, at, _)| *at <= now);
+        self.young = later;
+        for (tgid, _, tries) in due {
+            if follow_python(programs, shared, tgid) {
+                found = true;
+                self.pythons.push(tgid);
+            } else if tries < TRIES {
+                let next = (tgid, now + BEGINS * (tries + 1), tries + 1);
+                self.young.push(next);
+            }
         }
-    }
-    if let Some(variables) = programs.variables_mut().filter(|_| found) {
-        variables.runtimes_known = true;
+        if let Some(variables) = programs.variables_mut().filter(|_| found) {
+            variables.runtimes_known = true;
+        }
     }
 }
 
@@ -96,8 +95,8 @@ fn set(programs: &Programs, tgid: u32, runtime: &types::runtime) -> bool {
 }
 
 /// Says where the threads of an interpreter have their frames. Whether any has.
-fn follow_python(programs: &Programs, recorder: &mut Recorder, tgid: u32) -> bool {
-    let Some(coroutines) = recorder.output.unwinder.coroutines(tgid) else {
+fn follow_python(programs: &Programs, shared: &mut Shared, tgid: u32) -> bool {
+    let Some(coroutines) = shared.output.unwinder.coroutines(tgid) else {
         return false;
     };
     let Some(runtime) = runtime_of(&coroutines) else {
@@ -105,7 +104,7 @@ fn follow_python(programs: &Programs, recorder: &mut Recorder, tgid: u32) -> boo
     };
     let states = &programs.skel.maps.python_threads;
     let mut found = false;
-    for tid in recorder.processes.threads(tgid) {
+    for tid in shared.processes.threads(tgid) {
         let own = own_id(tgid, tid);
         let state = coroutines
             .threads

@@ -3,15 +3,14 @@
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, ThreadChange, ThreadEvent};
 
-use crate::core::collector::{Collector, Hook};
+use crate::core::collector::{Collector, Decodes, Hook};
 use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
-use crate::core::skel::types::{self, thread_change};
+use crate::core::records::Record;
+use crate::core::shared::Shared;
+use crate::core::skel::types::{self, record_type, thread_change};
 use crate::core::target;
-
-pub(crate) mod processes;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     hooks: &[
@@ -22,6 +21,8 @@ pub(crate) const COLLECTOR: Collector = Collector {
     ],
     // Threads are followed before they are looked for, so that none slips through in between.
     after: find,
+    takes: &[record_type::RECORD_THREAD],
+    keeper: |_| Box::new(Decodes(take)),
     ..Collector::NONE
 };
 
@@ -35,7 +36,8 @@ fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
     // A process made between two looks descends from one that is followed by then, so two looks
     // suffice.
     for _ in 0..2 {
-        for tgid in target::with_descendants(pid) {
+        programs.found = target::with_descendants(pid);
+        for &tgid in &programs.found {
             match iterate::attach(&programs.skel.progs.find_threads, Scope::Process(tgid)) {
                 Ok(link) => iterate::read(&link, &mut buffer).map_err(threads)?,
                 // It ended in between.
@@ -51,68 +53,77 @@ fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
     Ok(())
 }
 
-impl Recorder {
-    pub(crate) fn thread(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
-        let change = match thread_change(record.change) {
-            thread_change::THREAD_FORK => ThreadChange::Fork,
-            thread_change::THREAD_EXEC => ThreadChange::Exec,
-            thread_change::THREAD_RENAME => ThreadChange::Rename,
-            thread_change::THREAD_EXIT => ThreadChange::Exit,
-            _ => ThreadChange::Found,
-        };
-        match change {
-            ThreadChange::Exit => self.thread_ends(record)?,
-            ThreadChange::Exec => self.process_becomes_another(record)?,
-            _ => {
-                // The number was another process's whose end was lost.
-                let anew = change == ThreadChange::Fork && record.tid == record.tgid;
-                if anew && self.processes.forget(record.tgid) {
-                    self.output.unwinder.forget(record.tgid);
-                }
-                self.processes.thread_began(record.tgid, record.tid);
-                if record.tid == record.tgid {
-                    self.tasks.process_began(record.tgid);
-                }
+fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+    if let Record::Thread(record) = record {
+        changes(&record, shared)?;
+    }
+    Ok(())
+}
+
+/// A thread is there, or another, or no more.
+fn changes(record: &types::thread_record, shared: &mut Shared) -> Result<(), WriteError> {
+    let change = match thread_change(record.change) {
+        thread_change::THREAD_FORK => ThreadChange::Fork,
+        thread_change::THREAD_EXEC => ThreadChange::Exec,
+        thread_change::THREAD_RENAME => ThreadChange::Rename,
+        thread_change::THREAD_EXIT => ThreadChange::Exit,
+        _ => ThreadChange::Found,
+    };
+    match change {
+        ThreadChange::Exit => thread_ends(record, shared)?,
+        ThreadChange::Exec => process_becomes_another(record, shared)?,
+        _ => {
+            // The number was another process's whose end was lost.
+            let anew = change == ThreadChange::Fork && record.tid == record.tgid;
+            if anew && shared.processes.forget(record.tgid) {
+                shared.output.unwinder.forget(record.tgid);
+            }
+            shared.processes.thread_began(record.tgid, record.tid);
+            if record.tid == record.tgid {
+                shared.processes.program_began(record.tgid);
             }
         }
-        self.output.write(&Event::Thread(ThreadEvent {
+    }
+    shared.output.write(&Event::Thread(ThreadEvent {
+        at_ns: record.at_ns,
+        tid: record.tid,
+        tgid: record.tgid,
+        parent_tid: record.parent_tid,
+        change,
+        comm: name(&record.comm),
+    }))
+}
+
+fn thread_ends(record: &types::thread_record, shared: &mut Shared) -> Result<(), WriteError> {
+    shared.release(record.tid, None)?;
+    shared.forget_thread(record.tid);
+    if shared.processes.thread_ended(record.tgid, record.tid) {
+        shared.output.unwinder.forget(record.tgid);
+    }
+    Ok(())
+}
+
+/// Of a process that becomes another program one thread is left, under the process's number. If
+/// it had another number before, that one ends here, and no exit tells of it.
+fn process_becomes_another(
+    record: &types::thread_record,
+    shared: &mut Shared,
+) -> Result<(), WriteError> {
+    shared.output.unwinder.forget(record.tgid);
+    shared.processes.program_began(record.tgid);
+    for tid in shared.processes.becomes_another(record.tgid, record.tid) {
+        shared.release(tid, None)?;
+        shared.forget_thread(tid);
+        shared.output.write(&Event::Thread(ThreadEvent {
             at_ns: record.at_ns,
-            tid: record.tid,
+            tid,
             tgid: record.tgid,
-            parent_tid: record.parent_tid,
-            change,
+            parent_tid: 0,
+            change: ThreadChange::Exit,
             comm: name(&record.comm),
-        }))
+        }))?;
     }
-
-    fn thread_ends(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
-        self.release(record.tid, None)?;
-        self.forget_thread(record.tid);
-        if self.processes.thread_ended(record.tgid, record.tid) {
-            self.output.unwinder.forget(record.tgid);
-        }
-        Ok(())
-    }
-
-    /// Of a process that becomes another program one thread is left, under the process's number. If
-    /// it had another number before, that one ends here, and no exit tells of it.
-    fn process_becomes_another(&mut self, record: &types::thread_record) -> Result<(), WriteError> {
-        self.output.unwinder.forget(record.tgid);
-        self.tasks.process_began(record.tgid);
-        for tid in self.processes.becomes_another(record.tgid, record.tid) {
-            self.release(tid, None)?;
-            self.forget_thread(tid);
-            self.output.write(&Event::Thread(ThreadEvent {
-                at_ns: record.at_ns,
-                tid,
-                tgid: record.tgid,
-                parent_tid: 0,
-                change: ThreadChange::Exit,
-                comm: name(&record.comm),
-            }))?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn name(comm: &[i8]) -> String {
@@ -129,9 +140,10 @@ mod tests {
     use whywait_events::recording::{Meta, Recording, Writer};
     use whywait_stacks::Unwinder;
 
-    use super::processes::ENDED_AT_ONCE;
     use super::*;
-    use crate::core::records::Record;
+    use crate::collectors;
+    use crate::core::processes::ENDED_AT_ONCE;
+    use crate::core::recorder::Recorder;
 
     const FOUND: u32 = thread_change::THREAD_FOUND.0;
     const FORK: u32 = thread_change::THREAD_FORK.0;
@@ -142,7 +154,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let writer =
             Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
-        (dir, Recorder::new(writer, Unwinder::new()))
+        let recorder = Recorder::new(&collectors::ALL, 1, writer, Box::new(Unwinder::new()));
+        (dir, recorder)
     }
 
     fn thread(recorder: &mut Recorder, at_ns: u64, change: u32, tgid: u32, tid: u32) {
@@ -168,9 +181,9 @@ mod tests {
         thread(&mut recorder, 2, FORK, 10, 11);
         thread(&mut recorder, 3, FORK, 20, 20);
         thread(&mut recorder, 4, EXIT, 10, 10);
-        assert_eq!(recorder.processes.all(), [10, 20]);
+        assert_eq!(recorder.shared.processes.all(), [10, 20]);
         thread(&mut recorder, 5, EXIT, 10, 11);
-        assert_eq!(recorder.processes.all(), [20]);
+        assert_eq!(recorder.shared.processes.all(), [20]);
     }
 
     #[test]
@@ -183,11 +196,12 @@ mod tests {
         thread(&mut recorder, 4, EXEC, 10, 10);
         thread(&mut recorder, 5, EXIT, 10, 10);
         assert!(
-            recorder.processes.all().is_empty(),
+            recorder.shared.processes.all().is_empty(),
             "{:?}",
-            recorder.processes.all()
+            recorder.shared.processes.all()
         );
         recorder
+            .shared
             .output
             .writer
             .finish(&Meta::default())
@@ -212,14 +226,17 @@ mod tests {
             thread(&mut recorder, 1, FOUND, tgid, tgid);
         }
         let is_even = |tgid: u32| tgid.is_multiple_of(2);
-        recorder.forget_ended(is_even);
-        assert_eq!(recorder.processes.all().len(), 150 - ENDED_AT_ONCE / 2);
-        recorder.forget_ended(is_even);
-        recorder.forget_ended(is_even);
-        assert_eq!(recorder.processes.all().len(), 75);
-        recorder.forget_ended(|_| false);
+        recorder.shared.forget_ended(is_even);
         assert_eq!(
-            recorder.processes.all().len(),
+            recorder.shared.processes.all().len(),
+            150 - ENDED_AT_ONCE / 2
+        );
+        recorder.shared.forget_ended(is_even);
+        recorder.shared.forget_ended(is_even);
+        assert_eq!(recorder.shared.processes.all().len(), 75);
+        recorder.shared.forget_ended(|_| false);
+        assert_eq!(
+            recorder.shared.processes.all().len(),
             75 - ENDED_AT_ONCE,
             "it begins again"
         );

@@ -11,17 +11,20 @@ use whywait_events::Event;
 use whywait_events::recording::WriteError;
 use whywait_events::uring::{Lag, LagKind, Op, Pending, Ring, RingOrigin, RingSample, Sum};
 
-use self::ring_counts::Counts;
-use crate::core::collector::{Collector, Configuration, Hook};
+use self::ring_counts::{Counts, RingCounts};
+use crate::core::collector::{Collector, Configuration, Hook, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
-use crate::core::records::{Plain, view};
-use crate::core::skel::types::{self, uring_key, uring_lag, uring_op_flag, uring_origin};
+use crate::core::records::{Plain, Record, view};
+use crate::core::shared::{Shared, Stage};
+use crate::core::skel::types::{
+    self, record_type, uring_key, uring_lag, uring_op_flag, uring_origin,
+};
+use crate::core::thread_table::ThreadTable;
 use crate::core::{kernel, target};
 
-pub(crate) mod ring_counts;
+mod ring_counts;
 
 /// What stands in `uring_keys` where there is no ring.
 const FREE: u64 = uring_key::URING_FREE.0 as u64;
@@ -62,9 +65,72 @@ pub(crate) const COLLECTOR: Collector = Collector {
     ],
     configure,
     after: find,
-    look: find_pending,
+    takes: &[
+        record_type::RECORD_URING_OP,
+        record_type::RECORD_URING_SAMPLE,
+        record_type::RECORD_URING_LAG,
+        record_type::RECORD_URING_PENDING,
+    ],
+    keeper: |_| Box::new(Rings::default()),
     ..Collector::NONE
 };
+
+#[derive(Default)]
+struct Rings {
+    counts: RingCounts,
+}
+
+impl Keeper for Rings {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        shared.output.write(&match record {
+            Record::UringOp(record) => Event::RingOp(op(&record)),
+            Record::UringSample(record) => Event::RingSample(sample(&record)),
+            Record::UringLag(record) => Event::RingLag(lag(&record)),
+            Record::UringPending(record) => Event::RingPending(pending(&record)),
+            _ => return Ok(()),
+        })
+    }
+
+    fn before_turn(&mut self, programs: &mut Programs) {
+        look(programs);
+    }
+
+    fn turn(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        Ok(self.take_closed(programs, shared)?)
+    }
+
+    fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        if shared.stage == Stage::Lasts {
+            self.write(programs, shared)?;
+            forget_ended(programs, target::alive);
+        }
+        find_pending(programs, &shared.processes.all())
+    }
+
+    fn finish(
+        &mut self,
+        programs: &mut Programs,
+        _: &ThreadTable,
+        shared: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        self.take_closed(programs, shared)?;
+        Ok(self.write(programs, shared)?)
+    }
+
+    /// Operations and completions that were handled are events, too.
+    fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
+        let total = self.counts.total();
+        [("events", total.events()), ("lost.ring-ops", total.lost)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    }
+
+    /// Rings are looked at at each turn. What lies in one for long is recorded apart by what the
+    /// thread did meanwhile, however short that was.
+    fn is_urgent(&self, programs: &Programs) -> bool {
+        used(programs)
+    }
+}
 
 fn configure(configuration: &mut Configuration<'_>) {
     // The first parameter is the tracepoint's private data; then come ring, request and completion,
@@ -74,14 +140,14 @@ fn configure(configuration: &mut Configuration<'_>) {
 }
 
 /// Takes the rings that are there already into the target.
-fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
-    find_in(programs, pid).map_err(|source| CaptureError::Iterate {
+fn find(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
+    find_in(programs).map_err(|source| CaptureError::Iterate {
         what: "files",
         source,
     })
 }
 
-fn find_in(programs: &mut Programs, pid: u32) -> io::Result<()> {
+fn find_in(programs: &mut Programs) -> io::Result<()> {
     // Where rings are forbidden, or there are none, the target has none.
     let Some(own) = own_ring() else {
         return Ok(());
@@ -94,9 +160,9 @@ fn find_in(programs: &mut Programs, pid: u32) -> io::Result<()> {
     let link = iterate::attach(program, Scope::Process(std::process::id()))?;
     iterate::read(&link, &mut buffer)?;
     drop(own);
-    for tgid in target::with_descendants(pid) {
+    for tgid in &programs.found {
         // It may have ended by now.
-        if let Ok(link) = iterate::attach(program, Scope::Process(tgid)) {
+        if let Ok(link) = iterate::attach(program, Scope::Process(*tgid)) {
             iterate::read(&link, &mut buffer)?;
         }
     }
@@ -104,15 +170,15 @@ fn find_in(programs: &mut Programs, pid: u32) -> io::Result<()> {
 }
 
 /// Finds operations that the kernel has had for long. They come as records.
-fn find_pending(programs: &Programs, recorder: &mut Recorder) -> Result<(), CaptureError> {
+fn find_pending(programs: &Programs, processes: &[u32]) -> Result<(), CaptureError> {
     if !used(programs) {
         return Ok(());
     }
     let mut buffer = Vec::new();
-    for tgid in recorder.processes.all() {
+    for tgid in processes {
         let program = &programs.skel.progs.pending_urings;
         // It may have ended by now.
-        let Ok(link) = iterate::attach(program, Scope::Process(tgid)) else {
+        let Ok(link) = iterate::attach(program, Scope::Process(*tgid)) else {
             continue;
         };
         iterate::read(&link, &mut buffer).map_err(|source| CaptureError::Iterate {
@@ -135,7 +201,7 @@ fn own_ring() -> Option<OwnedFd> {
 }
 
 /// Whether the target has rings.
-pub(crate) fn used(programs: &Programs) -> bool {
+fn used(programs: &Programs) -> bool {
     let used = |keys: &[u64]| keys.iter().any(|key| !matches!(*key, FREE | CLOSED));
     programs
         .variables()
@@ -143,7 +209,7 @@ pub(crate) fn used(programs: &Programs) -> bool {
 }
 
 /// Has the kernel look at all rings, if there are any.
-pub(crate) fn look(programs: &mut Programs) {
+fn look(programs: &mut Programs) {
     if !used(programs) {
         return;
     }
@@ -189,78 +255,59 @@ fn read_where(programs: &Programs, wanted: impl Fn(u64) -> bool) -> Known {
     known
 }
 
-/// Writes rings that were closed, and makes room for others.
-pub(crate) fn take_closed(
-    programs: &mut Programs,
-    recorder: &mut Recorder,
-) -> Result<(), WriteError> {
-    let closed = programs.variables().map_or(0, |bss| bss.urings_closed);
-    if !recorder.rings.more_closed(closed) {
-        return Ok(());
-    }
-    let known = read_where(programs, |key| key == CLOSED);
-    if let Some(variables) = programs.variables_mut() {
-        for index in known.places.iter().map(|index| *index as usize) {
-            variables.uring_keys[index] = FREE;
+impl Rings {
+    /// Writes rings that were closed, and makes room for others.
+    fn take_closed(
+        &mut self,
+        programs: &mut Programs,
+        shared: &mut Shared,
+    ) -> Result<(), WriteError> {
+        let closed = programs.variables().map_or(0, |bss| bss.urings_closed);
+        if !self.counts.more_closed(closed) {
+            return Ok(());
         }
+        let known = read_where(programs, |key| key == CLOSED);
+        if let Some(variables) = programs.variables_mut() {
+            for index in known.places.iter().map(|index| *index as usize) {
+                variables.uring_keys[index] = FREE;
+            }
+        }
+        for (ring, lost) in known.rings {
+            self.counts.closed(ring.id, Counts::of(&ring, lost));
+            ring_with_sums(ring, &known.sums, shared)?;
+        }
+        Ok(())
     }
-    for (ring, lost) in known.rings {
-        recorder.rings.closed(ring.id, Counts::of(&ring, lost));
-        recorder.ring_with_sums(ring, &known.sums)?;
+
+    /// Writes the rings as they are now, but for those that have not changed.
+    fn write(&mut self, programs: &Programs, shared: &mut Shared) -> Result<(), WriteError> {
+        let known = read_where(programs, |key| key != FREE && key != CLOSED);
+        let mut all = BTreeMap::new();
+        for (ring, lost) in known.rings {
+            let counts = Counts::of(&ring, lost);
+            let unchanged = self.counts.unchanged(ring.id, counts);
+            all.insert(ring.id, counts);
+            // One that nobody uses goes on being idle: written in the end only.
+            if !unchanged || shared.stage == Stage::Ends {
+                ring_with_sums(ring, &known.sums, shared)?;
+            }
+        }
+        self.counts.replace(all);
+        Ok(())
     }
-    Ok(())
 }
 
-/// Writes the rings as they are now, but for those that have not changed.
-pub(crate) fn write(programs: &Programs, recorder: &mut Recorder) -> Result<(), WriteError> {
-    let known = read_where(programs, |key| key != FREE && key != CLOSED);
-    let mut all = BTreeMap::new();
-    for (ring, lost) in known.rings {
-        let counts = Counts::of(&ring, lost);
-        let unchanged = recorder.rings.unchanged(ring.id, counts);
-        all.insert(ring.id, counts);
-        // One that nobody uses goes on being idle: written in the end only.
-        if !unchanged || recorder.last_look {
-            recorder.ring_with_sums(ring, &known.sums)?;
-        }
+fn ring_with_sums(ring: Ring, sums: &[Sum], shared: &mut Shared) -> Result<(), WriteError> {
+    for sum in sums.iter().filter(|sum| sum.ring == ring.id) {
+        shared
+            .output
+            .write(&Event::RingSum(Box::new(sum.clone())))?;
     }
-    recorder.rings.replace(all);
-    Ok(())
-}
-
-impl Recorder {
-    fn ring_with_sums(&mut self, ring: Ring, sums: &[Sum]) -> Result<(), WriteError> {
-        for sum in sums.iter().filter(|sum| sum.ring == ring.id) {
-            self.output.write(&Event::RingSum(Box::new(sum.clone())))?;
-        }
-        self.output.write(&Event::Ring(ring))
-    }
-
-    pub(crate) fn ring_op(&mut self, record: &types::uring_op_record) -> Result<(), WriteError> {
-        self.output.write(&Event::RingOp(op(record)))
-    }
-
-    pub(crate) fn ring_sample(
-        &mut self,
-        record: &types::uring_sample_record,
-    ) -> Result<(), WriteError> {
-        self.output.write(&Event::RingSample(sample(record)))
-    }
-
-    pub(crate) fn ring_pending(
-        &mut self,
-        record: &types::uring_pending_record,
-    ) -> Result<(), WriteError> {
-        self.output.write(&Event::RingPending(pending(record)))
-    }
-
-    pub(crate) fn ring_lag(&mut self, record: &types::uring_lag_record) -> Result<(), WriteError> {
-        self.output.write(&Event::RingLag(lag(record)))
-    }
+    shared.output.write(&Event::Ring(ring))
 }
 
 /// Makes room: forgets the rings of processes that have ended. `alive` costs a look into /proc.
-pub(crate) fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool) {
+fn forget_ended(programs: &mut Programs, alive: impl Fn(u32) -> bool) {
     let keys = programs
         .skel
         .maps

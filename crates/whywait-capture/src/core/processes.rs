@@ -10,6 +10,8 @@ pub(crate) struct Processes {
     threads: BTreeMap<u32, HashSet<u32>>,
     /// Up to which process was looked for ones whose end was not recorded.
     looked_up_to: u32,
+    /// Those that began, or began another program, and nobody has asked for yet.
+    begun: Vec<u32>,
 }
 
 impl Processes {
@@ -36,6 +38,18 @@ impl Processes {
     pub(crate) fn threads(&self, tgid: u32) -> Vec<u32> {
         let threads = self.threads.get(&tgid).into_iter().flatten();
         threads.copied().collect()
+    }
+
+    /// A process began, or it began another program.
+    pub(crate) fn program_began(&mut self, tgid: u32) {
+        if self.begun.last() != Some(&tgid) {
+            self.begun.push(tgid);
+        }
+    }
+
+    /// The processes whose program began since this was asked last.
+    pub(crate) fn take_begun(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.begun)
     }
 
     pub(crate) fn thread_began(&mut self, tgid: u32, tid: u32) {

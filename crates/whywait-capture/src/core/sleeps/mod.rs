@@ -1,4 +1,5 @@
-//! Long sleeps that are over, with the stacks that came before, with and after them.
+//! Long sleeps: what is known of them comes in records of several collectors, with the stacks before,
+//! with and after them, and is a row when all of it is there.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,9 +8,15 @@ use std::time::{Duration, Instant};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Parts, StackId, Wait, WakeContext};
 
-use crate::collectors::futex::unfinished::{USER_ADDRESSES, awaited};
-use crate::core::recorder::Recorder;
-use crate::core::skel::types::{self, wake_context};
+use self::known_stacks::KnownStacks;
+use self::unfinished::{USER_ADDRESSES, Unfinished, awaited};
+use self::words::Words;
+use super::shared::Shared;
+use super::skel::types::{self, wake_context};
+
+pub(crate) mod known_stacks;
+pub(crate) mod unfinished;
+pub(crate) mod words;
 
 /// The most waits of one thread that are held back for the stack that is to come: a call that
 /// sleeps more often goes without.
@@ -17,16 +24,21 @@ const MAX_HELD: usize = 64;
 /// How long a wait is held back for its stack at most.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
-/// What is kept of waits between their records.
+/// What is kept of sleeps between their records.
 #[derive(Default)]
-pub(crate) struct Waits {
+pub(crate) struct Sleeps {
+    /// The stacks to which records may refer.
+    pub(crate) known: KnownStacks,
+    /// The futex words on which threads slept.
+    pub(crate) words: Words,
+    pub(crate) unfinished: Unfinished,
     /// By thread: the sleep that the sweep saw.
-    pub(crate) sleepers: HashMap<u32, Seen>,
+    pub(crate) seen: HashMap<u32, Seen>,
     held: HashMap<u32, Held>,
     /// By sleeping thread: which of its sleeps was ended by a thread in which stack.
     pub(crate) wakers: HashMap<u32, (u32, StackId)>,
-    pub(crate) ended: u64,
-    pub(crate) without_stack: u64,
+    ended: u64,
+    without_stack: u64,
 }
 
 /// The stacks of a sleep that the sweep saw, until the sleep ends.
@@ -44,43 +56,65 @@ struct Held {
     since: Option<Instant>,
 }
 
-impl Waits {
+impl Sleeps {
     /// Whether a wait of this thread is held back for its stack.
     pub(crate) fn wants_stack(&self, tid: u32) -> bool {
         self.held.contains_key(&tid)
     }
 
     pub(crate) fn forget(&mut self, tid: u32) {
-        self.sleepers.remove(&tid);
+        self.seen.remove(&tid);
         self.wakers.remove(&tid);
+        self.unfinished.forget(tid);
+        self.known.forget(tid);
+    }
+
+    pub(crate) fn counters(&self) -> Vec<(String, u64)> {
+        [
+            ("lost.held-locks", self.unfinished.unsearched()),
+            ("waits.without-stack", self.without_stack),
+            ("waits.ended", self.ended),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
     }
 }
 
-impl Recorder {
-    pub(crate) fn wait(
+impl Shared {
+    /// To be called now and then.
+    pub(crate) fn turn(&mut self, now: Instant) -> Result<(), WriteError> {
+        self.release_late(now)?;
+        self.sleeps.words.look_up(now);
+        Ok(())
+    }
+
+    /// A long sleep is over.
+    pub(crate) fn sleep_ends(
         &mut self,
         record: &types::wait_record,
         kernel_stack: &[u64],
     ) -> Result<(), WriteError> {
         // A sweep may already have seen the thread's next sleep: records wait in the ring, sweeps
         // do not.
-        let seen = match self.waits.sleepers.entry(record.sleep.tid) {
+        let seen = match self.sleeps.seen.entry(record.sleep.tid) {
             Entry::Occupied(seen) if seen.get().seq == record.sleep.seq => Some(seen.remove()),
             _ => None,
         };
         let words = self
-            .futexes
+            .sleeps
             .unfinished
             .over(record.sleep.tid, record.sleep.seq);
         let mut wait = self.sleep(&record.sleep);
         let kernel_stack = if kernel_stack.is_empty() {
-            self.known.kernel(&wait, record.kernel_key)
+            self.sleeps.known.kernel(&wait, record.kernel_key)
         } else {
             let stack = self.output.kernel_stack(kernel_stack)?;
-            self.known.learn_kernel(&wait, record.kernel_key, stack);
+            self.sleeps
+                .known
+                .learn_kernel(&wait, record.kernel_key, stack);
             stack
         };
-        self.futexes.words.note(&wait);
+        self.sleeps.words.note(&wait);
         wait.wake_ns = (record.wake_ns != 0).then_some(record.wake_ns);
         wait.in_ns = Some(record.in_ns);
         wait.wake_context = match wake_context(record.wake_context) {
@@ -94,27 +128,27 @@ impl Recorder {
         wait.waker_tgid = record.waker_tgid;
         wait.user_stack = match &seen {
             Some(seen) if seen.user_stack != 0 => seen.user_stack,
-            _ => self.known.user(wait.tid, record.stack_key),
+            _ => self.sleeps.known.user(wait.tid, record.stack_key),
         };
         wait.kernel_stack = if kernel_stack == 0 {
             seen.as_ref().map_or(0, |seen| seen.kernel_stack)
         } else {
             kernel_stack
         };
-        if let Some((seq, stack)) = self.waits.wakers.remove(&wait.tid)
+        if let Some((seq, stack)) = self.sleeps.wakers.remove(&wait.tid)
             && seq == wait.seq
         {
             wait.waker_stack = stack;
         }
         if wait.wake_context == WakeContext::Exit
             && awaited(&wait) != 0
-            && self.futexes.unfinished.has_room()
+            && self.sleeps.unfinished.has_room()
         {
-            self.futexes.unfinished.killed(wait, words);
+            self.sleeps.unfinished.killed(wait, words);
             return Ok(());
         }
         if record.stack_follows != 0 && wait.user_stack == 0 {
-            let held = self.waits.held.entry(wait.tid).or_default();
+            let held = self.sleeps.held.entry(wait.tid).or_default();
             if held.waits.len() < MAX_HELD {
                 held.waits.push((wait, [record.ip, record.sp]));
                 return Ok(());
@@ -124,9 +158,9 @@ impl Recorder {
     }
 
     fn finished(&mut self, wait: Wait) -> Result<(), WriteError> {
-        self.waits.ended += 1;
+        self.sleeps.ended += 1;
         if wait.user_stack == 0 {
-            self.waits.without_stack += 1;
+            self.sleeps.without_stack += 1;
         }
         self.output.write(&Event::Wait(wait))
     }
@@ -139,7 +173,7 @@ impl Recorder {
         tid: u32,
         stack: Option<([u64; 2], StackId)>,
     ) -> Result<(), WriteError> {
-        for (mut wait, pointers) in self.waits.held.remove(&tid).unwrap_or_default().waits {
+        for (mut wait, pointers) in self.sleeps.held.remove(&tid).unwrap_or_default().waits {
             wait.user_stack = stack
                 .filter(|(its, _)| *its == pointers)
                 .map_or(0, |(_, stack)| stack);
@@ -150,9 +184,9 @@ impl Recorder {
 
     /// Releases waits whose stack does not come: their threads are still in the call, or its record
     /// was lost.
-    pub(crate) fn release_late(&mut self, now: Instant) -> Result<(), WriteError> {
+    fn release_late(&mut self, now: Instant) -> Result<(), WriteError> {
         let mut late = Vec::new();
-        for (tid, held) in &mut self.waits.held {
+        for (tid, held) in &mut self.sleeps.held {
             let since = *held.since.get_or_insert(now);
             if now - since > HELD_FOR {
                 late.push(*tid);
@@ -167,12 +201,12 @@ impl Recorder {
 
     /// Writes what was held back. Nothing more is to come.
     pub(crate) fn settle(&mut self) -> Result<(), WriteError> {
-        let mut tids: Vec<u32> = self.waits.held.keys().copied().collect();
+        let mut tids: Vec<u32> = self.sleeps.held.keys().copied().collect();
         tids.sort_unstable();
         for tid in tids {
             self.release(tid, None)?;
         }
-        for wait in self.futexes.unfinished.take() {
+        for wait in self.sleeps.unfinished.take() {
             self.output.write(&Event::Wait(wait))?;
         }
         Ok(())
