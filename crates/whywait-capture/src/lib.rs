@@ -12,7 +12,6 @@
 mod collectors;
 mod core;
 
-pub use collectors::sockets::so_far::SoFar;
 pub use core::check::{Rehearsal, rehearse};
 pub use core::error::CaptureError;
 pub use core::kernel::host;
@@ -20,4 +19,5 @@ pub use core::limits::Refusal;
 pub use core::options::Options;
 pub use core::refused::Refused;
 pub use core::session::{Outcome, Session};
+pub use core::so_far::SoFar;
 pub use core::target::{alive, command_line};

@@ -193,6 +193,9 @@ pub(crate) struct TargetArgs {
     /// This does not end CMD: whywait reports, then waits for it.
     #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) duration: Option<Duration>,
+    /// Say nothing but errors and the report: not how far it is either
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// Run this command and watch it
     #[arg(last = true, value_name = "CMD", conflicts_with = "pid")]
     pub(crate) command: Vec<OsString>,
@@ -286,6 +289,9 @@ pub(crate) struct RecordArgs {
     /// Another whywait rotates
     #[arg(long, hide = true, conflicts_with = "rotate")]
     pub(crate) in_rotation: bool,
+    /// Load everything, and attach at this time, in nanoseconds since 1970
+    #[arg(long, hide = true, requires = "in_rotation")]
+    pub(crate) begin_at: Option<u64>,
     /// The words of the command that PID becomes: it waits at a gate until whywait has written a
     /// line to standard output
     #[arg(

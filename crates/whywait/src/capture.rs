@@ -12,6 +12,7 @@ use whywait_capture::{CaptureError, Options};
 use crate::config::{CaptureConfig, Target};
 use crate::errors::{FAILED, complain, eprintln_quietly, with_causes};
 use crate::privileges;
+use crate::progress::Progress;
 use crate::session::{Running, Session};
 
 /// What a capture leaves behind.
@@ -62,9 +63,12 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         // programs.
         measure_cost: std::env::var_os("WHYWAIT_MEASURE_COST").is_some(),
         owner: config.owner.map(|owner| (owner.uid, owner.gid)),
+        begin_at: config.begin_at,
         ..Options::default()
     };
     let folder = Folder::before(&config.recording);
+    let mut progress = Progress::new(config.quiet || config.in_rotation);
+    progress.attaching();
     let started =
         whywait_capture::Session::start(session.pid(), command, &config.recording, &options)
             .map_err(anyhow::Error::from)
@@ -72,6 +76,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
                 privileges::drop_unneeded(config).context("cannot give up privileges")?;
                 Ok(capture)
             });
+    progress.clear();
     let mut capture = started.inspect_err(|error| {
         if !is_taken(error) {
             folder.restore();
@@ -79,6 +84,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     })?;
     if let Target::Process(pid) = config.target
         && !config.in_rotation
+        && !config.quiet
     {
         let end = if config.duration.is_some() {
             "Ctrl-C ends the recording early"
@@ -87,7 +93,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         };
         eprintln_quietly(&format!("whywait: watching process {pid}; {end}"));
     }
-    if !config.launched.is_empty() {
+    if config.in_rotation {
         // Whoever waits for it and is gone needs no line any more.
         let _ = io::stdout().write_all(b"\n");
         let _ = io::stdout().flush();
@@ -101,11 +107,16 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let mut watch = || -> anyhow::Result<()> {
         while session.running()? {
             capture.turn()?;
+            // A command writes to the same terminal.
+            if matches!(config.target, Target::Process(_)) {
+                progress.watching(|| capture.so_far(), session.left());
+            }
             capture.sleep();
         }
         Ok(())
     };
     let watched = watch();
+    progress.clear();
     let exit_status = session.exit_status();
     let running = session.finish();
     // Whatever went wrong here, everything is taken off before anything else, and the command goes

@@ -40,8 +40,12 @@ pub(crate) struct CaptureConfig {
     pub(crate) stack_bytes: u32,
     /// Whether system calls are traced now and then, also where nothing suggests a look.
     pub(crate) full: bool,
-    /// Another whywait has asked for it, and asks for the next one when it ends.
+    /// Nothing is said but errors.
+    pub(crate) quiet: bool,
+    /// Another whywait has asked for it, and asks for the next one before it ends.
     pub(crate) in_rotation: bool,
+    /// When to attach, if not at once.
+    pub(crate) begin_at: Option<std::time::SystemTime>,
     /// The command that the process becomes once this whywait has said that it watches: the other
     /// whywait has launched it.
     pub(crate) launched: Vec<OsString>,
@@ -185,7 +189,9 @@ pub(crate) fn capture(
         threshold_ns,
         stack_bytes: args.stack_bytes,
         full: args.detail == Detail::Full,
+        quiet: false,
         in_rotation: false,
+        begin_at: None,
         launched: Vec::new(),
         owner,
     })
@@ -315,6 +321,7 @@ mod tests {
         TargetArgs {
             pid,
             duration: None,
+            quiet: false,
             command: command.iter().map(OsString::from).collect(),
         }
     }

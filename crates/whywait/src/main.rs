@@ -11,6 +11,7 @@ mod kept;
 mod launch;
 mod output;
 mod privileges;
+mod progress;
 mod session;
 mod signals;
 mod user;

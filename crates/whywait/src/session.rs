@@ -111,6 +111,12 @@ impl Session {
         Ok(alive && !over)
     }
 
+    /// How long it is still to be watched; `None`: until it ends, or a signal says so.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let passed = self.started.map_or(Duration::ZERO, |it| it.elapsed());
+        Some(self.duration?.saturating_sub(passed))
+    }
+
     /// A launched command's exit code, as a shell has it; `None` while it runs and for a process
     /// that was attached to.
     pub(crate) fn exit_status(&self) -> Option<i32> {

@@ -22,6 +22,7 @@ pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod skel;
 pub(crate) mod sleeps;
+pub(crate) mod so_far;
 mod stack_numbers;
 pub(crate) mod suspects;
 pub(crate) mod target;

@@ -16,13 +16,13 @@ use super::programs::Programs;
 use super::recorder::Recorder;
 use super::records::Record;
 use super::shared::Stage;
+use super::so_far::SoFar;
 use super::thread_table::ThreadTable;
 use super::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
 use super::{cost, counters, kernel, names, target};
 use crate::collectors;
 use crate::collectors::burst::Bursts;
 use crate::collectors::samples::Sampling;
-use crate::collectors::sockets::so_far::SoFar;
 use crate::collectors::sweep::{self, Sweeper};
 
 /// After a process began, others may, and end soon: what is to be read of one can be read while it
@@ -136,7 +136,7 @@ impl Session {
 
     /// What the requests came to so far.
     pub fn so_far(&self) -> SoFar {
-        SoFar::of(&self.programs)
+        SoFar::of(&self.programs, &self.recorder.shared.rows)
     }
 
     /// For tests: whether the sampling clock ticks less often for now, because nothing is slow.

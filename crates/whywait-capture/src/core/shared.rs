@@ -7,6 +7,7 @@ use whywait_stacks::Unwinder;
 use super::output::Output;
 use super::processes::Processes;
 use super::sleeps::Sleeps;
+use super::so_far::Rows;
 use super::suspects::Suspects;
 
 pub(crate) struct Shared {
@@ -14,6 +15,8 @@ pub(crate) struct Shared {
     pub(crate) processes: Processes,
     pub(crate) sleeps: Sleeps,
     pub(crate) suspects: Suspects,
+    /// What the requests with rows came to.
+    pub(crate) rows: Rows,
     pub(crate) stage: Stage,
     undecodable: u64,
 }
@@ -35,6 +38,7 @@ impl Shared {
             processes: Processes::default(),
             sleeps: Sleeps::default(),
             suspects: Suspects::default(),
+            rows: Rows::default(),
             stage: Stage::Begins,
             undecodable: 0,
         }

@@ -1,6 +1,6 @@
 //! `whywait record`: watches, and keeps the recording.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -34,10 +34,14 @@ pub(crate) fn run(args: RecordArgs) -> anyhow::Result<u8> {
         Vec::new(),
         Invoker::from_env(),
     )?;
+    config.quiet = args.target.quiet;
     config.in_rotation = args.in_rotation;
+    config.begin_at = args
+        .begin_at
+        .map(|at| UNIX_EPOCH + Duration::from_nanos(at));
     config.launched = args.launched;
     let outcome = capture(&config)?;
-    if !outcome.cut_short && !args.in_rotation {
+    if !outcome.cut_short && !args.in_rotation && !config.quiet {
         eprintln_quietly(&format!(
             "whywait: recorded; to read it: whywait report {}",
             escape(

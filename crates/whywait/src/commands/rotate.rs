@@ -1,8 +1,9 @@
 //! `whywait record --rotate`: a folder of recordings, one after the other, bounded by age and size.
 //!
 //! Each recording is made by a process of its own, which gives up its privileges as it begins: so
-//! this one reads nothing that the target has made, and goes on when a recording fails. Between two
-//! recordings nothing is attached to the target, for the time that it takes to attach again.
+//! this one reads nothing that the target has made, and goes on when a recording fails. The next one
+//! loads its programs while the one before goes on, attaches when that one's time is up, and then
+//! that one ends: so there is no gap, and for a moment both watch.
 //!
 //! A command is launched by this process. It waits at its gate until the first recording says that
 //! it watches.
@@ -13,17 +14,18 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::{Detail, RecordArgs};
 use crate::config::{self, Target};
-use crate::errors::{FAILED, Usage, complain, eprintln_quietly};
+use crate::errors::{FAILED, Usage, complain, eprintln_quietly, line};
 use crate::kept::{self, Kept};
 use crate::launch::exit_code;
 use crate::session::{self, Running};
@@ -32,6 +34,10 @@ use crate::user::Invoker;
 
 /// How often this process looks up.
 const LOOK: Duration = Duration::from_millis(200);
+/// … and while one recording takes over from another.
+const LOOK_AT_CHANGE: Duration = Duration::from_millis(20);
+/// A recording is started so long before it begins, and by half of what the last one took more.
+const LEAD: Duration = Duration::from_millis(500);
 /// How often it looks what the recordings take. A segment is a minute.
 const LOOK_AT_SIZE: Duration = Duration::from_secs(10);
 /// After a recording that failed, so long until the next …
@@ -62,10 +68,11 @@ pub(crate) fn run(args: &RecordArgs, every: Duration) -> anyhow::Result<u8> {
             .target
             .duration
             .map(|duration| Instant::now() + duration),
+        took: Duration::ZERO,
     };
     if let Watched::Process { pid, .. } = &rotation.watched {
-        eprintln_quietly(&format!(
-            "whywait: watching process {pid}; Ctrl-C ends the recording"
+        rotation.say(&format!(
+            "watching process {pid}; Ctrl-C ends the recording"
         ));
     }
     let code = rotation.run()?;
@@ -78,6 +85,31 @@ struct Rotation<'a> {
     every: Duration,
     kept: Kept,
     until: Option<Instant>,
+    /// How long a recording took to watch, of the last one that was waited for.
+    took: Duration,
+}
+
+/// A process that records, or is about to.
+struct Recording {
+    child: Child,
+    path: PathBuf,
+    started: Instant,
+    /// It is to attach so long after it was started.
+    waits: Duration,
+    /// When the next one takes over, by the wall clock …
+    ends: SystemTime,
+    /// … and as far as is known now.
+    until: Instant,
+    /// It watches.
+    watches: bool,
+}
+
+/// How far a recording is that is about to begin.
+enum Begun {
+    NotYet,
+    Watches,
+    /// It has ended, and said why.
+    Failed,
 }
 
 /// What is recorded again and again.
@@ -153,11 +185,22 @@ enum Ended {
 impl Rotation<'_> {
     fn run(&mut self) -> anyhow::Result<u8> {
         let mut failures = 0;
+        let mut next = None;
         loop {
             self.kept.prune();
-            match self.record()? {
+            if self.time_is_up() {
+                break;
+            }
+            let current = match next.take() {
+                Some(recording) => recording,
+                None => self.start_now()?,
+            };
+            let (ended, follows) = self.follow(current)?;
+            next = follows;
+            match ended {
                 Ended::Over => break,
                 Ended::Rotated => failures = 0,
+                Ended::Failed(_) if next.is_some() => failures = 0,
                 Ended::Failed(code) => {
                     failures += 1;
                     // What fails at once, as for want of privileges, fails again.
@@ -172,79 +215,177 @@ impl Rotation<'_> {
                 }
             }
         }
+        if let Some(recording) = next {
+            self.end(recording)?;
+        }
         self.kept.prune();
         Ok(0)
     }
 
-    /// One recording.
-    fn record(&mut self) -> anyhow::Result<Ended> {
-        let now = SystemTime::now();
-        let mut remaining = self.until_next(now);
-        let last = self
-            .until
-            .map(|until| until.saturating_duration_since(Instant::now()));
-        if let Some(last) = last
-            && last <= remaining
-        {
-            if last.is_zero() {
-                return Ok(Ended::Over);
-            }
-            remaining = last;
-        }
-        let path = self.kept.next_path(now);
-        let mut child = self.start(&path, remaining)?;
-        self.open_gate(&mut child, &path)?;
-        let (mut asked, mut over) = (false, false);
+    /// A recording, until it has ended; and the one that has taken over.
+    fn follow(&mut self, mut current: Recording) -> anyhow::Result<(Ended, Option<Recording>)> {
+        self.open_gate(&mut current)?;
+        let mut next: Option<Recording> = None;
+        let (mut asked, mut over, mut failed) = (false, false, false);
         let mut looked = Instant::now();
+        let mut begins = Some(current.ends);
         let status = loop {
-            if let Some(status) = child.try_wait().context("cannot wait for a recording")? {
+            if let Some(status) = current
+                .child
+                .try_wait()
+                .context("cannot wait for a recording")?
+            {
                 break status;
             }
-            over |= !self.watched.goes_on();
-            let mut full = false;
+            self.look_whether_it_watches(&mut current);
+            over |= !self.watched.goes_on() || self.time_is_up();
             if looked.elapsed() >= LOOK_AT_SIZE {
                 looked = Instant::now();
-                full = self.kept.prune_with(&path);
+                if self.kept.prune_with(&current.path) && next.is_none() {
+                    current.until = Instant::now();
+                    begins = None;
+                }
             }
-            if (over || full) && !asked {
+            let wanted = next.is_none() && !failed && !over && !self.is_last(&current);
+            if wanted && until(current.until) <= self.lead() {
+                next = Some(match begins {
+                    Some(at) => self.start_at(at)?,
+                    None => self.start_now()?,
+                });
+            }
+            if let Some(recording) = &mut next
+                && matches!(self.look_whether_it_watches(recording), Begun::Failed)
+            {
+                let _ = recording.child.wait();
+                next = None;
+                failed = true;
+            }
+            let replaced = failed || next.as_ref().is_some_and(|it| it.watches);
+            let due = until(current.until).is_zero() && replaced;
+            if (over || due) && !asked {
                 asked = true;
-                ask_to_end(&child);
+                ask_to_end(&current.child);
             }
-            thread::sleep(LOOK);
+            thread::sleep(if next.is_some() || asked {
+                LOOK_AT_CHANGE
+            } else {
+                LOOK
+            });
         };
-        self.kept.add(path);
+        self.say_ended(&current);
+        self.kept.add(current.path);
         let waits = !self.watched.waiting().is_empty();
-        Ok(match exit_code(status) {
+        let ended = match exit_code(status) {
             // The command did not run: it ends, too.
             code if waits => Ended::Failed(code.max(FAILED)),
             _ if over || !self.watched.goes_on() => Ended::Over,
-            0 if last == Some(remaining) => Ended::Over,
             0 => Ended::Rotated,
             code => Ended::Failed(code),
-        })
+        };
+        Ok((ended, next))
+    }
+
+    /// Ends one that has just begun, or was about to.
+    fn end(&mut self, mut recording: Recording) -> anyhow::Result<()> {
+        self.look_whether_it_watches(&mut recording);
+        if recording.watches {
+            ask_to_end(&recording.child);
+        } else {
+            // It has nothing yet.
+            let _ = recording.child.kill();
+        }
+        let status = recording
+            .child
+            .wait()
+            .context("cannot wait for a recording")?;
+        if recording.watches && status.success() {
+            self.say_ended(&recording);
+            self.kept.add(recording.path);
+        } else if recording.path.exists() {
+            kept::delete(&recording.path);
+        }
+        Ok(())
+    }
+
+    fn time_is_up(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Whether the time is up before another recording would begin.
+    fn is_last(&self, current: &Recording) -> bool {
+        self.until.is_some_and(|until| until <= current.until)
+    }
+
+    /// So long before it begins the next recording is started.
+    fn lead(&self) -> Duration {
+        (LEAD + self.took * 3 / 2).min(self.every * 3 / 4)
+    }
+
+    /// Looks, without waiting, whether a recording watches by now.
+    fn look_whether_it_watches(&mut self, recording: &mut Recording) -> Begun {
+        if recording.watches {
+            return Begun::Watches;
+        }
+        let Some(said) = &mut recording.child.stdout else {
+            return Begun::Failed;
+        };
+        if !can_be_read(said) {
+            return Begun::NotYet;
+        }
+        // Without a line the recording has failed, and said why.
+        if said.read_exact(&mut [0]).is_err() {
+            return Begun::Failed;
+        }
+        self.watches(recording);
+        Begun::Watches
+    }
+
+    fn watches(&mut self, recording: &mut Recording) {
+        recording.watches = true;
+        let took = recording.started.elapsed();
+        // One that was ready in time tells nothing of how long it took.
+        if took > recording.waits + LEAD {
+            self.took = took;
+        }
+        self.say(&format!("recording to {}", recording.path.display()));
+    }
+
+    fn say_ended(&self, recording: &Recording) {
+        if recording.watches {
+            self.say(&format!("recorded {}", recording.path.display()));
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.args.target.quiet {
+            eprintln_quietly(&line(&format!("whywait: {text}")));
+        }
     }
 
     /// Lets a command run that waits at its gate, as soon as the recording watches it.
     ///
     /// # Errors
     /// [`crate::errors::Reported`] when the command cannot be run.
-    fn open_gate(&mut self, child: &mut Child, path: &Path) -> anyhow::Result<()> {
-        let (Watched::Command { running, waiting }, Some(mut said)) =
-            (&mut self.watched, child.stdout.take())
-        else {
-            return Ok(());
-        };
-        // Without a line the recording has failed, and said why.
-        if said.read_exact(&mut [0]).is_err() {
+    fn open_gate(&mut self, recording: &mut Recording) -> anyhow::Result<()> {
+        if self.watched.waiting().is_empty() {
             return Ok(());
         }
+        let said = recording.child.stdout.as_mut();
+        // Without a line the recording has failed, and said why.
+        if said.is_none_or(|said| said.read_exact(&mut [0]).is_err()) {
+            return Ok(());
+        }
+        self.watches(recording);
+        let Watched::Command { running, waiting } = &mut self.watched else {
+            return Ok(());
+        };
         waiting.clear();
         if let Err(error) = running.go() {
             // There was no command to record.
-            ask_to_end(child);
-            let _ = child.wait();
-            if path.exists() {
-                kept::delete(path);
+            ask_to_end(&recording.child);
+            let _ = recording.child.wait();
+            if recording.path.exists() {
+                kept::delete(&recording.path);
             }
             return Err(error);
         }
@@ -252,8 +393,23 @@ impl Rotation<'_> {
         Ok(())
     }
 
-    /// Starts the process that records.
-    fn start(&self, path: &Path, remaining: Duration) -> anyhow::Result<Child> {
+    /// Starts a process that records from now on.
+    fn start_now(&mut self) -> anyhow::Result<Recording> {
+        let now = SystemTime::now();
+        self.start(now, None)
+    }
+
+    /// Starts a process that records from then on.
+    fn start_at(&mut self, begins: SystemTime) -> anyhow::Result<Recording> {
+        self.start(begins, Some(begins))
+    }
+
+    fn start(
+        &mut self,
+        begins: SystemTime,
+        attach_at: Option<SystemTime>,
+    ) -> anyhow::Result<Recording> {
+        let path = self.kept.next_path(begins);
         let args = &self.args.capture;
         // Not the path of whywait's file: it may have been replaced by now.
         let mut command = Command::new("/proc/self/exe");
@@ -265,22 +421,36 @@ impl Rotation<'_> {
                 "--pid",
                 &self.watched.pid().to_string(),
             ])
-            .args(["--duration", &format!("{}ns", remaining.as_nanos())])
             .args(["--stack-bytes", &args.stack_bytes.to_string()])
             .args(["--threshold", &format!("{}ns", args.threshold.as_nanos())])
             .arg("--output")
-            .arg(path)
+            .arg(&path)
             // A terminal's Ctrl-C is for this process, which passes it on.
-            .process_group(0);
+            .process_group(0)
+            .stdout(Stdio::piped());
         if args.detail == Detail::Full {
             command.args(["--detail", "full"]);
         }
-        for word in self.watched.waiting() {
-            command.arg("--launched").arg(word).stdout(Stdio::piped());
+        if let Some(at) = attach_at {
+            let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+            command.args(["--begin-at", &at.as_nanos().to_string()]);
         }
-        command
-            .spawn()
-            .context("cannot start a process that records")
+        for word in self.watched.waiting() {
+            command.arg("--launched").arg(word);
+        }
+        let waits = begins.duration_since(SystemTime::now()).unwrap_or_default();
+        let lasts = self.until_next(begins);
+        Ok(Recording {
+            child: command
+                .spawn()
+                .context("cannot start a process that records")?,
+            path,
+            started: Instant::now(),
+            waits,
+            ends: begins + lasts,
+            until: Instant::now() + waits + lasts,
+            watches: false,
+        })
     }
 
     /// Until the wall clock is at the next multiple: recordings of an hour begin on the hour, and
@@ -303,6 +473,21 @@ impl Rotation<'_> {
         }
         !self.watched.goes_on()
     }
+}
+
+/// How long it is until then.
+fn until(then: Instant) -> Duration {
+    then.saturating_duration_since(Instant::now())
+}
+
+/// Whether there is something to read, or the end.
+fn can_be_read(pipe: &ChildStdout) -> bool {
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(pipe, PollFlags::IN)];
+    matches!(poll(&mut polled, Some(&at_once)), Ok(ready) if ready > 0)
 }
 
 fn ask_to_end(child: &Child) {

@@ -16,7 +16,7 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
     let target = config::target(&args.target)?;
     let folder = Folder::new(args.keep)?;
     let report_config = ReportConfig::new(args.output)?;
-    let config = config::capture(
+    let mut config = config::capture(
         target,
         args.target.duration,
         &args.capture,
@@ -28,6 +28,7 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
             .collect(),
         Invoker::from_env(),
     )?;
+    config.quiet = args.target.quiet;
     let outcome = capture(&config)?;
     let reported = report::report(&outcome.recording, &report_config);
     drop(folder);

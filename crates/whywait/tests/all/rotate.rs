@@ -19,6 +19,14 @@ fn is_complete(recording: &Path) -> bool {
     meta.contains("\"complete\": true")
 }
 
+/// When a recording began and ended.
+fn times(recording: &Path) -> (u64, u64) {
+    let meta = fs::read_to_string(recording.join("meta.json")).expect("it is there");
+    let meta: serde_json::Value = serde_json::from_str(&meta).expect("it is JSON");
+    let time = |name: &str| meta[name].as_u64().expect("a time");
+    (time("started_ns"), time("ended_ns"))
+}
+
 /// A server, and a whywait that records it on and on in a folder.
 fn watched(folder: &Path, rotation: &[&str]) -> (Running, Running) {
     let mut server = start(&mut common::program(target(), &["echo"]));
@@ -49,9 +57,21 @@ fn each_recording_is_complete_and_the_target_goes_on() {
     let (mut server, watcher) = watched(&folder, &rotation);
     until_two_are_complete(&folder, &mut server);
     watcher.signal(Signal::SIGTERM);
-    watcher.end().exits(0);
+    let ended = watcher.end().exits(0);
     server.ping("after");
+    let mut watched_until = 0;
     for recording in recordings(&folder) {
+        let (from, to) = times(&recording);
+        assert!(
+            watched_until == 0 || from <= watched_until,
+            "nothing was watched for {} ns",
+            from - watched_until
+        );
+        watched_until = to;
+        for said in ["recording to", "recorded"] {
+            let said = format!("whywait: {said} {}", text(&recording));
+            assert!(ended.err.contains(&said), "{said:?} in {}", ended.err);
+        }
         assert!(is_complete(&recording), "{}", recording.display());
         run(&mut whywait(&["report", text(&recording)]))
             .exits(0)

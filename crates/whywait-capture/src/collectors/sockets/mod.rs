@@ -20,8 +20,6 @@ use crate::core::skel::types::{self, record_type};
 use crate::core::target;
 use crate::core::thread_table::ThreadTable;
 
-pub(crate) mod so_far;
-
 const WITHOUT: &str =
     "requests are not seen, only threads and what they wait for (Linux 6.3 has it)";
 
@@ -51,7 +49,10 @@ struct Sockets {
 impl Keeper for Sockets {
     fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
         match record {
-            Record::Request(record) => request(&record, shared),
+            Record::Request(record) => {
+                shared.rows.add(&record);
+                request(&record, shared)
+            }
             _ => Ok(()),
         }
     }

@@ -2,9 +2,9 @@
 
 use whywait_events::Part;
 
-use super::totals;
-use crate::core::programs::Programs;
-use crate::core::skel::types::request_totals;
+use super::counters::per_cpu_of;
+use super::programs::Programs;
+use super::skel::types::{request_record, request_totals};
 
 /// What the requests came to so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,11 +18,13 @@ pub struct SoFar {
 }
 
 impl SoFar {
-    pub(crate) fn of(programs: &Programs) -> Self {
-        Self::of_cpus(&totals(programs, 0))
+    pub(crate) fn of(programs: &Programs, rows: &Rows) -> Self {
+        let mut sums = per_cpu_of(&programs.skel.maps.totals, 0);
+        sums.push(rows.0);
+        Self::of_sums(&sums)
     }
 
-    fn of_cpus(cpus: &[request_totals]) -> Self {
+    fn of_sums(cpus: &[request_totals]) -> Self {
         let sum = |field: &dyn Fn(&request_totals) -> u64| {
             cpus.iter().map(field).fold(0, u64::saturating_add)
         };
@@ -48,6 +50,31 @@ impl SoFar {
     }
 }
 
+/// The requests that have rows: those are not in the kernel's sums.
+#[derive(Default)]
+pub(crate) struct Rows(request_totals);
+
+impl Rows {
+    pub(crate) fn add(&mut self, record: &request_record) {
+        // A response that goes on has another record at its end.
+        let answered = record.last_send_ns != 0 && record.last_send_ns == record.first_send_ns;
+        if !answered || record.own != 0 {
+            return;
+        }
+        let sums = &mut self.0;
+        let latency_ns = record.last_send_ns.saturating_sub(record.ready_ns);
+        sums.count += 1;
+        sums.total_ns += latency_ns;
+        sums.unserved_ns += record.recv_ns.saturating_sub(record.ready_ns);
+        for (sum, ns) in sums.service.iter_mut().zip(record.service) {
+            *sum += ns;
+        }
+        if let Some(count) = sums.latency.get_mut(bucket_of(latency_ns)) {
+            *count += 1;
+        }
+    }
+}
+
 /// The end of the bucket in which one request of a hundred is left.
 fn p99(counts: &[u64]) -> u64 {
     let all: u64 = counts.iter().sum();
@@ -61,7 +88,15 @@ fn p99(counts: &[u64]) -> u64 {
     0
 }
 
-/// Where a bucket ends: eight to the power of two, as `latency_bucket` of requests.bpf.h.
+/// Eight buckets to the power of two, as `latency_bucket` of requests.bpf.h.
+fn bucket_of(ns: u64) -> usize {
+    match ns.checked_ilog2() {
+        Some(power @ 3..) => ((power - 2) << 3) as usize + (ns >> (power - 3) & 7) as usize,
+        _ => ns as usize,
+    }
+}
+
+/// The last time that belongs to a bucket.
 fn end_of(bucket: usize) -> u64 {
     let (power, eighth) = (bucket as u32 >> 3, bucket as u64 & 7);
     match power {
@@ -80,6 +115,31 @@ mod tests {
         assert_eq!([end_of(15), end_of(16), end_of(17)], [15, 17, 19]);
         // 1 ms lies in the bucket 8 * (19 - 2) + 7: from 983,040 on.
         assert_eq!(end_of(143), (1 << 20) - 1);
+        for bucket in 0..400 {
+            assert_eq!(bucket_of(end_of(bucket)), bucket);
+            assert_eq!(bucket_of(end_of(bucket) + 1), bucket + 1);
+        }
+    }
+
+    #[test]
+    fn a_slow_request_counts_once() {
+        let mut rows = Rows::default();
+        let mut record = request_record {
+            ready_ns: 10,
+            recv_ns: 30,
+            first_send_ns: 110,
+            last_send_ns: 110,
+            ..request_record::default()
+        };
+        rows.add(&record);
+        record.last_send_ns = 120;
+        rows.add(&record);
+        let so_far = SoFar::of_sums(&[rows.0]);
+        assert_eq!(
+            (so_far.requests, so_far.p99_ns),
+            (1, end_of(bucket_of(100)))
+        );
+        assert_eq!(so_far.most, Some((None, 0.2)));
     }
 
     #[test]
@@ -93,10 +153,10 @@ mod tests {
         cpu.service[Part::Lock as usize] = 600;
         cpu.latency[5] = 198;
         cpu.latency[40] = 2;
-        let so_far = SoFar::of_cpus(&[cpu]);
+        let so_far = SoFar::of_sums(&[cpu]);
         assert_eq!(so_far.requests, 200);
         assert_eq!(so_far.most, Some((Some(Part::Lock), 0.6)));
         assert_eq!(so_far.p99_ns, 5);
-        assert_eq!(SoFar::of_cpus(&[request_totals::default()]).most, None);
+        assert_eq!(SoFar::of_sums(&[request_totals::default()]).most, None);
     }
 }
