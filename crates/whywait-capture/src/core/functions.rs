@@ -18,8 +18,8 @@ pub(crate) struct Function {
     without: &'static str,
 }
 
-const LATE_STACKS: &str = "waits that neither a thread of the same process ends nor a read of a \
-                           socket have a user stack only from some 4 to 14 ms on";
+const LATE_STACKS: &str = "a wait has a user stack from 1 ms on only where a thread of the same \
+                           process ends it or it reads a socket, others from some 4 to 14 ms on";
 
 /// All of them. Where a kernel refuses one, the first is left out first.
 pub(crate) const ALL: [Function; 3] = [
@@ -129,9 +129,7 @@ impl Functions {
                 format!("this kernel has {name} and refuses a call of it: {without}")
             });
         let unknown = LEAVE_STACKS.iter().all(|name| !self.known.contains(name));
-        let late = unknown.then(|| {
-            format!("this kernel has no task work for BPF (Linux 6.18 has): {LATE_STACKS}")
-        });
+        let late = unknown.then(|| format!("before Linux 6.18 {LATE_STACKS}"));
         refused.chain(late).collect()
     }
 }
