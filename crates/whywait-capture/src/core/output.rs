@@ -10,8 +10,8 @@ use super::stack_numbers::StackNumbers;
 
 /// Writes events in the order in which they come.
 pub(crate) struct Output {
-    pub(crate) writer: Writer,
-    /// It is too large to be handed from one stack frame to another.
+    /// This and what follows is too large to be handed from one stack frame to another.
+    pub(crate) writer: Box<Writer>,
     pub(crate) unwinder: Box<Unwinder>,
     stacks: StackNumbers,
     modules: Vec<Module>,
@@ -27,7 +27,7 @@ pub(crate) struct Output {
 const MAX_TASKS: usize = 1 << 18;
 
 impl Output {
-    pub(crate) fn new(writer: Writer, unwinder: Box<Unwinder>) -> Self {
+    pub(crate) fn new(writer: Box<Writer>, unwinder: Box<Unwinder>) -> Self {
         Self {
             writer,
             unwinder,

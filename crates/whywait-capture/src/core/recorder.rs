@@ -27,7 +27,7 @@ impl Recorder {
     pub(crate) fn new(
         collectors: &[&Collector],
         pid: u32,
-        writer: Writer,
+        writer: Box<Writer>,
         unwinder: Box<Unwinder>,
     ) -> Self {
         let takes = (0..).zip(collectors);

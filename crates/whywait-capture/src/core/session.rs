@@ -81,7 +81,7 @@ impl Session {
             owner: options.owner,
             ..WriterOptions::default()
         };
-        let writer = Writer::create_with(dir, &meta, writer_options)?;
+        let writer = Box::new(Writer::create_with(dir, &meta, writer_options)?);
         let statistics = if options.measure_cost {
             cost::enable().ok()
         } else {

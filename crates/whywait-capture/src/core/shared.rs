@@ -32,7 +32,7 @@ pub(crate) enum Stage {
 }
 
 impl Shared {
-    pub(crate) fn new(writer: Writer, unwinder: Box<Unwinder>) -> Self {
+    pub(crate) fn new(writer: Box<Writer>, unwinder: Box<Unwinder>) -> Self {
         Self {
             output: Output::new(writer, unwinder),
             processes: Processes::default(),

@@ -154,7 +154,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let writer =
             Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
-        let recorder = Recorder::new(&collectors::ALL, 1, writer, Box::new(Unwinder::new()));
+        let recorder = Recorder::new(
+            &collectors::ALL,
+            1,
+            Box::new(writer),
+            Box::new(Unwinder::new()),
+        );
         (dir, recorder)
     }
 
