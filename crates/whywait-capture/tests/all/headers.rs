@@ -109,7 +109,7 @@ fn signed_fields(header: &str) -> Vec<String> {
                 matches!(*word, "char" | "short" | "int" | "long" | "signed")
                     || ["s8", "s16", "s32", "s64"].contains(&word.trim_start_matches('_'))
             };
-            if words.iter().any(|word| *word == "unsigned") || !words.iter().any(|w| signed(&w)) {
+            if words.contains(&"unsigned") || !words.iter().any(signed) {
                 continue;
             }
             let declared = words
