@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use whywait_capture::SoFar;
-use whywait_report::text::{count, duration};
+use whywait_words::{counted, duration, ratio_percent};
 
 /// Between two looks at what the requests came to.
 const EVERY: Duration = Duration::from_secs(1);
@@ -67,15 +67,14 @@ impl Drop for Progress {
 fn line(so_far: &SoFar, left: Option<Duration>) -> String {
     let mut said = match so_far.requests {
         0 => "no requests yet".to_owned(),
-        1 => "1 request".to_owned(),
-        n => format!("{} requests", count(n)),
+        n => counted(n, "request"),
     };
     if so_far.requests > 0 {
         said.push_str(&format!(", p99 {}", duration(so_far.p99_ns)));
     }
     if let Some((part, share)) = so_far.most {
         let part = part.map_or("waiting unread", |part| part.name());
-        said.push_str(&format!(", {part} {:.0} %", share * 100.0));
+        said.push_str(&format!(", {part} {}", ratio_percent(share)));
     }
     match left {
         Some(left) => said.push_str(&format!("; {} s left", left.as_secs_f64().ceil())),
