@@ -44,10 +44,7 @@ pub(crate) fn generate(btf: &Btf<'_>) -> String {
         let tag = format!("types::record_type::RECORD_{tag}");
         let _ = writeln!(tagged, "            Record::{variant}(..) => {tag},");
         let _ = writeln!(all, "    {tag},");
-        let _ = write!(
-            arms,
-            "        {tag} => {{\n            {read}"
-        );
+        let _ = write!(arms, "        {tag} => {{\n            {read}");
         let _ = if tail.is_empty() {
             write!(
                 arms,

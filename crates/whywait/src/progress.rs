@@ -93,12 +93,12 @@ mod tests {
     fn the_line_has_requests_their_p99_and_what_they_are_for() {
         let mut so_far = SoFar {
             requests: 12_345,
-            p99_ns: 3_200_000,
+            p99_ns: 3_210_000,
             most: Some((Some(Part::Lock), 0.614)),
         };
         assert_eq!(
             line(&so_far, Some(Duration::from_millis(4_200))),
-            "12,345 requests, p99 3.2 ms, lock 61 %; 5 s left"
+            "12,345 requests, p99 3.21 ms, lock 61 %; 5 s left"
         );
         so_far.most = Some((None, 1.0));
         assert!(line(&so_far, None).contains("waiting unread 100 %; Ctrl-C"));
