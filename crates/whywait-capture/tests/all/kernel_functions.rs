@@ -1,5 +1,5 @@
-//! A kernel may refuse a call of a function that its BTF has, or lack a tracepoint. The programs are
-//! loaded without it then, and record all the same.
+//! A kernel may refuse a call of a function that its BTF has, or lack a tracepoint. The programs
+//! are loaded without it then, and record all the same.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 

@@ -1,9 +1,9 @@
 //! `whywait record --rotate`: a folder of recordings, one after the other, bounded by age and size.
 //!
 //! Each recording is made by a process of its own, which gives up its privileges as it begins: so
-//! this one reads nothing that the target has made, and goes on when a recording fails. The next one
-//! loads its programs while the one before goes on, attaches when that one's time is up, and then
-//! that one ends: so there is no gap, and for a moment both watch.
+//! this one reads nothing that the target has made, and goes on when a recording fails. The next
+//! recording loads its programs while the one before goes on, attaches when the time of that is up,
+//! and then that one ends: so there is no gap, and for a moment both watch.
 //!
 //! A command is launched by this process. It waits at its gate until the first recording says that
 //! it watches.

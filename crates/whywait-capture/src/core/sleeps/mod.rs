@@ -1,5 +1,5 @@
-//! Long sleeps: what is known of them comes in records of several collectors, with the stacks before,
-//! with and after them, and is a row when all of it is there.
+//! Long sleeps: what is known of them comes in records of several collectors, with the stacks
+//! before, with and after them, and is a row when all of it is there.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
