@@ -1,9 +1,16 @@
 //! The numbers that findings depend on: thresholds of time, counts and shares, and how much is
 //! looked at or shown. Each stands here once, with why it has its value.
 //!
-//! A number is read as `*NAME`. Times are in nanoseconds, and their names end so.
+//! A number is read as `*NAME`. Times are in nanoseconds, and their names end so; a share is a
+//! [`Share`]; the rest are counts.
+
+mod share;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Deref;
+
+pub(crate) use share::Share;
 
 /// A number of the list below.
 #[derive(Debug, Clone, Copy)]
@@ -25,35 +32,64 @@ macro_rules! numbers {
     ($($section:literal {
         $($(#[doc = $why:literal])+ $name:ident: $type:ty = $value:expr;)+
     })+) => {
-        $($($(#[doc = $why])+ pub(crate) const $name: Number<$type> = Number($value);)+)+
+        $($(
+            $(#[doc = $why])+
+            pub(crate) const $name: Number<$type> = Number($value);
+        )+)+
+
+        /// The list, for tests.
+        #[cfg(test)]
+        static LISTED: &[Listed] = &[$($(Listed {
+            section: $section,
+            name: stringify!($name),
+            why: &[$($why),+],
+            shown: || tests::Figure::shown(*$name, stringify!($name)),
+        },)+)+];
     };
+}
+
+/// A number, as tests see it.
+#[cfg(test)]
+struct Listed {
+    section: &'static str,
+    name: &'static str,
+    why: &'static [&'static str],
+    shown: fn() -> String,
 }
 
 numbers! {
     "What several detectors ask" {
+        /// Half or more of something is most of it.
+        MOST: Share = Share::percent(50);
+        /// What is beyond is noise: two figures are as good as the same.
+        ALL_OF_IT: Share = Share::percent(99);
         /// A shorter delay needs no explanation: what takes a request less is not looked for.
         SLOW_NS: u64 = 10 * MS;
+        /// What is typical takes so much of the time of all the requests that it concerns.
+        TYPICAL_OF_ALL: Share = Share::percent(40);
         /// Typically less of a request is a remark.
         PATH_WARNING_NS: u64 = 30 * MS;
         /// A smaller part of all slow requests' time is rare, and at most a remark.
-        RARE_OF_SLOW: u64 = 10;
+        RARE_OF_SLOW: Share = Share::one_in(10);
         /// What is rare is remarked only if it made a request take so long.
         OUTLIER_NS: u64 = 100 * MS;
         /// A request that takes so many times what others of its kind take is an outlier.
         OUTLIER_TIMES: u64 = 3;
         /// The rest of a wait is not worth a word in a title.
-        ALL_BUT_NAME: u64 = 95;
+        NEARLY_ALL: Share = Share::percent(95);
         /// More findings of one kind hide the others.
         FINDINGS_OF_A_KIND: usize = 3;
         /// More late requests are no accident of scheduling.
-        CROWDED_RARE: u64 = 50;
+        CROWDED_RARE: Share = Share::one_in(50);
         /// A call lies on several threads, the peer's and those that it asks, and each waits for a
         /// CPU: the call is late by so many such waits.
         CROWDED_WAITS: u64 = 5;
+        /// What lies in so small a part of the time between two of its kind may do so by chance.
+        BY_CHANCE: Share = Share::one_in(4);
+        /// A replay that is off by more of what was explains nothing.
+        REPLAY_OFF: Share = Share::percent(25);
         /// The kernel's part of the CPU time is named from here on.
-        KERNEL_NOTABLE: u64 = 20;
-        /// From here on the work is the kernel's, and the cause is named by what it does there.
-        KERNEL_MOSTLY: u64 = 50;
+        KERNEL_NOTABLE: Share = Share::percent(20);
         /// Fewer samples do not show what the kernel did.
         KERNEL_MIN_SAMPLES: u64 = 5;
         /// Fewer samples do not show what a spinning thread did.
@@ -66,10 +102,10 @@ numbers! {
         CALLS_LOOKED_AT: usize = 256;
         /// With fewer calls to a peer linked to requests, or less of their time, too little is
         /// known.
-        CALLS_KNOWN: u64 = 90;
+        CALLS_KNOWN: Share = Share::percent(90);
         /// So many calls are made while a request is under way, and so much of their time passes
         /// with no more calls than requests: then they are the requests', one after another.
-        CALLS_OF_REQUESTS: u64 = 90;
+        CALLS_OF_REQUESTS: Share = Share::percent(90);
         /// Fewer calls show no limit.
         QUEUE_MIN_CALLS: usize = 20;
         /// Fewer requests that waited are chance.
@@ -77,35 +113,41 @@ numbers! {
         /// Fewer calls that followed others are chance.
         QUEUE_MIN_HANDOVERS: usize = 10;
         /// So many calls must have followed the end of another at once.
-        QUEUE_PROMPT: u64 = 80;
+        QUEUE_PROMPT: Share = Share::percent(80);
         /// A call that follows the end of another at once comes within this …
         QUEUE_AT_ONCE_NS: u64 = 5 * MS;
-        /// … and within this part of the mean time between calls: by chance only so many would.
-        QUEUE_UNLIKELY: u64 = 4;
         /// For so much of the time in which a request waited, as many calls were under way as ever.
-        QUEUE_FULL: u64 = 70;
+        QUEUE_FULL: Share = Share::percent(70);
         /// Less of the process' slow requests' time is no queue to speak of.
-        QUEUE_WORTH: u64 = 3;
+        QUEUE_WORTH: Share = Share::one_in(3);
         /// Nearly all requests have a call of their own, and nearly all calls a request.
-        QUEUE_PAIRED: u64 = 90;
-        /// A replay that is off by more of what was explains nothing.
-        QUEUE_REPLAY_MOST_OFF: u64 = 25;
+        QUEUE_PAIRED: Share = Share::percent(90);
+        /// With so many connections for the calls, each call has a new one.
+        CONNECTION_EACH: Share = Share::percent(90);
         /// A replay that is off by less will do; otherwise another measure of the calls' lengths is
         /// tried.
-        QUEUE_REPLAY_LITTLE_OFF: u64 = 10;
+        QUEUE_REPLAY_LITTLE_OFF: Share = Share::percent(10);
         /// Fewer calls with few others under way do not show how long the peer takes alone.
         QUEUE_FEW: usize = 5;
+        /// Nine of ten calls that take so much of the median take as long as it.
+        QUEUE_ALIKE: Share = Share::percent(70);
+        /// Calls with few others under way that take less of what those at full load take are
+        /// shorter.
+        QUEUE_SHORTER: Share = Share::new(10, 14);
+        /// Calls with few others under way that take so much of it are not: the peer would serve
+        /// more.
+        QUEUE_SERVES: Share = Share::percent(80);
     }
 
     "Replays" {
         /// What a worker did for so short between two jobs is no step of the schedule.
         CREW_SHORT_NS: u64 = 50 * US;
         /// A thread of whose requests more overlap serves several at a time.
-        CREW_OVERLAPPING: usize = 10;
+        CREW_OVERLAPPING: Share = Share::one_in(10);
         /// A client that asks again within this was waiting for its answer.
         CLIENT_COMES_BACK_NS: u64 = 20 * MS;
         /// What queues behind is named from this part of the bound on.
-        BEHIND_NOTABLE: u64 = 50;
+        BEHIND_NOTABLE: Share = Share::one_in(50);
         /// Wakes by one thread within this time are one wake of several.
         WAKES_TOGETHER_NS: u64 = 100 * US;
         /// What is read so soon has not waited for the loop.
@@ -123,13 +165,13 @@ numbers! {
 
     "The verdict and the ranking" {
         /// Slow requests that take less of all requests' time say nothing of the server.
-        VERDICT_FEW: u64 = 10;
+        VERDICT_FEW: Share = Share::one_in(10);
         /// Requests that are open for less may be under way as usual, and a shorter stop is none.
         STUCK_NS: u64 = 100 * MS;
         /// They are so many times as old as what 99 of 100 answered requests took.
         STUCK_TIMES: u64 = 2;
         /// With less of the other finding's time this one is not the reason for most of it.
-        EXPLAINS_MOST: u64 = 70;
+        EXPLAINS_MOST: Share = Share::percent(70);
         /// Requests of which a finding says what a fix saves each.
         SAVINGS_KEPT: usize = 100;
     }
@@ -143,7 +185,7 @@ numbers! {
         STRANDED_SAVING_NS: u64 = 10 * MS;
         /// The thread that polled last, if it mostly waited for a CPU, worked for at least this
         /// part of the time in which nobody polled.
-        STRANDED_DOING: u64 = 8;
+        STRANDED_DOING: Share = Share::one_in(8);
         /// From this saving of a single request on it is an error.
         STRANDED_ERROR_NS: u64 = 100 * MS;
     }
@@ -154,37 +196,42 @@ numbers! {
         /// … unless one waited for so long.
         WORKERS_HANG_NS: u64 = S;
         /// Less of the slow requests' time is no lack of workers.
-        WORKERS_WORTH: u64 = 3;
+        WORKERS_WORTH: Share = Share::one_in(3);
+        /// More workers help if the replay with them takes less of the time.
+        WORKERS_MORE_HELP: Share = Share::percent(90);
         /// A typical wait of this length is an error.
         WORKERS_ERROR_NS: u64 = 100 * MS;
-        /// Workers that wait for a lock for so much of their sleep lack no colleagues: the lock is
-        /// the fault.
-        WORKERS_LOCKED: u64 = 2;
         /// Reasons that are named.
         WORKERS_REASONS_SHOWN: usize = 3;
         /// So many of the sleeps in a place must be with a request in hand, for the place to be one
         /// of work.
-        SLEEPS_IN_WORK: usize = 3;
+        SLEEPS_IN_WORK: Share = Share::percent(75);
         /// So many workers that begin to wait at once wait for the same …
         WORKERS_TOGETHER: usize = 2;
         /// … where at once is within this part of the shortest of these waits.
-        TOGETHER_WITHIN: u64 = 5;
+        TOGETHER_WITHIN: Share = Share::one_in(5);
         /// Fewer workers may be in step by chance.
         WORKERS_IN_STEP: usize = 3;
         /// Fewer of their waits may be in step by chance.
         WORKERS_MIN_GAPS: usize = 20;
+        /// A wait that is off by less of the first one, or a multiple of it, is in step with it.
+        STEP_OFF: Share = Share::percent(25);
+        /// A wait that takes more of the median, or of the first one, is out of step.
+        STEP_LONGER: Share = Share::percent(150);
+        /// A wait that takes less of the median is out of step.
+        STEP_SHORTEST: Share = Share::percent(60);
         /// Who woke the loop less often is no executor's thread.
         EXECUTOR_MIN_JOBS: usize = 3;
         /// A loop answers so soon after a job was done.
         EXECUTOR_ANSWERED_NS: u64 = 20 * MS;
         /// So many of the loop's answers must follow a job.
-        EXECUTOR_ANSWERS: usize = 70;
+        EXECUTOR_ANSWERS: Share = Share::percent(70);
         /// A thread of whose requests others answer so many hands them on.
-        HANDED_ON: usize = 90;
+        HANDED_ON: Share = Share::percent(90);
         /// A thread that answered less often is no worker.
         HANDED_MIN_JOBS: usize = 3;
         /// So many of the workers that exist at a time sleep: it is no lack of CPUs.
-        WORKERS_ASLEEP: i64 = 75;
+        WORKERS_ASLEEP: Share = Share::percent(75);
     }
 
     "accept-stalled and accept-overflow" {
@@ -199,16 +246,18 @@ numbers! {
         /// Fewer dropped connections are a moment.
         DROPPED: u32 = 3;
         /// With so many dropped connections for a request it is an error.
-        DROPPED_ERROR: u64 = 100;
+        DROPPED_ERROR: Share = Share::one_in(100);
         /// Threads that should have accepted and are named.
         ACCEPTORS_NAMED: usize = 3;
         /// Nothing is said of what took a smaller part of the time.
-        ACCEPTOR_NOTABLE: u64 = 1;
+        ACCEPTOR_NOTABLE: Share = Share::percent(1);
     }
 
     "blocked-loop" {
         /// A loop that is away for less is not blocked.
         AWAY_NS: u64 = 10 * MS;
+        /// A loop that slept elsewhere, or computed, for less of the interval was in its poll.
+        AWAY_OF_INTERVAL: Share = Share::percent(25);
         /// A request that waited for less did not suffer from it.
         AWAY_VICTIM_NS: u64 = 10 * MS;
         /// A single request that is saved less makes it a remark: a garbage collection, a page
@@ -220,39 +269,41 @@ numbers! {
         /// itself.
         AWAY_SLACK_NS: u64 = 50 * US;
         /// A remark must be about at least this part of all requests' time.
-        AWAY_WORTH_A_NOTE: u64 = 100;
+        AWAY_WORTH_A_NOTE: Share = Share::one_in(100);
         /// An interval without a poll in which the loop was on a CPU for less is not known to be
         /// work.
-        AWAY_RAN: u64 = 10;
+        AWAY_RAN: Share = Share::one_in(10);
         /// Causes that are reported of the loops of one role.
         AWAY_CAUSES: usize = 3;
         /// What a fix saves a request less is not counted.
         AWAY_SAVED_NS: u64 = MS;
         /// What was waited besides is named from this part of the bound on.
-        AWAY_BESIDES: u64 = 50;
+        AWAY_BESIDES: Share = Share::one_in(50);
         /// A function that is in so many of an absence's samples lasts as long as the absence.
-        AWAY_IN_SAMPLES: u64 = 3;
+        AWAY_IN_SAMPLES: Share = Share::percent(75);
         /// A function with a smaller part of the time says nothing of what it calls: that it was
         /// seen innermost is chance.
-        AWAY_OF_ITS_OWN: u64 = 10;
+        AWAY_OF_ITS_OWN: Share = Share::one_in(10);
     }
 
     "lock-contention, deadlock, unfinished-wait, idle-waiters" {
         /// A request that waited for less is not worth a remark …
         LOCK_NS: u64 = MS;
         /// … nor one that spent a smaller part of its time so.
-        LOCK_SHARE: u64 = 20;
+        LOCK_SHARE: Share = Share::one_in(20);
         /// A single request that waits for less makes it a remark.
         LOCK_WARNING_NS: u64 = 10 * MS;
         /// From this wait of a single request on it is an error.
         LOCK_ERROR_NS: u64 = 100 * MS;
         /// Short waits must be at least this part of all requests' time.
-        LOCK_WORTH_A_NOTE: u64 = 20;
+        LOCK_WORTH_A_NOTE: Share = Share::one_in(20);
         /// Without requests: the waits are at least this part of the run of the threads that
         /// waited.
-        LOCK_OF_RUN: u64 = 10;
+        LOCK_OF_RUN: Share = Share::one_in(10);
         /// From this part on, a hold's time without a CPU is named.
-        HOLD_WITHOUT_CPU: u64 = 10;
+        HOLD_WITHOUT_CPU: Share = Share::one_in(10);
+        /// A holder's function is named from this part of the time that the lock was held.
+        HOLDER_NAMED: Share = Share::percent(10);
         /// Reasons why it is taken for a lock that are named.
         LOCK_REASONS_SHOWN: usize = 3;
         /// A lock may be held for less without anybody being stuck.
@@ -275,9 +326,9 @@ numbers! {
         /// … and those that are kept for views that have room.
         KERNEL_FUNCTIONS_KEPT: usize = 16;
         /// What the bound has besides a wait is named from this part of the wait on.
-        WAIT_BESIDES: u64 = 2;
+        WAIT_BESIDES: Share = Share::percent(2);
         /// So much of a wait must be in functions that are known, for them to stand for it.
-        WAIT_IN_KNOWN: u64 = 20;
+        WAIT_IN_KNOWN: Share = Share::percent(20);
         /// Steps for which it is looked up who else used the disk then.
         STEPS_LOOKED_UP: usize = 200;
         /// Waits that are shown of all that a finding is about.
@@ -288,20 +339,15 @@ numbers! {
         /// Fewer requests may have been paired by chance.
         UPSTREAM_MIN_REQUESTS: usize = 5;
         /// With fewer requests paired with calls, or calls with requests, the pairs may be others.
-        UPSTREAM_PAIRED: u64 = 90;
+        UPSTREAM_PAIRED: Share = Share::percent(90);
         /// A peer that takes so long may be meant to: a long poll.
         UPSTREAM_BY_DESIGN_NS: u64 = 5 * S;
         /// Calls within a request that are looked at: bounds the work on hostile recordings.
         UPSTREAM_CALLS_LOOKED_AT: usize = 4096;
         /// From so many calls a request on it is `serial-calls`.
         UPSTREAM_MOST_CALLS: f64 = 5.0;
-        /// At once is within this part of the time from one reading to the next: by chance so many
-        /// of the answers would be.
-        UPSTREAM_UNLIKELY: u64 = 4;
         /// A typical wait of this length is an error.
         TURNS_ERROR_NS: u64 = 100 * MS;
-        /// So many calls must have been handed over by a thread in the same stack, to name it.
-        TURNS_SAME_STACK: usize = 2;
         /// A typical wait of this length is an error.
         POOL_ERROR_NS: u64 = 100 * MS;
         /// Fewer calls of a request are no loop over what could be asked at once.
@@ -309,7 +355,7 @@ numbers! {
         /// Fewer requests may make many calls by chance.
         SERIAL_MIN_REQUESTS: usize = 5;
         /// So many slow requests must be known by themselves to speak of all of them.
-        SERIAL_KNOWN: usize = 10;
+        SERIAL_KNOWN: Share = Share::one_in(10);
         /// Of a request with more calls meanwhile it is not looked whether all are somebody's:
         /// bounds the work on hostile recordings.
         SERIAL_CALLS_LOOKED_AT: usize = 4096;
@@ -320,6 +366,10 @@ numbers! {
         WORK_MIN_SAMPLES: u64 = 3;
         /// With fewer samples expected, their lack says nothing.
         WORK_MIN_EXPECTED: u64 = 6;
+        /// A caller in so many of the work's samples is what they have in common.
+        WORK_IN_COMMON: Share = Share::percent(80);
+        /// A function with so much of the work is named for it.
+        WORK_TELLING: Share = Share::percent(25);
         /// With fewer requests growth may be chance.
         GROWTH_MIN_REQUESTS: usize = 5;
         /// How well a line must fit: the part of the variance that it explains.
@@ -329,18 +379,18 @@ numbers! {
         /// Functions that are shown.
         WORK_FUNCTIONS_SHOWN: usize = 4;
         /// Waits for a CPU are named from this part of the work on.
-        WORK_WITHOUT_CPU: u64 = 2;
+        WORK_WITHOUT_CPU: Share = Share::percent(2);
         /// A thread that is on a CPU, or waits for one, for less of the time is not bound by it.
-        RING_BOUND: u64 = 60;
+        RING_BOUND: Share = Share::percent(60);
         /// A function with less of the thread's CPU time does not dominate.
-        RING_FUNCTION: u64 = 20;
+        RING_FUNCTION: Share = Share::percent(20);
         /// A function with less of the thread's CPU time is a note.
-        RING_FUNCTION_WARNING: u64 = 30;
+        RING_FUNCTION_WARNING: Share = Share::percent(30);
         /// With fewer samples shares are not known well enough.
         RING_WORK_MIN_SAMPLES: u64 = 30;
         /// A thread that never waits and has everything with the kernel in so many samples goes
         /// round in its queue.
-        RING_NOTHING_TO_DO: u64 = 95;
+        RING_NOTHING_TO_DO: Share = Share::percent(95);
         /// It goes on for longer than this on average before it waits in the kernel. (One that
         /// takes completions by the hundred and works for a second on them has nothing but its
         /// work, too, and everything that it asked for is with the kernel meanwhile. Then it
@@ -350,7 +400,7 @@ numbers! {
         /// empties the caches for it. Measured on the lab relay by its own clocks: 5 to 10 % where
         /// lines are formatted (`logged` against `all-fixed`), 16 % where a vector of 1,000 packets
         /// is moved (`published` against `deque`; 1.28 us of a packet's 8.66 became 1.08).
-        RING_REST_FASTER: u64 = 5;
+        RING_REST_FASTER: Share = Share::one_in(5);
         /// Functions that are shown.
         RING_WORK_FUNCTIONS_SHOWN: usize = 4;
     }
@@ -373,7 +423,7 @@ numbers! {
         /// From here on clients notice.
         LOSS_WARNING_NS: u64 = 5 * MS;
         /// With so many of the responses it is an error.
-        LOSS_ERROR: u64 = 100;
+        LOSS_ERROR: Share = Share::one_in(100);
         /// What is shorter is a moment: the kernel's tick, and a client that had no CPU.
         READER_NS: u64 = 50 * MS;
     }
@@ -384,16 +434,16 @@ numbers! {
         /// What is shorter cannot be helped: the client leaves while the response is on its way.
         ABANDONED_NS: u64 = 5 * MS;
         /// So much of the target's CPU time is an error …
-        ABANDONED_CPU_ERROR: u64 = 5;
+        ABANDONED_CPU_ERROR: Share = Share::one_in(5);
         /// … so much a warning …
-        ABANDONED_CPU_WARNING: u64 = 50;
+        ABANDONED_CPU_WARNING: Share = Share::one_in(50);
         /// … as are so many of all requests …
-        ABANDONED_WARNING: u64 = 100;
+        ABANDONED_WARNING: Share = Share::one_in(100);
         /// … but not if all of their clients left within so long …
         ABANDONED_TOGETHER_NS: u64 = 100 * MS;
         /// … and are a smaller part of all requests: that is one program that ended, as a load
         /// generator does, and not clients that gave up.
-        ABANDONED_TOGETHER: u64 = 5;
+        ABANDONED_TOGETHER: Share = Share::one_in(5);
     }
 
     "dns-timeout, connect-retried, cpu-limit" {
@@ -410,15 +460,15 @@ numbers! {
         /// A limit that was reached less often is no matter …
         THROTTLED: u64 = 3;
         /// … nor one that was reached in a smaller part of the periods.
-        THROTTLED_PERIODS: u64 = 20;
+        THROTTLED_PERIODS: Share = Share::one_in(20);
     }
 
     "futile-wakeups, thundering-herd" {
         /// Of one CPU, over the part of the recording in which the thread did not have to wait for
         /// one: less is not worth a word.
-        SPINS: u64 = 50;
+        SPINS: Share = Share::percent(5);
         /// Of one CPU, likewise: from here on it is an error.
-        SPINS_ERROR: u64 = 250;
+        SPINS_ERROR: Share = Share::percent(25);
         /// A program that asks its rings without waiting does so on purpose if they complete so
         /// many operations a second.
         RING_BUSY_PER_SECOND: u64 = 10;
@@ -427,18 +477,20 @@ numbers! {
         /// … nor do fewer a second.
         HERD_WASTED_PER_SECOND: u64 = 100;
         /// From this part of a CPU on it is a warning.
-        HERD_WARNING: u64 = 20;
+        HERD_WARNING: Share = Share::percent(2);
     }
 
     "Findings of io_uring rings" {
         /// Fewer failed operations are no matter, unless they are all …
         FAILED: u64 = 10;
         /// … nor a smaller part of the operations.
-        FAILED_SHARE: u64 = 100;
+        FAILED_SHARE: Share = Share::one_in(100);
         /// When all of so many fail there is no doubt.
         FAILED_ALL: u64 = 3;
         /// Answers "there is none" are worth a word from so many on.
         MISSING: u64 = 50;
+        /// Such answers must be so many of the operations.
+        MISSING_SHARE: Share = Share::percent(90);
         /// Errors and descriptors that are shown.
         FAILED_SHOWN: usize = 3;
         /// Fewer operations are no leak.
@@ -455,14 +507,18 @@ numbers! {
         UNREAPED_VERY_LONG_NS: u64 = 100 * MS;
         /// … and once for so long.
         UNREAPED_ONCE_NS: u64 = 500 * MS;
+        /// A ring of whose operations so many are sends is held by sockets.
+        SENDS_ONLY: Share = Share::percent(90);
         /// Fewer lags may be chance.
         UNSUBMITTED_MIN_LAGS: u64 = 3;
         /// Twice for so long is a fault with few operations too …
         UNSUBMITTED_VERY_LONG_NS: u64 = 100 * MS;
         /// … and once for so long.
         UNSUBMITTED_ONCE_NS: u64 = 500 * MS;
+        /// From so many of the operations on an overflow is a warning.
+        OVERFLOWED: Share = Share::one_in(1000);
         /// So many of the waits must have been come back to in vain.
-        SLOTS_STALLED: u64 = 25;
+        SLOTS_STALLED: Share = Share::percent(25);
         /// So many workers for each CPU are what the kernel has for files on disks.
         STORM_FOR_EACH_CPU: u64 = 4;
         /// Fewer workers are no storm on a machine of any size.
@@ -472,11 +528,13 @@ numbers! {
         /// CPU time for an operation above which a call to submit it is cheaper.
         POLLER_EXPENSIVE_NS: u64 = 20 * US;
         /// A poller that takes less of a core is cheap.
-        POLLER_BURNT: u64 = 20;
+        POLLER_BURNT: Share = Share::percent(20);
         /// It slept less often when it was needed: chance …
         POLLER_MIN_LAGS: u64 = 3;
         /// … unless it slept for so long, were it only once.
         POLLER_LONG_NS: u64 = 100 * MS;
+        /// It slept for so much of the time, for one long sleep to matter.
+        POLLER_ASLEEP: Share = Share::percent(1);
         /// With fewer samples the poller's share is not known.
         POLLER_MIN_SAMPLES: u64 = 20;
         /// With fewer operations a second a call for each is not worth a word.
@@ -486,5 +544,7 @@ numbers! {
         /// With fewer slots in use on average there is hardly more than one operation to submit at
         /// a time.
         UNBATCHED_SLOTS: u64 = 4;
+        /// So many operations have a call of their own.
+        UNBATCHED_SHARE: Share = Share::percent(90);
     }
 }

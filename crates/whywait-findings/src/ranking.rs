@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::detectors::{lock_contention, slow_path_wait};
 use crate::finding::{Evidence, Finding, Severity};
-use crate::numbers::EXPLAINS_MOST;
+use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, Share};
 
 /// Waits that another kind of finding says less of: only how requests wait, or in what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,18 +77,18 @@ pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
 /// differ at all.
 fn saves_as_much(more: &Finding, less: &Finding) -> bool {
     let (more_ns, less_ns) = (more.saving.at_most_ns, less.saving.at_most_ns);
-    more.severity == less.severity && less_ns.saturating_mul(100) >= more_ns.saturating_mul(99)
+    more.severity == less.severity && Share::new(less_ns, more_ns).is_at_least(*ALL_OF_IT)
 }
 
 /// Whether the other finding is of the same waits, and says less of them.
 fn explains(finding: &Finding, other: &Finding) -> bool {
     let pid = |finding: &Finding| finding.subject.get("pid").and_then(Value::as_u64);
     let elsewhere = pid(finding).zip(pid(other)).is_some_and(|(a, b)| a != b);
-    let least_ns = u128::from(other.saving.at_most_ns) * u128::from(*EXPLAINS_MOST) / 100;
+    let explained = Share::new(finding.saving.at_most_ns, other.saving.at_most_ns);
     finding.severity > Severity::Note
         && !elsewhere
         && finding.explains.iter().any(|waits| waits.includes(other))
-        && u128::from(finding.saving.at_most_ns) >= least_ns
+        && explained.is_at_least(*EXPLAINS_MOST)
 }
 
 #[cfg(test)]

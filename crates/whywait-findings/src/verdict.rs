@@ -15,7 +15,9 @@ use whywait_words::whole_percent;
 use crate::declaration::Code;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
-use crate::numbers::{RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, VERDICT_FEW};
+use crate::numbers::{
+    MOST, RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, Share, VERDICT_FEW,
+};
 use crate::shared::intervals::sum;
 
 /// What may be said of a recording as a whole.
@@ -143,7 +145,7 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
     model
         .requests()
         .for_each(|request| slow.add(model, request));
-    if slow.total_ns.saturating_mul(*VERDICT_FEW) < model.time_of_requests_ns() {
+    if Share::new(slow.total_ns, model.time_of_requests_ns()).is_below(*VERDICT_FEW) {
         return Verdict::NothingWrong;
     }
     let explained_ns = findings
@@ -160,7 +162,7 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
         return verdict;
     }
     let waits_ns = slow.waits_ns().saturating_sub(explained_ns);
-    if waits_ns.saturating_mul(2) <= slow.total_ns {
+    if !Share::new(waits_ns, slow.total_ns).exceeds(*MOST) {
         return Verdict::NothingWrong;
     }
     let (part, ns) = slow.dominant();
@@ -210,7 +212,7 @@ impl Slow {
 
     /// Whether slow requests have most of the time of all requests: few of them may.
     fn is_the_rule(&self, model: &Model) -> bool {
-        self.total_ns.saturating_mul(2) >= model.time_of_requests_ns()
+        Share::new(self.total_ns, model.time_of_requests_ns()).is_at_least(*MOST)
     }
 
     /// All but what threads worked, or waited for a CPU.

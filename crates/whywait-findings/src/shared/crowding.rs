@@ -1,6 +1,6 @@
 //! Whether the CPUs are so crowded that a peer on the same machine must be late now and then, too.
 
-use crate::numbers::{CROWDED_RARE, CROWDED_WAITS};
+use crate::numbers::{CROWDED_RARE, CROWDED_WAITS, Share};
 use whywait_events::Part;
 use whywait_model::Model;
 
@@ -12,7 +12,7 @@ pub(crate) fn explains(model: &Model, each_ns: &[u64]) -> bool {
     let Some(last) = each_ns.len().checked_sub(1) else {
         return false;
     };
-    if (each_ns.len() as u64).saturating_mul(*CROWDED_RARE) > model.requests_count() {
+    if Share::new(each_ns.len() as u64, model.requests_count()).exceeds(*CROWDED_RARE) {
         return false;
     }
     let for_cpu = model.requests().map(|request| {

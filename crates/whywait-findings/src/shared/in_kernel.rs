@@ -7,7 +7,7 @@ use whywait_model::{Model, StackText};
 use whywait_words::{percent, shares, whole_percent};
 
 use crate::finding::Evidence;
-use crate::numbers::{KERNEL_MIN_SAMPLES, KERNEL_MOSTLY, KERNEL_NOTABLE};
+use crate::numbers::{KERNEL_MIN_SAMPLES, KERNEL_NOTABLE, MOST, Share};
 
 /// What a thread does in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,7 +110,7 @@ impl InKernel {
     /// What most of all the time went to, if it is in the kernel.
     fn mostly(&self) -> Option<&Work> {
         let (work, weight) = self.works.first()?;
-        let most = whole_percent(*weight, self.all) >= *KERNEL_MOSTLY && *work != Work::Other;
+        let most = Share::new(*weight, self.all).is_at_least(*MOST) && *work != Work::Other;
         (most && self.all >= *KERNEL_MIN_SAMPLES).then_some(work)
     }
 
@@ -126,7 +126,7 @@ impl InKernel {
 
     /// How much of it was in the kernel, where that is notable.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        let notable = whole_percent(self.inside, self.all) >= *KERNEL_NOTABLE
+        let notable = Share::new(self.inside, self.all).is_at_least(*KERNEL_NOTABLE)
             && self.all >= *KERNEL_MIN_SAMPLES;
         let said: Vec<(String, u64)> = self
             .works

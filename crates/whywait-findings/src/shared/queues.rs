@@ -10,9 +10,9 @@ use whywait_words::{counted_as, duration, list};
 
 use crate::facts::Facts;
 use crate::numbers::{
-    QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL, QUEUE_MIN_CALLS, QUEUE_MIN_HANDOVERS,
-    QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_REPLAY_LITTLE_OFF, QUEUE_REPLAY_MOST_OFF,
-    QUEUE_UNLIKELY, QUEUE_WORTH, SLOW_NS,
+    BY_CHANCE, CONNECTION_EACH, MOST, QUEUE_ALIKE, QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL,
+    QUEUE_MIN_CALLS, QUEUE_MIN_HANDOVERS, QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT,
+    QUEUE_REPLAY_LITTLE_OFF, QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
@@ -140,7 +140,9 @@ impl<'m> Queue<'m> {
         let slow_ns = all.iter().filter_map(|request| request.took_ns());
         let slow_ns = sum(slow_ns.filter(|ns| *ns >= *SLOW_NS));
         let waited_ns = sum(victims.iter().map(|victim| victim.waited_ns));
-        if victims.len() < *QUEUE_MIN_VICTIMS || waited_ns.saturating_mul(*QUEUE_WORTH) < slow_ns {
+        if victims.len() < *QUEUE_MIN_VICTIMS
+            || Share::new(waited_ns, slow_ns).is_below(*QUEUE_WORTH)
+        {
             return None;
         }
         Some(Queue {
@@ -162,7 +164,8 @@ impl<'m> Queue<'m> {
     /// open, or each call had one of its own.
     pub(crate) fn had_free_connections(&self) -> bool {
         let connections = self.traffic.connections();
-        let a_new_one_each = connections * 10 >= self.traffic.calls.len() * 9;
+        let a_new_one_each =
+            Share::counted(connections, self.traffic.calls.len()).is_at_least(*CONNECTION_EACH);
         a_new_one_each || self.connections() > self.most
     }
 
@@ -266,7 +269,7 @@ fn pairs<'m>(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Pairs<'m>>
     let each = calls_each(traffic.calls.len(), requests.len());
     let calls = paired(&windows, &traffic.calls, each);
     let paired: usize = calls.iter().map(Vec::len).sum();
-    if paired * 100 < traffic.calls.len() * *QUEUE_PAIRED as usize {
+    if Share::counted(paired, traffic.calls.len()).is_below(*QUEUE_PAIRED) {
         return None;
     }
     let mut pairs = Pairs {
@@ -405,12 +408,12 @@ impl Flow {
     }
 
     fn is_queue(&self, spacing_ns: u64) -> bool {
-        let at_once_ns = QUEUE_AT_ONCE_NS.min(spacing_ns / *QUEUE_UNLIKELY);
+        let at_once_ns = QUEUE_AT_ONCE_NS.min(BY_CHANCE.of(spacing_ns));
         let prompt = self.handovers.iter().filter(|ns| **ns <= at_once_ns);
         let prompt = prompt.count() as u64;
         self.handovers.len() >= *QUEUE_MIN_HANDOVERS
-            && prompt * 100 >= self.handovers.len() as u64 * *QUEUE_PROMPT
-            && self.full_ns.saturating_mul(100) >= self.waited_ns.saturating_mul(*QUEUE_FULL)
+            && Share::new(prompt, self.handovers.len() as u64).is_at_least(*QUEUE_PROMPT)
+            && Share::new(self.full_ns, self.waited_ns).is_at_least(*QUEUE_FULL)
     }
 }
 
@@ -418,16 +421,16 @@ impl Flow {
 /// one call after another on its own account looks the same in all else, where there is one at a
 /// time, or several are taken as one use; there an answer comes at any time after the last call's
 /// end. With so many at a time that is within this by chance as often as one part in
-/// [`QUEUE_UNLIKELY`].
+/// [`BY_CHANCE`].
 fn answers_follow(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> bool {
     let use_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
-    let at_once_ns = use_ns / (*QUEUE_UNLIKELY * most as u64);
+    let at_once_ns = BY_CHANCE.of(use_ns / most as u64);
     let follows = |((_, answered_ns), own): (&Interval, &Vec<usize>)| {
         let ended_ns = own.iter().map(|at| calls[*at].1).max();
         ended_ns.is_some_and(|ended_ns| answered_ns.saturating_sub(ended_ns) <= at_once_ns)
     };
     let all = pairs.served.iter().zip(&pairs.calls);
-    all.filter(|one| follows(*one)).count() * 2 >= pairs.served.len()
+    Share::counted(all.filter(|one| follows(*one)).count(), pairs.served.len()).is_at_least(*MOST)
 }
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others
@@ -470,7 +473,7 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
     let tenth_ns = full.get(full.len() / 10).copied().unwrap_or(0);
     let as_long = full
         .get(full.len() / 2)
-        .is_some_and(|ns| tenth_ns.saturating_mul(10) >= ns.saturating_mul(7));
+        .is_some_and(|ns| Share::new(tenth_ns, *ns).is_at_least(*QUEUE_ALIKE));
     if few.len() < *QUEUE_FEW && as_long {
         // Of several that begin at once it is the peer that says which is the first.
         let firsts = flow.firsts.iter().map(|at| calls[*at]);
@@ -482,12 +485,12 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
         return Capacity::Unknown;
     };
     let (few_ns, full_ns) = (*few_ns, *full_ns);
-    let shorter = few_ns.saturating_mul(14) <= full_ns.saturating_mul(10);
+    let shorter = !Share::new(few_ns, full_ns).exceeds(*QUEUE_SHORTER);
     // A single one may have been quick by chance.
     let by_chance = few.len() < *QUEUE_FEW && few_ns >= tenth_ns;
     if shorter && !by_chance {
         Capacity::Saturated { few_ns, full_ns }
-    } else if few.len() >= *QUEUE_FEW && few_ns.saturating_mul(5) >= full_ns.saturating_mul(4) {
+    } else if few.len() >= *QUEUE_FEW && Share::new(few_ns, full_ns).is_at_least(*QUEUE_SERVES) {
         Capacity::Serves { few_ns, full_ns }
     } else {
         Capacity::Unknown
@@ -561,17 +564,18 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay
     let of = |measure: Measure| {
         let real_ns = measure.of(real.clone());
         let off_ns = measure.of(as_it_was.clone()).abs_diff(real_ns);
-        let off = off_ns.saturating_mul(100) / real_ns.max(1);
-        (off <= *QUEUE_REPLAY_MOST_OFF).then_some((off, measure, real_ns))
+        let off = Share::new(off_ns, real_ns.max(1));
+        (!off.exceeds(*REPLAY_OFF)).then_some((off, measure, real_ns))
     };
     let middle = of(Measure::Middle);
-    let (_, measure, real_ns) = match middle.filter(|(off, ..)| *off <= *QUEUE_REPLAY_LITTLE_OFF) {
-        Some(middle) => middle,
-        None => {
-            let both = middle.into_iter().chain(of(Measure::Mean));
-            both.min_by_key(|(off, ..)| *off)?
-        }
-    };
+    let (_, measure, real_ns) =
+        match middle.filter(|(off, ..)| !off.exceeds(*QUEUE_REPLAY_LITTLE_OFF)) {
+            Some(middle) => middle,
+            None => {
+                let both = middle.into_iter().chain(of(Measure::Mean));
+                both.min_by(|(one, ..), (other, ..)| one.compare(*other))?
+            }
+        };
     let mut more = vec![most + 1, most + 2, most * 2];
     more.sort_unstable();
     more.dedup();

@@ -8,7 +8,7 @@ use whywait_model::{Model, system_call_name};
 use whywait_words::{counted, duration, duration_range, shares};
 
 use crate::finding::{Cause, Confidence, Evidence, Finding};
-use crate::numbers::{RING_FUNCTIONS_SHOWN, RING_MIN_SAMPLES};
+use crate::numbers::{MOST, RING_FUNCTIONS_SHOWN, RING_MIN_SAMPLES, Share};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths;
 use crate::shared::threads::named;
@@ -123,7 +123,7 @@ fn asleep(model: &Model, tid: u32, lags: &Lags) -> Option<Instead> {
     let waited = lags.longest.iter().filter(|lag| lag.wait.is_some());
     let slept_ns = sum(waited.map(|lag| lag.slept_ns));
     let lag_ns = sum(lags.longest.iter().map(|lag| lag.lag.low_ns));
-    if slept_ns <= lag_ns / 2 {
+    if !Share::new(slept_ns, lag_ns).exceeds(*MOST) {
         return None;
     }
     let ((call, user_stack), (ns, times)) = calls.into_iter().max_by_key(|(_, (ns, _))| *ns)?;

@@ -5,11 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Label, Model, PathStep, RequestRef, StackText, app_frame};
-use whywait_words::{counted, duration, duration_range, percent, whole_percent};
+use whywait_words::{counted, duration, duration_range, percent};
 
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
-    ALL_BUT_NAME, OUTLIER_NS, OUTLIER_TIMES, PATH_WARNING_NS, RARE_OF_SLOW, SLOW_NS,
+    ALL_OF_IT, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, PATH_WARNING_NS, RARE_OF_SLOW, SLOW_NS,
+    Share, TYPICAL_OF_ALL,
 };
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
@@ -62,7 +63,7 @@ impl<'a> SlowRequests<'a> {
 
 /// Whether something that takes `ns` of a request is what makes it slow.
 pub(crate) fn dominates(ns: u64, latency_ns: u64) -> bool {
-    ns >= *SLOW_NS && ns.saturating_mul(2) >= latency_ns
+    ns >= *SLOW_NS && Share::new(ns, latency_ns).is_at_least(*MOST)
 }
 
 /// Whether something that dominates `members` is what makes requests of their kind slow: of all
@@ -78,7 +79,7 @@ pub(crate) fn is_typical(all: &[(u64, u64)], members: &[u64]) -> bool {
     let outlier = members
         .iter()
         .any(|latency_ns| *latency_ns >= median.saturating_mul(*OUTLIER_TIMES));
-    ns.saturating_mul(5) >= latency_ns.saturating_mul(2) || outlier
+    Share::new(ns, latency_ns).is_at_least(*TYPICAL_OF_ALL) || outlier
 }
 
 /// The time that something takes of the requests that it makes slow.
@@ -142,7 +143,7 @@ impl Shares {
     pub(crate) fn severity(&self, slow_ns: u64) -> Option<Severity> {
         if self.each_ns.is_empty() {
             None
-        } else if self.ns.saturating_mul(*RARE_OF_SLOW) < slow_ns {
+        } else if Share::new(self.ns, slow_ns).is_below(*RARE_OF_SLOW) {
             (self.worst_latency_ns >= *OUTLIER_NS).then_some(Severity::Note)
         } else if self.median_ns() >= *PATH_WARNING_NS {
             Some(Severity::Warning)
@@ -160,7 +161,7 @@ impl Shares {
     /// each, median 300 ms`.
     pub(crate) fn spread(&self, slow_ns: u64) -> String {
         // Nothing new where these are all the slow requests that there are.
-        let all = if whole_percent(self.latency_ns, slow_ns) >= 99 {
+        let all = if Share::new(self.latency_ns, slow_ns).is_at_least(*ALL_OF_IT) {
             String::new()
         } else {
             format!(
@@ -205,9 +206,10 @@ pub(crate) fn only_port(ports: &BTreeSet<u16>) -> Option<u16> {
 /// Where something was, for titles: ` in write_snapshot`, when that is all of it, or ` most of it
 /// in …`; empty when it is less.
 pub(crate) fn place(function: Option<&str>, ns: u64, of_ns: u64) -> String {
-    match (function, whole_percent(ns, of_ns)) {
-        (Some(function), share) if share >= *ALL_BUT_NAME => format!(" in {function}"),
-        (Some(function), 50..) => format!(", most of it in {function}"),
+    let share = Share::new(ns, of_ns);
+    match function {
+        Some(function) if share.is_at_least(*NEARLY_ALL) => format!(" in {function}"),
+        Some(function) if share.is_at_least(*MOST) => format!(", most of it in {function}"),
         _ => String::new(),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer, RequestRef};
 
-use crate::numbers::{CALLS_KNOWN, CALLS_LOOKED_AT, CALLS_OF_REQUESTS};
+use crate::numbers::{CALLS_KNOWN, CALLS_LOOKED_AT, CALLS_OF_REQUESTS, Share};
 use crate::shared::intervals::{Interval, in_proportion, sum};
 use crate::shared::slow_paths::dominates;
 
@@ -218,9 +218,8 @@ impl<'m> Traffic<'m> {
             .filter_map(|((tgid, number), calls)| {
                 let peer = model.peer(number)?;
                 let (count, ns) = known[&number];
-                let nearly_all = |known: u64, of: u64| {
-                    known.saturating_mul(100) >= of.saturating_mul(*CALLS_KNOWN)
-                };
+                let nearly_all =
+                    |known: u64, of: u64| Share::new(known, of).is_at_least(*CALLS_KNOWN);
                 let counted = nearly_all(count, peer.sums().count);
                 (counted || nearly_all(ns, peer.sums().total_ns)).then_some(Traffic {
                     tgid,
@@ -308,8 +307,7 @@ impl Mean {
             }
         }
         let latency_ns = sum(requests.iter().map(|window| length(*window)));
-        let nearly_all =
-            |part: u64, of: u64| part.saturating_mul(100) >= of.saturating_mul(*CALLS_OF_REQUESTS);
+        let nearly_all = |part: u64, of: u64| Share::new(part, of).is_at_least(*CALLS_OF_REQUESTS);
         let holds = nearly_all(made as u64, calls.len() as u64)
             && nearly_all(serial_ns, called_ns)
             && dominates(called_ns, latency_ns);

@@ -29,7 +29,7 @@ use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
     ABANDONED, ABANDONED_CPU_ERROR, ABANDONED_CPU_WARNING, ABANDONED_NS, ABANDONED_TOGETHER,
-    ABANDONED_TOGETHER_NS, ABANDONED_WARNING,
+    ABANDONED_TOGETHER_NS, ABANDONED_WARNING, Share,
 };
 use crate::shared::tails::{median, of_all};
 use crate::shared::threads::named;
@@ -73,15 +73,16 @@ fn severity(model: &Model, wasted: &Wasted, rows: &[&Abandoned]) -> Severity {
     if wasted.known == 0 {
         return Severity::Note;
     }
-    let share = |one_in: u64| {
-        all_ns > 0 && wasted.at_least_ns > 0 && wasted.at_least_ns.saturating_mul(one_in) >= all_ns
+    let wasted = |least: Share| {
+        let share = Share::new(wasted.at_least_ns, all_ns);
+        all_ns > 0 && wasted.at_least_ns > 0 && share.is_at_least(least)
     };
-    if share(*ABANDONED_CPU_ERROR) {
+    let of_all = Share::new(requests, model.requests_count());
+    if wasted(*ABANDONED_CPU_ERROR) {
         Severity::Error
-    } else if share(*ABANDONED_CPU_WARNING)
-        || (requests.saturating_mul(*ABANDONED_WARNING) >= model.requests_count()
-            && !(left_at_once(rows)
-                && requests.saturating_mul(*ABANDONED_TOGETHER) < model.requests_count()))
+    } else if wasted(*ABANDONED_CPU_WARNING)
+        || (of_all.is_at_least(*ABANDONED_WARNING)
+            && !(left_at_once(rows) && of_all.is_below(*ABANDONED_TOGETHER)))
     {
         Severity::Warning
     } else {

@@ -25,7 +25,7 @@ use crate::declaration::Declaration;
 use crate::detectors::accept_stalled;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{DROPPED, DROPPED_ERROR};
+use crate::numbers::{DROPPED, DROPPED_ERROR, Share};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -67,7 +67,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
     let requests = model.requests_count();
     let dropped = u64::from(queue.overflows);
-    let severity = if dropped.saturating_mul(*DROPPED_ERROR) >= requests {
+    let severity = if Share::new(dropped, requests).is_at_least(*DROPPED_ERROR) {
         Severity::Error
     } else {
         Severity::Warning

@@ -7,11 +7,11 @@ use whywait_model::requests::AcceptQueue;
 use whywait_model::requests::accept_queues::Holder;
 use whywait_model::requests::retries::Dropped;
 use whywait_model::{Model, Thread, system_call_name};
-use whywait_words::{duration, percent, whole_percent};
+use whywait_words::{duration, percent};
 
 use crate::detectors::accept_stalled::who::{Acceptors, waits_for_work};
 use crate::finding::{Cause, Evidence};
-use crate::numbers::{ACCEPTOR_NOTABLE, ACCEPTORS_NAMED};
+use crate::numbers::{ACCEPTOR_NOTABLE, ACCEPTORS_NAMED, Share};
 use crate::shared::slow_paths;
 use crate::shared::threads::named;
 
@@ -91,7 +91,7 @@ impl<'m> Instead<'m> {
     fn in_words(&self, model: &Model) -> Evidence {
         let mut parts = Vec::new();
         if let Some((wait, ns)) = self.asleep
-            && whole_percent(ns, self.ns) >= *ACCEPTOR_NOTABLE
+            && Share::new(ns, self.ns).is_at_least(*ACCEPTOR_NOTABLE)
         {
             let function = slow_paths::function(model, wait.user_stack)
                 .map_or_else(String::new, |name| format!(" ({name})"));
@@ -99,7 +99,7 @@ impl<'m> Instead<'m> {
             let call = system_call_name(wait);
             parts.push(format!("asleep in {call}{function} for {share} of that"));
         }
-        if whole_percent(self.active_ns, self.ns) >= *ACCEPTOR_NOTABLE {
+        if Share::new(self.active_ns, self.ns).is_at_least(*ACCEPTOR_NOTABLE) {
             let function = self
                 .running
                 .and_then(|stack| slow_paths::function(model, stack))

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::{Asked, Away, Victim};
 use crate::finding::Evidence;
-use crate::numbers::{AWAY_BESIDES, AWAY_SAVED_NS};
+use crate::numbers::{AWAY_BESIDES, AWAY_SAVED_NS, Share};
 use crate::shared::replay::{Name, Piece, Served, Turns, name};
 
 /// What a fix saves each request at most: those that waited meanwhile, and those that waited while
@@ -50,6 +50,6 @@ pub(super) fn caught_up(meanwhile_ns: u64, saved_ns: u64) -> Option<Evidence> {
          the bound has that, too",
         duration(more_ns)
     );
-    (more_ns.saturating_mul(*AWAY_BESIDES) >= saved_ns && more_ns > 0)
+    (more_ns > 0 && Share::new(more_ns, saved_ns).is_at_least(*AWAY_BESIDES))
         .then(|| Evidence::of_ns(more_ns, text))
 }

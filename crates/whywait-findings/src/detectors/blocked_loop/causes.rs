@@ -12,7 +12,7 @@ use whywait_events::{Sample, StackId};
 use whywait_model::{Model, Thread, app_frames};
 
 use super::Away;
-use crate::numbers::{AWAY_IN_SAMPLES, AWAY_OF_ITS_OWN};
+use crate::numbers::{AWAY_IN_SAMPLES, AWAY_OF_ITS_OWN, Share};
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::slow_paths;
@@ -111,8 +111,7 @@ fn lasting(model: &Model, samples: &[Sample], innermost: &str) -> Option<String>
         .find(|frame| {
             let has =
                 stacks().filter(|(stack, _)| app_frames(stack).any(|its| its.name == frame.name));
-            sum(has.map(|(_, weight)| weight)).saturating_mul(4)
-                >= all.saturating_mul(*AWAY_IN_SAMPLES)
+            Share::new(sum(has.map(|(_, weight)| weight)), all).is_at_least(*AWAY_IN_SAMPLES)
         })
         .map(|frame| frame.name.to_string())
 }
@@ -130,7 +129,7 @@ fn callers_with_callees(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
             continue;
         };
         let outer = calls(model, &cause.function, known);
-        if outer && cause.ns().saturating_mul(*AWAY_OF_ITS_OWN) >= known.ns() {
+        if outer && Share::new(cause.ns(), known.ns()).is_at_least(*AWAY_OF_ITS_OWN) {
             known.function.clone_from(&cause.function);
         }
         known.take(cause);
@@ -165,7 +164,7 @@ fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
     };
     let little_of = |cause: &Reason, known: &Reason| {
         cause.function != slow_paths::COMPILED
-            || (cause.ns().saturating_mul(*AWAY_OF_ITS_OWN) < known.ns()
+            || (Share::new(cause.ns(), known.ns()).is_below(*AWAY_OF_ITS_OWN)
                 && stack_of(known).is_some_and(slow_paths::in_compiled_code))
     };
     let (unnamed, mut named): (Vec<Reason>, Vec<Reason>) = causes.into_iter().partition(is_unnamed);

@@ -42,8 +42,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    AWAY_CAUSES, AWAY_ERROR_NS, AWAY_NS, AWAY_RAN, AWAY_SLACK_NS, AWAY_VICTIM_NS, AWAY_WARNING_NS,
-    AWAY_WORTH_A_NOTE,
+    AWAY_CAUSES, AWAY_ERROR_NS, AWAY_NS, AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_VICTIM_NS,
+    AWAY_WARNING_NS, AWAY_WORTH_A_NOTE, Share,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
@@ -233,7 +233,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         .any(|spinner| spinner.tid == thread.tid && spinner.spins > 0 && spinner.goes_round());
     let ran = |busy: &&Busy| {
         let ns = busy.end_ns.saturating_sub(busy.start_ns);
-        busy.on_cpu_ns.saturating_mul(*AWAY_RAN) >= ns.saturating_sub(busy.runnable_ns)
+        Share::new(busy.on_cpu_ns, ns.saturating_sub(busy.runnable_ns)).is_at_least(*AWAY_RAN)
             && model.clock_agrees(thread, busy.start_ns, busy.end_ns, busy.on_cpu_ns)
             && !model.kept_by_interrupts(thread, busy.start_ns, busy.end_ns)
     };
@@ -250,7 +250,8 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
     // An interval that was spent waiting for a CPU almost throughout is the machine's doing.
     let its_own = |away: &Away| {
         away.away_ns >= *AWAY_NS
-            && away.away_ns.saturating_mul(4) >= away.to_ns.saturating_sub(away.from_ns)
+            && Share::new(away.away_ns, away.to_ns.saturating_sub(away.from_ns))
+                .is_at_least(*AWAY_OF_INTERVAL)
     };
     let mut aways: Vec<Away> = asleep.chain(running).filter(its_own).collect();
     aways.sort_by_key(|away| away.from_ns);
@@ -364,7 +365,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         severity => severity,
     };
     let times: usize = loops.iter().map(|one| one.reason.aways.len()).sum();
-    let worth_ns = model.time_of_requests_ns() / *AWAY_WORTH_A_NOTE;
+    let worth_ns = AWAY_WORTH_A_NOTE.of(model.time_of_requests_ns());
     let once = times == 1 && function == slow_paths::COMPILED;
     if severity == Severity::Note && (once || saving.at_most_ns < worth_ns) {
         return None;

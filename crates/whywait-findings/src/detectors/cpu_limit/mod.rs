@@ -24,7 +24,7 @@ use whywait_words::duration;
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{THROTTLED, THROTTLED_PERIODS};
+use crate::numbers::{MOST, Share, THROTTLED, THROTTLED_PERIODS};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
 
@@ -63,7 +63,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         millicpus: counter("millicpus"),
     };
     if limit.throttled < *THROTTLED
-        || limit.throttled.saturating_mul(*THROTTLED_PERIODS) < limit.periods
+        || Share::new(limit.throttled, limit.periods).is_below(*THROTTLED_PERIODS)
     {
         return Vec::new();
     }
@@ -100,7 +100,7 @@ fn finding(facts: &Facts<'_>, limit: &Limit) -> Option<Finding> {
         Shares::new(stopped().map(|request| (without_cpu_ns(request), request.latency_ns)));
     let saved = stopped().map(|request| request.latency_ns.saturating_sub(remains_ns(request)));
     let severity = shares.severity(slow.total_ns)?;
-    let confidence = if limit.throttled.saturating_mul(2) >= limit.periods {
+    let confidence = if Share::new(limit.throttled, limit.periods).is_at_least(*MOST) {
         Confidence::High
     } else {
         Confidence::Medium

@@ -37,7 +37,7 @@ use whywait_words::{counted, duration, list, rate};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{RING_BUSY_PER_SECOND, SPINS, SPINS_ERROR};
+use crate::numbers::{RING_BUSY_PER_SECOND, SPINS, SPINS_ERROR, Share};
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::spinning::{
@@ -314,13 +314,15 @@ impl<'a> Spinning<'a> {
 }
 
 fn finding(model: &Model, found: &Spinning<'_>) -> Option<Finding> {
-    if found.wanted_permille < *SPINS {
+    let wanted = Share::new(found.wanted_permille, 1000);
+    if wanted.is_below(*SPINS) {
         return None;
     }
     let (worst, ready, why) = (found.worst, found.ready, found.why);
-    let severity = match Severity::of(found.wanted_permille, *SPINS, *SPINS_ERROR) {
-        Severity::Error if why != Why::NeverWaits => Severity::Error,
-        _ => Severity::Warning,
+    let severity = if wanted.is_at_least(*SPINS_ERROR) && why != Why::NeverWaits {
+        Severity::Error
+    } else {
+        Severity::Warning
     };
     let confidence = match why {
         Why::Unknown | Why::NeverWaits => Confidence::Medium,

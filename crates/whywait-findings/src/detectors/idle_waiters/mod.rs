@@ -27,7 +27,7 @@ use whywait_words::{counted, counted_as, duration, list};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
-use crate::numbers::{IDLE_NAMED, IDLE_NS};
+use crate::numbers::{IDLE_NAMED, IDLE_NS, MOST, Share};
 use crate::shared::intervals::{Interval, merged, overlap_ns, sum};
 use crate::shared::threads::named;
 
@@ -117,16 +117,18 @@ fn waiter<'a>(
         }
     }
     let (_, wait) = longest?;
-    (waited_ns.saturating_mul(2) >= window_ns).then(|| Waiter {
-        by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
-        tid: thread.tid,
-        waited_ns,
-        class: model.class_of(wait).unwrap_or(WaitClass::Unknown),
-        at_no_lock: model
-            .primitive_of(wait)
-            .is_some_and(Primitive::is_never_lock),
-        wait,
-    })
+    Share::new(waited_ns, window_ns)
+        .is_at_least(*MOST)
+        .then(|| Waiter {
+            by_the_path: wait.waker_tid != 0 && on_paths.contains(&wait.waker_tid),
+            tid: thread.tid,
+            waited_ns,
+            class: model.class_of(wait).unwrap_or(WaitClass::Unknown),
+            at_no_lock: model
+                .primitive_of(wait)
+                .is_some_and(Primitive::is_never_lock),
+            wait,
+        })
 }
 
 /// What waits for an answer is asked about first.

@@ -11,7 +11,7 @@ use whywait_words::{counted, duration, list, list_by};
 use super::{DECLARATION, Verdict, total_ns, waiters};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{HOLD_WITHOUT_CPU, LOCK_ERROR_NS, LOCK_REASONS_SHOWN, LOCK_WARNING_NS};
+use crate::numbers::{HOLD_WITHOUT_CPU, LOCK_ERROR_NS, LOCK_REASONS_SHOWN, LOCK_WARNING_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths;
 use crate::shared::threads::{named, numbered};
@@ -123,7 +123,8 @@ fn at_least(hold: &Hold) -> String {
 
 /// How much of that is no matter of the lock.
 fn without_cpu(hold: &Hold) -> String {
-    if hold.without_cpu_ns.saturating_mul(*HOLD_WITHOUT_CPU) < hold.ns() || hold.without_cpu_ns == 0
+    if hold.without_cpu_ns == 0
+        || Share::new(hold.without_cpu_ns, hold.ns()).is_below(*HOLD_WITHOUT_CPU)
     {
         return String::new();
     }
@@ -308,7 +309,7 @@ fn lacked_a_cpu(holds: &[Hold]) -> Option<Evidence> {
         duration(held_ns),
         duration(without_cpu_ns)
     );
-    (without_cpu_ns > 0 && without_cpu_ns.saturating_mul(*HOLD_WITHOUT_CPU) >= held_ns)
+    (without_cpu_ns > 0 && Share::new(without_cpu_ns, held_ns).is_at_least(*HOLD_WITHOUT_CPU))
         .then(|| Evidence::of_ns(without_cpu_ns, text))
 }
 

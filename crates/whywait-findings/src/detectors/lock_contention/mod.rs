@@ -33,7 +33,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
-    LOCK_ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WARNING_NS, LOCK_WORTH_A_NOTE,
+    HOLDER_NAMED, LOCK_ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WARNING_NS,
+    LOCK_WORTH_A_NOTE, MOST, Share,
 };
 use crate::shared::intervals::sum;
 use crate::shared::replay::{Gone, Spared, lock_of};
@@ -106,7 +107,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         }
         for (key, waited) in waits {
             let ns = waited.contended_ns;
-            let matters = ns >= *LOCK_NS && ns.saturating_mul(*LOCK_SHARE) >= latency_ns;
+            let matters = ns >= *LOCK_NS && Share::new(ns, latency_ns).is_at_least(*LOCK_SHARE);
             let Some(lock) = locks.get_mut(&key) else {
                 continue;
             };
@@ -293,7 +294,7 @@ fn is_small(model: &Model, lock: &Contention<'_>) -> bool {
     // Short waits that cost little altogether are no more than that.
     worst_ns.is_none_or(|worst| worst < *LOCK_WARNING_NS)
         && (contended_ns == 0
-            || contended_ns.saturating_mul(*LOCK_WORTH_A_NOTE) < model.time_of_requests_ns())
+            || Share::new(contended_ns, model.time_of_requests_ns()).is_below(*LOCK_WORTH_A_NOTE))
 }
 
 fn holds_of(model: &Model, waits: &[&Wait]) -> Vec<Hold> {
@@ -315,7 +316,7 @@ fn finding(
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
     let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
     let of_the_run =
-        |ns: u64| ns >= *LOCK_ERROR_NS && ns.saturating_mul(*LOCK_OF_RUN) >= threads_ns;
+        |ns: u64| ns >= *LOCK_ERROR_NS && Share::new(ns, threads_ns).is_at_least(*LOCK_OF_RUN);
     let ended_ns = total_ns(sums).saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that
     // another one holds for them.
@@ -344,7 +345,7 @@ fn finding(
         sums,
         holds: &holds,
         longest: telling(model, &holds).filter(|_| !of_readers),
-        held_across: across * 2 > holds.len(),
+        held_across: Share::counted(across, holds.len()).exceeds(*MOST),
         behind_readers: &behind_readers,
         of_readers,
     };
@@ -433,7 +434,7 @@ fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
     places
         .into_iter()
         .max_by_key(|((function, _), (ns, _))| {
-            let named = function.is_some() && ns.saturating_mul(10) >= all_ns;
+            let named = function.is_some() && Share::new(*ns, all_ns).is_at_least(*HOLDER_NAMED);
             (named, *ns)
         })
         .map(|(_, (_, hold))| hold)

@@ -20,7 +20,7 @@ use whywait_words::{counted, duration, figure, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{TURNS_ERROR_NS, TURNS_SAME_STACK};
+use crate::numbers::{MOST, Share, TURNS_ERROR_NS};
 use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
@@ -157,7 +157,9 @@ fn handed_over(model: &Model, queue: &Queue<'_>) -> Option<Cause> {
     let all: usize = found.iter().map(|(.., times)| times).sum();
     let (stack, wait, _) = found.into_iter().max_by_key(|(.., times)| *times)?;
     let doing = "waits for the call before".to_owned();
-    (all * *TURNS_SAME_STACK >= calls.len()).then(|| Cause::new(model, wait.tid, doing, stack))
+    Share::counted(all, calls.len())
+        .is_at_least(*MOST)
+        .then(|| Cause::new(model, wait.tid, doing, stack))
 }
 
 fn fix(runtime: Runtime) -> &'static str {

@@ -19,7 +19,7 @@ use whywait_words::{counted, counted_as, duration, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
-use crate::numbers::{LOSS_ERROR, LOSS_MIN_RESPONSES, LOSS_WARNING_NS};
+use crate::numbers::{LOSS_ERROR, LOSS_MIN_RESPONSES, LOSS_WARNING_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
 
@@ -59,7 +59,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 fn severity(model: &Model, tails: &[&Tail], late: &[u64], median_ns: u64) -> Severity {
-    let often = (tails.len() as u64).saturating_mul(*LOSS_ERROR) >= model.requests_count();
+    let often = Share::new(tails.len() as u64, model.requests_count()).is_at_least(*LOSS_ERROR);
     if late.len() < *LOSS_MIN_RESPONSES || median_ns < *LOSS_WARNING_NS {
         Severity::Note
     } else if often && sum(late.iter().copied()) > model.time_of_requests_ns() {

@@ -27,7 +27,8 @@ use crate::declaration::Declaration;
 use crate::facts::{ByWhom, Facts};
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, SERIAL_CALLS_LOOKED_AT, SERIAL_KNOWN, SERIAL_MIN_CALLS, SERIAL_MIN_REQUESTS,
+    FINDINGS_OF_A_KIND, SERIAL_CALLS_LOOKED_AT, SERIAL_KNOWN, SERIAL_MIN_CALLS,
+    SERIAL_MIN_REQUESTS, Share,
 };
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
@@ -104,8 +105,8 @@ fn of_traffic<'t, 'm, 'a>(
         return None;
     }
     let known = known(facts, traffic, requests);
-    let enough =
-        known.len() >= *SERIAL_MIN_REQUESTS && known.len() * *SERIAL_KNOWN >= requests.len();
+    let enough = known.len() >= *SERIAL_MIN_REQUESTS
+        && Share::counted(known.len(), requests.len()).is_at_least(*SERIAL_KNOWN);
     let (shares, what) = if enough {
         certainly(&known)?
     } else {

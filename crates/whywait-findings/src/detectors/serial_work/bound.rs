@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::Part;
 use whywait_model::{Model, PathStep};
-use whywait_words::{duration, whole_percent};
+use whywait_words::duration;
 
 use super::{Episode, counted_ns};
 use crate::finding::Evidence;
-use crate::numbers::{SLOW_NS, WORK_WITHOUT_CPU};
+use crate::numbers::{SLOW_NS, Share, WORK_WITHOUT_CPU};
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::replay::{Gone, Spared, name};
 use crate::shared::slow_paths::{self, SlowRequest, SlowRequests};
@@ -117,8 +117,8 @@ impl AllSpared<'_> {
              bound has that, too",
             duration(self.without_cpu_ns)
         );
-        (whole_percent(self.without_cpu_ns, work_ns) >= *WORK_WITHOUT_CPU
-            && self.without_cpu_ns > 0)
-            .then(|| Evidence::of_ns(self.without_cpu_ns, text))
+        (self.without_cpu_ns > 0
+            && Share::new(self.without_cpu_ns, work_ns).is_at_least(*WORK_WITHOUT_CPU))
+        .then(|| Evidence::of_ns(self.without_cpu_ns, text))
     }
 }

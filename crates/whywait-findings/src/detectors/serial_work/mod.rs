@@ -33,8 +33,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, GROWTH_WORK_NS, SLOW_NS,
-    WORK_FUNCTIONS_SHOWN, WORK_MIN_EXPECTED, WORK_MIN_SAMPLES,
+    FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, GROWTH_WORK_NS, MOST, SLOW_NS, Share,
+    WORK_FUNCTIONS_SHOWN, WORK_IN_COMMON, WORK_MIN_EXPECTED, WORK_MIN_SAMPLES, WORK_TELLING,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
@@ -150,7 +150,7 @@ fn counted_ns(thread: &Thread, (from_ns, to_ns): (Ns, Ns)) -> (u64, u64) {
     let mut busy = busy.take_while(|busy| busy.start_ns < to_ns);
     let busy = busy.find(|busy| {
         let common_ns = overlap_ns((busy.start_ns, busy.end_ns), (from_ns, to_ns));
-        common_ns.saturating_mul(10) >= ns.saturating_mul(8)
+        Share::new(common_ns, ns).is_at_least(*WORK_IN_COMMON)
     });
     match (busy, thread.segment_before(to_ns)) {
         (Some(busy), _) => {
@@ -177,7 +177,7 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
     let (counted_ns, _) = counted_ns(thread, (from_ns, to_ns));
     let hz = u64::from(model.meta.options.sample_hz);
     let expected = (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
-    if expected >= *WORK_MIN_EXPECTED && sampled.saturating_mul(2) < expected {
+    if expected >= *WORK_MIN_EXPECTED && Share::new(sampled, expected).is_below(*MOST) {
         return counted_ns.min(sampled.saturating_mul(1_000_000_000 / hz.max(1)));
     }
     counted_ns
@@ -427,7 +427,9 @@ fn dominant(growth: Option<&Growth>, functions: &[(Option<String>, u64)]) -> Opt
             .filter_map(|(name, ns)| Some((name.as_ref()?, *ns)))
     };
     // What stands for many functions says less than one of them that has a quarter of the time.
-    let telling = |(name, ns): &(&String, u64)| *name != COMPILED && ns.saturating_mul(4) >= all_ns;
+    let telling = |(name, ns): &(&String, u64)| {
+        *name != COMPILED && Share::new(*ns, all_ns).is_at_least(*WORK_TELLING)
+    };
     let largest = || {
         let chosen = known().find(telling).or_else(|| known().next());
         chosen.map(|(name, _)| name.clone())

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Part, StackId, Wait};
 use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call};
-use whywait_words::{counted, duration, percent, shares, whole_percent};
+use whywait_words::{counted, duration, percent, shares};
 
 use super::bound::besides_ns;
 use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    ALL_BUT_NAME, KERNEL_FUNCTIONS_KEPT, KERNEL_FUNCTIONS_SHOWN, STEPS_LOOKED_UP, WAIT_BESIDES,
-    WAIT_IN_KNOWN, WAITS_SHOWN,
+    KERNEL_FUNCTIONS_KEPT, KERNEL_FUNCTIONS_SHOWN, NEARLY_ALL, STEPS_LOOKED_UP, Share,
+    WAIT_BESIDES, WAIT_IN_KNOWN, WAITS_SHOWN,
 };
 use crate::shared::crowding;
 use crate::shared::intervals::sum;
@@ -80,7 +80,7 @@ pub(super) fn finding(
         .iter()
         .filter(|(function, _)| function.is_some())
         .map(|(_, ns)| *ns));
-    let known_ns = if whole_percent(known_ns, shares.ns) >= *WAIT_IN_KNOWN {
+    let known_ns = if Share::new(known_ns, shares.ns).is_at_least(*WAIT_IN_KNOWN) {
         known_ns
     } else {
         shares.ns
@@ -168,7 +168,7 @@ fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<
         (peer.map(|peer| peer.to_string()), step.step.ns())
     }));
     let (peer, peer_ns) = peers.into_iter().next()?;
-    peer.filter(|_| whole_percent(peer_ns, ns) >= *ALL_BUT_NAME)
+    peer.filter(|_| Share::new(peer_ns, ns).is_at_least(*NEARLY_ALL))
 }
 
 /// What was waited for, for the title.
@@ -186,7 +186,7 @@ fn title_of(target: Target, whats: &[(&str, u64)], peer: Option<&str>, ns: u64) 
         _ => "memory",
     };
     match target {
-        Target::Disk | Target::Memory if whole_percent(first_ns, ns) >= *ALL_BUT_NAME => {
+        Target::Disk | Target::Memory if Share::new(first_ns, ns).is_at_least(*NEARLY_ALL) => {
             first.to_owned()
         }
         Target::Disk | Target::Memory => {
@@ -230,7 +230,9 @@ fn besides(facts: &Facts<'_>, key: &Key, group: &Group<'_>, ns: u64) -> Option<E
             "for a CPU, which a thread that does not sleep keeps"
         }
     );
-    (whole_percent(besides_ns, ns) >= *WAIT_BESIDES).then(|| Evidence::of_ns(besides_ns, text))
+    Share::new(besides_ns, ns)
+        .is_at_least(*WAIT_BESIDES)
+        .then(|| Evidence::of_ns(besides_ns, text))
 }
 
 /// The slowest request's chain of waits, in order.

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use whywait_model::Model;
-use whywait_words::{duration, figure, whole_percent};
+use whywait_words::{duration, figure};
 
 use super::{in_calls, sleeps_in_call};
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding};
-use crate::numbers::{UPSTREAM_MIN_REQUESTS, UPSTREAM_MOST_CALLS, UPSTREAM_PAIRED};
+use crate::numbers::{Share, UPSTREAM_MIN_REQUESTS, UPSTREAM_MOST_CALLS, UPSTREAM_PAIRED};
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::slow_paths::{Shares, SlowRequest};
 use crate::shared::traffic::{Mean, Traffic, paired, served, whole};
@@ -39,7 +39,7 @@ fn of_traffic<'t, 'm>(
     all: &[&SlowRequest<'_>],
 ) -> Option<OfProcess<'t, 'm, Mean>> {
     let nearly_all =
-        |part: usize, of: usize| whole_percent(part as u64, of as u64) >= *UPSTREAM_PAIRED;
+        |part: usize, of: usize| Share::counted(part, of).is_at_least(*UPSTREAM_PAIRED);
     let requests: Vec<&SlowRequest<'_>> = all
         .iter()
         .copied()

@@ -37,14 +37,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::{Exchange, Part};
 use whywait_model::calls::PeerRow;
 use whywait_model::{Model, Peer};
-use whywait_words::{count, duration, figure, percent, whole_percent};
+use whywait_words::{count, duration, figure, percent};
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, UPSTREAM_BY_DESIGN_NS, UPSTREAM_CALLS_LOOKED_AT, UPSTREAM_MIN_REQUESTS,
-    UPSTREAM_PAIRED,
+    FINDINGS_OF_A_KIND, MOST, Share, UPSTREAM_BY_DESIGN_NS, UPSTREAM_CALLS_LOOKED_AT,
+    UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED,
 };
 use crate::ranking::Explained;
 use crate::shared::crowding;
@@ -172,17 +172,19 @@ fn of_requests(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Op
         .collect();
     let enough = |pairs: &Pairs<'_>| {
         let peers: BTreeSet<u32> = pairs.pairs.iter().map(|pair| pair.call.peer).collect();
-        let paired = whole_percent(pairs.pairs.len() as u64, pairs.of as u64);
+        let paired = Share::counted(pairs.pairs.len(), pairs.of);
         pairs.pairs.len() >= *UPSTREAM_MIN_REQUESTS
             && peers.len() == 1
-            && paired >= *UPSTREAM_PAIRED
+            && paired.is_at_least(*UPSTREAM_PAIRED)
     };
     let waiting = Pairs {
         pairs: paired(model, &waiting).pairs,
         of: waiting.len(),
     };
     let busy = paired(model, &in_loop);
-    let pairs = if enough(&waiting) && waiting.pairs.len() * 2 >= busy.pairs.len() {
+    let pairs = if enough(&waiting)
+        && Share::counted(waiting.pairs.len(), busy.pairs.len()).is_at_least(*MOST)
+    {
         waiting.pairs
     } else if enough(&busy) && all_have_requests(model, &busy) {
         busy.pairs
@@ -219,7 +221,7 @@ fn all_have_requests(model: &Model, pairs: &Pairs<'_>) -> bool {
             && call.last_read_ns.is_some()
             && with_peer_ns(call) >= shortest_ns
     });
-    whole_percent(pairs.pairs.len() as u64, calls.count() as u64) >= *UPSTREAM_PAIRED
+    Share::counted(pairs.pairs.len(), calls.count()).is_at_least(*UPSTREAM_PAIRED)
 }
 
 /// For how long a call was with its peer.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
-use whywait_words::{counted, counted_as, duration, percent, whole_percent};
+use whywait_words::{counted, counted_as, duration, percent};
 
 use super::{DECLARATION, FIX};
 use crate::finding::{Confidence, Evidence, Finding, Saving};
-use crate::numbers::{UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED, UPSTREAM_UNLIKELY};
+use crate::numbers::{BY_CHANCE, Share, UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED};
 use crate::shared::crowding;
 use crate::shared::intervals::{Covered, Interval, merged};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
@@ -82,7 +82,7 @@ fn finding<'a>(
     requests: impl Iterator<Item = &'a SlowRequest<'a>>,
     slow_ns: u64,
 ) -> Option<Finding> {
-    let at_once_ns = replies.spacing_ns() / *UPSTREAM_UNLIKELY;
+    let at_once_ns = BY_CHANCE.of(replies.spacing_ns());
     let (mut answers, mut prompt) = (0_u64, 0_u64);
     let mut waits: Vec<(u64, u64)> = Vec::new();
     for slow in requests {
@@ -102,7 +102,9 @@ fn finding<'a>(
             waits.push((with_peer_ns, slow.latency_ns));
         }
     }
-    if waits.len() < *UPSTREAM_MIN_REQUESTS || whole_percent(prompt, answers) < *UPSTREAM_PAIRED {
+    if waits.len() < *UPSTREAM_MIN_REQUESTS
+        || Share::new(prompt, answers).is_below(*UPSTREAM_PAIRED)
+    {
         return None;
     }
     let shares = Shares::new(waits);

@@ -39,7 +39,9 @@ use whywait_words::{counted, counted_as, duration, list};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{STRANDED_DOING, STRANDED_ERROR_NS, STRANDED_NS, STRANDED_SAVING_NS};
+use crate::numbers::{
+    MOST, STRANDED_DOING, STRANDED_ERROR_NS, STRANDED_NS, STRANDED_SAVING_NS, Share,
+};
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
 use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
@@ -239,7 +241,7 @@ impl Elsewhere {
     }
 
     fn mostly_without_cpu(&self) -> bool {
-        self.without_cpu_ns.saturating_mul(2) > self.ns
+        Share::new(self.without_cpu_ns, self.ns).exceeds(*MOST)
     }
 }
 
@@ -254,10 +256,10 @@ fn kept_busy(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> bool {
     };
     let whole_ns = interval.to_ns - interval.from_ns;
     let did = elsewhere(pool, thread, &interval);
-    did.ns.saturating_mul(2) >= whole_ns
+    Share::new(did.ns, whole_ns).is_at_least(*MOST)
         && (!did.mostly_without_cpu()
-            || did.doing_ns() >= STRANDED_NS.max(whole_ns / *STRANDED_DOING))
-        && on_the_way_ns(model, pool, &interval).saturating_mul(2) <= whole_ns
+            || did.doing_ns() >= STRANDED_NS.max(STRANDED_DOING.of(whole_ns)))
+        && !Share::new(on_the_way_ns(model, pool, &interval), whole_ns).exceeds(*MOST)
 }
 
 fn elsewhere(pool: &EpollPool, thread: &Thread, interval: &StrandedInterval) -> Elsewhere {
@@ -322,7 +324,7 @@ fn what_it_did(
         .filter(|wait| !pool.idles(wait) && !pool.polls(wait))
         .max_by_key(|wait| overlap(wait, interval));
     let (doing, stack) = match blocked {
-        Some(wait) if overlap(wait, interval).saturating_mul(2) >= to_ns - from_ns => (
+        Some(wait) if Share::new(overlap(wait, interval), to_ns - from_ns).is_at_least(*MOST) => (
             format!("asleep in {}", system_call_name(wait)),
             wait.user_stack,
         ),

@@ -23,7 +23,7 @@ use whywait_words::{count, counted, duration, figure, rate};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{HERD_WARNING, HERD_WASTED, HERD_WASTED_PER_SECOND};
+use crate::numbers::{HERD_WARNING, HERD_WASTED, HERD_WASTED_PER_SECOND, MOST, Share};
 use crate::shared::intervals::{in_proportion, sum};
 
 /// What it is.
@@ -84,7 +84,7 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
     if herd.most_woken < 2
         || wasted < *HERD_WASTED
         || per_second < *HERD_WASTED_PER_SECOND as f64
-        || wasted < herd.connections / 2
+        || Share::new(wasted, herd.connections).is_below(*MOST)
     {
         return None;
     }
@@ -98,7 +98,7 @@ fn finding(model: &Model, port: u16, herd: &Herd) -> Option<Finding> {
         .filter(|((_, of), _)| *of == i32::from(port));
     let pids: Vec<u32> = used.clone().map(|((tgid, _), _)| *tgid).collect();
     let requests = sum(used.map(|(_, used)| used.requests));
-    let severity = if permille >= *HERD_WARNING {
+    let severity = if Share::new(wasted_ns, duration_ns).is_at_least(*HERD_WARNING) {
         Severity::Warning
     } else {
         Severity::Note

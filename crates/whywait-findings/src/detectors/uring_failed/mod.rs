@@ -23,7 +23,9 @@ use whywait_words::{counted, list, percent, shares};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{FAILED, FAILED_ALL, FAILED_SHARE, FAILED_SHOWN, MISSING};
+use crate::numbers::{
+    FAILED, FAILED_ALL, FAILED_SHARE, FAILED_SHOWN, MISSING, MISSING_SHARE, Share,
+};
 use crate::shared::intervals::in_proportion;
 use crate::shared::rings;
 
@@ -115,7 +117,7 @@ impl<'a> Failed<'a> {
         });
         let missing = state.failures_where(opcode, |errno| is_missing(opcode, errno));
         let (real, missing) = (of(real), of(missing));
-        let often = real >= *FAILED && real.saturating_mul(*FAILED_SHARE) >= sum.completed;
+        let often = real >= *FAILED && Share::new(real, sum.completed).is_at_least(*FAILED_SHARE);
         if often || (real >= *FAILED_ALL && real >= sum.completed) {
             return Some(Self {
                 sum,
@@ -123,7 +125,7 @@ impl<'a> Failed<'a> {
                 missing: false,
             });
         }
-        let nearly_all = missing.saturating_mul(10) >= sum.completed.saturating_mul(9);
+        let nearly_all = Share::new(missing, sum.completed).is_at_least(*MISSING_SHARE);
         (missing >= *MISSING && nearly_all).then_some(Self {
             sum,
             count: missing,

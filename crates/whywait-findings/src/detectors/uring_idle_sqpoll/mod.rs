@@ -16,13 +16,14 @@
 use whywait_events::uring::SETUP_SQPOLL;
 use whywait_model::Model;
 use whywait_model::rings::RingState;
-use whywait_words::{counted, duration, duration_range, percent, whole_percent};
+use whywait_words::{counted, duration, duration_range, percent};
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
-    POLLER_BURNT, POLLER_EXPENSIVE_NS, POLLER_LONG_NS, POLLER_MIN_LAGS, POLLER_MIN_SAMPLES,
+    MOST, POLLER_ASLEEP, POLLER_BURNT, POLLER_EXPENSIVE_NS, POLLER_LONG_NS, POLLER_MIN_LAGS,
+    POLLER_MIN_SAMPLES, Share,
 };
 use crate::shared::rings;
 
@@ -51,10 +52,10 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 fn burning(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
     let burnt_ns = state.poller_samples.saturating_mul(rings::sample_ns(model));
-    let burnt = whole_percent(burnt_ns, ring.observed_ns);
+    let burnt = Share::new(burnt_ns, ring.observed_ns);
     let each_ns = burnt_ns / ring.submitted.max(1);
     if state.poller_samples < *POLLER_MIN_SAMPLES
-        || burnt < *POLLER_BURNT
+        || burnt.is_below(*POLLER_BURNT)
         || each_ns < *POLLER_EXPENSIVE_NS
     {
         return None;
@@ -87,13 +88,14 @@ fn sleeps_often(model: &Model, state: &RingState) -> bool {
     let (ring, lags) = (&state.ring, &state.unsubmitted);
     lags.count >= *POLLER_MIN_LAGS
         && ring.asleep_ns >= lags.count.saturating_mul(model.threshold_ns())
-        && whole_percent(ring.asleep_ns, lags.low_ns) >= 50
+        && Share::new(ring.asleep_ns, lags.low_ns).is_at_least(*MOST)
 }
 
 /// Whether they lay there for long, were it only once, and for good.
 fn sleeps_long(state: &RingState) -> bool {
     let ring = &state.ring;
-    ring.asleep_ns >= *POLLER_LONG_NS && ring.asleep_ns >= ring.observed_ns / 100
+    ring.asleep_ns >= *POLLER_LONG_NS
+        && Share::new(ring.asleep_ns, ring.observed_ns).is_at_least(*POLLER_ASLEEP)
 }
 
 fn asleep(model: &Model, state: &RingState) -> Option<Finding> {

@@ -17,6 +17,7 @@ use whywait_words::counted;
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{OVERFLOWED, Share};
 use crate::shared::rings;
 
 /// What it is.
@@ -44,7 +45,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 
 fn finding(model: &Model, state: &RingState) -> Finding {
     let ring = &state.ring;
-    let often = ring.overflows.saturating_mul(1000) >= ring.submitted;
+    let often = Share::new(ring.overflows, ring.submitted).is_at_least(*OVERFLOWED);
     let severity = if often {
         Severity::Warning
     } else {

@@ -22,7 +22,7 @@ use whywait_words::{duration, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::RING_MIN_OPERATIONS;
+use crate::numbers::{MOST, RING_MIN_OPERATIONS, Share};
 use crate::shared::rings;
 
 /// What it is.
@@ -61,7 +61,7 @@ fn need_no_worker(opcode: u32) -> bool {
 }
 
 fn mostly_punted(sum: &Sum) -> bool {
-    sum.punted >= *RING_MIN_OPERATIONS && sum.punted.saturating_mul(2) > sum.completed
+    sum.punted >= *RING_MIN_OPERATIONS && Share::new(sum.punted, sum.completed).exceeds(*MOST)
 }
 
 /// For how long the punted operations lay completed at most, by those that were followed.

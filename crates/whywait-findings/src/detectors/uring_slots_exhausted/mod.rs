@@ -28,12 +28,12 @@
 use whywait_events::uring::Ring;
 use whywait_model::Model;
 use whywait_model::rings::{RingState, Stage};
-use whywait_words::{count, counted, duration, percent, whole_percent};
+use whywait_words::{count, counted, duration, percent};
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{RING_MIN_OPERATIONS, SLOTS_STALLED};
+use crate::numbers::{MOST, RING_MIN_OPERATIONS, SLOTS_STALLED, Share};
 use crate::shared::rings;
 
 /// What it is.
@@ -70,7 +70,9 @@ fn gain(state: &RingState) -> u64 {
     let by_slots = times_100(ring.observed_ns, free_ns);
     let by_cpu = state
         .cpu_of(state.thread())
-        .filter(|(cpu_ns, _, seen_ns)| *cpu_ns > 0 && *seen_ns >= ring.observed_ns / 2)
+        .filter(|(cpu_ns, _, seen_ns)| {
+            *cpu_ns > 0 && Share::new(*seen_ns, ring.observed_ns).is_at_least(*MOST)
+        })
         .map_or(u64::MAX, |(cpu_ns, _, seen_ns)| times_100(seen_ns, cpu_ns));
     by_slots.min(by_cpu).saturating_sub(100)
 }
@@ -82,13 +84,13 @@ fn times_100(ns: u64, of_ns: u64) -> u64 {
 
 fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
-    let full = whole_percent(ring.at_depth_ns, ring.observed_ns);
-    let stalled = whole_percent(ring.stalled_waits, ring.waits);
+    let full = Share::new(ring.at_depth_ns, ring.observed_ns);
+    let stalled = Share::new(ring.stalled_waits, ring.waits);
     let holder = state.dominant();
     if ring.sq_entries < 2
         || ring.submitted < *RING_MIN_OPERATIONS
-        || full < 50
-        || stalled < *SLOTS_STALLED
+        || full.is_below(*MOST)
+        || stalled.is_below(*SLOTS_STALLED)
         || ring.stalled_waits < *RING_MIN_OPERATIONS
         || !stops_at_depth(ring)
         || !matches!(holder, Some(Stage::Kernel | Stage::Socket))

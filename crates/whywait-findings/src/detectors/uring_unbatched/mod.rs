@@ -22,7 +22,7 @@ use whywait_words::{count, counted, duration, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{UNBATCHED, UNBATCHED_PER_SECOND, UNBATCHED_SLOTS};
+use crate::numbers::{Share, UNBATCHED, UNBATCHED_PER_SECOND, UNBATCHED_SHARE, UNBATCHED_SLOTS};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
 
@@ -56,7 +56,7 @@ fn is_unbatched(state: &RingState) -> bool {
         && ring.submitted >= *UNBATCHED
         && rate(ring.submitted, ring.observed_ns) >= *UNBATCHED_PER_SECOND
         // At most one in ten came with another.
-        && ring.batches.saturating_mul(10) >= ring.submitted.saturating_mul(9)
+        && Share::new(ring.batches, ring.submitted).is_at_least(*UNBATCHED_SHARE)
         && ring.slot_ns / active_ns >= *UNBATCHED_SLOTS
 }
 

@@ -32,8 +32,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
-    RING_MIN_OPERATIONS, RING_MIN_SAMPLES, UNREAPED_LONG_NS, UNREAPED_MIN_LAGS, UNREAPED_ONCE_NS,
-    UNREAPED_VERY_LONG_NS,
+    MOST, RING_MIN_OPERATIONS, RING_MIN_SAMPLES, SENDS_ONLY, Share, UNREAPED_LONG_NS,
+    UNREAPED_MIN_LAGS, UNREAPED_ONCE_NS, UNREAPED_VERY_LONG_NS,
 };
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings;
@@ -77,7 +77,8 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
         && state.unreaped.count >= *UNREAPED_MIN_LAGS
         && (mostly || at_times(model, state))
         && (!nobody_waits(state)
-            || (state.ring.at_depth_ns > state.ring.observed_ns / 2 && !state.held_by_sockets()))
+            || (Share::new(state.ring.at_depth_ns, state.ring.observed_ns).exceeds(*MOST)
+                && !state.held_by_sockets()))
 }
 
 /// How much of the time that completions lay there the thread was elsewhere, a part and the whole
@@ -96,7 +97,7 @@ fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
     let known_ns = away_ns
         .saturating_add(waited_ns)
         .saturating_add(sampled_ns(is_held_up));
-    if known_ns > lag_ns / 2 {
+    if Share::new(known_ns, lag_ns).exceeds(*MOST) {
         return (away_ns, known_ns);
     }
     let (mut other, mut held_up) = (0u64, 0u64);
@@ -125,7 +126,8 @@ fn at_times(model: &Model, state: &RingState) -> bool {
     let lag_ns = sum(&|longest| longest.lag.low_ns);
     let slept_ns = sum(&|longest| longest.slept_ns);
     let computed_ns = sum(&|longest| sampled_ns(model, longest, is_other_work));
-    long.len() as u64 >= *UNREAPED_MIN_LAGS && slept_ns.saturating_add(computed_ns) >= lag_ns / 2
+    long.len() as u64 >= *UNREAPED_MIN_LAGS
+        && Share::new(slept_ns.saturating_add(computed_ns), lag_ns).is_at_least(*MOST)
 }
 
 /// Whether something that somebody waits for lay there for very long while the thread slept
@@ -136,7 +138,7 @@ fn for_very_long(model: &Model, state: &RingState) -> bool {
         let away_ns = sampled_ns(model, longest, is_other_work).saturating_add(longest.slept_ns);
         longest.lag.low_ns >= *UNREAPED_VERY_LONG_NS
             && !is_done_with(longest.lag.opcode)
-            && away_ns >= longest.lag.low_ns / 2
+            && Share::new(away_ns, longest.lag.low_ns).is_at_least(*MOST)
     });
     let lags_ns: Vec<u64> = very_long.map(|longest| longest.lag.low_ns).collect();
     lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *UNREAPED_ONCE_NS)
@@ -199,7 +201,7 @@ fn nobody_waits(state: &RingState) -> bool {
         sum(sums.map(|sum| sum.completed))
     };
     let sends = completed(&|sum| matches!(sum.opcode, 9 | 19 | 26 | 34 | 47 | 48));
-    sends.saturating_mul(10) >= completed(&|_| true).saturating_mul(9)
+    Share::new(sends, completed(&|_| true)).is_at_least(*SENDS_ONLY)
 }
 
 fn finding(model: &Model, state: &RingState) -> Finding {

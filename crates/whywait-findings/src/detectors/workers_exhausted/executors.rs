@@ -17,7 +17,7 @@ use whywait_model::{EpollPool, Model, RequestRef, SystemCall, Thread, WaitClass,
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
 use crate::facts::Facts;
-use crate::numbers::{EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, SLOW_NS};
+use crate::numbers::{EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, SLOW_NS, Share};
 use crate::shared::replay::Worked;
 
 /// The crews: for each loop the threads that do its jobs.
@@ -59,7 +59,7 @@ fn crew<'m>(facts: &Facts<'m>, pool: &EpollPool) -> Option<Crew<'m>> {
         .iter()
         .filter(|request| request.latency_ns().is_some_and(|ns| ns >= *SLOW_NS))
         .count();
-    if jobs.len() * 100 < answered * *EXECUTOR_ANSWERS {
+    if Share::counted(jobs.len(), answered).is_below(*EXECUTOR_ANSWERS) {
         return None;
     }
     Some(crew_of(model, *tid, &requests, workers, &jobs))

@@ -35,7 +35,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, Saving, Severity};
 use crate::numbers::{
-    SLOW_NS, WORKERS_ERROR_NS, WORKERS_HANG_NS, WORKERS_LOCKED, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
+    MOST, REPLAY_OFF, SLOW_NS, Share, WORKERS_ERROR_NS, WORKERS_HANG_NS, WORKERS_MIN_VICTIMS,
+    WORKERS_MORE_HELP, WORKERS_WORTH,
 };
 use crate::shared::intervals::sum;
 use crate::shared::replay::{self, Worked};
@@ -128,7 +129,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
     let open_ns = sum(open.clone().map(|(request, _)| request.age_ns()));
     let hangs = victims.iter().any(|(_, ns)| *ns >= *WORKERS_HANG_NS);
     if (victims.len() < *WORKERS_MIN_VICTIMS && !hangs)
-        || shares.ns.saturating_mul(*WORKERS_WORTH) < slow_ns
+        || Share::new(shares.ns, slow_ns).is_below(*WORKERS_WORTH)
     {
         return None;
     }
@@ -138,13 +139,13 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
         sum(those.map(|sleep| sleep.ns))
     };
     let lock_ns = of(&|sleep| is_lock(model, sleep.wait));
-    if slept_ns == 0 || lock_ns.saturating_mul(*WORKERS_LOCKED) >= slept_ns {
+    if slept_ns == 0 || Share::new(lock_ns, slept_ns).is_at_least(*MOST) {
         return None;
     }
     let reasons = reasons::of(model, crew);
-    let kept = of(&|sleep| sleep.kept).saturating_mul(2) >= slept_ns;
+    let kept = Share::new(of(&|sleep| sleep.kept), slept_ns).is_at_least(*MOST);
     // Of those that hang nothing shows how it would be with more.
-    let hang = open_ns.saturating_mul(2) > shares.latency_ns;
+    let hang = Share::new(open_ns, shares.latency_ns).exceeds(*MOST);
     let elsewhere = if kept || hang {
         None
     } else {
@@ -198,7 +199,7 @@ fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
     let workers = crew.workers.len();
     let same_ns = replay::median_ns(replay::latencies(&crew.jobs, workers, 0));
     if crew.jobs.len() < *WORKERS_MIN_VICTIMS
-        || same_ns.abs_diff(real_ns).saturating_mul(4) > real_ns
+        || Share::new(same_ns.abs_diff(real_ns), real_ns).exceeds(*REPLAY_OFF)
     {
         return None;
     }
@@ -212,7 +213,7 @@ fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
         })
         .collect();
     let best_ns = more.iter().map(|(_, ns)| *ns).min()?;
-    (best_ns.saturating_mul(10) < real_ns.saturating_mul(9)).then_some((real_ns, more))
+    (Share::new(best_ns, real_ns).is_below(*WORKERS_MORE_HELP)).then_some((real_ns, more))
 }
 
 fn is_lock(model: &Model, wait: &Wait) -> bool {

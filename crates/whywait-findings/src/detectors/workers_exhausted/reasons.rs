@@ -6,7 +6,10 @@ use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Model, system_call_name};
 
 use super::Crew;
-use crate::numbers::{TOGETHER_WITHIN, WORKERS_IN_STEP, WORKERS_MIN_GAPS, WORKERS_TOGETHER};
+use crate::numbers::{
+    STEP_LONGER, STEP_OFF, STEP_SHORTEST, Share, TOGETHER_WITHIN, WORKERS_IN_STEP,
+    WORKERS_MIN_GAPS, WORKERS_TOGETHER,
+};
 use crate::shared::{replay, slow_paths};
 
 /// What workers waited for.
@@ -81,7 +84,7 @@ pub(super) fn queues_elsewhere(
             .map(|(from, to)| to - from)
             .min()
             .unwrap_or(to - from);
-        let soon = from.saturating_add(shortest / *TOGETHER_WITHIN);
+        let soon = from.saturating_add(TOGETHER_WITHIN.of(shortest));
         let together = waits[at..]
             .iter()
             .take_while(|(other, _)| *other <= soon)
@@ -95,11 +98,11 @@ pub(super) fn queues_elsewhere(
             let first = took[0].max(1);
             let last = took[together - 1];
             let near = |ns: u64, times: u64| {
-                ns.abs_diff(first.saturating_mul(times)).saturating_mul(4) < first
+                Share::new(ns.abs_diff(first.saturating_mul(times)), first).is_below(*STEP_OFF)
             };
             if (1..).zip(&took).all(|(times, ns)| near(*ns, times)) {
                 in_turn += 1;
-            } else if last.saturating_mul(2) < first.saturating_mul(3) {
+            } else if Share::new(last, first).is_below(*STEP_LONGER) {
                 at_once += 1;
             }
         }
@@ -127,7 +130,7 @@ fn comes_back_in_turns(waits: &[(Ns, Ns)], workers: usize) -> bool {
     let (few, middle, most) = (at(5), at(50), at(95));
     let took = replay::median_ns(waits.iter().map(|(from, to)| to - from).collect());
     let share = middle.saturating_mul(workers as u64);
-    few.saturating_mul(5) >= middle.saturating_mul(3)
-        && most.saturating_mul(2) <= middle.saturating_mul(3)
-        && share.abs_diff(took).saturating_mul(4) <= took
+    Share::new(few, middle).is_at_least(*STEP_SHORTEST)
+        && !Share::new(most, middle).exceeds(*STEP_LONGER)
+        && !Share::new(share.abs_diff(took), took).exceeds(*STEP_OFF)
 }

@@ -9,7 +9,7 @@ use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
 use super::shift::{Duty, Shift};
 use super::{Crew, Sleep, Takes};
 use crate::facts::Facts;
-use crate::numbers::{SLEEPS_IN_WORK, SLOW_NS};
+use crate::numbers::{SLEEPS_IN_WORK, SLOW_NS, Share};
 use crate::shared::intervals::Interval;
 use crate::shared::replay::{InHand, Worked, workers_of};
 
@@ -138,7 +138,9 @@ impl<'a, 'm> Workers<'a, 'm> {
             *in_work += usize::from(self.has_in_hand(wait.tid, wait.out_ns));
             *all += 1;
         }
-        times.retain(|_, (in_work, all)| *in_work * 4 >= *all * *SLEEPS_IN_WORK);
+        times.retain(|_, (in_work, all)| {
+            Share::counted(*in_work, *all).is_at_least(*SLEEPS_IN_WORK)
+        });
         times.into_keys().collect()
     }
 

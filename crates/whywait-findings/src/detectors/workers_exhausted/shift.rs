@@ -1,6 +1,6 @@
 //! When all workers slept and something waited for them.
 
-use crate::numbers::WORKERS_ASLEEP;
+use crate::numbers::{MOST, Share, WORKERS_ASLEEP};
 use whywait_events::Ns;
 
 /// What a worker does, as far as taking work goes.
@@ -62,7 +62,9 @@ impl Shift {
                 break;
             };
             let [free, asleep, active, waiting] = now;
-            let sleep = asleep > 0 && asleep * 100 >= (asleep + active) * *WORKERS_ASLEEP;
+            let sleep = asleep > 0
+                && Share::new(asleep.unsigned_abs(), (asleep + active).unsigned_abs())
+                    .is_at_least(*WORKERS_ASLEEP);
             if free == 0 && sleep && waiting > most {
                 match shift.intervals.last_mut() {
                     Some(last) if last.1 == from => last.1 = to,
@@ -88,7 +90,7 @@ impl Shift {
     /// as well.
     pub(super) fn share_of(&self, from: Ns, to: Ns) -> u64 {
         let (within, whole) = (self.within(from, to), to.saturating_sub(from));
-        if within.saturating_mul(2) >= whole {
+        if Share::new(within, whole).is_at_least(*MOST) {
             whole
         } else {
             within

@@ -1,6 +1,6 @@
 //! Workers that read requests from sockets, one at a time, by what they read.
 
-use crate::numbers::CREW_OVERLAPPING;
+use crate::numbers::{CREW_OVERLAPPING, MOST, Share};
 use std::collections::BTreeMap;
 
 use whywait_model::RequestRef;
@@ -37,7 +37,7 @@ fn serve_several(in_hand: &InHand<'_>) -> bool {
         .filter(|pair| pair[1].recv_ns < Some(pair[0].until_ns()))
         .count();
     let all: usize = in_hand.values().map(Vec::len).sum();
-    overlapping * *CREW_OVERLAPPING > all
+    Share::counted(overlapping, all).exceeds(*CREW_OVERLAPPING)
 }
 
 /// Whether these threads only read requests, which others answer.
@@ -51,7 +51,7 @@ fn hand_over(in_hand: &InHand<'_>) -> bool {
         by_others += usize::from(request.send_tid != request.recv_tid);
         all += 1;
     }
-    by_others * 2 > all
+    Share::counted(by_others, all).exceeds(*MOST)
 }
 
 /// Whether it is one thread that alone polls what it reads: when it blocks, that is another

@@ -30,8 +30,9 @@ use crate::detectors::serial_work::DECLARATION;
 use crate::detectors::uring_unreaped;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
-    RING_BOUND, RING_FUNCTION, RING_FUNCTION_WARNING, RING_MIN_OPERATIONS, RING_NEVER_WAITS_NS,
-    RING_NOTHING_TO_DO, RING_REST_FASTER, RING_WORK_FUNCTIONS_SHOWN, RING_WORK_MIN_SAMPLES,
+    MOST, RING_BOUND, RING_FUNCTION, RING_FUNCTION_WARNING, RING_MIN_OPERATIONS,
+    RING_NEVER_WAITS_NS, RING_NOTHING_TO_DO, RING_REST_FASTER, RING_WORK_FUNCTIONS_SHOWN,
+    RING_WORK_MIN_SAMPLES, Share,
 };
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings;
@@ -114,11 +115,11 @@ fn bound_loop<'a>(model: &Model, tid: u32, states: &[&'a RingState]) -> Option<L
     let samples = Samples::of(model, states);
     // From the first sample to the last: of a recording of seconds that is all of it.
     let (cpu_ns, runnable_ns, seen_ns) = states.iter().find_map(|state| state.cpu_of(tid))?;
-    let bound = whole_percent(cpu_ns.saturating_add(runnable_ns), seen_ns);
+    let bound = Share::new(cpu_ns.saturating_add(runnable_ns), seen_ns);
     if operations < *RING_MIN_OPERATIONS
         || samples.all < *RING_WORK_MIN_SAMPLES
-        || bound < *RING_BOUND
-        || seen_ns < observed_ns / 2
+        || bound.is_below(*RING_BOUND)
+        || Share::new(seen_ns, observed_ns).is_below(*MOST)
     {
         return None;
     }
@@ -131,7 +132,7 @@ fn bound_loop<'a>(model: &Model, tid: u32, states: &[&'a RingState]) -> Option<L
     let never_waits = waits.saturating_mul(*RING_NEVER_WAITS_NS) < observed_ns;
     if shows
         && never_waits
-        && whole_percent(samples.with_kernel, samples.all) >= *RING_NOTHING_TO_DO
+        && Share::new(samples.with_kernel, samples.all).is_at_least(*RING_NOTHING_TO_DO)
     {
         return None;
     }
@@ -158,17 +159,17 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     let bound = bound_loop(model, tid, states)?;
     let (all, cpu_ns, operations) = (bound.samples.all, bound.cpu_ns, bound.operations);
     let (name, work) = bound.samples.functions.first()?;
-    let share = whole_percent(work.samples, all);
-    if share < *RING_FUNCTION {
+    let share = Share::new(work.samples, all);
+    if share.is_below(*RING_FUNCTION) {
         return None;
     }
-    let severity = if share >= *RING_FUNCTION_WARNING {
+    let severity = if share.is_at_least(*RING_FUNCTION_WARNING) {
         Severity::Warning
     } else {
         Severity::Note
     };
     let function = at_most(work.samples, all);
-    let saved = function.saturating_add(all.saturating_sub(function) / *RING_REST_FASTER);
+    let saved = function.saturating_add(RING_REST_FASTER.of(all.saturating_sub(function)));
     let saved_ns = in_proportion(cpu_ns, saved, all);
     let rest = all.saturating_sub(saved).max(1);
     let faster = u128::from(saved) * 100 / u128::from(rest);

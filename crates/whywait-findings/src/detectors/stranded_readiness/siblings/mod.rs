@@ -27,7 +27,7 @@ use whywait_words::{counted, counted_as, duration, list};
 
 use crate::detectors::stranded_readiness::DECLARATION;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
-use crate::numbers::{SIBLINGS_STRANDED_NS, STRANDED_ERROR_NS};
+use crate::numbers::{MOST, SIBLINGS_STRANDED_NS, STRANDED_ERROR_NS, Share};
 use crate::shared::intervals::{Interval, union_ns};
 use crate::shared::threads::numbered;
 
@@ -119,10 +119,10 @@ fn victim<'a>(
     let without_cpu_ns = reader.map_or(0, |thread| {
         thread.without_cpu_ns(request.ready_ns, served_ns)
     });
-    if without_cpu_ns.saturating_mul(2) > wait_ns {
+    if Share::new(without_cpu_ns, wait_ns).exceeds(*MOST) {
         return None;
     }
-    (stranded_ns >= SIBLINGS_STRANDED_NS.max(wait_ns / 2)).then_some(Victim {
+    (stranded_ns >= SIBLINGS_STRANDED_NS.max(MOST.of(wait_ns))).then_some(Victim {
         request,
         stranded_ns,
         idle,
