@@ -245,7 +245,7 @@ fn worked_ns(model: &Model, request: RequestRef<'_>) -> u64 {
         .overlapping(from_ns, to_ns)
         .iter()
         .map(|wait| {
-            let woken_ns = wait.wake_ns.or(wait.in_ns).unwrap_or(to_ns);
+            let woken_ns = wait.over_ns().unwrap_or(to_ns);
             woken_ns.min(to_ns).saturating_sub(wait.out_ns.max(from_ns))
         })
         .fold(0, u64::saturating_add);

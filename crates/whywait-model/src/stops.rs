@@ -66,7 +66,7 @@ impl Stops {
                 .find(|how| *how == kind.name)
         });
         let Some(how) = how else { return };
-        let to_ns = wait.wake_ns.or(wait.in_ns);
+        let to_ns = wait.over_ns();
         if to_ns.is_some_and(|to_ns| to_ns.saturating_sub(wait.out_ns) < MIN_NS) {
             return;
         }

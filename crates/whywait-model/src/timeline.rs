@@ -29,7 +29,7 @@ impl Timeline {
         let mut waits: Vec<Wait> = Vec::with_capacity(rows.len());
         for wait in rows {
             if let Some(last) = waits.last_mut()
-                && end_of(last) > wait.out_ns
+                && last.end_ns() > wait.out_ns
             {
                 last.in_ns = Some(wait.out_ns);
                 last.wake_ns = last.wake_ns.map(|wake| wake.min(wait.out_ns));
@@ -46,7 +46,7 @@ impl Timeline {
 
     /// Those that overlap `[from, to)`.
     pub fn overlapping(&self, from: Ns, to: Ns) -> &[Wait] {
-        let first = self.waits.partition_point(|wait| end_of(wait) <= from);
+        let first = self.waits.partition_point(|wait| wait.end_ns() <= from);
         let last = self.waits.partition_point(|wait| wait.out_ns < to);
         &self.waits[first..last.max(first)]
     }
@@ -70,16 +70,6 @@ impl Timeline {
         let after = self.waits.partition_point(|wait| wait.out_ns < at);
         after.checked_sub(1)
     }
-}
-
-/// When a wait was over: back on a CPU. `u64::MAX` while it lasts.
-pub(crate) fn end_of(wait: &Wait) -> Ns {
-    wait.in_ns.unwrap_or(Ns::MAX)
-}
-
-/// When a sleep was over: woken, or back on a CPU when no wake was seen.
-pub(crate) fn woken_at(wait: &Wait) -> Ns {
-    wait.wake_ns.unwrap_or_else(|| end_of(wait))
 }
 
 /// A thread of the target.
@@ -135,9 +125,9 @@ impl Thread {
             .overlapping(from, to)
             .iter()
             .map(|wait| {
-                end_of(wait)
+                wait.end_ns()
                     .min(to)
-                    .saturating_sub(woken_at(wait).max(from))
+                    .saturating_sub(wait.woken_ns().max(from))
             })
             .fold(self.preempted_ns(from, to), u64::saturating_add)
     }
@@ -146,7 +136,7 @@ impl Thread {
     /// show it.
     pub(crate) fn on_cpu_from(&self, at: Ns) -> Ns {
         if let Activity::Sleeping(wait) | Activity::Runnable(wait) = self.timeline.at(at) {
-            return end_of(wait);
+            return wait.end_ns();
         }
         let preempted = self.preempted(at, at.saturating_add(1)).first();
         preempted.map_or(at, |row| row.in_ns)

@@ -226,7 +226,7 @@ impl Trace {
             }
             *left -= 1;
             let out_ns = wait.out_ns.max(at_ns);
-            let in_ns = wait.in_ns.unwrap_or(Ns::MAX).min(to_ns);
+            let in_ns = wait.end_ns().min(to_ns);
             let woken_ns = wait
                 .wake_ns
                 .unwrap_or(in_ns)

@@ -142,7 +142,7 @@ impl Server {
 
     /// The next wait: as the capture makes it, at the moment the thread is back on a CPU.
     pub(crate) fn wait(&mut self) -> Wait {
-        let ends = |wait: &Wait| wait.in_ns.unwrap_or(Ns::MAX);
+        let ends = Wait::end_ns;
         let index = (0..self.waits.len())
             .min_by_key(|index| ends(&self.waits[*index]))
             .unwrap_or(0);

@@ -95,3 +95,21 @@ table! {
         segment: Parts = Delta { parts "segment" },
     }
 }
+
+impl Wait {
+    /// When the thread was back on a CPU; [`Ns::MAX`] while it was not.
+    pub fn end_ns(&self) -> Ns {
+        self.in_ns.unwrap_or(Ns::MAX)
+    }
+
+    /// When the sleep was over: woken, or back on a CPU where no wake was seen. `None` while it
+    /// lasts.
+    pub fn over_ns(&self) -> Option<Ns> {
+        self.wake_ns.or(self.in_ns)
+    }
+
+    /// The same; [`Ns::MAX`] while it lasts.
+    pub fn woken_ns(&self) -> Ns {
+        self.over_ns().unwrap_or(Ns::MAX)
+    }
+}

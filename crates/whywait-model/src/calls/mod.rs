@@ -8,7 +8,6 @@ use whywait_events::{Exchange, Ns, Part, PeerSums, Wait};
 
 use crate::model::Model;
 use crate::path::PathStep;
-use crate::timeline::end_of;
 use crate::waits::kind::TCP_RECEIVE;
 use crate::waits::system_call::descriptor;
 
@@ -92,7 +91,7 @@ impl Calls {
             Some(ns) => (exchange.read_tid, ns),
             None => (exchange.send_tid, exchange.gone_ns.unwrap_or(Ns::MAX)),
         };
-        (reader == wait.tid && exchange.last_send_ns <= wait.out_ns && end_of(wait) <= until_ns)
+        (reader == wait.tid && exchange.last_send_ns <= wait.out_ns && wait.end_ns() <= until_ns)
             .then_some(exchange)
     }
 }

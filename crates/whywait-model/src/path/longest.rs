@@ -4,7 +4,6 @@ use whywait_events::{Ns, Wait};
 
 use super::sleeps::Sleep;
 use super::walk::Walk;
-use crate::timeline::{end_of, woken_at};
 use crate::waits::{SystemCall, system_call};
 
 /// Points that are looked at for whether a path leads there from the request; beyond that none
@@ -71,7 +70,7 @@ impl<'m> Walk<'_, 'm> {
     fn last_sleep(&self, tid: u32, at: Ns) -> Option<Sleep<'m>> {
         let thread = self.model.threads.get(&tid)?;
         let sleep = self.sleeps.before(thread, at)?;
-        (end_of(sleep.wait) > self.from_ns).then_some(sleep)
+        (sleep.wait.end_ns() > self.from_ns).then_some(sleep)
     }
 
     /// The points from which paths lead to a thread's state at `at`: it before its last sleep, and
@@ -81,7 +80,7 @@ impl<'m> Walk<'_, 'm> {
             return [self.maker(tid, at), None];
         };
         let wait = sleep.wait;
-        let woken = woken_at(wait).min(at);
+        let woken = wait.woken_ns().min(at);
         let stay = (wait.out_ns > self.from_ns).then_some((tid, wait.out_ns));
         let through = sleep.waits_for(tid) && !sleep.is_lock && woken > self.from_ns;
         [stay, through.then_some((sleep.waker, woken))]
@@ -102,8 +101,8 @@ impl<'m> Walk<'_, 'm> {
             return Some(done(stay)?.saturating_add(at.saturating_sub(started_ns)));
         };
         let wait = sleep.wait;
-        let end = end_of(wait).min(at);
-        let woken = woken_at(wait).min(end).max(self.from_ns);
+        let end = wait.end_ns().min(at);
+        let woken = wait.woken_ns().min(end).max(self.from_ns);
         let active = at
             .saturating_sub(end)
             .saturating_add(end.saturating_sub(woken));

@@ -27,7 +27,6 @@ use whywait_events::{Ns, Part, StackId};
 use crate::model::Model;
 use crate::requests::RequestRef;
 use crate::rings;
-use crate::timeline::{end_of, woken_at};
 use crate::waits::WaitKind;
 use sleeps::Sleeps;
 use steps::{step, unreaped, waker};
@@ -135,7 +134,7 @@ fn walked<'m>(sleeps: &Sleeps<'m>, request: RequestRef<'m>) -> Walked {
         // The wake that brought the reader, if it slept when the request came.
         let woken_by = reader
             .and_then(|thread| thread.timeline.before(recv_ns))
-            .filter(|wait| end_of(wait) <= recv_ns && woken_at(wait) >= request.ready_ns)
+            .filter(|wait| wait.end_ns() <= recv_ns && wait.woken_ns() >= request.ready_ns)
             .map_or(0, |wait| waker(model, wait));
         steps.push(unserved(request, recv_ns, woken_by));
     }

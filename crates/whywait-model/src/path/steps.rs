@@ -5,7 +5,7 @@ use whywait_events::{Ns, Part, StackId, Wait, WakeContext};
 use super::PathStep;
 use super::sleeps::{Sleep, Sleeps};
 use crate::model::Model;
-use crate::timeline::{Thread, woken_at};
+use crate::timeline::Thread;
 use crate::waits::system_call::{self, SystemCall};
 
 /// An interval in which a thread was preempted more often becomes two steps: all that it had no
@@ -69,7 +69,7 @@ pub(super) fn unreaped(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> PathS
     let stack = model.threads.get(&tid).map_or(0, |thread| {
         let waits = thread.timeline.overlapping(from_ns, to_ns);
         let within = |wait: &&Wait| {
-            let end_ns = woken_at(wait).min(to_ns);
+            let end_ns = wait.woken_ns().min(to_ns);
             end_ns.saturating_sub(wait.out_ns.max(from_ns))
         };
         let longest = waits.iter().max_by_key(within);

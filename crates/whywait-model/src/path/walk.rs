@@ -9,7 +9,7 @@ use super::sleeps::{Sleep, Sleeps};
 use super::steps::{active, sleep as slept, step};
 use crate::model::Model;
 use crate::requests::RequestRef;
-use crate::timeline::{Thread, end_of, woken_at};
+use crate::timeline::Thread;
 use crate::waits::locks::{LetGo, MOST_LOOKED_AT};
 
 /// A path of more steps is cut off: its beginning is one `unknown` step.
@@ -100,7 +100,7 @@ impl Walk<'_, '_> {
                 return;
             };
             let sleep = self.sleeps.before(thread, now);
-            let Some(sleep) = sleep.filter(|sleep| end_of(sleep.wait) > from_ns) else {
+            let Some(sleep) = sleep.filter(|sleep| sleep.wait.end_ns() > from_ns) else {
                 now = self.active(
                     thread,
                     from_ns,
@@ -115,11 +115,11 @@ impl Walk<'_, '_> {
             let wait = sleep.wait;
             // It may still be under way at `now`, when the path comes from a thread that it woke by
             // a timer's signal, say.
-            let back_on_cpu = end_of(wait).min(now);
+            let back_on_cpu = wait.end_ns().min(now);
             if back_on_cpu < now {
                 active(self.sleeps, thread, back_on_cpu, now, waiting, steps);
             }
-            let woken = woken_at(wait).min(back_on_cpu).max(from_ns);
+            let woken = wait.woken_ns().min(back_on_cpu).max(from_ns);
             if woken < back_on_cpu {
                 steps.push(step(Part::Runnable, tid, woken, back_on_cpu, waiting));
             }
@@ -219,7 +219,7 @@ impl Walk<'_, '_> {
                 .take(MOST_LOOKED_AT)
                 .find(|own| own.in_ns.is_some() && model.key_of(own) == key);
             let own = own.map(|own| LetGo {
-                at_ns: woken_at(own).clamp(from_ns, now),
+                at_ns: own.woken_ns().clamp(from_ns, now),
                 by: model.who_let_go(own),
                 woken: holder,
             });
@@ -232,7 +232,7 @@ impl Walk<'_, '_> {
             let mut got_ns = known_ns;
             // It held nothing while it waited for its next request.
             if let Some(idle) = model.last_between_requests(&key, thread, known_ns, now) {
-                got_ns = end_of(idle).clamp(known_ns, now);
+                got_ns = idle.end_ns().clamp(known_ns, now);
             }
             // It cannot have taken what another one was woken for before it had a CPU.
             let given = let_go.filter(|let_go| let_go.woken != holder);

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::{Ns, StackId, Wait};
 
 use crate::model::Model;
-use crate::timeline::{Thread, end_of, woken_at};
+use crate::timeline::Thread;
 use crate::waits::{SystemCall, system_call};
 
 mod find;
@@ -189,7 +189,7 @@ impl EpollPool {
         for thread in &members {
             for wait in thread.timeline.overlapping(from_ns, to_ns) {
                 let began_ns = wait.out_ns.max(from_ns);
-                let over_ns = woken_at(wait).min(end_of(wait));
+                let over_ns = wait.woken_ns().min(wait.end_ns());
                 if over_ns <= began_ns {
                     continue;
                 }

@@ -8,7 +8,6 @@ use crate::model::Model;
 use crate::path::Path;
 use crate::requests::summary::{ReadyUnserved, Time};
 use crate::requests::{RequestRef, RequestSums};
-use crate::timeline::{end_of, woken_at};
 use crate::waits::system_call;
 
 /// How a request's time splits, nanoseconds.
@@ -141,7 +140,7 @@ pub(crate) fn unmatched_wakes_ns(model: &Model, path: &Path<'_>) -> u64 {
             let timeline = &model.threads.get(&step.tid)?.timeline;
             let wait = timeline.before(step.to_ns)?;
             let unmatched = wait.wake_ns.is_none() && wait.in_ns.is_some();
-            (unmatched && end_of(wait) >= step.to_ns).then(|| step.ns())
+            (unmatched && wait.end_ns() >= step.to_ns).then(|| step.ns())
         })
         .fold(0, u64::saturating_add)
 }
@@ -191,10 +190,10 @@ fn between_long_waits(request: RequestRef<'_>, recv_ns: u64, answered_ns: u64) -
     rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(preempted_ns);
     for wait in thread.timeline.overlapping(recv_ns, answered_ns) {
         let within = |from: u64, to: u64| to.min(answered_ns).saturating_sub(from.max(recv_ns));
-        let woken_ns = woken_at(wait);
+        let woken_ns = wait.woken_ns();
         let part = system_call::part(wait, model.threads.contains_key(&wait.waker_tid));
         rest[part] = rest[part].saturating_sub(within(wait.out_ns, woken_ns));
-        rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(within(woken_ns, end_of(wait)));
+        rest[Part::Runnable] = rest[Part::Runnable].saturating_sub(within(woken_ns, wait.end_ns()));
     }
     (rest.total_ns() > 0).then_some(rest)
 }

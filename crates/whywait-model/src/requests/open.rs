@@ -21,7 +21,7 @@ use whywait_events::{Ns, StackId, Wait};
 
 use crate::model::Model;
 use crate::requests::{RequestRef, life};
-use crate::timeline::{Thread, end_of};
+use crate::timeline::Thread;
 use crate::waits::system_call::{SystemCall, system_call};
 use crate::waits::{WaitClass, descriptor};
 
@@ -117,7 +117,7 @@ impl Rests {
                     busy_until_ns = busy_until_ns.max(Some(*to_ns));
                     next += 1;
                 }
-                let long = end_of(wait).saturating_sub(wait.out_ns) >= model.threshold_ns();
+                let long = wait.end_ns().saturating_sub(wait.out_ns) >= model.threshold_ns();
                 let place = wait.user_stack != 0 && system_call(wait) != SystemCall::Sleep;
                 if long && place && busy_until_ns.is_some_and(|ns| ns <= wait.out_ns) {
                     rests.insert((wait.tgid, system_call(wait), wait.user_stack));

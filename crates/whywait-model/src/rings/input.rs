@@ -218,7 +218,7 @@ impl RingInput {
     pub(crate) fn add_wait(&mut self, wait: &Wait) {
         // The row of a sleep that has not ended is followed by one that has its end, but for the
         // last.
-        let Some(end_ns) = wait.wake_ns.or(wait.in_ns) else {
+        let Some(end_ns) = wait.over_ns() else {
             return;
         };
         for state in self.states.values_mut() {

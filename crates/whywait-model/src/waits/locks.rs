@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 
 use crate::model::Model;
-use crate::timeline::{Thread, end_of, woken_at};
+use crate::timeline::Thread;
 use crate::waits::ended_by_timeout;
 use crate::waits::futex::{Primitive, WaitClass};
 use crate::waits::objects::WaitKey;
@@ -132,7 +132,7 @@ impl Model {
     /// Whether a thread that slept for a lock until a timeout went on with that in its next sleep.
     fn goes_on(&self, key: &WaitKey, wait: &Wait, next: &Wait) -> bool {
         ended_by_timeout(wait)
-            && next.out_ns.saturating_sub(end_of(wait)) < TRIES_AGAIN_NS
+            && next.out_ns.saturating_sub(wait.end_ns()) < TRIES_AGAIN_NS
             && self.key_of(wait) == *key
             && self.key_of(next) == *key
     }
@@ -148,7 +148,7 @@ impl Model {
             return None;
         };
         let key = self.key_of(wait);
-        let to_ns = woken_at(wait);
+        let to_ns = wait.woken_ns();
         let out_ns = self.first_try(wait).out_ns;
         let thread = self.threads.get(&holder)?;
         // Its own last wait for the lock, if that ended while the other one waited: so it got it
@@ -169,7 +169,7 @@ impl Model {
             .map_or(out_ns, |let_go| thread.on_cpu_from(let_go.at_ns).min(to_ns));
         let idle_ns = self
             .last_between_requests(&key, thread, out_ns, to_ns)
-            .map_or(out_ns, |idle| end_of(idle).min(to_ns));
+            .map_or(out_ns, |idle| idle.end_ns().min(to_ns));
         let from_ns = own.unwrap_or(out_ns).max(others_ns).max(idle_ns);
         let across = self.across(holder, &key, from_ns, to_ns);
         let sampled = self.sampled_stack(thread, from_ns, to_ns);
@@ -218,7 +218,7 @@ impl Model {
             .iter()
             .filter(|wait| wait.wake_context == WakeContext::Task && wait.waker_tid != tid)
             .map(|wait| {
-                let (out_ns, woken_ns) = (wait.out_ns.max(from_ns), woken_at(wait).min(to_ns));
+                let (out_ns, woken_ns) = (wait.out_ns.max(from_ns), wait.woken_ns().min(to_ns));
                 self.without_cpu_to(wait.waker_tid, out_ns, woken_ns, wakers - 1)
             })
             .fold(own_ns, u64::saturating_add)
@@ -277,7 +277,7 @@ impl Model {
         {
             if wait.wake_context == WakeContext::Task && self.is_lock_wait(wait) {
                 let_go.entry(self.key_of(wait)).or_default().push(LetGo {
-                    at_ns: woken_at(wait),
+                    at_ns: wait.woken_ns(),
                     by: wait.waker_tid,
                     woken: wait.tid,
                 });
@@ -296,7 +296,7 @@ impl Model {
             .timeline
             .overlapping(from_ns, to_ns);
         let within = |wait: &Wait| {
-            woken_at(wait)
+            wait.woken_ns()
                 .min(to_ns)
                 .saturating_sub(wait.out_ns.max(from_ns))
         };

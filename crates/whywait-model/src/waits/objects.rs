@@ -9,7 +9,7 @@ use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 use crate::pools::EpollPool;
 use crate::requests::life;
 use crate::stacks::{StackNames, StackText};
-use crate::timeline::{Thread, woken_at};
+use crate::timeline::Thread;
 use crate::waits::futex::{self, Ended, Primitive, Seen, WaitClass};
 use crate::waits::handover::{Handovers, InHand};
 use crate::waits::kind::{WaitKind, wait_kind};
@@ -198,7 +198,7 @@ impl WaitObjects {
 
     fn serving(&self, wait: &Wait) -> bool {
         self.in_hand
-            .throughout(wait.tid, wait.out_ns, woken_at(wait))
+            .throughout(wait.tid, wait.out_ns, wait.woken_ns())
     }
 
     /// Whether a thread that serves requests slept for the next one: it had none in its hands.
@@ -229,7 +229,7 @@ impl WaitObjects {
         {
             self.open.remove(&wait.tid);
         }
-        let slept_ns = woken_at(wait).saturating_sub(wait.out_ns);
+        let slept_ns = wait.woken_ns().saturating_sub(wait.out_ns);
         let key = self.key_noted(wait, stacks);
         let is_futex = system_call(wait) == SystemCall::Futex;
         let serving = self.serving(wait);
@@ -288,7 +288,7 @@ impl WaitObjects {
     fn led_to_answer(&mut self, wait: &Wait) {
         if let Some((key, until, counted)) = self.last.get_mut(&wait.waker_tid)
             && !*counted
-            && *until <= woken_at(wait)
+            && *until <= wait.woken_ns()
         {
             *counted = true;
             if let Some(sums) = self.sums.get_mut(key) {
@@ -320,7 +320,7 @@ impl WaitObjects {
                 let sums = self.sums.entry(key).or_default();
                 sums.unfinished.push(tid);
                 // Until the end of the recording, or of the process.
-                let slept_ns = woken_at(&wait).min(end_ns).saturating_sub(wait.out_ns);
+                let slept_ns = wait.woken_ns().min(end_ns).saturating_sub(wait.out_ns);
                 sums.total_ns = sums.total_ns.saturating_add(slept_ns);
                 sums.unfinished_ns = sums.unfinished_ns.saturating_add(slept_ns);
                 sums.longest_ns = sums.longest_ns.max(slept_ns);

@@ -33,7 +33,7 @@ impl Sleeps {
     /// have slept again.
     pub(crate) fn add(&mut self, row: &Wait, mut settled: impl FnMut(&Wait, Ns)) {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&row.tid) {
-            settled(row, row.in_ns.unwrap_or(Ns::MAX));
+            settled(row, row.end_ns());
             return;
         }
         let last = self.threads.entry(row.tid).or_default();

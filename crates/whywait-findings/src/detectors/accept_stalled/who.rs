@@ -168,7 +168,7 @@ impl<'m> Doing<'m> {
     /// What it slept in when the recording ended, or when it was killed before.
     fn at(end_ns: Ns, thread: &'m Thread) -> Option<Self> {
         let wait = thread.timeline.before(end_ns)?;
-        let woken_ns = wait.wake_ns.or(wait.in_ns);
+        let woken_ns = wait.over_ns();
         let until_ns = match wait.wake_context {
             WakeContext::Exit => woken_ns.unwrap_or(end_ns),
             _ if woken_ns.is_none_or(|woken_ns| woken_ns >= end_ns) => end_ns,

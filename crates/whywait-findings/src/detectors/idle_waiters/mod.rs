@@ -108,7 +108,7 @@ fn waiter<'a>(
             if !is_harmless(model, wait) {
                 continue;
             }
-            let until = wait.wake_ns.or(wait.in_ns).unwrap_or(window.1);
+            let until = wait.over_ns().unwrap_or(window.1);
             let ns = overlap_ns((wait.out_ns, until), *window);
             waited_ns = waited_ns.saturating_add(ns);
             if longest.is_none_or(|(most, _)| ns > most) {

@@ -175,7 +175,7 @@ fn savings(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> Vec<u64> 
 
 /// How much of a wait is in an interval.
 fn overlap(wait: &Wait, interval: &StrandedInterval) -> u64 {
-    let slept = (wait.out_ns, wait.in_ns.unwrap_or(Ns::MAX));
+    let slept = (wait.out_ns, wait.end_ns());
     overlap_ns(slept, (interval.from_ns, interval.to_ns))
 }
 

@@ -83,7 +83,7 @@ pub(super) fn crew_of<'m>(
     for thread in workers.iter().filter_map(|tid| model.threads.get(tid)) {
         let mut at = 0;
         for wait in thread.timeline.waits() {
-            let woken = wait.wake_ns.or(wait.in_ns).unwrap_or(model.end_ns);
+            let woken = wait.over_ns().unwrap_or(model.end_ns);
             let duty = if waits_for_work(model, wait) {
                 Duty::Free
             } else {
@@ -258,7 +258,7 @@ pub(super) fn began(model: &Model, tid: u32, before_ns: Ns, to_ns: Ns) -> Option
             .iter()
             .rev()
             .find(|wait| waits_for_work(model, wait))?;
-        idle.wake_ns.or(idle.in_ns)
+        idle.over_ns()
     });
     match got {
         Some(got_ns) if got_ns < to_ns => Some(got_ns.max(before_ns)),

@@ -70,7 +70,7 @@ pub(super) fn queues_elsewhere(
         .filter_map(|tid| model.threads.get(tid))
         .flat_map(|thread| thread.timeline.waits())
         .filter(|wait| reason(model, wait) == *main)
-        .filter_map(|wait| Some((wait.out_ns, wait.wake_ns.or(wait.in_ns)?)))
+        .filter_map(|wait| Some((wait.out_ns, wait.over_ns()?)))
         .filter(|(from, to)| from < to)
         .collect();
     waits.sort_unstable();

@@ -202,7 +202,7 @@ impl<'a, 'm> Workers<'a, 'm> {
             let from = thread.started.map_or(0, |(at, _)| at);
             let mut at = from;
             for wait in thread.timeline.waits() {
-                let woken = wait.wake_ns.or(wait.in_ns).unwrap_or(self.model.end_ns);
+                let woken = wait.over_ns().unwrap_or(self.model.end_ns);
                 let duty = match self.duty(wait) {
                     Some(false) => Duty::Free,
                     Some(true) | None => Duty::Asleep,
@@ -240,7 +240,7 @@ impl<'a, 'm> Workers<'a, 'm> {
                     || wait.user_stack != 0 && self.free.contains(&wait.user_stack)
             })
             .map(|wait| {
-                let woken = wait.wake_ns.or(wait.in_ns).unwrap_or(self.model.end_ns);
+                let woken = wait.over_ns().unwrap_or(self.model.end_ns);
                 (wait.out_ns, woken, Duty::Free)
             })
             .collect()
@@ -283,7 +283,7 @@ impl<'a, 'm> Workers<'a, 'm> {
         self.threads()
             .flat_map(|thread| thread.timeline.waits())
             .map(|wait| {
-                let woken = wait.wake_ns.or(wait.in_ns).unwrap_or(self.model.end_ns);
+                let woken = wait.over_ns().unwrap_or(self.model.end_ns);
                 Sleep {
                     wait,
                     kept: self.duty(wait).is_some(),
@@ -323,7 +323,7 @@ impl<'a, 'm> Workers<'a, 'm> {
         next.filter(|wait| {
             wait.out_ns.saturating_sub(answered_ns) < *SLOW_NS && self.duty(wait) == Some(true)
         })
-        .and_then(|wait| wait.wake_ns.or(wait.in_ns))
+        .and_then(Wait::over_ns)
         .map_or(answered_ns, |woken_ns| woken_ns.max(answered_ns))
     }
 }

@@ -227,7 +227,7 @@ fn free(model: &Model, thread: &Thread, requests: &[RequestRef<'_>]) -> Vec<Inte
     let waits = thread.timeline.waits().iter();
     waits
         .filter(|wait| !in_hand(wait) && !kept(wait))
-        .map(|wait| (wait.out_ns, wait.wake_ns.or(wait.in_ns).unwrap_or(Ns::MAX)))
+        .map(|wait| (wait.out_ns, wait.woken_ns()))
         .collect()
 }
 

@@ -95,7 +95,7 @@ fn held_ns(model: &Model, pool: &EpollPool, request: RequestRef<'_>) -> u64 {
     let elsewhere = waits
         .filter(|wait| pool.idles(wait) || pool.polls(wait))
         .map(|wait| {
-            let until_ns = wait.in_ns.unwrap_or(Ns::MAX);
+            let until_ns = wait.end_ns();
             overlap_ns((wait.out_ns, until_ns), (from_ns, to_ns))
         });
     to_ns.saturating_sub(from_ns).saturating_sub(sum(elsewhere))

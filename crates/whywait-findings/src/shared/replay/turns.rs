@@ -108,7 +108,7 @@ impl Turns {
     ) -> Self {
         let sleeps = thread.timeline.waits().iter().filter(|wait| waits(wait));
         let asleep = sleeps.map(|wait| {
-            let woken_ns = wait.wake_ns.or(wait.in_ns).unwrap_or(model.end_ns);
+            let woken_ns = wait.over_ns().unwrap_or(model.end_ns);
             (wait.out_ns, woken_ns.max(wait.out_ns))
         });
         let mut idle: Vec<Interval> = asleep.collect();

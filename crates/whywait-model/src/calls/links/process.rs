@@ -8,7 +8,6 @@ use whywait_events::{Exchange, Ns};
 use super::spans::Spans;
 use super::{Link, Links};
 use crate::model::Model;
-use crate::timeline::woken_at;
 
 /// A process that made calls.
 #[derive(Debug, Clone, Default)]
@@ -260,7 +259,7 @@ pub(super) fn idle(model: &Model) -> BTreeMap<u32, Spans> {
         changes.push((thread.ended_ns.unwrap_or(Ns::MAX).max(begun_ns), -1));
         for wait in thread.timeline.waits() {
             changes.push((wait.out_ns, -1));
-            changes.push((woken_at(wait), 1));
+            changes.push((wait.woken_ns(), 1));
         }
     }
     changes

@@ -12,7 +12,6 @@ use super::time::{PeerTime, Range, TaskTime, order};
 use super::{Link, LinkKind};
 use crate::model::Model;
 use crate::requests::RequestRef;
-use crate::timeline::woken_at;
 use crate::waits::{SystemCall, WaitClass, system_call};
 
 /// The same, summed up over the requests of processes that made calls.
@@ -143,7 +142,7 @@ impl Model {
             let waits = thread.timeline.waits().iter();
             let idle_ns = waits
                 .filter(|wait| self.awaits_work(wait))
-                .map(|wait| served.within_ns(wait.out_ns, woken_at(wait)))
+                .map(|wait| served.within_ns(wait.out_ns, wait.woken_ns()))
                 .fold(0, u64::saturating_add);
             Some(there_ns.saturating_sub(idle_ns))
         });

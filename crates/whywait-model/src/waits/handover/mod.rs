@@ -31,7 +31,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use whywait_events::{Ns, Wait, WakeContext};
 
 use crate::pools::EpollPool;
-use crate::timeline::woken_at;
 use crate::waits::futex::{self, Primitive};
 
 /// Who passes something on has had it for so long.
@@ -110,7 +109,7 @@ impl InHand {
     /// Whether a thread that serves ended a sleep of another one that does, each with a request of
     /// its own in hand.
     pub(crate) fn between_peers(&self, wait: &Wait) -> bool {
-        self.between_servers(wait) && self.only(wait.waker_tid, woken_at(wait)).is_some()
+        self.between_servers(wait) && self.only(wait.waker_tid, wait.woken_ns()).is_some()
     }
 
     /// Whether a thread that serves ended a sleep of another one that had a request in hand.
@@ -119,7 +118,7 @@ impl InHand {
             && wait.waker_tgid == wait.tgid
             && wait.waker_tid != wait.tid
             && self.serves(wait.waker_tid)
-            && self.throughout(wait.tid, wait.out_ns, woken_at(wait))
+            && self.throughout(wait.tid, wait.out_ns, wait.woken_ns())
     }
 
     /// Whether a sleep at a primitive was ended by somebody who may have handed something over. A
@@ -169,11 +168,11 @@ impl Handovers {
     /// over.
     pub(crate) fn add(&mut self, wait: &Wait, primitive: Primitive, in_hand: &InHand) -> bool {
         if primitive.handed_on().is_none()
-            || !in_hand.throughout(wait.tid, wait.out_ns, woken_at(wait))
+            || !in_hand.throughout(wait.tid, wait.out_ns, wait.woken_ns())
         {
             return false;
         }
-        let at = woken_at(wait);
+        let at = wait.woken_ns();
         let seen = self.seen.entry((wait.tgid, primitive)).or_default();
         seen.serving += 1;
         if !in_hand.may_be_handed_over(wait, primitive) {

@@ -103,7 +103,7 @@ fn victim<'a>(
                     .iter()
                     .filter(|wait| pool.polls(wait))
                     .map(|wait| {
-                        let until = wait.wake_ns.or(wait.in_ns).unwrap_or(served_ns);
+                        let until = wait.over_ns().unwrap_or(served_ns);
                         (wait.out_ns.max(request.ready_ns), until.min(served_ns))
                     })
                     .filter(|(from, to)| from < to),
