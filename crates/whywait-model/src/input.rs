@@ -23,6 +23,7 @@ use crate::requests::slowest::{RequestSums, Slowest, Windows};
 use crate::requests::tails::Tails;
 use crate::requests::{AbandonedRequests, OwnRequests, life};
 use crate::rings::RingInput;
+use crate::rows::Rows;
 use crate::stacks::StackNames;
 use crate::stops::Stops;
 use crate::waits::objects::WaitObjects;
@@ -33,13 +34,13 @@ use crate::waits::system_call::{SystemCall, descriptor, is_accept, system_call};
 const MAX_REQUESTS: usize = 20_000;
 /// Rows of each other kind that are kept.
 const MAX_ROWS: usize = 1_000_000;
+/// Waits that are kept where no request was seen: what threads wait for is all that there is to
+/// look at.
+const MAX_WAITS_ALONE: usize = 200_000;
 /// Distinct poll stacks kept for each epoll instance.
 const MAX_POLL_STACKS: usize = 64;
 /// Distinct sleeps on futexes, by stack, thread and word, kept for each process.
 const MAX_PARKS: usize = 16_384;
-/// Waits that are kept where no request was seen: what threads wait for is all that there is to
-/// look at.
-const MAX_WAITS_ALONE: usize = 200_000;
 
 /// Who polled an epoll instance, over the whole recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub struct Input {
     /// What was recorded, where and how.
     pub meta: Meta,
     /// Changes of threads.
-    pub threads: Vec<ThreadEvent>,
+    pub threads: Rows<ThreadEvent, MAX_ROWS>,
     /// The slowest requests, one row each.
     pub requests: Vec<Request>,
     /// The other requests.
@@ -69,13 +70,13 @@ pub struct Input {
     /// Those of the target to itself.
     pub(crate) own: OwnRequests,
     /// Long waits around the kept requests.
-    pub waits: Vec<Wait>,
+    pub waits: Rows<Wait, MAX_ROWS>,
     /// Intervals without I/O around them.
-    pub busy: Vec<Busy>,
+    pub busy: Rows<Busy, MAX_ROWS>,
     /// Intervals without a CPU within them.
-    pub preempted: Vec<Preempted>,
+    pub preempted: Rows<Preempted, MAX_ROWS>,
     /// Samples within them.
-    pub samples: Vec<Sample>,
+    pub samples: Rows<Sample, MAX_ROWS>,
     /// Samples over the whole recording, summed up.
     pub sampled: Sampled,
     /// Who polled what, over the whole recording: by process and epoll instance.
@@ -109,8 +110,6 @@ pub struct Input {
     pub stacks: StackNames,
     /// The recording's counters.
     pub counters: BTreeMap<String, u64>,
-    /// Rows that were left out because there were too many.
-    pub left_out: u64,
     /// What of the recording could not be read, in words.
     pub damaged: Vec<String>,
 }
@@ -152,23 +151,20 @@ impl Input {
         input.counters = recording.counters()?;
         input.take_requests(requests.finish(), own.finish());
         recording.read::<ThreadEvent>(None, &mut |row| {
-            if input.threads.len() < MAX_ROWS {
-                input.threads.push(row.clone());
-            }
+            input.threads.push(row.clone());
         })?;
         // What a wait was for shows in its stack.
         input.stacks = StackNames::read(&recording.stacks()?);
         input.objects.serve(&input.requests);
         let windows = Windows::around(&input.requests);
         let alone = input.requests.is_empty() && input.sums.count == 0;
-        let mut left_out = 0u64;
         let tids: HashSet<u32> = input.threads.iter().map(|thread| thread.tid).collect();
         // The whole of the waits is walked, also for who polls what.
         let mut sleeps = Sleeps::default();
         let mut settled = |wait: &Wait, until_ns: Ns| {
             input.note(wait, &tids);
             if alone && input.waits.len() >= MAX_WAITS_ALONE {
-                left_out += 1;
+                input.waits.leave_out();
             } else if alone || windows.overlap(wait.out_ns, until_ns) {
                 // The sleep that shows when one without an end was over at the latest may lie
                 // outside of the windows.
@@ -177,7 +173,7 @@ impl Input {
                     in_ns,
                     ..wait.clone()
                 };
-                push(&mut input.waits, &known, &mut left_out);
+                input.waits.push(known);
             }
         };
         recording.read::<Wait>(None, &mut |row| sleeps.add(row, &mut settled))?;
@@ -185,37 +181,31 @@ impl Input {
         if let Some(range) = windows.range() {
             recording.read::<Busy>(Some(range.clone()), &mut |row| {
                 if windows.overlap(row.start_ns, row.end_ns) {
-                    push(&mut input.busy, row, &mut left_out);
+                    input.busy.push(row.clone());
                 }
             })?;
             recording.read::<Preempted>(Some(range), &mut |row| {
                 if windows.overlap(row.out_ns, row.in_ns) {
-                    push(&mut input.preempted, row, &mut left_out);
+                    input.preempted.push(row.clone());
                 }
             })?;
         }
         recording.read::<Sample>(None, &mut |row| {
             input.sampled.add(row);
             if windows.overlap(row.at_ns, row.at_ns.saturating_add(1)) {
-                push(&mut input.samples, row, &mut left_out);
+                input.samples.push(row.clone());
             }
         })?;
-        left_out = left_out.saturating_add(input.sampled.left_out());
-        input.left_out = left_out;
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;
         recording.read::<Tail>(None, &mut |row| input.tails.add(row))?;
-        recording.read::<Abandoned>(None, &mut |row| input.abandoned.add(row))?;
-        recording.read::<DnsQuery>(None, &mut |row| input.dns.add(row))?;
+        recording.read::<Abandoned>(None, &mut |row| {
+            input.abandoned.push(row.clone());
+        })?;
+        recording.read::<DnsQuery>(None, &mut |row| {
+            input.dns.push(row.clone());
+        })?;
         input.calls = Calls::read(recording)?;
-        for left_out in [
-            input.calls.left_out,
-            input.tails.left_out(),
-            input.abandoned.left_out(),
-            input.dns.left_out(),
-        ] {
-            input.left_out = input.left_out.saturating_add(left_out);
-        }
         recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;
         recording.read::<SocketCpu>(None, &mut |row| input.cpu.sockets.add(row))?;
         recording.read::<Burst>(None, &mut |row| input.bursts.add(row))?;
@@ -319,20 +309,31 @@ impl Input {
         }
     }
 
+    /// Rows that were left out because there were too many.
+    pub(crate) fn left_out(&self) -> u64 {
+        let of_each = [
+            self.threads.left_out(),
+            self.waits.left_out(),
+            self.busy.left_out(),
+            self.preempted.left_out(),
+            self.samples.left_out(),
+            self.sampled.left_out(),
+            self.stops.left_out(),
+            self.objects.left_out(),
+            self.tails.rows().left_out(),
+            self.abandoned.left_out(),
+            self.dns.left_out(),
+            self.calls.exchanges.left_out(),
+        ];
+        of_each.into_iter().fold(0, u64::saturating_add)
+    }
+
     /// Adds a request from a row of its own; for scripts of events.
     pub(crate) fn take_request(&mut self, row: &Request) {
         if let Some(ns) = life::latency_ns(row) {
             self.latency.add(ns);
         }
         self.requests.push(row.clone());
-    }
-}
-
-fn push<T: Clone>(rows: &mut Vec<T>, row: &T, left_out: &mut u64) {
-    if rows.len() < MAX_ROWS {
-        rows.push(row.clone());
-    } else {
-        *left_out += 1;
     }
 }
 

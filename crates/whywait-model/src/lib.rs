@@ -24,6 +24,7 @@ pub mod pools;
 pub mod requests;
 pub mod rings;
 mod roles;
+mod rows;
 pub mod script;
 mod stacks;
 mod stops;
@@ -38,6 +39,7 @@ pub use path::{Path, PathStep};
 pub use pools::{EpollPool, Membership, PoolMember, StrandedInterval};
 pub use requests::{Account, RequestRef};
 pub use roles::Role;
+pub use rows::Rows;
 pub use stacks::{
     FrameOrigin, Hidden, Label, StackNames, StackText, app_frame, app_frames, generic_frame,
     hidden, origin, stable_name,

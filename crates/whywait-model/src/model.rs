@@ -99,12 +99,13 @@ pub struct Model {
 impl Model {
     /// Puts it together.
     pub fn new(input: Input) -> Self {
+        let left_out = input.left_out();
         let threads = timeline::threads(
             &input.threads,
-            input.waits,
-            input.busy,
-            input.preempted,
-            input.samples,
+            input.waits.into_kept(),
+            input.busy.into_kept(),
+            input.preempted.into_kept(),
+            input.samples.into_kept(),
         );
         let cpus = input.meta.host.cpus;
         let mut pools = pools::find(
@@ -135,7 +136,7 @@ impl Model {
             workers: rings::workers(&input.threads),
             stacks: input.stacks,
             counters: input.counters,
-            left_out: input.left_out.saturating_add(objects.left_out()),
+            left_out,
             damaged: input.damaged,
             end_ns,
             objects,

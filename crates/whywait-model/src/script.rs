@@ -358,8 +358,8 @@ impl Script {
     /// Something waited in a ring. After the sleeps that go with it.
     pub fn ring_lag(&mut self, lag: &Lag) -> &mut Self {
         self.input.rings.add_lag(lag);
-        for wait in self.input.waits.clone() {
-            self.input.rings.add_wait(&wait);
+        for wait in self.input.waits.clone().iter() {
+            self.input.rings.add_wait(wait);
         }
         self
     }
@@ -448,7 +448,7 @@ impl Script {
         input.take_counters("");
         let tids = input.threads.iter().map(|thread| thread.tid).collect();
         input.objects.serve(&input.requests);
-        for sample in &input.samples {
+        for sample in input.samples.iter() {
             input.sampled.add(sample);
         }
         let mut sleeps = Sleeps::default();
@@ -457,7 +457,7 @@ impl Script {
             input.note(wait, &tids);
             input.waits.push(wait.clone());
         };
-        for row in &rows {
+        for row in rows.iter() {
             sleeps.add(row, &mut settled);
         }
         sleeps.finish(&mut settled);

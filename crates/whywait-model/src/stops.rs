@@ -12,14 +12,12 @@ use whywait_events::{Ns, StackId, Wait};
 
 use crate::model::Model;
 use crate::requests::RequestRef;
+use crate::rows::Rows;
 use crate::stacks::StackNames;
 use crate::waits::wait_kind;
 
 /// Shorter ones are no matter: a debugger that attaches, a tracer's look.
 const MIN_NS: u64 = 10_000_000;
-/// Stops that are kept.
-const MAX_STOPS: usize = 100_000;
-
 /// For how long the target was stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Stopped {
@@ -37,7 +35,7 @@ pub struct Stopped {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stops {
     kinds: HashMap<StackId, Option<&'static str>>,
-    sleeps: Vec<Stop>,
+    sleeps: Rows<Stop, 100_000>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,7 +52,7 @@ struct Stop {
 impl Stops {
     /// Adds a sleep if it is one.
     pub(crate) fn add(&mut self, wait: &Wait, stacks: &StackNames) {
-        if wait.kernel_stack == 0 || self.sleeps.len() >= MAX_STOPS {
+        if wait.kernel_stack == 0 {
             return;
         }
         let how = *self.kinds.entry(wait.kernel_stack).or_insert_with(|| {
@@ -78,6 +76,11 @@ impl Stops {
             how,
             since_before: wait.since_before,
         });
+    }
+
+    /// Those that were left out because there were too many.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.sleeps.left_out()
     }
 }
 
@@ -129,7 +132,7 @@ impl Model {
     /// The stops of each process of which half of the threads or more were stopped.
     fn stopped_processes(&self) -> impl Iterator<Item = Vec<&Stop>> {
         let mut by_process: BTreeMap<u32, Vec<&Stop>> = BTreeMap::new();
-        for stop in &self.stops.sleeps {
+        for stop in self.stops.sleeps.iter() {
             by_process.entry(stop.tgid).or_default().push(stop);
         }
         by_process

@@ -8,6 +8,7 @@ use whywait_events::{Exchange, Ns, Part, PeerSums, Wait};
 
 use crate::model::Model;
 use crate::path::PathStep;
+use crate::rows::Rows;
 use crate::waits::kind::TCP_RECEIVE;
 use crate::waits::system_call::descriptor;
 
@@ -21,18 +22,13 @@ pub use peer::Peer;
 pub use table::PeerRow;
 pub use within::{CallWithin, CallsWithin};
 
-/// Exchanges that are looked at one by one.
-const MAX_EXCHANGES: usize = 200_000;
-
 /// The exchanges of a recording, and their peers.
 #[derive(Debug, Clone, Default)]
 pub struct Calls {
     /// What the exchanges with each peer came to, by its number.
     pub sums: BTreeMap<u32, PeerSums>,
     /// The slow ones, by when they began.
-    pub exchanges: Vec<Exchange>,
-    /// Slow ones beyond those.
-    pub(crate) left_out: u64,
+    pub exchanges: Rows<Exchange, 200_000>,
     /// Where each is in `exchanges`, while they are read: a later row replaces an earlier one.
     at: HashMap<(u64, u32), usize>,
     /// By process and descriptor: which they are, in their order.
@@ -56,13 +52,11 @@ impl Calls {
     /// Adds a row of the recording.
     pub(crate) fn add(&mut self, row: &Exchange) {
         let key = (row.socket, row.seq);
+        let end = self.exchanges.len();
         if let Some(at) = self.at.get(&key) {
             self.exchanges[*at] = row.clone();
-        } else if self.exchanges.len() < MAX_EXCHANGES {
-            self.at.insert(key, self.exchanges.len());
-            self.exchanges.push(row.clone());
-        } else {
-            self.left_out += 1;
+        } else if self.exchanges.push(row.clone()) {
+            self.at.insert(key, end);
         }
     }
 
@@ -110,14 +104,15 @@ impl Model {
     /// How many these are.
     pub(crate) fn calls_without_row(&self) -> u64 {
         let over_budget = self.counters.get("exchanges.over-budget").copied();
-        self.calls.left_out.saturating_add(over_budget.unwrap_or(0))
+        let left_out = self.calls.exchanges.left_out();
+        left_out.saturating_add(over_budget.unwrap_or(0))
     }
 
     /// Whether a thread slept for a client: for more on a TCP stream on which no call went out.
     /// That is known where all slow calls were recorded; of one that was under way before, not.
     pub fn awaits_a_client(&self, wait: &Wait) -> bool {
         let all_recorded = self.counters.get("exchanges.over-budget") == Some(&0)
-            && self.calls.left_out == 0
+            && self.calls.exchanges.left_out() == 0
             && !wait.since_before;
         let of_tcp = || {
             let kind = self.kind_of(wait);
@@ -156,7 +151,7 @@ impl Model {
     /// The peers of which most calls were too short for a row.
     pub(crate) fn mostly_short(&self) -> BTreeSet<u32> {
         let mut rows: BTreeMap<u32, u64> = BTreeMap::new();
-        for call in &self.calls.exchanges {
+        for call in self.exchanges() {
             *rows.entry(call.peer).or_default() += 1;
         }
         let peers = rows.into_iter().filter(|(peer, rows)| {

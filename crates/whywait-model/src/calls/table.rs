@@ -92,7 +92,7 @@ impl Model {
     /// The peers of the target, those that had most of its time first.
     pub fn calls(&self) -> Vec<PeerRow> {
         let mut slow_ns: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for row in &self.calls.exchanges {
+        for row in self.exchanges() {
             slow_ns.entry(row.peer).or_default().extend(latency_ns(row));
         }
         let mut rows: Vec<PeerRow> = self

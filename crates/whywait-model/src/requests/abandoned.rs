@@ -4,40 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::Abandoned;
 
-/// Rows that are kept.
-const MAX_ROWS: usize = 100_000;
+use crate::rows::Rows;
 
 /// Those of a recording.
-#[derive(Debug, Clone, Default)]
-pub struct AbandonedRequests {
-    rows: Vec<Abandoned>,
-    left_out: u64,
-}
+pub type AbandonedRequests = Rows<Abandoned, 100_000>;
 
 impl AbandonedRequests {
-    /// Takes a row of the recording.
-    pub fn add(&mut self, row: &Abandoned) {
-        if self.rows.len() < MAX_ROWS {
-            self.rows.push(row.clone());
-        } else {
-            self.left_out += 1;
-        }
-    }
-
-    /// The rows.
-    pub fn rows(&self) -> &[Abandoned] {
-        &self.rows
-    }
-
-    /// Rows that were left out because there were too many.
-    pub(crate) fn left_out(&self) -> u64 {
-        self.left_out
-    }
-
     /// How many there were, also without a row.
     pub fn count(&self, counters: &BTreeMap<String, u64>) -> u64 {
         let counted = counters.get("requests.abandoned").copied();
-        counted.unwrap_or(0).max(self.rows.len() as u64)
+        counted.unwrap_or(0).max(self.len() as u64)
     }
 }
 

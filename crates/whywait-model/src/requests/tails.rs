@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Tail, TailReason};
 
-/// Rows that are kept.
-const MAX_TAILS: usize = 100_000;
+use crate::rows::Rows;
+
 /// The counter of all of them, and of how long they were held back together.
 const COUNT: &str = "requests.tails";
 const TOTAL_NS: &str = "requests.tails-ns";
@@ -15,10 +15,9 @@ const TOTAL_NS: &str = "requests.tails-ns";
 /// What was held back, over a recording.
 #[derive(Debug, Clone, Default)]
 pub struct Tails {
-    rows: Vec<Tail>,
+    rows: Rows<Tail, 100_000>,
     /// Where in `rows`, by socket and number.
     by_request: HashMap<(u64, u32), usize>,
-    left_out: u64,
 }
 
 /// Responses of which the end was held back: their clients waited for longer than the latency here.
@@ -46,23 +45,15 @@ impl Tails {
 
     /// Takes a row of the recording.
     pub fn add(&mut self, row: &Tail) {
-        if self.rows.len() < MAX_TAILS {
-            self.by_request
-                .insert((row.socket, row.seq), self.rows.len());
-            self.rows.push(row.clone());
-        } else {
-            self.left_out += 1;
+        let at = self.rows.len();
+        if self.rows.push(row.clone()) {
+            self.by_request.insert((row.socket, row.seq), at);
         }
     }
 
     /// The rows.
-    pub fn rows(&self) -> &[Tail] {
+    pub fn rows(&self) -> &Rows<Tail, 100_000> {
         &self.rows
-    }
-
-    /// Rows that were left out because there were too many.
-    pub(crate) fn left_out(&self) -> u64 {
-        self.left_out
     }
 
     /// All of them, those without a row too; `None`: there are none.

@@ -13,13 +13,13 @@ impl Script {
 
     /// A request that was answered for a client that had gone.
     pub fn abandoned(&mut self, row: &Abandoned) -> &mut Self {
-        self.input.abandoned.add(row);
+        self.input.abandoned.push(row.clone());
         self
     }
 
     /// A DNS query that was not answered in time.
     pub fn dns(&mut self, row: &DnsQuery) -> &mut Self {
-        self.input.dns.add(row);
+        self.input.dns.push(row.clone());
         self
     }
 }

@@ -8,6 +8,7 @@ use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 
 use crate::pools::EpollPool;
 use crate::requests::life;
+use crate::rows::Rows;
 use crate::stacks::{StackNames, StackText};
 use crate::timeline::Thread;
 use crate::waits::futex::{self, Ended, Primitive, Seen, WaitClass};
@@ -162,7 +163,7 @@ pub struct WaitObjects {
     /// By thread: what it slept for last, until when, and whether that was found to lead to an
     /// answer.
     last: HashMap<u32, (WaitKey, Ns, bool)>,
-    short: Vec<FutexSum>,
+    short: Rows<FutexSum, MAX_OBJECTS>,
     /// What is mapped at futex words and locks, by process.
     mappings: HashMap<(u32, u64), String>,
     left_out: u64,
@@ -299,11 +300,7 @@ impl WaitObjects {
 
     /// Adds what is known of the short sleeps on a word.
     pub(crate) fn add_short(&mut self, sum: &FutexSum) {
-        if self.short.len() < MAX_OBJECTS {
-            self.short.push(sum.clone());
-        } else {
-            self.left_out += 1;
-        }
+        self.short.push(sum.clone());
     }
 
     /// All rows are in: counts what has not ended, and decides what futexes were for.
@@ -397,7 +394,7 @@ impl WaitObjects {
                     .push(key.clone());
             }
         }
-        for short in std::mem::take(&mut self.short) {
+        for short in std::mem::take(&mut self.short).into_kept() {
             if !short.mapping.is_empty() {
                 self.mappings
                     .insert((short.tgid, short.address), short.mapping.clone());
@@ -546,7 +543,7 @@ impl WaitObjects {
 
     /// Rows that were left out because there was too much to keep apart.
     pub(crate) fn left_out(&self) -> u64 {
-        self.left_out
+        self.left_out.saturating_add(self.short.left_out())
     }
 }
 

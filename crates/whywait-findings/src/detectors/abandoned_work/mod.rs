@@ -58,7 +58,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let mut by_port: BTreeMap<u16, Vec<&Abandoned>> = BTreeMap::new();
-    for row in model.abandoned.rows() {
+    for row in model.abandoned.iter() {
         by_port.entry(row.local_port).or_default().push(row);
     }
     by_port

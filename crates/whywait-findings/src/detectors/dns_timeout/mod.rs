@@ -46,7 +46,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let mut by_server: BTreeMap<(&str, u16), Vec<&DnsQuery>> = BTreeMap::new();
-    for row in model.dns.rows() {
+    for row in model.dns.iter() {
         by_server
             .entry((&row.server, row.server_port))
             .or_default()
