@@ -51,7 +51,7 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 pub(crate) type Context = gimli::UnwindContext<usize>;
 
 /// The largest browsers have some 30 MB.
-const MAX_EH_FRAME: u64 = 256 << 20;
+const MAX_EH_FRAME: u64 = 64 << 20;
 /// A function's unwind instructions: kilobytes. It bounds the time one row can take.
 const MAX_FDE: usize = 1 << 20;
 /// Offset of the search table in a header with the one layout that linkers write.
@@ -153,6 +153,11 @@ impl Tables {
             header.extend(offset.to_le_bytes());
         }
         Some(header)
+    }
+
+    /// How much memory they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.eh_frame.len() + self.header.len()
     }
 
     fn section(&self) -> EhFrame<Reader<'_>> {

@@ -91,10 +91,17 @@ pub(crate) struct Elf<'f, R: ReadAt + ?Sized> {
     notes: Vec<Segment>,
 }
 
+/// A table of 4 million functions.
+const MAX_EH_FRAME_HEADER: u64 = 32 << 20;
 const MAX_PROGRAM_HEADERS: u16 = 256;
 const MAX_SECTIONS: u16 = 4096;
+const SECTION_HEADER: usize = 64;
 const MAX_SECTION_NAMES: u64 = 1 << 20;
 const MAX_NOTES: u64 = 64 << 10;
+/// Names of symbols and sections that mean anything here are shorter.
+const MAX_SYMBOL: usize = 1 << 10;
+const SYMBOL: u64 = 24;
+const SYMBOLS_AT_ONCE: u64 = SYMBOL << 15;
 
 const PT_LOAD: u32 = 1;
 const PF_X: u32 = 1;
@@ -175,7 +182,7 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         let entry = usize::from(u16_at(header, 58)?);
         let count = u16_at(header, 60)?;
         let names = usize::from(u16_at(header, 62)?);
-        if !(64..=1024).contains(&entry) || count > MAX_SECTIONS {
+        if entry != SECTION_HEADER || count > MAX_SECTIONS {
             return None;
         }
         let size = entry as u64 * u64::from(count);
@@ -194,7 +201,7 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         }
         let names = self.data(self.sections.get(names)?, MAX_SECTION_NAMES)?;
         for (section, offset) in self.sections.iter_mut().zip(name_offsets) {
-            section.name = c_string(&names, offset).unwrap_or_default().to_vec();
+            section.name = c_string(&names, offset, MAX_SYMBOL).unwrap_or_default().to_vec();
         }
         Some(())
     }
@@ -228,7 +235,7 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         let segment = self.eh_frame_header?;
         Some((
             segment.address,
-            self.bytes(segment.offset, segment.size, 64 << 20)?,
+            self.bytes(segment.offset, segment.size, MAX_EH_FRAME_HEADER)?,
         ))
     }
 
@@ -280,45 +287,78 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
     }
 
     /// Calls `visit` with name, address and size of every defined symbol, `.symtab` first, then
-    /// `.dynsym`. Tables larger than `at_most` bytes are skipped.
+    /// `.dynsym`. Tables larger than `at_most` bytes are skipped, and so are symbols with names
+    /// longer than [`MAX_SYMBOL`].
     pub(crate) fn symbols(&self, at_most: u64, mut visit: impl FnMut(&[u8], u64, u64)) {
         for kind in [SHT_SYMTAB, SHT_DYNSYM] {
-            let Some(table) = self.sections.iter().find(|s| s.kind == kind) else {
+            let Some((table, strings)) = self.symbol_table(kind, at_most) else {
                 continue;
             };
-            let strings = self.sections.get(table.link as usize);
-            let (Some(symbols), Some(strings)) = (
-                self.data(table, at_most),
-                strings.and_then(|s| self.data(s, at_most)),
-            ) else {
+            let Some(strings) = self.data(strings, at_most) else {
                 continue;
             };
-            for raw in symbols.chunks_exact(24) {
-                let (Some(name), Some(index), Some(address), Some(size)) = (
-                    u32_at(raw, 0),
-                    u16_at(raw, 6),
-                    u64_at(raw, 8),
-                    u64_at(raw, 16),
-                ) else {
-                    continue;
+            // In pieces: the names alone may take a lot of memory.
+            let end = table.offset.saturating_add(table.size);
+            let mut at = table.offset;
+            while at < end {
+                let size = (end - at).min(SYMBOLS_AT_ONCE);
+                let Some(symbols) = self.bytes(at, size, SYMBOLS_AT_ONCE) else {
+                    break;
                 };
-                if index != 0
-                    && address != 0
-                    && let Some(name) = c_string(&strings, name as usize)
-                {
-                    visit(name, address, size);
+                at += size;
+                for raw in symbols.chunks_exact(SYMBOL as usize) {
+                    visit_symbol(raw, &strings, &mut visit);
                 }
             }
         }
     }
+
+    /// A table of symbols and their names, unless it is larger than `at_most`.
+    fn symbol_table(&self, kind: u32, at_most: u64) -> Option<(&Section, &Section)> {
+        let table = self.sections.iter().find(|s| s.kind == kind)?;
+        let strings = self.sections.get(table.link as usize)?;
+        (table.size <= at_most && !table.compressed).then_some((table, strings))
+    }
+
+    /// How many bytes of the file are looked at to learn what unwinding needs of it.
+    pub(crate) fn to_read(&self) -> u64 {
+        let tables = [SHT_SYMTAB, SHT_DYNSYM]
+            .into_iter()
+            .filter_map(|kind| self.symbol_table(kind, u64::MAX))
+            .flat_map(|(table, strings)| [table, strings]);
+        let named = self
+            .sections
+            .iter()
+            .filter(|s| s.name == b".eh_frame" || s.name.ends_with(b".gopclntab"));
+        tables
+            .chain(named)
+            .map(|section| section.size.min(self.length))
+            .fold(0, u64::saturating_add)
+    }
 }
 
-/// The bytes up to the next NUL.
-pub(crate) fn c_string(bytes: &[u8], start: usize) -> Option<&[u8]> {
+fn visit_symbol(raw: &[u8], strings: &[u8], visit: &mut impl FnMut(&[u8], u64, u64)) {
+    let (Some(name), Some(index), Some(address), Some(size)) = (
+        u32_at(raw, 0),
+        u16_at(raw, 6),
+        u64_at(raw, 8),
+        u64_at(raw, 16),
+    ) else {
+        return;
+    };
+    if index != 0
+        && address != 0
+        && let Some(name) = c_string(strings, name as usize, MAX_SYMBOL)
+    {
+        visit(name, address, size);
+    }
+}
+
+/// The bytes up to the next NUL, if there are at most so many: which also keeps a hostile table
+/// from being scanned again and again.
+pub(crate) fn c_string(bytes: &[u8], start: usize, at_most: usize) -> Option<&[u8]> {
     let bytes = bytes.get(start..)?;
-    // A name longer than this is no name; it also keeps a hostile table from being scanned again
-    // and again.
-    let bytes = &bytes[..bytes.len().min(64 << 10)];
+    let bytes = &bytes[..bytes.len().min(at_most + 1)];
     Some(&bytes[..bytes.iter().position(|&b| b == 0)?])
 }
 

@@ -48,8 +48,9 @@ pub(crate) enum GoEnd {
     OtherStack,
 }
 
-const MAX_TABLE: u64 = 256 << 20;
-const MAX_SYMBOLS: u64 = 256 << 20;
+const MAX_TABLE: u64 = 64 << 20;
+const MAX_SYMBOLS: u64 = 128 << 20;
+const MAX_NAME: usize = 4096;
 const TOP_FRAME: u8 = 1;
 
 impl GoTable {
@@ -80,6 +81,11 @@ impl GoTable {
             has_start_line: magic == 0xffff_fff1,
             bytes,
         })
+    }
+
+    /// How much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     fn section<'e, R: ReadAt + ?Sized>(elf: &'e Elf<'_, R>) -> Option<&'e Section> {
@@ -133,7 +139,7 @@ impl GoTable {
 
     fn record_name(&self, record: usize) -> Option<&[u8]> {
         let name = u32_at(&self.bytes, record.checked_add(4)?)? as usize;
-        c_string(&self.bytes, self.names.checked_add(name)?)
+        c_string(&self.bytes, self.names.checked_add(name)?, MAX_NAME)
     }
 
     /// The name of the function that holds `address` (as the file states addresses).

@@ -13,6 +13,7 @@
 //! anything.
 
 mod arch;
+mod budget;
 mod cfi;
 mod elf;
 mod go;

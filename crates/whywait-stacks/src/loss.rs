@@ -17,6 +17,7 @@ pub(crate) enum Loss {
     TooDeep,
     Panicked,
     TooManyProcesses,
+    Memory,
     KernelSymbols,
     PythonVersion,
     PythonMoved,
@@ -29,7 +30,7 @@ pub(crate) enum Loss {
     PythonInnermost,
 }
 
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "process gone before its maps were read",
     "registers out of range",
     "return address outside of code",
@@ -43,6 +44,7 @@ const NAMES: [&str; 23] = [
     "too many frames",
     "unwinder panicked",
     "too many processes",
+    "no memory left for the target",
     "kernel symbols hidden",
     "python version not supported",
     "python thread moved on",

@@ -1,6 +1,7 @@
 //! A process's executable mappings, as `/proc/PID/maps` has them.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 
 /// One executable mapping.
@@ -30,68 +31,115 @@ pub(crate) enum Source {
 
 /// No real process comes near; it bounds what a hostile one costs.
 const MAX_MAPPINGS: usize = 20_000;
+/// How much of the text is read. A database with some 300,000 mappings has less.
+const MAX_TEXT: u64 = 48 << 20;
+
+impl Mapping {
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let path = match &self.source {
+            Source::File(path) => path.capacity(),
+            Source::Vdso | Source::Anonymous => 0,
+        };
+        size_of::<Self>() + path
+    }
+}
 
 /// Reads the executable mappings of process `tgid`, in ascending order of addresses.
 pub(crate) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
-    Ok(parse(&std::fs::read(format!("/proc/{tgid}/maps"))?))
+    let mut mappings = Vec::new();
+    each_line(tgid, |line| {
+        mappings.extend(parse_line(line));
+        mappings.len() < MAX_MAPPINGS
+    })?;
+    Ok(mappings)
+}
+
+/// Calls `visit` with the lines of a process's maps, for as long as it returns true.
+fn each_line(tgid: u32, mut visit: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+    let file = File::open(format!("/proc/{tgid}/maps"))?;
+    let mut text = BufReader::with_capacity(64 << 10, file.take(MAX_TEXT));
+    let mut line = Vec::new();
+    while text.read_until(b'\n', &mut line)? > 0 {
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        if !visit(&line) {
+            break;
+        }
+        line.clear();
+    }
+    Ok(())
 }
 
 /// What is mapped at each of these addresses of process `tgid`: a path, `[heap]`, `[stack]`,
 /// `[anonymous]`; `None` when nothing is, or the process is gone. Takes the process's map lock for
 /// a moment, as every look at its mappings does.
 pub fn mapped_at(tgid: u32, addresses: &[u64]) -> Vec<Option<String>> {
-    std::fs::read(format!("/proc/{tgid}/maps")).map_or_else(
-        |_| vec![None; addresses.len()],
-        |text| named(&text, addresses),
-    )
-}
-
-fn named(text: &[u8], addresses: &[u64]) -> Vec<Option<String>> {
-    let mut names = vec![None; addresses.len()];
-    // A program's zeroed data follows what is mapped of its file, without a name of its own.
-    let mut before: (u64, String) = (0, String::new());
-    for line in text.split(|&b| b == b'\n').take(MAX_MAPPINGS) {
-        let line = String::from_utf8_lossy(line);
-        let mut fields = line.splitn(6, ' ');
-        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-        let range = fields
-            .next()
-            .and_then(|range| range.split_once('-'))
-            .and_then(|(start, end)| Some(hex(start)?..hex(end)?));
-        let Some(range) = range else { continue };
-        let path = fields.nth(4).unwrap_or_default().trim_start();
-        let name = match path {
-            "" if before.0 == range.start && !before.1.is_empty() => before.1.clone(),
-            "" => "[anonymous]".to_owned(),
-            path if path.starts_with("[anon") => "[anonymous]".to_owned(),
-            path => path.trim_end_matches(" (deleted)").to_owned(),
-        };
-        for (address, found) in addresses.iter().zip(&mut names) {
-            if range.contains(address) {
-                *found = Some(name.clone());
-            }
-        }
-        before = (
-            range.end,
-            if path.starts_with('/') {
-                name
-            } else {
-                String::new()
-            },
-        );
+    let mut search = Search::of(addresses);
+    match each_line(tgid, |line| search.look(line)) {
+        Ok(()) => search.names,
+        Err(_) => vec![None; addresses.len()],
     }
-    names
 }
 
-/// Parses the text of `/proc/PID/maps`; skips what is not executable and what it does not
-/// understand.
-pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
-    text.split(|&b| b == b'\n')
-        .filter_map(parse_line)
-        .take(MAX_MAPPINGS)
-        .collect()
+/// A search for what is mapped at some addresses.
+struct Search {
+    /// In ascending order, with their places among the names.
+    addresses: Vec<(u64, usize)>,
+    names: Vec<Option<String>>,
+    /// Where the last mapping ended, and its file: a program's zeroed data follows what is mapped
+    /// of its file, without a name of its own.
+    before: (u64, Vec<u8>),
 }
 
+impl Search {
+    fn of(addresses: &[u64]) -> Self {
+        let mut sorted: Vec<_> = addresses.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        Self {
+            addresses: sorted,
+            names: vec![None; addresses.len()],
+            before: (0, Vec::new()),
+        }
+    }
+
+    /// Whether there is more to look for after this line.
+    fn look(&mut self, line: &[u8]) -> bool {
+        let mut fields = line.splitn(6, |&b| b == b' ');
+        let hex = |text: &[u8]| u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
+        let range = fields.next().and_then(|range| {
+            let dash = range.iter().position(|&b| b == b'-')?;
+            Some(hex(&range[..dash])?..hex(&range[dash + 1..])?)
+        });
+        let Some(range) = range else { return true };
+        let path = fields.nth(4).unwrap_or_default().trim_ascii_start();
+        let name = match path {
+            b"" if self.before.0 == range.start && !self.before.1.is_empty() => &self.before.1,
+            b"" => &b"[anonymous]"[..],
+            path if path.starts_with(b"[anon") => b"[anonymous]",
+            path => path.strip_suffix(b" (deleted)").unwrap_or(path),
+        };
+        let from = self.addresses.partition_point(|(at, _)| *at < range.start);
+        for (_, place) in self.addresses[from..]
+            .iter()
+            .take_while(|(at, _)| *at < range.end)
+        {
+            self.names[*place] = Some(String::from_utf8_lossy(name).into_owned());
+        }
+        self.before.0 = range.end;
+        if path.starts_with(b"/") {
+            self.before.1 = name.to_vec();
+        } else {
+            self.before.1.clear();
+        }
+        self.addresses
+            .last()
+            .is_some_and(|(highest, _)| *highest >= range.end)
+    }
+}
+
+/// Parses a line of `/proc/PID/maps`; `None`: it is not executable, or not understood.
 fn parse_line(line: &[u8]) -> Option<Mapping> {
     // start-end perms offset dev inode [spaces path]; the path is the rest of the line and may hold
     // spaces.
@@ -169,7 +217,7 @@ mod tests {
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 garbage
 ";
-        let maps = parse(text);
+        let maps: Vec<_> = text.split(|&b| b == b'\n').filter_map(parse_line).collect();
         assert_eq!(maps.len(), 4);
         assert_eq!(maps[0].source, Source::File(b"/bin/my prog".to_vec()));
         assert_eq!((maps[0].offset, maps[0].inode), (0x1000, 42));
@@ -189,8 +237,11 @@ garbage
 garbage
 ";
         let at = [0x55d0a0002010, 0x55d0a0010000, 0x7f0000000010, 0x10];
-        let names = named(text, &at);
-        let names: Vec<_> = names.iter().map(Option::as_deref).collect();
+        let mut search = Search::of(&at);
+        for line in text.split(|&b| b == b'\n') {
+            search.look(line);
+        }
+        let names: Vec<_> = search.names.iter().map(Option::as_deref).collect();
         assert_eq!(
             names,
             [

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use whywait_events::{Frame, Module, ModuleKind, Symbol, UNNAMED_JIT};
 
+use crate::budget::{Budget, Charge};
 use crate::cfi::Tables;
 use crate::elf::{Elf, ReadAt, Segment};
 use crate::go::GoTable;
@@ -35,6 +36,7 @@ pub(crate) struct Image {
     pub(crate) python: Option<PythonImage>,
     /// Names for frames of the vDSO, which no file on disk has: start, end, name.
     pub(crate) vdso_symbols: Vec<(Range<u64>, String)>,
+    charge: Charge,
 }
 
 /// Addresses, as the file states them, of what reading the Python interpreter's frames needs.
@@ -52,11 +54,17 @@ pub(crate) struct PythonImage {
     pub(crate) eval: Vec<Range<u64>>,
 }
 
-/// Symbol tables larger than this are left unread; the largest browsers' are below it.
-const MAX_SYMBOLS: u64 = 256 << 20;
+/// Symbol tables larger than this are left unread; those of the largest programs are below it.
+const MAX_SYMBOLS: u64 = 128 << 20;
 const MAX_VDSO: u64 = 256 << 10;
 /// Files that are kept open; others are looked for by their paths later.
 const MAX_FILES: usize = 96;
+/// How much of files is read for all recording: at most some seconds' work.
+const MAX_READ: u64 = 4 << 30;
+/// Functions at which threads start, or parts of the interpreter's loop.
+const MAX_OF_A_KIND: usize = 64;
+/// What a file costs beside its tables, without its path.
+const FILE: usize = 1024;
 /// Files that could not be read and are named.
 const MAX_UNREADABLE: usize = 8;
 
@@ -70,7 +78,7 @@ struct FileKey {
 }
 
 /// The module table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Modules {
     by_file: HashMap<FileKey, Option<Arc<Image>>>,
     by_build_id: HashMap<(String, Vec<u8>), Arc<Image>>,
@@ -85,6 +93,29 @@ pub(crate) struct Modules {
     unnamed_jit: Option<Frame>,
     /// Names that must be taken while the process lives.
     pub(crate) symbols: Interner,
+    /// For all that is kept of the target.
+    pub(crate) budget: Budget,
+    /// How much was read of files.
+    read: u64,
+}
+
+impl Default for Modules {
+    fn default() -> Self {
+        let budget = Budget::default();
+        Self {
+            by_file: HashMap::new(),
+            by_build_id: HashMap::new(),
+            special: HashMap::new(),
+            last_id: 0,
+            new: Vec::new(),
+            files: HashMap::new(),
+            unreadable: BTreeSet::new(),
+            unnamed_jit: None,
+            symbols: Interner::new(&budget),
+            budget,
+            read: 0,
+        }
+    }
 }
 
 impl Modules {
@@ -165,7 +196,9 @@ impl Modules {
             }
             Some(image)
         });
-        self.by_file.insert(key, image.clone());
+        if image.is_some() || self.symbols.charge(FILE + path.len()) {
+            self.by_file.insert(key, image.clone());
+        }
         image
     }
 
@@ -210,15 +243,24 @@ impl Modules {
         {
             return Some(known.clone());
         }
+        // The path is kept here and there: in keys, and by those who name the frames.
+        let mut charge = self.budget.take(FILE + 4 * path.len())?;
+        self.read = self.read.saturating_add(elf.to_read());
+        if self.read > MAX_READ {
+            self.budget.refuse();
+            return None;
+        }
+        let tables = Tables::read(&elf).filter(|tables| charge.grow(tables.bytes()));
         let is_vdso = path == b"[vdso]";
         let mut image = Image {
             id: self.add(ModuleKind::Elf, build_id.clone(), path),
             segments: elf.segments.clone(),
-            tables: Tables::read(&elf),
+            tables,
             go: None,
             starts: vec![],
             python: None,
             vdso_symbols: vec![],
+            charge,
         };
         let mut python = PythonImage::default();
         let mut runtime_text = None;
@@ -228,9 +270,12 @@ impl Modules {
                 // The C library's thread starts: musl's have no unwind data that says so.
                 b"_start" | b"_dl_start_user" | b"clone" | b"__clone" | b"clone3" | b"__clone3" => {
                     // `_start` of assembly may have no size; its few instructions fit into this.
-                    image
-                        .starts
-                        .push(range.start..range.end.max(address.saturating_add(32)));
+                    // Several of a name can be local to their files.
+                    if image.starts.len() < MAX_OF_A_KIND {
+                        image
+                            .starts
+                            .push(range.start..range.end.max(address.saturating_add(32)));
+                    }
                 }
                 b"_PyRuntime" => python.runtime = address,
                 b"PyCode_Type" => python.types[0] = address,
@@ -239,6 +284,7 @@ impl Modules {
                 b"Py_Version" => python.version = Some(address),
                 b"runtime.text" => runtime_text = Some(address),
                 _ if name.starts_with(b"_PyEval_EvalFrameDefault")
+                    && python.eval.len() < MAX_OF_A_KIND
                     && !python.eval.contains(&range) =>
                 {
                     python.eval.push(range);
@@ -256,7 +302,7 @@ impl Modules {
             python.file_name = String::from_utf8_lossy(&path[start..]).into_owned();
             image.python = Some(python);
         }
-        image.go = GoTable::read(&elf, runtime_text);
+        image.go = GoTable::read(&elf, runtime_text).filter(|go| image.charge.grow(go.bytes()));
         let image = Arc::new(image);
         if !build_id.is_empty() {
             self.by_build_id.insert(key, image.clone());

@@ -1,17 +1,20 @@
 //! Names of just-in-time compiled code, from the map that many runtimes write for perf
 //! (`tools/perf/Documentation/jit-interface.txt`: lines of `START SIZE name`, both in hex).
 
+use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::budget::{Budget, Charge};
 use crate::modules::open_regular;
 
 /// A process's map, read when a name is first asked for, and further when it has grown.
 #[derive(Debug)]
 pub(crate) struct PerfMap {
     tgid: u32,
-    entries: Vec<(u64, u64, String)>,
+    entries: Entries,
+    charge: Charge,
     looked_at: Option<Instant>,
     /// The file, by its device and number, and how much of it was read: whole lines.
     read: ((u64, u64), u64),
@@ -22,12 +25,15 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 const LOOK_FOR_MISSING_AFTER: Duration = Duration::from_millis(100);
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_NAME: usize = 512;
+/// How much of the file is read at a time: no line that means anything is longer.
+const CHUNK: usize = 1 << 20;
 
 impl PerfMap {
-    pub(crate) fn new(tgid: u32) -> Self {
+    pub(crate) fn new(tgid: u32, budget: &Budget) -> Self {
         Self {
             tgid,
-            entries: vec![],
+            entries: Entries::default(),
+            charge: budget.nothing(),
             looked_at: None,
             read: ((0, 0), 0),
         }
@@ -37,7 +43,7 @@ impl PerfMap {
     pub(crate) fn name(&mut self, address: u64) -> Option<&str> {
         // Code is compiled and thrown away all the time: also a name that is there may have become
         // another.
-        let after = match find(&self.entries, address) {
+        let after = match self.entries.find(address) {
             Some(_) => LOOK_AFTER,
             None => LOOK_FOR_MISSING_AFTER,
         };
@@ -45,7 +51,7 @@ impl PerfMap {
             self.looked_at = Some(Instant::now());
             self.read_on();
         }
-        find(&self.entries, address)
+        self.entries.find(address)
     }
 
     fn read_on(&mut self) -> Option<()> {
@@ -67,18 +73,39 @@ impl PerfMap {
         let length = metadata.len().min(MAX_BYTES);
         if self.read.0 != id || length < self.read.1 {
             self.read = (id, 0);
-            self.entries.clear();
+            self.entries = Entries::default();
+            self.charge = self.charge.emptied();
         }
         if length == self.read.1 {
             return None;
         }
-        let mut text = vec![0; (length - self.read.1) as usize];
-        file.read_exact_at(&mut text, self.read.1).ok()?;
-        // A line may be written just now.
-        let lines = text.iter().rposition(|&b| b == b'\n')? + 1;
-        self.read.1 += lines as u64;
-        let entries = std::mem::take(&mut self.entries);
-        self.entries = join(entries, parse(&text[..lines]));
+        let added = self.add(&file, length);
+        self.entries.settle();
+        added
+    }
+
+    /// Adds the file's lines up to `length`, as far as there is room for them.
+    fn add(&mut self, file: &File, length: u64) -> Option<()> {
+        let mut text = Vec::new();
+        while self.read.1 < length {
+            let size = (length - self.read.1).min(CHUNK as u64) as usize;
+            text.resize(size, 0);
+            file.read_exact_at(&mut text, self.read.1).ok()?;
+            let lines = match text.iter().rposition(|&b| b == b'\n') {
+                Some(end) => end + 1,
+                // One that is written just now, or that is none.
+                None if size < CHUNK => return None,
+                None => size,
+            };
+            let before = self.entries.bytes();
+            self.entries.parse(&text[..lines]);
+            if !self.charge.grow(self.entries.bytes() - before) {
+                // What more there is has no names: it is not read again and again.
+                self.read.1 = length;
+                return None;
+            }
+            self.read.1 += lines as u64;
+        }
         Some(())
     }
 
@@ -132,48 +159,75 @@ pub fn thread_id(tgid: u32, tid: u32) -> Option<u32> {
     own_id(&format!("/proc/{tgid}/task/{tid}/status"))
 }
 
-type Entries = Vec<(u64, u64, String)>;
+/// Functions by address, and their names in one piece: a map may have a million lines.
+#[derive(Debug, Default)]
+struct Entries {
+    /// Sorted, up to those that were added last.
+    functions: Vec<Function>,
+    names: String,
+}
 
-fn parse(text: &[u8]) -> Entries {
-    let mut entries = Vec::new();
-    for line in text.split(|&b| b == b'\n') {
-        let mut fields = line.splitn(3, |&b| b == b' ');
-        let mut hex = || {
-            u64::from_str_radix(
-                std::str::from_utf8(fields.next()?)
-                    .ok()?
-                    .trim_start_matches("0x"),
-                16,
-            )
-            .ok()
-        };
-        let (Some(start), Some(size)) = (hex(), hex()) else {
-            continue;
-        };
-        let Some(name) = fields.next().filter(|name| !name.is_empty()) else {
-            continue;
-        };
-        let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]).into_owned();
-        entries.push((start, start.saturating_add(size), name));
+#[derive(Debug, Clone, Copy)]
+struct Function {
+    start: u64,
+    end: u64,
+    /// Where its name begins, and how long it is.
+    name: (u32, u16),
+}
+
+impl Entries {
+    fn bytes(&self) -> usize {
+        // A vector has up to twice the room that it uses.
+        2 * (self.functions.len() * size_of::<Function>() + self.names.len())
     }
-    entries
-}
 
-/// Entries by address, with later ones added.
-fn join(mut entries: Entries, later: Entries) -> Entries {
-    entries.extend(later);
-    // Later lines replace earlier ones for the same code. The sort is stable.
-    entries.sort_by_key(|&(start, ..)| start);
-    entries.reverse();
-    entries.dedup_by_key(|&mut (start, ..)| start);
-    entries.reverse();
-    entries
-}
+    fn parse(&mut self, text: &[u8]) {
+        for line in text.split(|&b| b == b'\n') {
+            let mut fields = line.splitn(3, |&b| b == b' ');
+            let mut hex = || {
+                u64::from_str_radix(
+                    std::str::from_utf8(fields.next()?)
+                        .ok()?
+                        .trim_start_matches("0x"),
+                    16,
+                )
+                .ok()
+            };
+            let (Some(start), Some(size)) = (hex(), hex()) else {
+                continue;
+            };
+            let Some(name) = fields.next().filter(|name| !name.is_empty()) else {
+                continue;
+            };
+            let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]);
+            // Of at most 64 MiB of text.
+            let at = self.names.len() as u32;
+            self.names.push_str(&name);
+            self.functions.push(Function {
+                start,
+                end: start.saturating_add(size),
+                name: (at, name.len() as u16),
+            });
+        }
+    }
 
-fn find(entries: &[(u64, u64, String)], address: u64) -> Option<&str> {
-    let after = entries.partition_point(|&(start, ..)| start <= address);
-    let (_, end, name) = entries.get(after.checked_sub(1)?)?;
-    (address < *end).then_some(name)
+    /// Puts those that were added in their places.
+    fn settle(&mut self) {
+        // Later lines replace earlier ones for the same code. The sort is stable.
+        self.functions.sort_by_key(|function| function.start);
+        self.functions.reverse();
+        self.functions.dedup_by_key(|function| function.start);
+        self.functions.reverse();
+    }
+
+    fn find(&self, address: u64) -> Option<&str> {
+        let after = self
+            .functions
+            .partition_point(|function| function.start <= address);
+        let function = self.functions.get(after.checked_sub(1)?)?;
+        let (at, length) = (function.name.0 as usize, function.name.1 as usize);
+        (address < function.end).then(|| self.names.get(at..at + length))?
+    }
 }
 
 #[cfg(test)]
@@ -182,13 +236,16 @@ mod tests {
 
     #[test]
     fn the_later_line_wins() {
-        let entries = parse(b"1000 10 a b\nnonsense\n0x2000 20 c\n");
-        let later = parse(b"1000 20 d\xff\nffffffffffffffff 9 e\n3000 1\n");
-        let entries = join(join(vec![], entries), later);
-        assert_eq!(find(&entries, 0x1018), Some("d\u{fffd}"));
-        assert_eq!(find(&entries, 0x2000), Some("c"));
-        assert_eq!(find(&entries, 0x2020), None);
-        assert_eq!(find(&entries, 0xfff), None);
+        let mut entries = Entries::default();
+        entries.parse(b"1000 10 a b\nnonsense\n0x2000 20 c\n");
+        entries.settle();
+        assert_eq!(entries.find(0x1001), Some("a b"));
+        entries.parse(b"1000 20 d\xff\nffffffffffffffff 9 e\n3000 1\n");
+        entries.settle();
+        assert_eq!(entries.find(0x1018), Some("d\u{fffd}"));
+        assert_eq!(entries.find(0x2000), Some("c"));
+        assert_eq!(entries.find(0x2020), None);
+        assert_eq!(entries.find(0xfff), None);
     }
 
     #[test]

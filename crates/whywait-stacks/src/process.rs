@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use whywait_events::{Frame, ModuleKind};
 
 use crate::arch;
+use crate::budget::{Budget, Charge};
 use crate::cfi::{Context, Row};
 use crate::elf::Elf;
 use crate::go::GoFrame;
+use crate::loss::Loss;
 use crate::maps::{self, Mapping, Source};
 use crate::modules::{Image, Modules, file_path};
 use crate::perf_map::PerfMap;
@@ -57,7 +59,11 @@ struct Mapped {
 pub(crate) struct Process {
     tgid: u32,
     mapped: Vec<Mapped>,
+    /// For the mappings.
+    charge: Charge,
     read_at: Instant,
+    /// How long reading the mappings took.
+    reading_took: Duration,
     rereads: u32,
     /// framehop's modules: the mappings that were looked at.
     pub(crate) unwinder: arch::Unwinder<Arc<[u8]>>,
@@ -65,6 +71,7 @@ pub(crate) struct Process {
     /// wrap in a long recording: so each process has its own, and a new one with each change.
     pub(crate) cache: arch::Cache,
     places: HashMap<u64, Place, BuildHasherDefault<AddressHasher>>,
+    places_charge: Charge,
     perf_map: PerfMap,
     memory: Option<File>,
 }
@@ -76,13 +83,27 @@ const REREAD_AFTER: Duration = Duration::from_millis(100);
 /// looked at more often.
 const FIRST_REREAD_AFTER: Duration = Duration::from_micros(500);
 const FIRST_REREADS: u32 = 64;
+/// Mappings are read in at most one in so many parts of the time.
+const READING_SHARE: u32 = 20;
 const MAX_PLACES: usize = 1 << 18;
+/// Places are charged for in blocks of so many, with what the table takes beside them.
+const PLACES_AT_ONCE: usize = 1024;
+const PLACE: usize = 2 * size_of::<(u64, Place)>();
+/// What a process takes beside its mappings and places: framehop's cache, above all.
+const PROCESS: usize = 40 << 10;
 
 impl Process {
-    /// Reads the process's mappings; `None` when it is gone, or has none (a kernel thread).
-    pub(crate) fn open(tgid: u32) -> Option<Self> {
-        let mappings = maps::read(tgid).ok().filter(|m| !m.is_empty())?;
-        Some(Self {
+    /// Reads the process's mappings. Fails when it is gone, or has none (a kernel thread), or when
+    /// there is no room for it.
+    pub(crate) fn open(tgid: u32, budget: &Budget) -> Result<Self, Loss> {
+        let mut charge = budget.take(PROCESS).ok_or(Loss::Memory)?;
+        let begun = Instant::now();
+        let mut mappings = maps::read(tgid).map_err(|_| Loss::NoMaps)?;
+        keep(&mut mappings, &mut charge);
+        if mappings.is_empty() {
+            return Err(Loss::NoMaps);
+        }
+        Ok(Self {
             tgid,
             mapped: mappings
                 .into_iter()
@@ -91,12 +112,15 @@ impl Process {
                     image: None,
                 })
                 .collect(),
+            charge,
             read_at: Instant::now(),
+            reading_took: begun.elapsed(),
             rereads: 0,
             unwinder: arch::Unwinder::new(),
             cache: arch::Cache::new(),
             places: HashMap::default(),
-            perf_map: PerfMap::new(tgid),
+            places_charge: budget.nothing(),
+            perf_map: PerfMap::new(tgid, budget),
             memory: None,
         })
     }
@@ -109,12 +133,16 @@ impl Process {
         } else {
             REREAD_AFTER
         };
-        if self.read_at.elapsed() < wait {
+        let since = self.read_at.elapsed();
+        if since < wait || since < self.reading_took * READING_SHARE {
             return false;
         }
         self.rereads += 1;
+        let begun = Instant::now();
+        let mappings = maps::read(self.tgid);
         self.read_at = Instant::now();
-        let Ok(mappings) = maps::read(self.tgid) else {
+        self.reading_took = begun.elapsed();
+        let Ok(mut mappings) = mappings else {
             return false;
         };
         let old = std::mem::take(&mut self.mapped);
@@ -122,6 +150,8 @@ impl Process {
             self.mapped = old;
             return false;
         }
+        self.charge = self.charge.emptied();
+        keep(&mut mappings, &mut self.charge);
         let mut old: HashMap<u64, Mapped> = old
             .into_iter()
             .map(|m| (m.mapping.range.start, m))
@@ -145,7 +175,7 @@ impl Process {
             .collect();
         if !old.is_empty() {
             // Something went: forget all places rather than sort out which.
-            self.places.clear();
+            self.forget_places();
             for gone in old.into_keys() {
                 framehop::Unwinder::remove_module(&mut self.unwinder, gone);
             }
@@ -206,12 +236,21 @@ impl Process {
                 Some(Row::Missing) | None => Step::FramePointer,
             }
         };
-        if self.places.len() >= MAX_PLACES {
-            self.places.clear();
+        if self.places.len() >= MAX_PLACES
+            || self.places.len().is_multiple_of(PLACES_AT_ONCE)
+                && !self.places_charge.grow(PLACES_AT_ONCE * PLACE)
+        {
+            self.forget_places();
         }
         let place = Place { frame, step };
         self.places.insert(address, place);
         Some(place)
+    }
+
+    fn forget_places(&mut self) {
+        // Not only cleared: the room would stay.
+        self.places = HashMap::default();
+        self.places_charge = self.places_charge.emptied();
     }
 
     fn find(&self, address: u64) -> Option<usize> {
@@ -335,6 +374,14 @@ impl Process {
     pub(crate) fn tgid(&self) -> u32 {
         self.tgid
     }
+}
+
+/// Leaves as many mappings as there is room for.
+fn keep(mappings: &mut Vec<Mapping>, charge: &mut Charge) {
+    let fit = mappings
+        .iter()
+        .position(|mapping| !charge.grow(size_of::<Mapped>() + mapping.bytes()));
+    mappings.truncate(fit.unwrap_or(mappings.len()));
 }
 
 /// Addresses as keys: multiply and fold. Keys are chosen by the observed program, which at worst

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use framehop::{FrameAddress, Unwinder as _};
 use whywait_events::{Frame, Module, ModuleKind, Symbol};
@@ -44,6 +44,8 @@ pub struct Unwinder {
     losses: Losses,
     context: Context,
     walk: Vec<Walked>,
+    /// When there was no room for another process.
+    no_room_since: Option<Instant>,
 }
 
 /// A native frame, with its address in the process.
@@ -63,6 +65,8 @@ const MAX_FRAMES: usize = 2048;
 const LONG_STACK: usize = 256 << 10;
 /// Processes beyond this many push out the others; each costs some 40 KB.
 const MAX_PROCESSES: usize = 4096;
+/// When there was no room for a process, others are not tried before this.
+const ROOM_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl Unwinder {
     /// Makes an unwinder that knows no process yet.
@@ -260,10 +264,28 @@ impl Unwinder {
     pub fn coroutines(&mut self, tgid: u32) -> Option<Coroutines> {
         let process = match self.processes.entry(tgid) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(Process::open(tgid)?),
+            Entry::Vacant(entry) => entry.insert(Process::open(tgid, &self.modules.budget).ok()?),
         };
         self.python
             .coroutines(process, &mut self.modules, &mut self.losses)
+    }
+
+    /// Reads a process's mappings. Where there is no room for them, other processes make some.
+    fn open(&mut self, tgid: u32) -> Result<Process, Loss> {
+        let recently = self
+            .no_room_since
+            .is_some_and(|since| since.elapsed() < ROOM_AGAIN_AFTER);
+        if recently {
+            return Err(Loss::Memory);
+        }
+        match Process::open(tgid, &self.modules.budget) {
+            Err(Loss::Memory) => {
+                self.no_room_since = Some(Instant::now());
+                self.processes.clear();
+                Process::open(tgid, &self.modules.budget)
+            }
+            other => other,
+        }
     }
 
     /// Unwinds into `self.walk`; `Ok` when the thread's start was reached.
@@ -279,10 +301,11 @@ impl Unwinder {
             self.processes.clear();
             self.losses.count(Loss::TooManyProcesses);
         }
-        let process = match self.processes.entry(tgid) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(Process::open(tgid).ok_or(Loss::NoMaps)?),
-        };
+        if !self.processes.contains_key(&tgid) {
+            let process = self.open(tgid)?;
+            self.processes.insert(tgid, process);
+        }
+        let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
         let stack = CopiedStack {
             sp: regs.sp,
             bytes: stack,

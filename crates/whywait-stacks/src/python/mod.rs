@@ -292,7 +292,12 @@ fn find_runtime(
         losses.count(Loss::PythonVersion);
         return None;
     }
-    Some(Runtime::new(layout?, runtime, python.types.map(address)))
+    Some(Runtime::new(
+        layout?,
+        runtime,
+        python.types.map(address),
+        &modules.budget,
+    ))
 }
 
 fn find_layout(

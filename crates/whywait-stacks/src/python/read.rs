@@ -2,28 +2,54 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::layout::{Entry, Frames, Layout, OWNED_BY_C_STACK, ThreadId};
+use super::layout::{Entry, Frames, Layout, LineFormat, OWNED_BY_C_STACK, ThreadId};
 use super::lines;
 use super::running::Running;
+use crate::budget::{Budget, Charge};
 use crate::elf::u64_at;
 use crate::loss::Loss;
 use crate::process::Process;
 
 /// A Python function on the stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct PythonFrame {
     pub(super) code: Arc<CodeNames>,
     pub(super) line: u32,
 }
 
 /// What a code object is called.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct CodeNames {
     pub(super) name: String,
     pub(super) file: String,
     pub(super) first_line: u32,
-    lines: Vec<u8>,
+    /// `None`: too large.
+    lines: Option<Vec<u8>>,
+    /// The instruction that was asked for last, and its line: a function on a stack is the same
+    /// from look to look, and its table may be long.
+    last: AtomicU64,
+    _charge: Charge,
+}
+
+impl CodeNames {
+    /// The line of an instruction; the function's first where the table was too large.
+    fn line(&self, format: LineFormat, offset: u64) -> u32 {
+        let Some(lines) = &self.lines else {
+            return self.first_line;
+        };
+        let Ok(short) = u32::try_from(offset) else {
+            return 0;
+        };
+        let last = self.last.load(Relaxed);
+        if last >> 32 == u64::from(short) && last != u64::MAX {
+            return last as u32;
+        }
+        let line = lines::line(format, lines, self.first_line, offset);
+        self.last.store(u64::from(short) << 32 | u64::from(line), Relaxed);
+        line
+    }
 }
 
 #[cfg(test)]
@@ -33,7 +59,9 @@ impl CodeNames {
             name: code.to_string(),
             file: String::new(),
             first_line: 1,
-            lines: vec![],
+            lines: None,
+            last: AtomicU64::new(u64::MAX),
+            _charge: Budget::default().nothing(),
         })
     }
 }
@@ -61,6 +89,7 @@ pub(super) struct Runtime {
     /// these types.
     pub(super) types: [u64; 3],
     codes: HashMap<[u64; 4], Arc<CodeNames>>,
+    budget: Budget,
     /// What was seen of running threads.
     pub(super) running: Running,
 }
@@ -70,18 +99,22 @@ const MAX_THREADS: usize = 8192;
 /// CPython's default recursion limit is 1000.
 const MAX_FRAMES: usize = 4096;
 const MAX_STRING: u64 = 4096;
-const MAX_LINES: u64 = 1 << 20;
+/// Functions of thousands of lines have less.
+const MAX_LINES: u64 = 128 << 10;
+/// What a code object takes beside its strings and lines.
+const CODE: usize = 2 * size_of::<([u64; 4], Arc<CodeNames>)>() + size_of::<CodeNames>();
 const MAX_CODES: usize = 1 << 16;
 /// More than a thread state, a frame or a code object takes.
 const OBJECT: usize = 512;
 
 impl Runtime {
-    pub(super) fn new(layout: Layout, runtime: u64, types: [u64; 3]) -> Self {
+    pub(super) fn new(layout: Layout, runtime: u64, types: [u64; 3], budget: &Budget) -> Self {
         Self {
             layout,
             runtime,
             types,
             codes: HashMap::new(),
+            budget: budget.clone(),
             running: Running::default(),
         }
     }
@@ -125,8 +158,7 @@ impl Runtime {
                 raw.instruction.saturating_sub(start)
             }
         };
-        let format = self.layout.code.line_format;
-        lines::line(format, &code.lines, code.first_line, offset)
+        code.line(self.layout.code.line_format, offset)
     }
 
     /// The thread state of thread `tid` (an id in the process's own pid namespace).
@@ -318,10 +350,10 @@ impl Runtime {
         if let Some(names) = self.codes.get(&key) {
             return Some(Arc::clone(names));
         }
-        let names = Arc::new(self.names(process, &bytes, first_line)?);
-        if self.codes.len() >= MAX_CODES {
-            self.codes.clear();
+        if self.codes.len() >= MAX_CODES || self.budget.is_short() {
+            self.codes = HashMap::new();
         }
+        let names = Arc::new(self.names(process, &bytes, first_line)?);
         self.codes.insert(key, Arc::clone(&names));
         Some(names)
     }
@@ -332,19 +364,30 @@ impl Runtime {
         let file = self.string(process, u64_at(code, layout.file as usize)?)?;
         let table = u64_at(code, layout.lines as usize)?;
         let head = object(process, table, 32)?;
-        let size = u64_at(&head, 16).filter(|&size| size <= MAX_LINES)?;
+        let size = u64_at(&head, 16)?;
         if u64_at(&head, 8)? != self.types[2] {
             return None;
         }
-        let mut lines = vec![0; size as usize];
-        process
-            .read_memory(table.checked_add(32)?, &mut lines)
-            .then_some(())?;
+        let mut charge = self.budget.take(CODE + name.len() + file.len())?;
+        let lines = if size > MAX_LINES {
+            self.budget.refuse();
+            None
+        } else if charge.grow(size as usize) {
+            let mut lines = vec![0; size as usize];
+            process
+                .read_memory(table.checked_add(32)?, &mut lines)
+                .then_some(())?;
+            Some(lines)
+        } else {
+            None
+        };
         Some(CodeNames {
             name,
             file,
             first_line,
             lines,
+            last: AtomicU64::new(u64::MAX),
+            _charge: charge,
         })
     }
 

@@ -40,7 +40,8 @@ const MAX_GAP_NS: u64 = 50_000_000;
 const MAX_FRAMES: usize = 300;
 /// How many innermost frames may be missing from the copied stack.
 const MAX_GONE: usize = 8;
-const MAX_THREADS: usize = 4096;
+/// So many are remembered, with two stacks each.
+const MAX_THREADS: usize = 512;
 
 /// What was seen of the running threads of a process.
 #[derive(Debug, Default)]
