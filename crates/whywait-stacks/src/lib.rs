@@ -7,7 +7,8 @@
 //!   [`Frame`](whywait_events::Frame)s of the vocabulary, by the unwind tables of the mapped files
 //!   (framehop), Go's function table, or the frame pointer. It also gives the names that only the
 //!   running process or kernel can give. Stack bytes never leave it.
-//! - [`Symboliser`], later: names for frames of ELF files (blazesym).
+//! - [`Symboliser`], later: names for frames of ELF files (blazesym), by a process without
+//!   privileges where there is one.
 //!
 //! The observed program is not trusted: its files, its memory and its `/proc` entries may hold
 //! anything.
@@ -35,5 +36,5 @@ pub use maps::mapped_at;
 pub use perf_map::thread_id as own_id;
 pub use python::Coroutines;
 pub use runtimes::Runtimes;
-pub use symbolise::{Symboliser, Unnamed, WhyUnnamed};
+pub use symbolise::{Job, Symboliser, Unnamed, WhyUnnamed, next_job};
 pub use unwind::{Unwinder, Unwound};

@@ -202,10 +202,9 @@ impl Modules {
         image
     }
 
-    /// Where the file of a module can be opened, also when it has no name any more.
-    pub(crate) fn place(&self, module: u32) -> Option<PathBuf> {
-        let file = self.files.get(&module)?;
-        Some(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
+    /// The file of a module, also when it has no name any more.
+    pub(crate) fn open_file(&self, module: u32) -> Option<File> {
+        self.files.get(&module)?.try_clone().ok()
     }
 
     /// Code was met in a file that cannot be read.
@@ -328,15 +327,16 @@ fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Meta
     (metadata.is_file() && metadata.ino() == mapping.inode).then_some((by_path, metadata))
 }
 
-/// Opens a file of which another user may have made a FIFO or a terminal in the meantime: without
-/// waiting for it.
+/// Opens a file of which another user may have made a FIFO, a terminal or a device in the meantime:
+/// these are not touched.
 pub(crate) fn open_regular(path: &std::path::Path) -> Option<File> {
-    let file = OpenOptions::new()
+    let place = OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags(libc::O_PATH)
         .open(path)
         .ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
+    place.metadata().ok()?.is_file().then_some(())?;
+    File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
 }
 
 /// Whether a mapping is of a file that could be an ELF file.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fs::File;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -229,11 +230,16 @@ impl Unwinder {
         self.modules.take_new()
     }
 
-    /// Where the file of a module can be opened: the very file that was mapped, also when it was
-    /// deleted or replaced since. `None`: by its path only. For
-    /// [`Symboliser`](crate::Symboliser::symbolise).
-    pub fn place(&self, module: u32) -> Option<PathBuf> {
-        self.modules.place(module)
+    /// The very file of a module that was mapped, also when it was deleted or replaced since.
+    /// `None`: it was not kept open. For [`Symboliser`](crate::Symboliser::symbolise).
+    pub fn file(&self, module: u32) -> Option<File> {
+        self.modules.open_file(module)
+    }
+
+    /// How often something of the target was not kept, because all that is kept of it took too much
+    /// memory.
+    pub fn not_kept(&self) -> u64 {
+        self.modules.budget.refused()
     }
 
     /// The paths of files with code that could not be read: their frames have neither names nor

@@ -175,6 +175,9 @@ pub(crate) enum Verb {
     /// Wait until the watcher is ready, then become the command
     #[command(name = "__exec", hide = true)]
     Exec(ExecArgs),
+    /// Read names from the files that come over standard input
+    #[command(name = "__names", hide = true)]
+    Names,
 }
 
 /// What to watch, and for how long.

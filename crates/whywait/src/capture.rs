@@ -11,6 +11,7 @@ use whywait_capture::{CaptureError, Options};
 
 use crate::config::{CaptureConfig, Target};
 use crate::errors::{FAILED, complain, eprintln_quietly, with_causes};
+use crate::naming::Naming;
 use crate::privileges;
 use crate::progress::Progress;
 use crate::session::{Running, Session};
@@ -66,6 +67,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         begin_at: config.begin_at,
         ..Options::default()
     };
+    let mut naming = Naming::start().context("cannot make a socket pair")?;
     let folder = Folder::before(&config.recording);
     let mut progress = Progress::new(config.quiet || config.in_rotation);
     progress.attaching();
@@ -82,6 +84,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
             folder.restore();
         }
     })?;
+    capture.name_by(naming.symboliser());
     if let Target::Process(pid) = config.target
         && !config.in_rotation
         && !config.quiet

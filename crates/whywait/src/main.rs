@@ -9,6 +9,7 @@ mod config;
 mod errors;
 mod kept;
 mod launch;
+mod naming;
 mod output;
 mod privileges;
 mod progress;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Some(Verb::Check) => commands::check::run(),
         Some(Verb::Completions(args)) => commands::completions::run(&args),
         Some(Verb::Exec(args)) => commands::exec::run(&args),
+        Some(Verb::Names) => commands::names::run(),
     };
     ExitCode::from(code.unwrap_or_else(|error| errors::report(&error)))
 }

@@ -13,12 +13,14 @@ const MAX_NOTES: usize = 3;
 
 /// Names the frames that were written. Returns notes on those that got no names: why, and what to
 /// do.
-pub(crate) fn name_frames(output: &mut Output) -> Result<Vec<String>, WriteError> {
+pub(crate) fn name_frames(
+    output: &mut Output,
+    symboliser: &mut Symboliser,
+) -> Result<Vec<String>, WriteError> {
     let frames = output.frames();
-    let mut symboliser = Symboliser::new();
     let unwinder = &output.unwinder;
-    let place = |module: u32| unwinder.place(module);
-    let symbols = symboliser.symbolise(output.modules(), &frames, Some(&place));
+    let mapped = |module: u32| unwinder.file(module);
+    let symbols = symboliser.symbolise(output.modules(), &frames, Some(&mapped));
     let mut notes: Vec<String> = unwinder
         .unreadable()
         .take(MAX_NOTES)
@@ -33,6 +35,12 @@ pub(crate) fn name_frames(output: &mut Output) -> Result<Vec<String>, WriteError
     if unwinder.has_unnamed_jit() {
         notes.push(JIT.to_owned());
     }
+    if unwinder.not_kept() > 0 {
+        notes.push(NOT_KEPT.to_owned());
+    }
+    output
+        .writer
+        .counter("lost.file-names", symboliser.failures());
     for symbol in symbols {
         output.write(&Event::Symbol(symbol))?;
     }
@@ -42,6 +50,9 @@ pub(crate) fn name_frames(output: &mut Output) -> Result<Vec<String>, WriteError
 const JIT: &str = "functions that were compiled at run time have no names (`[jit]`): have the \
                    program write /tmp/perf-PID.map before it is watched (node --perf-basic-prof; \
                    jcmd PID Compiler.perfmap)";
+
+const NOT_KEPT: &str = "what whywait keeps of the target's code (unwind tables, mappings, names) took \
+                        more memory than it allows itself: some stacks are cut short or lack names";
 
 fn unreadable(path: &str) -> String {
     format!(
@@ -67,6 +78,10 @@ fn unnamed(modules: &[Module], unnamed: &[Unnamed], frames: usize) -> Vec<String
             WhyUnnamed::Gone => format!(
                 "functions of {path} have no names: the file was deleted or replaced since it was \
                  started; record again after a restart"
+            ),
+            WhyUnnamed::Failed => format!(
+                "functions of {path} have no names: reading them took too much time or memory, or \
+                 the file is damaged"
             ),
             WhyUnnamed::Stripped if build_id.is_empty() => format!(
                 "functions of {path} have no names: it has no symbols (it is stripped); build it \

@@ -127,6 +127,8 @@ impl Output {
         for (name, value) in losses {
             self.writer.counter(&format!("stacks.{name}"), value);
         }
+        self.writer
+            .counter("lost.over-memory", self.unwinder.not_kept());
     }
 
     /// The modules that were written.

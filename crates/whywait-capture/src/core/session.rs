@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use whywait_events::recording::{
     CUT_SHORT, Meta, Options as RecordedOptions, Writer, WriterOptions,
 };
-use whywait_stacks::Unwinder;
+use whywait_stacks::{Symboliser, Unwinder};
 
 use super::error::CaptureError;
 use super::incoming::{Incoming, sample_ns};
@@ -40,6 +40,7 @@ pub struct Session {
     programs: Programs,
     threads: ThreadTable,
     recorder: Recorder,
+    symboliser: Symboliser,
     options: Options,
     meta: Meta,
     statistics: Option<OwnedFd>,
@@ -99,6 +100,7 @@ impl Session {
                 .map_err(iterate("threads"))?,
             programs,
             recorder: Recorder::new(&collectors::ALL, pid, writer, unwinder),
+            symboliser: Symboliser::new(),
             options: options.clone(),
             meta,
             statistics,
@@ -111,6 +113,11 @@ impl Session {
         session.drain()?;
         session.look(Stage::Begins)?;
         Ok(session)
+    }
+
+    /// Who gives names to the frames in the end.
+    pub fn name_by(&mut self, symboliser: Symboliser) {
+        self.symboliser = symboliser;
     }
 
     fn start_sampling(&mut self) {
@@ -292,7 +299,8 @@ impl Session {
             self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
         }
         self.meta.notes = std::mem::take(&mut self.programs.notes);
-        let unnamed = names::name_frames(&mut self.recorder.shared.output)?;
+        let output = &mut self.recorder.shared.output;
+        let unnamed = names::name_frames(output, &mut self.symboliser)?;
         self.meta.notes.extend(unnamed);
         Ok(())
     }

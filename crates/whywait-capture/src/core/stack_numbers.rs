@@ -7,12 +7,16 @@ use whywait_events::{Frame, Stack, StackId};
 /// The most distinct stacks that are remembered, some 600 bytes each: a program that recurses to
 /// ever new depths has a new one at each look, and a recording may go on for weeks.
 pub(crate) const MAX_STACKS: usize = 1 << 16;
+/// … and the most frames of theirs: a stack may be two thousand deep.
+const MAX_REMEMBERED: usize = 2 << 20;
 /// The most distinct frames that are named: those of the largest programs are fewer.
 const MAX_FRAMES: usize = 1 << 20;
 
 #[derive(Default)]
 pub(crate) struct StackNumbers {
     numbers: HashMap<(Vec<Frame>, bool), StackId>,
+    /// The frames of these stacks.
+    remembered: usize,
     last: StackId,
     /// What is to be named in the end.
     frames: HashSet<Frame>,
@@ -36,9 +40,11 @@ impl StackNumbers {
             return (0, None);
         };
         self.last = id;
-        if self.numbers.len() >= MAX_STACKS {
+        self.remembered += key.0.len();
+        if self.numbers.len() >= MAX_STACKS || self.remembered > MAX_REMEMBERED {
             // Those that come again are written again, under another number.
-            self.numbers.clear();
+            self.numbers = HashMap::new();
+            self.remembered = key.0.len();
         }
         if self.frames.len() < MAX_FRAMES {
             self.frames.extend(&key.0);
@@ -83,6 +89,7 @@ mod tests {
         for address in 1..=MAX_STACKS as u64 {
             stacks.number(frames(address), false);
         }
+        assert_eq!(stacks.remembered, stacks.numbers.len());
         assert!(stacks.numbers.len() <= MAX_STACKS);
         let (again, new) = stacks.number(frames(0), false);
         assert!(again > MAX_STACKS as StackId, "under another number");

@@ -146,8 +146,8 @@ fn the_file_that_was_mapped_gives_names_whatever_became_of_it() {
     let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
     let modules = unwinder.take_new_modules();
     let named = |unwinder: &Unwinder| {
-        let place = |module: u32| unwinder.place(module);
-        Symboliser::new().symbolise(&modules, &unwound.frames, Some(&place))
+        let mapped = |module: u32| unwinder.file(module);
+        Symboliser::new().symbolise(&modules, &unwound.frames, Some(&mapped))
     };
     let has_all = |symbols: &[Symbol]| {
         for wanted in ["innermost", "middle", "main"] {

@@ -12,12 +12,15 @@ use super::unfinished::awaited;
 const MAX_WORDS: usize = 16_384;
 /// Between two looks at what is mapped at new words.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// They take at most one in so many parts of the time: a process may have very many mappings.
+const SHARE: u32 = 20;
 
 #[derive(Default)]
 pub(crate) struct Words {
     /// By process and address; `None` as long as nobody looked.
     mappings: BTreeMap<(u32, u64), Option<String>>,
     looked: Option<Instant>,
+    looking_took: Duration,
 }
 
 impl Words {
@@ -34,7 +37,8 @@ impl Words {
     /// Finds out what is mapped at words that were not looked up yet, unless it did so a moment
     /// ago.
     pub(crate) fn look_up(&mut self, now: Instant) {
-        if self.looked.is_some_and(|before| now - before < LOOK_EVERY) {
+        let pause = LOOK_EVERY.max(self.looking_took * SHARE);
+        if self.looked.is_some_and(|before| now - before < pause) {
             return;
         }
         let mut new: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
@@ -46,7 +50,7 @@ impl Words {
         if new.is_empty() {
             return;
         }
-        self.looked = Some(Instant::now());
+        let begun = Instant::now();
         for (tgid, addresses) in new {
             let names = mapped_at(tgid, &addresses);
             for (address, name) in addresses.into_iter().zip(names) {
@@ -55,6 +59,8 @@ impl Words {
                     .insert((tgid, address), Some(name.unwrap_or_default()));
             }
         }
+        self.looked = Some(Instant::now());
+        self.looking_took = begun.elapsed();
     }
 
     /// All words, with what is known of the short sleeps on them. Forgets them.
