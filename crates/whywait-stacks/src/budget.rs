@@ -79,6 +79,11 @@ impl Charge {
         self.budget.nothing()
     }
 
+    /// Something was left out before it was charged for.
+    pub(crate) fn refused(&self) {
+        self.budget.refuse();
+    }
+
     /// Takes more; whether there were as many left.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let account = &self.budget.0;

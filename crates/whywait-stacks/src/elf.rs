@@ -201,7 +201,9 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         }
         let names = self.data(self.sections.get(names)?, MAX_SECTION_NAMES)?;
         for (section, offset) in self.sections.iter_mut().zip(name_offsets) {
-            section.name = c_string(&names, offset, MAX_SYMBOL).unwrap_or_default().to_vec();
+            section.name = c_string(&names, offset, MAX_SYMBOL)
+                .unwrap_or_default()
+                .to_vec();
         }
         Some(())
     }

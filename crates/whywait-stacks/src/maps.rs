@@ -45,18 +45,30 @@ impl Mapping {
     }
 }
 
-/// Reads the executable mappings of process `tgid`, in ascending order of addresses.
-pub(crate) fn read(tgid: u32) -> io::Result<Vec<Mapping>> {
-    let mut mappings = Vec::new();
-    each_line(tgid, |line| {
-        mappings.extend(parse_line(line));
-        mappings.len() < MAX_MAPPINGS
-    })?;
-    Ok(mappings)
+/// The executable mappings of a process.
+pub(crate) struct Mappings {
+    /// In ascending order of addresses.
+    pub(crate) found: Vec<Mapping>,
+    /// There may be more: the bounds were reached.
+    pub(crate) cut_short: bool,
 }
 
-/// Calls `visit` with the lines of a process's maps, for as long as it returns true.
-fn each_line(tgid: u32, mut visit: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
+/// Reads the executable mappings of process `tgid`.
+pub(crate) fn read(tgid: u32) -> io::Result<Mappings> {
+    let mut found = Vec::new();
+    let whole = each_line(tgid, |line| {
+        found.extend(parse_line(line));
+        found.len() < MAX_MAPPINGS
+    })?;
+    Ok(Mappings {
+        found,
+        cut_short: !whole,
+    })
+}
+
+/// Calls `visit` with the lines of a process's maps, for as long as it returns true. Whether it has
+/// seen all of them.
+fn each_line(tgid: u32, mut visit: impl FnMut(&[u8]) -> bool) -> io::Result<bool> {
     let file = File::open(format!("/proc/{tgid}/maps"))?;
     let mut text = BufReader::with_capacity(64 << 10, file.take(MAX_TEXT));
     let mut line = Vec::new();
@@ -65,11 +77,11 @@ fn each_line(tgid: u32, mut visit: impl FnMut(&[u8]) -> bool) -> io::Result<()> 
             line.pop();
         }
         if !visit(&line) {
-            break;
+            return Ok(false);
         }
         line.clear();
     }
-    Ok(())
+    Ok(text.into_inner().limit() > 0)
 }
 
 /// What is mapped at each of these addresses of process `tgid`: a path, `[heap]`, `[stack]`,
@@ -78,7 +90,7 @@ fn each_line(tgid: u32, mut visit: impl FnMut(&[u8]) -> bool) -> io::Result<()> 
 pub fn mapped_at(tgid: u32, addresses: &[u64]) -> Vec<Option<String>> {
     let mut search = Search::of(addresses);
     match each_line(tgid, |line| search.look(line)) {
-        Ok(()) => search.names,
+        Ok(_) => search.names,
         Err(_) => vec![None; addresses.len()],
     }
 }
@@ -255,7 +267,8 @@ garbage
 
     #[test]
     fn this_process_has_code() {
-        assert!(read(std::process::id()).unwrap().len() > 2);
+        let own = read(std::process::id()).unwrap();
+        assert!(own.found.len() > 2 && !own.cut_short);
         assert!(read(u32::MAX).is_err());
     }
 }

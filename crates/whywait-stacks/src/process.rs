@@ -16,7 +16,7 @@ use crate::cfi::{Context, Row};
 use crate::elf::Elf;
 use crate::go::GoFrame;
 use crate::loss::Loss;
-use crate::maps::{self, Mapping, Source};
+use crate::maps::{self, Mapping, Mappings, Source};
 use crate::modules::{Image, Modules, file_path};
 use crate::perf_map::PerfMap;
 
@@ -98,8 +98,8 @@ impl Process {
     pub(crate) fn open(tgid: u32, budget: &Budget) -> Result<Self, Loss> {
         let mut charge = budget.take(PROCESS).ok_or(Loss::Memory)?;
         let begun = Instant::now();
-        let mut mappings = maps::read(tgid).map_err(|_| Loss::NoMaps)?;
-        keep(&mut mappings, &mut charge);
+        let mappings = maps::read(tgid).map_err(|_| Loss::NoMaps)?;
+        let mappings = kept(mappings, &mut charge);
         if mappings.is_empty() {
             return Err(Loss::NoMaps);
         }
@@ -142,16 +142,16 @@ impl Process {
         let mappings = maps::read(self.tgid);
         self.read_at = Instant::now();
         self.reading_took = begun.elapsed();
-        let Ok(mut mappings) = mappings else {
+        let Ok(mappings) = mappings else {
             return false;
         };
         let old = std::mem::take(&mut self.mapped);
-        if old.iter().map(|m| &m.mapping).eq(mappings.iter()) {
+        if old.iter().map(|m| &m.mapping).eq(mappings.found.iter()) {
             self.mapped = old;
             return false;
         }
         self.charge = self.charge.emptied();
-        keep(&mut mappings, &mut self.charge);
+        let mappings = kept(mappings, &mut self.charge);
         let mut old: HashMap<u64, Mapped> = old
             .into_iter()
             .map(|m| (m.mapping.range.start, m))
@@ -376,12 +376,17 @@ impl Process {
     }
 }
 
-/// Leaves as many mappings as there is room for.
-fn keep(mappings: &mut Vec<Mapping>, charge: &mut Charge) {
-    let fit = mappings
+/// As many mappings as there is room for.
+fn kept(mappings: Mappings, charge: &mut Charge) -> Vec<Mapping> {
+    let mut found = mappings.found;
+    let fit = found
         .iter()
         .position(|mapping| !charge.grow(size_of::<Mapped>() + mapping.bytes()));
-    mappings.truncate(fit.unwrap_or(mappings.len()));
+    found.truncate(fit.unwrap_or(found.len()));
+    if mappings.cut_short {
+        charge.refused();
+    }
+    found
 }
 
 /// Addresses as keys: multiply and fold. Keys are chosen by the observed program, which at worst

@@ -51,6 +51,7 @@ impl Runtimes {
         let mapped = maps::read(tgid).ok()?;
         // The file's executable mapping: the one that has the code, where it was moved to.
         mapped
+            .found
             .iter()
             .filter(|mapping| mapping.inode == metadata.ino())
             .find_map(|mapping| {

@@ -47,7 +47,8 @@ impl CodeNames {
             return last as u32;
         }
         let line = lines::line(format, lines, self.first_line, offset);
-        self.last.store(u64::from(short) << 32 | u64::from(line), Relaxed);
+        self.last
+            .store(u64::from(short) << 32 | u64::from(line), Relaxed);
         line
     }
 }

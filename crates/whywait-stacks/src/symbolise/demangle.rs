@@ -25,7 +25,9 @@ mod tests {
 
     #[test]
     fn only_what_begins_as_a_mangled_name_does() {
-        for name in ["i", "d", "w", "Pv", "Sa", "Ss", "St3foo", "main", "Z3foov", "_RunLoop", ""] {
+        for name in [
+            "i", "d", "w", "Pv", "Sa", "Ss", "St3foo", "main", "Z3foov", "_RunLoop", "",
+        ] {
             assert_eq!(demangled(name), name);
         }
         for (mangled, name) in [

@@ -208,7 +208,10 @@ mod tests {
             file: String::new(),
             line: 0,
         };
-        assert!(is_sound(&[named(0, 0, 1), named(0, 1, MAX_NAME), named(2, 0, 1)], 3));
+        assert!(is_sound(
+            &[named(0, 0, 1), named(0, 1, MAX_NAME), named(2, 0, 1)],
+            3
+        ));
         for wrong in [
             vec![named(3, 0, 1)],
             vec![named(0, MAX_DEPTH as u16, 1)],

@@ -262,7 +262,6 @@ fn has_build_id(file: &File, build_id: &str) -> bool {
 
 fn is_of_holes(file: &File) -> bool {
     // Whole blocks are counted: a small file has more of them than it needs.
-    file.metadata().is_ok_and(|found| {
-        found.blocks().saturating_mul(512) < ReadAt::len(file) / LEAST_ON_DISK
-    })
+    file.metadata()
+        .is_ok_and(|found| found.blocks().saturating_mul(512) < ReadAt::len(file) / LEAST_ON_DISK)
 }

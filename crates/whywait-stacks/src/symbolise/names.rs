@@ -161,7 +161,6 @@ fn refers_to_others(file: &File) -> bool {
 
 fn copy_of(file: &File) -> io::Result<File> {
     let mut copy = File::from(memfd_create("names", MemfdFlags::CLOEXEC)?);
-    let mut file = file;
     if file.metadata()?.len() > MAX_COPY {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

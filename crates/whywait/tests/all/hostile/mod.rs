@@ -3,7 +3,9 @@
 //! and memory.
 
 mod made_up;
+mod made_up_elf;
 mod overlapping;
+mod targets;
 
 use std::fs;
 use std::path::{Path, PathBuf};

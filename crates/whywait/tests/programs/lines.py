@@ -1,0 +1,36 @@
+"""Sleeps 400 functions deep, ever new ones, each with a table of lines of 100 kB of its own, or,
+given `huge`, of 1 MB."""
+
+import sys
+import time
+import types
+
+AT_ONCE = 400
+ENTRIES = 500_000 if "huge" in sys.argv else 50_000
+# Long form, a line delta of 0.
+TABLE = bytes([0x80 | 13 << 3, 0]) * ENTRIES
+
+
+def call(functions, at):
+    if at + 1 < len(functions):
+        functions[at + 1](functions, at + 1)
+    else:
+        time.sleep(0.02)
+
+
+def made(number):
+    table = TABLE + bytes([0x80 | 13 << 3, number & 0x3F])
+    code = call.__code__.replace(co_name=f"f{number}", co_linetable=table)
+    return types.FunctionType(code, globals())
+
+
+sys.setrecursionlimit(5000)
+print("ready", flush=True)
+kept = []
+number = 0
+while True:
+    functions = [made(number + i) for i in range(AT_ONCE)]
+    # So that their addresses differ.
+    kept = kept[-20:] + [functions]
+    number += AT_ONCE
+    functions[0](functions, 0)
