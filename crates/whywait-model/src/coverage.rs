@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::Model;
+use crate::secrets;
 use crate::stops::Stopped;
 
 /// What was watched.
@@ -15,7 +16,7 @@ use crate::stops::Stopped;
 pub struct Target {
     /// Process id of the launched command or of the process that was attached to.
     pub pid: u32,
-    /// Command line, hostile.
+    /// Command line, hostile. What looks like a secret is masked.
     pub command: String,
     /// How long it was watched.
     pub duration_ns: u64,
@@ -83,7 +84,7 @@ impl Model {
     pub fn target(&self) -> Target {
         Target {
             pid: self.meta.pid.unwrap_or(0),
-            command: self.meta.command.join(" "),
+            command: secrets::shown(&self.meta.command),
             duration_ns: self.end_ns.saturating_sub(self.meta.started_ns),
             threads: self.threads.len() as u32,
             stopped: self.stopped(),

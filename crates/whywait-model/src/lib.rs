@@ -26,6 +26,7 @@ pub mod rings;
 mod roles;
 mod rows;
 pub mod script;
+mod secrets;
 mod stacks;
 mod stops;
 mod timeline;

@@ -12,7 +12,7 @@ use whywait_capture::{CaptureError, Options};
 use crate::config::{CaptureConfig, Target};
 use crate::errors::{FAILED, complain, eprintln_quietly, with_causes};
 use crate::naming::Naming;
-use crate::privileges;
+use crate::privileges::{self, NO_PTRACE};
 use crate::progress::Progress;
 use crate::session::{Running, Session};
 
@@ -85,6 +85,10 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         }
     })?;
     capture.name_by(naming.symboliser());
+    if privileges::lacks_ptrace(session.pid()) {
+        complain(NO_PTRACE);
+        capture.note(NO_PTRACE);
+    }
     if let Target::Process(pid) = config.target
         && !config.in_rotation
         && !config.quiet

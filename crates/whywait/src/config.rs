@@ -101,9 +101,11 @@ pub(crate) struct ReportConfig {
 }
 
 impl ReportConfig {
+    /// `has_place`: whywait knows itself where the report goes.
+    ///
     /// # Errors
     /// When the flags do not go together.
-    pub(crate) fn new(args: OutputArgs) -> Result<Self, Usage> {
+    pub(crate) fn new(args: OutputArgs, has_place: bool) -> Result<Self, Usage> {
         let of_stacks = matches!(args.format, ReportFormat::Folded | ReportFormat::Pprof);
         if args.of.is_some() && !of_stacks {
             return Err(Usage::new(
@@ -111,7 +113,7 @@ impl ReportConfig {
                 "use it with --format folded or --format pprof",
             ));
         }
-        if args.format.is_for_files() {
+        if args.format.is_for_files() && !has_place {
             output::refuse_terminal(args.output.as_deref())?;
         }
         Ok(ReportConfig {

@@ -1,13 +1,17 @@
 //! Where text goes, and what it may look like there.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::fchown;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tempfile::TempDir;
+use whywait_events::recording::is_growing;
 use whywait_report::text::TextOptions;
 use whywait_words::Charset;
 
@@ -41,8 +45,8 @@ pub(crate) fn write_bytes(bytes: &[u8], file: Option<&Path>) -> anyhow::Result<(
             _ => Ok(()),
         };
     };
-    let mut file = create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    file.write_all(bytes)
+    create(path)
+        .and_then(|mut file| file.write_all(bytes))
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -60,32 +64,108 @@ pub(crate) fn refuse_terminal(file: Option<&Path>) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Under sudo a new file belongs to who called it. One that was there keeps its owner.
+/// Makes or overwrites the file that the user named; not what a link of that name leads to, which
+/// whoever owns the folder may have made. Only its owner can read a new one: reports have the
+/// target's command line in them. Under sudo it belongs to who called it; one that was there keeps
+/// its owner and mode.
+///
+/// # Errors
+/// Fails when the file cannot be written, or is a link of somebody else than root, as `/dev/stdout`
+/// is one.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    match File::create_new(path) {
-        Ok(file) => {
-            if let Some(user) = Invoker::from_env() {
-                fchown(&file, Some(user.uid), Some(user.gid))?;
-            }
-            Ok(file)
-        }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => File::create(path),
-        Err(error) => Err(error),
+    match new_file(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        other => return other,
     }
+    let links = match path.symlink_metadata()? {
+        found if !found.is_symlink() => OFlags::NOFOLLOW,
+        found if found.uid() == 0 => OFlags::empty(),
+        _ => return Err(io::Error::other(LINK)),
+    };
+    let opened = File::options()
+        .write(true)
+        .truncate(true)
+        .custom_flags(links.bits() as i32)
+        .open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        // A link by now.
+        Some(code) if code == Errno::LOOP.raw_os_error() => io::Error::other(LINK),
+        _ => error,
+    })
 }
+
+const LINK: &str = "it is a symbolic link: name the file that it leads to";
+
+/// Writes a file whose name is whywait's choice, in the place of what has this name.
+///
+/// # Errors
+/// Fails when the file cannot be written.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => new_file(path).and_then(|mut file| file.write_all(bytes)),
+    }
+    .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn new_file(path: &Path) -> io::Result<File> {
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    if let Some(user) = Invoker::from_env() {
+        fchown(&file, Some(user.uid), Some(user.gid))?;
+    }
+    Ok(file)
+}
+
+/// What the names of temporary recordings begin with.
+const TEMPORARY: &str = "whywait-";
+/// Once a recording has ended, its report takes no such time.
+const LEFT_AFTER: Duration = Duration::from_secs(3600);
 
 /// A folder that is removed when dropped. Readable by its owner alone, as recordings are.
 ///
 /// # Errors
 /// Fails when no folder can be made where temporary files go.
 pub(crate) fn temporary_folder() -> anyhow::Result<TempDir> {
+    remove_abandoned(&std::env::temp_dir());
     tempfile::Builder::new()
-        .prefix("whywait-")
+        .prefix(TEMPORARY)
         .tempdir()
         .context(
             "cannot make a temporary folder: set TMPDIR to a folder that can be written, or use \
              --keep DIR",
         )
+}
+
+/// Removes temporary recordings whose whywait was killed: nobody else does.
+fn remove_abandoned(folder: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    let theirs = Invoker::from_env().map_or(own, |user| user.uid);
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default();
+        let named = name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes());
+        let is_ours = || {
+            path.symlink_metadata()
+                .is_ok_and(|found| found.is_dir() && [own, theirs].contains(&found.uid()))
+        };
+        if named && is_ours() && was_left(&path) {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Whether a recording was begun long ago, and neither grows nor is being read by its whywait.
+fn was_left(recording: &Path) -> bool {
+    let written = recording
+        .join("meta.json")
+        .symlink_metadata()
+        .and_then(|meta| meta.modified());
+    let since = written.ok().and_then(|written| written.elapsed().ok());
+    since.is_some_and(|since| since > LEFT_AFTER) && !is_growing(recording)
 }
 
 /// How text for standard output (or, when `to_file`, for a file) is to look.
@@ -131,7 +211,55 @@ fn charset(locale: Option<&OsStr>) -> Charset {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
+
+    #[test]
+    fn no_link_is_followed_and_nobody_else_reads_it() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let [file, precious, link] = ["new", "precious", "link"].map(|name| dir.path().join(name));
+        write("report", Some(&file)).expect("it can be made");
+        let mode = |path: &Path| path.metadata().expect("a file").mode() & 0o777;
+        assert_eq!(mode(&file), 0o600);
+        fs::write(&precious, "precious").expect("a file");
+        std::os::unix::fs::symlink(&precious, &link).expect("a link");
+        // Root's own links are followed: these are another user's.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(1), Some(1)).expect("it is root's");
+        }
+        let error = write("report", Some(&link)).expect_err("a link");
+        assert!(format!("{error:#}").contains(LINK), "{error:#}");
+        // What is whywait's to name takes the link's place.
+        replace(&link, b"page").expect("it can be made");
+        assert_eq!(fs::read(&precious).expect("a file"), b"precious");
+        assert_eq!(fs::read(&link).expect("a file"), b"page");
+        assert_eq!(mode(&link), 0o600);
+        // What was there is overwritten.
+        write("re", Some(&file)).expect("it can be written");
+        assert_eq!(fs::read(&file).expect("a file"), b"re");
+    }
+
+    #[test]
+    fn temporary_recordings_that_were_left_are_removed() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let hours = |hours: u64| SystemTime::now() - Duration::from_secs(hours * 3600);
+        let recording = |name: &str, written| {
+            let path = dir.path().join(name);
+            fs::create_dir(&path).expect("a folder");
+            let meta = File::create(path.join("meta.json")).expect("a file");
+            meta.set_modified(written).expect("it is ours");
+            path
+        };
+        let left = recording("whywait-left", hours(2));
+        let mine = recording("mine", hours(2));
+        let new = recording("whywait-new", hours(0));
+        let other = dir.path().join("whywait-other");
+        fs::create_dir(&other).expect("a folder");
+        remove_abandoned(dir.path());
+        assert!(!left.exists());
+        assert!(mine.exists() && new.exists() && other.exists());
+    }
 
     #[test]
     fn only_utf_8_locales_get_more_than_ascii() {

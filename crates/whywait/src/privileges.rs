@@ -40,6 +40,16 @@ pub(crate) fn drop_unneeded(config: &CaptureConfig) -> io::Result<()> {
     Ok(())
 }
 
+/// What is missing without CAP_SYS_PTRACE.
+pub(crate) const NO_PTRACE: &str =
+    "without CAP_SYS_PTRACE the stacks of other users' processes cannot be read";
+
+/// Whether that matters for a process: its mappings cannot be read.
+pub(crate) fn lacks_ptrace(pid: u32) -> bool {
+    capabilities(None).is_ok_and(|sets| !sets.effective.contains(CapabilitySet::SYS_PTRACE))
+        && fs::File::open(format!("/proc/{pid}/maps")).is_err()
+}
+
 fn needed(config: &CaptureConfig, permitted: CapabilitySet) -> CapabilitySet {
     // Sweeps over processes that the target makes: before Linux 5.16 each use of BPF asks for this.
     let mut needed = CapabilitySet::BPF

@@ -51,8 +51,8 @@ const JIT: &str = "functions that were compiled at run time have no names (`[jit
                    program write /tmp/perf-PID.map before it is watched (node --perf-basic-prof; \
                    jcmd PID Compiler.perfmap)";
 
-const NOT_KEPT: &str = "what whywait keeps of the target's code (unwind tables, mappings, names) took more memory \
-     than it allows itself: some stacks are cut short or lack names";
+const NOT_KEPT: &str = "unwind tables, mappings and names of the target took more memory than \
+                        whywait allows itself: some stacks are cut short or lack names";
 
 fn unreadable(path: &str) -> String {
     format!(

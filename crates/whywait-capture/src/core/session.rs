@@ -120,6 +120,11 @@ impl Session {
         self.symboliser = symboliser;
     }
 
+    /// Something that whoever reads the recording should know.
+    pub fn note(&mut self, note: &str) {
+        self.programs.notes.push(note.to_owned());
+    }
+
     fn start_sampling(&mut self) {
         self.sampling
             .start(&mut self.programs, self.options.sample_hz);

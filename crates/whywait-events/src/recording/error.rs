@@ -73,6 +73,20 @@ impl WriteError {
         )
     }
 
+    /// The path that it is about.
+    pub(crate) fn path_mut(&mut self) -> &mut PathBuf {
+        match self {
+            Self::Exists { path }
+            | Self::Occupied { path }
+            | Self::Link { path }
+            | Self::Foreign { path }
+            | Self::DiskFull { path }
+            | Self::Io { path, .. }
+            | Self::Encode { path, .. }
+            | Self::Stopped { path } => path,
+        }
+    }
+
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match source.kind() {

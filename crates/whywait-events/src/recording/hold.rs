@@ -7,12 +7,10 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Takes the lock, for as long as the file is open. `None` where the file system has no such locks:
-/// then nobody can tell.
-pub(crate) fn hold(dir: &Path) -> Option<File> {
-    let folder = File::open(dir).ok()?;
-    flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
-    Some(folder)
+/// Takes the lock, for as long as the folder is open. Where the file system has no such locks,
+/// nobody can tell.
+pub(crate) fn hold(folder: &File) {
+    let _ = flock(folder, FlockOperation::NonBlockingLockExclusive);
 }
 
 /// Whether a recording is still being written. One that is not and is not complete was cut off.

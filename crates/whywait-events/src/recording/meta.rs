@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ReadError, WriteError};
@@ -190,7 +191,10 @@ impl Meta {
 
 /// Writes over a file that is there and is not shorter.
 fn overwrite(path: &Path, text: &str) -> io::Result<()> {
-    let file = fs::OpenOptions::new().write(true).open(path)?;
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
     if file.metadata()?.len() < text.len() as u64 {
         return Err(io::ErrorKind::StorageFull.into());
     }

@@ -22,6 +22,7 @@ mod documentation;
 mod error;
 mod events;
 mod guard;
+mod held;
 mod hold;
 #[cfg(test)]
 mod made_up;

@@ -1,18 +1,16 @@
 //! Writing a recording.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{
-    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown,
-};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 use super::context::Context;
 use super::error::WriteError;
+use super::held::Held;
 use super::hold;
 use super::meta::{Meta, SegmentRange};
 use super::table::{Record, Sink, Table};
@@ -61,7 +59,7 @@ pub struct Writer {
     options: WriterOptions,
     writers: Writers,
     /// The open segment's folder, once it has a row.
-    open: Option<PathBuf>,
+    open: Option<Held>,
     number: u64,
     segment_rows: usize,
     rows: u64,
@@ -71,8 +69,8 @@ pub struct Writer {
     context: Option<Context>,
     /// The first error: nothing was written since.
     stopped: Option<String>,
-    /// Held while the recording grows.
-    _hold: Option<fs::File>,
+    /// Locked while the recording grows.
+    folder: Held,
 }
 
 impl Writer {
@@ -95,15 +93,16 @@ impl Writer {
     ) -> Result<Self, WriteError> {
         options.rows_per_segment = options.rows_per_segment.clamp(1, MAX_SEGMENT_ROWS);
         options.keep = options.keep.map(|keep| keep.max(1));
-        claim(dir, options.owner)?;
-        let hold = hold::hold(dir);
+        let folder = claim(dir, options.owner)?;
+        hold::hold(folder.folder());
         let meta = Meta {
             schema: SCHEMA,
             complete: false,
             segments: None,
             ..meta.clone()
         };
-        meta.store(dir, options.owner)?;
+        meta.store(&folder.path(), options.owner)
+            .map_err(|error| shown(error, &[&folder]))?;
         Ok(Self {
             dir: dir.to_path_buf(),
             meta,
@@ -118,7 +117,7 @@ impl Writer {
             context: options.keep.map(|_| Context::default()),
             options,
             stopped: None,
-            _hold: hold,
+            folder,
         })
     }
 
@@ -209,8 +208,8 @@ impl Writer {
                 }
             }
         }
-        let stored = self.meta.store(&self.dir, self.options.owner);
-        closed.and(stored)
+        let stored = self.meta.store(&self.folder.path(), self.options.owner);
+        closed.and(stored.map_err(|error| shown(error, &[&self.folder])))
     }
 
     /// Runs a step unless an earlier one failed. When it fails, gives up the open segment: its
@@ -224,12 +223,15 @@ impl Writer {
                 path: self.dir.clone(),
             });
         }
-        let result = step(self);
+        let result = step(self).map_err(|error| match &self.open {
+            Some(open) => shown(error, &[open, &self.folder]),
+            None => shown(error, &[&self.folder]),
+        });
         if let Err(error) = &result {
             self.stopped = Some(error.to_string());
             self.writers.abandon();
-            if let Some(open) = self.open.take() {
-                let _ = fs::remove_dir_all(open);
+            if self.open.take().is_some() {
+                let _ = fs::remove_dir_all(self.folder.at(&self.open_name()));
             }
         }
         result
@@ -239,10 +241,9 @@ impl Writer {
         if self.open.is_some() {
             return Ok(());
         }
-        let open = self.dir.join(segment_name(self.number) + OPEN_SUFFIX);
-        make_private_dir(&open, self.options.owner)
-            .map_err(|error| WriteError::io(&open, error))?;
-        self.open = Some(open);
+        let open = self.folder.at(&self.open_name());
+        let held = Held::make(&open, self.options.owner);
+        self.open = Some(held.map_err(|error| WriteError::io(&open, error))?);
         self.segment_rows = 0;
         for event in self
             .context
@@ -258,14 +259,19 @@ impl Writer {
         Ok(())
     }
 
+    /// What the open segment's folder is called.
+    fn open_name(&self) -> String {
+        segment_name(self.number) + OPEN_SUFFIX
+    }
+
     fn put(&mut self, event: &Event) -> Result<(), WriteError> {
-        let Some(segment) = &self.open else {
+        let Some(segment) = self.open.as_ref().map(Held::path) else {
             return Ok(());
         };
         let mut open = OpenSegment {
             writers: &mut self.writers,
             place: Place {
-                segment,
+                segment: &segment,
                 owner: self.options.owner,
             },
             rows: 0,
@@ -276,11 +282,11 @@ impl Writer {
     }
 
     fn close_segment(&mut self) -> Result<(), WriteError> {
-        let Some(segment) = &self.open else {
+        let Some(segment) = self.open.as_ref().map(Held::path) else {
             return Ok(());
         };
         let place = Place {
-            segment,
+            segment: &segment,
             owner: self.options.owner,
         };
         for (name, value) in &self.counters {
@@ -291,8 +297,9 @@ impl Writer {
             Counter::writer(&mut self.writers).put(&counter, &place)?;
         }
         self.writers.close(&place)?;
-        let closed = self.dir.join(segment_name(self.number));
-        fs::rename(segment, &closed).map_err(|error| WriteError::io(&closed, error))?;
+        let closed = self.folder.at(&segment_name(self.number));
+        fs::rename(self.folder.at(&self.open_name()), &closed)
+            .map_err(|error| WriteError::io(&closed, error))?;
         self.open = None;
         self.counters_changed = false;
         self.kept.push_back(self.number);
@@ -307,8 +314,8 @@ impl Writer {
 
     /// Deletes a closed segment. The rename comes first, so that a reader never sees half of it.
     fn delete_segment(&self, number: u64) -> Result<(), WriteError> {
-        let path = self.dir.join(segment_name(number));
-        let doomed = self.dir.join(segment_name(number) + ".old");
+        let path = self.folder.at(&segment_name(number));
+        let doomed = self.folder.at(&(segment_name(number) + ".old"));
         fs::rename(&path, &doomed)
             .and_then(|()| fs::remove_dir_all(&doomed))
             .map_err(|error| WriteError::io(&path, error))
@@ -335,10 +342,10 @@ impl Sink for OpenSegment<'_> {
 /// Makes `dir` ours, or says why it cannot be. An empty folder that is there already is taken if it
 /// belongs to who writes, or to whom the recording is for, and no link leads to it: whoever made it
 /// could read the recording, or have another folder given away.
-fn claim(dir: &Path, owner: Option<(u32, u32)>) -> Result<(), WriteError> {
+fn claim(dir: &Path, owner: Option<(u32, u32)>) -> Result<Held, WriteError> {
     let io = |error| WriteError::io(dir, error);
     let path = || dir.to_path_buf();
-    match make_private_dir(dir, owner) {
+    match Held::make(dir, owner) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
         result => return result.map_err(io),
     }
@@ -347,39 +354,36 @@ fn claim(dir: &Path, owner: Option<(u32, u32)>) -> Result<(), WriteError> {
     if fs::symlink_metadata(&named).map_err(io)?.is_symlink() {
         return Err(WriteError::Link { path: path() });
     }
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let folder = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits() as i32)
-        .open(&named)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory => WriteError::Occupied { path: path() },
-            _ => io(error),
-        })?;
-    if fs::symlink_metadata(dir.join(META)).is_ok() {
+    let held = Held::open(&named).map_err(|error| match error.kind() {
+        io::ErrorKind::NotADirectory => WriteError::Occupied { path: path() },
+        _ => io(error),
+    })?;
+    if fs::symlink_metadata(held.at(META)).is_ok() {
         return Err(WriteError::Exists { path: path() });
     }
-    if fs::read_dir(dir).map_err(io)?.next().is_some() {
+    if fs::read_dir(held.path()).map_err(io)?.next().is_some() {
         return Err(WriteError::Occupied { path: path() });
     }
-    let theirs = folder.metadata().map_err(io)?.uid();
+    let theirs = held.folder().metadata().map_err(io)?.uid();
     if theirs != geteuid().as_raw() && owner.is_none_or(|(uid, _)| uid != theirs) {
         return Err(WriteError::Foreign { path: path() });
     }
     // It was made for us, with whatever mode.
-    folder
+    held.folder()
         .set_permissions(fs::Permissions::from_mode(0o700))
+        .and_then(|()| held.give(owner))
         .map_err(io)?;
-    owner
-        .map_or(Ok(()), |(uid, gid)| fchown(&folder, Some(uid), Some(gid)))
-        .map_err(io)
+    Ok(held)
 }
 
-fn make_private_dir(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)?;
-    give(path, owner)
-}
-
-fn give(path: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
-    owner.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid)))
+/// An error with the path as people know it.
+fn shown(mut error: WriteError, held: &[&Held]) -> WriteError {
+    // The open segment lies in the recording's folder.
+    for held in held {
+        let path = error.path_mut();
+        if let Some(shown) = held.shown(path) {
+            *path = shown;
+        }
+    }
+    error
 }

@@ -8,6 +8,7 @@ use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, PutMode, PutPayload, RetryConfig,
 };
 use tokio::runtime::{Builder, Runtime};
+use url::Url;
 
 use super::{Place, PlaceError};
 
@@ -56,6 +57,9 @@ impl Bucket {
         let has_keys = builder
             .get_config_value(&AmazonS3ConfigKey::AccessKeyId)
             .is_some();
+        if let Some(endpoint) = &endpoint {
+            check_endpoint(endpoint).map_err(refused)?;
+        }
         // Who names an endpoint without TLS means it.
         let plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
         builder = builder.with_client_options(
@@ -137,6 +141,19 @@ impl Bucket {
     }
 }
 
+/// The library takes it for a URL, and ends the program where it is none.
+fn check_endpoint(endpoint: &str) -> Result<(), String> {
+    let why = match Url::parse(endpoint) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => return Ok(()),
+        Ok(_) => "not http:// or https://".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(format!(
+        "the endpoint of the environment is no URL ({why}): set AWS_ENDPOINT_URL to one such as \
+         https://s3.example.org"
+    ))
+}
+
 /// What an error comes from: the rest is which request it was.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
@@ -162,6 +179,22 @@ impl Place for Bucket {
             Ok(found) => Ok(found.size > 0),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_endpoint;
+
+    #[test]
+    fn an_endpoint_is_a_url() {
+        for endpoint in ["http://[::1]:9000", "https://s3.example.org/path"] {
+            assert_eq!(check_endpoint(endpoint), Ok(()));
+        }
+        for wrong in ["http://[::1", "localhost:9000", "", "http://", "http://a b"] {
+            let error = check_endpoint(wrong).expect_err(wrong);
+            assert!(error.contains("AWS_ENDPOINT_URL"), "{error}");
         }
     }
 }

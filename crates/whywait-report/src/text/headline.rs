@@ -324,7 +324,7 @@ fn mostly_without_cpu(time: &Time) -> Option<u64> {
 pub(super) fn target(page: &Page, report: &Report) -> String {
     const MAX_WIDTH: usize = 40;
     let command = report.target.command.trim();
-    // The program alone: its arguments can be long, and can hold secrets. JSON has all of it.
+    // The program alone: its arguments can be long, and can hold secrets. JSON has more.
     let program = command.split_whitespace().next().unwrap_or_default();
     let name = program
         .rsplit('/')

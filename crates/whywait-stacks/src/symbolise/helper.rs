@@ -152,7 +152,7 @@ mod tests {
     fn question(addresses: &[u64]) -> Question<'_> {
         Question {
             addresses: Cow::Borrowed(addresses),
-            debug: Debug::Own,
+            debug: Debug::None,
             installed: "/usr/lib/debug".into(),
         }
     }
@@ -163,7 +163,7 @@ mod tests {
         let helper = std::thread::spawn(move || {
             let mut jobs = 0;
             while let Some(job) = next_job(&theirs).unwrap() {
-                assert!(job.at_most() <= Duration::from_secs(9));
+                assert_eq!(job.at_most(), Duration::from_secs(60));
                 job.run().unwrap();
                 jobs += 1;
             }
@@ -179,7 +179,7 @@ mod tests {
         });
         let addresses = [start];
         let asked = question(&addresses);
-        let named = ask(&ours, &file, &asked, Duration::from_secs(9)).unwrap();
+        let named = ask(&ours, &file, &asked, Duration::from_secs(60)).unwrap();
         assert_eq!(named, asked.names(&file));
         assert_eq!(named[0].name, "_start");
         drop(ours);

@@ -9,6 +9,7 @@ use whywait_words::{Charset, escape};
 
 use crate::errors::FAILED;
 use crate::output;
+use crate::privileges::NO_PTRACE;
 
 pub(crate) fn run() -> anyhow::Result<u8> {
     let mut findings = Machine::read(Path::new("/")).judge();
@@ -232,8 +233,7 @@ impl Machine {
             (true, false) => Line {
                 verdict: Verdict::Partly,
                 what,
-                text: "without CAP_SYS_PTRACE the stacks of other users' processes cannot be read"
-                    .to_owned(),
+                text: NO_PTRACE.to_owned(),
             },
             (false, _) => Line {
                 verdict: Verdict::No,

@@ -21,12 +21,14 @@ use crate::output;
 pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     let view = View::of(&args);
     let opened = args.open;
+    let mut page = None;
     if opened {
         args.output.format = ReportFormat::Html;
-        let beside = args.recording.as_deref().map(page_beside);
-        args.output.output = args.output.output.or(beside);
+        if args.output.output.is_none() {
+            page = args.recording.as_deref().map(page_beside);
+        }
     }
-    let config = ReportConfig::new(args.output)?;
+    let config = ReportConfig::new(args.output, page.is_some())?;
     if config.format == ReportFormat::JsonSchema {
         output::write(&json_schema()?, config.output.as_deref())?;
         return Ok(0);
@@ -41,8 +43,8 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     let model = analyse::model(&recording)?;
     let text = match view {
         View::Report => {
-            let failed = write_report(&model, &config)?;
-            if opened && let Some(page) = &config.output {
+            let failed = write_report(&model, &config, page.as_deref())?;
+            if opened && let Some(page) = page.as_ref().or(config.output.as_ref()) {
                 output::write(&how_to_open(page), None)?;
             }
             return Ok(if failed { FOUND } else { 0 });
@@ -130,10 +132,11 @@ fn how_to_open(page: &Path) -> String {
 /// # Errors
 /// Fails when the recording cannot be read, or the report cannot be written.
 pub(crate) fn report(recording: &Path, config: &ReportConfig) -> anyhow::Result<bool> {
-    write_report(&analyse::model(recording)?, config)
+    write_report(&analyse::model(recording)?, config, None)
 }
 
-fn write_report(model: &Model, config: &ReportConfig) -> anyhow::Result<bool> {
+/// `page`: where it goes by whywait's choice.
+fn write_report(model: &Model, config: &ReportConfig, page: Option<&Path>) -> anyhow::Result<bool> {
     let report = analyse::report(model);
     let bytes = match config.format {
         ReportFormat::Text => {
@@ -149,7 +152,10 @@ fn write_report(model: &Model, config: &ReportConfig) -> anyhow::Result<bool> {
         ReportFormat::Perfetto => whywait_view::perfetto(model),
         ReportFormat::Otlp => printable_json(&whywait_view::otlp(model)?).into_bytes(),
     };
-    output::write_bytes(&bytes, config.output.as_deref())?;
+    match page {
+        Some(page) => output::replace(page, &bytes)?,
+        None => output::write_bytes(&bytes, config.output.as_deref())?,
+    }
     Ok(config
         .fail_on
         .is_some_and(|fail_on| fails(&report, fail_on)))

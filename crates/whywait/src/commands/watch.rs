@@ -15,7 +15,7 @@ use crate::user::Invoker;
 pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
     let target = config::target(&args.target)?;
     let folder = Folder::new(args.keep)?;
-    let report_config = ReportConfig::new(args.output)?;
+    let report_config = ReportConfig::new(args.output, false)?;
     let mut config = config::capture(
         target,
         args.target.duration,

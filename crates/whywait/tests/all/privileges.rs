@@ -95,6 +95,14 @@ fn watching_a_process_takes_few_privileges() {
     });
     has_only(watcher.pid(), WATCHING);
     process.ping("still here");
+    // Who reads names from the target's files has none.
+    let children = format!("/proc/{0}/task/{0}/children", watcher.pid());
+    let children = fs::read_to_string(children).expect("it runs");
+    let helper: u32 = children.trim().parse().expect("one child");
+    until("no privileges", || privileges(helper) == [(0, 0, 0, false)]);
+    let status = fs::read_to_string(format!("/proc/{helper}/status")).expect("it runs");
+    let nobody = format!("Uid:\t{NOBODY}\t{NOBODY}\t{NOBODY}\t{NOBODY}\n");
+    assert!(status.contains(&nobody), "{status}");
     std::thread::sleep(std::time::Duration::from_millis(100));
     watcher.signal(Signal::SIGINT);
     watcher.end().exits(0);
@@ -266,6 +274,36 @@ fn under_sudo_all_belongs_to_who_called_it() {
         .env("TMPDIR", &temporary))
     .exits(0);
     assert_eq!(walk(&temporary).len(), 1, "expected no temporary files");
+}
+
+#[test]
+fn what_cannot_be_read_without_ptrace_is_said() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let recording = dir.path().join("recording");
+    let user = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"];
+    let args = [&user[..], &[target(), "echo"]].concat();
+    let mut process = start(&mut program("setpriv", &args));
+    process.ping("ready");
+    let number = process.pid().to_string();
+    let without = ["--bounding-set", "-sys_ptrace", binary()];
+    let record = [
+        "record",
+        "-d",
+        "200ms",
+        "-p",
+        &number,
+        "-o",
+        text(&recording),
+    ];
+    run(&mut program("setpriv", &[&without[..], &record].concat()))
+        .exits(0)
+        .complains("CAP_SYS_PTRACE");
+    run(&mut whywait(&["report", text(&recording)]))
+        .exits(0)
+        .says("CAP_SYS_PTRACE");
 }
 
 /// A copy that everybody can run: the folder of the original may be closed to others.

@@ -262,6 +262,49 @@ fn a_link_to_an_empty_folder_is_refused() {
 }
 
 #[test]
+fn what_takes_a_recordings_name_meanwhile_gets_nothing() {
+    let (folder, dir) = scratch();
+    let (moved, other) = (folder.path().join("moved"), folder.path().join("other"));
+    fs::create_dir(&other).unwrap();
+    let mut writer = Writer::create(&dir, &meta()).unwrap();
+    let event = |id| {
+        Event::Module(Module {
+            id,
+            path: "/bin/true".to_owned(),
+            ..Module::default()
+        })
+    };
+    writer.write(&event(1)).unwrap();
+    fs::rename(&dir, &moved).unwrap();
+    symlink(&other, &dir).unwrap();
+    writer.write(&event(2)).unwrap();
+    writer.roll().unwrap();
+    writer.write(&event(3)).unwrap();
+    writer.finish(&meta()).unwrap();
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+    let recording = Recording::open(&moved).unwrap();
+    let mut ids = Vec::new();
+    let mut seen = |module: Module| ids.push(module.id);
+    recording.read::<Module>(None, &mut seen).unwrap();
+    assert_eq!(ids, [1, 2, 3]);
+}
+
+#[test]
+fn an_error_names_the_path_that_was_given() {
+    let (_folder, dir) = scratch();
+    let mut writer = Writer::create(&dir, &meta()).unwrap();
+    // In the way of the first segment.
+    fs::write(dir.join("seg-000001.open"), "").unwrap();
+    let event = Event::Module(Module::default());
+    let error = writer.write(&event).expect_err("it is in the way");
+    let path = dir.join("seg-000001.open");
+    assert!(
+        error.to_string().starts_with(path.to_str().unwrap()),
+        "{error}"
+    );
+}
+
+#[test]
 fn another_users_empty_folder_is_refused() {
     const NOBODY: u32 = 65534;
     let (_folder, dir) = scratch();
