@@ -284,8 +284,9 @@ fn what_takes_a_recordings_name_meanwhile_gets_nothing() {
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
     let recording = Recording::open(&moved).unwrap();
     let mut ids = Vec::new();
-    let mut seen = |module: Module| ids.push(module.id);
-    recording.read::<Module>(None, &mut seen).unwrap();
+    recording
+        .read::<Module>(None, &mut |module| ids.push(module.id))
+        .unwrap();
     assert_eq!(ids, [1, 2, 3]);
 }
 
