@@ -45,5 +45,4 @@ pub(crate) static CATALOGUE: &[&Declaration] = &[
     &uring_worker_storm::DECLARATION,
     &uring_idle_sqpoll::DECLARATION,
     &uring_unbatched::DECLARATION,
-    &recording_incomplete::DECLARATION,
 ];

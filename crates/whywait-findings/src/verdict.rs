@@ -12,7 +12,6 @@ use whywait_model::requests::OpenRequests;
 use whywait_model::{Model, RequestRef};
 use whywait_words::whole_percent;
 
-use crate::declaration::Code;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
 use crate::numbers::{
@@ -92,9 +91,7 @@ fn by_name<S: serde::Serializer>(part: &Part, serializer: S) -> Result<S::Ok, S:
 impl Verdict {
     /// What findings say alone, if they say something.
     pub fn of_findings(findings: &[Finding]) -> Option<Self> {
-        let is_problem = |finding: &Finding| {
-            finding.severity > Severity::Note && finding.code != Code::RECORDING_INCOMPLETE
-        };
+        let is_problem = |finding: &Finding| finding.severity > Severity::Note;
         findings.iter().any(is_problem).then_some(Self::Findings)
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::incomplete::Incomplete;
 use crate::model::Model;
 use crate::secrets;
 use crate::stops::Stopped;
@@ -73,6 +74,9 @@ pub struct Coverage {
     pub tier: String,
     /// Whether the recording was finished (and not cut off, or damaged).
     pub complete: bool,
+    /// What was lost, cut off or cannot be read, and what may rest on it; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<Incomplete>,
 }
 
 fn is_zero(value: &u64) -> bool {
@@ -102,7 +106,7 @@ impl Model {
         if self.left_out > 0 {
             lost_by_reason.insert("rows-left-out-of-analysis".to_owned(), self.left_out);
         }
-        Coverage {
+        let mut coverage = Coverage {
             events: self.counters.get("events").copied().unwrap_or(0),
             lost: lost_by_reason
                 .values()
@@ -135,6 +139,9 @@ impl Model {
                 self.meta.options.detail.clone()
             },
             complete: self.meta.complete && self.damaged.is_empty(),
-        }
+            incomplete: None,
+        };
+        coverage.incomplete = self.incomplete(&coverage);
+        coverage
     }
 }

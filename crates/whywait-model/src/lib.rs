@@ -17,6 +17,7 @@ pub mod calls;
 mod coverage;
 pub mod cpu;
 pub mod dns;
+mod incomplete;
 mod input;
 mod model;
 pub mod path;
@@ -34,6 +35,7 @@ pub mod waits;
 
 pub use calls::Peer;
 pub use coverage::{Coverage, Target};
+pub use incomplete::{Incomplete, Lack};
 pub use input::{Input, Polls};
 pub use model::Model;
 pub use path::{Path, PathStep};

@@ -1,23 +1,16 @@
 //! Text for tables that are shown in terminals, and names that hold from build to build.
 
 use whywait_model::{FrameOrigin, Model, StackText, stable_name};
+use whywait_words::shows;
 
 /// A function's name beyond this is cut: the templates of C++ know no bounds.
 const MAX_NAME: usize = 200;
 /// Frames of a stack beyond this are left out, the outermost first.
 const MAX_FRAMES: usize = 96;
 
-/// The text without characters that act on a terminal or turn the direction of writing.
+/// The text without characters that act on a terminal, hide in it or turn the direction of writing.
 pub(crate) fn clean(text: &str) -> String {
-    let harmless = |c: char| match c {
-        '\u{061c}'
-        | '\u{200e}'
-        | '\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
+    let harmless = |c: char| if shows(c) { c } else { '\u{fffd}' };
     text.chars().map(harmless).collect()
 }
 

@@ -1,20 +1,17 @@
 //! Whether a report fails a run.
 
-use whywait_findings::{Code, Severity};
+use whywait_findings::Severity;
 
 use crate::Report;
 
 /// The worst severity that counts against the target; `None` when there is nothing to hold against
 /// it.
 ///
-/// [`Code::RECORDING_INCOMPLETE`] never counts: it is about whywait's own fidelity, and a build
-/// must not break because the machine that watched it was busy.
+/// What the recording lacks never counts: it is about whywait's own fidelity, and a build must not
+/// break because the machine that watched it was busy.
 pub fn worst(report: &Report) -> Option<Severity> {
-    let counted = report
-        .findings
-        .iter()
-        .filter(|finding| finding.code != Code::RECORDING_INCOMPLETE);
-    counted.map(|finding| finding.severity).max()
+    let findings = report.findings.iter();
+    findings.map(|finding| finding.severity).max()
 }
 
 /// Whether a report has a finding at or above `fail_on`.
@@ -25,8 +22,8 @@ pub fn fails(report: &Report, fail_on: Severity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whywait_findings::{Confidence, Finding, Saving, SavingKind};
-    use whywait_model::{Coverage, Target, requests};
+    use whywait_findings::{Code, Confidence, Finding, Saving, SavingKind};
+    use whywait_model::{Coverage, Incomplete, Target, requests};
 
     fn report(findings: &[(Code, Severity)]) -> Report {
         let finding = |&(code, severity)| Finding {
@@ -76,7 +73,11 @@ mod tests {
 
     #[test]
     fn an_incomplete_recording_never_fails() {
-        let incomplete = report(&[(Code::RECORDING_INCOMPLETE, Severity::Error)]);
+        let mut incomplete = report(&[]);
+        incomplete.coverage.incomplete = Some(Incomplete {
+            matters: true,
+            ..Incomplete::default()
+        });
         assert_eq!(worst(&incomplete), None);
         assert!(!fails(&incomplete, Severity::Note));
     }

@@ -19,9 +19,10 @@ const MAX_ROWS: usize = 12;
 pub fn markdown(model: &Model, report: &Report) -> String {
     let headline = sentences::headline(report);
     let mut page = Page::default();
+    let complete = report.coverage.incomplete.is_none();
     let mark = match report.verdict {
         Verdict::Findings => "❌",
-        Verdict::NothingWrong | Verdict::Operations => "✅",
+        Verdict::NothingWrong | Verdict::Operations if complete => "✅",
         _ => "⚠️",
     };
     page.line(&format!("### {mark} {}", text(&headline.title)));
@@ -50,6 +51,10 @@ pub fn markdown(model: &Model, report: &Report) -> String {
     page.line("<details><summary>What this rests on</summary>");
     page.line("");
     page.line(&text(&sentences::coverage(report)));
+    page.line("");
+    for lack in sentences::lacks(report) {
+        page.line(&format!("- {}", text(&lack)));
+    }
     page.line("");
     page.line("</details>");
     page.into_text()

@@ -100,6 +100,11 @@ fn unit(c: char, charset: Charset, marks: usize) -> Unit {
     }
 }
 
+/// Whether a terminal shows the character, and neither obeys it nor hides it.
+pub fn shows(c: char) -> bool {
+    !c.is_control() && !invisible(c)
+}
+
 /// The characters of Unicode 16's categories Cf, Zl, Zp and Co, those with the property
 /// `Default_Ignorable_Code_Point`, the spaces that are not ASCII and the blank Braille pattern: all
 /// that changes a line or hides in it without showing.
@@ -242,7 +247,7 @@ mod tests {
     }
 
     fn harmless(text: &str) -> bool {
-        text.chars().all(|c| !c.is_control() && !invisible(c))
+        text.chars().all(shows)
     }
 
     /// Strings of any characters, with more of the dangerous ones than chance would give.

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use whywait_findings::{Code, Severity};
 use whywait_view::stacks::Of;
 
+use crate::commands::explain::COVERAGE;
 use crate::values;
 
 const EXAMPLES: &str = "\
@@ -164,7 +165,7 @@ pub(crate) enum Verb {
     /// Publish recordings as tables, for questions about many machines
     #[command(after_help = PUBLISH_HELP)]
     Publish(PublishArgs),
-    /// Explain a finding: what it means, how it is measured, how to fix it
+    /// Explain a finding, or what a report rests on: what it means, how it is measured, what to do
     Explain(ExplainArgs),
     /// Check what this machine allows: kernel, type information, privileges, lockdown
     #[command(after_help = CHECK_HELP)]
@@ -475,7 +476,8 @@ pub(crate) struct PublishArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The finding's code, as reports print it in brackets [default: list all, with their meaning]
+    /// The finding's code, as reports print it in brackets, or `coverage` [default: list all, with
+    /// their meaning]
     #[arg(value_name = "CODE", value_parser = codes(), hide_possible_values = true)]
     pub(crate) code: Option<String>,
     /// List the codes alone, one a line
@@ -484,7 +486,9 @@ pub(crate) struct ExplainArgs {
 }
 
 fn codes() -> PossibleValuesParser {
-    PossibleValuesParser::new(Code::all().map(Code::name))
+    let topic = PossibleValue::new(COVERAGE).alias(Code::RECORDING_INCOMPLETE);
+    let codes = Code::all().map(|code| PossibleValue::new(code.name()));
+    PossibleValuesParser::new(codes.chain([topic]))
 }
 
 #[derive(Debug, Args)]

@@ -48,7 +48,7 @@ pub struct At<T> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allow {
     /// Its code.
-    pub code: Code,
+    pub code: String,
     /// Why.
     pub reason: String,
     /// The last day on which it is.
@@ -248,13 +248,12 @@ impl Reader<'_> {
     fn allow(&self, table: &Spanned<AllowTable>) -> Result<At<Allow>, BudgetError> {
         let span = table.span();
         let table = table.get_ref();
-        let code = Code::from_name(table.code.get_ref()).ok_or_else(|| {
-            let message = format!(
-                "there is no finding {}; whywait explain --list lists them",
-                table.code.get_ref()
-            );
-            self.error(table.code.span(), &message)
-        })?;
+        let code = table.code.get_ref();
+        // Budgets may still permit what is no finding any more.
+        if Code::from_name(code).is_none() && code != Code::RECORDING_INCOMPLETE {
+            let message = format!("there is no finding {code}; whywait explain --list lists them");
+            return Err(self.error(table.code.span(), &message));
+        }
         if table.reason.get_ref().trim().is_empty() {
             return Err(self.error(table.reason.span(), "say why it is allowed"));
         }
@@ -277,7 +276,7 @@ impl Reader<'_> {
         Ok(At {
             line: self.line(span),
             what: Allow {
-                code,
+                code: code.clone(),
                 reason: table.reason.get_ref().trim().to_owned(),
                 until,
                 thread: table.thread.clone(),

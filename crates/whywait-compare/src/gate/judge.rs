@@ -1,6 +1,6 @@
 //! Holds runs against a budget, line by line.
 //!
-//! A recording that lacks something that matters (see `recording-incomplete`) proves what it shows,
+//! A recording that lacks something that matters (see docs/coverage.md) proves what it shows,
 //! not what it does not show. So where there are others, incomplete ones are left out; where there
 //! are none, what would be held is undecided. Undecided lines fail a gate only when the budget says
 //! so. That a recording is incomplete never fails one by itself.
@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use whywait_findings::{Code, Severity};
+use whywait_findings::Severity;
 use whywait_words::counted;
 
 use super::baseline::Baseline;
@@ -226,10 +226,6 @@ fn findings(
     for run in judged.all {
         let mut in_run: BTreeMap<String, &Found> = BTreeMap::new();
         for found in &run.findings {
-            // A finding about the recording is no finding about the server.
-            if found.code == Code::RECORDING_INCOMPLETE.name() {
-                continue;
-            }
             let worst = in_run.entry(found.key()).or_insert(found);
             if found.rank() > worst.rank() {
                 *worst = found;
@@ -269,8 +265,7 @@ fn findings(
         if !used {
             notes.push(format!(
                 "line {}: {} is allowed but was not found: the line may go",
-                allow.line,
-                allow.what.code.name()
+                allow.line, allow.what.code
             ));
         }
     }
@@ -341,7 +336,7 @@ fn finding(
 }
 
 fn covers(allow: &Allow, found: &Found) -> bool {
-    allow.code.name() == found.code
+    allow.code == found.code
         && allow
             .thread
             .as_ref()

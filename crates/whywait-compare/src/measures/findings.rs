@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use whywait_findings::{Code, Finding, Severity};
+use whywait_findings::{Finding, Severity};
 use whywait_model::stable_name;
 
 use super::names::role;
@@ -60,10 +60,6 @@ pub(crate) fn severity_name(severity: Severity) -> &'static str {
 
 pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     for finding in source.findings {
-        // What the recording lacks is in `Run::missing`, and is no property of the server.
-        if finding.code == Code::RECORDING_INCOMPLETE {
-            continue;
-        }
         let found = found(source, finding);
         let rank = f64::from(found.rank());
         let measure = run.measures.entry(found.key()).or_insert_with(|| {

@@ -22,7 +22,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use whywait_events::Sample;
 use whywait_events::recording::{ReadError, Recording};
-use whywait_findings::{Code, Facts, Finding, Severity};
+use whywait_findings::{Facts, Finding};
 use whywait_model::{Input, Model};
 
 pub use findings::Found;
@@ -240,7 +240,7 @@ impl Run {
                 requests: model.requests_count(),
                 threshold_ns: model.threshold_ns(),
             },
-            missing: missing(&findings),
+            missing: missing(model),
             untold: !model.tells_requests_apart(),
             ..Run::default()
         };
@@ -293,20 +293,10 @@ impl Run {
     }
 }
 
-/// What is missing from the recording, if it matters for what is concluded: what the finding says
-/// that is about the recording.
-fn missing(findings: &[Finding]) -> Vec<String> {
-    findings
-        .iter()
-        .filter(|finding| {
-            finding.code == Code::RECORDING_INCOMPLETE && finding.severity > Severity::Note
-        })
-        .flat_map(|finding| {
-            finding
-                .evidence
-                .iter()
-                .map(|evidence| evidence.text.clone())
-        })
-        .take(10)
-        .collect()
+/// What is missing from the recording, if it matters for what is concluded.
+fn missing(model: &Model) -> Vec<String> {
+    let incomplete = model.coverage().incomplete;
+    let incomplete = incomplete.filter(|incomplete| incomplete.matters);
+    let lacks = incomplete.into_iter().flat_map(|what| what.lacks);
+    lacks.map(|lack| lack.what).take(10).collect()
 }

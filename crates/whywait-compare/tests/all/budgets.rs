@@ -33,6 +33,13 @@ alpha = 0.01
 min-effect = "10%"
 "#;
 
+/// What a recording lacks was a finding once, and budgets may permit it.
+#[test]
+fn a_permission_of_what_is_no_finding_any_more_is_read() {
+    let text = WHOLE.replace("blocked-loop", "recording-incomplete");
+    assert_eq!(parse(&text).expect("a budget").allow.len(), 1);
+}
+
 #[test]
 fn a_budget_is_read() {
     let budget = parse(WHOLE).expect("a budget");

@@ -14,7 +14,6 @@ pub(crate) mod lock_contention;
 pub(crate) mod nagle_delay;
 pub(crate) mod one_at_a_time;
 pub(crate) mod pool_exhausted;
-pub(crate) mod recording_incomplete;
 pub(crate) mod retransmits;
 pub(crate) mod serial_calls;
 pub(crate) mod serial_work;

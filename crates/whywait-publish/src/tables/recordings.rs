@@ -85,7 +85,7 @@ published! {
         lost: u64,
         /// The same by reason: a JSON object.
         losses: String,
-        /// Remarks that are not findings, and what could not be read.
+        /// Remarks that are not findings, what it lacks, and what could not be read.
         notes: String,
     }
 }
@@ -98,7 +98,15 @@ pub(super) fn rows(source: &Source<'_>) -> Result<Vec<RecordingRow>, ReadError> 
     let worst = report.findings.iter().map(|finding| finding.severity).max();
     let verdict = serde_json::to_value(report.verdict).unwrap_or_default();
     let verdict = verdict.get("kind").and_then(|kind| kind.as_str());
-    let notes = report.notes.iter().chain(&source.model.damaged);
+    let incomplete = coverage
+        .incomplete
+        .as_ref()
+        .map(|incomplete| &incomplete.what);
+    let notes = report
+        .notes
+        .iter()
+        .chain(incomplete)
+        .chain(&source.model.damaged);
     Ok(vec![RecordingRow {
         ts: source.identity.started(),
         ended: source.identity.ended(),

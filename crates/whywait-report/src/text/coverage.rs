@@ -1,4 +1,4 @@
-//! What the report is based on, in one line.
+//! What the report rests on, and what the recording lacks.
 
 use whywait_words::{count, counted, duration, ratio_percent};
 
@@ -9,8 +9,16 @@ use crate::Report;
 const STOLEN_NS: u64 = 10_000_000;
 
 pub(super) fn render(page: &mut Page, report: &Report) {
+    facts(page, report);
+    for line in lacks(report) {
+        page.paragraph("  ", "    ", &[(Style::Plain, &line)]);
+    }
+}
+
+/// What it rests on, in one sentence.
+pub(super) fn facts(page: &mut Page, report: &Report) {
     let mut spans = vec![(Style::Strong, "coverage: ")];
-    let facts = facts(page, report);
+    let facts = known(page, report);
     for (index, (style, text)) in facts.iter().enumerate() {
         if index > 0 {
             spans.push((Style::Plain, ", "));
@@ -20,7 +28,35 @@ pub(super) fn render(page: &mut Page, report: &Report) {
     page.paragraph("", "  ", &spans);
 }
 
-fn facts(page: &Page, report: &Report) -> Vec<(Style, String)> {
+/// What the recording lacks, right after the verdict: what is said may rest on it.
+pub(super) fn short(page: &mut Page, report: &Report) {
+    if let Some(incomplete) = &report.coverage.incomplete {
+        let style = match incomplete.matters {
+            true => Style::Warning,
+            false => Style::Strong,
+        };
+        let spans = [(style, "incomplete: "), (Style::Plain, &incomplete.what)];
+        page.paragraph("  ", "    ", &spans);
+    }
+}
+
+/// Each thing that the recording lacks with what may rest on it, and what to do.
+pub(super) fn lacks(report: &Report) -> Vec<String> {
+    let Some(incomplete) = &report.coverage.incomplete else {
+        return Vec::new();
+    };
+    let lacks = incomplete.lacks.iter();
+    let mut lines: Vec<String> = lacks
+        .map(|lack| format!("{}: {}", lack.what, lack.affects))
+        .collect();
+    lines.push(format!(
+        "help: {} (whywait explain coverage)",
+        incomplete.remedy
+    ));
+    lines
+}
+
+fn known(page: &Page, report: &Report) -> Vec<(Style, String)> {
     let coverage = &report.coverage;
     let mut facts: Vec<(Style, String)> = Vec::new();
     let mut plain = |text: String| facts.push((Style::Plain, text));

@@ -1,7 +1,7 @@
 //! A finding, laid out like a compiler's diagnostic.
 
 use serde_json::Value;
-use whywait_findings::{Cause, Code, Confidence, Finding, Saving, SavingKind, Severity};
+use whywait_findings::{Cause, Confidence, Finding, Saving, SavingKind, Severity};
 use whywait_words::{counted, duration, duration_range};
 
 use super::headline;
@@ -25,7 +25,8 @@ pub(super) enum Detail {
     Title,
 }
 
-pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail: Detail) {
+/// What happened.
+pub(super) fn title(page: &mut Page, finding: &Finding) {
     let (style, severity) = match finding.severity {
         Severity::Error => (Style::Error, "error"),
         Severity::Warning => (Style::Warning, "warning"),
@@ -41,6 +42,10 @@ pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail
             (Style::Strong, &finding.title),
         ],
     );
+}
+
+/// The rest of it.
+pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detail: Detail) {
     if detail == Detail::Title {
         return;
     }
@@ -79,15 +84,12 @@ pub(super) fn render(page: &mut Page, report: &Report, finding: &Finding, detail
         page,
         &[(Style::Help, "help: "), (Style::Plain, &finding.fix)],
     );
-    // What is wrong with a recording costs no request anything.
-    if finding.code != Code::RECORDING_INCOMPLETE {
-        let confidence = confidence(finding.confidence);
-        let saving = match saving(&finding.saving) {
-            Some(saving) => format!("{saving}; confidence: {confidence}"),
-            None => format!("confidence: {confidence}"),
-        };
-        item(page, &[(Style::Strong, "note: "), (Style::Plain, &saving)]);
-    }
+    let confidence = confidence(finding.confidence);
+    let saving = match saving(&finding.saving) {
+        Some(saving) => format!("{saving}; confidence: {confidence}"),
+        None => format!("confidence: {confidence}"),
+    };
+    item(page, &[(Style::Strong, "note: "), (Style::Plain, &saving)]);
     if full {
         let command = format!("whywait explain {}", finding.code.name());
         item(

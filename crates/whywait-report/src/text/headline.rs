@@ -1,10 +1,11 @@
 //! The first line when nothing is wrong. (When something is, the first line is the finding's.)
 
-use whywait_findings::{Code, Verdict};
+use whywait_findings::Verdict;
 use whywait_model::Stopped;
 use whywait_model::requests::{Multiplexed, OpenRequests, Percentile, Time};
 use whywait_words::{count, counted, duration};
 
+use super::coverage;
 use super::page::{Page, Style};
 use super::requests::{percentile, total_ns};
 use crate::Report;
@@ -17,11 +18,7 @@ const SET_ASIDE_NS: u64 = 1_000_000_000;
 
 pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     let requests = &report.requests;
-    let incomplete = !report.coverage.complete
-        || report
-            .findings
-            .iter()
-            .any(|f| f.code == Code::RECORDING_INCOMPLETE);
+    let incomplete = report.coverage.incomplete.is_some();
     let open = requests.open.as_ref();
     let stopped = report.target.stopped.as_ref();
     let (style, verdict) = match (report.verdict, open, incomplete) {
@@ -57,6 +54,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         text.push_str(&report.looked_at.join(", "));
     }
     page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
+    coverage::short(page, report);
     if let Some(open) = open {
         still_open(page, open, report.verdict != Verdict::Open);
     }

@@ -17,7 +17,7 @@ mod step;
 mod tasks;
 mod waits;
 
-use whywait_findings::{Code, Finding, Severity};
+use whywait_findings::{Finding, Severity};
 
 pub use page::{Page, Style};
 
@@ -86,8 +86,13 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         if !page.is_empty() && !follows_title {
             page.gap();
         }
-        finding::render(&mut page, report, finding, detail);
-        if before.is_none() && is_problem(finding) {
+        finding::title(&mut page, finding);
+        let first = before.is_none() && is_problem(finding);
+        if first {
+            coverage::short(&mut page, report);
+        }
+        finding::details(&mut page, report, finding, detail);
+        if first {
             headline::besides(&mut page, report);
         }
         before = Some(detail);
@@ -161,12 +166,11 @@ pub fn page(options: TextOptions) -> Page {
     Page::new(TextOptions { width, ..options })
 }
 
-/// The findings in the order in which they are shown: what is wrong with the target, because the
-/// first line is the answer; then what is wrong with the recording; then the notes. Within each
-/// group the ranking stays.
+/// The findings in the order in which they are shown: what is wrong, because the first line is the
+/// answer; then the notes. Within each group the ranking stays.
 fn ranked(findings: &[Finding]) -> Vec<&Finding> {
     let mut ranked: Vec<&Finding> = findings.iter().collect();
-    ranked.sort_by_key(|finding| (!is_problem(finding), finding.severity == Severity::Note));
+    ranked.sort_by_key(|finding| !is_problem(finding));
     ranked
 }
 
@@ -217,9 +221,9 @@ pub fn prose(text: &str, options: TextOptions) -> String {
     page.into_text()
 }
 
-/// Whether it is something wrong with the target: not a remark, and not about the recording.
+/// Whether it is something wrong, and not a remark.
 fn is_problem(finding: &Finding) -> bool {
-    finding.severity > Severity::Note && finding.code != Code::RECORDING_INCOMPLETE
+    finding.severity > Severity::Note
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub fn headline(report: &Report) -> Headline {
     if problem.is_none() {
         headline::nothing_wrong(&mut page, report);
     } else {
+        coverage::short(&mut page, report);
         headline::besides(&mut page, report);
     }
     let mut lines = lines(page);
@@ -153,8 +154,14 @@ pub fn percentile(report: &Report, which: Percentile) -> Option<String> {
 /// What the report rests on: a sentence.
 pub fn coverage(report: &Report) -> String {
     let mut page = wide();
-    coverage::render(&mut page, report);
+    coverage::facts(&mut page, report);
     named(&lines(page).concat()).1
+}
+
+/// What the recording lacks: a sentence for each thing, with what may rest on it, and what to do.
+/// Empty where it lacks nothing.
+pub fn lacks(report: &Report) -> Vec<String> {
+    coverage::lacks(report)
 }
 
 /// `3.999 s on port 8080, 510 ms into the recording`.

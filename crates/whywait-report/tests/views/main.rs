@@ -7,7 +7,7 @@ mod convoy;
 mod reports;
 
 use whywait_model::requests::OwnRequests;
-use whywait_report::text::{TextOptions, render, request, waits};
+use whywait_report::text::{TextOptions, render, request, sentences, waits};
 use whywait_report::{Report, request_to_json, to_json, waits_to_json};
 use whywait_words::Charset;
 
@@ -333,11 +333,22 @@ fn a_report_fits_a_screen() {
 }
 
 #[test]
-fn what_is_wrong_with_the_target_comes_before_what_is_wrong_with_the_recording() {
+fn what_a_recording_lacks_follows_the_verdict() {
     let mut report = reports::stranded();
-    let incomplete = reports::incomplete().findings.remove(0);
-    report.findings.insert(0, incomplete);
-    assert!(render(&report, WIDE).starts_with("error[stranded-readiness]"));
+    report.coverage = reports::incomplete().coverage;
+    let text = render(&report, WIDE);
+    let line = text.find("\n  incomplete: ").expect("a line of its own");
+    assert!(text.starts_with("error[stranded-readiness]"), "{text}");
+    assert!(line < text.find("  --> ").expect("where"), "{text}");
+    assert!(
+        text.contains("\n  lost, ring-full: 1,200: single waits"),
+        "{text}"
+    );
+    let headline = sentences::headline(&report);
+    assert!(
+        headline.notes[0].starts_with("incomplete: "),
+        "{headline:?}"
+    );
 }
 
 #[test]

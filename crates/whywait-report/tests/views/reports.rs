@@ -11,7 +11,7 @@ use whywait_model::requests::{
     Requests, Slow, Time,
 };
 use whywait_model::rings::{Bounds, OpcodeRow, PendingRow, RingRow, Stage};
-use whywait_model::{Coverage, Stopped, Target};
+use whywait_model::{Coverage, Incomplete, Lack, Stopped, Target};
 use whywait_report::Report;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -486,25 +486,25 @@ pub(crate) fn incomplete() -> Report {
         calls_without_row: 31,
         truncated_stacks: 3,
         complete: false,
+        incomplete: Some(Incomplete {
+            matters: true,
+            what: "1,207 events were lost: findings may be missing, and figures too small"
+                .to_owned(),
+            lacks: vec![
+                Lack {
+                    what: "lost, ring-full: 1,200".to_owned(),
+                    affects: "single waits, requests and calls may be missing, findings with them"
+                        .to_owned(),
+                },
+                Lack {
+                    what: "the recording was not finished: it was cut off".to_owned(),
+                    affects: "all but its end is there".to_owned(),
+                },
+            ],
+            remedy: "record for a shorter time, or with a higher --threshold".to_owned(),
+        }),
         ..coverage()
     };
-    report.findings = vec![Finding {
-        code: Code::RECORDING_INCOMPLETE,
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        title: "1,207 events were lost: what rests on them may be missing here".to_owned(),
-        subject: json!({"pid": 991}).as_object().unwrap().clone(),
-        saving: Saving {
-            kind: SavingKind::Latency,
-            at_most_ns: 0,
-            requests: 0,
-            each_at_most_ns: vec![],
-        },
-        evidence: vec![evidence("ring-full: 1,200; no-stack: 7", None)],
-        cause: None,
-        fix: "record for a shorter time, or with a higher --threshold".to_owned(),
-        explains: Vec::new(),
-    }];
     report
 }
 

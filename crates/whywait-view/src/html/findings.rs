@@ -1,7 +1,7 @@
 //! The verdict: what is wrong, and what to do about it.
 
 use maud::{Markup, html};
-use whywait_findings::{Code, Finding, Severity, Verdict};
+use whywait_findings::{Finding, Severity, Verdict};
 use whywait_report::Report;
 use whywait_report::text::sentences::{self, Headline};
 use whywait_words::capitalised;
@@ -46,7 +46,11 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
 fn tone(report: &Report, findings: &[&Finding]) -> &'static str {
     match (report.verdict, findings.first()) {
         (Verdict::Findings, Some(finding)) => severity(finding.severity),
-        (Verdict::NothingWrong | Verdict::Operations, _) if report.coverage.complete => "good",
+        (Verdict::NothingWrong | Verdict::Operations, _)
+            if report.coverage.incomplete.is_none() =>
+        {
+            "good"
+        }
         _ => "warning",
     }
 }
@@ -90,13 +94,11 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
                 (path::frames(&sentences::folded(&cause.stack, &cause.own)))
             }
             p class="fix" { strong { "What to do: " } (name(&finding.fix, 800)) }
-            @if finding.code != Code::RECORDING_INCOMPLETE {
-                p {
-                    @if let Some(saving) = sentences::saving(&finding.saving) {
-                        strong { (capitalised(&saving)) } "; "
-                    }
-                    "confidence: " (sentences::confidence(finding.confidence)) "."
+            p {
+                @if let Some(saving) = sentences::saving(&finding.saving) {
+                    strong { (capitalised(&saving)) } "; "
                 }
+                "confidence: " (sentences::confidence(finding.confidence)) "."
             }
             p class="hint" {
                 "How this is measured: "

@@ -145,6 +145,10 @@ fn coverage(model: &Model, report: &Report) -> Markup {
         section id="coverage" {
             h2 { "What this rests on" }
             p { (sentences::coverage(report)) "." }
+            @let lacks = sentences::lacks(report);
+            @if !lacks.is_empty() {
+                ul { @for lack in &lacks { li { (name(lack, 800)) } } }
+            }
             @if !report.looked_at.is_empty() {
                 p { "Looked at " (name(&report.looked_at.join(", "), 2_000)) "." }
             }

@@ -1,17 +1,24 @@
-//! `whywait explain`: what a finding means, like `rustc --explain`.
+//! `whywait explain`: what a finding means, like `rustc --explain`; and what a report rests on.
 
-use anyhow::Context;
 use whywait_findings::Code;
 use whywait_report::text::prose;
 
 use crate::args::ExplainArgs;
 use crate::output;
 
+/// The topic that is no finding: what a report rests on, and what a recording may lack.
+pub(crate) const COVERAGE: &str = "coverage";
+const COVERAGE_PAGE: &str = include_str!("../../../../docs/coverage.md");
+
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let text = match &args.code {
         Some(name) => {
-            let code = Code::from_name(name).context("the finding is not known")?;
-            prose(&code.explain(), output::text_options(false))
+            let text = match Code::from_name(name) {
+                Some(code) => code.explain(),
+                // The parser lets nothing else pass but this topic, under either name.
+                None => COVERAGE_PAGE.to_owned(),
+            };
+            prose(&text, output::text_options(false))
         }
         None if args.list => names(),
         None => prose(&meanings(), output::text_options(false)),
@@ -31,7 +38,8 @@ fn names() -> String {
 fn meanings() -> String {
     let lines = Code::all().map(|code| format!("- {}: {}\n", code.name(), code.meaning()));
     format!(
-        "{}\n`whywait explain CODE` says more.\n",
+        "{}\n`whywait explain CODE` says more, `whywait explain {COVERAGE}` what a report rests \
+         on.\n",
         lines.collect::<String>()
     )
 }

@@ -260,6 +260,12 @@ fn explain_explains() {
     for code in codes.lines() {
         assert!(meanings.contains(&format!("- {code}: ")), "{code}");
     }
+    let coverage = whywait(&["explain", "coverage"])
+        .exits(0)
+        .says("ring-full")
+        .out;
+    let before = whywait(&["explain", "recording-incomplete"]).exits(0).out;
+    assert_eq!(before, coverage, "its name when it was a finding");
     whywait(&["explain", "stranded-redness"])
         .rejects_usage()
         .complains("'stranded-readiness'");

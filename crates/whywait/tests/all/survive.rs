@@ -46,21 +46,18 @@ fn reports_a_cut(recording: &Path) {
     ]))
     .exits(0)
     .json();
-    let findings = json["findings"].as_array().expect("a list");
-    let finding = findings
-        .iter()
-        .find(|finding| finding["code"] == "recording-incomplete")
-        .unwrap_or_else(|| panic!("expected recording-incomplete, got {findings:#?}"));
+    let coverage = &json["coverage"];
     assert!(
-        finding["title"]
+        coverage["incomplete"]["what"]
             .as_str()
-            .is_some_and(|title| title.contains("cut off")),
-        "expected that it was cut off, got {finding:#}"
+            .is_some_and(|what| what.contains("cut off")),
+        "expected that it was cut off, got {coverage:#}"
     );
-    assert_ne!(finding["severity"], "error", "{finding:#}");
+    let lacks = coverage["incomplete"]["lacks"].as_array();
+    assert!(lacks.is_some_and(|lacks| !lacks.is_empty()), "{coverage:#}");
     run(&mut whywait(&["report", text(recording)]))
         .exits(0)
-        .says("recording-incomplete");
+        .says("incomplete: ");
     // A fault of the recording never fails a gate.
     run(&mut whywait(&[
         "report",

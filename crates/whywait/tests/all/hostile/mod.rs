@@ -223,8 +223,8 @@ fn files_cut_off() {
             );
             if run.code == 0 && !is_meta {
                 assert!(
-                    run.out.contains("recording-incomplete"),
-                    "{what}: expected recording-incomplete"
+                    run.out.contains("\"incomplete\""),
+                    "{what}: expected that the recording is incomplete"
                 );
             }
         }
@@ -393,7 +393,7 @@ fn segments_without_number() {
         "expected a bounded report, got {} bytes",
         run.out.len()
     );
-    assert!(run.out.contains("recording-incomplete"));
+    assert!(run.out.contains("\"incomplete\""));
 }
 
 #[test]
