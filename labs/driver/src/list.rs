@@ -19,6 +19,7 @@ struct Row<'a> {
     needs: Vec<&'a str>,
     build: Option<&'a str>,
     beside: bool,
+    live: Option<&'a str>,
 }
 
 pub(crate) fn print(labs: &[Lab], json: bool) -> Result<()> {
@@ -56,6 +57,7 @@ fn row<'a>(lab: &'a Lab, variant: &'a Variant) -> Row<'a> {
         needs: variant.needs.iter().map(String::as_str).collect(),
         build: variant.build.as_deref(),
         beside: variant.beside,
+        live: variant.live.as_deref(),
     }
 }
 

@@ -43,6 +43,9 @@ pub(crate) struct Variant {
     pub(crate) attach: bool,
     /// Server and load wait and hardly work: others like it may run at the same time.
     pub(crate) beside: bool,
+    /// What the capture does here that it does in no other variant that `make test` runs: so this
+    /// one is run, too. The others' recordings are kept in `tests/corpus`.
+    pub(crate) live: Option<String>,
     pub(crate) env: BTreeMap<String, String>,
 }
 
@@ -146,6 +149,7 @@ struct VariantFile {
     ready: Option<Ready>,
     attach: Option<bool>,
     beside: Option<bool>,
+    live: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
@@ -187,6 +191,7 @@ impl VariantFile {
             ready: self.ready.or(other.ready),
             attach: self.attach.or(other.attach),
             beside: self.beside.or(other.beside),
+            live: self.live,
             env,
         })
     }
@@ -282,6 +287,7 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
         ready: own.ready.or(common.ready).unwrap_or_default(),
         attach: own.attach.or(common.attach).unwrap_or_default(),
         beside: own.beside.or(common.beside).unwrap_or_default(),
+        live: own.live,
         env,
         name,
     })
@@ -464,6 +470,8 @@ mod tests {
         let labs = load_all(labs).unwrap();
         assert!(!labs.is_empty());
         for lab in labs {
+            let live = lab.variants.values().filter(|one| one.live.is_some());
+            assert!(live.count() > 0, "{}: no variant is live", lab.name);
             for variant in lab.variants.values() {
                 let common = ["lab", "out", "tmp", "python"];
                 let check = |parts: &[String], more: &[&str]| {
