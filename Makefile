@@ -15,7 +15,8 @@ ifneq ($(TOOLCHAIN),)
 export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
-.PHONY: build demo test view pictures kernels bench fleet accuracy fmt lint install setup help
+.PHONY: build demo test test-quick labs view pictures kernels bench fleet accuracy fmt lint \
+  install setup help
 
 build: setup ## build target/release/whywait (default)
 	$(BUILD)
@@ -28,6 +29,15 @@ demo: ## watch a server with a known fault and print the report (needs root)
 test: ## run every check; the last line is the sum (WHYWAIT_NO_BPF=1 where BPF is refused)
 	scripts/setup test
 	scripts/test
+
+test-quick: ## what needs no root and takes less than two minutes when built: lint, tests, corpus
+	scripts/setup quick
+	scripts/test --quick
+
+labs: ## run all lab variants live, and write when that was into docs/accuracy.md (root)
+	scripts/setup labs
+	$(CARGO) build --release --locked -p whywait
+	WHYWAIT="$(WHYWAIT_BIN)" tests/labs --page
 
 view: ## run each lab family, and open its report in a browser (root; some ten minutes)
 	scripts/setup test
@@ -74,6 +84,6 @@ setup:
 	@scripts/setup build
 
 help: ## list what there is
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | \
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | \
 	  while IFS="$$(printf '\t')" read -r name what; do \
-	  printf '  make %-8s %s\n' "$$name" "$$what"; done
+	  printf '  make %-10s %s\n' "$$name" "$$what"; done

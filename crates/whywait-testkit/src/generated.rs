@@ -42,7 +42,7 @@ pub fn check_section(path: &Path, name: &str, expected: &str) {
 }
 
 /// Whether what is stale is to be written anew.
-fn blessing() -> bool {
+pub fn blessing() -> bool {
     std::env::var_os("WHYWAIT_BLESS").is_some_and(|value| value == "1")
 }
 

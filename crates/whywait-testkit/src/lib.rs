@@ -1,7 +1,9 @@
 //! What the tests of several crates share.
 
+mod corpus;
 mod generated;
 mod markdown;
 
-pub use generated::{check_file, check_section, repository};
+pub use corpus::{Kept, Labels, TrueSaving, kept_recordings};
+pub use generated::{blessing, check_file, check_section, repository};
 pub use markdown::{paragraphs, wrapped};

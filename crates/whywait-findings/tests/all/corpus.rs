@@ -1,0 +1,214 @@
+//! What is found in the recordings that are kept of all labs (`tests/corpus`): held against the
+//! labels, and against what was found before, which is `tests/corpus/findings.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use whywait_events::recording::Recording;
+use whywait_findings::{Finding, find};
+use whywait_model::{Input, Model};
+use whywait_testkit::{Kept, blessing, check_file, kept_recordings, repository};
+
+const MS: f64 = 1e6;
+
+const HEAD: &str = "| variant | first finding | saves at most, ms | p50, ms | p99, ms | besides |";
+
+#[test]
+fn the_kept_recordings_have_the_findings_that_they_should_have() {
+    let kept = kept_recordings();
+    let found = in_parallel(&kept, |one| Found::of(one));
+    let (mut rows, mut wrong) = (BTreeMap::new(), String::new());
+    let mut faults = 0;
+    for (one, found) in kept.iter().zip(&found) {
+        let name = one.name();
+        for text in found.violations(one) {
+            writeln!(wrong, "{name}: {text}").expect("text grows");
+        }
+        faults += usize::from(!one.labels.must.is_empty());
+        rows.insert(name, found.row.clone());
+    }
+    let page = repository("tests/corpus/findings.md");
+    let before = fs::read_to_string(&page).unwrap_or_default();
+    let changes = changes(&before, &rows);
+    if !changes.is_empty() {
+        println!("{changes}");
+    }
+    assert!(wrong.is_empty(), "labels that do not hold:\n{wrong}");
+    if !blessing() {
+        assert!(
+            changes.is_empty(),
+            "not as in {}:\n{changes}",
+            page.display()
+        );
+    }
+    check_file(&page, &in_words(&rows, faults));
+}
+
+/// What was found in one recording.
+struct Found {
+    findings: Vec<Finding>,
+    /// Its line in the table, without the variant.
+    row: String,
+}
+
+impl Found {
+    fn of(kept: &Kept) -> Self {
+        let scratch = kept.unpack();
+        let recording = Recording::open(&scratch.path().join("recording"));
+        let input = recording.and_then(|recording| Input::read(&recording));
+        let model = Model::new(input.unwrap_or_else(|error| panic!("{}: {error}", kept.name())));
+        let findings = find(&model);
+        let first = findings.first().map_or("nothing".to_owned(), in_short);
+        let bound = match findings.first().map(|first| first.saving.at_most_ns) {
+            Some(ns) if ns > 0 => in_ms(ns),
+            _ => String::new(),
+        };
+        let besides: Vec<_> = findings.iter().skip(1).map(in_short).collect();
+        let [p50, p99] = model
+            .answered_latency()
+            .map_or_else(Default::default, |latency| {
+                [in_ms(latency.p50), in_ms(latency.p99)]
+            });
+        let besides = besides.join(", ");
+        Self {
+            row: format!("{first} | {bound} | {p50} | {p99} | {besides} |"),
+            findings,
+        }
+    }
+
+    fn is_first(&self, code: &str) -> bool {
+        self.findings
+            .first()
+            .is_some_and(|finding| finding.code.name() == code)
+    }
+
+    fn with<'a>(&'a self, code: &'a str) -> impl Iterator<Item = &'a Finding> {
+        let findings = self.findings.iter();
+        findings.filter(move |finding| finding.code.name() == code)
+    }
+
+    /// Which labels do not hold.
+    fn violations(&self, kept: &Kept) -> Vec<String> {
+        let labels = &kept.labels;
+        let mut wrong = Vec::new();
+        for code in &labels.must {
+            if self.with(code).next().is_none() {
+                wrong.push(format!("{code} is missing"));
+            }
+        }
+        for code in &labels.must_not {
+            if self.with(code).next().is_some() {
+                wrong.push(format!("{code} is wrong"));
+            }
+        }
+        if let Some(fault) = labels.must.first()
+            && !self.is_first(fault)
+        {
+            wrong.push(format!("{fault} is not first"));
+        }
+        if let Some(most) = &labels.max_severity {
+            let most = ["note", "warning", "error"]
+                .iter()
+                .position(|name| name == most);
+            let worse = self.findings.iter().filter(|finding| {
+                Some(finding.severity as usize) > most
+                    && !labels
+                        .justified
+                        .iter()
+                        .any(|code| code == finding.code.name())
+            });
+            wrong.extend(worse.map(|finding| format!("{} is too bad", in_short(finding))));
+        }
+        for saving in &labels.savings {
+            // The worst comes first: it is the fault that the lab was given.
+            let bound = self
+                .with(&saving.code)
+                .next()
+                .map_or(0, |finding| finding.saving.at_most_ns);
+            if (bound as f64) < (saving.saved_ns - saving.noise_ns) as f64 {
+                let (bound, saved) = (in_ms(bound), saving.saved_ns as f64 / MS);
+                wrong.push(format!(
+                    "{} saves {bound} ms at most, {} saved {saved:.1} ms, give or take {:.1}",
+                    saving.code,
+                    saving.against,
+                    saving.noise_ns as f64 / MS
+                ));
+            }
+        }
+        wrong
+    }
+}
+
+fn in_short(finding: &Finding) -> String {
+    format!("{} {}", finding.severity.name(), finding.code.name())
+}
+
+fn in_ms(ns: u64) -> String {
+    format!("{:.1}", ns as f64 / MS)
+}
+
+/// What a function makes of each, in their order, on all CPUs.
+fn in_parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                while let index = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(item) = items.get(index)
+                {
+                    let result = of(item);
+                    results.lock().expect("no panic").push((index, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("no panic");
+    results.sort_unstable_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The rows that are others than before, each with what it was before.
+fn changes(before: &str, now: &BTreeMap<String, String>) -> String {
+    let before: BTreeMap<_, _> = before
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" | "))
+        .skip(1)
+        .collect();
+    let mut text = String::new();
+    for (name, row) in now {
+        let then = before.get(name.as_str()).copied();
+        if then != Some(row) {
+            let then = then.unwrap_or("nothing was kept |");
+            writeln!(text, "| {name} | {then} before\n| {name} | {row} now").expect("text grows");
+        }
+    }
+    for name in before.keys().filter(|name| !now.contains_key(**name)) {
+        writeln!(text, "| {name} | is kept no more").expect("text grows");
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("{HEAD}\n{text}"),
+    }
+}
+
+/// The page.
+fn in_words(rows: &BTreeMap<String, String>, faults: usize) -> String {
+    let columns = "|---|---|---:|---:|---:|---|";
+    let rows: String = rows
+        .iter()
+        .map(|(name, row)| format!("| {name} | {row}\n"))
+        .collect();
+    format!(
+        "# What is found in the kept recordings\n\n\
+         Written by `WHYWAIT_BLESS=1 cargo test -p whywait-findings`. Do not edit.\n\n\
+         In all {faults} recordings with a fault the first finding is the fault. Latencies are\n\
+         those of answered requests.\n\n\
+         {HEAD}\n{columns}\n{rows}"
+    )
+}

@@ -1,0 +1,4 @@
+//! What is generated from the catalogue, and what is found in the kept recordings.
+
+mod catalogue;
+mod corpus;

@@ -1,0 +1,205 @@
+"""The recordings that are kept of all labs, in tests/corpus: packing and unpacking them, and what
+is derived from them and the labs."""
+
+import datetime
+import importlib.machinery
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "tests/corpus"
+# What recordings have in common, for zstd: each is a fifth smaller with it.
+DICTIONARY = FOLDER / "dictionary"
+LABELS = FOLDER / "labels.json"
+PAGE = FOLDER / "README.md"
+BEGIN, END = "<!-- origins: generated -->\n", "<!-- origins: end -->\n"
+MS = 1_000_000
+# Of what was saved. One run a side does not tell how far runs are apart; nearly all of those in
+# docs/accuracy.md are less than that.
+NOISE_OF_ONE_RUN = 0.1
+
+
+def load_accuracy():
+    """labs/accuracy, which knows what fixes saved, and has the page."""
+    loader = importlib.machinery.SourceFileLoader("accuracy", str(ROOT / "labs/accuracy"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    # Dataclasses look up the module that they are in.
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module
+
+
+def archive(lab, variant):
+    return FOLDER / lab / f"{variant}.tar.zst"
+
+
+def recording_bytes(recording):
+    return sum(file.stat().st_size for file in recording.rglob("*") if file.is_file())
+
+
+def pack(folder, lab, variant, revision):
+    """Keeps the recording of a folder, with its ground truth and where it is from. The same input
+    gives the same file."""
+    recording = folder / "recording"
+    truth = json.loads((folder / "truth.json").read_text())
+    truth["recording_bytes"] = recording_bytes(recording)
+    origin = {"revision": revision, "processor": processor()}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, content in (("truth.json", truth), ("origin.json", origin)):
+            add(tar, name, json.dumps(content, sort_keys=True).encode())
+        for file in sorted(file for file in recording.rglob("*") if file.is_file()):
+            add(tar, str(file.relative_to(folder)), file.read_bytes())
+    path = archive(lab, variant)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(zstd("--ultra", "-22", content=packed.getvalue()))
+
+
+def zstd(*how, content):
+    command = ["zstd", "-D", DICTIONARY, *how, "--quiet", "--stdout"]
+    return subprocess.run(command, input=content, stdout=subprocess.PIPE, check=True).stdout
+
+
+def add(tar, name, content):
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), 0o644
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def unpacked(lab, variant):
+    packed = zstd("--decompress", content=archive(lab, variant).read_bytes())
+    return tarfile.open(fileobj=io.BytesIO(packed))
+
+
+def unpack(lab, variant, folder):
+    """Puts `recording`, `truth.json` and `origin.json` into the folder."""
+    with unpacked(lab, variant) as tar:
+        tar.extractall(folder)
+
+
+def read(lab, variant, *names):
+    """Files of an archive, as JSON."""
+    with unpacked(lab, variant) as tar:
+        return [json.load(tar.extractfile(name)) for name in names]
+
+
+def processor():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"
+
+
+def labels(listed, kept, accuracy):
+    """The text of labels.json: what the labs say of those variants that are kept, and what fixed
+    twins saved."""
+    lines = []
+    for lab in listed:
+        name = (lab["name"], lab["variant"])
+        if name not in kept:
+            continue
+        line = {
+            "lab": lab["name"],
+            "variant": lab["variant"],
+            "must": lab["must"],
+            "must_not": lab["must_not"],
+            "max_severity": lab["max_severity"],
+            "justified": sorted(lab["justified"]),
+            "savings": savings(name, kept, accuracy),
+        }
+        lines.append(json.dumps(line))
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def savings(name, kept, accuracy):
+    """What the fixed twins of a variant saved, by the clocks of their clients and servers."""
+    found = []
+    for pair in accuracy.PAIRS:
+        fixed = (pair.lab, pair.fixed)
+        if (pair.lab, pair.broken) != name or pair.server_args or not pair.bound:
+            continue
+        if pair.fixed and fixed not in kept:
+            continue
+        twins = [kept[fixed].truth] if pair.fixed else []
+        truth = kept[name].truth
+        measured, requests = accuracy.Measured.of(pair, [truth], twins), pair.count(truth)
+        noise = max(measured.noise, NOISE_OF_ONE_RUN * measured.saved)
+        saving = {
+            "code": pair.code,
+            "against": pair.fixed or "its own time",
+            "saved_ns": round(measured.saved * requests * MS),
+            "noise_ns": round(noise * requests * MS),
+        }
+        found.append(saving)
+    return found
+
+
+class Kept:
+    """What is known of a kept recording."""
+
+    def __init__(self, lab, variant):
+        self.truth, origin, meta = read(
+            lab, variant, "truth.json", "origin.json", "recording/meta.json"
+        )
+        host = meta["host"]
+        began = meta["started_wall_unix_ns"] / 1e9
+        self.origin = (
+            datetime.datetime.fromtimestamp(began, datetime.timezone.utc).strftime("%Y-%m-%d"),
+            origin["revision"],
+            f"Linux {host['kernel']}, {host['cpus']} CPUs ({origin['processor']})",
+        )
+
+
+def all_kept(listed):
+    """Those of the listed variants that are kept, by lab and variant."""
+    names = [(lab["name"], lab["variant"]) for lab in listed]
+    return {name: Kept(*name) for name in names if archive(*name).exists()}
+
+
+def page(kept):
+    """The text of README.md: the part about where recordings are from."""
+    by_origin = {}
+    for (lab, variant), one in kept.items():
+        by_origin.setdefault(one.origin, {}).setdefault(lab, []).append(variant)
+    rows = ["| when | revision | where | of |", "|---|---|---|---|"]
+    most = max(by_origin, key=lambda origin: sum(map(len, by_origin[origin].values())))
+    for origin, labs in sorted(by_origin.items()):
+        names = (
+            "all others"
+            if origin == most and len(by_origin) > 1
+            else "all"
+            if origin == most
+            else "; ".join(f"{lab}: {', '.join(names)}" for lab, names in labs.items())
+        )
+        count = sum(map(len, labs.values()))
+        rows.append(f"| {' | '.join(origin)} | {names} ({count}) |")
+    before, rest = PAGE.read_text().split(BEGIN)
+    return before + BEGIN + "\n".join(rows) + "\n" + END + rest.split(END)[1]
+
+
+def derived(listed):
+    """What is derived of the kept recordings and the labs: texts by file."""
+    kept = all_kept(listed)
+    return {LABELS: labels(listed, kept, load_accuracy()), PAGE: page(kept)}
+
+
+def stale(listed):
+    """What is wrong with tests/corpus, in words."""
+    wrong = []
+    names = {(lab["name"], lab["variant"]) for lab in listed}
+    kept = {(path.parent.name, path.name.removesuffix(".tar.zst")) for path in archives()}
+    wrong += [f"{lab} {variant}: no recording is kept" for lab, variant in sorted(names - kept)]
+    wrong += [f"{lab} {variant}: there is no such lab" for lab, variant in sorted(kept - names)]
+    for file, text in derived(listed).items():
+        if file.read_text() != text:
+            wrong.append(f"{file.relative_to(ROOT)} is stale: `labs/record-all --labels` writes it")
+    return wrong
+
+
+def archives():
+    return FOLDER.glob("*/*.tar.zst")
