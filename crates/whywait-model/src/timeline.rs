@@ -62,11 +62,17 @@ impl Timeline {
 
     /// The last wait that began before `at`, if any.
     pub fn before(&self, at: Ns) -> Option<&Wait> {
-        self.place_before(at).map(|at| &self.waits[at])
+        self.place_before(at, 0).map(|at| &self.waits[at])
     }
 
-    /// Its place among all.
-    pub(crate) fn place_before(&self, at: Ns) -> Option<usize> {
+    /// Its place among all, which is found at once if it is this one, or the one before.
+    pub(crate) fn place_before(&self, at: Ns, likely: usize) -> Option<usize> {
+        let began = |place: usize| self.waits.get(place).map_or(Ns::MAX, |wait| wait.out_ns);
+        let is_last = |place: &usize| began(*place) < at && at <= began(*place + 1);
+        let mut found = [Some(likely), likely.checked_sub(1)].into_iter().flatten();
+        if let Some(place) = found.find(is_last) {
+            return Some(place);
+        }
         let after = self.waits.partition_point(|wait| wait.out_ns < at);
         after.checked_sub(1)
     }

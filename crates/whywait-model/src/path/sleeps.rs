@@ -11,9 +11,6 @@ use crate::model::Model;
 use crate::timeline::Thread;
 use crate::waits::WaitKind;
 
-/// Intervals whose stack is remembered.
-const MAX_INTERVALS: usize = 200_000;
-
 /// A sleep of a thread.
 #[derive(Clone, Copy)]
 pub(super) struct Sleep<'m> {
@@ -42,9 +39,27 @@ impl Sleep<'_> {
 pub(super) struct Sleeps<'m> {
     model: &'m Model,
     /// By thread, in the order of its waits.
-    known: RefCell<HashMap<u32, Vec<Option<Sleep<'m>>>>>,
-    /// By thread and interval: the stack that was sampled most.
-    sampled: RefCell<HashMap<(u32, Ns, Ns), StackId>>,
+    known: RefCell<HashMap<u32, OfThread<'m>>>,
+}
+
+/// The sleeps of a thread, in the order of its waits.
+struct OfThread<'m> {
+    sleeps: Vec<Option<Sleep<'m>>>,
+    /// The stack in which it was sampled most between each and the next one.
+    stacks: Vec<Option<StackId>>,
+    /// The place of the one that was asked for last: paths lead from each to the one before.
+    last: usize,
+}
+
+impl OfThread<'_> {
+    fn new(thread: &Thread) -> Self {
+        let count = thread.timeline.waits().len();
+        Self {
+            sleeps: vec![None; count],
+            stacks: vec![None; count],
+            last: 0,
+        }
+    }
 }
 
 impl<'m> Sleeps<'m> {
@@ -52,7 +67,6 @@ impl<'m> Sleeps<'m> {
         Self {
             model,
             known: RefCell::default(),
-            sampled: RefCell::default(),
         }
     }
 
@@ -72,23 +86,27 @@ impl<'m> Sleeps<'m> {
 
     /// The last sleep of a thread that began before `at`.
     pub(super) fn before(&self, thread: &'m Thread, at: Ns) -> Option<Sleep<'m>> {
-        let place = thread.timeline.place_before(at)?;
-        let waits = thread.timeline.waits();
         let mut known = self.known.borrow_mut();
-        let of_thread = known.entry(thread.tid);
-        let of_thread = of_thread.or_insert_with(|| vec![None; waits.len()]);
-        let sleep = of_thread[place].get_or_insert_with(|| self.sleep(&waits[place]));
-        Some(*sleep)
+        let known = known.entry(thread.tid);
+        let of_thread = known.or_insert_with(|| OfThread::new(thread));
+        let place = thread.timeline.place_before(at, of_thread.last)?;
+        of_thread.last = place;
+        let wait = &thread.timeline.waits()[place];
+        Some(*of_thread.sleeps[place].get_or_insert_with(|| self.sleep(wait)))
     }
 
     /// The stack in which a thread was sampled most in an interval; 0: none.
     pub(super) fn sampled_stack(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {
         let find = || self.model.sampled_stack(thread, from_ns, to_ns);
-        let interval = (thread.tid, from_ns, to_ns);
-        let mut sampled = self.sampled.borrow_mut();
-        if sampled.len() >= MAX_INTERVALS && !sampled.contains_key(&interval) {
+        let mut known = self.known.borrow_mut();
+        let Some(of_thread) = known.get_mut(&thread.tid) else {
             return find();
+        };
+        match thread.timeline.waits().get(of_thread.last..) {
+            Some([slept, next, ..]) if (slept.end_ns(), next.out_ns) == (from_ns, to_ns) => {
+                *of_thread.stacks[of_thread.last].get_or_insert_with(find)
+            }
+            _ => find(),
         }
-        *sampled.entry(interval).or_insert_with(find)
     }
 }
