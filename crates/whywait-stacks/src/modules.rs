@@ -266,15 +266,15 @@ impl Modules {
         elf.symbols(MAX_SYMBOLS, |name, address, size| {
             let range = address..address.saturating_add(size.max(1));
             match name {
-                // The C library's thread starts: musl's have no unwind data that says so.
-                b"_start" | b"_dl_start_user" | b"clone" | b"__clone" | b"clone3" | b"__clone3" => {
+                // The C library's thread starts: musl's have no unwind data that says so. Several
+                // of a name can be local to their files.
+                b"_start" | b"_dl_start_user" | b"clone" | b"__clone" | b"clone3" | b"__clone3"
+                    if image.starts.len() < MAX_OF_A_KIND =>
+                {
                     // `_start` of assembly may have no size; its few instructions fit into this.
-                    // Several of a name can be local to their files.
-                    if image.starts.len() < MAX_OF_A_KIND {
-                        image
-                            .starts
-                            .push(range.start..range.end.max(address.saturating_add(32)));
-                    }
+                    image
+                        .starts
+                        .push(range.start..range.end.max(address.saturating_add(32)));
                 }
                 b"_PyRuntime" => python.runtime = address,
                 b"PyCode_Type" => python.types[0] = address,

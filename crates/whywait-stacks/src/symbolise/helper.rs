@@ -39,7 +39,7 @@ pub(super) fn ask(
     if at_most_ms == 0 {
         return Err(ErrorKind::TimedOut.into());
     }
-    send(helper, at_most_ms, &file, theirs)?;
+    send(helper, at_most_ms, file, theirs)?;
     ours.set_read_timeout(Some(at_most + GRACE))?;
     ours.set_write_timeout(Some(at_most + GRACE))?;
     let mut asked = BufWriter::new(&ours);
