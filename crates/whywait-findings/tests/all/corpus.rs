@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use whywait_events::recording::Recording;
-use whywait_findings::{Finding, find};
+use whywait_findings::{Facts, Finding, find};
 use whywait_model::{Input, Model};
 use whywait_testkit::{Kept, blessing, check_file, kept_recordings, repository};
 
@@ -62,7 +62,7 @@ impl Found {
         let recording = Recording::open(&scratch.path().join("recording"));
         let input = recording.and_then(|recording| Input::read(&recording));
         let model = Model::new(input.unwrap_or_else(|error| panic!("{}: {error}", kept.name())));
-        let findings = find(&model);
+        let findings = find(&Facts::of(&model));
         let first = findings.first().map_or("nothing".to_owned(), in_short);
         let bound = match findings.first().map(|first| first.saving.at_most_ns) {
             Some(ns) if ns > 0 => in_ms(ns),
