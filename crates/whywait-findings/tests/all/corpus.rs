@@ -21,7 +21,7 @@ const HEAD: &str = "| variant | first finding | saves at most, ms | p50, ms | p9
 #[test]
 fn the_kept_recordings_have_the_findings_that_they_should_have() {
     let kept = kept_recordings();
-    let found = in_parallel(&kept, |one| Found::of(one));
+    let found = in_parallel(&kept, Found::of);
     let (mut rows, mut wrong) = (BTreeMap::new(), String::new());
     let mut faults = 0;
     for (one, found) in kept.iter().zip(&found) {
