@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use whywait_events::recording::{Host, Meta, Options, WriteError, Writer};
+use whywait_events::recording::{Host, Meta, RecordingOptions, WriteError, Writer};
 use whywait_events::{Event, Ns};
 
 /// A real recording closes a segment every two seconds; at the rate that a row budget allows, that
@@ -54,7 +54,7 @@ impl Output {
             },
             command: vec!["server".to_owned(), "--workers=8".to_owned()],
             pid: Some(4000),
-            options: Options {
+            options: RecordingOptions {
                 threshold_ns: 1_000_000,
                 stack_bytes: 8192,
                 sample_hz: 199,

@@ -23,7 +23,7 @@ const LEAST_SHARE: f64 = 0.02;
 
 /// How differences are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Options {
+pub struct ChangeOptions {
     /// The family-wise error: the chance that anything at all is called a difference between two
     /// sides that are the same.
     pub alpha: f64,
@@ -31,9 +31,9 @@ pub struct Options {
     pub min_effect: f64,
 }
 
-impl Default for Options {
+impl Default for ChangeOptions {
     fn default() -> Self {
-        Options {
+        ChangeOptions {
             alpha: 0.05,
             min_effect: 0.05,
         }
@@ -43,7 +43,7 @@ impl Default for Options {
 /// What became of a measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Trend {
     /// Changed for the worse.
     Worse,
     /// Changed for the better.
@@ -95,7 +95,7 @@ pub struct Change {
     /// The p-value adjusted for all that were tested.
     pub adjusted_p: Option<f64>,
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: Trend,
     /// The stack in which most of it was on the side where it is larger, innermost first. Hostile.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
@@ -104,21 +104,18 @@ pub struct Change {
 impl Change {
     /// Whether it is called a difference.
     pub fn is_called(&self) -> bool {
-        matches!(
-            self.verdict,
-            Verdict::Worse | Verdict::Better | Verdict::Changed
-        )
+        matches!(self.verdict, Trend::Worse | Trend::Better | Trend::Changed)
     }
 
     /// Whether chance is ruled out, whatever the size: of what explains a change, each piece may be
     /// small.
     pub fn is_told_apart(&self) -> bool {
-        self.is_called() || matches!(self.verdict, Verdict::Small | Verdict::Unclear)
+        self.is_called() || matches!(self.verdict, Trend::Small | Trend::Unclear)
     }
 
     /// Whether it is a regression: something that users or operators feel, or a finding, got worse.
     pub fn is_regression(&self) -> bool {
-        self.verdict == Verdict::Worse && self.counts()
+        self.verdict == Trend::Worse && self.counts()
     }
 
     /// Whether it matters by itself, and does not only say why something else changed: not details,
@@ -160,7 +157,7 @@ struct Candidate {
 
 /// Compares two sides. Measures that some run lacks are left out, unless lacking means 0 (see
 /// [`zero`]).
-pub fn compare(base: &Side, head: &Side, options: Options) -> Changes {
+pub fn compare(base: &Side, head: &Side, options: ChangeOptions) -> Changes {
     let candidates = candidates(base, head);
     let rows: Vec<Vec<f64>> = candidates
         .values()
@@ -186,9 +183,9 @@ pub fn compare(base: &Side, head: &Side, options: Options) -> Changes {
             change.p = test.map(|test| test.p);
             change.adjusted_p = test.map(|test| test.adjusted);
             change.verdict = match change.adjusted_p {
-                _ if !callable => Verdict::TooFewRuns,
+                _ if !callable => Trend::TooFewRuns,
                 Some(p) if p <= options.alpha => called(&change, options),
-                _ => Verdict::NotToldApart,
+                _ => Trend::NotToldApart,
             };
             Some(change)
         })
@@ -211,17 +208,17 @@ fn stack(side: &Side, name: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn called(change: &Change, options: Options) -> Verdict {
+fn called(change: &Change, options: ChangeOptions) -> Trend {
     let up = change.shift.estimate > 0.0;
     match change.better {
-        _ if change.relative.abs() < options.min_effect => Verdict::Small,
+        _ if change.relative.abs() < options.min_effect => Trend::Small,
         _ if change.at_least < options.min_effect && change.group != Group::Finding => {
-            Verdict::Unclear
+            Trend::Unclear
         }
-        Better::Neither => Verdict::Changed,
-        Better::Less if up => Verdict::Worse,
-        Better::More if !up => Verdict::Worse,
-        _ => Verdict::Better,
+        Better::Neither => Trend::Changed,
+        Better::Less if up => Trend::Worse,
+        Better::More if !up => Trend::Worse,
+        _ => Trend::Better,
     }
 }
 
@@ -360,7 +357,7 @@ impl Candidate {
             at_least,
             p: None,
             adjusted_p: None,
-            verdict: Verdict::NotToldApart,
+            verdict: Trend::NotToldApart,
             stack: Vec::new(),
         })
     }

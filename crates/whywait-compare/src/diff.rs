@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use whywait_words::{counted, duration};
 
-use crate::changes::{self, Change, Changes, Options, Verdict};
+use crate::changes::{self, Change, ChangeOptions, Changes, Trend};
 use crate::effect::median;
 use crate::explain::{self, Explanation};
 use crate::measures::{Found, Group, Run};
@@ -83,7 +83,7 @@ pub struct Test {
     pub name: &'static str,
     /// What was asked for.
     #[serde(flatten)]
-    pub options: Options,
+    pub options: ChangeOptions,
     /// How many measures were tested together.
     pub measures: usize,
     /// How many permutations of the runs were compared.
@@ -102,7 +102,7 @@ pub struct FindingChange {
     /// The role of the thread at fault; may be empty. Hostile.
     pub thread: String,
     /// What became of it.
-    pub status: Status,
+    pub status: FindingStatus,
     /// Whether that is called a difference.
     pub called: bool,
     /// In how many of the base's runs it is.
@@ -130,7 +130,7 @@ pub struct FindingChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
-pub enum Status {
+pub enum FindingStatus {
     New,
     Worse,
     Gone,
@@ -143,7 +143,7 @@ impl Diff {
     pub const SCHEMA: u32 = 1;
 
     /// Compares two sides.
-    pub fn new(base: &Side, head: &Side, options: Options) -> Self {
+    pub fn new(base: &Side, head: &Side, options: ChangeOptions) -> Self {
         let mut all = changes::compare(base, head, options);
         let explanation = explain::explain(&all);
         let findings = findings(base, head, &all);
@@ -185,13 +185,13 @@ impl Diff {
     }
 }
 
-fn overall(all: &Changes, options: Options) -> Overall {
+fn overall(all: &Changes, options: ChangeOptions) -> Overall {
     if all.least_p > options.alpha {
         return Overall::TooFewRuns;
     }
     let counted = || all.changes.iter().filter(|change| change.counts());
-    let worse = counted().any(|change| change.verdict == Verdict::Worse);
-    let better = counted().any(|change| change.verdict == Verdict::Better);
+    let worse = counted().any(|change| change.verdict == Trend::Worse);
+    let better = counted().any(|change| change.verdict == Trend::Better);
     match (worse, better) {
         (true, false) => Overall::Worse,
         (false, true) => Overall::Better,
@@ -217,7 +217,7 @@ fn about(side: &Side) -> SideAbout {
 }
 
 /// What makes two sides hard to compare.
-fn notes(base: &Side, head: &Side, all: &Changes, options: Options) -> Vec<String> {
+fn notes(base: &Side, head: &Side, all: &Changes, options: ChangeOptions) -> Vec<String> {
     let mut notes = Vec::new();
     let (n, m) = (base.runs.len(), head.runs.len());
     if all.least_p > options.alpha {
@@ -335,11 +335,11 @@ fn finding(base: &Side, head: &Side, change: &Change) -> FindingChange {
         |found: &[(Found, f64)]| median(&found.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
     let (base_runs, head_runs) = (in_runs(&change.base), in_runs(&change.head));
     let status = match (base_runs, head_runs) {
-        (0, 1..) => Status::New,
-        (1.., 0) => Status::Gone,
-        _ if change.shift.estimate > 0.0 => Status::Worse,
-        _ if change.shift.estimate < 0.0 => Status::Better,
-        _ => Status::Same,
+        (0, 1..) => FindingStatus::New,
+        (1.., 0) => FindingStatus::Gone,
+        _ if change.shift.estimate > 0.0 => FindingStatus::Worse,
+        _ if change.shift.estimate < 0.0 => FindingStatus::Better,
+        _ => FindingStatus::Same,
     };
     let shown = in_head.first().or(in_base.first());
     FindingChange {

@@ -21,7 +21,7 @@ pub mod permutation;
 pub mod side;
 pub mod text;
 
-pub use changes::{Change, Options, Verdict};
+pub use changes::{Change, ChangeOptions, Trend};
 pub use diff::Diff;
 pub use measures::{Better, Group, Measure, Run, Unit};
 pub use side::Side;

@@ -33,7 +33,7 @@ pub struct Tested {
 
 /// What the test says of a family of measures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct TestOutcome {
     /// One for each measure, in order.
     pub tests: Vec<Tested>,
     /// How many permutations of the runs were compared.
@@ -62,7 +62,7 @@ pub(crate) fn choose(n: usize, k: usize) -> f64 {
 /// Tests a family of measures. Each row has a value for each run, those of the base (the first
 /// `base`) before those of the head, all finite. Rows with another number of values than the first
 /// are not compared.
-pub fn test(rows: &[Vec<f64>], base: usize) -> Outcome {
+pub fn test(rows: &[Vec<f64>], base: usize) -> TestOutcome {
     let runs = rows.first().map_or(0, Vec::len);
     let none = Tested {
         statistic: 0.0,
@@ -70,13 +70,16 @@ pub fn test(rows: &[Vec<f64>], base: usize) -> Outcome {
         adjusted: 1.0,
     };
     if base == 0 || base >= runs {
-        return Outcome {
+        return TestOutcome {
             tests: vec![none; rows.len()],
             ways: 1,
             exact: true,
         };
     }
-    let measures: Vec<Measure> = rows.iter().map(|row| Measure::new(row, runs)).collect();
+    let measures: Vec<CentredValues> = rows
+        .iter()
+        .map(|row| CentredValues::new(row, runs))
+        .collect();
     let seen: Vec<usize> = (0..base).collect();
     let observed: Vec<f64> = measures.iter().map(|m| m.statistic(&seen)).collect();
     let mut order: Vec<usize> = (0..measures.len()).collect();
@@ -104,16 +107,16 @@ pub fn test(rows: &[Vec<f64>], base: usize) -> Outcome {
             adjusted: before,
         };
     }
-    Outcome { tests, ways, exact }
+    TestOutcome { tests, ways, exact }
 }
 
 /// One measure's values, centred.
-struct Measure {
+struct CentredValues {
     values: Vec<f64>,
     squares: f64,
 }
 
-impl Measure {
+impl CentredValues {
     fn new(row: &[f64], runs: usize) -> Self {
         // Beyond this squares have no number.
         let usable = row.len() == runs && row.iter().all(|value| value.abs() < 1e100);

@@ -4,8 +4,8 @@
 use whywait_report::text::{self, Page, Style, TextOptions};
 use whywait_words::{count, counted, figure, mean_duration, percent_change, rate, ratio_percent};
 
-use crate::changes::{Change, Verdict};
-use crate::diff::{Diff, FindingChange, Overall, SideAbout, Status};
+use crate::changes::{Change, Trend};
+use crate::diff::{Diff, FindingChange, FindingStatus, Overall, SideAbout};
 use crate::explain::{Explanation, Shift};
 use crate::measures::{Group, Unit};
 
@@ -47,7 +47,7 @@ pub fn first_line(diff: &Diff) -> String {
 }
 
 fn headline(page: &mut Page, diff: &Diff) {
-    let list = |verdict: Verdict| {
+    let list = |verdict: Trend| {
         let changes = diff.changes.iter();
         let names: Vec<String> = changes
             .filter(|change| change.verdict == verdict && change.counts())
@@ -62,7 +62,7 @@ fn headline(page: &mut Page, diff: &Diff) {
             .collect();
         names.join(", ")
     };
-    let (worse, better) = (list(Verdict::Worse), list(Verdict::Better));
+    let (worse, better) = (list(Trend::Worse), list(Trend::Better));
     let spans: Vec<(Style, String)> = match diff.verdict {
         Overall::TooFewRuns => vec![(Style::Strong, "no verdict: too few runs".to_owned())],
         Overall::NotToldApart => vec![(Style::Good, "no difference".to_owned())],
@@ -197,13 +197,13 @@ pub fn outcome(change: &Change) -> &'static str {
 
 fn verdict(change: &Change) -> (Style, &'static str) {
     match change.verdict {
-        Verdict::Worse => (Style::Error, "worse"),
-        Verdict::Better => (Style::Good, "better"),
-        Verdict::Changed => (Style::Strong, "changed"),
-        Verdict::Small => (Style::Dim, "too small to matter"),
-        Verdict::Unclear => (Style::Dim, "perhaps too small"),
-        Verdict::NotToldApart => (Style::Dim, "not significant"),
-        Verdict::TooFewRuns => (Style::Dim, "no verdict"),
+        Trend::Worse => (Style::Error, "worse"),
+        Trend::Better => (Style::Good, "better"),
+        Trend::Changed => (Style::Strong, "changed"),
+        Trend::Small => (Style::Dim, "too small to matter"),
+        Trend::Unclear => (Style::Dim, "perhaps too small"),
+        Trend::NotToldApart => (Style::Dim, "not significant"),
+        Trend::TooFewRuns => (Style::Dim, "no verdict"),
     }
 }
 
@@ -211,7 +211,9 @@ fn findings(page: &mut Page, diff: &Diff) {
     let shown: Vec<&FindingChange> = diff
         .findings
         .iter()
-        .filter(|finding| finding.called || (finding.status != Status::Same && !is_note(finding)))
+        .filter(|finding| {
+            finding.called || (finding.status != FindingStatus::Same && !is_note(finding))
+        })
         .collect();
     if shown.is_empty() {
         return;
@@ -221,7 +223,7 @@ fn findings(page: &mut Page, diff: &Diff) {
     for finding in shown.iter().take(FINDINGS) {
         let style = match (finding.called, finding.status) {
             (false, _) => Style::Dim,
-            (true, Status::New | Status::Worse) => Style::Error,
+            (true, FindingStatus::New | FindingStatus::Worse) => Style::Error,
             _ => Style::Good,
         };
         let severity = finding
@@ -276,9 +278,9 @@ fn is_note(finding: &FindingChange) -> bool {
 pub fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
     let latency = diff.change("latency.mean")?;
     let at_most = match finding.status {
-        Status::Gone | Status::Better => finding.base_at_most_ns?,
-        Status::New | Status::Worse => finding.head_at_most_ns?,
-        Status::Same => return None,
+        FindingStatus::Gone | FindingStatus::Better => finding.base_at_most_ns?,
+        FindingStatus::New | FindingStatus::Worse => finding.head_at_most_ns?,
+        FindingStatus::Same => return None,
     };
     if finding.saving != "latency" || at_most <= 0.0 {
         return None;
@@ -286,7 +288,7 @@ pub fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
     let shift = latency.shift.estimate;
     let direction = if shift > 0.0 { "more" } else { "less" };
     let bound = match finding.status {
-        Status::Gone | Status::Better => "the report said that a fix saves at most",
+        FindingStatus::Gone | FindingStatus::Better => "the report said that a fix saves at most",
         _ => "it costs at most",
     };
     Some(format!(
@@ -302,13 +304,13 @@ pub fn saved(diff: &Diff, finding: &FindingChange) -> Option<String> {
 }
 
 /// What became of a finding, in a word.
-pub fn status(status: Status) -> &'static str {
+pub fn status(status: FindingStatus) -> &'static str {
     match status {
-        Status::New => "new",
-        Status::Worse => "worse",
-        Status::Gone => "gone",
-        Status::Better => "better",
-        Status::Same => "same",
+        FindingStatus::New => "new",
+        FindingStatus::Worse => "worse",
+        FindingStatus::Gone => "gone",
+        FindingStatus::Better => "better",
+        FindingStatus::Same => "same",
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use generator::Server;
 use whywait_events::Event;
-use whywait_events::recording::{Host, Meta, Options, Writer};
+use whywait_events::recording::{Host, Meta, RecordingOptions, Writer};
 
 const ROUNDS: u32 = 4000;
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         command: vec!["server".to_owned(), "--workers=8".to_owned()],
         pid: Some(4000),
-        options: Options {
+        options: RecordingOptions {
             threshold_ns: 1_000_000,
             stack_bytes: 8192,
             sample_hz: 99,

@@ -138,7 +138,7 @@ fn stuck(open: &OpenRequests, usual_ns: u64) -> bool {
 
 /// Whether requests are slow, and for which reason that nothing explains.
 fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
-    let mut slow = Slow::default();
+    let mut slow = SlowTime::default();
     model
         .requests()
         .for_each(|request| slow.add(model, request));
@@ -184,14 +184,14 @@ fn queued(model: &Model, explained_ns: u64) -> Option<Verdict> {
 
 /// Where the time of slow requests went.
 #[derive(Debug, Default)]
-struct Slow {
+struct SlowTime {
     total_ns: u64,
     service: Parts,
     /// Unread, while the thread that then read it slept, or nobody ever did.
     unread_ns: u64,
 }
 
-impl Slow {
+impl SlowTime {
     /// Adds a request if it was slow: one whose answer began late. What a server sends for longer
     /// than that it may send as it comes.
     fn add(&mut self, model: &Model, request: RequestRef<'_>) {

@@ -52,7 +52,7 @@ pub struct Polls {
 }
 
 /// Requests, as they are read: the slowest, the sums of the others, and all latencies.
-type Kept = (Vec<Request>, RequestSums, Histogram);
+type KeptRequests = (Vec<Request>, RequestSums, Histogram);
 
 /// What the model is made from.
 #[derive(Debug, Clone, Default)]
@@ -253,9 +253,9 @@ impl Input {
 
     /// Takes the requests of others. Those of the target to itself are a part of what others' wait
     /// for; where there are no others, as where a program measures itself, they are what there is.
-    fn take_requests(&mut self, others: Kept, own: Kept) {
+    fn take_requests(&mut self, others: KeptRequests, own: KeptRequests) {
         let of = |name: &str| self.counters.get(name).copied().unwrap_or(0);
-        let count = |(kept, sums, _): &Kept, summed_up: u64| {
+        let count = |(kept, sums, _): &KeptRequests, summed_up: u64| {
             let answered = kept.iter().filter(|row| life::latency_ns(row).is_some());
             summed_up
                 .saturating_add(sums.count)
@@ -341,7 +341,7 @@ impl Input {
 mod tests {
     use super::*;
 
-    fn kept(latencies: &[u64]) -> Kept {
+    fn kept(latencies: &[u64]) -> KeptRequests {
         let mut slowest = Slowest::new(10);
         for (socket, latency) in (1..).zip(latencies) {
             slowest.add(&Request {

@@ -19,7 +19,7 @@ use crate::requests::open::Rests;
 use crate::requests::tails::Tails;
 use crate::requests::{self, AbandonedRequests, Accounted, OwnRequests, RequestSums};
 use crate::rings::{self, RingState, Workers};
-use crate::roles::Programs;
+use crate::roles::SameProgram;
 use crate::stacks::StackNames;
 use crate::stops::Stops;
 use crate::timeline::{self, Thread};
@@ -81,7 +81,7 @@ pub struct Model {
     /// Those of the target to itself.
     pub(crate) own: OwnRequests,
     /// Which processes run the same program.
-    pub(crate) programs: Programs,
+    pub(crate) programs: SameProgram,
     /// When threads were stopped from outside.
     pub(crate) stops: Stops,
     /// When processes were stopped from outside.
@@ -124,7 +124,7 @@ impl Model {
         });
         let mut objects = input.objects;
         objects.settle(&input.stacks, &pools, &threads, end_ns);
-        let programs = Programs::of(&threads, &input.stacks);
+        let programs = SameProgram::of(&threads, &input.stacks);
         let alive_until_ns = timeline::alive_until(&threads, end_ns);
         let mut requests = requests::in_order(input.requests);
         requests::end_with_processes(&mut requests, &threads, alive_until_ns);

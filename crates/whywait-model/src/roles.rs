@@ -29,9 +29,9 @@ pub struct Role {
 
 /// Which processes run the same program: for each the first one that does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Programs(BTreeMap<u32, u32>);
+pub(crate) struct SameProgram(BTreeMap<u32, u32>);
 
-impl Programs {
+impl SameProgram {
     pub(crate) fn of(threads: &BTreeMap<u32, Thread>, stacks: &StackNames) -> Self {
         let mut named: BTreeMap<String, Vec<(u32, Option<&str>)>> = BTreeMap::new();
         let mains = threads.values().filter(|thread| thread.tid == thread.tgid);

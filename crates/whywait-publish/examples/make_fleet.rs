@@ -14,7 +14,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use whywait_events::recording::{Host, Meta, Options, Writer};
+use whywait_events::recording::{Host, Meta, RecordingOptions, Writer};
 use whywait_events::{
     Event, Exchange, Frame, Module, ModuleKind, Ns, Part, Parts, PeerSums, Request, Sample, Stack,
     StackId, Symbol, ThreadChange, ThreadEvent, Wait, WakeContext,
@@ -76,7 +76,7 @@ fn record(dir: &Path, host: u64, hour: u64, slow: bool) -> Result<(), Box<dyn Er
         },
         command: vec!["/opt/shop/bin/shop".to_owned(), "--port=8080".to_owned()],
         pid: Some(TGID),
-        options: Options {
+        options: RecordingOptions {
             threshold_ns: MS,
             stack_bytes: 8192,
             sample_hz: 99,

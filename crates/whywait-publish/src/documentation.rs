@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use whywait_testkit::{check_section, paragraphs, repository, wrapped};
 
-use crate::table::{COMMON, Column, Kind};
+use crate::table::{COMMON, ColumnKind, PublishedColumn};
 use crate::tables::TABLES;
 
 #[test]
@@ -29,13 +29,13 @@ fn head() -> &'static str {
     "| column | type | meaning |\n|---|---|---|\n"
 }
 
-fn line(column: &Column) -> String {
+fn line(column: &PublishedColumn) -> String {
     let kind = match column.kind {
-        Kind::Text => "VARCHAR",
-        Kind::Integer => "BIGINT",
-        Kind::Boolean => "BOOLEAN",
-        Kind::Number => "DOUBLE",
-        Kind::Time => "TIMESTAMP",
+        ColumnKind::Text => "VARCHAR",
+        ColumnKind::Integer => "BIGINT",
+        ColumnKind::Boolean => "BOOLEAN",
+        ColumnKind::Number => "DOUBLE",
+        ColumnKind::Time => "TIMESTAMP",
     };
     let null = if column.nullable { ", or NULL" } else { "" };
     let unit = match column.name.ends_with("_ns") || column.name == "ns" {

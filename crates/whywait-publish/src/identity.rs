@@ -6,7 +6,7 @@ use whywait_compare::gate::Date;
 use whywait_events::recording::{Meta, Recording};
 use whywait_events::{Module, ModuleKind, Ns};
 
-use crate::table::At;
+use crate::table::WallClock;
 use crate::text::clean;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -34,8 +34,8 @@ pub struct Identity {
     release: String,
     build_id: Option<String>,
     program: String,
-    started: At,
-    ended: Option<At>,
+    started: WallClock,
+    ended: Option<WallClock>,
     started_ns: Ns,
 }
 
@@ -66,7 +66,7 @@ impl Identity {
             let label = label.as_deref().unwrap_or(default);
             clean(label)
         };
-        let started = At(meta.started_wall_unix_ns);
+        let started = WallClock(meta.started_wall_unix_ns);
         let host = or(&labels.host, &meta.host.hostname);
         Self {
             recording: id(meta),
@@ -113,20 +113,20 @@ impl Identity {
         &self.program
     }
 
-    pub(crate) fn started(&self) -> At {
+    pub(crate) fn started(&self) -> WallClock {
         self.started
     }
 
-    pub(crate) fn ended(&self) -> Option<At> {
+    pub(crate) fn ended(&self) -> Option<WallClock> {
         self.ended
     }
 
     /// A moment of the recording as wall-clock time. The clock's offset is taken as the recording
     /// began: what sets the clock later does not move the recording's moments.
-    pub(crate) fn at(&self, ns: Ns) -> At {
+    pub(crate) fn at(&self, ns: Ns) -> WallClock {
         let offset = i128::from(self.started.0) - i128::from(self.started_ns);
         let at = (i128::from(ns) + offset).clamp(0, i128::from(u64::MAX));
-        At(at as u64)
+        WallClock(at as u64)
     }
 
     /// The wall clock less the monotonic one when the recording began, nanoseconds.
@@ -142,7 +142,7 @@ impl Identity {
 
     /// The hour to which a moment counts: one of those in which the recording ran. Requests that
     /// were there before count to the first.
-    pub(crate) fn hour(&self, at: At) -> Hour {
+    pub(crate) fn hour(&self, at: WallClock) -> Hour {
         let last_ns = self.ended.map(|ended| ended.0.saturating_sub(SLACK_NS));
         let last = last_ns.map_or(u64::MAX, |ns| ns / HOUR_NS);
         let first = self.first_hour().0;
@@ -159,9 +159,9 @@ impl Identity {
     }
 }
 
-fn wall(meta: &Meta, ns: Ns) -> At {
+fn wall(meta: &Meta, ns: Ns) -> WallClock {
     let after = ns.saturating_sub(meta.started_ns);
-    At(meta.started_wall_unix_ns.saturating_add(after))
+    WallClock(meta.started_wall_unix_ns.saturating_add(after))
 }
 
 /// The program's name, without its arguments: they may hold what nobody else is to know.

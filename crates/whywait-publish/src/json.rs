@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::identity::{Identity, iso};
-use crate::table::{AnyTable, Value};
+use crate::table::{AnyTable, ColumnValue};
 
 /// Hands over each row of a table as a line.
 pub(crate) fn lines<E>(
@@ -28,13 +28,13 @@ pub(crate) fn lines<E>(
     Ok(())
 }
 
-fn json(value: &Value) -> Json {
+fn json(value: &ColumnValue) -> Json {
     match value {
-        Value::Null => Json::Null,
-        Value::Text(text) => text.as_str().into(),
-        Value::Integer(number) => (*number).into(),
-        Value::Boolean(yes) => (*yes).into(),
-        Value::Number(number) => (*number).into(),
-        Value::Time(us) => iso(*us).into(),
+        ColumnValue::Null => Json::Null,
+        ColumnValue::Text(text) => text.as_str().into(),
+        ColumnValue::Integer(number) => (*number).into(),
+        ColumnValue::Boolean(yes) => (*yes).into(),
+        ColumnValue::Number(number) => (*number).into(),
+        ColumnValue::Time(us) => iso(*us).into(),
     }
 }

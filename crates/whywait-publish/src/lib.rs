@@ -32,11 +32,11 @@ use whywait_report::Report;
 
 pub use identity::{Identity, Labels};
 #[cfg(feature = "s3")]
-pub use place::Bucket;
+pub use place::S3Bucket;
 pub use place::{Folder, Place, PlaceError};
 pub use tables::{Selection, TABLES};
 
-use table::{AnyTable, Row};
+use table::{AnyTable, PublishedRow};
 
 /// A recording with what was found out about it.
 pub struct Source<'a> {
@@ -153,6 +153,6 @@ fn each_table<E: From<ReadError>>(
 }
 
 /// Rows of one type, as any table's.
-fn any<R: Row>(rows: Vec<R>) -> AnyTable {
+fn any<R: PublishedRow>(rows: Vec<R>) -> AnyTable {
     AnyTable::of(rows)
 }

@@ -12,7 +12,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use crate::identity::Identity;
-use crate::table::{AnyTable, COMMON, Column, Kind, Rows, Value};
+use crate::table::{AnyTable, COMMON, ColumnKind, ColumnValue, PublishedColumn, Rows};
 
 /// Rows of a row group: engines read them side by side, and skip those that cannot matter.
 const GROUP_ROWS: usize = 64 * 1024;
@@ -39,43 +39,43 @@ pub(crate) fn encode(table: &AnyTable, identity: &Identity, rows: Rows<'_>) -> R
     file.into_inner()
 }
 
-type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
+type RowGroup<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 
 /// A column that is the same in all rows.
-fn text(writer: &mut Group<'_>, text: &str, count: usize) -> Result<()> {
+fn text(writer: &mut RowGroup<'_>, text: &str, count: usize) -> Result<()> {
     let text = ByteArray::from(text.as_bytes().to_vec());
     column::<ByteArrayType>(writer, &vec![text; count], None)
 }
 
 fn values<'v>(
-    writer: &mut Group<'_>,
-    declared: &Column,
-    values: impl Iterator<Item = &'v Value>,
+    writer: &mut RowGroup<'_>,
+    declared: &PublishedColumn,
+    values: impl Iterator<Item = &'v ColumnValue>,
 ) -> Result<()> {
     let (mut integers, mut texts) = (Vec::new(), Vec::new());
     let (mut numbers, mut booleans) = (Vec::new(), Vec::new());
     let mut levels = Vec::new();
     for value in values {
-        levels.push(i16::from(*value != Value::Null));
+        levels.push(i16::from(*value != ColumnValue::Null));
         match value {
-            Value::Null => {}
-            Value::Text(text) => texts.push(ByteArray::from(text.as_bytes().to_vec())),
-            Value::Integer(integer) | Value::Time(integer) => integers.push(*integer),
-            Value::Boolean(boolean) => booleans.push(*boolean),
-            Value::Number(number) => numbers.push(*number),
+            ColumnValue::Null => {}
+            ColumnValue::Text(text) => texts.push(ByteArray::from(text.as_bytes().to_vec())),
+            ColumnValue::Integer(integer) | ColumnValue::Time(integer) => integers.push(*integer),
+            ColumnValue::Boolean(boolean) => booleans.push(*boolean),
+            ColumnValue::Number(number) => numbers.push(*number),
         }
     }
     let levels = declared.nullable.then_some(levels.as_slice());
     match declared.kind {
-        Kind::Text => column::<ByteArrayType>(writer, &texts, levels),
-        Kind::Integer | Kind::Time => column::<Int64Type>(writer, &integers, levels),
-        Kind::Boolean => column::<BoolType>(writer, &booleans, levels),
-        Kind::Number => column::<DoubleType>(writer, &numbers, levels),
+        ColumnKind::Text => column::<ByteArrayType>(writer, &texts, levels),
+        ColumnKind::Integer | ColumnKind::Time => column::<Int64Type>(writer, &integers, levels),
+        ColumnKind::Boolean => column::<BoolType>(writer, &booleans, levels),
+        ColumnKind::Number => column::<DoubleType>(writer, &numbers, levels),
     }
 }
 
 fn column<D: DataType>(
-    writer: &mut Group<'_>,
+    writer: &mut RowGroup<'_>,
     values: &[D::T],
     levels: Option<&[i16]>,
 ) -> Result<()> {
@@ -88,19 +88,19 @@ fn column<D: DataType>(
     column.close()
 }
 
-fn columns(table: &AnyTable) -> impl Iterator<Item = &Column> {
+fn columns(table: &AnyTable) -> impl Iterator<Item = &PublishedColumn> {
     COMMON.iter().chain(table.columns)
 }
 
 fn schema(table: &AnyTable) -> TypePtr {
     let fields = columns(table).map(|column| {
         let (physical, logical) = match column.kind {
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Kind::Integer => (Physical::INT64, None),
-            Kind::Boolean => (Physical::BOOLEAN, None),
-            Kind::Number => (Physical::DOUBLE, None),
+            ColumnKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            ColumnKind::Integer => (Physical::INT64, None),
+            ColumnKind::Boolean => (Physical::BOOLEAN, None),
+            ColumnKind::Number => (Physical::DOUBLE, None),
             // Nanoseconds are what Spark does not read.
-            Kind::Time => (
+            ColumnKind::Time => (
                 Physical::INT64,
                 Some(LogicalType::timestamp(true, TimeUnit::MICROS)),
             ),
@@ -129,7 +129,8 @@ fn properties(table: &AnyTable) -> WriterProperties {
         .set_dictionary_enabled(true);
     for column in columns(table) {
         // Times and durations have few equals.
-        if column.kind == Kind::Time || column.name == "line" || column.name.ends_with("_ns") {
+        if column.kind == ColumnKind::Time || column.name == "line" || column.name.ends_with("_ns")
+        {
             let path = ColumnPath::from(column.name);
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)

@@ -7,7 +7,7 @@ use crate::text::clean;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     /// UTF-8 without control characters.
     Text,
     /// A signed number of 64 bits.
@@ -22,9 +22,9 @@ pub(crate) enum Kind {
 
 /// A column as declared.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
+pub(crate) struct PublishedColumn {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ColumnKind,
     pub(crate) nullable: bool,
     /// What its documentation says.
     #[cfg(test)]
@@ -33,7 +33,7 @@ pub(crate) struct Column {
 
 /// What is in a column of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum ColumnValue {
     Null,
     Text(String),
     Integer(i64),
@@ -45,100 +45,100 @@ pub(crate) enum Value {
 
 /// A moment of wall-clock time, nanoseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct At(pub(crate) u64);
+pub(crate) struct WallClock(pub(crate) u64);
 
 /// What a field of a row may be.
 pub(crate) trait Cell {
-    const KIND: Kind;
+    const KIND: ColumnKind;
     const NULLABLE: bool = false;
 
-    fn value(self) -> Value;
+    fn value(self) -> ColumnValue;
 }
 
 impl Cell for String {
-    const KIND: Kind = Kind::Text;
+    const KIND: ColumnKind = ColumnKind::Text;
 
-    fn value(self) -> Value {
-        Value::Text(clean(&self))
+    fn value(self) -> ColumnValue {
+        ColumnValue::Text(clean(&self))
     }
 }
 
 impl Cell for &'static str {
-    const KIND: Kind = Kind::Text;
+    const KIND: ColumnKind = ColumnKind::Text;
 
-    fn value(self) -> Value {
-        Value::Text(self.to_owned())
+    fn value(self) -> ColumnValue {
+        ColumnValue::Text(self.to_owned())
     }
 }
 
 impl Cell for u64 {
-    const KIND: Kind = Kind::Integer;
+    const KIND: ColumnKind = ColumnKind::Integer;
 
-    fn value(self) -> Value {
-        Value::Integer(i64::try_from(self).unwrap_or(i64::MAX))
+    fn value(self) -> ColumnValue {
+        ColumnValue::Integer(i64::try_from(self).unwrap_or(i64::MAX))
     }
 }
 
 impl Cell for i64 {
-    const KIND: Kind = Kind::Integer;
+    const KIND: ColumnKind = ColumnKind::Integer;
 
-    fn value(self) -> Value {
-        Value::Integer(self)
+    fn value(self) -> ColumnValue {
+        ColumnValue::Integer(self)
     }
 }
 
 impl Cell for bool {
-    const KIND: Kind = Kind::Boolean;
+    const KIND: ColumnKind = ColumnKind::Boolean;
 
-    fn value(self) -> Value {
-        Value::Boolean(self)
+    fn value(self) -> ColumnValue {
+        ColumnValue::Boolean(self)
     }
 }
 
 impl Cell for f64 {
-    const KIND: Kind = Kind::Number;
+    const KIND: ColumnKind = ColumnKind::Number;
 
-    fn value(self) -> Value {
+    fn value(self) -> ColumnValue {
         // A share to six places, as reports have it: the rest is noise of the order of adding.
         match self.is_finite() {
-            true => Value::Number((self * 1e6).round() / 1e6),
-            false => Value::Number(0.0),
+            true => ColumnValue::Number((self * 1e6).round() / 1e6),
+            false => ColumnValue::Number(0.0),
         }
     }
 }
 
-impl Cell for At {
-    const KIND: Kind = Kind::Time;
+impl Cell for WallClock {
+    const KIND: ColumnKind = ColumnKind::Time;
 
-    fn value(self) -> Value {
-        Value::Time(i64::try_from(self.0 / 1000).unwrap_or(i64::MAX))
+    fn value(self) -> ColumnValue {
+        ColumnValue::Time(i64::try_from(self.0 / 1000).unwrap_or(i64::MAX))
     }
 }
 
 impl<C: Cell> Cell for Option<C> {
-    const KIND: Kind = C::KIND;
+    const KIND: ColumnKind = C::KIND;
     const NULLABLE: bool = true;
 
-    fn value(self) -> Value {
-        self.map_or(Value::Null, C::value)
+    fn value(self) -> ColumnValue {
+        self.map_or(ColumnValue::Null, C::value)
     }
 }
 
 /// A row of a table. [`published!`] implements it.
-pub(crate) trait Row {
+pub(crate) trait PublishedRow {
     /// The table's name.
     const NAME: &'static str;
     /// What its documentation says of the table.
     #[cfg(test)]
     const ABOUT: &'static [&'static str];
     /// Its columns, without those that all tables have.
-    const COLUMNS: &'static [Column];
+    const COLUMNS: &'static [PublishedColumn];
 
     /// When it was, which says in which hour's file it is.
-    fn at(&self) -> At;
+    fn at(&self) -> WallClock;
 
     /// What is in its columns, in order.
-    fn values(self) -> Vec<Value>;
+    fn values(self) -> Vec<ColumnValue>;
 }
 
 /// Declares the row of a table:
@@ -166,23 +166,25 @@ macro_rules! published {
             $($(#[doc = $doc])+ pub(crate) $field: $type,)+
         }
 
-        impl $crate::table::Row for $row {
+        impl $crate::table::PublishedRow for $row {
             const NAME: &'static str = $name;
             #[cfg(test)]
             const ABOUT: &'static [&'static str] = &[$($about),+];
-            const COLUMNS: &'static [$crate::table::Column] = &[$($crate::table::Column {
-                name: stringify!($field),
-                kind: <$type as $crate::table::Cell>::KIND,
-                nullable: <$type as $crate::table::Cell>::NULLABLE,
-                #[cfg(test)]
-                about: &[$($doc),+],
-            }),+];
+            const COLUMNS: &'static [$crate::table::PublishedColumn] = &[
+                $($crate::table::PublishedColumn {
+                    name: stringify!($field),
+                    kind: <$type as $crate::table::Cell>::KIND,
+                    nullable: <$type as $crate::table::Cell>::NULLABLE,
+                    #[cfg(test)]
+                    about: &[$($doc),+],
+                }),+
+            ];
 
-            fn at(&self) -> $crate::table::At {
+            fn at(&self) -> $crate::table::WallClock {
                 self.ts
             }
 
-            fn values(self) -> Vec<$crate::table::Value> {
+            fn values(self) -> Vec<$crate::table::ColumnValue> {
                 vec![$($crate::table::Cell::value(self.$field)),+]
             }
         }
@@ -191,38 +193,38 @@ macro_rules! published {
 pub(crate) use published;
 
 /// What each row of each table says of where it comes from.
-pub(crate) const COMMON: [Column; 5] = [
-    Column {
+pub(crate) const COMMON: [PublishedColumn; 5] = [
+    PublishedColumn {
         name: "recording",
-        kind: Kind::Text,
+        kind: ColumnKind::Text,
         nullable: false,
         #[cfg(test)]
         about: &[" The recording: when it began, and a hash of what it is of."],
     },
-    Column {
+    PublishedColumn {
         name: "line",
-        kind: Kind::Integer,
+        kind: ColumnKind::Integer,
         nullable: false,
         #[cfg(test)]
         about: &[" With `recording` the key of the row in its table, from 0."],
     },
-    Column {
+    PublishedColumn {
         name: "host",
-        kind: Kind::Text,
+        kind: ColumnKind::Text,
         nullable: false,
         #[cfg(test)]
         about: &[" The machine: its host name, or what `--host` said."],
     },
-    Column {
+    PublishedColumn {
         name: "service",
-        kind: Kind::Text,
+        kind: ColumnKind::Text,
         nullable: false,
         #[cfg(test)]
         about: &[" What was watched: the program's name, or what `--service` said."],
     },
-    Column {
+    PublishedColumn {
         name: "release",
-        kind: Kind::Text,
+        kind: ColumnKind::Text,
         nullable: false,
         #[cfg(test)]
         about: &[
@@ -235,8 +237,8 @@ pub(crate) const COMMON: [Column; 5] = [
 /// A table's rows, whatever they are, in the order of their hours.
 pub(crate) struct AnyTable {
     pub(crate) name: &'static str,
-    pub(crate) columns: &'static [Column],
-    rows: Vec<(At, Vec<Value>)>,
+    pub(crate) columns: &'static [PublishedColumn],
+    rows: Vec<(WallClock, Vec<ColumnValue>)>,
 }
 
 /// The rows of an hour: their numbers.
@@ -247,7 +249,7 @@ pub(crate) struct RowsOfHour {
 
 impl AnyTable {
     /// The rows, which are in the order that they are to have within an hour.
-    pub(crate) fn of<R: Row>(rows: Vec<R>) -> Self {
+    pub(crate) fn of<R: PublishedRow>(rows: Vec<R>) -> Self {
         Self {
             name: R::NAME,
             columns: R::COLUMNS,
@@ -299,7 +301,7 @@ impl AnyTable {
 #[derive(Clone)]
 pub(crate) struct Rows<'a> {
     first: usize,
-    rows: &'a [(At, Vec<Value>)],
+    rows: &'a [(WallClock, Vec<ColumnValue>)],
 }
 
 impl<'a> Rows<'a> {
@@ -320,7 +322,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The number of each row in its table, and its values.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &'a [Value])> + use<'a> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &'a [ColumnValue])> + use<'a> {
         let first = self.first;
         self.rows
             .iter()

@@ -18,7 +18,7 @@ use crate::elf::{Elf, ReadAt, u32_at};
 
 /// What a row of the unwind tables says about a code address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Row {
+pub(crate) enum UnwindRow {
     /// framehop can use it.
     Usable {
         /// The frame is found by the frame pointer.
@@ -36,7 +36,7 @@ pub(crate) enum Row {
 
 /// Sections of unwind data. Addresses are as the file states them.
 #[derive(Debug, Clone)]
-pub(crate) struct Tables {
+pub(crate) struct UnwindTables {
     pub(crate) eh_frame: Arc<[u8]>,
     pub(crate) eh_frame_address: u64,
     /// A checked search table.
@@ -46,9 +46,9 @@ pub(crate) struct Tables {
     pub(crate) got: Option<Range<u64>>,
 }
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
+type CfiReader<'a> = EndianSlice<'a, LittleEndian>;
 /// gimli's working memory, reused from row to row.
-pub(crate) type Context = gimli::UnwindContext<usize>;
+pub(crate) type UnwindContext = gimli::UnwindContext<usize>;
 
 /// The largest browsers have some 30 MB.
 const MAX_EH_FRAME: u64 = 64 << 20;
@@ -57,7 +57,7 @@ const MAX_FDE: usize = 1 << 20;
 /// Offset of the search table in a header with the one layout that linkers write.
 const TABLE: usize = 12;
 
-impl Tables {
+impl UnwindTables {
     /// Reads the tables of a file; `None` when it has none that can be used.
     pub(crate) fn read<R: ReadAt + ?Sized>(elf: &Elf<'_, R>) -> Option<Self> {
         let header = elf.eh_frame_header();
@@ -160,7 +160,7 @@ impl Tables {
         self.eh_frame.len() + self.header.len()
     }
 
-    fn section(&self) -> EhFrame<Reader<'_>> {
+    fn section(&self) -> EhFrame<CfiReader<'_>> {
         let mut section = EhFrame::new(&self.eh_frame, LittleEndian);
         section.set_address_size(8);
         section
@@ -209,41 +209,41 @@ impl Tables {
     }
 
     /// What the tables have for a code address.
-    pub(crate) fn row(&self, address: u64, context: &mut Context) -> Row {
+    pub(crate) fn row(&self, address: u64, context: &mut UnwindContext) -> UnwindRow {
         let section = self.section();
         let bases = self.bases();
         let Some(offset) = self.fde_offset(address) else {
-            return Row::Missing;
+            return UnwindRow::Missing;
         };
         // framehop takes offsets as u32.
         if u32::try_from(offset).is_err() {
-            return Row::Refused;
+            return UnwindRow::Refused;
         }
         let Ok(fde) = section.fde_from_offset(
             &bases,
             gimli::EhFrameOffset(offset),
             EhFrame::cie_from_offset,
         ) else {
-            return Row::Refused;
+            return UnwindRow::Refused;
         };
         if !fde.contains(address) {
-            return Row::Missing;
+            return UnwindRow::Missing;
         }
         if fde.entry_len() > MAX_FDE || fde.cie().entry_len() > MAX_FDE {
-            return Row::Refused;
+            return UnwindRow::Refused;
         }
         if fde.is_signal_trampoline() {
-            return Row::Signal;
+            return UnwindRow::Signal;
         }
         let encoding = fde.cie().encoding();
         let Ok(row) = fde.unwind_info_for_address(&section, &bases, context, address) else {
-            return Row::Missing;
+            return UnwindRow::Missing;
         };
         if matches!(
             row.register(X86_64::RA),
             None | Some(RegisterRule::Undefined)
         ) {
-            return Row::Start;
+            return UnwindRow::Start;
         }
         let mut expressions = Vec::new();
         let mut by_frame_pointer = false;
@@ -251,7 +251,7 @@ impl Tables {
             CfaRule::Expression(expression) => expressions.push(*expression),
             // framehop computes `offset + offset of the saved register`.
             CfaRule::RegisterAndOffset { offset, .. } if offset.unsigned_abs() > 1 << 31 => {
-                return Row::Refused;
+                return UnwindRow::Refused;
             }
             CfaRule::RegisterAndOffset { register, .. } => {
                 by_frame_pointer = *register == X86_64::RBP
@@ -265,7 +265,7 @@ impl Tables {
                 Some(RegisterRule::Offset(o) | RegisterRule::ValOffset(o))
                     if o.unsigned_abs() > 1 << 31 =>
                 {
-                    return Row::Refused;
+                    return UnwindRow::Refused;
                 }
                 _ => {}
             }
@@ -291,9 +291,9 @@ impl Tables {
             }
         });
         if harmless {
-            Row::Usable { by_frame_pointer }
+            UnwindRow::Usable { by_frame_pointer }
         } else {
-            Row::Refused
+            UnwindRow::Refused
         }
     }
 }
@@ -318,17 +318,17 @@ mod tests {
     fn built_header_agrees_with_the_linkers() {
         let file = File::open("/proc/self/exe").unwrap();
         let elf = Elf::read(&file).unwrap();
-        let tables = Tables::read(&elf).unwrap();
+        let tables = UnwindTables::read(&elf).unwrap();
         let mut own = tables.clone();
         own.header = tables.build_header().unwrap().into();
         own.header_address = own.eh_frame_address;
-        let mut context = Context::new();
+        let mut context = UnwindContext::new();
         let text = tables.text.clone().unwrap();
         let mut usable = 0;
         for address in text.step_by(1013) {
             let row = tables.row(address, &mut context);
             assert_eq!(row, own.row(address, &mut context), "at {address:#x}");
-            usable += usize::from(matches!(row, Row::Usable { .. }));
+            usable += usize::from(matches!(row, UnwindRow::Usable { .. }));
         }
         assert!(usable > 100);
     }
@@ -351,7 +351,7 @@ mod tests {
         bytes.extend((fde.len() as u32).to_le_bytes());
         bytes.extend(fde);
         bytes.extend([0; 4]);
-        let mut tables = Tables {
+        let mut tables = UnwindTables {
             eh_frame: bytes.into(),
             eh_frame_address: 0x4000,
             header: Arc::new([]),
@@ -360,8 +360,8 @@ mod tests {
             got: None,
         };
         tables.header = tables.build_header().unwrap().into();
-        let mut context = Context::new();
-        assert_eq!(tables.row(0x1010, &mut context), Row::Refused);
-        assert_eq!(tables.row(0x2010, &mut context), Row::Missing);
+        let mut context = UnwindContext::new();
+        assert_eq!(tables.row(0x1010, &mut context), UnwindRow::Refused);
+        assert_eq!(tables.row(0x2010, &mut context), UnwindRow::Missing);
     }
 }

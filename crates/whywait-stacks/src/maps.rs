@@ -14,12 +14,12 @@ pub(crate) struct Mapping {
     /// Inode of the file; 0 for anonymous memory.
     pub(crate) inode: u64,
     /// What is mapped.
-    pub(crate) source: Source,
+    pub(crate) source: MappedSource,
 }
 
 /// What is mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum MappedSource {
     /// A file, by its path as the process sees it, octal escapes resolved and without the kernel's
     /// ` (deleted)`.
     File(Vec<u8>),
@@ -38,8 +38,8 @@ impl Mapping {
     /// About how much memory it takes.
     pub(crate) fn bytes(&self) -> usize {
         let path = match &self.source {
-            Source::File(path) => path.capacity(),
-            Source::Vdso | Source::Anonymous => 0,
+            MappedSource::File(path) => path.capacity(),
+            MappedSource::Vdso | MappedSource::Anonymous => 0,
         };
         size_of::<Self>() + path
     }
@@ -178,17 +178,17 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
         None => &[],
     };
     let source = match path {
-        b"[vdso]" => Source::Vdso,
+        b"[vdso]" => MappedSource::Vdso,
         // A fixed page of the kernel's that nothing returns into.
         b"[vsyscall]" => return None,
         [b'/', ..] if inode != 0 => {
             let path = unescape(path);
-            Source::File(
+            MappedSource::File(
                 path.strip_suffix(b" (deleted)")
                     .map_or(path.clone(), <[u8]>::to_vec),
             )
         }
-        _ => Source::Anonymous,
+        _ => MappedSource::Anonymous,
     };
     Some(Mapping {
         range,
@@ -231,11 +231,11 @@ garbage
 ";
         let maps: Vec<_> = text.split(|&b| b == b'\n').filter_map(parse_line).collect();
         assert_eq!(maps.len(), 4);
-        assert_eq!(maps[0].source, Source::File(b"/bin/my prog".to_vec()));
+        assert_eq!(maps[0].source, MappedSource::File(b"/bin/my prog".to_vec()));
         assert_eq!((maps[0].offset, maps[0].inode), (0x1000, 42));
-        assert_eq!(maps[1].source, Source::Anonymous);
-        assert_eq!(maps[2].source, Source::File(b"/tmp/a\nb".to_vec()));
-        assert_eq!(maps[3].source, Source::Vdso);
+        assert_eq!(maps[1].source, MappedSource::Anonymous);
+        assert_eq!(maps[2].source, MappedSource::File(b"/tmp/a\nb".to_vec()));
+        assert_eq!(maps[3].source, MappedSource::Vdso);
     }
 
     #[test]

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use whywait_events::{Frame, Module, ModuleKind, Symbol, UNNAMED_JIT};
 
 use crate::budget::{Budget, Charge};
-use crate::cfi::Tables;
+use crate::cfi::UnwindTables;
 use crate::elf::{Elf, ReadAt, Segment};
 use crate::go::GoTable;
 use crate::interner::Interner;
-use crate::maps::{Mapping, Source};
+use crate::maps::{MappedSource, Mapping};
 
 /// What is known of an ELF file.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Image {
     /// Loadable segments.
     pub(crate) segments: Vec<Segment>,
     /// Unwind tables.
-    pub(crate) tables: Option<Tables>,
+    pub(crate) tables: Option<UnwindTables>,
     /// Go's function table.
     pub(crate) go: Option<GoTable>,
     /// Functions at which a thread starts: no caller.
@@ -249,7 +249,7 @@ impl Modules {
             self.budget.refuse();
             return None;
         }
-        let tables = Tables::read(&elf).filter(|tables| charge.grow(tables.bytes()));
+        let tables = UnwindTables::read(&elf).filter(|tables| charge.grow(tables.bytes()));
         let is_vdso = path == b"[vdso]";
         let mut image = Image {
             id: self.add(ModuleKind::Elf, build_id.clone(), path),
@@ -342,7 +342,7 @@ pub(crate) fn open_regular(path: &std::path::Path) -> Option<File> {
 /// Whether a mapping is of a file that could be an ELF file.
 pub(crate) fn file_path(mapping: &Mapping) -> Option<&[u8]> {
     match &mapping.source {
-        Source::File(path) => Some(path),
-        Source::Vdso | Source::Anonymous => None,
+        MappedSource::File(path) => Some(path),
+        MappedSource::Vdso | MappedSource::Anonymous => None,
     }
 }

@@ -12,17 +12,17 @@ use whywait_events::{Frame, ModuleKind};
 
 use crate::arch;
 use crate::budget::{Budget, Charge};
-use crate::cfi::{Context, Row};
+use crate::cfi::{UnwindContext, UnwindRow};
 use crate::elf::Elf;
 use crate::go::GoFrame;
 use crate::loss::Loss;
-use crate::maps::{self, Mapping, Mappings, Source};
+use crate::maps::{self, MappedSource, Mapping, Mappings};
 use crate::modules::{Image, Modules, file_path};
 use crate::perf_map::PerfMap;
 
 /// How to leave the frame at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum FrameExit {
     /// framehop knows, by the unwind tables.
     Tables {
         /// They refer to the frame pointer.
@@ -42,11 +42,11 @@ pub(crate) enum Step {
 
 /// A code address.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct CodeAddress {
     /// Its frame.
     pub(crate) frame: Frame,
     /// How to leave it.
-    pub(crate) step: Step,
+    pub(crate) step: FrameExit,
 }
 
 struct Mapped {
@@ -70,7 +70,7 @@ pub(crate) struct Process {
     /// framehop's cache. Its entries are keyed by a 16-bit count of module changes, which can
     /// wrap in a long recording: so each process has its own, and a new one with each change.
     pub(crate) cache: arch::Cache,
-    places: HashMap<u64, Place, BuildHasherDefault<AddressHasher>>,
+    places: HashMap<u64, CodeAddress, BuildHasherDefault<AddressHasher>>,
     places_charge: Charge,
     perf_map: PerfMap,
     memory: Option<File>,
@@ -88,7 +88,7 @@ const READING_SHARE: u32 = 20;
 const MAX_PLACES: usize = 1 << 18;
 /// Places are charged for in blocks of so many, with what the table takes beside them.
 const PLACES_AT_ONCE: usize = 1024;
-const PLACE: usize = 2 * size_of::<(u64, Place)>();
+const PLACE: usize = 2 * size_of::<(u64, CodeAddress)>();
 /// What a process takes beside its mappings and places: framehop's cache, above all.
 const PROCESS: usize = 40 << 10;
 
@@ -189,8 +189,8 @@ impl Process {
         &mut self,
         address: u64,
         modules: &mut Modules,
-        context: &mut Context,
-    ) -> Option<Place> {
+        context: &mut UnwindContext,
+    ) -> Option<CodeAddress> {
         if let Some(place) = self.places.get(&address) {
             return Some(*place);
         }
@@ -200,9 +200,9 @@ impl Process {
             None => return None,
         };
         let Some((image, bias)) = self.image(index, modules) else {
-            return Some(Place {
+            return Some(CodeAddress {
                 frame: self.unnamed(index, address, modules),
-                step: Step::FramePointer,
+                step: FrameExit::FramePointer,
             });
         };
         let svma = address.wrapping_sub(bias);
@@ -218,22 +218,24 @@ impl Process {
             modules.symbols.name_address(frame, name);
         }
         let step = if image.starts.iter().any(|range| range.contains(&svma)) {
-            Step::Start
+            FrameExit::Start
         } else if let Some(go) = image.go.as_ref().and_then(|go| go.frame(svma)) {
-            Step::Go(go)
+            FrameExit::Go(go)
         } else {
             match image
                 .tables
                 .as_ref()
                 .map(|tables| tables.row(svma, context))
             {
-                Some(Row::Usable { by_frame_pointer }) => Step::Tables { by_frame_pointer },
-                Some(Row::Start) => Step::Start,
-                Some(Row::Signal) => Step::Signal,
-                Some(Row::Refused) => Step::Refused,
+                Some(UnwindRow::Usable { by_frame_pointer }) => {
+                    FrameExit::Tables { by_frame_pointer }
+                }
+                Some(UnwindRow::Start) => FrameExit::Start,
+                Some(UnwindRow::Signal) => FrameExit::Signal,
+                Some(UnwindRow::Refused) => FrameExit::Refused,
                 // framehop then takes the innermost function for one without a frame, which in
                 // assembly it is.
-                Some(Row::Missing) | None => Step::FramePointer,
+                Some(UnwindRow::Missing) | None => FrameExit::FramePointer,
             }
         };
         if self.places.len() >= MAX_PLACES
@@ -242,7 +244,7 @@ impl Process {
         {
             self.forget_places();
         }
-        let place = Place { frame, step };
+        let place = CodeAddress { frame, step };
         self.places.insert(address, place);
         Some(place)
     }
@@ -268,7 +270,7 @@ impl Process {
     /// The frame of code in no file: a just-in-time compiler's, by the name its map gives, or just
     /// by where it is.
     fn unnamed(&mut self, index: usize, address: u64, modules: &mut Modules) -> Frame {
-        if self.mapped[index].mapping.source != Source::Anonymous {
+        if self.mapped[index].mapping.source != MappedSource::Anonymous {
             if let Some(path) = file_path(&self.mapped[index].mapping) {
                 modules.note_unreadable(path);
             }
@@ -309,7 +311,7 @@ impl Process {
 
     fn find_image(&mut self, index: usize, modules: &mut Modules) -> Option<(Arc<Image>, u64)> {
         let mapping = self.mapped[index].mapping.clone();
-        let image = if mapping.source == Source::Vdso {
+        let image = if mapping.source == MappedSource::Vdso {
             let size = usize::try_from(mapping.range.end - mapping.range.start)
                 .ok()?
                 .min(1 << 18);

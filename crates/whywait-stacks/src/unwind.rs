@@ -11,12 +11,12 @@ use framehop::{FrameAddress, Unwinder as _};
 use whywait_events::{Frame, Module, ModuleKind, Symbol};
 
 use crate::arch::{self, Registers, UnwindRegs};
-use crate::cfi::Context;
+use crate::cfi::UnwindContext;
 use crate::go::{GoEnd, GoFrame};
 use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
 use crate::modules::Modules;
-use crate::process::{Place, Process, Step};
+use crate::process::{CodeAddress, FrameExit, Process};
 use crate::python::{self, Coroutines, Runner};
 use crate::sleep::{Sleep, Sleeper};
 
@@ -43,7 +43,7 @@ pub struct Unwinder {
     python: python::Reader,
     kernel: Kernel,
     losses: Losses,
-    context: Context,
+    context: UnwindContext,
     walk: Vec<Walked>,
     /// When there was no room for another process.
     no_room_since: Option<Instant>,
@@ -137,14 +137,14 @@ impl Unwinder {
     ) -> Unwound {
         let sleeper = Sleeper { tid, regs, stack };
         let mut ended = self.walk(tgid, regs, stack);
-        if ended == Err(Ended::Lost(Loss::StackBytes)) {
+        if ended == Err(WalkEnd::Lost(Loss::StackBytes)) {
             let longer = self.read_stack(tgid, sleeper, regs.sp);
             if longer.len() > stack.len() {
                 ended = self.walk(tgid, regs, &longer);
             }
         }
-        let switched = matches!(ended, Err(Ended::Switched { .. }));
-        if let Err(Ended::Switched { frame_pointer }) = ended {
+        let switched = matches!(ended, Err(WalkEnd::Switched { .. }));
+        if let Err(WalkEnd::Switched { frame_pointer }) = ended {
             let other = self.read_stack(tgid, sleeper, frame_pointer);
             if let Some(caller) = arch::caller(frame_pointer, &other) {
                 // Two words were the caller's registers; the rest is its stack.
@@ -180,18 +180,18 @@ impl Unwinder {
             .unwrap_or_default()
     }
 
-    fn unwound(&mut self, ended: Result<(), Ended>) -> Unwound {
+    fn unwound(&mut self, ended: Result<(), WalkEnd>) -> Unwound {
         match ended {
             Ok(()) => {}
-            Err(Ended::Lost(loss)) => self.losses.count(loss),
-            Err(Ended::Switched { .. }) => self.losses.count(Loss::OtherStack),
+            Err(WalkEnd::Lost(loss)) => self.losses.count(loss),
+            Err(WalkEnd::Switched { .. }) => self.losses.count(Loss::OtherStack),
         }
         let mut frames = self.walk.iter().map(|w| w.frame).collect();
         self.modules.join_unnamed(&mut frames);
         Unwound {
             frames,
             truncated: ended.is_err(),
-            repeats: !matches!(ended, Err(Ended::Switched { .. })),
+            repeats: !matches!(ended, Err(WalkEnd::Switched { .. })),
         }
     }
 
@@ -295,13 +295,13 @@ impl Unwinder {
     }
 
     /// Unwinds into `self.walk`; `Ok` when the thread's start was reached.
-    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), Ended> {
+    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), WalkEnd> {
         self.walk.clear();
         self.walk_on(tgid, regs, stack)
     }
 
     /// Goes on unwinding, after the frames in `self.walk`.
-    fn walk_on(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), Ended> {
+    fn walk_on(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), WalkEnd> {
         if self.processes.len() > MAX_PROCESSES {
             // Ends are reported by `forget`; this is for those that were missed.
             self.processes.clear();
@@ -327,7 +327,7 @@ impl Unwinder {
             walk_frames(process, regs, stack, &mut modules, walk)
         }))
         .unwrap_or_else(|_| {
-            self.context = Context::new();
+            self.context = UnwindContext::new();
             self.processes.remove(&tgid);
             Err(Loss::Panicked.into())
         })
@@ -336,7 +336,7 @@ impl Unwinder {
 
 /// Why a walk stopped short of the thread's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum WalkEnd {
     Lost(Loss),
     /// At a switch of stacks; the caller's frame, on the other stack, is at the frame pointer.
     Switched {
@@ -344,7 +344,7 @@ enum Ended {
     },
 }
 
-impl From<Loss> for Ended {
+impl From<Loss> for WalkEnd {
     fn from(loss: Loss) -> Self {
         Self::Lost(loss)
     }
@@ -352,7 +352,7 @@ impl From<Loss> for Ended {
 
 struct ModulesAndContext<'a> {
     modules: &'a mut Modules,
-    context: &'a mut Context,
+    context: &'a mut UnwindContext,
 }
 
 /// A copy of a part of a thread's stack.
@@ -405,21 +405,21 @@ fn walk_frames(
     stack: CopiedStack<'_>,
     modules: &mut ModulesAndContext<'_>,
     walk: &mut Vec<Walked>,
-) -> Result<(), Ended> {
+) -> Result<(), WalkEnd> {
     // Keeps sums of addresses and frame sizes far from overflow.
     if start.sp < 4096 || start.sp >= arch::USER_END || start.ip >= arch::USER_END {
-        return Err(Ended::Lost(Loss::Registers));
+        return Err(WalkEnd::Lost(Loss::Registers));
     }
     let mut regs = UnwindRegs::new(start.ip, start.sp, start.bp);
     let mut code = match walk.is_empty() {
         true => FrameAddress::from_instruction_pointer(start.ip),
         // Going on where an earlier walk stopped.
-        false => FrameAddress::from_return_address(start.ip).ok_or(Ended::Lost(Loss::Misled))?,
+        false => FrameAddress::from_return_address(start.ip).ok_or(WalkEnd::Lost(Loss::Misled))?,
     };
     loop {
         let address = code.address_for_lookup();
         let place = process.place(address, modules.modules, modules.context);
-        let Some(Place { frame, step }) = place else {
+        let Some(CodeAddress { frame, step }) = place else {
             if walk.is_empty() {
                 let module = modules.modules.special(ModuleKind::Unknown);
                 walk.push(Walked {
@@ -428,7 +428,7 @@ fn walk_frames(
                     sp: regs.sp(),
                 });
             }
-            return Err(Ended::Lost(Loss::NotCode));
+            return Err(WalkEnd::Lost(Loss::NotCode));
         };
         walk.push(Walked {
             frame,
@@ -436,36 +436,36 @@ fn walk_frames(
             sp: regs.sp(),
         });
         if walk.len() >= MAX_FRAMES {
-            return Err(Ended::Lost(Loss::TooDeep));
+            return Err(WalkEnd::Lost(Loss::TooDeep));
         }
         let return_address = match step {
-            Step::Start
-            | Step::Go(GoFrame {
+            FrameExit::Start
+            | FrameExit::Go(GoFrame {
                 end: GoEnd::Start, ..
             }) => return Ok(()),
             // In the innermost function itself the switch may not have happened yet.
-            Step::Go(GoFrame {
+            FrameExit::Go(GoFrame {
                 end: GoEnd::Scheduler,
                 ..
             }) if walk.len() > 1 => return Ok(()),
-            Step::Go(GoFrame {
+            FrameExit::Go(GoFrame {
                 end: GoEnd::OtherStack,
                 ..
             }) if walk.len() > 1 => {
-                return Err(Ended::Switched {
+                return Err(WalkEnd::Switched {
                     frame_pointer: regs.bp(),
                 });
             }
-            Step::Refused => return Err(Ended::Lost(Loss::Refused)),
-            Step::Go(GoFrame {
+            FrameExit::Refused => return Err(WalkEnd::Lost(Loss::Refused)),
+            FrameExit::Go(GoFrame {
                 size: Some(size), ..
             }) => leave_go_frame(&mut regs, size, stack)?,
-            Step::Signal => {
+            FrameExit::Signal => {
                 let sp = regs.sp();
                 let inner =
                     arch::interrupted(sp, |a| stack.read(a)).ok_or_else(|| stack.loss(sp))?;
                 if inner.sp <= sp || inner.ip >= arch::USER_END {
-                    return Err(Ended::Lost(Loss::OffStack));
+                    return Err(WalkEnd::Lost(Loss::OffStack));
                 }
                 regs = UnwindRegs::new(inner.ip, inner.sp, inner.bp);
                 code = FrameAddress::from_instruction_pointer(inner.ip);
@@ -473,13 +473,13 @@ fn walk_frames(
             }
             // framehop takes a frame pointer of 0 for the end of the stack. That it is only where
             // frames are chained by it, and not when we were not given it to begin with.
-            Step::Tables {
+            FrameExit::Tables {
                 by_frame_pointer: true,
-            } if regs.bp() == 0 => return Err(Ended::Lost(Loss::FramePointer)),
-            Step::FramePointer if start.bp == 0 && regs.bp() == 0 && walk.len() > 1 => {
-                return Err(Ended::Lost(Loss::FramePointer));
+            } if regs.bp() == 0 => return Err(WalkEnd::Lost(Loss::FramePointer)),
+            FrameExit::FramePointer if start.bp == 0 && regs.bp() == 0 && walk.len() > 1 => {
+                return Err(WalkEnd::Lost(Loss::FramePointer));
             }
-            Step::Tables { .. } | Step::FramePointer | Step::Go(_) => {
+            FrameExit::Tables { .. } | FrameExit::FramePointer | FrameExit::Go(_) => {
                 let sp = regs.sp();
                 let mut read = |a| stack.read(a).ok_or(());
                 match process
@@ -488,7 +488,7 @@ fn walk_frames(
                 {
                     Ok(None) => return Ok(()),
                     Ok(Some(_)) if regs.sp() <= sp && walk.len() > 1 => {
-                        return Err(Ended::Lost(Loss::Misled));
+                        return Err(WalkEnd::Lost(Loss::Misled));
                     }
                     Ok(Some(return_address)) => return_address,
                     Err(error) => return Err(lost(error, step, &stack).into()),
@@ -513,13 +513,13 @@ fn leave_go_frame(regs: &mut UnwindRegs, size: u32, stack: CopiedStack<'_>) -> R
     Ok(return_address)
 }
 
-fn lost(error: framehop::Error, step: Step, stack: &CopiedStack<'_>) -> Loss {
+fn lost(error: framehop::Error, step: FrameExit, stack: &CopiedStack<'_>) -> Loss {
     match error {
         framehop::Error::CouldNotReadStack(address) => match stack.loss(address) {
-            Loss::OffStack if step == Step::FramePointer => Loss::NoUnwindData,
+            Loss::OffStack if step == FrameExit::FramePointer => Loss::NoUnwindData,
             loss => loss,
         },
-        _ if step == Step::FramePointer => Loss::NoUnwindData,
+        _ if step == FrameExit::FramePointer => Loss::NoUnwindData,
         _ => Loss::Misled,
     }
 }

@@ -3,6 +3,8 @@
 mod corpus;
 mod generated;
 mod markdown;
+#[cfg(test)]
+mod type_names;
 
 pub use corpus::{Kept, Labels, TrueSaving, kept_recordings};
 pub use generated::{blessing, check_file, check_section, repository};

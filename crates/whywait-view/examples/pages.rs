@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use whywait_compare::{Diff, Options, Run, Side};
+use whywait_compare::{ChangeOptions, Diff, Run, Side};
 use whywait_findings::Facts;
 use whywait_model::Model;
 use whywait_model::script::Script;
@@ -142,7 +142,7 @@ fn write_hostile(folder: &Path) -> std::io::Result<()> {
             .map(|n| Run::of(&model, &samples, format!("{name} {n}")))
             .collect(),
     };
-    let page = whywait_view::diff(&Diff::new(&side(), &side(), Options::default()));
+    let page = whywait_view::diff(&Diff::new(&side(), &side(), ChangeOptions::default()));
     std::fs::write(folder.join("hostile-diff.html"), page)?;
     // Names are cut in their middle: their beginning is seen.
     std::fs::write(folder.join("hostile.txt"), &HOSTILE[0][..8])

@@ -18,7 +18,7 @@ const MAX_ROWS: usize = 12;
 /// The report: verdict, where the time went, what was waited for, whom was called.
 pub fn markdown(model: &Model, report: &Report) -> String {
     let headline = sentences::headline(report);
-    let mut page = Page::default();
+    let mut page = MarkdownPage::default();
     let complete = report.coverage.incomplete.is_none();
     let mark = match report.verdict {
         Verdict::Findings => "❌",
@@ -61,13 +61,13 @@ pub fn markdown(model: &Model, report: &Report) -> String {
 }
 
 #[derive(Debug, Default)]
-struct Page {
+struct MarkdownPage {
     text: String,
     characters: usize,
     full: bool,
 }
 
-impl Page {
+impl MarkdownPage {
     /// A line, unless there is no room for it. What begins after that is left out, too.
     fn line(&mut self, line: &str) {
         // For what says that something was left out.
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_page_has_room_for_so_many_characters() {
-        let mut page = Page::default();
+        let mut page = MarkdownPage::default();
         for _ in 0..10_000 {
             page.line(&"ä".repeat(100));
         }

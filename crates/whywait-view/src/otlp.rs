@@ -38,7 +38,7 @@ pub fn otlp(model: &Model) -> serde_json::Result<String> {
     let spans: Vec<Value> = requests
         .into_iter()
         .take(MAX_REQUESTS)
-        .flat_map(|(_, request)| Trace::new(model, &request.slow()).spans())
+        .flat_map(|(_, request)| RequestTrace::new(model, &request.slow()).spans())
         .collect();
     let meta = &model.meta;
     let service = meta.command.first().map_or("", String::as_str);
@@ -65,7 +65,7 @@ pub fn otlp(model: &Model) -> serde_json::Result<String> {
 }
 
 /// A request, on its way to spans.
-struct Trace<'a> {
+struct RequestTrace<'a> {
     slow: &'a Slow,
     /// The same from one run to the next, and apart for each recording and request.
     id: String,
@@ -73,7 +73,7 @@ struct Trace<'a> {
     children: u64,
 }
 
-impl<'a> Trace<'a> {
+impl<'a> RequestTrace<'a> {
     fn new(model: &Model, slow: &'a Slow) -> Self {
         let meta = &model.meta;
         let key = format!(

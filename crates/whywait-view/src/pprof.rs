@@ -11,7 +11,7 @@ use whywait_model::Model;
 use whywait_words::{Charset, escape};
 
 use crate::protobuf::Message;
-use crate::stacks::{self, Frame, Of};
+use crate::stacks::{self, Of, StackedFrame};
 
 /// Longer names are cut in their middle.
 const MAX_NAME: usize = 1_000;
@@ -77,7 +77,7 @@ fn profile(model: &Model, of: Of) -> Message {
     profile
 }
 
-fn function(id: u64, frame: &Frame, strings: &mut Strings) -> Message {
+fn function(id: u64, frame: &StackedFrame, strings: &mut Strings) -> Message {
     let name = strings.number(&escape(&frame.name, Charset::Unicode, MAX_NAME));
     let file = strings.number(&escape(&frame.file, Charset::Unicode, MAX_NAME));
     let mut function = Message::default();

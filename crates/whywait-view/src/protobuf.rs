@@ -77,16 +77,16 @@ impl Message {
 #[cfg(test)]
 pub(crate) mod read {
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) enum Value {
+    pub(crate) enum FieldValue {
         Number(u64),
         Bytes(Vec<u8>),
     }
 
-    impl Value {
+    impl FieldValue {
         pub(crate) fn bytes(&self) -> &[u8] {
             match self {
-                Value::Bytes(bytes) => bytes,
-                Value::Number(_) => panic!("it is a number"),
+                FieldValue::Bytes(bytes) => bytes,
+                FieldValue::Number(_) => panic!("it is a number"),
             }
         }
     }
@@ -105,23 +105,23 @@ pub(crate) mod read {
     }
 
     /// The fields of a message.
-    pub(crate) fn fields(mut bytes: &[u8]) -> Vec<(u32, Value)> {
+    pub(crate) fn fields(mut bytes: &[u8]) -> Vec<(u32, FieldValue)> {
         let mut fields = Vec::new();
         while !bytes.is_empty() {
             let key = varint(&mut bytes);
             let value = match key & 7 {
-                0 => Value::Number(varint(&mut bytes)),
+                0 => FieldValue::Number(varint(&mut bytes)),
                 1 => {
                     let (value, rest) = bytes.split_at(8);
                     bytes = rest;
                     let value = value.try_into().expect("eight bytes");
-                    Value::Number(u64::from_le_bytes(value))
+                    FieldValue::Number(u64::from_le_bytes(value))
                 }
                 2 => {
                     let length = varint(&mut bytes) as usize;
                     let (value, rest) = bytes.split_at(length);
                     bytes = rest;
-                    Value::Bytes(value.to_vec())
+                    FieldValue::Bytes(value.to_vec())
                 }
                 other => panic!("wire type {other}"),
             };
@@ -133,7 +133,7 @@ pub(crate) mod read {
 
 #[cfg(test)]
 mod tests {
-    use super::read::{Value, fields};
+    use super::read::{FieldValue, fields};
     use super::*;
 
     #[test]
@@ -150,9 +150,12 @@ mod tests {
         assert_eq!(read[0].0, 16);
         assert_eq!(
             fields(read[0].1.bytes()),
-            [(1, Value::Number(300)), (3, Value::Bytes(Vec::new()))]
+            [
+                (1, FieldValue::Number(300)),
+                (3, FieldValue::Bytes(Vec::new()))
+            ]
         );
-        assert_eq!(read[1], (1, Value::Number(u64::MAX)));
-        assert_eq!(read[2], (2, Value::Bytes(vec![1, 128, 1])));
+        assert_eq!(read[1], (1, FieldValue::Number(u64::MAX)));
+        assert_eq!(read[2], (2, FieldValue::Bytes(vec![1, 128, 1])));
     }
 }

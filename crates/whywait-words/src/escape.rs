@@ -29,14 +29,14 @@ const MARKS_PER_LETTER: usize = 3;
 /// stays, so that escaping twice changes nothing.
 pub fn escape(raw: &str, charset: Charset, max_width: usize) -> String {
     let mut marks = 0;
-    let units: Vec<Unit> = raw
+    let units: Vec<ShownChar> = raw
         .chars()
         .map(|c| {
             marks = if width(c) == 0 { marks + 1 } else { 0 };
             unit(c, charset, marks)
         })
         .collect();
-    let total: usize = units.iter().map(Unit::width).sum();
+    let total: usize = units.iter().map(ShownChar::width).sum();
     if total <= max_width {
         let mut text = String::with_capacity(raw.len());
         units.iter().for_each(|unit| unit.push_to(&mut text));
@@ -57,46 +57,46 @@ pub fn width(c: char) -> usize {
 
 /// A character as it will be shown. A cut never goes through one, so that half an escape is never
 /// seen.
-enum Unit {
+enum ShownChar {
     Char(char),
     Text(String),
     Fixed(&'static str),
 }
 
-impl Unit {
+impl ShownChar {
     fn width(&self) -> usize {
         match self {
-            Unit::Char(c) => width(*c),
-            Unit::Text(text) => text.len(),
-            Unit::Fixed(text) => text.len(),
+            ShownChar::Char(c) => width(*c),
+            ShownChar::Text(text) => text.len(),
+            ShownChar::Fixed(text) => text.len(),
         }
     }
 
     fn push_to(&self, out: &mut String) {
         match self {
-            Unit::Char(c) => out.push(*c),
-            Unit::Text(text) => out.push_str(text),
-            Unit::Fixed(text) => out.push_str(text),
+            ShownChar::Char(c) => out.push(*c),
+            ShownChar::Text(text) => out.push_str(text),
+            ShownChar::Fixed(text) => out.push_str(text),
         }
     }
 }
 
-fn unit(c: char, charset: Charset, marks: usize) -> Unit {
+fn unit(c: char, charset: Charset, marks: usize) -> ShownChar {
     match c {
-        ' '..='~' => Unit::Char(c),
-        '\n' => Unit::Fixed("\\n"),
-        '\r' => Unit::Fixed("\\r"),
-        '\t' => Unit::Fixed("\\t"),
-        '\0'..='\u{9f}' => Unit::Text(format!("\\x{:02x}", u32::from(c))),
-        _ if invisible(c) => Unit::Text(format!("\\u{{{:x}}}", u32::from(c))),
+        ' '..='~' => ShownChar::Char(c),
+        '\n' => ShownChar::Fixed("\\n"),
+        '\r' => ShownChar::Fixed("\\r"),
+        '\t' => ShownChar::Fixed("\\t"),
+        '\0'..='\u{9f}' => ShownChar::Text(format!("\\x{:02x}", u32::from(c))),
+        _ if invisible(c) => ShownChar::Text(format!("\\u{{{:x}}}", u32::from(c))),
         _ if charset == Charset::Ascii => match spelling(c) {
-            Some(text) => Unit::Fixed(text),
-            None => Unit::Text(format!("\\u{{{:x}}}", u32::from(c))),
+            Some(text) => ShownChar::Fixed(text),
+            None => ShownChar::Text(format!("\\u{{{:x}}}", u32::from(c))),
         },
         _ if width(c) == 0 && marks > MARKS_PER_LETTER => {
-            Unit::Text(format!("\\u{{{:x}}}", u32::from(c)))
+            ShownChar::Text(format!("\\u{{{:x}}}", u32::from(c)))
         }
-        _ => Unit::Char(c),
+        _ => ShownChar::Char(c),
     }
 }
 
@@ -138,11 +138,11 @@ fn spelling(c: char) -> Option<&'static str> {
 }
 
 /// Keeps both ends: a path's file name and a command's program are both worth seeing.
-fn cut(units: &[Unit], charset: Charset, max_width: usize) -> String {
+fn cut(units: &[ShownChar], charset: Charset, max_width: usize) -> String {
     let mut text = String::new();
-    let dots = Unit::Fixed("...");
+    let dots = ShownChar::Fixed("...");
     let gap = if charset == Charset::Unicode {
-        Unit::Char('…')
+        ShownChar::Char('…')
     } else {
         dots
     };
@@ -152,7 +152,7 @@ fn cut(units: &[Unit], charset: Charset, max_width: usize) -> String {
     let (head, tail) = (room - room / 2, room / 2);
     fitting(units.iter(), head).for_each(|unit| unit.push_to(&mut text));
     gap.push_to(&mut text);
-    let last: Vec<&Unit> = fitting(units.iter().rev(), tail).collect();
+    let last: Vec<&ShownChar> = fitting(units.iter().rev(), tail).collect();
     last.into_iter()
         .rev()
         .for_each(|unit| unit.push_to(&mut text));
@@ -160,9 +160,9 @@ fn cut(units: &[Unit], charset: Charset, max_width: usize) -> String {
 }
 
 fn fitting<'a>(
-    units: impl Iterator<Item = &'a Unit>,
+    units: impl Iterator<Item = &'a ShownChar>,
     room: usize,
-) -> impl Iterator<Item = &'a Unit> {
+) -> impl Iterator<Item = &'a ShownChar> {
     units
         .scan(0, move |used, unit| {
             *used += unit.width();

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use whywait_capture::{CaptureError, Options};
 
-use crate::config::{CaptureConfig, Target};
+use crate::config::{CaptureConfig, WatchTarget};
 use crate::errors::{FAILED, complain, eprintln_quietly, with_causes};
 use crate::naming::Naming;
 use crate::privileges::{self, NO_PTRACE};
 use crate::progress::Progress;
-use crate::session::{Running, Session};
+use crate::session::{LaunchedTarget, TargetSession};
 
 /// What a capture leaves behind.
 pub(crate) struct CaptureOutcome {
     /// The recording's folder.
     pub(crate) recording: PathBuf,
     /// The launched command, if one was: it has ended, or goes on after `-d`.
-    pub(crate) command: Option<Running>,
+    pub(crate) command: Option<LaunchedTarget>,
     /// The recording was cut short, which was reported: what came before is there.
     pub(crate) cut_short: bool,
 }
@@ -34,7 +34,7 @@ impl CaptureOutcome {
     /// Fails when the kernel will not say how the command ended.
     pub(crate) fn exit_code(self, failed: bool) -> anyhow::Result<u8> {
         // After `-d` the command still runs.
-        let own = self.command.map_or(Ok(0), Running::wait)?;
+        let own = self.command.map_or(Ok(0), LaunchedTarget::wait)?;
         let failed = failed || self.cut_short;
         Ok(if failed && own == 0 { FAILED } else { own })
     }
@@ -49,11 +49,13 @@ impl CaptureOutcome {
 /// begun.
 pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> {
     // A command waits at its gate from here on, so that nothing of it is missed.
-    let mut session = Session::begin(config)?;
+    let mut session = TargetSession::begin(config)?;
     let command = match &config.target {
-        Target::Process(pid) if config.launched.is_empty() => whywait_capture::command_line(*pid),
-        Target::Process(_) => words(&config.launched),
-        Target::Command(command) => words(command),
+        WatchTarget::Process(pid) if config.launched.is_empty() => {
+            whywait_capture::command_line(*pid)
+        }
+        WatchTarget::Process(_) => words(&config.launched),
+        WatchTarget::Command(command) => words(command),
     };
     let options = Options {
         threshold_ns: config.threshold_ns,
@@ -68,7 +70,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         ..Options::default()
     };
     let mut naming = Naming::start().context("cannot make a socket pair")?;
-    let folder = Folder::before(&config.recording);
+    let folder = FolderBefore::before(&config.recording);
     let mut progress = Progress::new(config.quiet || config.in_rotation);
     progress.attaching();
     let started =
@@ -89,7 +91,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         complain(NO_PTRACE);
         capture.note(NO_PTRACE);
     }
-    if let Target::Process(pid) = config.target
+    if let WatchTarget::Process(pid) = config.target
         && !config.in_rotation
         && !config.quiet
     {
@@ -115,7 +117,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         while session.running()? {
             capture.turn()?;
             // A command writes to the same terminal.
-            if matches!(config.target, Target::Process(_)) {
+            if matches!(config.target, WatchTarget::Process(_)) {
                 progress.watching(|| capture.so_far(), session.left());
             }
             capture.sleep();
@@ -145,7 +147,10 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     };
     if let Err(error) = recorded {
         outcome.cut_short = true;
-        let goes_on = outcome.command.as_mut().is_some_and(Running::goes_on);
+        let goes_on = outcome
+            .command
+            .as_mut()
+            .is_some_and(LaunchedTarget::goes_on);
         let more = if goes_on { "; the command goes on" } else { "" };
         complain(&format!("{}{more}", with_causes(&error)));
     }
@@ -166,12 +171,12 @@ fn is_taken(error: &anyhow::Error) -> bool {
 
 /// The recording's folder as it was before: a recording that did not come about leaves nothing
 /// behind.
-struct Folder<'a> {
+struct FolderBefore<'a> {
     path: &'a Path,
     existed: bool,
 }
 
-impl<'a> Folder<'a> {
+impl<'a> FolderBefore<'a> {
     /// To be called when the path is known to be free: there is nothing, or an empty folder.
     fn before(path: &'a Path) -> Self {
         Self {

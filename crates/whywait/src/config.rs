@@ -16,7 +16,7 @@ use crate::user::Invoker;
 
 /// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum WatchTarget {
     /// A process that runs already.
     Process(u32),
     /// A command to launch: the program and its arguments, at least the program.
@@ -27,7 +27,7 @@ pub(crate) enum Target {
 #[derive(Debug, Clone)]
 pub(crate) struct CaptureConfig {
     /// What to watch.
-    pub(crate) target: Target,
+    pub(crate) target: WatchTarget,
     /// When to stop; `None`: when the target ends or a signal says so.
     pub(crate) duration: Option<std::time::Duration>,
     /// The folder for the recording. It does not exist, or is empty.
@@ -126,9 +126,9 @@ impl ReportConfig {
 }
 
 /// What to watch.
-pub(crate) fn target(args: &TargetArgs) -> Result<Target, Usage> {
+pub(crate) fn target(args: &TargetArgs) -> Result<WatchTarget, Usage> {
     match (args.pid, args.command.as_slice()) {
-        (Some(pid), []) => process(pid).map(Target::Process),
+        (Some(pid), []) => process(pid).map(WatchTarget::Process),
         (None, []) => Err(Usage::new(
             "nothing to watch",
             "name a command after --, or a process with -p: whywait -- ./server; whywait -p 1234",
@@ -137,7 +137,7 @@ pub(crate) fn target(args: &TargetArgs) -> Result<Target, Usage> {
             "the command's name is empty",
             "name a command after --: whywait -- ./server",
         )),
-        (None, command) => Ok(Target::Command(command.to_vec())),
+        (None, command) => Ok(WatchTarget::Command(command.to_vec())),
         (Some(_), _) => Err(Usage::new(
             "both a process and a command were named",
             "use either -p PID or -- CMD",
@@ -174,7 +174,7 @@ fn process(pid: u32) -> Result<u32, Usage> {
 
 /// Everything that the capture needs to know.
 pub(crate) fn capture(
-    target: Target,
+    target: WatchTarget,
     duration: Option<std::time::Duration>,
     args: &CaptureArgs,
     recording: PathBuf,
@@ -235,12 +235,12 @@ fn new_folder_of(dir: &Path, user: u32) -> Result<(), Usage> {
 }
 
 /// A name for a recording in the current folder: `redis-server-20260131-235959.whywait`, in UTC.
-pub(crate) fn default_folder(target: &Target, now: std::time::SystemTime) -> PathBuf {
+pub(crate) fn default_folder(target: &WatchTarget, now: std::time::SystemTime) -> PathBuf {
     let name = match target {
-        Target::Process(pid) => {
+        WatchTarget::Process(pid) => {
             std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
         }
-        Target::Command(command) => Path::new(&command[0])
+        WatchTarget::Command(command) => Path::new(&command[0])
             .file_name()
             .map(OsStr::to_string_lossy)
             .unwrap_or_default()
@@ -332,9 +332,9 @@ mod tests {
     fn a_target_is_a_process_or_a_command() {
         assert_eq!(
             target(&args(None, &["a", "b"])),
-            Ok(Target::Command(vec!["a".into(), "b".into()]))
+            Ok(WatchTarget::Command(vec!["a".into(), "b".into()]))
         );
-        assert_eq!(target(&args(Some(1), &[])), Ok(Target::Process(1)));
+        assert_eq!(target(&args(Some(1), &[])), Ok(WatchTarget::Process(1)));
         for wrong in [
             args(None, &[]),
             args(None, &[""]),

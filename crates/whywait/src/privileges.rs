@@ -15,7 +15,7 @@ use rustix::thread::{
     set_capabilities, set_no_new_privs,
 };
 
-use crate::config::{CaptureConfig, Target};
+use crate::config::{CaptureConfig, WatchTarget};
 
 /// Gives up for good all privileges that recording and reporting do not need. Whywait has one
 /// thread at that time: the kernel changes the calling thread alone.
@@ -65,7 +65,7 @@ fn needed(config: &CaptureConfig, permitted: CapabilitySet) -> CapabilitySet {
     if !permitted.contains(CapabilitySet::BPF) {
         needed |= CapabilitySet::SYS_ADMIN;
     }
-    if matches!(config.target, Target::Command(_)) {
+    if matches!(config.target, WatchTarget::Command(_)) {
         // Signals are passed on to a command that runs as another user, or becomes one.
         needed |= CapabilitySet::KILL;
     }

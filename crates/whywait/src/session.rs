@@ -1,7 +1,8 @@
 //! The time in which a target is watched: when it begins, and what ends it.
 //!
-//! The capture drives it: [`Session::begin`], attach to [`Session::pid`], [`Session::go`], then
-//! take events while [`Session::running`] says so, then [`Session::finish`].
+//! The capture drives it: [`TargetSession::begin`], attach to [`TargetSession::pid`],
+//! [`TargetSession::go`], then take events while [`TargetSession::running`] says so, then
+//! [`TargetSession::finish`].
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -11,14 +12,14 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::config::{CaptureConfig, Target};
+use crate::config::{CaptureConfig, WatchTarget};
 use crate::errors::Usage;
 use crate::launch::{Launch, exit_code};
 use crate::signals::Signals;
 use crate::user::Invoker;
 
 /// A target that is watched.
-pub(crate) struct Session {
+pub(crate) struct TargetSession {
     watched: Watched,
     duration: Option<Duration>,
     started: Option<Instant>,
@@ -30,24 +31,26 @@ enum Watched {
         held: OwnedFd,
         signals: Signals,
     },
-    Command(Running),
+    Command(LaunchedTarget),
 }
 
 /// A launched command, and the signals to pass on to it.
-pub(crate) struct Running {
+pub(crate) struct LaunchedTarget {
     launch: Launch,
     signals: Signals,
 }
 
-impl Session {
+impl TargetSession {
     /// Launches the command up to its gate, or takes hold of the process.
     ///
     /// # Errors
     /// Fails when the process is gone, or no process can be made.
     pub(crate) fn begin(config: &CaptureConfig) -> anyhow::Result<Self> {
         let watched = match &config.target {
-            Target::Command(command) => Watched::Command(Running::prepare(command, config.owner)?),
-            Target::Process(pid) => {
+            WatchTarget::Command(command) => {
+                Watched::Command(LaunchedTarget::prepare(command, config.owner)?)
+            }
+            WatchTarget::Process(pid) => {
                 let gone = || {
                     Usage::new(
                         format!("there is no process {pid}"),
@@ -67,7 +70,7 @@ impl Session {
                 }
             }
         };
-        Ok(Session {
+        Ok(TargetSession {
             watched,
             duration: config.duration,
             started: None,
@@ -127,7 +130,7 @@ impl Session {
     }
 
     /// Ends the recording. A launched command may still run, after `-d`.
-    pub(crate) fn finish(self) -> Option<Running> {
+    pub(crate) fn finish(self) -> Option<LaunchedTarget> {
         match self.watched {
             Watched::Command(running) => Some(running),
             Watched::Process { .. } => None,
@@ -135,7 +138,7 @@ impl Session {
     }
 }
 
-impl Running {
+impl LaunchedTarget {
     /// Launches a command up to its gate, as `user` if one is given.
     ///
     /// # Errors
@@ -143,7 +146,7 @@ impl Running {
     pub(crate) fn prepare(command: &[OsString], user: Option<Invoker>) -> anyhow::Result<Self> {
         // Before the child exists, so that no signal finds whywait unprepared with a child to lose.
         let signals = Signals::around_command().context("cannot handle signals")?;
-        Ok(Running {
+        Ok(LaunchedTarget {
             launch: Launch::prepare(command, user)?,
             signals,
         })

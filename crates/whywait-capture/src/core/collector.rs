@@ -24,8 +24,8 @@ pub(crate) struct Collector {
     pub(crate) configure: fn(&mut Configuration<'_>),
     /// What is done before its hooks are attached, and after, such as to take in what was there
     /// before whywait.
-    pub(crate) before: Step,
-    pub(crate) after: Step,
+    pub(crate) before: CollectorStep,
+    pub(crate) after: CollectorStep,
     /// The records that it takes.
     pub(crate) takes: &'static [types::record_type],
     /// Makes what it keeps of a recording of this process.
@@ -148,4 +148,4 @@ pub(crate) struct Configuration<'a> {
     pub(crate) notes: &'a mut Vec<String>,
 }
 
-type Step = fn(&mut Programs, pid: u32) -> Result<(), CaptureError>;
+type CollectorStep = fn(&mut Programs, pid: u32) -> Result<(), CaptureError>;

@@ -4,9 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use whywait_events::recording::{
-    CUT_SHORT, Meta, Options as RecordedOptions, Writer, WriterOptions,
-};
+use whywait_events::recording::{CUT_SHORT, Meta, RecordingOptions, Writer, WriterOptions};
 use whywait_stacks::{Symboliser, Unwinder};
 
 use super::error::CaptureError;
@@ -21,7 +19,7 @@ use super::thread_table::ThreadTable;
 use super::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
 use super::{cost, counters, kernel, names, target};
 use crate::collectors;
-use crate::collectors::burst::Bursts;
+use crate::collectors::burst::BurstRounds;
 use crate::collectors::samples::Sampling;
 use crate::collectors::sweep::{self, Sweeper};
 
@@ -36,7 +34,7 @@ pub struct Session {
     sampling: Sampling,
     incoming: Incoming,
     wakeups: Wakeups,
-    bursts: Bursts,
+    bursts: BurstRounds,
     programs: Programs,
     threads: ThreadTable,
     recorder: Recorder,
@@ -95,7 +93,7 @@ impl Session {
             sampling: Sampling::default(),
             incoming: Incoming::of(&programs)?,
             wakeups: Wakeups::of([&maps.records, &maps.stacks]).map_err(iterate("records"))?,
-            bursts: Bursts::new(&programs, options.full)?,
+            bursts: BurstRounds::new(&programs, options.full)?,
             threads: ThreadTable::new(&maps.bss_threads, sweep::min_ns(options))
                 .map_err(iterate("threads"))?,
             programs,
@@ -345,7 +343,7 @@ fn meta(pid: u32, command: Vec<String>, options: &Options) -> Meta {
         host: kernel::host(),
         command,
         pid: Some(pid),
-        options: RecordedOptions {
+        options: RecordingOptions {
             threshold_ns: options.threshold_ns,
             stack_bytes: options.stack_bytes,
             sample_hz: options.sample_hz,

@@ -17,7 +17,7 @@ pub(crate) struct ThreadTable {
 }
 
 /// What decides whether a sweep would read a thread's stack.
-struct Sleep {
+struct LastSleep {
     sleeps: bool,
     out_ns: u64,
     seq: u32,
@@ -52,7 +52,7 @@ impl ThreadTable {
         let (owner, sleep) = unsafe {
             (
                 (&raw const (*thread).tid).read_volatile(),
-                Sleep {
+                LastSleep {
                     sleeps: (&raw const (*thread).state).read_volatile()
                         == types::thread_state::THREAD_SLEEPING.0 as u8,
                     out_ns: (&raw const (*thread).out_ns).read_volatile(),
@@ -80,7 +80,7 @@ impl ThreadTable {
     }
 }
 
-impl Sleep {
+impl LastSleep {
     /// As the program `sweep` sees it.
     fn is_unread(&self, now_ns: u64, sweep_min_ns: u64) -> bool {
         self.sleeps
@@ -95,8 +95,8 @@ mod tests {
 
     const SWEEP_MIN_NS: u64 = 4_000_000;
 
-    fn sleep() -> Sleep {
-        Sleep {
+    fn sleep() -> LastSleep {
+        LastSleep {
             sleeps: true,
             out_ns: 1_000_000,
             seq: 7,
@@ -104,14 +104,14 @@ mod tests {
         }
     }
 
-    fn is_unread(sleep: &Sleep, slept_ns: u64) -> bool {
+    fn is_unread(sleep: &LastSleep, slept_ns: u64) -> bool {
         sleep.is_unread(sleep.out_ns + slept_ns, SWEEP_MIN_NS)
     }
 
     #[test]
     fn a_long_sleep_is_unread_until_its_own_stack_was_read() {
         assert!(is_unread(&sleep(), SWEEP_MIN_NS));
-        let read = Sleep {
+        let read = LastSleep {
             stack_seq: 8,
             ..sleep()
         };
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn short_sleeps_and_running_threads_are_not_to_be_read() {
         assert!(!is_unread(&sleep(), SWEEP_MIN_NS - 1), "it is short so far");
-        let runs = Sleep {
+        let runs = LastSleep {
             sleeps: false,
             ..sleep()
         };
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn numbers_of_sleeps_begin_anew_and_clocks_are_read_before_each_other() {
-        let last = Sleep {
+        let last = LastSleep {
             seq: u32::MAX,
             stack_seq: 0,
             ..sleep()

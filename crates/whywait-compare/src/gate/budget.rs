@@ -11,7 +11,7 @@ use whywait_findings::{Code, Severity};
 
 use super::date::Date;
 use super::limit::{self, Limit};
-use crate::changes::Options;
+use crate::changes::ChangeOptions;
 
 /// The version of the budget's shape that this version knows.
 pub const SCHEMA: i64 = 1;
@@ -66,7 +66,7 @@ pub struct Regressions {
     /// on.
     pub baseline: PathBuf,
     /// How differences are judged.
-    pub options: Options,
+    pub options: ChangeOptions,
 }
 
 /// What is wrong with a budget.
@@ -128,7 +128,7 @@ impl Budget {
     /// # Errors
     /// When it is no TOML, or says something that is not understood: with line and column.
     pub fn parse(text: &str, path: &Path) -> Result<Self, BudgetError> {
-        let reader = Reader { text, path };
+        let reader = BudgetReader { text, path };
         if text.len() > MAX_BYTES {
             return Err(reader.error(
                 0..0,
@@ -183,12 +183,12 @@ impl Budget {
     }
 }
 
-struct Reader<'a> {
+struct BudgetReader<'a> {
     text: &'a str,
     path: &'a Path,
 }
 
-impl Reader<'_> {
+impl BudgetReader<'_> {
     fn error(&self, span: Range<usize>, message: &str) -> BudgetError {
         let before = self.before(span.start);
         let column = before
@@ -286,7 +286,7 @@ impl Reader<'_> {
     }
 
     fn regressions(&self, table: &RegressionsTable) -> Result<Regressions, BudgetError> {
-        let mut options = Options::default();
+        let mut options = ChangeOptions::default();
         if table.baseline.get_ref().is_empty() {
             return Err(self.error(
                 table.baseline.span(),

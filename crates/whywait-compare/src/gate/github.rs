@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use whywait_words::{Charset, counted, escape, markdown};
 
-use super::judge::{Judgement, Outcome};
+use super::judge::{Judgement, LineOutcome};
 use super::text::name;
 
 /// A text of more columns is cut.
@@ -19,11 +19,11 @@ pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) ->
     let mut text = String::new();
     for line in &judgement.lines {
         let level = match line.outcome {
-            Outcome::Broken => "error",
-            Outcome::Undecided if fail_when_undecided => "error",
-            Outcome::Undecided => "warning",
-            Outcome::Allowed => "notice",
-            Outcome::Held => continue,
+            LineOutcome::Broken => "error",
+            LineOutcome::Undecided if fail_when_undecided => "error",
+            LineOutcome::Undecided => "warning",
+            LineOutcome::Allowed => "notice",
+            LineOutcome::Held => continue,
         };
         let _ = writeln!(
             text,
@@ -48,10 +48,10 @@ pub fn summary(judgement: &Judgement, budget: &str) -> String {
     let _ = writeln!(text, "{runs} against {}\n", markdown::text(budget));
     text.push_str("| | budget | measured | line |\n| --- | --- | --- | ---: |\n");
     for outcome in [
-        Outcome::Broken,
-        Outcome::Undecided,
-        Outcome::Allowed,
-        Outcome::Held,
+        LineOutcome::Broken,
+        LineOutcome::Undecided,
+        LineOutcome::Allowed,
+        LineOutcome::Held,
     ] {
         for line in judgement.with(outcome).take(MAX_LINES) {
             let _ = writeln!(

@@ -32,7 +32,7 @@ pub struct Judgement {
     /// How many of them lack something.
     pub incomplete_runs: usize,
     /// One for each line of the budget, and for each finding and regression that breaks one.
-    pub lines: Vec<Line>,
+    pub lines: Vec<GateLine>,
     /// What the reader should know besides. May contain hostile names.
     pub notes: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl Judgement {
     pub const SCHEMA: u32 = 1;
 
     /// The lines of that outcome.
-    pub fn with(&self, outcome: Outcome) -> impl Iterator<Item = &Line> {
+    pub fn with(&self, outcome: LineOutcome) -> impl Iterator<Item = &GateLine> {
         self.lines
             .iter()
             .filter(move |line| line.outcome == outcome)
@@ -51,13 +51,13 @@ impl Judgement {
 
 /// What came of a line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct GateLine {
     /// The budget's line, from 1.
     pub line: usize,
     /// What is asked for, in a few words.
     pub what: String,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: LineOutcome,
     /// What was measured, in words. May contain hostile names.
     pub why: String,
 }
@@ -65,7 +65,7 @@ pub struct Line {
 /// What came of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum LineOutcome {
     /// It was kept to.
     Held,
     /// It was not.
@@ -113,8 +113,8 @@ pub fn judge(budget: &Budget, runs: &[Run], baseline: Option<&Baseline>, today: 
         ));
     }
     let failed = lines.iter().any(|line| {
-        line.outcome == Outcome::Broken
-            || (line.outcome == Outcome::Undecided && budget.fail_when_undecided)
+        line.outcome == LineOutcome::Broken
+            || (line.outcome == LineOutcome::Undecided && budget.fail_when_undecided)
     });
     Judgement {
         schema: Judgement::SCHEMA,
@@ -136,11 +136,11 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    fn limit(&self, limit: &At<Limit>) -> Line {
+    fn limit(&self, limit: &At<Limit>) -> GateLine {
         let line = limit.line;
         let limit = &limit.what;
         let (outcome, why) = self.measured(limit);
-        Line {
+        GateLine {
             line,
             what: limit.text.clone(),
             outcome,
@@ -148,7 +148,7 @@ impl Judged<'_> {
         }
     }
 
-    fn measured(&self, limit: &Limit) -> (Outcome, String) {
+    fn measured(&self, limit: &Limit) -> (LineOutcome, String) {
         let values: Vec<(f64, f64)> = self
             .runs
             .iter()
@@ -162,11 +162,11 @@ impl Judged<'_> {
             if is_of_requests(&limit.measure) && self.runs.iter().any(|run| run.untold) {
                 why.push_str(UNTOLD);
             }
-            return (Outcome::Undecided, why);
+            return (LineOutcome::Undecided, why);
         }
         let ends = |end: fn(&(f64, f64)) -> f64| values.iter().map(end).collect::<Vec<_>>();
         let (Some(low), Some(high)) = (median(&ends(|v| v.0)), median(&ends(|v| v.1))) else {
-            return (Outcome::Undecided, "not measured".to_owned());
+            return (LineOutcome::Undecided, "not measured".to_owned());
         };
         let shown = |v: f64| value(limit.unit, v);
         let mut why = if high > low {
@@ -182,17 +182,17 @@ impl Judged<'_> {
         match (held, broken) {
             // What was lost can only have made it more.
             (true, _) if self.lacking && limit.op.is_upper() => (
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 format!("{why}, but all recordings are incomplete"),
             ),
             (_, true) if self.lacking && !limit.op.is_upper() => (
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 format!("{why}, but all recordings are incomplete"),
             ),
-            (true, _) => (Outcome::Held, why),
-            (_, true) => (Outcome::Broken, why),
+            (true, _) => (LineOutcome::Held, why),
+            (_, true) => (LineOutcome::Broken, why),
             _ => (
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 format!(
                     "{why}: below the threshold only sums are recorded; record with a lower \
                      --threshold"
@@ -207,7 +207,7 @@ pub(super) const UNTOLD: &str =
     ": requests on connections that carry several at once cannot be told apart";
 
 /// A finding's runs.
-struct Seen<'a> {
+struct FindingRuns<'a> {
     worst: &'a Found,
     runs: usize,
 }
@@ -216,13 +216,13 @@ fn findings(
     budget: &Budget,
     judged: &Judged<'_>,
     today: Date,
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<GateLine>,
     notes: &mut Vec<String>,
 ) {
     let Some(max) = &budget.max_severity else {
         return;
     };
-    let mut seen: BTreeMap<String, Seen<'_>> = BTreeMap::new();
+    let mut seen: BTreeMap<String, FindingRuns<'_>> = BTreeMap::new();
     for run in judged.all {
         let mut in_run: BTreeMap<String, &Found> = BTreeMap::new();
         for found in &run.findings {
@@ -235,7 +235,7 @@ fn findings(
             if found.rank() <= rank(max.what) {
                 continue;
             }
-            let seen = seen.entry(key).or_insert(Seen {
+            let seen = seen.entry(key).or_insert(FindingRuns {
                 worst: found,
                 runs: 0,
             });
@@ -258,7 +258,7 @@ fn findings(
             continue;
         }
         let line = finding(budget, seen, n, max.line, &what, today, &mut used);
-        broken |= line.outcome != Outcome::Allowed;
+        broken |= line.outcome != LineOutcome::Allowed;
         lines.push(line);
     }
     for (allow, used) in budget.allow.iter().zip(used) {
@@ -272,13 +272,13 @@ fn findings(
     if !broken {
         let (outcome, why) = if judged.lacking {
             (
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 "none, but all recordings are incomplete".to_owned(),
             )
         } else {
-            (Outcome::Held, format!("none in {}", counted(n, "run")))
+            (LineOutcome::Held, format!("none in {}", counted(n, "run")))
         };
-        lines.push(Line {
+        lines.push(GateLine {
             line: max.line,
             what,
             outcome,
@@ -289,13 +289,13 @@ fn findings(
 
 fn finding(
     budget: &Budget,
-    seen: &Seen<'_>,
+    seen: &FindingRuns<'_>,
     runs: usize,
     line: usize,
     what: &str,
     today: Date,
     used: &mut [bool],
-) -> Line {
+) -> GateLine {
     let found = seen.worst;
     let why = format!(
         "{} {} in {} of {}: {}",
@@ -314,10 +314,10 @@ fn finding(
         match allow.what.until.filter(|until| *until < today) {
             Some(until) => past = Some((allow.line, until)),
             None => {
-                return Line {
+                return GateLine {
                     line: allow.line,
                     what: what.to_owned(),
-                    outcome: Outcome::Allowed,
+                    outcome: LineOutcome::Allowed,
                     why: format!("{why}; allowed: {}", allow.what.reason),
                 };
             }
@@ -327,10 +327,10 @@ fn finding(
         Some((line, until)) => (line, format!("{why}; it was allowed until {until}")),
         None => (line, why),
     };
-    Line {
+    GateLine {
         line,
         what: what.to_owned(),
-        outcome: Outcome::Broken,
+        outcome: LineOutcome::Broken,
         why,
     }
 }

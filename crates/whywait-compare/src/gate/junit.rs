@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use whywait_words::{Charset, escape};
 
-use super::judge::{Judgement, Outcome};
+use super::judge::{Judgement, LineOutcome};
 
 /// A text of more columns is cut.
 const MAX_WIDTH: usize = 4_096;
@@ -13,14 +13,14 @@ const MAX_WIDTH: usize = 4_096;
 /// a failure, and not skipped.
 pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) -> String {
     let fails = |outcome| {
-        outcome == Outcome::Broken || (outcome == Outcome::Undecided && fail_when_undecided)
+        outcome == LineOutcome::Broken || (outcome == LineOutcome::Undecided && fail_when_undecided)
     };
     let failures = judgement
         .lines
         .iter()
         .filter(|line| fails(line.outcome))
         .count();
-    let undecided = judgement.with(Outcome::Undecided).count();
+    let undecided = judgement.with(LineOutcome::Undecided).count();
     let skipped = if fail_when_undecided { 0 } else { undecided };
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(
@@ -41,7 +41,7 @@ pub fn render(judgement: &Judgement, budget: &str, fail_when_undecided: bool) ->
         let why = attribute(&line.why);
         let _ = match line.outcome {
             outcome if fails(outcome) => write!(xml, "<failure message=\"{why}\"/>"),
-            Outcome::Undecided => write!(xml, "<skipped message=\"{why}\"/>"),
+            LineOutcome::Undecided => write!(xml, "<skipped message=\"{why}\"/>"),
             _ => write!(xml, "<system-out>{why}</system-out>"),
         };
         xml.push_str("</testcase>\n");

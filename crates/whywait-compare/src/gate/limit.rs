@@ -1,7 +1,7 @@
 //! One limit of a budget, as it is written: `ready-unserved.stranded p99 < 5ms`.
 
 use crate::measures::Unit;
-use crate::measures::catalogue::{self, Entry};
+use crate::measures::catalogue::{self, NamedMeasure};
 
 /// What a measure has to keep to.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Limit {
     /// The measure's name in a run: `ready-unserved.stranded.p99`.
     pub measure: String,
     /// How it is to compare.
-    pub op: Op,
+    pub op: Comparison,
     /// The limit, in the measure's unit.
     pub value: f64,
     /// What is counted.
@@ -20,7 +20,7 @@ pub struct Limit {
 
 /// How a measure is to compare with its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub enum Comparison {
     /// Below.
     Less,
     /// Not above.
@@ -31,20 +31,20 @@ pub enum Op {
     AtLeast,
 }
 
-impl Op {
+impl Comparison {
     /// Whether a value keeps to a limit.
     pub fn holds(self, value: f64, limit: f64) -> bool {
         match self {
-            Op::Less => value < limit,
-            Op::AtMost => value <= limit,
-            Op::More => value > limit,
-            Op::AtLeast => value >= limit,
+            Comparison::Less => value < limit,
+            Comparison::AtMost => value <= limit,
+            Comparison::More => value > limit,
+            Comparison::AtLeast => value >= limit,
         }
     }
 
     /// Whether less is better.
     pub fn is_upper(self) -> bool {
-        matches!(self, Op::Less | Op::AtMost)
+        matches!(self, Comparison::Less | Comparison::AtMost)
     }
 }
 
@@ -57,11 +57,11 @@ pub struct LimitError {
     pub message: String,
 }
 
-const OPS: [(&str, Op); 4] = [
-    ("<=", Op::AtMost),
-    (">=", Op::AtLeast),
-    ("<", Op::Less),
-    (">", Op::More),
+const OPS: [(&str, Comparison); 4] = [
+    ("<=", Comparison::AtMost),
+    (">=", Comparison::AtLeast),
+    ("<", Comparison::Less),
+    (">", Comparison::More),
 ];
 
 /// Reads a limit.
@@ -101,7 +101,7 @@ pub fn parse(text: &str) -> Result<Limit, LimitError> {
         }
     };
     let name_at = offset(text, name);
-    let of_name: Vec<&Entry> = catalogue::ALL
+    let of_name: Vec<&NamedMeasure> = catalogue::ALL
         .iter()
         .filter(|entry| entry.name == name)
         .collect();
@@ -207,41 +207,51 @@ mod tests {
             (
                 "ready-unserved.stranded p99 < 5ms",
                 "ready-unserved.stranded.p99",
-                Op::Less,
+                Comparison::Less,
                 5e6,
             ),
-            ("latency p99<=1.5s", "latency.p99", Op::AtMost, 1.5e9),
+            (
+                "latency p99<=1.5s",
+                "latency.p99",
+                Comparison::AtMost,
+                1.5e9,
+            ),
             (
                 "  requests  rate >  1000/s ",
                 "requests.rate",
-                Op::More,
+                Comparison::More,
                 1000.0,
             ),
-            ("latency < 20 ms", "latency.mean", Op::Less, 20e6),
-            ("lock share < 10%", "lock.share", Op::Less, 0.1),
+            ("latency < 20 ms", "latency.mean", Comparison::Less, 20e6),
+            ("lock share < 10%", "lock.share", Comparison::Less, 0.1),
             (
                 "requests count >= 100",
                 "requests.count",
-                Op::AtLeast,
+                Comparison::AtLeast,
                 100.0,
             ),
-            ("calls per-request < 5", "calls.per-request", Op::Less, 5.0),
+            (
+                "calls per-request < 5",
+                "calls.per-request",
+                Comparison::Less,
+                5.0,
+            ),
             (
                 "upstream 127.0.0.1:5432 p99 < 20ms",
                 "upstream 127.0.0.1:5432.p99",
-                Op::Less,
+                Comparison::Less,
                 20e6,
             ),
             (
                 "upstream /run/db.sock <= 2ms",
                 "upstream /run/db.sock.mean",
-                Op::AtMost,
+                Comparison::AtMost,
                 2e6,
             ),
             (
                 "cpu per-request < 300us",
                 "cpu.per-request",
-                Op::Less,
+                Comparison::Less,
                 300e3,
             ),
         ] {

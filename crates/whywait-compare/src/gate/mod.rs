@@ -14,4 +14,4 @@ pub mod text;
 pub use baseline::Baseline;
 pub use budget::{Budget, BudgetError};
 pub use date::Date;
-pub use judge::{Judgement, Line, Outcome, judge};
+pub use judge::{GateLine, Judgement, LineOutcome, judge};

@@ -4,7 +4,7 @@ use whywait_words::percent_change;
 
 use super::baseline::Baseline;
 use super::budget::{At, Regressions};
-use super::judge::{Line, Outcome, UNTOLD};
+use super::judge::{GateLine, LineOutcome, UNTOLD};
 use crate::diff::{Diff, Overall};
 use crate::measures::Run;
 use crate::side::Side;
@@ -15,9 +15,9 @@ pub(super) fn judge(
     runs: &[&Run],
     lacking: bool,
     baseline: Option<&Baseline>,
-) -> (Vec<Line>, Vec<String>) {
+) -> (Vec<GateLine>, Vec<String>) {
     let what = format!("not worse than {}", regressions.what.baseline.display());
-    let line = |outcome, why: String| Line {
+    let line = |outcome, why: String| GateLine {
         line: regressions.line,
         what: what.clone(),
         outcome,
@@ -26,7 +26,7 @@ pub(super) fn judge(
     let Some(baseline) = baseline else {
         return (
             vec![line(
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 "there is no baseline yet".to_owned(),
             )],
             Vec::new(),
@@ -47,7 +47,7 @@ pub(super) fn judge(
     };
     let untold = base.runs.iter().chain(&head.runs).any(|run| run.untold);
     let diff = Diff::new(&base, &head, regressions.what.options);
-    let mut lines: Vec<Line> = diff
+    let mut lines: Vec<GateLine> = diff
         .regressions()
         .map(|change| {
             let why = format!(
@@ -63,26 +63,26 @@ pub(super) fn judge(
                 percent_change(change.relative),
                 p_value(change.adjusted_p.unwrap_or(1.0))
             );
-            line(Outcome::Broken, why)
+            line(LineOutcome::Broken, why)
         })
         .collect();
     if lines.is_empty() {
         let compared = format!("{} against {} runs", runs.len(), base.runs.len());
         lines.push(match diff.verdict {
             Overall::TooFewRuns => line(
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 format!("{compared}: too few to rule out chance"),
             ),
             _ if untold => line(
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 format!("{compared}: nothing else got worse{UNTOLD}"),
             ),
             _ if lacking => line(
-                Outcome::Undecided,
+                LineOutcome::Undecided,
                 format!("{compared}, all of them incomplete"),
             ),
-            Overall::Better => line(Outcome::Held, format!("{compared}: better")),
-            _ => line(Outcome::Held, format!("{compared}: nothing got worse")),
+            Overall::Better => line(LineOutcome::Held, format!("{compared}: better")),
+            _ => line(LineOutcome::Held, format!("{compared}: nothing got worse")),
         });
     }
     let notes = if diff.verdict == Overall::TooFewRuns {

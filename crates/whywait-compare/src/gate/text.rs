@@ -4,13 +4,13 @@
 use whywait_report::text::{self, Page, Style, TextOptions};
 use whywait_words::counted;
 
-use super::judge::{Judgement, Line, Outcome};
+use super::judge::{GateLine, Judgement, LineOutcome};
 
 /// A judgement as text. `budget`: the file's name.
 pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> String {
     let mut page = text::page(options);
     let count = |outcome| judgement.with(outcome).count();
-    let (broken, undecided) = (count(Outcome::Broken), count(Outcome::Undecided));
+    let (broken, undecided) = (count(LineOutcome::Broken), count(LineOutcome::Undecided));
     let (style, verdict) = if judgement.failed {
         (Style::Error, "gate: failed")
     } else {
@@ -23,10 +23,10 @@ pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> Stri
     }
     page.paragraph("", "  ", &[(style, verdict), (Style::Plain, &rest)]);
     for outcome in [
-        Outcome::Broken,
-        Outcome::Undecided,
-        Outcome::Allowed,
-        Outcome::Held,
+        LineOutcome::Broken,
+        LineOutcome::Undecided,
+        LineOutcome::Allowed,
+        LineOutcome::Held,
     ] {
         for line in judgement.with(outcome) {
             show(&mut page, budget, line);
@@ -38,12 +38,12 @@ pub fn render(judgement: &Judgement, budget: &str, options: TextOptions) -> Stri
     page.into_text()
 }
 
-fn show(page: &mut Page, budget: &str, line: &Line) {
+fn show(page: &mut Page, budget: &str, line: &GateLine) {
     let style = match line.outcome {
-        Outcome::Broken => Style::Error,
-        Outcome::Undecided => Style::Warning,
-        Outcome::Allowed => Style::Note,
-        Outcome::Held => Style::Good,
+        LineOutcome::Broken => Style::Error,
+        LineOutcome::Undecided => Style::Warning,
+        LineOutcome::Allowed => Style::Note,
+        LineOutcome::Held => Style::Good,
     };
     let place = format!("  ({budget}:{})", line.line);
     page.paragraph(
@@ -61,11 +61,11 @@ fn show(page: &mut Page, budget: &str, line: &Line) {
 }
 
 /// An outcome in a word.
-pub(crate) fn name(outcome: Outcome) -> &'static str {
+pub(crate) fn name(outcome: LineOutcome) -> &'static str {
     match outcome {
-        Outcome::Held => "held",
-        Outcome::Broken => "broken",
-        Outcome::Allowed => "allowed",
-        Outcome::Undecided => "undecided",
+        LineOutcome::Held => "held",
+        LineOutcome::Broken => "broken",
+        LineOutcome::Allowed => "allowed",
+        LineOutcome::Undecided => "undecided",
     }
 }

@@ -2,12 +2,12 @@
 
 use whywait_model::calls::PeerRow;
 
-use super::{Better, Group, Measure, Run, Source, Unit};
+use super::{Better, Group, Measure, MeasureSource, Run, Unit};
 
 /// Peers that are measured one by one, those first that had most of the target's time.
 const MAX_PEERS: usize = 20;
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     let peers = source.model.calls();
     let calls = peers
         .iter()

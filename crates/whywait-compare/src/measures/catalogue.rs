@@ -4,7 +4,7 @@ use super::Unit;
 
 /// A measure that a budget may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct NamedMeasure {
     /// Its name in a budget.
     pub name: &'static str,
     /// The statistics that there are of it. The first is the one that is meant when none is named.
@@ -20,8 +20,8 @@ pub const UPSTREAM: &str = "upstream";
 
 const PART: &[&str] = &["mean", "p50", "p90", "p99", "max", "share"];
 
-const fn part(name: &'static str, what: &'static str) -> Entry {
-    Entry {
+const fn part(name: &'static str, what: &'static str) -> NamedMeasure {
+    NamedMeasure {
         name,
         stats: PART,
         unit: Unit::Ns,
@@ -30,44 +30,44 @@ const fn part(name: &'static str, what: &'static str) -> Entry {
 }
 
 /// All of them, in the order in which they are listed.
-pub const ALL: &[Entry] = &[
-    Entry {
+pub const ALL: &[NamedMeasure] = &[
+    NamedMeasure {
         name: "latency",
         stats: &["mean", "p50", "p90", "p99", "max"],
         unit: Unit::Ns,
         what: "a request, from its first byte in the kernel to the last byte of its response",
     },
-    Entry {
+    NamedMeasure {
         name: "requests",
         stats: &["rate"],
         unit: Unit::PerSecond,
         what: "requests answered a second",
     },
-    Entry {
+    NamedMeasure {
         name: "requests",
         stats: &["count"],
         unit: Unit::Count,
         what: "requests answered",
     },
-    Entry {
+    NamedMeasure {
         name: "requests",
         stats: &["late"],
         unit: Unit::Count,
         what: "requests still open at the end that have taken longer than answered ones do",
     },
-    Entry {
+    NamedMeasure {
         name: "cpu",
         stats: &["per-request"],
         unit: Unit::Ns,
         what: "CPU time of all threads, for each request",
     },
-    Entry {
+    NamedMeasure {
         name: "cpu",
         stats: &["serving"],
         unit: Unit::Ns,
         what: "CPU time of the serving thread, for each request",
     },
-    Entry {
+    NamedMeasure {
         name: "cpu",
         stats: &["cores"],
         unit: Unit::Count,
@@ -95,50 +95,50 @@ pub const ALL: &[Entry] = &[
     part("uring", "it waited in io_uring_enter"),
     part("page-fault", "it waited for a page"),
     part("unknown", "none of these"),
-    Entry {
+    NamedMeasure {
         name: "calls",
         stats: &["per-request"],
         unit: Unit::Count,
         what: "calls of the target to others, for each request",
     },
-    Entry {
+    NamedMeasure {
         name: "calls",
         stats: &["rate"],
         unit: Unit::PerSecond,
         what: "calls of the target to others a second",
     },
-    Entry {
+    NamedMeasure {
         name: UPSTREAM,
         stats: &["mean", "p50", "p99", "max"],
         unit: Unit::Ns,
         what: "a call to a peer, whose address comes next: upstream 127.0.0.1:5432 p99",
     },
-    Entry {
+    NamedMeasure {
         name: "futile-wakeups",
         stats: &["rate"],
         unit: Unit::PerSecond,
         what: "threads woken a second without making progress",
     },
-    Entry {
+    NamedMeasure {
         name: "in-flight",
         stats: &["mean", "max"],
         unit: Unit::Count,
         what: "io_uring operations in flight",
     },
-    Entry {
+    NamedMeasure {
         name: "operations",
         stats: &["rate"],
         unit: Unit::PerSecond,
         what: "io_uring operations submitted a second",
     },
-    Entry {
+    NamedMeasure {
         name: "operations",
         stats: &["kernel", "unreaped", "queued"],
         unit: Unit::Ns,
         what: "an io_uring operation's mean time: with the kernel; completed but not taken; \
                published but not submitted",
     },
-    Entry {
+    NamedMeasure {
         name: "cpu",
         stats: &["per-operation"],
         unit: Unit::Ns,
@@ -147,13 +147,13 @@ pub const ALL: &[Entry] = &[
 ];
 
 /// The entry for a measure's statistic.
-pub fn entry(name: &str, stat: &str) -> Option<&'static Entry> {
+pub fn entry(name: &str, stat: &str) -> Option<&'static NamedMeasure> {
     ALL.iter()
         .find(|entry| entry.name == name && entry.stats.contains(&stat))
 }
 
 /// The unit of a statistic.
-pub fn unit(entry: &Entry, stat: &str) -> Unit {
+pub fn unit(entry: &NamedMeasure, stat: &str) -> Unit {
     if stat == "share" {
         Unit::Share
     } else {

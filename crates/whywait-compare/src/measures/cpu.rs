@@ -5,9 +5,9 @@
 //! how much it scatters shows in the runs.
 
 use super::names::{function, role};
-use super::{Better, Group, MAX_FRAMES, Measure, Run, Source, Subject, Unit};
+use super::{Better, Group, MAX_FRAMES, Measure, MeasureSource, Run, Subject, Unit};
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     let model = source.model;
     let hz = model.meta.options.sample_hz;
     let samples: u64 = source.samples.values().sum();

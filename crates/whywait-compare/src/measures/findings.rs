@@ -6,7 +6,7 @@ use whywait_findings::{Finding, Severity};
 use whywait_model::stable_name;
 
 use super::names::role;
-use super::{Better, Group, Measure, Run, Source, Subject, Unit};
+use super::{Better, Group, Measure, MeasureSource, Run, Subject, Unit};
 
 /// A finding of a run, as far as it can be compared.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub(crate) fn severity_name(severity: Severity) -> &'static str {
     }
 }
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     for finding in source.findings {
         let found = found(source, finding);
         let rank = f64::from(found.rank());
@@ -74,7 +74,7 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
     }
 }
 
-fn found(source: &Source<'_>, finding: &Finding) -> Found {
+fn found(source: &MeasureSource<'_>, finding: &Finding) -> Found {
     let text = |key: &str| finding.subject.get(key).and_then(Value::as_str);
     let thread_of = |key: &str| {
         let tid = finding.subject.get(key)?.as_u64()?;

@@ -175,7 +175,7 @@ pub struct Run {
 }
 
 /// Who adds measures.
-const COLLECTORS: [fn(&Source<'_>, &mut Run); 8] = [
+const COLLECTORS: [fn(&MeasureSource<'_>, &mut Run); 8] = [
     requests::collect,
     paths::collect,
     waits::collect,
@@ -187,7 +187,7 @@ const COLLECTORS: [fn(&Source<'_>, &mut Run); 8] = [
 ];
 
 /// What collectors have to draw from.
-pub(crate) struct Source<'a> {
+pub(crate) struct MeasureSource<'a> {
     /// The analysis.
     pub(crate) model: &'a Model,
     /// Answered requests; none where they cannot be told apart.
@@ -244,7 +244,7 @@ impl Run {
             untold: !model.tells_requests_apart(),
             ..Run::default()
         };
-        let source = Source {
+        let source = MeasureSource {
             model,
             requests: if run.untold { 0 } else { run.about.requests },
             findings: &findings,

@@ -4,22 +4,22 @@
 use std::collections::BTreeMap;
 
 use super::names::{function, role};
-use super::{Better, Group, MAX_FRAMES, Measure, Run, Source, Subject, Unit};
+use super::{Better, Group, MAX_FRAMES, Measure, MeasureSource, Run, Subject, Unit};
 
 /// Of one place on the paths: its time, and the longest step with its stack.
 #[derive(Default)]
-struct Place {
+struct PathPlace {
     total_ns: u64,
     longest_ns: u64,
     stack: u32,
 }
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     if source.requests == 0 {
         return;
     }
     let model = source.model;
-    let mut places: BTreeMap<Subject, Place> = BTreeMap::new();
+    let mut places: BTreeMap<Subject, PathPlace> = BTreeMap::new();
     for request in model.requests() {
         for step in request.path().steps {
             let subject = Subject {

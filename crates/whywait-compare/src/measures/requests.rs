@@ -13,7 +13,7 @@
 use whywait_model::Model;
 use whywait_model::requests::{Requests, Time};
 
-use super::{Better, Group, Measure, Run, Source, Subject, Unit};
+use super::{Better, Group, Measure, MeasureSource, Run, Subject, Unit};
 
 /// The percentiles of latencies and parts that are measured, by name.
 pub(super) const PERCENTILES: [(&str, f64); 3] = [("p50", 0.50), ("p90", 0.90), ("p99", 0.99)];
@@ -53,7 +53,7 @@ fn values(time: &Time) -> [Option<u64>; PARTS.len()] {
     ]
 }
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     let model = source.model;
     let counting = model.requests_that_count();
     if counting == 0 {

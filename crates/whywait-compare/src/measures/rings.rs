@@ -3,9 +3,9 @@
 
 use whywait_model::rings::RingRow;
 
-use super::{Better, Group, Measure, Run, Source, Unit};
+use super::{Better, Group, Measure, MeasureSource, Run, Unit};
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     let rings = source.model.rings();
     let submitted: u64 = rings
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
 }
 
 /// How many operations were submitted.
-pub(super) fn operations(source: &Source<'_>) -> u64 {
+pub(super) fn operations(source: &MeasureSource<'_>) -> u64 {
     let rings = source.model.rings();
     rings
         .iter()

@@ -2,9 +2,9 @@
 //! of system-call tracing saw them. 0 where nothing looked like it; not measured in recordings
 //! that could not have seen it.
 
-use super::{Better, Group, Measure, Run, Source, Unit};
+use super::{Better, Group, Measure, MeasureSource, Run, Unit};
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     // Where CPU time is accounted for, loops are watched.
     if source.model.cpu.threads.is_empty() {
         return;

@@ -4,9 +4,9 @@
 use whywait_model::stable_name;
 
 use super::names::role;
-use super::{Better, Group, MAX_FRAMES, Measure, Run, Source, Subject, Unit};
+use super::{Better, Group, MAX_FRAMES, Measure, MeasureSource, Run, Subject, Unit};
 
-pub(super) fn collect(source: &Source<'_>, run: &mut Run) {
+pub(super) fn collect(source: &MeasureSource<'_>, run: &mut Run) {
     if source.requests == 0 {
         return;
     }

@@ -1,14 +1,14 @@
 //! Comparisons of made-up servers.
 
 use crate::common::{HEALTHY, Server, run_of, side};
-use whywait_compare::changes::Verdict;
-use whywait_compare::diff::{Overall, Status};
-use whywait_compare::{Diff, Options, Run, Side, json, text};
+use whywait_compare::changes::Trend;
+use whywait_compare::diff::{FindingStatus, Overall};
+use whywait_compare::{ChangeOptions, Diff, Run, Side, json, text};
 use whywait_report::text::TextOptions;
 use whywait_words::Charset;
 
 fn diff(base: &Side, head: &Side) -> Diff {
-    Diff::new(base, head, Options::default())
+    Diff::new(base, head, ChangeOptions::default())
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_tenth_more_computing_is_found_and_named() {
         let change = diff
             .change(name)
             .unwrap_or_else(|| panic!("{name} is compared"));
-        assert_eq!(change.verdict, Verdict::Worse, "{name}: {change:?}");
+        assert_eq!(change.verdict, Trend::Worse, "{name}: {change:?}");
         assert!(change.adjusted_p.is_some_and(|p| p <= 0.05));
     }
     let explanation = diff.explanation.as_ref().expect("there are requests");
@@ -63,7 +63,7 @@ fn too_few_runs_are_shown_and_not_called() {
         let diff = diff(&side("base", HEALTHY, base), &side("head!", slower, head));
         assert_eq!(diff.verdict, Overall::TooFewRuns);
         let change = diff.change("latency.mean").expect("it is shown");
-        assert!(change.relative > 0.5 && change.verdict == Verdict::TooFewRuns);
+        assert!(change.relative > 0.5 && change.verdict == Trend::TooFewRuns);
         assert!(
             diff.notes[0].contains("at least 4 a side"),
             "{:?}",
@@ -81,7 +81,7 @@ fn what_changes_by_less_than_matters_is_no_regression() {
     };
     let diff = diff(&side("base", HEALTHY, 6), &side("head!", slower, 6));
     let change = diff.change("latency.mean").expect("it is compared");
-    assert_eq!(change.verdict, Verdict::Small, "{change:?}");
+    assert_eq!(change.verdict, Trend::Small, "{change:?}");
     assert_eq!(diff.regressions().count(), 0);
 }
 
@@ -92,7 +92,10 @@ fn findings_come_and_go() {
         ..HEALTHY
     };
     let (good, bad) = (side("base", HEALTHY, 5), side("head!", faulty, 5));
-    for (base, head, status) in [(&good, &bad, Status::New), (&bad, &good, Status::Gone)] {
+    for (base, head, status) in [
+        (&good, &bad, FindingStatus::New),
+        (&bad, &good, FindingStatus::Gone),
+    ] {
         let diff = diff(base, head);
         let finding = diff
             .findings
@@ -107,7 +110,7 @@ fn findings_come_and_go() {
         assert_eq!(finding.thread, "loop-N");
         assert_eq!(
             diff.regressions().any(|c| c.name.contains("blocked-loop")),
-            status == Status::New
+            status == FindingStatus::New
         );
     }
 }
@@ -128,7 +131,7 @@ fn a_side_without_requests_is_compared_for_what_it_has() {
     let _ = text::render(&diff, TextOptions::default());
     let empty = Side::default();
     assert_eq!(
-        Diff::new(&empty, &empty, Options::default()).verdict,
+        Diff::new(&empty, &empty, ChangeOptions::default()).verdict,
         Overall::TooFewRuns
     );
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::common::{QUICK, Server, run, run_of, side};
 use whywait_compare::Run;
 use whywait_compare::gate::{
-    Baseline, Budget, Date, Judgement, Outcome, github, init, judge, junit, text,
+    Baseline, Budget, Date, Judgement, LineOutcome, github, init, judge, junit, text,
 };
 use whywait_report::text::TextOptions;
 
@@ -34,13 +34,16 @@ fn limits_are_held_against_the_median() {
         &runs,
     );
     assert!(!held.failed, "{held:?}");
-    assert_eq!(held.with(Outcome::Held).count(), 3);
+    assert_eq!(held.with(LineOutcome::Held).count(), 3);
     let broken = judged(
         "limits = ['latency p99 < 200ms',\n'on-cpu p50 < 10ms', 'requests count > 30']",
         &runs,
     );
     assert!(broken.failed);
-    let lines: Vec<usize> = broken.with(Outcome::Broken).map(|line| line.line).collect();
+    let lines: Vec<usize> = broken
+        .with(LineOutcome::Broken)
+        .map(|line| line.line)
+        .collect();
     assert_eq!(lines, [3, 3]);
 }
 
@@ -49,7 +52,7 @@ fn what_is_not_measured_is_undecided() {
     let runs = side("base", QUICK, 2).runs;
     let lines = "limits = ['futile-wakeups rate < 1/s']";
     let passed = judged(lines, &runs);
-    assert!(!passed.failed && passed.lines[0].outcome == Outcome::Undecided);
+    assert!(!passed.failed && passed.lines[0].outcome == LineOutcome::Undecided);
     assert!(judged(&format!("fail-when-undecided = true\n{lines}"), &runs).failed);
 }
 
@@ -61,9 +64,9 @@ fn requests_that_cannot_be_told_apart_decide_nothing() {
     })];
     let lines = "limits = ['latency p99 < 200ms', 'requests count > 10', 'requests late < 1']";
     let judgement = judged(lines, &runs);
-    let outcomes: Vec<Outcome> = judgement.lines.iter().map(|line| line.outcome).collect();
-    let undecided = Outcome::Undecided;
-    assert_eq!(outcomes, [undecided, undecided, Outcome::Held]);
+    let outcomes: Vec<LineOutcome> = judgement.lines.iter().map(|line| line.outcome).collect();
+    let undecided = LineOutcome::Undecided;
+    assert_eq!(outcomes, [undecided, undecided, LineOutcome::Held]);
     let why = &judgement.lines[0].why;
     assert!(why.contains("cannot be told apart"), "{why}");
     let strict = format!("fail-when-undecided = true\n{lines}");
@@ -85,9 +88,9 @@ fn a_percentile_below_the_threshold_is_a_bound() {
         .lines[0]
             .outcome
     };
-    assert_eq!(outcome("timer p99 < 1ms"), Outcome::Held);
-    assert_eq!(outcome("timer p99 < 500us"), Outcome::Undecided);
-    assert_eq!(outcome("timer max < 5ms"), Outcome::Broken);
+    assert_eq!(outcome("timer p99 < 1ms"), LineOutcome::Held);
+    assert_eq!(outcome("timer p99 < 500us"), LineOutcome::Undecided);
+    assert_eq!(outcome("timer max < 5ms"), LineOutcome::Broken);
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn findings_break_a_budget_unless_they_are_allowed() {
     assert!(!judged("[findings]\nmax-severity = 'error'", &runs).failed);
     let allowed = judged(&allow(""), &runs);
     assert!(!allowed.failed, "{allowed:?}");
-    assert_eq!(allowed.with(Outcome::Allowed).count(), 1);
+    assert_eq!(allowed.with(LineOutcome::Allowed).count(), 1);
     assert!(
         !judged(&allow(", until = 2026-11-21"), &runs).failed,
         "the last day"
@@ -142,8 +145,8 @@ fn an_incomplete_recording_proves_what_it_shows_only() {
     let runs = [lossy(1, QUICK)];
     assert!(!runs[0].missing.is_empty());
     let judgement = judged(lines, &runs);
-    let outcomes: Vec<Outcome> = judgement.lines.iter().map(|line| line.outcome).collect();
-    let (undecided, broken) = (Outcome::Undecided, Outcome::Broken);
+    let outcomes: Vec<LineOutcome> = judgement.lines.iter().map(|line| line.outcome).collect();
+    let (undecided, broken) = (LineOutcome::Undecided, LineOutcome::Broken);
     assert_eq!(
         outcomes,
         [undecided, undecided, broken, undecided],
@@ -163,7 +166,7 @@ fn an_incomplete_recording_proves_what_it_shows_only() {
     assert!(judged("[findings]\nmax-severity = 'note'", &[lossy(1, FAULTY)]).failed);
     // Next to a complete one it is left out.
     let both = judged(lines, &[lossy(1, QUICK), run(QUICK, 2, 0)]);
-    assert_eq!(both.with(Outcome::Undecided).count(), 0, "{both:?}");
+    assert_eq!(both.with(LineOutcome::Undecided).count(), 0, "{both:?}");
     assert_eq!(both.incomplete_runs, 1);
 }
 
@@ -211,7 +214,7 @@ fn regressions_are_held_against_a_baseline() {
         1,
     );
     assert!(
-        !few.failed && few.lines[0].outcome == Outcome::Undecided,
+        !few.failed && few.lines[0].outcome == LineOutcome::Undecided,
         "{few:?}"
     );
     assert!(!judge(&regressions, &[run(QUICK, 1, 0)], None, today()).failed);

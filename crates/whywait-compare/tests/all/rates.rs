@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use whywait_compare::Run;
-use whywait_events::recording::{Meta, Options, Writer};
+use whywait_events::recording::{Meta, RecordingOptions, Writer};
 use whywait_events::{Event, Sample};
 
 const MS: u64 = 1_000_000;
@@ -13,9 +13,9 @@ const MS: u64 = 1_000_000;
 fn recorded(dir: &Path, periods: u32) -> Run {
     let meta = Meta {
         ended_ns: Some(1_000 * MS),
-        options: Options {
+        options: RecordingOptions {
             sample_hz: 200,
-            ..Options::default()
+            ..RecordingOptions::default()
         },
         ..Meta::default()
     };

@@ -81,7 +81,7 @@ macro_rules! tables {
             /// Completes the files of the open segment.
             pub(crate) fn close(
                 &mut self,
-                place: &$crate::recording::Place<'_>,
+                place: &$crate::recording::SegmentPlace<'_>,
             ) -> Result<(), $crate::recording::WriteError> {
                 $(self.$table.close(place)?;)+
                 Ok(())

@@ -45,7 +45,7 @@ pub struct Meta {
     /// The watched process.
     pub pid: Option<u32>,
     /// How it was recorded.
-    pub options: Options,
+    pub options: RecordingOptions,
     /// What each BPF program cost, by name, when it was measured.
     pub cost: BTreeMap<String, ProgramCost>,
     /// Exit status of the launched command, as a shell shows it (128 + signal when it was killed).
@@ -76,7 +76,7 @@ pub struct Host {
 /// How a recording was made.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Options {
+pub struct RecordingOptions {
     /// Sleeps, busy intervals and requests below this were only counted, nanoseconds.
     pub threshold_ns: u64,
     /// How much of a stack was copied to unwind it, bytes.

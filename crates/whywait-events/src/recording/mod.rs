@@ -40,7 +40,7 @@ mod writer;
 
 pub use error::{Damage, ReadError, WriteError};
 pub use hold::is_growing;
-pub use meta::{Host, Meta, Options, ProgramCost, SegmentRange};
+pub use meta::{Host, Meta, ProgramCost, RecordingOptions, SegmentRange};
 pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};
 pub use writer::{Writer, WriterOptions};
@@ -52,7 +52,7 @@ pub(crate) use events::tables;
 #[cfg(test)]
 pub(crate) use made_up::MadeUp;
 pub(crate) use table::{Record, Sink, Tables, table};
-pub(crate) use table_file::{Place, TableWriter};
+pub(crate) use table_file::{SegmentPlace, TableWriter};
 pub(crate) use value::Single;
 
 /// What the declarations of tables and their list use.

@@ -14,14 +14,14 @@ const MAX_NAME_BYTES: usize = 1 << 29;
 /// The stacks, modules and symbols of a recording.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    stacks: BTreeMap<StackId, Entry>,
+    stacks: BTreeMap<StackId, StackEntry>,
     frames: Vec<Frame>,
     modules: HashMap<u32, Module>,
     names: HashMap<Frame, Vec<FrameName>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct StackEntry {
     start: usize,
     length: usize,
     truncated: bool,
@@ -113,7 +113,7 @@ impl Stacks {
 pub(crate) struct StacksBuilder {
     stacks: Stacks,
     /// The stack whose rows are being read.
-    open: Option<Entry>,
+    open: Option<StackEntry>,
     open_id: StackId,
     texts: HashSet<Arc<str>>,
     text_bytes: usize,
@@ -127,7 +127,7 @@ impl StacksBuilder {
             self.close();
             self.open_id = row.stack;
             let start = self.stacks.frames.len();
-            self.open = Some(Entry {
+            self.open = Some(StackEntry {
                 start,
                 length: 0,
                 truncated: row.truncated,

@@ -95,7 +95,7 @@ impl<T: Table> TableWriter<T> {
     pub(crate) fn put(
         &mut self,
         row: &T,
-        place: &Place<'_>,
+        place: &SegmentPlace<'_>,
     ) -> std::result::Result<(), WriteError> {
         row.put(&mut self.columns);
         self.buffered += 1;
@@ -108,7 +108,10 @@ impl<T: Table> TableWriter<T> {
 
     /// Writes what is buffered and ends the file. It is written even without rows, so that a file
     /// which is missing was lost, and `seg-*/TABLE.parquet` always matches.
-    pub(crate) fn close(&mut self, place: &Place<'_>) -> std::result::Result<(), WriteError> {
+    pub(crate) fn close(
+        &mut self,
+        place: &SegmentPlace<'_>,
+    ) -> std::result::Result<(), WriteError> {
         self.flush(place)?;
         let Some(file) = self.file.take() else {
             return Ok(());
@@ -129,7 +132,7 @@ impl<T: Table> TableWriter<T> {
         self.buffered_text = 0;
     }
 
-    fn flush(&mut self, place: &Place<'_>) -> std::result::Result<(), WriteError> {
+    fn flush(&mut self, place: &SegmentPlace<'_>) -> std::result::Result<(), WriteError> {
         let path = table_path::<T>(place.segment);
         if self.file.is_none() {
             let file =
@@ -156,7 +159,7 @@ impl<T: Table> TableWriter<T> {
 }
 
 /// Where the open segment is, and whose.
-pub(crate) struct Place<'a> {
+pub(crate) struct SegmentPlace<'a> {
     pub(crate) segment: &'a Path,
     pub(crate) owner: Option<(u32, u32)>,
 }

@@ -14,7 +14,7 @@ use super::held::Held;
 use super::hold;
 use super::meta::{Meta, SegmentRange};
 use super::table::{Record, Sink, Table};
-use super::table_file::Place;
+use super::table_file::SegmentPlace;
 use super::{CUT_SHORT, META, OPEN_SUFFIX, SCHEMA, segment_name};
 use crate::{Counter, Event, Writers};
 
@@ -270,7 +270,7 @@ impl Writer {
         };
         let mut open = OpenSegment {
             writers: &mut self.writers,
-            place: Place {
+            place: SegmentPlace {
                 segment: &segment,
                 owner: self.options.owner,
             },
@@ -285,7 +285,7 @@ impl Writer {
         let Some(segment) = self.open.as_ref().map(Held::path) else {
             return Ok(());
         };
-        let place = Place {
+        let place = SegmentPlace {
             segment: &segment,
             owner: self.options.owner,
         };
@@ -325,7 +325,7 @@ impl Writer {
 /// Where rows go.
 struct OpenSegment<'a> {
     writers: &'a mut Writers,
-    place: Place<'a>,
+    place: SegmentPlace<'a>,
     /// Rows so far.
     rows: usize,
 }

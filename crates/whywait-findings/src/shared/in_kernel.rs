@@ -11,7 +11,7 @@ use crate::numbers::{KERNEL_MIN_SAMPLES, KERNEL_NOTABLE, MOST, Share};
 
 /// What a thread does in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
+enum KernelWork {
     /// The memory that it touches is not there yet.
     PageFault,
     /// Bytes of a call go between the program and the kernel.
@@ -21,7 +21,7 @@ enum Work {
     Other,
 }
 
-impl Work {
+impl KernelWork {
     fn of(stack: &StackText) -> Self {
         let has = |parts: &[&str]| {
             let mut labels = stack.labels.iter();
@@ -29,10 +29,10 @@ impl Work {
         };
         // A call that copies may meet memory that is not there: then that is what takes the time.
         if has(&["asm_exc_page_fault", "exc_page_fault", "handle_mm_fault"]) {
-            return Work::PageFault;
+            return KernelWork::PageFault;
         }
         let Some(call) = call(stack) else {
-            return Work::Other;
+            return KernelWork::Other;
         };
         // arch/x86/lib/copy_user_64.S, lib/iov_iter.c
         let copies = &[
@@ -49,17 +49,17 @@ impl Work {
             "copyout",
         ];
         match has(copies) {
-            true => Work::Copying(call),
-            false => Work::Call(call),
+            true => KernelWork::Copying(call),
+            false => KernelWork::Call(call),
         }
     }
 
     fn said(&self) -> String {
         match self {
-            Work::PageFault => "page faults".to_owned(),
-            Work::Copying(call) => format!("copying for {call}()"),
-            Work::Call(call) => format!("{call}()"),
-            Work::Other => "other work".to_owned(),
+            KernelWork::PageFault => "page faults".to_owned(),
+            KernelWork::Copying(call) => format!("copying for {call}()"),
+            KernelWork::Call(call) => format!("{call}()"),
+            KernelWork::Other => "other work".to_owned(),
         }
     }
 }
@@ -82,7 +82,7 @@ pub(crate) struct InKernel {
     all: u64,
     inside: u64,
     /// The most first.
-    works: Vec<(Work, u64)>,
+    works: Vec<(KernelWork, u64)>,
 }
 
 impl InKernel {
@@ -94,12 +94,12 @@ impl InKernel {
             found.all = found.all.saturating_add(sample.weight());
             *stacks.entry(sample.kernel_stack).or_default() += sample.weight();
         }
-        let mut works: BTreeMap<Work, u64> = BTreeMap::new();
+        let mut works: BTreeMap<KernelWork, u64> = BTreeMap::new();
         for (id, weight) in stacks {
             let stack = model.stacks.get(id);
             if let Some(stack) = stack.filter(|_| !model.in_interrupt(id)) {
                 found.inside = found.inside.saturating_add(weight);
-                *works.entry(Work::of(stack)).or_default() += weight;
+                *works.entry(KernelWork::of(stack)).or_default() += weight;
             }
         }
         found.works = works.into_iter().collect();
@@ -108,17 +108,17 @@ impl InKernel {
     }
 
     /// What most of all the time went to, if it is in the kernel.
-    fn mostly(&self) -> Option<&Work> {
+    fn mostly(&self) -> Option<&KernelWork> {
         let (work, weight) = self.works.first()?;
-        let most = Share::new(*weight, self.all).is_at_least(*MOST) && *work != Work::Other;
+        let most = Share::new(*weight, self.all).is_at_least(*MOST) && *work != KernelWork::Other;
         (most && self.all >= *KERNEL_MIN_SAMPLES).then_some(work)
     }
 
     /// For titles: `, in the kernel, copying for write()`; empty when it is not most of it.
     pub(crate) fn place(&self) -> String {
         match self.mostly() {
-            Some(Work::Call(call)) => format!(", in the kernel for {call}()"),
-            Some(Work::PageFault) => ", in the kernel for page faults".to_owned(),
+            Some(KernelWork::Call(call)) => format!(", in the kernel for {call}()"),
+            Some(KernelWork::PageFault) => ", in the kernel for page faults".to_owned(),
             Some(work) => format!(", in the kernel, {}", work.said()),
             None => String::new(),
         }
@@ -148,16 +148,16 @@ impl InKernel {
     /// What helps, where most of the time went to one thing in the kernel.
     pub(crate) fn fix(&self) -> Option<&'static str> {
         Some(match self.mostly()? {
-            Work::PageFault => {
+            KernelWork::PageFault => {
                 "keep memory instead of giving it back and taking it again (reuse buffers, \
                  M_MMAP_THRESHOLD and M_TRIM_THRESHOLD), touch it before requests need it, or use \
                  huge pages"
             }
-            Work::Copying(_) => {
+            KernelWork::Copying(_) => {
                 "the kernel copies what the call moves: move less, or let it move without a copy \
                  (sendfile, splice, MSG_ZEROCOPY, O_DIRECT, mmap)"
             }
-            Work::Call(_) | Work::Other => {
+            KernelWork::Call(_) | KernelWork::Other => {
                 "make this call less often, several at once (writev, sendmmsg, io_uring), or off \
                  the requests' path"
             }

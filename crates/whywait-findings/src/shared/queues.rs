@@ -18,7 +18,7 @@ use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
 use crate::shared::slow_paths::Shares;
 use crate::shared::traffic::{
-    Step, Traffic, calls_each, length, paired, served, steps, whole, with_peer,
+    Traffic, TrafficEvent, calls_each, length, paired, served, steps, whole, with_peer,
 };
 use crate::shared::workers::OfProcess;
 
@@ -44,7 +44,7 @@ pub(crate) struct Queue<'m> {
     /// So many calls were under way at most.
     pub(crate) most: usize,
     /// The requests that waited for [`SLOW_NS`], each with how long, and what it and its call took.
-    pub(crate) victims: Vec<Victim<'m>>,
+    pub(crate) victims: Vec<QueuedRequest<'m>>,
     /// Of the time in which somebody waited: as many calls as ever were under way.
     pub(crate) full_ns: u64,
     /// … and all of it.
@@ -57,12 +57,12 @@ pub(crate) struct Queue<'m> {
     pub(crate) call_ns: u64,
     pub(crate) kept: bool,
     pub(crate) capacity: Capacity,
-    pub(crate) replay: Option<Replay>,
+    pub(crate) replay: Option<QueueReplay>,
 }
 
 /// How long requests take, and by replay with more calls at a time.
-pub(crate) struct Replay {
-    measure: Measure,
+pub(crate) struct QueueReplay {
+    measure: Average,
     real_ns: u64,
     more: Vec<(usize, u64)>,
 }
@@ -71,12 +71,12 @@ pub(crate) struct Replay {
 /// they are served in another one, as by Go's database/sql, some wait for longer, and others for
 /// less: then the middle one is not what it says, and the mean is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Measure {
+enum Average {
     Middle,
     Mean,
 }
 
-impl Measure {
+impl Average {
     fn of(self, latencies: Vec<u64>) -> u64 {
         match self {
             Self::Middle => median_ns(latencies),
@@ -90,7 +90,7 @@ impl Measure {
 
 /// A request that waited.
 #[derive(Clone, Copy)]
-pub(crate) struct Victim<'m> {
+pub(crate) struct QueuedRequest<'m> {
     pub(crate) request: RequestRef<'m>,
     pub(crate) waited_ns: u64,
     pub(crate) called_ns: u64,
@@ -190,7 +190,7 @@ impl<'m> Queue<'m> {
         self.takes(|victim| victim.waited_ns.saturating_add(victim.called_ns))
     }
 
-    fn takes(&self, ns: impl Fn(&Victim<'m>) -> u64) -> OfProcess<'_, 'm, &Self> {
+    fn takes(&self, ns: impl Fn(&QueuedRequest<'m>) -> u64) -> OfProcess<'_, 'm, &Self> {
         let shares = Shares::new(self.victims.iter().map(|victim| {
             let latency_ns = victim.request.age_ns();
             (ns(victim).min(latency_ns), latency_ns)
@@ -227,8 +227,8 @@ impl<'m> Queue<'m> {
             .map(|(at_a_time, ns)| format!("{} with {at_a_time}", duration(*ns)))
             .collect();
         let (typically, on_average) = match replay.measure {
-            Measure::Middle => ("typically ", ""),
-            Measure::Mean => ("", " on average"),
+            Average::Middle => ("typically ", ""),
+            Average::Mean => ("", " on average"),
         };
         Some(format!(
             "by replay a request would {typically}take {}{on_average}, instead of {} with {}",
@@ -242,8 +242,8 @@ impl<'m> Queue<'m> {
     pub(crate) fn replay_rows(&self, many: &str) -> Option<Value> {
         let replay = self.replay.as_ref()?;
         let latency = match replay.measure {
-            Measure::Middle => "p50_ns",
-            Measure::Mean => "mean_ns",
+            Average::Middle => "p50_ns",
+            Average::Mean => "mean_ns",
         };
         let row = |(most, ns): &(usize, u64)| json!({ many: most, latency: ns });
         Some(replay.more.iter().map(row).collect())
@@ -349,19 +349,19 @@ impl Flow {
         let (mut under_way, mut is_first) = (0, false);
         for (_, step, at) in &steps {
             match step {
-                Step::CallBegins => {
+                TrafficEvent::CallBegins => {
                     is_first |= under_way == 0;
                     flow.ahead[*at] = under_way;
                     under_way += 1;
                     flow.most = flow.most.max(under_way);
                 }
-                Step::CallEnds => {
+                TrafficEvent::CallEnds => {
                     under_way = under_way.saturating_sub(1);
                     if std::mem::take(&mut is_first) {
                         flow.firsts.push(*at);
                     }
                 }
-                Step::RequestBegins | Step::RequestEnds => {}
+                TrafficEvent::RequestBegins | TrafficEvent::RequestEnds => {}
             }
         }
         flow.follow(&steps);
@@ -369,7 +369,7 @@ impl Flow {
     }
 
     /// Goes through it again, knowing how many calls there are at most.
-    fn follow(&mut self, steps: &[(Ns, Step, usize)]) {
+    fn follow(&mut self, steps: &[(Ns, TrafficEvent, usize)]) {
         let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
         let mut ended: VecDeque<Ns> = VecDeque::new();
         for (at_ns, step, _) in steps {
@@ -384,20 +384,20 @@ impl Flow {
             }
             since_ns = *at_ns;
             match step {
-                Step::CallBegins => {
+                TrafficEvent::CallBegins => {
                     under_way += 1;
                     if let Some(ended_ns) = ended.pop_front() {
                         self.handovers.push(at_ns - ended_ns);
                     }
                 }
-                Step::CallEnds => {
+                TrafficEvent::CallEnds => {
                     if under_way == self.most && open > under_way {
                         ended.push_back(*at_ns);
                     }
                     under_way = under_way.saturating_sub(1);
                 }
-                Step::RequestBegins => open += 1,
-                Step::RequestEnds => open = open.saturating_sub(1),
+                TrafficEvent::RequestBegins => open += 1,
+                TrafficEvent::RequestEnds => open = open.saturating_sub(1),
             }
         }
     }
@@ -435,7 +435,7 @@ fn answers_follow(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> bool {
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others
 /// as ever were.
-fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<Victim<'m>> {
+fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<QueuedRequest<'m>> {
     let full = Covered::new(merged(flow.full.clone()));
     let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
     all.filter_map(|((request, (from_ns, _)), own)| {
@@ -444,7 +444,7 @@ fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<Victim
         let until_ns = own().map(|call| call.1).max()?;
         let in_calls_ns = sum(own().map(|call| full.within(call)));
         let waited_ns = full.within((*from_ns, until_ns));
-        Some(Victim {
+        Some(QueuedRequest {
             request: *request,
             waited_ns: waited_ns.saturating_sub(in_calls_ns),
             called_ns: sum(own().map(length)),
@@ -529,7 +529,7 @@ impl Alike {
 
 /// How long requests took, and by replay with more calls at a time; `None` where they make several,
 /// or the replay does not bring about what was.
-fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay> {
+fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<QueueReplay> {
     if pairs.calls.iter().any(|calls| calls.len() != 1) {
         return None;
     }
@@ -561,18 +561,18 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay
     let real: Vec<u64> = real.collect();
     let with = |servers: usize| latencies(&jobs, 1, servers.max(1) - 1);
     let as_it_was = with(most);
-    let of = |measure: Measure| {
+    let of = |measure: Average| {
         let real_ns = measure.of(real.clone());
         let off_ns = measure.of(as_it_was.clone()).abs_diff(real_ns);
         let off = Share::new(off_ns, real_ns.max(1));
         (!off.exceeds(*REPLAY_OFF)).then_some((off, measure, real_ns))
     };
-    let middle = of(Measure::Middle);
+    let middle = of(Average::Middle);
     let (_, measure, real_ns) =
         match middle.filter(|(off, ..)| !off.exceeds(*QUEUE_REPLAY_LITTLE_OFF)) {
             Some(middle) => middle,
             None => {
-                let both = middle.into_iter().chain(of(Measure::Mean));
+                let both = middle.into_iter().chain(of(Average::Mean));
                 both.min_by(|(one, ..), (other, ..)| one.compare(*other))?
             }
         };
@@ -584,7 +584,7 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<Replay
     let was_ns = measure.of(as_it_was).max(1);
     let as_real = |ns: u64| in_proportion(ns, real_ns, was_ns);
     let more = more.into_iter();
-    Some(Replay {
+    Some(QueueReplay {
         measure,
         real_ns,
         more: more

@@ -251,7 +251,7 @@ impl<'m> Traffic<'m> {
 
 /// What happens to calls and requests of a process, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum TrafficEvent {
     CallEnds,
     RequestBegins,
     CallBegins,
@@ -259,14 +259,22 @@ pub(crate) enum Step {
 }
 
 /// One step, with the position of its call or request, in the order of time.
-pub(crate) fn steps(requests: &[Interval], calls: &[Interval]) -> Vec<(Ns, Step, usize)> {
-    let of = |all: &[Interval], begins, ends| -> Vec<(Ns, Step, usize)> {
+pub(crate) fn steps(requests: &[Interval], calls: &[Interval]) -> Vec<(Ns, TrafficEvent, usize)> {
+    let of = |all: &[Interval], begins, ends| -> Vec<(Ns, TrafficEvent, usize)> {
         let all = all.iter().enumerate();
         all.flat_map(|(at, (from_ns, to_ns))| [(*from_ns, begins, at), (*to_ns, ends, at)])
             .collect()
     };
-    let mut steps = of(requests, Step::RequestBegins, Step::RequestEnds);
-    steps.append(&mut of(calls, Step::CallBegins, Step::CallEnds));
+    let mut steps = of(
+        requests,
+        TrafficEvent::RequestBegins,
+        TrafficEvent::RequestEnds,
+    );
+    steps.append(&mut of(
+        calls,
+        TrafficEvent::CallBegins,
+        TrafficEvent::CallEnds,
+    ));
     steps.sort_unstable();
     steps
 }
@@ -297,13 +305,13 @@ impl Mean {
             }
             since_ns = at_ns;
             match step {
-                Step::CallBegins => {
+                TrafficEvent::CallBegins => {
                     under_way += 1;
                     made += usize::from(open > 0);
                 }
-                Step::CallEnds => under_way = under_way.saturating_sub(1),
-                Step::RequestBegins => open += 1,
-                Step::RequestEnds => open = open.saturating_sub(1),
+                TrafficEvent::CallEnds => under_way = under_way.saturating_sub(1),
+                TrafficEvent::RequestBegins => open += 1,
+                TrafficEvent::RequestEnds => open = open.saturating_sub(1),
             }
         }
         let latency_ns = sum(requests.iter().map(|window| length(*window)));

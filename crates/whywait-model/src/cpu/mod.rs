@@ -11,7 +11,7 @@ pub(crate) mod sockets;
 mod summary;
 
 pub use bursts::{Bursts, Spinner};
-pub use sampled::{Place, Sampled};
+pub use sampled::{Sampled, SampledPlace};
 pub use sockets::{SocketUse, Sockets};
 pub use summary::{CpuSummary, ListenerCpu, ThreadCpu};
 

@@ -10,13 +10,13 @@ const MAX_PLACES: usize = 200_000;
 /// Where the sampling clock found threads on a CPU, and for how many of its periods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sampled {
-    places: BTreeMap<Place, u64>,
+    places: BTreeMap<SampledPlace, u64>,
     left_out: u64,
 }
 
 /// A place in which a thread was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SampledPlace {
     /// The thread.
     pub tid: u32,
     /// User stack, 0: none was taken.
@@ -28,7 +28,7 @@ pub struct Place {
 impl Sampled {
     /// Takes a row of the recording.
     pub fn add(&mut self, row: &Sample) {
-        let place = Place {
+        let place = SampledPlace {
             tid: row.tid,
             user_stack: row.user_stack,
             kernel_stack: row.kernel_stack,
@@ -42,7 +42,7 @@ impl Sampled {
     }
 
     /// The places, and for how many periods of the clock (`sample_hz`) each stands.
-    pub fn places(&self) -> impl Iterator<Item = (&Place, u64)> {
+    pub fn places(&self) -> impl Iterator<Item = (&SampledPlace, u64)> {
         self.places.iter().map(|(place, periods)| (place, *periods))
     }
 
@@ -67,7 +67,7 @@ mod tests {
                 ..Sample::default()
             });
         }
-        let place = Place {
+        let place = SampledPlace {
             tid: 7,
             user_stack: 3,
             kernel_stack: 0,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::{Ns, Request, StackId};
 
 use super::parking::parks_beside;
-use super::{EpollPool, Membership, PoolMember, Spans};
+use super::{EpollPool, Membership, PoolMember, PoolSpans};
 use crate::input::Polls;
 use crate::requests::life;
 use crate::stacks::{Label, StackNames, StackText};
@@ -36,7 +36,7 @@ pub(crate) fn find(
                 poll_stacks: polls.stacks.clone(),
                 at_once: None,
                 park_words: BTreeSet::new(),
-                spans: Spans::default(),
+                spans: PoolSpans::default(),
             };
             for tid in polls.threads.keys() {
                 pool.members.insert(
@@ -110,7 +110,7 @@ fn saturated_loops(
             poll_stacks: BTreeSet::new(),
             at_once: None,
             park_words: BTreeSet::new(),
-            spans: Spans::default(),
+            spans: PoolSpans::default(),
         })
     })
 }

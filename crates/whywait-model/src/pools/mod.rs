@@ -26,7 +26,7 @@ mod parking;
 mod spans;
 
 pub(crate) use find::find;
-use spans::Spans;
+use spans::PoolSpans;
 
 /// Why a thread counts as a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,7 @@ pub struct EpollPool {
     /// was taken.
     park_words: BTreeSet<(u32, u64)>,
     /// When nobody polled while members idled.
-    spans: Spans,
+    spans: PoolSpans,
 }
 
 /// An interval in which nobody polled while members idled.
@@ -164,7 +164,7 @@ impl EpollPool {
 
     /// Finds out when it was so, over the whole recording: requests by the thousand ask for it.
     pub(crate) fn find_spans(&mut self, threads: &BTreeMap<u32, Thread>) {
-        let mut spans = Spans::default();
+        let mut spans = PoolSpans::default();
         self.sweep(threads, 0, Ns::MAX, |from_ns, to_ns, _| {
             spans.add(from_ns, to_ns);
         });

@@ -4,7 +4,7 @@ use whywait_events::Ns;
 
 /// Intervals in order, none touching another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Spans(Vec<Span>);
+pub(super) struct PoolSpans(Vec<Span>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Span {
@@ -14,7 +14,7 @@ struct Span {
     before_ns: u64,
 }
 
-impl Spans {
+impl PoolSpans {
     /// Adds one that begins where the last one ends, or later.
     pub(super) fn add(&mut self, from_ns: Ns, to_ns: Ns) {
         match self.0.last_mut() {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn sums_and_the_longest_are_cut_at_the_edges() {
-        let mut spans = Spans::default();
+        let mut spans = PoolSpans::default();
         for (from, to) in [(10, 20), (20, 25), (40, 50), (60, 75)] {
             spans.add(from, to);
         }

@@ -8,7 +8,7 @@ use std::io;
 
 pub use folder::Folder;
 #[cfg(feature = "s3")]
-pub use s3::Bucket;
+pub use s3::S3Bucket;
 
 /// Somewhere that holds files by their path, each whole or not at all.
 pub trait Place {

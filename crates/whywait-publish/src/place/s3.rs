@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const RETRIES: usize = 3;
 
 /// A bucket, and what all names in it begin with.
-pub struct Bucket {
+pub struct S3Bucket {
     url: String,
     prefix: String,
     store: AmazonS3,
@@ -27,7 +27,7 @@ pub struct Bucket {
     has_keys: bool,
 }
 
-impl Bucket {
+impl S3Bucket {
     /// Of `s3://BUCKET/PREFIX`. Who may write there comes from the environment, as other tools for
     /// S3 have it (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, …), or from the machine's
     /// role.
@@ -163,7 +163,7 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     innermost.to_string()
 }
 
-impl Place for Bucket {
+impl Place for S3Bucket {
     /// An object is there whole or not at all: it is put in one request, which the service refuses
     /// where there is one already.
     fn put(&self, path: &str, bytes: Vec<u8>) -> Result<bool, PlaceError> {

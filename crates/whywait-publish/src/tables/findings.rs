@@ -4,14 +4,14 @@ use whywait_events::recording::ReadError;
 use whywait_findings::{Cause, Finding};
 
 use crate::Source;
-use crate::table::{At, published};
+use crate::table::{WallClock, published};
 use crate::text::{folded, joined, name};
 
 published! {
     /// A finding of a recording's report.
     "findings": struct FindingRow {
         /// When the recording began.
-        ts: At,
+        ts: WallClock,
         /// Its place in the report, from 1: the most severe first.
         place: u64,
         /// What it is: `whywait explain CODE` says what that means.

@@ -12,18 +12,18 @@ use whywait_events::recording::ReadError;
 
 use crate::Source;
 #[cfg(test)]
-use crate::table::Column;
-use crate::table::{AnyTable, Row};
+use crate::table::PublishedColumn;
+use crate::table::{AnyTable, PublishedRow};
 
 /// A table, and how its rows are made.
-pub struct Table {
+pub struct PublishedTable {
     /// Its name.
     pub name: &'static str,
     pub(crate) make: fn(&Source<'_>) -> Result<AnyTable, ReadError>,
     #[cfg(test)]
     pub(crate) about: &'static [&'static str],
     #[cfg(test)]
-    pub(crate) columns: &'static [Column],
+    pub(crate) columns: &'static [PublishedColumn],
 }
 
 /// The table whose file comes last: who sees its row sees all the others.
@@ -32,7 +32,7 @@ pub(crate) const LAST: &str = recordings::RecordingRow::NAME;
 macro_rules! tables {
     ($($module:ident: $row:ident),+ $(,)?) => {
         /// The tables, in the order in which they are published.
-        pub const TABLES: &[Table] = &[$(Table {
+        pub const TABLES: &[PublishedTable] = &[$(PublishedTable {
             name: $module::$row::NAME,
             make: |source| $module::rows(source).map(crate::any),
             #[cfg(test)]

@@ -4,7 +4,7 @@ use whywait_events::recording::{ReadError, SCHEMA};
 use whywait_findings::Severity;
 
 use crate::Source;
-use crate::table::{At, published};
+use crate::table::{WallClock, published};
 use crate::text::joined;
 
 published! {
@@ -12,9 +12,9 @@ published! {
     /// file comes last: a recording that is here has all its rows in the other tables.
     "recordings": struct RecordingRow {
         /// When it began.
-        ts: At,
+        ts: WallClock,
         /// When it ended; NULL: it was cut off, or was going on.
-        ended: Option<At>,
+        ended: Option<WallClock>,
         /// How long it was.
         duration_ns: u64,
         /// The wall clock less the monotonic one as it began: what all its moments were converted

@@ -5,7 +5,7 @@ use whywait_events::recording::ReadError;
 use whywait_model::Account;
 
 use crate::Source;
-use crate::table::{At, published};
+use crate::table::{WallClock, published};
 
 published! {
     /// A part of a request's time, or of many requests' time together.
@@ -16,7 +16,7 @@ published! {
     /// table of time.
     "request_parts": struct PartRow {
         /// When the kernel had the request's first byte; of many, when the recording began.
-        ts: At,
+        ts: WallClock,
         /// Names it within the recording; NULL: many.
         request: Option<String>,
         /// How many requests the row stands for.
@@ -41,7 +41,13 @@ pub(super) fn rows(source: &Source<'_>) -> Result<Vec<PartRow>, ReadError> {
     Ok(rows)
 }
 
-fn add(rows: &mut Vec<PartRow>, ts: At, request: Option<String>, weight: u64, account: &Account) {
+fn add(
+    rows: &mut Vec<PartRow>,
+    ts: WallClock,
+    request: Option<String>,
+    weight: u64,
+    account: &Account,
+) {
     let time = serde_json::to_value(account.time()).unwrap_or_default();
     each_part("", &time, &mut |part, ns| {
         if ns > 0 {

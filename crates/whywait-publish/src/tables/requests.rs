@@ -4,7 +4,7 @@ use whywait_events::recording::ReadError;
 use whywait_model::{PathStep, RequestRef};
 
 use crate::Source;
-use crate::table::{At, published};
+use crate::table::{WallClock, published};
 use crate::text::name;
 
 published! {
@@ -17,7 +17,7 @@ published! {
     /// included.
     "requests": struct RequestRow {
         /// When the kernel had the first byte.
-        ts: At,
+        ts: WallClock,
         /// Names it within the recording, for `whywait report --request`; NULL: many.
         request: Option<String>,
         /// How many requests the row stands for.

@@ -7,7 +7,7 @@ use whywait_events::recording::ReadError;
 
 use crate::Source;
 use crate::identity::Hour;
-use crate::table::{At, published};
+use crate::table::{WallClock, published};
 use crate::text::{folded_stacks, name};
 
 /// Distinct stacks of a recording that are kept apart: the rest is one row an hour.
@@ -20,7 +20,7 @@ published! {
     /// periods, so that rows compare: of `sample_hz` a second and CPU.
     "samples": struct SampleRow {
         /// The hour's first sample in this stack.
-        ts: At,
+        ts: WallClock,
         /// The thread, each number in its name as `N`.
         thread: String,
         /// The innermost function of the application's own, or else the innermost one; NULL: not
@@ -40,14 +40,14 @@ published! {
 
 /// Samples that are taken together: hour, thread, user stack and kernel stack. Without a thread:
 /// those of stacks that are too many.
-type Key = (Hour, u32, u32, u32);
+type SampleKey = (Hour, u32, u32, u32);
 
 /// What they are taken together by in the end: hour, thread, function, stack, and whether they are
 /// in the kernel.
 type Named = (Hour, String, Option<String>, String, bool);
 
 pub(super) fn rows(source: &Source<'_>) -> Result<Vec<SampleRow>, ReadError> {
-    let mut sums: HashMap<Key, (At, u64)> = HashMap::new();
+    let mut sums: HashMap<SampleKey, (WallClock, u64)> = HashMap::new();
     source.recording.read::<Sample>(None, &mut |sample| {
         let at = source.identity.at(sample.at_ns);
         let hour = source.identity.hour(at);

@@ -3,14 +3,14 @@
 use whywait_events::recording::ReadError;
 
 use crate::Source;
-use crate::table::{At, published};
+use crate::table::{WallClock, published};
 
 published! {
     /// What was asked of another service over the whole recording: a row of
     /// `whywait report --calls`.
     "upstreams": struct UpstreamRow {
         /// When the recording began.
-        ts: At,
+        ts: WallClock,
         /// Its address and port, or the path of a unix socket.
         peer: String,
         /// The process behind it, if it is of the same machine, or else what usually listens at

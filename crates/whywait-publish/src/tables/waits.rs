@@ -4,14 +4,14 @@ use whywait_events::recording::ReadError;
 use whywait_model::waits::WaitRow;
 
 use crate::Source;
-use crate::table::{At, published};
+use crate::table::{WallClock, published};
 use crate::text::{folded, name};
 
 published! {
     /// What threads waited for over the whole recording: a row of `whywait report --waits`.
     "waits": struct WaitedRow {
         /// When the recording began.
-        ts: At,
+        ts: WallClock,
         /// What the waiting was in: the innermost function of the application's own, or else the
         /// innermost one; NULL: not known.
         function: Option<String>,

@@ -41,7 +41,7 @@ pub(super) fn totals(requests: &Requests, all_ns: u64) -> Option<&TaskTotals> {
 }
 
 /// A part of the time: its name, and how long it was.
-pub(super) type Row = (String, Range);
+pub(super) type NamedTime = (String, Range);
 
 pub(super) fn exactly(ns: u64) -> Range {
     Range {
@@ -51,8 +51,8 @@ pub(super) fn exactly(ns: u64) -> Range {
 }
 
 /// Where a time was once the request had been read: with which peers, and where else.
-pub(super) fn once_read(page: &Page, time: &TaskTime) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+pub(super) fn once_read(page: &Page, time: &TaskTime) -> Vec<NamedTime> {
+    let mut rows: Vec<NamedTime> = Vec::new();
     for peer in time.peers.iter().take(MAX_PEERS) {
         let name = page.cut(&peer.peer, MAX_NAME);
         rows.push((format!("with {name}"), peer.ns));
@@ -79,7 +79,7 @@ pub(super) fn once_read(page: &Page, time: &TaskTime) -> Vec<Row> {
 }
 
 /// The parts, the longest first. They are all of the time.
-pub(super) fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<Row> {
+pub(super) fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec<NamedTime> {
     let time = &totals.time;
     let mut rows = once_read(page, time);
     let ready = requests.time.ready_unserved;
@@ -116,7 +116,7 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
     let worth =
         |ns: u64| u128::from(ns) * 1000 >= u128::from(total_ns) * u128::from(SMALL_PERMILLE);
     let rows = rows(page, requests, totals);
-    let (large, small): (Vec<Row>, Vec<Row>) =
+    let (large, small): (Vec<NamedTime>, Vec<NamedTime>) =
         rows.into_iter().partition(|(_, ns)| worth(ns.at_most));
     let figures = large.iter().map(|(_, ns)| {
         let share = percent_range(ns.at_least, ns.at_most, total_ns);

@@ -14,7 +14,7 @@ const EVIDENCE: (usize, usize) = (6, 1);
 
 /// How much of a finding is shown. Ordered from most to least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Detail {
+pub(super) enum FindingDetail {
     /// All there is room for.
     Full,
     /// What happened, where, its main evidence, the fix and the bound.
@@ -45,17 +45,17 @@ pub(super) fn title(page: &mut Page, finding: &Finding) {
 }
 
 /// The rest of it.
-pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detail: Detail) {
-    if detail == Detail::Title {
+pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detail: FindingDetail) {
+    if detail == FindingDetail::Title {
         return;
     }
-    if detail == Detail::Remark {
+    if detail == FindingDetail::Remark {
         if let Some(evidence) = finding.evidence.first() {
             item(page, &[(Style::Plain, &evidence.text)]);
         }
         return;
     }
-    let full = detail == Detail::Full;
+    let full = detail == FindingDetail::Full;
     let place = place(page, report, finding);
     page.paragraph("  --> ", "      ", &[(Style::Plain, &place)]);
     page.gutter();

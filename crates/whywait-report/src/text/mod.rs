@@ -29,7 +29,7 @@ use whywait_model::waits::WaitRow;
 use whywait_words::{Charset, counted};
 
 use crate::Report;
-use finding::Detail;
+use finding::FindingDetail;
 
 /// How the text is to look. Whether the reader sees a terminal is the caller's to find out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +60,12 @@ impl Default for TextOptions {
 }
 
 /// How much is shown of each finding, by rank; of those beyond, only how many there are.
-const DETAILS: [Detail; 5] = [
-    Detail::Full,
-    Detail::Short,
-    Detail::Title,
-    Detail::Title,
-    Detail::Title,
+const DETAILS: [FindingDetail; 5] = [
+    FindingDetail::Full,
+    FindingDetail::Short,
+    FindingDetail::Title,
+    FindingDetail::Title,
+    FindingDetail::Title,
 ];
 
 /// The report as text.
@@ -78,11 +78,11 @@ pub fn render(report: &Report, options: TextOptions) -> String {
     for (finding, detail) in ranked(&report.findings).into_iter().zip(DETAILS) {
         // A note is a remark, however much room there is: it is not what the reader came for.
         let detail = match finding.severity {
-            Severity::Note => detail.max(Detail::Remark),
+            Severity::Note => detail.max(FindingDetail::Remark),
             _ => detail,
         };
         // Titles stand together.
-        let follows_title = before == Some(Detail::Title) && detail == Detail::Title;
+        let follows_title = before == Some(FindingDetail::Title) && detail == FindingDetail::Title;
         if !page.is_empty() && !follows_title {
             page.gap();
         }

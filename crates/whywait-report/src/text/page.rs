@@ -98,12 +98,12 @@ impl Page {
     /// A paragraph, wrapped at words. Its first line starts with `first`, the others with `rest`,
     /// both in the gutter's style.
     pub fn paragraph(&mut self, first: &str, rest: &str, spans: &[(Style, &str)]) {
-        let cells: Vec<Cell> = spans
+        let cells: Vec<PageChar> = spans
             .iter()
             .flat_map(|&(style, raw)| {
                 let text = escape(raw, self.options.charset, MAX_SPAN_WIDTH);
                 text.chars()
-                    .map(|c| Cell {
+                    .map(|c| PageChar {
                         style,
                         c,
                         width: width(c),
@@ -133,7 +133,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    fn line(&mut self, prefix: &str, cells: &[Cell]) {
+    fn line(&mut self, prefix: &str, cells: &[PageChar]) {
         let prefix = if cells.is_empty() {
             prefix.trim_end()
         } else {
@@ -158,13 +158,13 @@ impl Page {
 }
 
 /// A character on the page.
-struct Cell {
+struct PageChar {
     style: Style,
     c: char,
     width: usize,
 }
 
-impl Cell {
+impl PageChar {
     fn is_space(&self) -> bool {
         self.c == ' '
     }
@@ -173,7 +173,7 @@ impl Cell {
 /// The first line of `cells` that fits `room` columns, and what is left for the next lines. Breaks
 /// at a space, or within a word that has no line to itself. Always takes something, so that
 /// wrapping ends.
-fn break_line(cells: &[Cell], room: usize) -> (&[Cell], &[Cell]) {
+fn break_line(cells: &[PageChar], room: usize) -> (&[PageChar], &[PageChar]) {
     let mut used = 0;
     let over = cells.iter().position(|cell| {
         used += cell.width;
@@ -195,7 +195,7 @@ fn break_line(cells: &[Cell], room: usize) -> (&[Cell], &[Cell]) {
 
 /// Whether a line may end before the character at `index`: at a space, but not between a figure and
 /// its unit.
-fn may_break(cells: &[Cell], index: usize) -> bool {
+fn may_break(cells: &[PageChar], index: usize) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "ms", "s", "min", "h", "%"];
     if !cells[index].is_space() {
         return false;
@@ -209,7 +209,7 @@ fn may_break(cells: &[Cell], index: usize) -> bool {
     !(after_figure && UNITS.contains(&word.as_str()))
 }
 
-fn trim_end(cells: &[Cell]) -> &[Cell] {
+fn trim_end(cells: &[PageChar]) -> &[PageChar] {
     let end = cells
         .iter()
         .rposition(|cell| !cell.is_space())

@@ -53,7 +53,7 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
             ),
         ],
     );
-    let mut view = View {
+    let mut view = PathView {
         page,
         names: Names::of(&slow.path),
         latency_ns: slow.latency_ns,
@@ -162,7 +162,7 @@ fn render_calls(page: &mut Page, calls: &CallsWithin) {
 }
 
 /// What is needed to show a path's steps.
-struct View<'a, 'b> {
+struct PathView<'a, 'b> {
     page: &'b mut Page,
     names: Names<'a>,
     latency_ns: u64,
@@ -170,7 +170,7 @@ struct View<'a, 'b> {
     stacks: HashMap<&'a [String], u64>,
 }
 
-impl<'a> View<'a, '_> {
+impl<'a> PathView<'a, '_> {
     /// Steps that follow each other from `at_ns` on.
     fn steps(&mut self, path: &'a [Step], mut at_ns: u64, depth: usize) {
         let (kept, _) = longest(path, MAX_STEPS);

@@ -7,7 +7,7 @@ use whywait_model::requests::{Percentile, Slow, Time};
 use whywait_words::counted;
 
 use super::page::Page;
-use super::stack::{Row, fold};
+use super::stack::{FoldedLine, fold};
 use super::{
     TextOptions, by_calls, coverage, finding, headline, is_problem, page, request, requests, step,
     tasks,
@@ -215,13 +215,13 @@ pub fn folded(stack: &[String], own: &[bool]) -> Vec<Frame> {
     fold(stack, own)
         .into_iter()
         .map(|row| match row {
-            Row::Own(name) => Frame::Own(name.to_owned()),
-            Row::Runtime("") => Frame::Runtime("??".to_owned()),
-            Row::Runtime(name) => Frame::Runtime(name.to_owned()),
-            Row::Folded(frames, owners) if owners.is_empty() => {
+            FoldedLine::Own(name) => Frame::Own(name.to_owned()),
+            FoldedLine::Runtime("") => Frame::Runtime("??".to_owned()),
+            FoldedLine::Runtime(name) => Frame::Runtime(name.to_owned()),
+            FoldedLine::Folded(frames, owners) if owners.is_empty() => {
                 Frame::Folded(format!("… {}", counted(frames, "more frame")))
             }
-            Row::Folded(frames, owners) => Frame::Folded(format!(
+            FoldedLine::Folded(frames, owners) => Frame::Folded(format!(
                 "… {} of {}",
                 counted(frames, "frame"),
                 owners.join(", ")

@@ -8,7 +8,7 @@ use super::page::{Page, Style};
 
 /// A line of a folded stack.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Row<'a> {
+pub(super) enum FoldedLine<'a> {
     /// A function of the application.
     Own(&'a str),
     /// A function of a runtime that is worth seeing: the one that the application called, or one of
@@ -27,7 +27,7 @@ const MAX_ALL_RUNTIME: usize = 4;
 
 /// The rows of `stack` (innermost function first). `own` says for each function whether it is the
 /// application's; without an entry the name decides.
-pub(super) fn fold<'a>(stack: &'a [String], own: &[bool]) -> Vec<Row<'a>> {
+pub(super) fn fold<'a>(stack: &'a [String], own: &[bool]) -> Vec<FoldedLine<'a>> {
     let frames: Vec<(&str, Option<&'static str>)> = stack
         .iter()
         .enumerate()
@@ -52,38 +52,41 @@ pub(super) fn fold<'a>(stack: &'a [String], own: &[bool]) -> Vec<Row<'a>> {
         if run[0].1.is_none() {
             let shown = run.len().min(MAX_OWN - own);
             own += shown;
-            rows.extend(run[..shown].iter().map(|(name, _)| Row::Own(name)));
+            rows.extend(run[..shown].iter().map(|(name, _)| FoldedLine::Own(name)));
             if shown < run.len() {
-                rows.push(Row::Folded(run.len() - shown, Vec::new()));
+                rows.push(FoldedLine::Folded(run.len() - shown, Vec::new()));
             }
         } else if run.len() <= SHORT_RUN {
-            rows.extend(run.iter().map(|(name, _)| Row::Runtime(name)));
+            rows.extend(run.iter().map(|(name, _)| FoldedLine::Runtime(name)));
         } else if innermost {
             // What the application called says what it waits for: `std::thread::sleep` rather than
             // `clock_nanosleep`.
             let (inner, called) = run.split_at(run.len() - 1);
-            rows.push(Row::Folded(inner.len(), owners(inner)));
-            rows.push(Row::Runtime(called[0].0));
+            rows.push(FoldedLine::Folded(inner.len(), owners(inner)));
+            rows.push(FoldedLine::Runtime(called[0].0));
         } else {
-            rows.push(Row::Folded(run.len(), owners(run)));
+            rows.push(FoldedLine::Folded(run.len(), owners(run)));
         }
     }
     rows
 }
 
-fn all_runtime<'a>(frames: &[(&'a str, Option<&'static str>)]) -> Vec<Row<'a>> {
+fn all_runtime<'a>(frames: &[(&'a str, Option<&'static str>)]) -> Vec<FoldedLine<'a>> {
     // As above: do not fold what takes no more room when shown.
     let shown = if frames.len() <= MAX_ALL_RUNTIME + SHORT_RUN {
         frames.len()
     } else {
         MAX_ALL_RUNTIME
     };
-    let mut rows: Vec<Row> = frames[..shown]
+    let mut rows: Vec<FoldedLine> = frames[..shown]
         .iter()
-        .map(|(name, _)| Row::Runtime(name))
+        .map(|(name, _)| FoldedLine::Runtime(name))
         .collect();
     if shown < frames.len() {
-        rows.push(Row::Folded(frames.len() - shown, owners(&frames[shown..])));
+        rows.push(FoldedLine::Folded(
+            frames.len() - shown,
+            owners(&frames[shown..]),
+        ));
     }
     rows
 }
@@ -93,13 +96,13 @@ pub(super) fn render(page: &mut Page, indent: &str, stack: &[String], own: &[boo
     let room = page.width().saturating_sub(indent.len());
     for row in fold(stack, own) {
         let (style, text) = match row {
-            Row::Own(name) => (Style::Strong, page.cut(name, room)),
-            Row::Runtime("") => (Style::Dim, "??".to_owned()),
-            Row::Runtime(name) => (Style::Dim, page.cut(name, room)),
-            Row::Folded(frames, owners) if owners.is_empty() => {
+            FoldedLine::Own(name) => (Style::Strong, page.cut(name, room)),
+            FoldedLine::Runtime("") => (Style::Dim, "??".to_owned()),
+            FoldedLine::Runtime(name) => (Style::Dim, page.cut(name, room)),
+            FoldedLine::Folded(frames, owners) if owners.is_empty() => {
                 (Style::Dim, format!("… {}", counted(frames, "more frame")))
             }
-            Row::Folded(frames, owners) => (
+            FoldedLine::Folded(frames, owners) => (
                 Style::Dim,
                 format!("… {} of {}", counted(frames, "frame"), owners.join(", ")),
             ),
@@ -358,11 +361,11 @@ mod tests {
         assert_eq!(
             fold(&stack, &[]),
             [
-                Row::Folded(2, vec!["libc", "std"]),
-                Row::Runtime("std::thread::sleep"),
-                Row::Own("images::render"),
-                Row::Own("images::handler::{{closure}}"),
-                Row::Folded(5, vec!["axum", "std", "tokio", "libc"]),
+                FoldedLine::Folded(2, vec!["libc", "std"]),
+                FoldedLine::Runtime("std::thread::sleep"),
+                FoldedLine::Own("images::render"),
+                FoldedLine::Own("images::handler::{{closure}}"),
+                FoldedLine::Folded(5, vec!["axum", "std", "tokio", "libc"]),
             ]
         );
         assert_eq!(telling(&stack), Some("images::render"));
@@ -374,11 +377,11 @@ mod tests {
         assert_eq!(
             fold(&stack, &[]),
             [
-                Row::Runtime("fsync"),
-                Row::Own("save"),
-                Row::Runtime("std::thread::scope"),
-                Row::Own("run"),
-                Row::Runtime("main")
+                FoldedLine::Runtime("fsync"),
+                FoldedLine::Own("save"),
+                FoldedLine::Runtime("std::thread::scope"),
+                FoldedLine::Own("run"),
+                FoldedLine::Runtime("main")
             ]
         );
     }
@@ -395,7 +398,7 @@ mod tests {
         ]);
         let rows = fold(&stack, &[]);
         assert_eq!(rows.len(), 5);
-        assert_eq!(rows[4], Row::Folded(2, vec!["tokio", "libc"]));
+        assert_eq!(rows[4], FoldedLine::Folded(2, vec!["tokio", "libc"]));
         assert_eq!(telling(&stack), Some("syscall"));
     }
 
@@ -404,7 +407,7 @@ mod tests {
         let stack = vec!["app::visit".to_owned(); 500];
         let rows = fold(&stack, &[]);
         assert_eq!(rows.len(), MAX_OWN + 1);
-        assert_eq!(rows[MAX_OWN], Row::Folded(492, vec![]));
+        assert_eq!(rows[MAX_OWN], FoldedLine::Folded(492, vec![]));
     }
 
     #[test]

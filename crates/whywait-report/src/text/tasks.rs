@@ -4,7 +4,7 @@ use whywait_model::calls::links::{LinkCounts, TaskTime, TaskTotals};
 use whywait_model::requests::{RequestRow, Requests};
 use whywait_words::{count, counted, duration, percent_range};
 
-use super::by_calls::{self, NOT_READ, Row, exactly};
+use super::by_calls::{self, NOT_READ, NamedTime, exactly};
 use super::page::{Page, Style};
 
 /// So many requests are shown in the list.
@@ -73,7 +73,7 @@ fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
 }
 
 /// What that time was, of all requests; nothing where the text does not split it by calls either.
-pub(super) fn of_all(page: &Page, requests: &Requests) -> Vec<Row> {
+pub(super) fn of_all(page: &Page, requests: &Requests) -> Vec<NamedTime> {
     let totals = requests.tasks.as_ref().filter(|totals| {
         !totals.threads_wait && is_worth(totals.time.upstream_ns.at_most, totals.total_ns)
     });
@@ -81,7 +81,7 @@ pub(super) fn of_all(page: &Page, requests: &Requests) -> Vec<Row> {
 }
 
 /// What the time was, and how much of it: `with 127.0.0.1:7001 (python3)`.
-fn pieces(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<Row> {
+fn pieces(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<NamedTime> {
     let mut pieces = by_calls::once_read(page, time);
     pieces.push((NOT_READ.to_owned(), exactly(time.unserved_ns)));
     pieces.retain(|(_, ns)| is_worth(ns.at_most, total_ns));

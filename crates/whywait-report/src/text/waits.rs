@@ -27,7 +27,7 @@ pub(super) fn render(page: &mut Page, rows: &[WaitRow]) {
     }
     legend(page, rows);
     page.gap();
-    let layout = Layout::of(page, rows);
+    let layout = WaitColumns::of(page, rows);
     layout.head(page);
     let shown = shown(rows);
     let mut reasoned = 0;
@@ -114,14 +114,14 @@ const WITH_WAKER: usize = 84;
 const UNDER: &str = "      ";
 
 /// Which columns there is room for. What has no column stands under its row.
-struct Layout {
+struct WaitColumns {
     what: Option<usize>,
     waker: Option<usize>,
     /// What of all rows is on critical paths.
     critical_ns: u64,
 }
 
-impl Layout {
+impl WaitColumns {
     fn of(page: &Page, rows: &[WaitRow]) -> Self {
         let widest = rows
             .iter()
@@ -135,7 +135,7 @@ impl Layout {
         } else {
             room
         };
-        Layout {
+        WaitColumns {
             what: (page.width() >= WITH_WHAT).then_some(what),
             waker: waker.then(|| room - what - 2),
             critical_ns: critical_ns(rows),

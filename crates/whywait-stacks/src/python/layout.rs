@@ -9,7 +9,7 @@ use crate::elf::u64_at;
 
 /// Offsets in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct PythonLayout {
     pub(super) interpreters_head: u64,
     pub(super) interpreter_next: u64,
     pub(super) interpreter_threads: u64,
@@ -17,7 +17,7 @@ pub(super) struct Layout {
     pub(super) thread_interpreter: u64,
     pub(super) thread: ThreadId,
     pub(super) frames: Frames,
-    pub(super) code: Code,
+    pub(super) code: CodeObject,
     /// Sizes of `PyASCIIObject` and `PyCompactUnicodeObject`: where a string's characters are.
     pub(super) string_headers: (u64, u64),
 }
@@ -75,7 +75,7 @@ pub(super) enum Entry {
 
 /// The code object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Code {
+pub(super) struct CodeObject {
     pub(super) name: u64,
     pub(super) file: u64,
     pub(super) first_line: u64,
@@ -108,7 +108,7 @@ impl Entry {
 
 pub(super) const OWNED_BY_C_STACK: u8 = 3;
 
-impl Layout {
+impl PythonLayout {
     /// The layout of a minor version (of 3), for versions without debug offsets.
     pub(super) fn of(minor: u32) -> Option<Self> {
         match minor {
@@ -198,7 +198,7 @@ impl Layout {
                 instruction: word(FRAME + 3)?,
                 entry: Entry::Shim(word(FRAME + 5)?),
             },
-            code: Code {
+            code: CodeObject {
                 file: word(CODE + 1)?,
                 name: word(CODE + 3)?,
                 lines: word(CODE + 4)?,
@@ -211,8 +211,8 @@ impl Layout {
     }
 }
 
-fn objects(last: u64, unit: u64, line_format: LineFormat) -> Layout {
-    Layout {
+fn objects(last: u64, unit: u64, line_format: LineFormat) -> PythonLayout {
+    PythonLayout {
         interpreters_head: 32,
         interpreter_next: 0,
         interpreter_threads: 8,
@@ -226,7 +226,7 @@ fn objects(last: u64, unit: u64, line_format: LineFormat) -> Layout {
             last,
             unit,
         },
-        code: Code {
+        code: CodeObject {
             name: 112,
             file: 104,
             first_line: 40,
@@ -238,8 +238,8 @@ fn objects(last: u64, unit: u64, line_format: LineFormat) -> Layout {
     }
 }
 
-fn light_code(first_line: u64, instructions: u64) -> Code {
-    Code {
+fn light_code(first_line: u64, instructions: u64) -> CodeObject {
+    CodeObject {
         name: 128,
         file: 112,
         first_line,
@@ -255,14 +255,14 @@ mod tests {
 
     #[test]
     fn damaged_debug_offsets_are_refused() {
-        assert_eq!(Layout::from_debug_offsets(b""), None);
-        let mut bytes = vec![0u8; Layout::DEBUG_OFFSETS];
+        assert_eq!(PythonLayout::from_debug_offsets(b""), None);
+        let mut bytes = vec![0u8; PythonLayout::DEBUG_OFFSETS];
         bytes[..8].copy_from_slice(b"xdebugpy");
-        assert_eq!(Layout::from_debug_offsets(&bytes), None, "version 0");
+        assert_eq!(PythonLayout::from_debug_offsets(&bytes), None, "version 0");
         bytes[8..16].copy_from_slice(&0x030d_00f0u64.to_le_bytes());
-        assert!(Layout::from_debug_offsets(&bytes).is_some());
-        assert_eq!(Layout::from_debug_offsets(&bytes[..100]), None);
+        assert!(PythonLayout::from_debug_offsets(&bytes).is_some());
+        assert_eq!(PythonLayout::from_debug_offsets(&bytes[..100]), None);
         bytes[40..48].fill(0xff);
-        assert_eq!(Layout::from_debug_offsets(&bytes), None);
+        assert_eq!(PythonLayout::from_debug_offsets(&bytes), None);
     }
 }

@@ -21,9 +21,9 @@ use crate::perf_map::own_id;
 use crate::process::{Process, holds};
 use crate::sleep::{Sleep, Sleeper};
 use crate::unwind::{CopiedStack, Walked};
-use layout::{Frames, Layout};
-use read::{PythonFrame, Runtime};
-use running::Sample;
+use layout::{Frames, PythonLayout};
+use read::{Interpreter, PythonFrame};
+use running::StackSample;
 
 /// Where CPython (from 3.11) has what a thread runs: offsets, and each thread's state.
 ///
@@ -47,7 +47,7 @@ pub struct Coroutines {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     /// `None`: not Python, or not one that can be read.
-    processes: HashMap<u32, Option<Runtime>>,
+    processes: HashMap<u32, Option<Interpreter>>,
 }
 
 impl Reader {
@@ -179,7 +179,7 @@ impl Reader {
             .or_insert_with(|| find_runtime(process, modules, losses));
         let runtime = self.processes.get_mut(&tgid)?.as_mut()?;
         let looks = runtime.look(process, runner.tid, runner.at_ns);
-        let sample = Sample {
+        let sample = StackSample {
             at_ns: runner.at_ns,
             stack: runner.stack,
             calls: &calls,
@@ -281,7 +281,7 @@ fn find_runtime(
     process: &mut Process,
     modules: &mut Modules,
     losses: &mut Losses,
-) -> Option<Runtime> {
+) -> Option<Interpreter> {
     process.look_for_python(modules);
     let (image, bias) = process.python()?;
     let python = image.python.clone()?;
@@ -292,7 +292,7 @@ fn find_runtime(
         losses.count(Loss::PythonVersion);
         return None;
     }
-    Some(Runtime::new(
+    Some(Interpreter::new(
         layout?,
         runtime,
         python.types.map(address),
@@ -305,11 +305,11 @@ fn find_layout(
     python: &PythonImage,
     bias: u64,
     runtime: u64,
-) -> Option<Layout> {
-    let mut bytes = [0; Layout::DEBUG_OFFSETS];
+) -> Option<PythonLayout> {
+    let mut bytes = [0; PythonLayout::DEBUG_OFFSETS];
     process.read_memory(runtime, &mut bytes).then_some(())?;
     if bytes.starts_with(b"xdebugpy") {
-        return Layout::from_debug_offsets(&bytes);
+        return PythonLayout::from_debug_offsets(&bytes);
     }
     let minor = match python.version {
         Some(symbol) => {
@@ -322,7 +322,7 @@ fn find_layout(
         }
         None => minor_of(&python.file_name)?,
     };
-    Layout::of(minor)
+    PythonLayout::of(minor)
 }
 
 /// The version in names such as `python3.10` and `libpython3.8.so.1.0`.
@@ -337,7 +337,7 @@ fn minor_of(file_name: &str) -> Option<u32> {
 fn read_asleep(
     process: &mut Process,
     sleeper: Sleeper<'_>,
-    runtime: &mut Runtime,
+    runtime: &mut Interpreter,
 ) -> Result<Vec<Vec<PythonFrame>>, Loss> {
     let sleep = Sleep::now(process, sleeper).ok_or(Loss::PythonMoved)?;
     let status = format!("/proc/{}/task/{}/status", process.tgid(), sleeper.tid);

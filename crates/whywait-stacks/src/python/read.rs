@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::layout::{Entry, Frames, Layout, LineFormat, OWNED_BY_C_STACK, ThreadId};
+use super::layout::{Entry, Frames, LineFormat, OWNED_BY_C_STACK, PythonLayout, ThreadId};
 use super::lines;
 use super::running::Running;
 use crate::budget::{Budget, Charge};
@@ -82,8 +82,8 @@ pub(super) struct RawFrame {
 
 /// The interpreter in a process.
 #[derive(Debug)]
-pub(super) struct Runtime {
-    pub(super) layout: Layout,
+pub(super) struct Interpreter {
+    pub(super) layout: PythonLayout,
     /// Address of `_PyRuntime`.
     pub(super) runtime: u64,
     /// Addresses of `PyCode_Type`, `PyUnicode_Type` and `PyBytes_Type`: what is read must be of
@@ -108,8 +108,13 @@ const MAX_CODES: usize = 1 << 16;
 /// More than a thread state, a frame or a code object takes.
 const OBJECT: usize = 512;
 
-impl Runtime {
-    pub(super) fn new(layout: Layout, runtime: u64, types: [u64; 3], budget: &Budget) -> Self {
+impl Interpreter {
+    pub(super) fn new(
+        layout: PythonLayout,
+        runtime: u64,
+        types: [u64; 3],
+        budget: &Budget,
+    ) -> Self {
         Self {
             layout,
             runtime,

@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::layout::{Frames, Layout};
-use super::read::{CodeNames, RawFrame, Runtime};
+use super::layout::{Frames, PythonLayout};
+use super::read::{CodeNames, Interpreter, RawFrame};
 use crate::loss::Loss;
 use crate::perf_map::Status;
 use crate::process::Process;
@@ -45,10 +45,10 @@ const MAX_THREADS: usize = 512;
 
 /// What was seen of the running threads of a process.
 #[derive(Debug, Default)]
-pub(super) struct Running(HashMap<u32, Thread>);
+pub(super) struct Running(HashMap<u32, PythonThread>);
 
 #[derive(Debug, Default)]
-struct Thread {
+struct PythonThread {
     /// Address of the thread state.
     state: u64,
     before: Option<Look>,
@@ -64,16 +64,16 @@ pub(super) struct Look {
     /// price; the frames were there before that and after it.
     pub(super) sleeps: u64,
     /// Innermost first.
-    pub(super) frames: Vec<Seen>,
+    pub(super) frames: Vec<ThreadSeen>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ThreadSeen {
     pub(super) raw: RawFrame,
     pub(super) code: Arc<CodeNames>,
 }
 
-impl Seen {
+impl ThreadSeen {
     fn same(&self, other: &Self) -> bool {
         let key = |seen: &Self| (seen.raw.address, seen.raw.code, seen.raw.call);
         key(self) == key(other) && Arc::ptr_eq(&self.code, &other.code)
@@ -82,7 +82,7 @@ impl Seen {
 
 /// A sample and what its native frames say.
 #[derive(Clone, Copy)]
-pub(super) struct Sample<'a> {
+pub(super) struct StackSample<'a> {
     pub(super) at_ns: u64,
     pub(super) stack: CopiedStack<'a>,
     /// Where on the stack the calls of the interpreter's loop have their frames, innermost first.
@@ -93,10 +93,10 @@ pub(super) struct Sample<'a> {
 
 /// The Python frames that a sample gets.
 #[derive(Debug)]
-pub(super) struct Certain<'a> {
+pub(super) struct CertainFrames<'a> {
     /// Innermost first: the frame, the call of the loop that it belongs to (`None`: one further out
     /// than the copied bytes), and the last instruction when it is known to be that of the sample.
-    pub(super) frames: Vec<(&'a Seen, Option<usize>, bool)>,
+    pub(super) frames: Vec<(&'a ThreadSeen, Option<usize>, bool)>,
     /// Nothing is missing further in.
     pub(super) innermost: bool,
 }
@@ -109,7 +109,7 @@ pub(super) fn now_ns() -> u64 {
         .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-impl Runtime {
+impl Interpreter {
     /// Sees to it that the thread was looked at since `at_ns`, and not much later. Returns the
     /// looks around that time.
     pub(super) fn look(
@@ -162,12 +162,12 @@ impl Runtime {
                 continue;
             };
             // From the outside in, as far as there are code objects.
-            let mut frames: Vec<Seen> = chain
+            let mut frames: Vec<ThreadSeen> = chain
                 .iter()
                 .rev()
                 .map_while(|&raw| {
                     let code = self.code(process, raw.code)?;
-                    Some(Seen { raw, code })
+                    Some(ThreadSeen { raw, code })
                 })
                 .collect();
             let status = status(process)?;
@@ -203,11 +203,11 @@ impl Runtime {
 
 /// What can be said of a sample by the looks around it.
 pub(super) fn certain<'a>(
-    layout: &Layout,
-    sample: Sample<'_>,
+    layout: &PythonLayout,
+    sample: StackSample<'_>,
     before: Option<&Look>,
     last: &'a Look,
-) -> Result<Certain<'a>, Loss> {
+) -> Result<CertainFrames<'a>, Loss> {
     if last.ended_ns.saturating_sub(sample.at_ns) > MAX_GAP_NS {
         return Err(Loss::PythonLate);
     }
@@ -223,14 +223,14 @@ pub(super) fn certain<'a>(
     let mut from = frames.len() - common;
     let mut innermost = from == 0 && common == before.frames.len();
 
-    let call_of = |seen: &Seen| sample.calls.iter().position(|c| c.contains(&seen.raw.call));
+    let call_of = |seen: &ThreadSeen| sample.calls.iter().position(|c| c.contains(&seen.raw.call));
 
     // Native frames are those of the sample: of more calls of the loop the inner ones were not
     // there.
     let there = match layout.frames {
         Frames::Light { .. } => {
             let end = sample.calls.last().map_or(0, |call| call.end);
-            let gone = |seen: &&Seen| call_of(seen).is_none() && seen.raw.call < end;
+            let gone = |seen: &&ThreadSeen| call_of(seen).is_none() && seen.raw.call < end;
             from + frames[from..].iter().take_while(gone).count()
         }
         Frames::Objects { .. } if sample.complete => {
@@ -287,14 +287,14 @@ pub(super) fn certain<'a>(
             .is_some_and(|twin| twin.same(seen) && twin.raw.instruction == seen.raw.instruction);
         (seen, call, i > 0 && stayed)
     });
-    Ok(Certain {
+    Ok(CertainFrames {
         frames: frames.collect(),
         innermost,
     })
 }
 
 /// The call of the loop for each frame, by the address on the C stack that the frames state.
-fn by_address(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>, Loss> {
+fn by_address(sample: StackSample<'_>, frames: &[ThreadSeen]) -> Result<Vec<Option<usize>>, Loss> {
     let end = sample.calls.last().map_or(0, |call| call.end);
     let mut calls: Vec<Option<usize>> = Vec::with_capacity(frames.len());
     for seen in frames {
@@ -323,7 +323,7 @@ fn by_address(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>,
 }
 
 /// The call of the loop for each frame, one each, by counting from the thread's start.
-fn by_count(sample: Sample<'_>, frames: usize) -> Result<Vec<Option<usize>>, Loss> {
+fn by_count(sample: StackSample<'_>, frames: usize) -> Result<Vec<Option<usize>>, Loss> {
     let calls = sample.calls.len();
     match calls.checked_sub(frames) {
         Some(first) if sample.complete => Ok((first..calls).map(Some).collect()),
@@ -334,7 +334,7 @@ fn by_count(sample: Sample<'_>, frames: usize) -> Result<Vec<Option<usize>>, Los
 /// The call of the loop for each frame, one each, where the outer calls are beyond the copied
 /// bytes: each call, or the function that entered it, has its frame's address on the stack. There
 /// must be one way only for all of them.
-fn by_pointer(sample: Sample<'_>, frames: &[Seen]) -> Result<Vec<Option<usize>>, Loss> {
+fn by_pointer(sample: StackSample<'_>, frames: &[ThreadSeen]) -> Result<Vec<Option<usize>>, Loss> {
     let calls = sample.calls;
     let has = |call: usize, frame: u64| {
         let end = calls.get(call + 1).map_or(sample.stack.end(), |c| c.start);
@@ -371,7 +371,7 @@ mod tests {
 
     /// Innermost first: address, code, call of the loop.
     fn look(at_ms: u64, sleeps: u64, frames: &[(u64, u64, u64)]) -> Look {
-        let seen = |&(address, code, call): &(u64, u64, u64)| Seen {
+        let seen = |&(address, code, call): &(u64, u64, u64)| ThreadSeen {
             raw: RawFrame {
                 address,
                 code,
@@ -390,14 +390,14 @@ mod tests {
 
     /// Addresses of the frames that a sample gets, and whether they reach the innermost.
     fn take(
-        layout: &Layout,
+        layout: &PythonLayout,
         calls: &[Range<u64>],
         words: &[u64],
         before: &Look,
         last: &Look,
     ) -> Result<(Vec<u64>, bool), Loss> {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let sample = Sample {
+        let sample = StackSample {
             at_ns: 15 * MS,
             stack: CopiedStack {
                 sp: 0x1000,
@@ -417,8 +417,8 @@ mod tests {
         Ok((addresses.collect(), certain.innermost))
     }
 
-    fn v11() -> Layout {
-        Layout::of(11).unwrap()
+    fn v11() -> PythonLayout {
+        PythonLayout::of(11).unwrap()
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
     fn to_3_10_calls_of_the_loop_are_counted() {
         let frames = [(0x30, 3, 0x30), (0x20, 2, 0x20), (0x10, 1, 0x10)];
         let (before, last) = (look(10, 1, &frames), look(20, 1, &frames));
-        let layout = Layout::of(10).unwrap();
+        let layout = PythonLayout::of(10).unwrap();
         let of = |calls: &[_]| take(&layout, calls, &[], &before, &last);
         let calls = [
             0x1000..0x1010,

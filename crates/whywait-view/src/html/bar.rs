@@ -18,11 +18,11 @@ pub(crate) struct Bar {
     of: String,
     total_ns: u64,
     /// In the order of the parts, without those that are nothing.
-    segments: Vec<Segment>,
+    segments: Vec<BarSegment>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Segment {
+struct BarSegment {
     part: &'static str,
     ns: u64,
     /// From 0 to 1.
@@ -41,7 +41,7 @@ impl Bar {
             .map(|(part, ns)| {
                 let from = at(before_ns);
                 before_ns = before_ns.saturating_add(ns);
-                Segment {
+                BarSegment {
                     part,
                     ns,
                     from,

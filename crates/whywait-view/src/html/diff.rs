@@ -1,10 +1,10 @@
 //! Two sides in one file: what got worse or better, run by run, and why.
 
 use maud::{Markup, html};
-use whywait_compare::diff::{FindingChange, Overall, SideAbout, Status};
+use whywait_compare::diff::{FindingChange, FindingStatus, Overall, SideAbout};
 use whywait_compare::explain::{Explanation, Shift};
 use whywait_compare::measures::Group;
-use whywait_compare::{Change, Diff, Verdict, text};
+use whywait_compare::{Change, Diff, Trend, text};
 use whywait_words::{counted, mean_duration, percent_change};
 
 use super::svg::{WIDTH, grid, label, name, picture, px, swatch, whole};
@@ -183,9 +183,9 @@ fn table(rows: &[&Change]) -> Markup {
 
 const fn outcome(change: &Change) -> &'static str {
     match change.verdict {
-        Verdict::Worse => "badge error",
-        Verdict::Better => "badge good",
-        Verdict::Changed => "badge",
+        Trend::Worse => "badge error",
+        Trend::Better => "badge good",
+        Trend::Changed => "badge",
         _ => "hint",
     }
 }
@@ -201,7 +201,9 @@ fn findings(diff: &Diff) -> Markup {
     let shown: Vec<&FindingChange> = diff
         .findings
         .iter()
-        .filter(|finding| finding.called || (finding.status != Status::Same && !is_note(finding)))
+        .filter(|finding| {
+            finding.called || (finding.status != FindingStatus::Same && !is_note(finding))
+        })
         .take(MAX_FINDINGS)
         .collect();
     let (n, m) = (diff.base.runs.len(), diff.head.runs.len());
@@ -212,7 +214,7 @@ fn findings(diff: &Diff) -> Markup {
                 @for finding in shown {
                     @let class = match (finding.called, finding.status) {
                         (false, _) => "badge",
-                        (true, Status::New | Status::Worse) => "badge error",
+                        (true, FindingStatus::New | FindingStatus::Worse) => "badge error",
                         _ => "badge good",
                     };
                     p {

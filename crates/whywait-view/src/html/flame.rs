@@ -131,7 +131,8 @@ fn hottest(tree: &Tree) -> Vec<Hottest> {
         let function = kinds(|kind| kind == FrameKind::App)
             .or_else(|| kinds(|kind| !matches!(kind, FrameKind::State(_) | FrameKind::Thread)))
             .or_else(|| kinds(|kind| kind == FrameKind::Thread));
-        let name = |frame: Option<crate::stacks::Frame>| frame.map_or(String::new(), |f| f.name);
+        let name =
+            |frame: Option<crate::stacks::StackedFrame>| frame.map_or(String::new(), |f| f.name);
         let key = (name(function), name(state));
         let at = *index.entry(key.clone()).or_insert_with(|| {
             hottest.push(Hottest {

@@ -30,14 +30,14 @@ const MAX_DEPTH: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     names: Vec<String>,
-    boxes: Vec<Piece>,
+    boxes: Vec<PathPiece>,
     /// When, from which lane, to which one.
     wakes: Vec<(u64, usize, usize)>,
     total_ns: u64,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct PathPiece {
     lane: usize,
     from_ns: u64,
     ns: u64,
@@ -79,7 +79,7 @@ impl Lanes {
                     true => "call",
                     false => "call of this request or another",
                 };
-                lanes.boxes.push(Piece {
+                lanes.boxes.push(PathPiece {
                     lane,
                     from_ns: call.at_ns,
                     ns: call.ns,
@@ -117,7 +117,7 @@ impl Lanes {
                 Whose::Thread(tid) => steps.who(tid),
                 _ => "in the kernel, unread".to_owned(),
             });
-            self.boxes.push(Piece {
+            self.boxes.push(PathPiece {
                 lane,
                 from_ns: at_ns,
                 ns: step.ns,

@@ -15,7 +15,7 @@ const RIGHT: f64 = 220.0;
 const ROW: f64 = 24.0;
 
 /// A row: what, between which bounds, its figures in words.
-struct Row {
+struct RangeRow {
     what: String,
     ns: Range,
     said: String,
@@ -25,9 +25,9 @@ struct Row {
 /// Where requests were by their calls, if the text says that.
 pub(crate) fn by_calls(report: &Report) -> Markup {
     let total_ns = report.requests.tasks.as_ref().map_or(0, |t| t.total_ns);
-    let rows: Vec<Row> = sentences::by_calls(report)
+    let rows: Vec<RangeRow> = sentences::by_calls(report)
         .into_iter()
-        .map(|(what, ns)| Row {
+        .map(|(what, ns)| RangeRow {
             said: said(ns, total_ns),
             paint: palette::of_part(sentences::part_like(&what)),
             what: name(&what, 100),
@@ -54,9 +54,9 @@ pub(crate) fn late(report: &Report) -> Markup {
     let total_ns = late
         .iter()
         .fold(0u64, |sum, (_, ns)| sum.saturating_add(*ns));
-    let rows: Vec<Row> = late
+    let rows: Vec<RangeRow> = late
         .into_iter()
-        .map(|(what, ns)| Row {
+        .map(|(what, ns)| RangeRow {
             what: what.to_owned(),
             ns: Range {
                 at_least: ns,
@@ -87,7 +87,7 @@ fn said(ns: Range, total_ns: u64) -> String {
     )
 }
 
-fn draw(id: &str, title: &str, rows: &[Row], total_ns: u64) -> Markup {
+fn draw(id: &str, title: &str, rows: &[RangeRow], total_ns: u64) -> Markup {
     let width = |ns: u64| {
         let share = ns as f64 / total_ns.max(1) as f64;
         share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use whywait_events::{Part, StackId};
 use whywait_model::{Model, PathStep};
 
-use super::{Frame, FrameKind, Tree, functions, kernel_functions};
+use super::{FrameKind, StackedFrame, Tree, functions, kernel_functions};
 
 /// A lock's holder may wait for a lock itself: so deep its own steps are shown.
 const MAX_DEPTH: usize = 3;
 
 /// Puts stacks into a tree. Each stack's names are looked up once.
-pub(super) struct Collector<'m> {
+pub(super) struct TreeBuilder<'m> {
     model: &'m Model,
     tree: Tree,
     user: HashMap<StackId, Rc<[u32]>>,
@@ -20,7 +20,7 @@ pub(super) struct Collector<'m> {
     roles: HashMap<u32, u32>,
 }
 
-impl<'m> Collector<'m> {
+impl<'m> TreeBuilder<'m> {
     pub(super) fn new(model: &'m Model) -> Self {
         Self {
             model,
@@ -55,14 +55,14 @@ impl<'m> Collector<'m> {
 
     fn role(&mut self, tid: u32) -> u32 {
         let (model, tree) = (self.model, &mut self.tree);
-        *self
-            .roles
-            .entry(tid)
-            .or_insert_with(|| tree.number(&Frame::new(FrameKind::Thread, model.role_name(tid))))
+        *self.roles.entry(tid).or_insert_with(|| {
+            tree.number(&StackedFrame::new(FrameKind::Thread, model.role_name(tid)))
+        })
     }
 
     fn state(&mut self, state: &'static str, text: impl Into<String>) -> u32 {
-        self.tree.number(&Frame::new(FrameKind::State(state), text))
+        self.tree
+            .number(&StackedFrame::new(FrameKind::State(state), text))
     }
 
     /// The steps of slow requests' critical paths. Who had the lock is below who waited for it.
@@ -116,7 +116,10 @@ impl<'m> Collector<'m> {
             held_ns += inner_ns;
             let holder = format!("held by {}", self.model.role_name(inner.tid));
             let mut below = stack.to_vec();
-            below.push(self.tree.number(&Frame::new(FrameKind::Holder, holder)));
+            below.push(
+                self.tree
+                    .number(&StackedFrame::new(FrameKind::Holder, holder)),
+            );
             self.step(&mut below, inner, inner_ns, depth - 1);
         }
         held_ns

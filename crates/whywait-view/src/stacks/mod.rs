@@ -64,7 +64,7 @@ pub enum FrameKind {
 
 /// A frame of a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Frame {
+pub struct StackedFrame {
     /// Its name. Hostile.
     pub name: String,
     /// What it is.
@@ -75,7 +75,7 @@ pub struct Frame {
     pub line: u32,
 }
 
-impl Frame {
+impl StackedFrame {
     /// A frame that is no function.
     pub(crate) fn new(kind: FrameKind, name: impl Into<String>) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Frame {
 
 /// The stacks of a recording with their time.
 pub fn tree(model: &Model, of: Of) -> Tree {
-    let mut collector = collect::Collector::new(model);
+    let mut collector = collect::TreeBuilder::new(model);
     match of {
         Of::Critical => collector.critical(),
         Of::Waits => collector.waits(),
@@ -112,23 +112,23 @@ pub fn tree(model: &Model, of: Of) -> Tree {
 }
 
 /// The functions of a stack, outermost first; none for 0.
-fn functions(model: &Model, stack: StackId) -> Vec<Frame> {
+fn functions(model: &Model, stack: StackId) -> Vec<StackedFrame> {
     let labels = model.stacks.get(stack).into_iter();
-    let mut frames: Vec<Frame> = labels
+    let mut frames: Vec<StackedFrame> = labels
         .flat_map(|text| text.shown())
-        .map(Frame::of_label)
+        .map(StackedFrame::of_label)
         .collect();
     frames.reverse();
     frames
 }
 
 /// The functions of a kernel stack that show what happened, outermost first.
-fn kernel_functions(model: &Model, stack: StackId) -> Vec<Frame> {
+fn kernel_functions(model: &Model, stack: StackId) -> Vec<StackedFrame> {
     const MAX_KERNEL: usize = 12;
     let names = model.stacks.names(stack);
     let (telling, _) = sentences::telling_kernel(&names, MAX_KERNEL);
     let frames = telling.into_iter().rev();
     frames
-        .map(|name| Frame::new(FrameKind::Kernel, name))
+        .map(|name| StackedFrame::new(FrameKind::Kernel, name))
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Frame;
+use super::StackedFrame;
 
 /// Frames beyond these are cut off, the innermost ones: forged stacks may be deep.
 const MAX_FRAMES: usize = 512;
@@ -14,8 +14,8 @@ pub(crate) const ROOT: u32 = 0;
 /// Stacks with common beginnings.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    frames: Vec<Frame>,
-    numbers: HashMap<Frame, u32>,
+    frames: Vec<StackedFrame>,
+    numbers: HashMap<StackedFrame, u32>,
     nodes: Vec<Node>,
     children: HashMap<(u32, u32), u32>,
 }
@@ -50,7 +50,7 @@ impl Default for Tree {
 
 impl Tree {
     /// The number of a frame.
-    pub fn number(&mut self, frame: &Frame) -> u32 {
+    pub fn number(&mut self, frame: &StackedFrame) -> u32 {
         if let Some(number) = self.numbers.get(frame) {
             return *number;
         }
@@ -107,12 +107,12 @@ impl Tree {
     }
 
     /// The different frames, by their number.
-    pub fn frames(&self) -> &[Frame] {
+    pub fn frames(&self) -> &[StackedFrame] {
         &self.frames
     }
 
     /// A node's frame; `None` for the root.
-    pub(crate) fn frame(&self, node: u32) -> Option<&Frame> {
+    pub(crate) fn frame(&self, node: u32) -> Option<&StackedFrame> {
         self.frames.get(self.nodes[node as usize].frame as usize)
     }
 
@@ -178,7 +178,7 @@ mod tests {
     fn time_is_in_the_frame_and_its_callers() {
         let mut tree = Tree::default();
         let [main, read, write, deep] = ["main", "read", "write", "deep"]
-            .map(|name| tree.number(&Frame::new(FrameKind::App, name)));
+            .map(|name| tree.number(&StackedFrame::new(FrameKind::App, name)));
         tree.add(&[main, read], 5);
         tree.add(&[main, write], 7);
         tree.add(&[main], 1);

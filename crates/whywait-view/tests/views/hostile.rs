@@ -6,7 +6,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::Value;
-use whywait_compare::{Diff, Options, Run, Side};
+use whywait_compare::{ChangeOptions, Diff, Run, Side};
 use whywait_model::Model;
 use whywait_report::Report;
 use whywait_view::stacks::Of;
@@ -185,7 +185,7 @@ fn compared(model: &Model, name: &str) -> String {
         name: name.to_owned(),
         runs: (0..4).map(run).collect(),
     };
-    whywait_view::diff(&Diff::new(&side(), &side(), Options::default()))
+    whywait_view::diff(&Diff::new(&side(), &side(), ChangeOptions::default()))
 }
 
 /// All views of names.

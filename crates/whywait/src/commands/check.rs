@@ -15,7 +15,7 @@ pub(crate) fn run() -> anyhow::Result<u8> {
     let mut findings = Machine::read(Path::new("/")).judge();
     if findings
         .iter()
-        .all(|finding| finding.verdict != Verdict::No)
+        .all(|finding| finding.verdict != CheckResult::No)
     {
         findings.extend(rehearsal(whywait_capture::rehearse(&Options::default())));
     }
@@ -23,7 +23,7 @@ pub(crate) fn run() -> anyhow::Result<u8> {
     Ok(
         if findings
             .iter()
-            .any(|finding| finding.verdict == Verdict::No)
+            .any(|finding| finding.verdict == CheckResult::No)
         {
             FAILED
         } else {
@@ -34,8 +34,8 @@ pub(crate) fn run() -> anyhow::Result<u8> {
 
 /// What the kernel says when the programs are loaded: for each feature that it lacks, a part of the
 /// report is missing.
-fn rehearsal(rehearsal: Result<Rehearsal, whywait_capture::CaptureError>) -> Vec<Line> {
-    let line = |verdict, what, text: &str| Line {
+fn rehearsal(rehearsal: Result<Rehearsal, whywait_capture::CaptureError>) -> Vec<CheckLine> {
+    let line = |verdict, what, text: &str| CheckLine {
         verdict,
         what,
         text: escape(text, Charset::Unicode, 400),
@@ -43,16 +43,16 @@ fn rehearsal(rehearsal: Result<Rehearsal, whywait_capture::CaptureError>) -> Vec
     let what = "programs";
     let Rehearsal { functions, missing } = match rehearsal {
         Ok(rehearsal) => rehearsal,
-        Err(error) => return vec![line(Verdict::No, what, &error.to_string())],
+        Err(error) => return vec![line(CheckResult::No, what, &error.to_string())],
     };
     let mut lines: Vec<_> = missing
         .iter()
-        .map(|text| line(Verdict::Partly, what, text))
+        .map(|text| line(CheckResult::Partly, what, text))
         .collect();
     if lines.is_empty() {
-        lines.push(line(Verdict::Yes, what, "all can be loaded"));
+        lines.push(line(CheckResult::Yes, what, "all can be loaded"));
     }
-    lines.push(line(Verdict::Yes, "kernel functions", &functions));
+    lines.push(line(CheckResult::Yes, "kernel functions", &functions));
     lines
 }
 
@@ -74,7 +74,7 @@ struct Machine {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CheckResult {
     Yes,
     /// Works, with less.
     Partly,
@@ -82,8 +82,8 @@ enum Verdict {
 }
 
 #[derive(Debug)]
-struct Line {
-    verdict: Verdict,
+struct CheckLine {
+    verdict: CheckResult,
     what: &'static str,
     text: String,
 }
@@ -133,7 +133,7 @@ impl Machine {
         }
     }
 
-    fn judge(&self) -> Vec<Line> {
+    fn judge(&self) -> Vec<CheckLine> {
         vec![
             self.kernel(),
             self.processor(),
@@ -144,11 +144,11 @@ impl Machine {
         ]
     }
 
-    fn kernel(&self) -> Line {
+    fn kernel(&self) -> CheckLine {
         let what = "kernel";
         let Some(release) = &self.release else {
-            return Line {
-                verdict: Verdict::No,
+            return CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: "its version is unknown: is /proc mounted?".to_owned(),
             };
@@ -156,28 +156,28 @@ impl Machine {
         let (major, minor) = OLDEST_KERNEL;
         let shown = escape(release, Charset::Unicode, 60);
         match version(release) {
-            Some(version) if version >= OLDEST_KERNEL => Line {
-                verdict: Verdict::Yes,
+            Some(version) if version >= OLDEST_KERNEL => CheckLine {
+                verdict: CheckResult::Yes,
                 what,
                 text: shown,
             },
-            _ => Line {
-                verdict: Verdict::No,
+            _ => CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: format!("{shown}: whywait needs {major}.{minor} or newer"),
             },
         }
     }
 
-    fn processor(&self) -> Line {
+    fn processor(&self) -> CheckLine {
         match self.x86_64 {
-            true => Line {
-                verdict: Verdict::Yes,
+            true => CheckLine {
+                verdict: CheckResult::Yes,
                 what: "processor",
                 text: "x86-64".to_owned(),
             },
-            false => Line {
-                verdict: Verdict::No,
+            false => CheckLine {
+                verdict: CheckResult::No,
                 what: "processor",
                 text: format!(
                     "{}: whywait supports only x86-64 so far",
@@ -187,16 +187,16 @@ impl Machine {
         }
     }
 
-    fn type_information(&self) -> Line {
+    fn type_information(&self) -> CheckLine {
         let what = "type information";
         match self.has_btf {
-            true => Line {
-                verdict: Verdict::Yes,
+            true => CheckLine {
+                verdict: CheckResult::Yes,
                 what,
                 text: "/sys/kernel/btf/vmlinux".to_owned(),
             },
-            false => Line {
-                verdict: Verdict::No,
+            false => CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: "no /sys/kernel/btf/vmlinux: use a kernel built with \
                        CONFIG_DEBUG_INFO_BTF=y, as distributions' kernels are"
@@ -205,11 +205,11 @@ impl Machine {
         }
     }
 
-    fn privileges(&self) -> Line {
+    fn privileges(&self) -> CheckLine {
         let what = "privileges";
         let Some(mask) = self.capabilities else {
-            return Line {
-                verdict: Verdict::No,
+            return CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: "unknown: is /proc mounted?".to_owned(),
             };
@@ -218,25 +218,25 @@ impl Machine {
         // CAP_SYS_ADMIN is what the two were part of once, and still includes them.
         let can_trace = has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON));
         if can_trace && self.own_user_namespace == Some(true) {
-            return Line {
-                verdict: Verdict::No,
+            return CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: Refusal::UserNamespace.to_string(),
             };
         }
         match (can_trace, has(CAP_SYS_PTRACE)) {
-            (true, true) => Line {
-                verdict: Verdict::Yes,
+            (true, true) => CheckLine {
+                verdict: CheckResult::Yes,
                 what,
                 text: "enough to trace and to read stacks".to_owned(),
             },
-            (true, false) => Line {
-                verdict: Verdict::Partly,
+            (true, false) => CheckLine {
+                verdict: CheckResult::Partly,
                 what,
                 text: NO_PTRACE.to_owned(),
             },
-            (false, _) => Line {
-                verdict: Verdict::No,
+            (false, _) => CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: "run it with sudo, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
                     .to_owned(),
@@ -244,7 +244,7 @@ impl Machine {
         }
     }
 
-    fn lockdown(&self) -> Line {
+    fn lockdown(&self) -> CheckLine {
         let what = "lockdown";
         // The file lists all modes and brackets the one in force.
         let mode = self
@@ -252,43 +252,43 @@ impl Machine {
             .as_deref()
             .and_then(|text| text.split_once('[')?.1.split_once(']'));
         match mode.map(|(mode, _)| mode) {
-            None | Some("none") => Line {
-                verdict: Verdict::Yes,
+            None | Some("none") => CheckLine {
+                verdict: CheckResult::Yes,
                 what,
                 text: "none".to_owned(),
             },
-            Some("confidentiality") => Line {
-                verdict: Verdict::No,
+            Some("confidentiality") => CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: "confidentiality: the kernel does not let BPF read memory; boot with \
                        lockdown=integrity or without lockdown"
                     .to_owned(),
             },
-            Some(mode) => Line {
-                verdict: Verdict::Yes,
+            Some(mode) => CheckLine {
+                verdict: CheckResult::Yes,
                 what,
                 text: escape(mode, Charset::Unicode, 30),
             },
         }
     }
 
-    fn processes(&self) -> Line {
+    fn processes(&self) -> CheckLine {
         let what = "processes";
         match (self.has_proc, self.own_pid_namespace) {
-            (false, _) => Line {
-                verdict: Verdict::No,
+            (false, _) => CheckLine {
+                verdict: CheckResult::No,
                 what,
                 text: "/proc is not mounted: mount it".to_owned(),
             },
-            (true, Some(true)) => Line {
-                verdict: Verdict::Partly,
+            (true, Some(true)) => CheckLine {
+                verdict: CheckResult::Partly,
                 what,
                 text: "this container has a pid namespace of its own: run whywait on the host, or \
                        start the container with --pid=host"
                     .to_owned(),
             },
-            (true, _) => Line {
-                verdict: Verdict::Yes,
+            (true, _) => CheckLine {
+                verdict: CheckResult::Yes,
                 what,
                 text: "visible with the host's process numbers".to_owned(),
             },
@@ -302,23 +302,23 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn render(findings: &[Line]) -> String {
+fn render(findings: &[CheckLine]) -> String {
     let mut text = String::new();
-    for Line {
+    for CheckLine {
         verdict,
         what,
         text: line,
     } in findings
     {
         let mark = match verdict {
-            Verdict::Yes => "yes",
-            Verdict::Partly => "partly",
-            Verdict::No => "no",
+            CheckResult::Yes => "yes",
+            CheckResult::Partly => "partly",
+            CheckResult::No => "no",
         };
         let _ = writeln!(text, "{mark:<7} {what:<17} {line}");
     }
     let worst = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
-    text.push_str(match (worst(Verdict::No), worst(Verdict::Partly)) {
+    text.push_str(match (worst(CheckResult::No), worst(CheckResult::Partly)) {
         (true, _) => "whywait cannot watch here: fix the lines marked `no`.\n",
         (false, true) => "whywait can watch here, but reports less.\n",
         (false, false) => "whywait can watch here.\n",
@@ -343,9 +343,10 @@ mod tests {
         }
     }
 
-    fn verdicts(machine: &Machine) -> Vec<(&'static str, Verdict)> {
-        let wrong =
-            |line: Line| (line.verdict != Verdict::Yes).then_some((line.what, line.verdict));
+    fn verdicts(machine: &Machine) -> Vec<(&'static str, CheckResult)> {
+        let wrong = |line: CheckLine| {
+            (line.verdict != CheckResult::Yes).then_some((line.what, line.verdict))
+        };
         machine.judge().into_iter().filter_map(wrong).collect()
     }
 
@@ -357,7 +358,7 @@ mod tests {
 
     #[test]
     fn each_lack_is_named() {
-        let no = Verdict::No;
+        let no = CheckResult::No;
         let release = |text: &str| Some(text.to_owned());
         assert_eq!(
             verdicts(&Machine {
@@ -396,7 +397,7 @@ mod tests {
             own_pid_namespace: Some(true),
             ..good()
         };
-        assert_eq!(verdicts(&container), [("processes", Verdict::Partly)]);
+        assert_eq!(verdicts(&container), [("processes", CheckResult::Partly)]);
         let rootless = Machine {
             own_user_namespace: Some(true),
             ..good()
@@ -406,7 +407,7 @@ mod tests {
             capabilities: Some(1 << CAP_BPF | 1 << CAP_PERFMON),
             ..good()
         };
-        assert_eq!(verdicts(&no_ptrace), [("privileges", Verdict::Partly)]);
+        assert_eq!(verdicts(&no_ptrace), [("privileges", CheckResult::Partly)]);
     }
 
     #[test]
@@ -416,7 +417,7 @@ mod tests {
             Machine::read(dir.path())
                 .judge()
                 .iter()
-                .any(|line| line.verdict == Verdict::No)
+                .any(|line| line.verdict == CheckResult::No)
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use whywait_compare::{Diff, Options, Side, json, text};
+use whywait_compare::{ChangeOptions, Diff, Side, json, text};
 
 use crate::args::{DiffArgs, DiffFormat};
 use crate::commands::report::printable_json;
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
     }
     let read = |path: &Path| Side::read(&[path.to_path_buf()], &mut progress);
     let (base, head) = (read(&args.base)?, read(&args.head)?);
-    let options = Options {
+    let options = ChangeOptions {
         alpha: args.alpha,
         min_effect: args.min_effect,
     };

@@ -25,7 +25,7 @@ pub(crate) fn run(args: PublishArgs) -> anyhow::Result<u8> {
         )
         .into());
     };
-    let options = Options {
+    let options = PublishOptions {
         labels: Labels {
             host: args.host,
             service: args.service,
@@ -55,7 +55,7 @@ pub(crate) fn run(args: PublishArgs) -> anyhow::Result<u8> {
     to_place(&recordings, &options, place(&dest)?.as_ref())
 }
 
-struct Options {
+struct PublishOptions {
     labels: Labels,
     selection: Selection,
     new: bool,
@@ -89,7 +89,7 @@ fn place(dest: &Path) -> anyhow::Result<Box<dyn Place>> {
 
 #[cfg(feature = "s3")]
 fn bucket(url: &str) -> anyhow::Result<Box<dyn Place>> {
-    Ok(Box::new(whywait_publish::Bucket::new(url)?))
+    Ok(Box::new(whywait_publish::S3Bucket::new(url)?))
 }
 
 #[cfg(not(feature = "s3"))]
@@ -159,7 +159,11 @@ impl Analysed {
 
 /// One recording that cannot be read keeps no other from being published: it is named, and the exit
 /// code says so. Where nothing can be written, nothing goes on.
-fn to_place(recordings: &[PathBuf], options: &Options, place: &dyn Place) -> anyhow::Result<u8> {
+fn to_place(
+    recordings: &[PathBuf],
+    options: &PublishOptions,
+    place: &dyn Place,
+) -> anyhow::Result<u8> {
     let (mut published, mut there, mut going_on, mut failed) = (0_u64, 0, 0, false);
     let (mut files, mut rows, mut bytes) = (0, 0, 0);
     for path in recordings {
@@ -220,7 +224,7 @@ enum LineError {
     Write(#[from] io::Error),
 }
 
-fn to_stdout(recordings: &[PathBuf], options: &Options) -> anyhow::Result<u8> {
+fn to_stdout(recordings: &[PathBuf], options: &PublishOptions) -> anyhow::Result<u8> {
     if closed::stdout() {
         bail!("standard output is closed: there is nowhere to write to");
     }

@@ -69,7 +69,7 @@ fn folder(args: &GateArgs) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
 }
 
 fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyhow::Result<()> {
-    let mut recorder = Process::start(
+    let mut recorder = OwnedProcess::start(
         Command::new("/proc/self/exe")
             .arg("record")
             .arg("--threshold")
@@ -81,7 +81,7 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
         "the recorder",
     )?;
     let mut load = match &args.load {
-        Some(load) => Some(Process::start(
+        Some(load) => Some(OwnedProcess::start(
             Command::new("sh").arg("-c").arg(load),
             "the load",
         )?),
@@ -131,12 +131,12 @@ fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyh
 }
 
 /// A process that does not outlive this one's interest in it.
-struct Process {
+struct OwnedProcess {
     child: Child,
     status: Option<ExitStatus>,
 }
 
-impl Process {
+impl OwnedProcess {
     /// Starts it. Standard output is for what machines read, and is whywait's alone.
     fn start(command: &mut Command, what: &str) -> anyhow::Result<Self> {
         let child = command
@@ -175,7 +175,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for OwnedProcess {
     fn drop(&mut self) {
         let _ = self.end();
     }

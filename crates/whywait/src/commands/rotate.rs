@@ -24,11 +24,11 @@ use nix::unistd::{Pid, Uid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::{Detail, RecordArgs};
-use crate::config::{self, Target};
+use crate::config::{self, WatchTarget};
 use crate::errors::{FAILED, Usage, complain, eprintln_quietly, line};
 use crate::kept::{self, Kept};
 use crate::launch::exit_code;
-use crate::session::{self, Running};
+use crate::session::{self, LaunchedTarget};
 use crate::signals::Signals;
 use crate::user::Invoker;
 
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &RecordArgs, every: Duration) -> anyhow::Result<u8> {
     let kept = Kept::new(own_folder(folder)?, args.keep_for, args.max_size);
     let mut rotation = Rotation {
         args,
-        watched: Watched::new(target)?,
+        watched: RotateTarget::new(target)?,
         every,
         kept,
         until: args
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &RecordArgs, every: Duration) -> anyhow::Result<u8> {
             .map(|duration| Instant::now() + duration),
         took: Duration::ZERO,
     };
-    if let Watched::Process { pid, .. } = &rotation.watched {
+    if let RotateTarget::Process { pid, .. } = &rotation.watched {
         rotation.say(&format!(
             "watching process {pid}; Ctrl-C ends the recording"
         ));
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &RecordArgs, every: Duration) -> anyhow::Result<u8> {
 
 struct Rotation<'a> {
     args: &'a RecordArgs,
-    watched: Watched,
+    watched: RotateTarget,
     every: Duration,
     kept: Kept,
     until: Option<Instant>,
@@ -113,25 +113,25 @@ enum Begun {
 }
 
 /// What is recorded again and again.
-enum Watched {
+enum RotateTarget {
     /// A process that ran already.
     Process { pid: u32, signals: Signals },
     /// A command that this process launched. It waits at its gate as long as its words are here.
     Command {
-        running: Running,
+        running: LaunchedTarget,
         waiting: Vec<OsString>,
     },
 }
 
-impl Watched {
-    fn new(target: Target) -> anyhow::Result<Self> {
+impl RotateTarget {
+    fn new(target: WatchTarget) -> anyhow::Result<Self> {
         Ok(match target {
-            Target::Process(pid) => Self::Process {
+            WatchTarget::Process(pid) => Self::Process {
                 pid,
                 signals: Signals::around_process().context("cannot handle signals")?,
             },
-            Target::Command(command) => Self::Command {
-                running: Running::prepare(&command, Invoker::from_env())?,
+            WatchTarget::Command(command) => Self::Command {
+                running: LaunchedTarget::prepare(&command, Invoker::from_env())?,
                 waiting: command,
             },
         })
@@ -173,7 +173,7 @@ impl Watched {
 }
 
 /// How a recording ended.
-enum Ended {
+enum RecordingEnd {
     /// Its time was up, or it took too much space: the next one follows.
     Rotated,
     /// A signal, the time, or the target's end: that was all.
@@ -198,10 +198,10 @@ impl Rotation<'_> {
             let (ended, follows) = self.follow(current)?;
             next = follows;
             match ended {
-                Ended::Over => break,
-                Ended::Rotated => failures = 0,
-                Ended::Failed(_) if next.is_some() => failures = 0,
-                Ended::Failed(code) => {
+                RecordingEnd::Over => break,
+                RecordingEnd::Rotated => failures = 0,
+                RecordingEnd::Failed(_) if next.is_some() => failures = 0,
+                RecordingEnd::Failed(code) => {
                     failures += 1;
                     // What fails at once, as for want of privileges, fails again.
                     let at_once = self.kept.is_empty() || !self.watched.waiting().is_empty();
@@ -223,7 +223,10 @@ impl Rotation<'_> {
     }
 
     /// A recording, until it has ended; and the one that has taken over.
-    fn follow(&mut self, mut current: Recording) -> anyhow::Result<(Ended, Option<Recording>)> {
+    fn follow(
+        &mut self,
+        mut current: Recording,
+    ) -> anyhow::Result<(RecordingEnd, Option<Recording>)> {
         self.open_gate(&mut current)?;
         let mut next: Option<Recording> = None;
         let (mut asked, mut over, mut failed) = (false, false, false);
@@ -277,10 +280,10 @@ impl Rotation<'_> {
         let waits = !self.watched.waiting().is_empty();
         let ended = match exit_code(status) {
             // The command did not run: it ends, too.
-            code if waits => Ended::Failed(code.max(FAILED)),
-            _ if over || !self.watched.goes_on() => Ended::Over,
-            0 => Ended::Rotated,
-            code => Ended::Failed(code),
+            code if waits => RecordingEnd::Failed(code.max(FAILED)),
+            _ if over || !self.watched.goes_on() => RecordingEnd::Over,
+            0 => RecordingEnd::Rotated,
+            code => RecordingEnd::Failed(code),
         };
         Ok((ended, next))
     }
@@ -376,7 +379,7 @@ impl Rotation<'_> {
             return Ok(());
         }
         self.watches(recording);
-        let Watched::Command { running, waiting } = &mut self.watched else {
+        let RotateTarget::Command { running, waiting } = &mut self.watched else {
             return Ok(());
         };
         waiting.clear();

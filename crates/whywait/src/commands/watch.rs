@@ -14,7 +14,7 @@ use crate::user::Invoker;
 
 pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
     let target = config::target(&args.target)?;
-    let folder = Folder::new(args.keep)?;
+    let folder = RecordingFolder::new(args.keep)?;
     let report_config = ReportConfig::new(args.output, false)?;
     let mut config = config::capture(
         target,
@@ -42,33 +42,33 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
 }
 
 /// Where the recording goes.
-enum Folder {
+enum RecordingFolder {
     Kept(PathBuf),
     /// Removed when dropped. Readable by its owner alone, as recordings are.
     Temporary(TempDir),
 }
 
-impl Folder {
+impl RecordingFolder {
     fn new(keep: Option<PathBuf>) -> anyhow::Result<Self> {
         if let Some(path) = keep {
             config::new_folder(&path)?;
-            return Ok(Folder::Kept(path));
+            return Ok(RecordingFolder::Kept(path));
         }
-        output::temporary_folder().map(Folder::Temporary)
+        output::temporary_folder().map(RecordingFolder::Temporary)
     }
 
     fn path(&self) -> PathBuf {
         match self {
-            Folder::Kept(path) => path.clone(),
-            Folder::Temporary(dir) => dir.path().to_path_buf(),
+            RecordingFolder::Kept(path) => path.clone(),
+            RecordingFolder::Temporary(dir) => dir.path().to_path_buf(),
         }
     }
 
     /// The folder that changes when this one goes.
     fn removed_from(&self) -> Option<PathBuf> {
         match self {
-            Folder::Kept(_) => None,
-            Folder::Temporary(dir) => dir.path().parent().map(Path::to_path_buf),
+            RecordingFolder::Kept(_) => None,
+            RecordingFolder::Temporary(dir) => dir.path().parent().map(Path::to_path_buf),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! Tracing sends every process of the machine through the slow way into the kernel, so it is done
 //! where samples or poll sleeps suggest that there is something to see (or was asked for), for
 //! [`COUNT`] and [`RECORD`] at most, and at most for one part in [`SHARE`] of the time, but for the
-//! first. The link that attaches it lives on the stack of [`Bursts::run`]: however that ends, the
-//! tracing is off.
+//! first. The link that attaches it lives on the stack of [`BurstRounds::run`]: however that ends,
+//! the tracing is off.
 
 mod calibrate;
 mod files;
@@ -61,7 +61,7 @@ fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
 }
 
 /// The bursts of a recording.
-pub(crate) struct Bursts {
+pub(crate) struct BurstRounds {
     rings: RingBuffer<'static>,
     arrived: Rc<RefCell<Vec<types::call_record>>>,
     full: bool,
@@ -88,7 +88,7 @@ struct Traced {
     took: Duration,
 }
 
-impl Bursts {
+impl BurstRounds {
     pub(crate) fn new(programs: &Programs, full: bool) -> Result<Self, CaptureError> {
         let arrived: Rc<RefCell<Vec<types::call_record>>> = Rc::default();
         let mut builder = RingBufferBuilder::new();

@@ -47,7 +47,7 @@ const ALIKE_PERCENT: usize = 80;
 
 /// What the calls of a thread show.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct CallsSeen {
     pub(crate) turns: u64,
     pub(crate) spins: u64,
     pub(crate) lost_races: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Seen {
     pub(crate) cycle: Vec<BurstCall>,
 }
 
-enum Outcome {
+enum TurnOutcome {
     Spin,
     LostRace,
     Progress,
@@ -65,10 +65,10 @@ enum Outcome {
 }
 
 /// Looks at the calls of one thread.
-pub(crate) fn look(mut calls: Vec<types::call_record>, files: &mut Files) -> Seen {
+pub(crate) fn look(mut calls: Vec<types::call_record>, files: &mut Files) -> CallsSeen {
     calls.sort_by_key(|call| call.at_ns);
     learn(&calls, files);
-    let mut seen = Seen::default();
+    let mut seen = CallsSeen::default();
     let mut futile: Vec<Vec<BurstCall>> = Vec::new();
     let polls: Vec<usize> = (1..calls.len())
         .filter(|at| is_poll(calls[*at].nr))
@@ -89,13 +89,13 @@ pub(crate) fn look(mut calls: Vec<types::call_record>, files: &mut Files) -> See
             outcome(&calls[from..to], &turn, files, slept, computes)
         };
         match outcome {
-            Outcome::Progress => seen.progress += 1,
-            Outcome::Neither => {}
-            Outcome::Spin => {
+            TurnOutcome::Progress => seen.progress += 1,
+            TurnOutcome::Neither => {}
+            TurnOutcome::Spin => {
                 seen.spins += 1;
                 futile.push(turn);
             }
-            Outcome::LostRace => {
+            TurnOutcome::LostRace => {
                 seen.lost_races += 1;
                 futile.push(turn);
             }
@@ -150,23 +150,23 @@ fn outcome(
     files: &Files,
     slept: bool,
     computes: bool,
-) -> Outcome {
+) -> TurnOutcome {
     let (poll, rest) = (&calls[0], &calls[1..]);
     if rest.iter().any(moves) {
-        return Outcome::Progress;
+        return TurnOutcome::Progress;
     }
     // A timeout, or a program that polls without waiting by its own decision: nothing woke it.
     if poll.ret <= 0 || computes || asked_not_to_wait(poll) {
-        return Outcome::Neither;
+        return TurnOutcome::Neither;
     }
     let tried_in_vain = |call: &types::call_record| call.ret == EAGAIN && is_read(call.nr);
     let lost_accept = |call: &types::call_record| call.ret == EAGAIN && is_accept(call.nr);
     if rest.iter().any(lost_accept) || slept && rest.iter().any(tried_in_vain) {
-        return Outcome::LostRace;
+        return TurnOutcome::LostRace;
     }
     if slept {
         // Somebody took the trouble to wake it: what for is not to be seen.
-        return Outcome::Neither;
+        return TurnOutcome::Neither;
     }
     // Edge-triggered: each return is an event of its own, unless the program itself asks for it
     // anew.
@@ -177,12 +177,12 @@ fn outcome(
     // What is not registered any more may have been so.
     let unknown = files.complete && is_epoll(poll.nr) && ready.armed == 0 && ready.fd < 0;
     if (unknown || ready.armed & EPOLLET != 0) && !asked_anew {
-        return Outcome::Neither;
+        return TurnOutcome::Neither;
     }
     if taken_unseen(ready.fd, rest, files) {
-        return Outcome::Neither;
+        return TurnOutcome::Neither;
     }
-    Outcome::Spin
+    TurnOutcome::Spin
 }
 
 /// A poll with a timeout of 0: the program goes round anyway, whatever is ready. Where the timeout
@@ -218,28 +218,28 @@ fn completions(call: &types::call_record) -> Option<(u32, u32)> {
 }
 
 /// What became of a turn that begins with io_uring_enter; `calls` has the poll that ends it, too.
-fn ring_outcome(calls: &[types::call_record], slept: bool, computes: bool) -> Outcome {
+fn ring_outcome(calls: &[types::call_record], slept: bool, computes: bool) -> TurnOutcome {
     let [enter, rest @ .., next] = calls else {
-        return Outcome::Progress;
+        return TurnOutcome::Progress;
     };
     if enter.ret > 0 || rest.iter().any(moves) {
-        return Outcome::Progress;
+        return TurnOutcome::Progress;
     }
     // Only the next look at the same ring tells what was taken from it; where there is none the
     // turn says nothing.
     let (Some(before), Some(after)) = (completions(enter), completions(next)) else {
-        return Outcome::Progress;
+        return TurnOutcome::Progress;
     };
     let same_ring = next.nr == IO_URING_ENTER
         && next.args[0] == enter.args[0]
         && (next.args[3] ^ enter.args[3]) & REGISTERED_RING == 0;
     if !same_ring || before.0 != after.0 {
-        return Outcome::Progress;
+        return TurnOutcome::Progress;
     }
     if slept || computes || matches!(enter.ret, EINTR | ETIME) {
-        return Outcome::Neither;
+        return TurnOutcome::Neither;
     }
-    Outcome::Spin
+    TurnOutcome::Spin
 }
 
 fn is_epoll(nr: i32) -> bool {
@@ -446,9 +446,9 @@ fn ready(
 }
 
 /// What makes two calls the same step: whatever counts up (bytes, times) is left out.
-type Key = (u32, i32, u32, u32, i64);
+type CallKey = (u32, i32, u32, u32, i64);
 
-fn key(call: &BurstCall) -> Key {
+fn key(call: &BurstCall) -> CallKey {
     let outcome = if call.ret < 0 {
         call.ret
     } else {
@@ -457,9 +457,9 @@ fn key(call: &BurstCall) -> Key {
     (call.syscall, call.fd, call.op, call.events, outcome)
 }
 
-fn find_cycle(turns: &[Vec<BurstCall>], seen: &mut Seen) {
+fn find_cycle(turns: &[Vec<BurstCall>], seen: &mut CallsSeen) {
     // Turns that are alike have the same number.
-    let mut numbers: HashMap<Vec<Key>, usize> = HashMap::new();
+    let mut numbers: HashMap<Vec<CallKey>, usize> = HashMap::new();
     let sequence: Vec<usize> = turns
         .iter()
         .map(|turn| {

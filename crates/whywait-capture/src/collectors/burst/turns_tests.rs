@@ -55,7 +55,7 @@ impl Calls {
         self
     }
 
-    fn seen(&mut self) -> Seen {
+    fn seen(&mut self) -> CallsSeen {
         look(std::mem::take(&mut self.calls), &mut Files::default())
     }
 }
@@ -148,9 +148,9 @@ fn a_sleeper_that_calls_nothing_was_woken_for_what_is_not_seen() {
     }
     assert_eq!(
         calls.seen(),
-        Seen {
+        CallsSeen {
             turns: 8,
-            ..Seen::default()
+            ..CallsSeen::default()
         }
     );
 }

@@ -28,7 +28,7 @@ struct Stat {
 
 /// A cgroup with a limit.
 #[derive(Debug)]
-struct Group {
+struct Cgroup {
     dir: PathBuf,
     /// Thousandths of a CPU.
     millicpus: u64,
@@ -38,7 +38,7 @@ struct Group {
 
 /// The groups that limit the target.
 #[derive(Debug, Default)]
-struct CpuLimits(Vec<Group>);
+struct CpuLimits(Vec<Cgroup>);
 
 impl Keeper for CpuLimits {
     fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
@@ -58,7 +58,7 @@ impl CpuLimits {
                 .filter_map(|dir| {
                     let millicpus = limit(&dir)?;
                     let begun = stat(&dir)?;
-                    Some(Group {
+                    Some(Cgroup {
                         dir,
                         millicpus,
                         begun,
@@ -79,7 +79,7 @@ impl CpuLimits {
             }
         }
         let since =
-            |group: &Group, of: fn(&Stat) -> u64| of(&group.last).saturating_sub(of(&group.begun));
+            |group: &Cgroup, of: fn(&Stat) -> u64| of(&group.last).saturating_sub(of(&group.begun));
         let most = self
             .0
             .iter()
@@ -249,7 +249,7 @@ mod tests {
         };
         write(40);
         let begun = stat(dir.path()).expect("counts");
-        let mut limits = CpuLimits(vec![Group {
+        let mut limits = CpuLimits(vec![Cgroup {
             dir: dir.path().to_owned(),
             millicpus: 300,
             begun,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::linux::fs::MetadataExt;
 
 /// A process, and its name.
-pub(crate) type Process = (u32, String);
+pub(crate) type LocalProcess = (u32, String);
 
 /// So often the descriptors of all processes are looked through, at most.
 const MAX_LOOKS: u32 = 16;
@@ -16,7 +16,7 @@ const LISTENS: &str = "0A";
 /// The processes of local peers, as far as they were looked for.
 #[derive(Default)]
 pub(crate) struct LocalProcesses {
-    found: BTreeMap<(IpAddr, u16), Option<Process>>,
+    found: BTreeMap<(IpAddr, u16), Option<LocalProcess>>,
     looks: u32,
     /// The target has whywait's network, as far as is known.
     own_network: bool,
@@ -68,12 +68,12 @@ impl LocalProcesses {
     }
 
     /// What was found.
-    pub(crate) fn of(&self, ip: IpAddr, port: u16) -> Option<Process> {
+    pub(crate) fn of(&self, ip: IpAddr, port: u16) -> Option<LocalProcess> {
         self.found.get(&(ip, port)).cloned().flatten()
     }
 
     /// The process of that number.
-    pub(crate) fn named(&self, tgid: u32) -> Option<Process> {
+    pub(crate) fn named(&self, tgid: u32) -> Option<LocalProcess> {
         (tgid != 0).then(|| process(tgid)).flatten()
     }
 }
@@ -89,7 +89,7 @@ fn network(pid: impl std::fmt::Display) -> Option<u64> {
         .map(|namespace| namespace.st_ino())
 }
 
-fn process(tgid: u32) -> Option<Process> {
+fn process(tgid: u32) -> Option<LocalProcess> {
     let name = fs::read(format!("/proc/{tgid}/comm")).ok()?;
     Some((tgid, String::from_utf8_lossy(&name).trim_end().to_owned()))
 }

@@ -20,7 +20,7 @@ use crate::core::recorder::Recorder;
 use crate::core::records::{Record, decode, kernel_addresses};
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, record_type};
-use crate::core::sleeps::Seen;
+use crate::core::sleeps::StacksSeen;
 use crate::core::sleeps::unfinished::awaited;
 use crate::core::thread_table::ThreadTable;
 use crate::core::wakeups::PAUSE;
@@ -233,7 +233,7 @@ fn sleeper(
     if awaited(&wait) != 0 {
         shared.sleeps.unfinished.sleeps(&wait, stack);
     }
-    let seen = Seen {
+    let seen = StacksSeen {
         seq: record.sleep.seq,
         user_stack,
         kernel_stack,

@@ -14,15 +14,15 @@ use whywait_stacks::Registers;
 const PLACES: usize = 16;
 
 /// The last stacks that a thread sent: where it was, the key, and the stack that it stands for.
-type Sent<P> = VecDeque<(P, u64, StackId)>;
+type LastSent<P> = VecDeque<(P, u64, StackId)>;
 
 #[derive(Default)]
 struct OfThread {
-    user: Sent<[u64; 2]>,
+    user: LastSent<[u64; 2]>,
     /// The last stack that return addresses do not tell: it serves the sleep that it was read of,
     /// whose record follows.
     once: Option<(u64, StackId)>,
-    kernel: Sent<()>,
+    kernel: LastSent<()>,
 }
 
 /// The known stacks, by thread.
@@ -98,14 +98,14 @@ impl KnownStacks {
     }
 }
 
-fn keep<P>(sent: &mut Sent<P>, new: (P, u64, StackId)) {
+fn keep<P>(sent: &mut LastSent<P>, new: (P, u64, StackId)) {
     if sent.len() == PLACES {
         sent.pop_front();
     }
     sent.push_back(new);
 }
 
-fn find<P>(sent: &Sent<P>, key: u64) -> StackId {
+fn find<P>(sent: &LastSent<P>, key: u64) -> StackId {
     sent.iter()
         .find(|(_, other, _)| key != 0 && *other == key)
         .map_or(0, |(_, _, stack)| *stack)

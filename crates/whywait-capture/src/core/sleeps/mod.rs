@@ -33,8 +33,8 @@ pub(crate) struct Sleeps {
     pub(crate) words: Words,
     pub(crate) unfinished: Unfinished,
     /// By thread: the sleep that the sweep saw.
-    pub(crate) seen: HashMap<u32, Seen>,
-    held: HashMap<u32, Held>,
+    pub(crate) seen: HashMap<u32, StacksSeen>,
+    held: HashMap<u32, HeldWaits>,
     /// By sleeping thread: which of its sleeps was ended by a thread in which stack.
     pub(crate) wakers: HashMap<u32, (u32, StackId)>,
     ended: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Sleeps {
 }
 
 /// The stacks of a sleep that the sweep saw, until the sleep ends.
-pub(crate) struct Seen {
+pub(crate) struct StacksSeen {
     pub(crate) seq: u32,
     pub(crate) user_stack: StackId,
     pub(crate) kernel_stack: StackId,
@@ -50,7 +50,7 @@ pub(crate) struct Seen {
 
 /// Waits that are over, and whose user stack is on its way.
 #[derive(Default)]
-struct Held {
+struct HeldWaits {
     /// With the program's instruction and stack pointers during the wait.
     waits: Vec<(Wait, [u64; 2])>,
     since: Option<Instant>,

@@ -19,7 +19,7 @@ pub(crate) const USER_ADDRESSES: Range<u64> = 0x1000..1 << 47;
 
 /// A sleep that may not end, and what of the thread's stack may be addresses, from its top on, if
 /// the stack was read.
-struct Sleep {
+struct UnfinishedSleep {
     wait: Wait,
     words: Vec<u64>,
 }
@@ -27,9 +27,9 @@ struct Sleep {
 #[derive(Default)]
 pub(crate) struct Unfinished {
     /// By thread: the sleep that the sweep saw. It has a row already.
-    asleep: HashMap<u32, Sleep>,
+    asleep: HashMap<u32, UnfinishedSleep>,
     /// Those that ended with their process.
-    killed: Vec<Sleep>,
+    killed: Vec<UnfinishedSleep>,
     /// By thread: which of those have no stack, in order.
     without_stack: HashMap<u32, VecDeque<usize>>,
     /// How many are kept.
@@ -47,7 +47,8 @@ impl Unfinished {
             return;
         }
         let (wait, words) = (wait.clone(), self.keep(stack));
-        self.asleep.insert(wait.tid, Sleep { wait, words });
+        self.asleep
+            .insert(wait.tid, UnfinishedSleep { wait, words });
     }
 
     /// A sleep of the thread is over. Returns what was kept of its stack. An earlier one lost its
@@ -84,7 +85,7 @@ impl Unfinished {
             of_thread.push_back(self.killed.len());
         }
         self.words += words.len();
-        self.killed.push(Sleep { wait, words });
+        self.killed.push(UnfinishedSleep { wait, words });
     }
 
     /// Whether a sleep of this thread still has no stack.
@@ -139,12 +140,13 @@ impl Unfinished {
     /// stack points to. Forgets all of them.
     pub(crate) fn take(&mut self) -> Vec<Wait> {
         let killed = std::mem::take(&mut self.killed);
-        let mut asleep: Vec<Sleep> = std::mem::take(&mut self.asleep).into_values().collect();
+        let mut asleep: Vec<UnfinishedSleep> =
+            std::mem::take(&mut self.asleep).into_values().collect();
         asleep.sort_by_key(|sleep| sleep.wait.tid);
         self.without_stack.clear();
         self.words = 0;
         let mut of_process: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for Sleep { wait, .. } in killed.iter().chain(&asleep) {
+        for UnfinishedSleep { wait, .. } in killed.iter().chain(&asleep) {
             let addresses = of_process.entry(wait.tgid).or_default();
             addresses.push(awaited(wait));
         }
@@ -152,7 +154,7 @@ impl Unfinished {
             .into_iter()
             .map(|(tgid, addresses)| (tgid, Awaited::new(addresses)))
             .collect();
-        let searched = |Sleep { mut wait, words }: Sleep| {
+        let searched = |UnfinishedSleep { mut wait, words }: UnfinishedSleep| {
             if let Some(of_process) = of_process.get(&wait.tgid) {
                 wait.holds = of_process.held(&words, awaited(&wait));
             }

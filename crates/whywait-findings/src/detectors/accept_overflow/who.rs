@@ -16,7 +16,7 @@ use crate::shared::slow_paths;
 use crate::shared::threads::named;
 
 /// What a thread did when it did not wait for connections.
-struct Instead<'m> {
+struct DidInstead<'m> {
     thread: &'m Thread,
     /// How long it did not.
     ns: u64,
@@ -35,10 +35,10 @@ pub(super) fn evidence(model: &Model, queue: &AcceptQueue) -> (Vec<Evidence>, Op
         return (Vec::new(), None);
     };
     let acceptors = Acceptors::of(model, queue.port.unwrap_or(0), &holders, end_ns);
-    let mut all: Vec<Instead<'_>> = acceptors
+    let mut all: Vec<DidInstead<'_>> = acceptors
         .threads()
         .iter()
-        .map(|thread| Instead::of(model, thread, &queue.when_dropped))
+        .map(|thread| DidInstead::of(model, thread, &queue.when_dropped))
         .filter(|instead| instead.ns > 0)
         .collect();
     all.sort_by_key(|instead| std::cmp::Reverse(instead.ns));
@@ -50,7 +50,7 @@ pub(super) fn evidence(model: &Model, queue: &AcceptQueue) -> (Vec<Evidence>, Op
     (texts, all.first().and_then(|one| one.cause(model)))
 }
 
-impl<'m> Instead<'m> {
+impl<'m> DidInstead<'m> {
     fn of(model: &'m Model, thread: &'m Thread, dropped: &[Dropped]) -> Self {
         let mut asleep: BTreeMap<(Option<u32>, StackId), (&Wait, u64)> = BTreeMap::new();
         let mut running: BTreeMap<StackId, u64> = BTreeMap::new();

@@ -4,10 +4,10 @@ use whywait_words::duration;
 
 use std::collections::HashMap;
 
-use super::{Asked, Away, Victim};
+use super::{Asked, Away, DelayedRequest};
 use crate::finding::Evidence;
 use crate::numbers::{AWAY_BESIDES, AWAY_SAVED_NS, Share};
-use crate::shared::replay::{Name, Piece, Served, Turns, name};
+use crate::shared::replay::{Piece, RequestName, Served, Turns, name};
 
 /// What a fix saves each request at most: those that waited meanwhile, and those that waited while
 /// the loop caught up. One that was given up has no latency that could be less.
@@ -15,7 +15,7 @@ pub(super) fn saved(
     turns: &Turns,
     aways: &[Away],
     requests: &[Asked<'_>],
-    victims: &[Victim<'_>],
+    victims: &[DelayedRequest<'_>],
 ) -> Vec<u64> {
     let piece = |away: &Away| Piece {
         from_ns: away.from_ns,
@@ -29,7 +29,7 @@ pub(super) fn saved(
         .iter()
         .map(|asked| Served::of(asked.request).with_calls(&asked.calls))
         .collect();
-    let waited: HashMap<Name, u64> = victims
+    let waited: HashMap<RequestName, u64> = victims
         .iter()
         .map(|victim| (name(victim.request), victim.waited_ns))
         .collect();

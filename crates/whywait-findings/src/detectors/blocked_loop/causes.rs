@@ -19,14 +19,14 @@ use crate::shared::slow_paths;
 
 /// Absences for one reason.
 #[derive(Debug)]
-pub(super) struct Reason {
+pub(super) struct AwayReason {
     /// The function that the loop was in, or what it did.
     pub(super) function: String,
     /// In order.
     pub(super) aways: Vec<Away>,
 }
 
-impl Reason {
+impl AwayReason {
     /// How long it was away so.
     pub(super) fn ns(&self) -> u64 {
         sum(self.aways.iter().map(|away| away.away_ns))
@@ -36,20 +36,20 @@ impl Reason {
         self.aways.iter().max_by_key(|away| away.away_ns)
     }
 
-    fn take(&mut self, mut other: Reason) {
+    fn take(&mut self, mut other: AwayReason) {
         self.aways.append(&mut other.aways);
         self.aways.sort_by_key(|away| away.from_ns);
     }
 }
 
 /// The reasons for these absences of a loop.
-pub(super) fn of(model: &Model, thread: &Thread, aways: Vec<Away>) -> Vec<Reason> {
-    let mut causes: Vec<Reason> = Vec::new();
+pub(super) fn of(model: &Model, thread: &Thread, aways: Vec<Away>) -> Vec<AwayReason> {
+    let mut causes: Vec<AwayReason> = Vec::new();
     for mut away in aways {
         let function = function(model, thread, &mut away);
         match causes.iter_mut().find(|cause| cause.function == function) {
             Some(cause) => cause.aways.push(away),
-            None => causes.push(Reason {
+            None => causes.push(AwayReason {
                 function,
                 aways: vec![away],
             }),
@@ -117,8 +117,8 @@ fn lasting(model: &Model, samples: &[Sample], innermost: &str) -> Option<String>
 }
 
 /// Takes causes together of which one's function calls the other's.
-fn callers_with_callees(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
-    let mut together: Vec<Reason> = Vec::new();
+fn callers_with_callees(model: &Model, causes: Vec<AwayReason>) -> Vec<AwayReason> {
+    let mut together: Vec<AwayReason> = Vec::new();
     for cause in causes {
         // The expensive ones come first.
         let related = together.iter().position(|known| {
@@ -138,7 +138,7 @@ fn callers_with_callees(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
 }
 
 /// Whether a function of the application called what another cause is.
-fn calls(model: &Model, function: &str, other: &Reason) -> bool {
+fn calls(model: &Model, function: &str, other: &AwayReason) -> bool {
     let stack = other
         .longest()
         .and_then(|away| model.stacks.get(away.stack))
@@ -151,23 +151,24 @@ fn calls(model: &Model, function: &str, other: &Reason) -> bool {
 
 /// Adds absences of which only the interpreter's functions are known to the most expensive cause
 /// that did the same and has a name.
-fn named_with_unnamed(model: &Model, causes: Vec<Reason>) -> Vec<Reason> {
-    let stack_of = |cause: &Reason| {
+fn named_with_unnamed(model: &Model, causes: Vec<AwayReason>) -> Vec<AwayReason> {
+    let stack_of = |cause: &AwayReason| {
         let longest = cause.longest()?;
         model.stacks.get(longest.stack)
     };
-    let is_unnamed = |cause: &Reason| {
+    let is_unnamed = |cause: &AwayReason| {
         let of_python = stack_of(cause).is_some_and(|stack| {
             runtime::own_account(stack).is_none() && runtime::in_python_somewhere(stack)
         });
         of_python || cause.function == slow_paths::COMPILED
     };
-    let little_of = |cause: &Reason, known: &Reason| {
+    let little_of = |cause: &AwayReason, known: &AwayReason| {
         cause.function != slow_paths::COMPILED
             || (Share::new(cause.ns(), known.ns()).is_below(*AWAY_OF_ITS_OWN)
                 && stack_of(known).is_some_and(slow_paths::in_compiled_code))
     };
-    let (unnamed, mut named): (Vec<Reason>, Vec<Reason>) = causes.into_iter().partition(is_unnamed);
+    let (unnamed, mut named): (Vec<AwayReason>, Vec<AwayReason>) =
+        causes.into_iter().partition(is_unnamed);
     let mut alone = Vec::new();
     for cause in unnamed {
         let doing = cause.longest().map(|away| away.doing.clone());

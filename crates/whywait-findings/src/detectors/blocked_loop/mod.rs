@@ -37,7 +37,7 @@ use whywait_model::{
 };
 use whywait_words::{counted, duration};
 
-use self::causes::Reason;
+use self::causes::AwayReason;
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
@@ -47,7 +47,7 @@ use crate::numbers::{
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
-use crate::shared::replay::{Name, Turns, name};
+use crate::shared::replay::{RequestName, Turns, name};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths;
 use crate::shared::threads::numbered;
@@ -82,7 +82,7 @@ struct Away {
     doing: String,
     stack: StackId,
     /// The request whose work it was.
-    owner: Option<Name>,
+    owner: Option<RequestName>,
 }
 
 /// What a loop does that is away and does not sleep.
@@ -106,15 +106,15 @@ impl Away {
 struct Blocked<'a> {
     pool: &'a EpollPool,
     thread: &'a Thread,
-    reason: Reason,
+    reason: AwayReason,
     /// The longest first.
-    victims: Vec<Victim<'a>>,
+    victims: Vec<DelayedRequest<'a>>,
     /// What a fix saves at most each request that it saves something.
     saved: Vec<u64>,
 }
 
 /// A request that waited while the loop was away with the work of others.
-struct Victim<'a> {
+struct DelayedRequest<'a> {
     request: RequestRef<'a>,
     waited_ns: u64,
     /// For so long its calls were with their peers.
@@ -302,7 +302,7 @@ fn with_calls<'a>(model: &Model, pool: &EpollPool, requests: &[RequestRef<'a>]) 
 }
 
 /// The requests that waited while the loop was away with the work of others: the longest first.
-fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<Victim<'a>> {
+fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<DelayedRequest<'a>> {
     let waited = requests.iter().filter_map(|asked| {
         let request = asked.request;
         let (from_ns, to_ns) = (request.ready_ns, request.waited_until_ns());
@@ -324,13 +324,13 @@ fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<Victim<'a>> {
         // Work that is not there does not have to wait for a CPU either.
         let whole_ns = kept_ns(&|away, within| overlap_ns((away.from_ns, away.to_ns), within));
         let latency_ns = to_ns.saturating_sub(from_ns);
-        (away_ns >= *AWAY_VICTIM_NS).then(|| Victim {
+        (away_ns >= *AWAY_VICTIM_NS).then(|| DelayedRequest {
             request,
             waited_ns: whole_ns.min(latency_ns),
             called_ns: sum(asked.calls.iter().map(|call| length(*call))),
         })
     });
-    let mut victims: Vec<Victim<'_>> = waited.collect();
+    let mut victims: Vec<DelayedRequest<'_>> = waited.collect();
     victims.sort_by_key(|victim| {
         let request = victim.request;
         (
@@ -428,7 +428,7 @@ fn samples<'a>(of: &'a Blocked<'_>) -> impl Iterator<Item = &'a Sample> {
 }
 
 /// Whose loop it is, and how long it was away.
-fn away(model: &Model, pool: &EpollPool, thread: &Thread, reason: &Reason) -> String {
+fn away(model: &Model, pool: &EpollPool, thread: &Thread, reason: &AwayReason) -> String {
     let (alone, never) = if reads_alone(pool) {
         (
             "alone reads what is registered with epoll instance",

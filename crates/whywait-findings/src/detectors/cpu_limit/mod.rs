@@ -43,7 +43,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 };
 
 /// What the kernel counted of the cgroup whose limit was reached most often.
-struct Limit {
+struct ReachedLimit {
     periods: u64,
     throttled: u64,
     throttled_ns: u64,
@@ -56,7 +56,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         let name = format!("cpu-limit.{name}");
         model.counters.get(&name).copied().unwrap_or(0)
     };
-    let limit = Limit {
+    let limit = ReachedLimit {
         periods: counter("periods"),
         throttled: counter("throttled-periods"),
         throttled_ns: counter("throttled-ns"),
@@ -89,7 +89,7 @@ fn remains_ns(slow: &SlowRequest<'_>) -> u64 {
     sum(remain.map(|(_, step)| step.ns()))
 }
 
-fn finding(facts: &Facts<'_>, limit: &Limit) -> Option<Finding> {
+fn finding(facts: &Facts<'_>, limit: &ReachedLimit) -> Option<Finding> {
     let (model, slow) = (facts.model, facts.slow());
     let stopped = || {
         slow.requests

@@ -41,7 +41,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// Who holds what a thread waits for.
 #[derive(Clone, Copy)]
-struct Holder {
+struct LockHolder {
     tid: u32,
     /// The lock itself names it.
     named: bool,
@@ -91,9 +91,9 @@ fn awaited(wait: &Wait) -> u64 {
     }
 }
 
-fn holder(wait: &Wait, stuck: &BTreeMap<u32, &Wait>) -> Option<Holder> {
+fn holder(wait: &Wait, stuck: &BTreeMap<u32, &Wait>) -> Option<LockHolder> {
     if wait.owner_tid != 0 {
-        return Some(Holder {
+        return Some(LockHolder {
             tid: wait.owner_tid,
             named: true,
         });
@@ -102,7 +102,7 @@ fn holder(wait: &Wait, stuck: &BTreeMap<u32, &Wait>) -> Option<Holder> {
         other.tgid == wait.tgid && other.tid != wait.tid && other.holds == awaited(wait)
     });
     match (pointing.next(), pointing.next()) {
-        (Some(one), None) => Some(Holder {
+        (Some(one), None) => Some(LockHolder {
             tid: one.tid,
             named: false,
         }),

@@ -8,7 +8,7 @@ use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject};
 use whywait_model::{FrameOrigin, Model, origin};
 use whywait_words::{counted, duration, list, list_by};
 
-use super::{DECLARATION, Verdict, total_ns, waiters};
+use super::{DECLARATION, LockFinding, total_ns, waiters};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{HOLD_WITHOUT_CPU, LOCK_ERROR_NS, LOCK_REASONS_SHOWN, LOCK_WARNING_NS, Share};
@@ -21,9 +21,9 @@ const FIX_OF_READERS: &str = "if those who let go last had read, writers wait fo
      whole. If they had written: hold the lock for less, and across no wait";
 
 /// What is to be said of a lock.
-pub(super) fn finding(facts: &Facts<'_>, verdict: &Verdict<'_>, ended_ns: u64) -> Finding {
+pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u64) -> Finding {
     let model = facts.model;
-    let Verdict {
+    let LockFinding {
         key, lock, longest, ..
     } = *verdict;
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
@@ -165,8 +165,8 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
     holders
 }
 
-fn title(model: &Model, verdict: &Verdict<'_>) -> String {
-    let Verdict { key, lock, .. } = *verdict;
+fn title(model: &Model, verdict: &LockFinding<'_>) -> String {
+    let LockFinding { key, lock, .. } = *verdict;
     let name = key
         .object
         .primitive()
@@ -203,8 +203,12 @@ fn title(model: &Model, verdict: &Verdict<'_>) -> String {
     )
 }
 
-fn evidence(model: &Model, verdict: &Verdict<'_>, saved_ns: u64) -> impl Iterator<Item = Evidence> {
-    let Verdict {
+fn evidence(
+    model: &Model,
+    verdict: &LockFinding<'_>,
+    saved_ns: u64,
+) -> impl Iterator<Item = Evidence> {
+    let LockFinding {
         key, lock, sums, ..
     } = *verdict;
     let total_ns = total_ns(sums);

@@ -97,7 +97,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     if locks.is_empty() {
         return Vec::new();
     }
-    let served = Served::of(model);
+    let served = ServedIntervals::of(model);
     for request in model.requests().filter(|request| request.counts()) {
         let path = request.path();
         let latency_ns = sum(path.steps.iter().map(|step| step.ns()));
@@ -180,9 +180,9 @@ fn unread(ns: u64) -> Option<u64> {
 }
 
 /// When each thread served requests: from the reading to the answer, by when it began.
-struct Served(BTreeMap<u32, Vec<(Ns, Ns)>>);
+struct ServedIntervals(BTreeMap<u32, Vec<(Ns, Ns)>>);
 
-impl Served {
+impl ServedIntervals {
     fn of(model: &Model) -> Self {
         let mut by_thread: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();
         for request in model.requests() {
@@ -272,7 +272,7 @@ fn contended_ns(model: &Model, step: &PathStep) -> u64 {
 }
 
 /// What is to be said of one lock.
-struct Verdict<'a> {
+struct LockFinding<'a> {
     key: &'a WaitKey,
     lock: &'a Contention<'a>,
     sums: &'a WaitSums,
@@ -339,7 +339,7 @@ fn finding(
     let of_readers = behind_readers.len() > behind_one.len();
     let holds = holds_of(model, &behind_one);
     let across = holds.iter().filter(|hold| hold.across.is_some()).count();
-    let verdict = Verdict {
+    let verdict = LockFinding {
         key,
         lock,
         sums,
@@ -412,14 +412,14 @@ fn waiters(lock: &Contention<'_>) -> Vec<u32> {
 }
 
 /// Where a lock was held: the function, and what the holder waited for there.
-type Place<'a> = (Option<String>, Option<&'a str>);
+type HeldAt<'a> = (Option<String>, Option<&'a str>);
 
 /// The hold to talk about, of what the holders did themselves: the longest one where the lock was
 /// held for most of the time, by function and by what the holder waited for. The longest of all may
 /// be the only one of its kind. Holds whose place has a name come first, if they are a tenth of the
 /// time.
 fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
-    let mut places: BTreeMap<Place<'a>, (u64, &'a Hold)> = BTreeMap::new();
+    let mut places: BTreeMap<HeldAt<'a>, (u64, &'a Hold)> = BTreeMap::new();
     let mut all_ns = 0u64;
     for hold in holds {
         let across = hold.across.as_ref().map(|across| across.what.as_str());

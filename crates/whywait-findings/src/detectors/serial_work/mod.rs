@@ -61,14 +61,14 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// The work of a role's threads on the path of one request.
 #[derive(Debug, Default, Clone)]
-struct OnPath<'a> {
+struct WorkOnPath<'a> {
     ns: u64,
     steps: Vec<(&'a PathStep, u64)>,
     /// Of each step.
     samples: Vec<&'a [Sample]>,
 }
 
-impl<'a> OnPath<'a> {
+impl<'a> WorkOnPath<'a> {
     fn samples(&self) -> impl Iterator<Item = &'a Sample> {
         self.samples.iter().copied().flatten()
     }
@@ -79,7 +79,7 @@ impl<'a> OnPath<'a> {
 }
 
 /// A request with its work.
-type Episode<'a> = (&'a SlowRequest<'a>, OnPath<'a>);
+type Episode<'a> = (&'a SlowRequest<'a>, WorkOnPath<'a>);
 
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
@@ -107,9 +107,9 @@ fn work_of<'a>(
     facts: &'a Facts<'_>,
     rounds: &Rounds,
     slow: &'a SlowRequest<'a>,
-) -> BTreeMap<Rc<Role>, OnPath<'a>> {
+) -> BTreeMap<Rc<Role>, WorkOnPath<'a>> {
     let (model, answers) = (facts.model, facts.answers());
-    let mut roles: BTreeMap<Rc<Role>, OnPath<'a>> = BTreeMap::new();
+    let mut roles: BTreeMap<Rc<Role>, WorkOnPath<'a>> = BTreeMap::new();
     for (part, step) in slow_paths::steps(slow) {
         let Some(thread) = model.threads.get(&step.tid).filter(|_| part == Part::OnCpu) else {
             continue;
@@ -184,7 +184,7 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
 }
 
 /// The work of one request by function, in proportion to the samples; `None`: not known in which.
-fn by_function(facts: &Facts<'_>, on_path: &OnPath<'_>) -> BTreeMap<Option<String>, u64> {
+fn by_function(facts: &Facts<'_>, on_path: &WorkOnPath<'_>) -> BTreeMap<Option<String>, u64> {
     if (on_path.sampled() as u64) < *WORK_MIN_SAMPLES {
         return BTreeMap::from([(None, on_path.ns)]);
     }
@@ -213,13 +213,13 @@ fn by_function_of_all(
     members: &[&Episode<'_>],
 ) -> BTreeMap<Option<String>, u64> {
     let mut functions: BTreeMap<Option<String>, u64> = BTreeMap::new();
-    let mut add = |on_path: &OnPath<'_>| {
+    let mut add = |on_path: &WorkOnPath<'_>| {
         for (name, ns) in by_function(facts, on_path) {
             let sum = functions.entry(name).or_default();
             *sum = sum.saturating_add(ns);
         }
     };
-    let mut few = OnPath::default();
+    let mut few = WorkOnPath::default();
     for (_, on_path) in members {
         if on_path.sampled() as u64 >= *WORK_MIN_SAMPLES {
             add(on_path);
@@ -236,7 +236,7 @@ fn by_function_of_all(
 
 /// A line through values one after the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Line {
+struct FittedLine {
     /// From one to the next.
     slope: f64,
     /// Where it begins.
@@ -246,7 +246,7 @@ struct Line {
 }
 
 /// The line of least squares; `None` when there is none, or nothing varies.
-fn line(values: &[u64]) -> Option<Line> {
+fn line(values: &[u64]) -> Option<FittedLine> {
     let n = values.len() as f64;
     let mean_x = (n - 1.0) / 2.0;
     let mean_y = values.iter().map(|y| *y as f64).sum::<f64>() / n;
@@ -261,7 +261,7 @@ fn line(values: &[u64]) -> Option<Line> {
         return None;
     }
     let slope = xy / xx;
-    Some(Line {
+    Some(FittedLine {
         slope,
         first: mean_y - slope * mean_x,
         r2: xy * xy / (xx * yy),
@@ -271,7 +271,7 @@ fn line(values: &[u64]) -> Option<Line> {
 /// Work that takes longer from episode to episode.
 #[derive(Debug, Clone, PartialEq)]
 struct Growth {
-    line: Line,
+    line: FittedLine,
     episodes: usize,
     first_ns: u64,
     last_ns: u64,
@@ -496,7 +496,7 @@ fn most_sampled(
 }
 
 /// The slowest request's chain of waits, in order.
-fn chain(facts: &Facts<'_>, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidence {
+fn chain(facts: &Facts<'_>, slow: &SlowRequest<'_>, on_path: &WorkOnPath<'_>) -> Evidence {
     let tid = on_path
         .steps
         .iter()

@@ -3,7 +3,7 @@
 use whywait_events::Part;
 use whywait_model::{PathStep, SystemCall, system_call};
 
-use super::{Key, OnPath, Target};
+use super::{OnPath, StepKey, WaitTarget};
 use crate::facts::Facts;
 use crate::numbers::SLOW_NS;
 use crate::shared::intervals::{in_proportion, sum};
@@ -13,7 +13,7 @@ use crate::shared::slow_paths::{self, SlowRequest};
 /// What a request is spared: the wait, and what goes with it.
 pub(super) fn spared<'a>(
     facts: &Facts<'_>,
-    key: &Key,
+    key: &StepKey,
     slow: &SlowRequest<'a>,
     on_path: &OnPath<'_>,
 ) -> Spared<'a> {
@@ -52,11 +52,11 @@ pub(super) fn spared<'a>(
 /// counted the parts.
 pub(super) fn besides_ns(
     facts: &Facts<'_>,
-    key: &Key,
+    key: &StepKey,
     request: &SlowRequest<'_>,
     on_path: &OnPath<'_>,
 ) -> u64 {
-    if key.target != Target::Disk {
+    if key.target != WaitTarget::Disk {
         return sum(on_path.steps.iter().map(|step| step.queued_ns));
     }
     sum(besides(facts, key, request).map(|(_, ns)| ns))
@@ -65,10 +65,10 @@ pub(super) fn besides_ns(
 /// The steps of a path on which a wait for the disk has more than the wait itself, and how much.
 fn besides<'a>(
     facts: &'a Facts<'_>,
-    key: &'a Key,
+    key: &'a StepKey,
     request: &'a SlowRequest<'_>,
 ) -> impl Iterator<Item = (&'a PathStep, u64)> {
-    let steps = slow_paths::steps(request).filter(|_| key.target == Target::Disk);
+    let steps = slow_paths::steps(request).filter(|_| key.target == WaitTarget::Disk);
     steps.filter_map(|(part, step)| {
         let thread = facts.model.threads.get(&step.tid)?;
         if facts.role(step.tid) != key.role {

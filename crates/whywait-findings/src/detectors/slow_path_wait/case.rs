@@ -7,7 +7,7 @@ use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call
 use whywait_words::{counted, duration, percent, shares};
 
 use super::bound::besides_ns;
-use super::{DECLARATION, Group, Key, OnPath, Target, by_ns, fix};
+use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
@@ -22,8 +22,8 @@ use crate::shared::threads::named;
 /// What is to be said of a wait that dominates these requests.
 pub(super) fn finding(
     facts: &Facts<'_>,
-    key: &Key,
-    group: &Group<'_>,
+    key: &StepKey,
+    group: &Dominated<'_>,
     (saving, behind): (Saving, Option<Evidence>),
     slow_ns: u64,
 ) -> Option<Finding> {
@@ -34,15 +34,15 @@ pub(super) fn finding(
             .map(|(request, on_path)| (on_path.ns, request.latency_ns)),
     );
     let severity = match key.target {
-        Target::Client | Target::Anything => Severity::Note,
+        WaitTarget::Client | WaitTarget::Anything => Severity::Note,
         _ => Severity::Warning,
     }
     .min(shares.severity(slow_ns)?);
     let steps = || group.iter().flat_map(|(_, on_path)| &on_path.steps);
     // What a loop waited for may be anybody's.
     let on_this_machine = match key.target {
-        Target::Anything => true,
-        Target::Peer => steps().all(|step| {
+        WaitTarget::Anything => true,
+        WaitTarget::Peer => steps().all(|step| {
             let peer = model.slept_for(step.step);
             peer.and_then(Peer::tgid).is_some()
         }),
@@ -93,7 +93,7 @@ pub(super) fn finding(
     } else {
         format!("{requests} waited {share} of {their} time for {named}{place} ({role})")
     };
-    let on_disk = (key.target == Target::Disk)
+    let on_disk = (key.target == WaitTarget::Disk)
         .then(|| others_on_disk(facts, key, group))
         .flatten();
     let ports = slow_paths::ports(group.iter().map(|(request, _)| *request));
@@ -133,10 +133,10 @@ pub(super) fn finding(
     Some(slow_paths::about_processes(model, finding, tid, all))
 }
 
-fn confidence(target: Target, function_known: bool) -> Confidence {
+fn confidence(target: WaitTarget, function_known: bool) -> Confidence {
     match target {
-        Target::Anything => Confidence::Low,
-        Target::Peer | Target::Client => Confidence::Medium,
+        WaitTarget::Anything => Confidence::Low,
+        WaitTarget::Peer | WaitTarget::Client => Confidence::Medium,
         _ if function_known => Confidence::High,
         _ => Confidence::Medium,
     }
@@ -158,8 +158,8 @@ fn of_which(
 }
 
 /// The peer for whose replies threads slept, where that is certain of nearly all of it.
-fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<String> {
-    if target != Target::Peer {
+fn peer_of(model: &Model, target: WaitTarget, group: &Dominated<'_>, ns: u64) -> Option<String> {
+    if target != WaitTarget::Peer {
         return None;
     }
     let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
@@ -172,7 +172,7 @@ fn peer_of(model: &Model, target: Target, group: &Group<'_>, ns: u64) -> Option<
 }
 
 /// What was waited for, for the title.
-fn title_of(target: Target, whats: &[(&str, u64)], peer: Option<&str>, ns: u64) -> String {
+fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<&str>, ns: u64) -> String {
     let heads = by_ns(
         whats
             .iter()
@@ -182,14 +182,16 @@ fn title_of(target: Target, whats: &[(&str, u64)], peer: Option<&str>, ns: u64) 
         .first()
         .map_or(("?", 0), |(head, ns)| (head.as_str(), *ns));
     let noun = match target {
-        Target::Disk => "the disk",
+        WaitTarget::Disk => "the disk",
         _ => "memory",
     };
     match target {
-        Target::Disk | Target::Memory if Share::new(first_ns, ns).is_at_least(*NEARLY_ALL) => {
+        WaitTarget::Disk | WaitTarget::Memory
+            if Share::new(first_ns, ns).is_at_least(*NEARLY_ALL) =>
+        {
             first.to_owned()
         }
-        Target::Disk | Target::Memory => {
+        WaitTarget::Disk | WaitTarget::Memory => {
             let shown: Vec<String> = heads
                 .iter()
                 .take(2)
@@ -197,11 +199,11 @@ fn title_of(target: Target, whats: &[(&str, u64)], peer: Option<&str>, ns: u64) 
                 .collect();
             format!("{noun} ({})", shown.join(", "))
         }
-        Target::Timer if first.ends_with("sleep") => first.to_owned(),
-        Target::Timer => format!("a timeout ({first})"),
-        Target::Peer => peer.map_or_else(|| format!("a peer ({first})"), str::to_owned),
-        Target::Client => format!("the client that asked ({first})"),
-        Target::Anything => format!("a peer or a timer ({first})"),
+        WaitTarget::Timer if first.ends_with("sleep") => first.to_owned(),
+        WaitTarget::Timer => format!("a timeout ({first})"),
+        WaitTarget::Peer => peer.map_or_else(|| format!("a peer ({first})"), str::to_owned),
+        WaitTarget::Client => format!("the client that asked ({first})"),
+        WaitTarget::Anything => format!("a peer or a timer ({first})"),
     }
 }
 
@@ -216,14 +218,14 @@ fn split<'a>(items: impl ExactSizeIterator<Item = (&'a str, u64)>, of_ns: u64) -
 }
 
 /// What the bound has besides the wait itself, where that is worth a word.
-fn besides(facts: &Facts<'_>, key: &Key, group: &Group<'_>, ns: u64) -> Option<Evidence> {
+fn besides(facts: &Facts<'_>, key: &StepKey, group: &Dominated<'_>, ns: u64) -> Option<Evidence> {
     let members = group.iter();
     let besides_ns =
         sum(members.map(|(request, on_path)| besides_ns(facts, key, request, on_path)));
     let text = format!(
         "besides, another {} {}; the bound has them, too",
         duration(besides_ns),
-        if key.target == Target::Disk {
+        if key.target == WaitTarget::Disk {
             "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that \
              were short"
         } else {
@@ -317,7 +319,7 @@ fn same_descriptor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<i32> {
 }
 
 /// Who else waited for the disk at the same time.
-fn others_on_disk(facts: &Facts<'_>, key: &Key, group: &Group<'_>) -> Option<Evidence> {
+fn others_on_disk(facts: &Facts<'_>, key: &StepKey, group: &Dominated<'_>) -> Option<Evidence> {
     let model = facts.model;
     let mut others: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
@@ -362,21 +364,21 @@ fn at_disk(model: &Model, wait: &Wait) -> bool {
 }
 
 /// What the recording cannot tell.
-fn remark(target: Target, peer_known: bool) -> Option<Evidence> {
+fn remark(target: WaitTarget, peer_known: bool) -> Option<Evidence> {
     let text = match target {
-        Target::Anything => {
+        WaitTarget::Anything => {
             "the loop waits for all its requests, peers and timers at once: which of them this was \
              does not show, and a request that is meant to wait (a long poll) looks the same"
         }
-        Target::Peer if peer_known => {
+        WaitTarget::Peer if peer_known => {
             "these calls are in `whywait report --calls`; if the peer was meant to take its time \
              (a long poll, say), nothing is wrong"
         }
-        Target::Peer => {
+        WaitTarget::Peer => {
             "the peer is outside of what was recorded; if it was meant to take its time (a long \
              poll, say), nothing is wrong"
         }
-        Target::Client => {
+        WaitTarget::Client => {
             "it is the connection that the request came on: its client sends or takes data slowly"
         }
         _ => return None,

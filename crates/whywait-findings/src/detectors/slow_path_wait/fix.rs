@@ -5,36 +5,36 @@ use std::collections::BTreeSet;
 use whywait_events::StackId;
 use whywait_model::Model;
 
-use super::Target;
+use super::WaitTarget;
 use crate::shared::intervals::sum;
 
 /// What helps against such a wait.
 pub(super) fn of(
     model: &Model,
-    target: Target,
+    target: WaitTarget,
     whats: &[(&str, u64)],
     kernel_stacks: impl Iterator<Item = StackId>,
 ) -> String {
     match target {
-        Target::Timer => {
+        WaitTarget::Timer => {
             "it is the program's own sleep: wait for the event instead of for a time, or shorten it"
         }
-        Target::Peer => {
+        WaitTarget::Peer => {
             "look at the peer: why it takes so long; ask it earlier or several at once, cache its \
              answers, or limit the wait"
         }
-        Target::Client => {
+        WaitTarget::Client => {
             "nothing in the server waits but for its client: read and write with time limits, and \
              buffer what is large"
         }
-        Target::Anything => {
+        WaitTarget::Anything => {
             "find what these requests wait for: record the process they ask too, or trace one with \
              --request"
         }
-        Target::Memory => {
+        WaitTarget::Memory => {
             return fix_memory(whats).to_owned();
         }
-        Target::Disk => return fix_disk(model, whats, kernel_stacks),
+        WaitTarget::Disk => return fix_disk(model, whats, kernel_stacks),
     }
     .to_owned()
 }

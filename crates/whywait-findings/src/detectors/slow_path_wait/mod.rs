@@ -61,9 +61,9 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 
 /// Which wait a step is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct StepKey {
     role: Rc<Role>,
-    target: Target,
+    target: WaitTarget,
     /// For waits that are not for the disk or for memory: in what, and in which function. Those two
     /// are one wait whatever the call.
     single: Option<(String, Within)>,
@@ -78,7 +78,7 @@ enum Within {
     Unknown,
 }
 
-impl Key {
+impl StepKey {
     fn within(&self) -> Option<&Within> {
         self.single.as_ref().map(|(_, within)| within)
     }
@@ -96,7 +96,7 @@ impl Key {
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Target {
+enum WaitTarget {
     Disk,
     Memory,
     Timer,
@@ -111,11 +111,11 @@ enum Target {
 #[derive(Debug, Default)]
 struct OnPath<'a> {
     ns: u64,
-    steps: Vec<Step<'a>>,
+    steps: Vec<WaitStep<'a>>,
 }
 
 #[derive(Debug)]
-struct Step<'a> {
+struct WaitStep<'a> {
     step: &'a PathStep,
     wait: &'a Wait,
     is: Rc<Alike>,
@@ -124,13 +124,13 @@ struct Step<'a> {
 }
 
 /// The waits on the path of one request.
-type OnPaths<'a> = BTreeMap<Rc<Key>, OnPath<'a>>;
+type OnPaths<'a> = BTreeMap<Rc<StepKey>, OnPath<'a>>;
 
 /// A wait, and the request on whose path it is.
 type OfRequest<'a> = (&'a SlowRequest<'a>, OnPath<'a>);
 
 /// Requests with the same wait.
-type Group<'a> = Vec<OfRequest<'a>>;
+type Dominated<'a> = Vec<OfRequest<'a>>;
 
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let slow = facts.slow();
@@ -140,8 +140,8 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .iter()
         .map(|request| on_paths(facts, &mut keys, request))
         .collect();
-    let names = Names::of(&requests);
-    let mut waits: BTreeMap<Rc<Key>, Group<'_>> = BTreeMap::new();
+    let names = WaitNames::of(&requests);
+    let mut waits: BTreeMap<Rc<StepKey>, Dominated<'_>> = BTreeMap::new();
     for (request, of_request) in slow.requests.iter().zip(requests) {
         for (key, on_path) in with_ticks(names.given(of_request), request.latency_ns) {
             waits.entry(key).or_default().push((request, on_path));
@@ -185,13 +185,13 @@ fn on_paths<'a>(
             continue;
         };
         // What a thread slept in before it answered another was for that one; a poll is for all.
-        let polls = is.key.target == Target::Anything || system_call(wait) == SystemCall::Poll;
+        let polls = is.key.target == WaitTarget::Anything || system_call(wait) == SystemCall::Poll;
         if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
             continue;
         }
         let on_path = of_request.entry(Rc::clone(&is.key)).or_default();
         on_path.ns = on_path.ns.saturating_add(step.ns());
-        on_path.steps.push(Step {
+        on_path.steps.push(WaitStep {
             step,
             wait,
             is,
@@ -203,14 +203,14 @@ fn on_paths<'a>(
 
 /// For waits of which only the interpreter is known, those that are otherwise the same and have a
 /// function: of all such those that take longest.
-struct Names(BTreeMap<Rc<Key>, Rc<Key>>);
+struct WaitNames(BTreeMap<Rc<StepKey>, Rc<StepKey>>);
 
-impl Names {
+impl WaitNames {
     fn of(requests: &[OnPaths<'_>]) -> Self {
         let waits = requests.iter().flatten();
         let known = by_ns(waits.map(|(key, on_path)| (key, on_path.ns)));
-        let is_named = |key: &Key| matches!(key.within(), Some(Within::Function(_)));
-        let name = |key: &Rc<Key>| {
+        let is_named = |key: &StepKey| matches!(key.within(), Some(Within::Function(_)));
+        let name = |key: &Rc<StepKey>| {
             known
                 .iter()
                 .map(|(other, _)| *other)
@@ -265,15 +265,15 @@ fn queued_ns(steps: &[&PathStep]) -> u64 {
 /// A loop waits for a peer in several pieces, because it ticks meanwhile. If the last one, which
 /// the peer ended, is less than half of a request, all of them are a wait for one of both.
 fn with_ticks(mut of_request: OnPaths<'_>, latency_ns: u64) -> OnPaths<'_> {
-    let ticks: Vec<Rc<Key>> = of_request
+    let ticks: Vec<Rc<StepKey>> = of_request
         .keys()
-        .filter(|key| key.target == Target::Anything)
+        .filter(|key| key.target == WaitTarget::Anything)
         .cloned()
         .collect();
     for key in ticks {
-        let peer = Key {
-            target: Target::Peer,
-            ..Key::clone(&key)
+        let peer = StepKey {
+            target: WaitTarget::Peer,
+            ..StepKey::clone(&key)
         };
         if of_request
             .get(&peer)
@@ -340,7 +340,7 @@ struct Keys<'f> {
 #[derive(PartialEq, Eq, Hash)]
 struct Like {
     tid: u32,
-    target: Target,
+    target: WaitTarget,
     syscall: Option<u32>,
     page_fault: bool,
     kind: Option<&'static str>,
@@ -350,7 +350,7 @@ struct Like {
 /// What is said of a step.
 #[derive(Debug)]
 struct Alike {
-    key: Rc<Key>,
+    key: Rc<StepKey>,
     /// What the thread slept in, in a word or two.
     what: String,
     /// The function of the program in which it did. An interpreter's own are none.
@@ -389,8 +389,8 @@ impl<'f> Keys<'f> {
                 Within::Function(name) => Some(name.clone()),
                 Within::Interpreter | Within::Unknown => None,
             };
-            let single = !matches!(target, Target::Disk | Target::Memory);
-            let key = Key {
+            let single = !matches!(target, WaitTarget::Disk | WaitTarget::Memory);
+            let key = StepKey {
                 role: facts.role(step.tid),
                 target,
                 single: single.then(|| (what.clone(), within)),
@@ -412,7 +412,7 @@ fn target<'a>(
     request: RequestRef<'_>,
     step: &PathStep,
     tick: &dyn Fn() -> bool,
-) -> Option<(Target, &'a Wait)> {
+) -> Option<(WaitTarget, &'a Wait)> {
     let part = step.part.filter(|_| step.ns() > 0)?;
     if !matches!(
         part,
@@ -433,21 +433,21 @@ fn target<'a>(
     let waits_for_requests =
         call != SystemCall::Poll && (model.is_rest(wait) || model.awaits_a_client(wait));
     let target = match part {
-        Part::Disk => Target::Disk,
-        Part::PageFault => Target::Memory,
+        Part::Disk => WaitTarget::Disk,
+        Part::PageFault => WaitTarget::Memory,
         // Its completions are of whatever kind, and of any request.
-        Part::Uring => Target::Anything,
-        _ if own_socket && call != SystemCall::File => Target::Client,
-        _ if call == SystemCall::Poll && loops.shared(request, wait, step) => Target::Anything,
-        Part::Network if answers && (own_loop || polls_for_all) => Target::Anything,
+        Part::Uring => WaitTarget::Anything,
+        _ if own_socket && call != SystemCall::File => WaitTarget::Client,
+        _ if call == SystemCall::Poll && loops.shared(request, wait, step) => WaitTarget::Anything,
+        Part::Network if answers && (own_loop || polls_for_all) => WaitTarget::Anything,
         // Another thread's wait for its own next request: it is that request that this one waited
         // for, as one that waits for an event does.
-        Part::Network if step.tid != request.recv_tid && waits_for_requests => Target::Anything,
+        Part::Network if step.tid != request.recv_tid && waits_for_requests => WaitTarget::Anything,
         Part::Timer if matches!(call, SystemCall::Poll | SystemCall::Futex) && tick() => {
-            Target::Anything
+            WaitTarget::Anything
         }
-        Part::Timer => Target::Timer,
-        _ => Target::Peer,
+        Part::Timer => WaitTarget::Timer,
+        _ => WaitTarget::Peer,
     };
     Some((target, wait))
 }

@@ -83,7 +83,7 @@ struct Pair<'a> {
 }
 
 /// Requests, and how many of them have a call of their own.
-struct Pairs<'a> {
+struct PairedRequests<'a> {
     pairs: Vec<Pair<'a>>,
     /// Requests that should have one.
     of: usize,
@@ -170,14 +170,14 @@ fn of_requests(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Op
             dominates(network_ns, request.latency_ns)
         })
         .collect();
-    let enough = |pairs: &Pairs<'_>| {
+    let enough = |pairs: &PairedRequests<'_>| {
         let peers: BTreeSet<u32> = pairs.pairs.iter().map(|pair| pair.call.peer).collect();
         let paired = Share::counted(pairs.pairs.len(), pairs.of);
         pairs.pairs.len() >= *UPSTREAM_MIN_REQUESTS
             && peers.len() == 1
             && paired.is_at_least(*UPSTREAM_PAIRED)
     };
-    let waiting = Pairs {
+    let waiting = PairedRequests {
         pairs: paired(model, &waiting).pairs,
         of: waiting.len(),
     };
@@ -208,7 +208,7 @@ fn sleeps_in_call(model: &Model, request: &SlowRequest<'_>) -> bool {
 
 /// Whether nearly all calls to these requests' peer that are as long as theirs were paired: none
 /// are the program's own.
-fn all_have_requests(model: &Model, pairs: &Pairs<'_>) -> bool {
+fn all_have_requests(model: &Model, pairs: &PairedRequests<'_>) -> bool {
     let Some(first) = pairs.pairs.first() else {
         return false;
     };
@@ -232,10 +232,10 @@ fn with_peer_ns(call: &Exchange) -> u64 {
 /// Pairs requests with calls: each with its own where that is certain, else first come, first
 /// served, each with another one that may be its own. Those that have none within them that takes
 /// half of their time need none.
-fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> Pairs<'a> {
+fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> PairedRequests<'a> {
     let calls = model.exchanges();
     let mut taken: BTreeSet<(u64, u32)> = BTreeSet::new();
-    let mut found = Pairs {
+    let mut found = PairedRequests {
         pairs: Vec::new(),
         of: 0,
     };

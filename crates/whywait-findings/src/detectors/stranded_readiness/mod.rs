@@ -62,7 +62,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 };
 
 /// A request that was stranded.
-struct Victim<'a> {
+struct StrandedRequest<'a> {
     request: RequestRef<'a>,
     served_ns: Ns,
     stranded_ns: u64,
@@ -82,7 +82,7 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
     if pool.members.len() < 2 {
         return None;
     }
-    let victims: Vec<Victim<'_>> = model
+    let victims: Vec<StrandedRequest<'_>> = model
         .requests()
         .filter(|request| request.read_armed != Some(false))
         .filter(|request| {
@@ -96,7 +96,7 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
                 return None;
             }
             let stranded_ns = pool.stranded_ns(request.ready_ns, served_ns);
-            (stranded_ns >= *STRANDED_NS).then_some(Victim {
+            (stranded_ns >= *STRANDED_NS).then_some(StrandedRequest {
                 request,
                 served_ns,
                 stranded_ns,
@@ -134,7 +134,7 @@ struct Saves {
 
 /// What requests waited in these episodes altogether, whoever idled: with the work elsewhere none
 /// of them waits.
-fn moved(model: &Model, pool: &EpollPool, episodes: &[Vec<Victim<'_>>]) -> Vec<u64> {
+fn moved(model: &Model, pool: &EpollPool, episodes: &[Vec<StrandedRequest<'_>>]) -> Vec<u64> {
     let spans: Vec<Interval> = episodes
         .iter()
         .filter_map(|episode| {
@@ -160,7 +160,7 @@ fn moved(model: &Model, pool: &EpollPool, episodes: &[Vec<Victim<'_>>]) -> Vec<u
 }
 
 /// What a fix saves each request of an episode at most.
-fn savings(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> Vec<u64> {
+fn savings(model: &Model, pool: &EpollPool, episode: &[StrandedRequest<'_>]) -> Vec<u64> {
     let requests: Vec<RequestRef<'_>> = episode.iter().map(|victim| victim.request).collect();
     let taken = replayed(model, pool, &requests);
     episode
@@ -180,7 +180,11 @@ fn overlap(wait: &Wait, interval: &StrandedInterval) -> u64 {
 }
 
 /// The longest interval in which nobody polled while members idled, and who idled in it.
-fn longest(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> Option<StrandedInterval> {
+fn longest(
+    model: &Model,
+    pool: &EpollPool,
+    episode: &[StrandedRequest<'_>],
+) -> Option<StrandedInterval> {
     let from_ns = episode.iter().map(|victim| victim.request.ready_ns).min()?;
     let to_ns = episode.iter().map(|victim| victim.served_ns).max()?;
     let (from_ns, to_ns) = pool.longest_stranded(from_ns, to_ns)?;
@@ -247,7 +251,7 @@ impl Elsewhere {
 
 /// Whether the thread that should have polled did something else for most of the interval, and not
 /// just wait for a CPU.
-fn kept_busy(model: &Model, pool: &EpollPool, episode: &[Victim<'_>]) -> bool {
+fn kept_busy(model: &Model, pool: &EpollPool, episode: &[StrandedRequest<'_>]) -> bool {
     let Some(interval) = longest(model, pool, episode) else {
         return false;
     };
@@ -338,7 +342,7 @@ fn what_it_did(
 
 /// What is known of the worst episode.
 struct Worst<'a> {
-    victims: &'a [Victim<'a>],
+    victims: &'a [StrandedRequest<'a>],
     interval: StrandedInterval,
     /// What the thread did that polled last.
     did: Elsewhere,
@@ -346,7 +350,7 @@ struct Worst<'a> {
 }
 
 impl<'a> Worst<'a> {
-    fn of(model: &Model, pool: &EpollPool, victims: &'a [Victim<'a>]) -> Option<Self> {
+    fn of(model: &Model, pool: &EpollPool, victims: &'a [StrandedRequest<'a>]) -> Option<Self> {
         let interval = longest(model, pool, victims)?;
         let holder = last_poller(model, pool, interval.from_ns);
         Some(Self {
@@ -368,7 +372,7 @@ fn finding(
     model: &Model,
     pool: &EpollPool,
     worst: &Worst<'_>,
-    episodes: &[Vec<Victim<'_>>],
+    episodes: &[Vec<StrandedRequest<'_>>],
     saves: Saves,
 ) -> Finding {
     let runtime = runtime::of_process(model, pool.tgid);

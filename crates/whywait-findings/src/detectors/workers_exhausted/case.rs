@@ -6,8 +6,8 @@ use serde_json::json;
 use whywait_model::{Model, RequestRef, system_call_name};
 use whywait_words::{counted, duration, list, percent, whole_percent};
 
-use super::reasons::Reason;
-use super::{Crew, Takes};
+use super::reasons::WaitReason;
+use super::{Backlog, Takes};
 use crate::finding::{Cause, Evidence, Finding};
 use crate::numbers::WORKERS_REASONS_SHOWN;
 use crate::shared::intervals::sum;
@@ -16,12 +16,12 @@ use crate::shared::slow_paths::Shares;
 /// A lack of workers.
 pub(super) struct Case<'a, 'm> {
     pub(super) model: &'m Model,
-    pub(super) crew: &'a Crew<'m>,
+    pub(super) crew: &'a Backlog<'m>,
     pub(super) shares: &'a Shares,
     /// What all slow requests took.
     pub(super) slow_ns: u64,
     /// What the workers slept in, and for how long.
-    pub(super) reasons: &'a [(Reason, u64)],
+    pub(super) reasons: &'a [(WaitReason, u64)],
     /// They sleep with no request in hand.
     pub(super) kept: bool,
     /// Whether more of them would only queue there, where that shows.

@@ -14,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 use whywait_model::{EpollPool, Model, RequestRef, SystemCall, Thread, WaitClass, system_call};
 
-use super::shift::{Duty, Shift};
-use super::{Crew, Sleep, Takes};
+use super::shift::{BusyShift, WorkerDuty};
+use super::{Backlog, Takes, WorkerSleep};
 use crate::facts::Facts;
 use crate::numbers::{EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, SLOW_NS, Share};
 use crate::shared::replay::Worked;
 
 /// The crews: for each loop the threads that do its jobs.
-pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Crew<'m>> {
+pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Backlog<'m>> {
     let pools = facts.model.pools.iter();
     pools.filter_map(|pool| crew(facts, pool)).collect()
 }
@@ -34,7 +34,7 @@ pub(super) struct Done {
     pub(super) to_ns: Ns,
 }
 
-fn crew<'m>(facts: &Facts<'m>, pool: &EpollPool) -> Option<Crew<'m>> {
+fn crew<'m>(facts: &Facts<'m>, pool: &EpollPool) -> Option<Backlog<'m>> {
     let model = facts.model;
     let mut members = pool.members.keys();
     let (Some(tid), None) = (members.next(), members.next()) else {
@@ -73,7 +73,7 @@ pub(super) fn crew_of<'m>(
     requests: &[RequestRef<'m>],
     workers: BTreeSet<u32>,
     jobs: &[(RequestRef<'m>, Done)],
-) -> Crew<'m> {
+) -> Backlog<'m> {
     // Those that are open wait for a job, too, or their job is under way.
     let under_way = requests
         .iter()
@@ -85,19 +85,23 @@ pub(super) fn crew_of<'m>(
         for wait in thread.timeline.waits() {
             let woken = wait.over_ns().unwrap_or(model.end_ns);
             let duty = if waits_for_work(model, wait) {
-                Duty::Free
+                WorkerDuty::Free
             } else {
-                Duty::Asleep
+                WorkerDuty::Asleep
             };
-            duties.push((at, wait.out_ns, Duty::Active));
+            duties.push((at, wait.out_ns, WorkerDuty::Active));
             duties.push((wait.out_ns, woken, duty));
             all_sleeps.push((wait, woken));
             at = woken.max(wait.out_ns);
         }
         let last = jobs.iter().rev().find(|(_, job)| job.tid == thread.tid);
-        duties.push((at, last.map_or(at, |(_, job)| job.to_ns), Duty::Active));
+        duties.push((
+            at,
+            last.map_or(at, |(_, job)| job.to_ns),
+            WorkerDuty::Active,
+        ));
     }
-    let shift = Shift::of(duties, under_way, workers.len() as i64);
+    let shift = BusyShift::of(duties, under_way, workers.len() as i64);
     let victims = jobs
         .iter()
         .map(|(request, done)| {
@@ -107,7 +111,7 @@ pub(super) fn crew_of<'m>(
         .collect();
     let sleeps = all_sleeps
         .into_iter()
-        .map(|(wait, woken)| Sleep {
+        .map(|(wait, woken)| WorkerSleep {
             wait,
             kept: false,
             ns: shift.within(wait.out_ns, woken),
@@ -129,7 +133,7 @@ pub(super) fn crew_of<'m>(
         })
         .collect();
     replayed.sort_by_key(|job| job.ready_ns);
-    Crew {
+    Backlog {
         takes: Takes::Jobs { from },
         port: requests
             .iter()

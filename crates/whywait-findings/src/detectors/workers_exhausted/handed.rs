@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_model::{Model, RequestRef};
 
-use super::Crew;
+use super::Backlog;
 use super::executors::{Done, began, crew_of};
 use crate::facts::Facts;
 
 /// The crews: for each thread that reads the threads that answer.
-pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Crew<'m>> {
+pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Backlog<'m>> {
     let readers = facts.readers().iter();
     readers
         .filter_map(|(tid, requests)| {
@@ -24,7 +24,7 @@ pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Crew<'m>> {
         .collect()
 }
 
-fn crew<'m>(model: &'m Model, tid: u32, mut requests: Vec<RequestRef<'m>>) -> Option<Crew<'m>> {
+fn crew<'m>(model: &'m Model, tid: u32, mut requests: Vec<RequestRef<'m>>) -> Option<Backlog<'m>> {
     requests.sort_by_key(|request| request.ready_ns);
     let mut answers: BTreeMap<u32, Vec<RequestRef<'m>>> = BTreeMap::new();
     for request in requests.iter().filter(|request| request.is_answered()) {

@@ -43,7 +43,7 @@ use crate::shared::replay::{self, Worked};
 use crate::shared::slow_paths::Shares;
 
 use case::Case;
-use shift::Shift;
+use shift::BusyShift;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -93,15 +93,15 @@ enum Takes {
 }
 
 /// Workers, and what waited for them.
-struct Crew<'m> {
+struct Backlog<'m> {
     takes: Takes,
     port: u16,
     /// The workers, by thread id.
     workers: BTreeSet<u32>,
     /// When all of them slept.
-    shift: Shift,
+    shift: BusyShift,
     /// What each worker slept in while all slept.
-    sleeps: Vec<Sleep<'m>>,
+    sleeps: Vec<WorkerSleep<'m>>,
     /// The requests that waited, each with how long it did while all slept.
     victims: Vec<(RequestRef<'m>, u64)>,
     /// All requests that they served and that are known one by one, in order of arrival.
@@ -110,7 +110,7 @@ struct Crew<'m> {
 
 /// A worker's sleep.
 #[derive(Clone, Copy)]
-struct Sleep<'m> {
+struct WorkerSleep<'m> {
     wait: &'m Wait,
     /// It has no request in hand: a connection that asks for nothing keeps it.
     kept: bool,
@@ -118,7 +118,7 @@ struct Sleep<'m> {
     ns: u64,
 }
 
-fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
+fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
     let victims: Vec<&(RequestRef<'_>, u64)> = crew
         .victims
         .iter()
@@ -134,7 +134,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
         return None;
     }
     let slept_ns = sum(crew.sleeps.iter().map(|sleep| sleep.ns));
-    let of = |is: &dyn Fn(&Sleep<'_>) -> bool| {
+    let of = |is: &dyn Fn(&WorkerSleep<'_>) -> bool| {
         let those = crew.sleeps.iter().filter(|sleep| is(sleep));
         sum(those.map(|sleep| sleep.ns))
     };
@@ -189,7 +189,7 @@ fn finding(model: &Model, crew: &Crew<'_>, slow_ns: u64) -> Option<Finding> {
 
 /// The middle latency as it was, and by replay with more workers; `None` where the replay does not
 /// bring about what was, or where the middle request did not wait for a worker.
-fn replayed(crew: &Crew<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
+fn replayed(crew: &Backlog<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
     let real: Vec<u64> = crew
         .jobs
         .iter()

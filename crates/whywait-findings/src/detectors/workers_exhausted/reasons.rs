@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Model, system_call_name};
 
-use super::Crew;
+use super::Backlog;
 use crate::numbers::{
     STEP_LONGER, STEP_OFF, STEP_SHORTEST, Share, TOGETHER_WITHIN, WORKERS_IN_STEP,
     WORKERS_MIN_GAPS, WORKERS_TOGETHER,
@@ -14,12 +14,12 @@ use crate::shared::{replay, slow_paths};
 
 /// What workers waited for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Reason {
+pub(super) struct WaitReason {
     pub(super) what: String,
     pub(super) function: Option<String>,
 }
 
-impl Reason {
+impl WaitReason {
     /// ` in recvfrom (fetch_price)`.
     pub(super) fn in_words(&self) -> String {
         match &self.function {
@@ -29,8 +29,8 @@ impl Reason {
     }
 }
 
-fn reason(model: &Model, wait: &Wait) -> Reason {
-    Reason {
+fn reason(model: &Model, wait: &Wait) -> WaitReason {
+    WaitReason {
         what: model
             .kind_of(wait)
             .map_or_else(|| system_call_name(wait), |kind| kind.name.to_owned()),
@@ -43,13 +43,13 @@ fn function(model: &Model, stack: StackId) -> Option<String> {
 }
 
 /// What they slept in, the longest first.
-pub(super) fn of(model: &Model, crew: &Crew<'_>) -> Vec<(Reason, u64)> {
-    let mut by: BTreeMap<Reason, u64> = BTreeMap::new();
+pub(super) fn of(model: &Model, crew: &Backlog<'_>) -> Vec<(WaitReason, u64)> {
+    let mut by: BTreeMap<WaitReason, u64> = BTreeMap::new();
     for sleep in crew.sleeps.iter().filter(|sleep| sleep.ns > 0) {
         let sum = by.entry(reason(model, sleep.wait)).or_default();
         *sum = sum.saturating_add(sleep.ns);
     }
-    let mut reasons: Vec<(Reason, u64)> = by.into_iter().collect();
+    let mut reasons: Vec<(WaitReason, u64)> = by.into_iter().collect();
     reasons.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
     reasons
 }
@@ -60,8 +60,8 @@ pub(super) fn of(model: &Model, crew: &Crew<'_>) -> Vec<(Reason, u64)> {
 /// all of them wait all the time.
 pub(super) fn queues_elsewhere(
     model: &Model,
-    crew: &Crew<'_>,
-    reasons: &[(Reason, u64)],
+    crew: &Backlog<'_>,
+    reasons: &[(WaitReason, u64)],
 ) -> Option<bool> {
     let (main, _) = reasons.first()?;
     let mut waits: Vec<(Ns, Ns)> = crew

@@ -6,28 +6,28 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
 
-use super::shift::{Duty, Shift};
-use super::{Crew, Sleep, Takes};
+use super::shift::{BusyShift, WorkerDuty};
+use super::{Backlog, Takes, WorkerSleep};
 use crate::facts::Facts;
 use crate::numbers::{SLEEPS_IN_WORK, SLOW_NS, Share};
 use crate::shared::intervals::Interval;
-use crate::shared::replay::{InHand, Worked, workers_of};
+use crate::shared::replay::{ReadByThread, Worked, workers_of};
 
 /// The crews: those who serve one port, or the unix sockets of one process.
-pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Crew<'m>> {
+pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Backlog<'m>> {
     let places = facts.places().iter();
     places
         .filter_map(|((_, port), requests)| crew(facts.model, *port, requests))
         .collect()
 }
 
-fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<Crew<'m>> {
+fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<Backlog<'m>> {
     let took = |request: &RequestRef<'_>| request.age_ns() >= *SLOW_NS;
     if !requests.iter().any(took) {
         return None;
     }
     let in_hand = workers_of(requests.iter().copied())?;
-    let crew = Workers::new(model, &in_hand);
+    let crew = ServingWorkers::new(model, &in_hand);
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
         .copied()
@@ -35,7 +35,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
         .filter(|request| crew.could_be_read(*request))
         .collect();
     let span = |request: &RequestRef<'_>| (request.ready_ns, crew.begun_ns(*request));
-    let shift = Shift::of(crew.duties(), waiting.iter().map(span), 0);
+    let shift = BusyShift::of(crew.duties(), waiting.iter().map(span), 0);
     let victims = waiting
         .iter()
         .map(|request| {
@@ -45,7 +45,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
         })
         .collect();
     let sleeps = crew.sleeps(&shift);
-    Some(Crew {
+    Some(Backlog {
         takes: Takes::Requests,
         port,
         workers: in_hand.keys().copied().collect(),
@@ -57,9 +57,9 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
 }
 
 /// The workers, and where they wait for work.
-struct Workers<'a, 'm> {
+struct ServingWorkers<'a, 'm> {
     model: &'m Model,
-    in_hand: &'a InHand<'m>,
+    in_hand: &'a ReadByThread<'m>,
     /// Descriptors of connections that each worker has served.
     own: BTreeMap<u32, HashSet<i32>>,
     /// Stacks in which workers wait for work that anybody may take.
@@ -73,8 +73,8 @@ struct Workers<'a, 'm> {
     in_work: HashSet<StackId>,
 }
 
-impl<'a, 'm> Workers<'a, 'm> {
-    fn new(model: &'m Model, in_hand: &'a InHand<'m>) -> Self {
+impl<'a, 'm> ServingWorkers<'a, 'm> {
+    fn new(model: &'m Model, in_hand: &'a ReadByThread<'m>) -> Self {
         let own = in_hand
             .iter()
             .map(|(tid, requests)| {
@@ -196,7 +196,7 @@ impl<'a, 'm> Workers<'a, 'm> {
     }
 
     /// What each did from its first request to its last.
-    fn duties(&self) -> Vec<(Ns, Ns, Duty)> {
+    fn duties(&self) -> Vec<(Ns, Ns, WorkerDuty)> {
         let mut duties = Vec::new();
         for thread in self.threads() {
             let from = thread.started.map_or(0, |(at, _)| at);
@@ -204,14 +204,14 @@ impl<'a, 'm> Workers<'a, 'm> {
             for wait in thread.timeline.waits() {
                 let woken = wait.over_ns().unwrap_or(self.model.end_ns);
                 let duty = match self.duty(wait) {
-                    Some(false) => Duty::Free,
-                    Some(true) | None => Duty::Asleep,
+                    Some(false) => WorkerDuty::Free,
+                    Some(true) | None => WorkerDuty::Asleep,
                 };
-                duties.push((at, wait.out_ns, Duty::Active));
+                duties.push((at, wait.out_ns, WorkerDuty::Active));
                 duties.push((wait.out_ns, woken, duty));
                 at = woken.max(wait.out_ns);
             }
-            duties.push((at, self.last_seen(thread), Duty::Active));
+            duties.push((at, self.last_seen(thread), WorkerDuty::Active));
         }
         duties.extend(self.others_free());
         duties
@@ -227,7 +227,7 @@ impl<'a, 'm> Workers<'a, 'm> {
     }
 
     /// Threads that served none of these requests, and wait where the workers wait for work.
-    fn others_free(&self) -> Vec<(Ns, Ns, Duty)> {
+    fn others_free(&self) -> Vec<(Ns, Ns, WorkerDuty)> {
         let others = self
             .model
             .threads
@@ -241,7 +241,7 @@ impl<'a, 'm> Workers<'a, 'm> {
             })
             .map(|wait| {
                 let woken = wait.over_ns().unwrap_or(self.model.end_ns);
-                (wait.out_ns, woken, Duty::Free)
+                (wait.out_ns, woken, WorkerDuty::Free)
             })
             .collect()
     }
@@ -279,12 +279,12 @@ impl<'a, 'm> Workers<'a, 'm> {
         })
     }
 
-    fn sleeps(&self, shift: &Shift) -> Vec<Sleep<'m>> {
+    fn sleeps(&self, shift: &BusyShift) -> Vec<WorkerSleep<'m>> {
         self.threads()
             .flat_map(|thread| thread.timeline.waits())
             .map(|wait| {
                 let woken = wait.over_ns().unwrap_or(self.model.end_ns);
-                Sleep {
+                WorkerSleep {
                     wait,
                     kept: self.duty(wait).is_some(),
                     ns: shift.within(wait.out_ns, woken),

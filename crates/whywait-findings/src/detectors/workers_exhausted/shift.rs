@@ -5,7 +5,7 @@ use whywait_events::Ns;
 
 /// What a worker does, as far as taking work goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Duty {
+pub(super) enum WorkerDuty {
     /// It waits for work: it would take it at once.
     Free,
     /// It sleeps, and cannot take any.
@@ -16,16 +16,16 @@ pub(super) enum Duty {
 
 /// The intervals in which nobody was free, most slept, and something waited.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shift {
+pub(super) struct BusyShift {
     /// In order, without overlaps.
     intervals: Vec<(Ns, Ns)>,
 }
 
-impl Shift {
+impl BusyShift {
     /// From what each worker did when, and from when to when something waited. `most`: something
     /// waits when there are more than so many at a time.
     pub(super) fn of(
-        duties: impl IntoIterator<Item = (Ns, Ns, Duty)>,
+        duties: impl IntoIterator<Item = (Ns, Ns, WorkerDuty)>,
         waiting: impl IntoIterator<Item = (Ns, Ns)>,
         most: i64,
     ) -> Self {
@@ -39,9 +39,9 @@ impl Shift {
         };
         for (from, to, duty) in duties {
             let what = match duty {
-                Duty::Free => 0,
-                Duty::Asleep => 1,
-                Duty::Active => 2,
+                WorkerDuty::Free => 0,
+                WorkerDuty::Asleep => 1,
+                WorkerDuty::Active => 2,
             };
             add(from, to, what);
         }
@@ -110,25 +110,25 @@ mod tests {
     #[test]
     fn all_must_sleep_and_something_must_wait() {
         let duties = [
-            (0, 100, Duty::Asleep),
-            (0, 40, Duty::Asleep),
-            (40, 50, Duty::Free),
-            (50, 100, Duty::Asleep),
+            (0, 100, WorkerDuty::Asleep),
+            (0, 40, WorkerDuty::Asleep),
+            (40, 50, WorkerDuty::Free),
+            (50, 100, WorkerDuty::Asleep),
         ];
-        let shift = Shift::of(duties, [(10, 90)], 0);
+        let shift = BusyShift::of(duties, [(10, 90)], 0);
         assert_eq!(shift.total_ns(), 30 + 40);
         assert_eq!(shift.within(30, 60), 10 + 10);
         assert_eq!(shift.share_of(30, 60), 30);
         assert_eq!(shift.share_of(35, 60), 5 + 10 + 10);
         assert_eq!(shift.share_of(38, 55), 2 + 5);
-        assert_eq!(Shift::of(duties, [], 0).total_ns(), 0, "nothing waits");
-        let shift = Shift::of(duties, [(10, 90)], 1);
+        assert_eq!(BusyShift::of(duties, [], 0).total_ns(), 0, "nothing waits");
+        let shift = BusyShift::of(duties, [(10, 90)], 1);
         assert_eq!(shift.total_ns(), 0, "no more wait than there may");
     }
 
     #[test]
     fn workers_that_run_are_no_lack_of_workers() {
-        let duties = [(0, 100, Duty::Asleep), (0, 100, Duty::Active)];
-        assert_eq!(Shift::of(duties, [(0, 100)], 0).total_ns(), 0);
+        let duties = [(0, 100, WorkerDuty::Asleep), (0, 100, WorkerDuty::Active)];
+        assert_eq!(BusyShift::of(duties, [(0, 100)], 0).total_ns(), 0);
     }
 }

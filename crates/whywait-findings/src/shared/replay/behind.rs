@@ -10,7 +10,7 @@ use whywait_words::{counted_as, duration};
 
 use super::crew::Crew;
 use super::crews::workers_of;
-use super::turns::{Name, Piece, Served, Turns, name};
+use super::turns::{Piece, RequestName, Served, Turns, name};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Saving};
 use crate::numbers::{BEHIND_NOTABLE, Share};
@@ -37,12 +37,12 @@ pub(crate) struct Spared<'m> {
 
 /// Those who serve requests, and what each is served with.
 pub(crate) struct Behind<'m> {
-    loops: Vec<Loop<'m>>,
+    loops: Vec<ServingLoop<'m>>,
     crews: Vec<Crew<'m>>,
 }
 
 /// A thread that serves several requests at a time.
-struct Loop<'m> {
+struct ServingLoop<'m> {
     tid: u32,
     turns: Turns,
     requests: Vec<RequestRef<'m>>,
@@ -66,7 +66,7 @@ impl<'m> Behind<'m> {
         spared: &[Spared<'m>],
         unlocked: Option<&WaitKey>,
     ) -> (Saving, Option<Evidence>) {
-        let own: BTreeMap<Name, u64> = spared
+        let own: BTreeMap<RequestName, u64> = spared
             .iter()
             .map(|one| (name(one.request), one.ns))
             .collect();
@@ -98,8 +98,12 @@ impl<'m> Behind<'m> {
 
     /// What each request is spared at most, those that are spared something. Never less than what
     /// is said of its own path, and never more than it took.
-    fn without(&self, spared: &[Spared<'m>], unlocked: Option<&WaitKey>) -> BTreeMap<Name, u64> {
-        let mut savings: BTreeMap<Name, u64> = BTreeMap::new();
+    fn without(
+        &self,
+        spared: &[Spared<'m>],
+        unlocked: Option<&WaitKey>,
+    ) -> BTreeMap<RequestName, u64> {
+        let mut savings: BTreeMap<RequestName, u64> = BTreeMap::new();
         let mut add = |request: RequestRef<'_>, ns: u64| {
             let most = savings.entry(name(request)).or_default();
             *most = (*most).max(ns.min(request.age_ns()));
@@ -122,7 +126,7 @@ impl<'m> Behind<'m> {
     }
 }
 
-fn loops<'m>(facts: &Facts<'m>) -> Vec<Loop<'m>> {
+fn loops<'m>(facts: &Facts<'m>) -> Vec<ServingLoop<'m>> {
     let model = facts.model;
     let mut loops = Vec::new();
     for pool in &model.pools {
@@ -134,7 +138,7 @@ fn loops<'m>(facts: &Facts<'m>) -> Vec<Loop<'m>> {
         };
         let requests = facts.read_by(thread.tid).to_vec();
         if !requests.is_empty() {
-            loops.push(Loop {
+            loops.push(ServingLoop {
                 tid: thread.tid,
                 turns: Turns::of(model, thread, &requests, |wait| pool.polls(wait)),
                 requests,
@@ -144,7 +148,7 @@ fn loops<'m>(facts: &Facts<'m>) -> Vec<Loop<'m>> {
     loops
 }
 
-impl<'m> Loop<'m> {
+impl<'m> ServingLoop<'m> {
     fn without(&self, spared: &[Spared<'m>]) -> Vec<(RequestRef<'m>, u64)> {
         let gone = spared.iter().flat_map(|one| &one.gone);
         let own: Vec<Gone> = gone.filter(|gone| gone.tid == self.tid).copied().collect();

@@ -8,10 +8,10 @@ use whywait_model::{Model, RequestRef, Thread, descriptor, is_accept};
 use whywait_replay::{Left, Relaxation, Resource, Schedule, Step, What, Work};
 
 use super::behind::{Gone, Spared, apart};
-use super::crews::InHand;
+use super::crews::ReadByThread;
 use super::events::Events;
 use super::locks::Locks;
-use super::turns::{Name, name};
+use super::turns::{RequestName, name};
 use crate::numbers::CREW_SHORT_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
 
@@ -23,7 +23,7 @@ const GONE: usize = 0;
 /// Workers that each serve one at a time.
 pub(super) struct Crew<'m> {
     model: &'m Model,
-    in_hand: InHand<'m>,
+    in_hand: ReadByThread<'m>,
     locks: Locks,
     events: Events,
     /// When each worker waited for work that any of them may take.
@@ -33,7 +33,7 @@ pub(super) struct Crew<'m> {
 }
 
 impl<'m> Crew<'m> {
-    pub(super) fn new(model: &'m Model, in_hand: InHand<'m>) -> Self {
+    pub(super) fn new(model: &'m Model, in_hand: ReadByThread<'m>) -> Self {
         let threads = in_hand
             .iter()
             .filter_map(|(tid, requests)| Some((*tid, model.threads.get(tid)?, requests)));
@@ -57,7 +57,7 @@ impl<'m> Crew<'m> {
         spared: &[Spared<'m>],
         unlocked: Option<&WaitKey>,
     ) -> Vec<(RequestRef<'m>, u64)> {
-        let mut gone: HashMap<Name, Vec<Gone>> = HashMap::new();
+        let mut gone: HashMap<RequestName, Vec<Gone>> = HashMap::new();
         for one in spared {
             gone.entry(name(one.request)).or_default().extend(&one.gone);
         }
@@ -158,7 +158,7 @@ impl<'m> Crew<'m> {
             does.push((*at_ns, What::Brings(*event), *at_ns));
         }
         does.sort_by_key(|(at_ns, ..)| *at_ns);
-        let mut steps = Steps {
+        let mut steps = JobSteps {
             at_ns: from_ns,
             gone,
             steps: Vec::new(),
@@ -252,13 +252,13 @@ const fn resource(lock: usize) -> usize {
 }
 
 /// The steps of a work, as they are written down.
-struct Steps<'a> {
+struct JobSteps<'a> {
     at_ns: Ns,
     gone: &'a [Gone],
     steps: Vec<Step>,
 }
 
-impl Steps<'_> {
+impl JobSteps<'_> {
     fn push(&mut self, what: What) {
         self.steps.push(Step {
             at_ns: self.at_ns,

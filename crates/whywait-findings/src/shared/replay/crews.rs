@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use whywait_model::RequestRef;
 
 /// What each thread read, in order of reading.
-pub(crate) type InHand<'m> = BTreeMap<u32, Vec<RequestRef<'m>>>;
+pub(crate) type ReadByThread<'m> = BTreeMap<u32, Vec<RequestRef<'m>>>;
 
 /// The workers that serve these requests, which came to one place, with what each read; `None`:
 /// those who read them are none.
 pub(crate) fn workers_of<'m>(
     requests: impl IntoIterator<Item = RequestRef<'m>>,
-) -> Option<InHand<'m>> {
-    let mut in_hand = InHand::new();
+) -> Option<ReadByThread<'m>> {
+    let mut in_hand = ReadByThread::new();
     let requests = requests.into_iter();
     for request in requests.filter(|request| request.recv_ns.is_some()) {
         in_hand.entry(request.recv_tid).or_default().push(request);
@@ -30,7 +30,7 @@ pub(crate) fn workers_of<'m>(
 /// Whether these threads have several requests in hand at a time, as event loops have. One that was
 /// read and is never answered ends with its connection: a server that closes those that idle, when
 /// it is short of workers (Apache's), reads what comes on them and drops it.
-fn serve_several(in_hand: &InHand<'_>) -> bool {
+fn serve_several(in_hand: &ReadByThread<'_>) -> bool {
     let overlapping: usize = in_hand
         .values()
         .flat_map(|requests| requests.windows(2))
@@ -41,7 +41,7 @@ fn serve_several(in_hand: &InHand<'_>) -> bool {
 }
 
 /// Whether these threads only read requests, which others answer.
-fn hand_over(in_hand: &InHand<'_>) -> bool {
+fn hand_over(in_hand: &ReadByThread<'_>) -> bool {
     let answered = in_hand
         .values()
         .flatten()
@@ -56,7 +56,7 @@ fn hand_over(in_hand: &InHand<'_>) -> bool {
 
 /// Whether it is one thread that alone polls what it reads: when it blocks, that is another
 /// finding.
-fn are_loops(in_hand: &InHand<'_>) -> bool {
+fn are_loops(in_hand: &ReadByThread<'_>) -> bool {
     let of_a_loop = |request: &RequestRef<'_>| {
         let polls_alone = |request: &RequestRef<'_>| {
             request.pool().is_some_and(|pool| {

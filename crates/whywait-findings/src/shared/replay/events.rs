@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use whywait_events::{Ns, Wait, WakeContext};
 use whywait_model::Model;
 
-use super::crews::InHand;
+use super::crews::ReadByThread;
 
 /// One time that a thread waited for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Awaited {
+pub(super) struct AwaitedEvent {
     /// The event's number.
     pub(super) event: usize,
     pub(super) from_ns: Ns,
@@ -21,7 +21,7 @@ pub(super) struct Awaited {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     /// By thread, in order.
-    awaited: HashMap<u32, Vec<Awaited>>,
+    awaited: HashMap<u32, Vec<AwaitedEvent>>,
     /// By thread, in order: which it brought about when.
     brought: HashMap<u32, Vec<(Ns, usize)>>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Events {
 impl Events {
     /// The events that these threads waited for with a request in hand, and that another one of
     /// them brought about which had one, too.
-    pub(super) fn of(model: &Model, in_hand: &InHand<'_>) -> Self {
+    pub(super) fn of(model: &Model, in_hand: &ReadByThread<'_>) -> Self {
         let serves = |tid: u32, at_ns: Ns| {
             in_hand.get(&tid).is_some_and(|requests| {
                 let after = requests.partition_point(|one| one.recv_ns <= Some(at_ns));
@@ -66,7 +66,7 @@ impl Events {
                 count += 1;
             }
             for wait in waits {
-                let awaited = Awaited {
+                let awaited = AwaitedEvent {
                     event: count - 1,
                     from_ns: wait.out_ns,
                     to_ns: wait.in_ns.unwrap_or(model.end_ns),
@@ -81,7 +81,7 @@ impl Events {
     }
 
     /// What a thread waited for, from a time within `[from_ns, to_ns)` on.
-    pub(super) fn awaited(&self, tid: u32, from_ns: Ns, to_ns: Ns) -> &[Awaited] {
+    pub(super) fn awaited(&self, tid: u32, from_ns: Ns, to_ns: Ns) -> &[AwaitedEvent] {
         let all = self.awaited.get(&tid).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|one| one.from_ns < from_ns);
         let last = all.partition_point(|one| one.from_ns < to_ns);

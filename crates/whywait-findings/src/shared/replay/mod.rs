@@ -17,8 +17,8 @@ mod turns;
 mod workers;
 
 pub(crate) use behind::{Behind, Gone, Spared};
-pub(crate) use crews::{InHand, workers_of};
+pub(crate) use crews::{ReadByThread, workers_of};
 pub(crate) use locks::lock_of;
 pub(crate) use pool::{episodes, replayed};
-pub(crate) use turns::{Name, Piece, Served, Turns, name};
+pub(crate) use turns::{Piece, RequestName, Served, Turns, name};
 pub(crate) use workers::{Worked, latencies, median_ns};

@@ -11,9 +11,9 @@ use crate::numbers::TURN_AT_ONCE_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
 
 /// What names a request: its socket and number, and when it came.
-pub(crate) type Name = (u64, u32, Ns);
+pub(crate) type RequestName = (u64, u32, Ns);
 
-pub(crate) fn name(request: RequestRef<'_>) -> Name {
+pub(crate) fn name(request: RequestRef<'_>) -> RequestName {
     (request.socket, request.seq, request.ready_ns)
 }
 
@@ -54,13 +54,13 @@ pub(crate) struct Piece {
     /// So much of it.
     pub(crate) ns: u64,
     /// The request that is not spared it: its work is done elsewhere, and takes as long there.
-    pub(crate) stays_with: Option<Name>,
+    pub(crate) stays_with: Option<RequestName>,
 }
 
 /// A request that a loop serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Served {
-    pub(crate) name: Name,
+    pub(crate) name: RequestName,
     pub(crate) ready_ns: Ns,
     pub(crate) read_ns: Ns,
     pub(crate) answered_ns: Ns,

@@ -33,7 +33,7 @@ mod totals;
 pub use time::{LinkCounts, PeerTime, Range, TaskTime};
 pub use totals::TaskTotals;
 
-use process::{Process, until_read, with_peer};
+use process::{CallingProcess, until_read, with_peer};
 
 #[cfg(test)]
 mod tests;
@@ -71,7 +71,7 @@ pub(crate) struct Links {
     /// By request: the calls that are certainly its own, in order.
     of_request: BTreeMap<u32, Vec<u32>>,
     /// What is known of each process that made calls.
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, CallingProcess>,
     /// Sockets that carry several calls at a time.
     shared: BTreeSet<u64>,
 }
@@ -88,7 +88,7 @@ type ByEnd = BTreeSet<(Ns, u32)>;
 
 /// The requests of a process that are under way at a moment.
 #[derive(Default)]
-struct UnderWay {
+struct RequestsUnderWay {
     all: ByEnd,
     /// By each of its tasks that is known.
     by_task: HashMap<u32, ByEnd>,
@@ -96,7 +96,7 @@ struct UnderWay {
     by_thread: HashMap<u32, ByEnd>,
 }
 
-impl UnderWay {
+impl RequestsUnderWay {
     fn add(&mut self, request: u32, row: &Request) {
         let one = (life::until_ns(row), request);
         self.all.insert(one);
@@ -109,7 +109,7 @@ impl UnderWay {
     }
 
     /// Those that are over before a moment are so from now on.
-    fn end_before(&mut self, ns: Ns, requests: &Requests<'_>) {
+    fn end_before(&mut self, ns: Ns, requests: &RequestsRead<'_>) {
         while let Some(first) = self.all.first().copied().filter(|(until, _)| *until < ns) {
             self.all.pop_first();
             let row = requests.row(first.1);
@@ -159,7 +159,7 @@ impl Links {
             calls.entry(call.tgid).or_default().push(at as u32);
         }
         let mostly_short = model.mostly_short();
-        let requests = Requests::of(model, calls.keys().copied());
+        let requests = RequestsRead::of(model, calls.keys().copied());
         for (tgid, calls) in &calls {
             let requests = &requests[tgid];
             let rows = calls.iter().map(|at| &exchanges[*at as usize]);
@@ -188,7 +188,7 @@ impl Links {
                 overlap: overlapping.contains(tgid),
                 idle: idle.remove(tgid).unwrap_or_default(),
             };
-            let process = Process::new(model, &links, seen);
+            let process = CallingProcess::new(model, &links, seen);
             links.processes.insert(*tgid, process);
         }
         links
@@ -208,8 +208,8 @@ impl Links {
     }
 
     /// Links the calls of a process, which are in order.
-    fn link(&mut self, model: &Model, requests: &Requests<'_>, calls: &[u32]) {
-        let mut under_way = UnderWay::default();
+    fn link(&mut self, model: &Model, requests: &RequestsRead<'_>, calls: &[u32]) {
+        let mut under_way = RequestsUnderWay::default();
         let mut next = 0;
         let mut sought: Vec<Sought> = Vec::new();
         let mut asked_for_itself: BTreeSet<u32> = BTreeSet::new();
@@ -329,7 +329,7 @@ impl Links {
             .collect()
     }
 
-    fn process(&self, tgid: u32) -> Option<&Process> {
+    fn process(&self, tgid: u32) -> Option<&CallingProcess> {
         self.processes.get(&tgid)
     }
 }
@@ -366,7 +366,7 @@ impl RequestRef<'_> {
 }
 
 /// The requests of a process. Each is named by its place among all.
-struct Requests<'m> {
+struct RequestsRead<'m> {
     model: &'m Model,
     /// In order of arrival.
     all: Vec<u32>,
@@ -380,7 +380,7 @@ struct Requests<'m> {
     keep_threads: bool,
 }
 
-impl<'m> Requests<'m> {
+impl<'m> RequestsRead<'m> {
     /// Of each of these processes.
     fn of(model: &'m Model, processes: impl Iterator<Item = u32>) -> BTreeMap<u32, Self> {
         let mut all: BTreeMap<u32, Vec<u32>> = processes.map(|tgid| (tgid, vec![])).collect();
@@ -434,7 +434,12 @@ impl<'m> Requests<'m> {
     }
 
     /// The request of a thread that slept in the call, where it can be no other's.
-    fn of_thread(&self, model: &Model, call: &Exchange, under_way: &UnderWay) -> Option<u32> {
+    fn of_thread(
+        &self,
+        model: &Model,
+        call: &Exchange,
+        under_way: &RequestsUnderWay,
+    ) -> Option<u32> {
         let replied_ns = call.first_read_ns?;
         if !self.keep_threads || call.read_tid != call.send_tid {
             return None;

@@ -11,7 +11,7 @@ use crate::model::Model;
 
 /// A process that made calls.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Process {
+pub(super) struct CallingProcess {
     /// No request had two calls at a time, as far as that shows: there were never more calls than
     /// requests under way, and of those that are certain no two of a request overlap.
     pub(super) one_at_a_time: bool,
@@ -45,7 +45,7 @@ const LEAST_CALLS: usize = 20;
 
 /// What a moment changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Change {
+enum CountChange {
     /// So many requests more are under way.
     Request(i64),
     /// … certain calls.
@@ -99,7 +99,7 @@ pub(super) struct Seen<'a> {
     pub(super) idle: Spans,
 }
 
-impl Process {
+impl CallingProcess {
     pub(super) fn new(model: &Model, links: &Links, seen: Seen<'_>) -> Self {
         let calls = seen.calls;
         let exchanges = model.exchanges();
@@ -128,7 +128,7 @@ impl Process {
             ..Self::default()
         };
         let changes = changes(model, links, seen.requests, calls);
-        let mut counts = Counts::default();
+        let mut counts = CountsUnderWay::default();
         let of_nobody = |at: &u32| links.of_call(*at as usize) == Link::Nobody;
         let all_known = model.sums.slow == 0 && !model.lacks_calls();
         let mut at_most_one =
@@ -171,9 +171,14 @@ impl Process {
 }
 
 /// What requests and calls of a process begin and end when, in order.
-fn changes(model: &Model, links: &Links, requests: &[u32], calls: &[u32]) -> Vec<(Ns, Change)> {
+fn changes(
+    model: &Model,
+    links: &Links,
+    requests: &[u32],
+    calls: &[u32],
+) -> Vec<(Ns, CountChange)> {
     let mut changes = Vec::new();
-    let mut add = |(from_ns, to_ns): (Ns, Ns), change: fn(u32, i64) -> Change, peer: u32| {
+    let mut add = |(from_ns, to_ns): (Ns, Ns), change: fn(u32, i64) -> CountChange, peer: u32| {
         if from_ns < to_ns {
             changes.push((from_ns, change(peer, 1)));
             changes.push((to_ns, change(peer, -1)));
@@ -183,7 +188,7 @@ fn changes(model: &Model, links: &Links, requests: &[u32], calls: &[u32]) -> Vec
         if let Some(read_ns) = request.recv_ns {
             add(
                 (read_ns, request.until_ns()),
-                |_, more| Change::Request(more),
+                |_, more| CountChange::Request(more),
                 0,
             );
         }
@@ -192,10 +197,10 @@ fn changes(model: &Model, links: &Links, requests: &[u32], calls: &[u32]) -> Vec
         let call = &model.exchanges()[*at as usize];
         match links.of_call(*at as usize) {
             Link::Nobody => {}
-            Link::Certain(..) => add(until_read(call), |_, more| Change::Certain(more), 0),
+            Link::Certain(..) => add(until_read(call), |_, more| CountChange::Certain(more), 0),
             Link::Undecided => {
-                add(until_read(call), |_, more| Change::Open(more), 0);
-                add(with_peer(call)[0], Change::Peer, call.peer);
+                add(until_read(call), |_, more| CountChange::Open(more), 0);
+                add(with_peer(call)[0], CountChange::Peer, call.peer);
             }
         }
     }
@@ -205,7 +210,7 @@ fn changes(model: &Model, links: &Links, requests: &[u32], calls: &[u32]) -> Vec
 
 /// What is under way at a moment.
 #[derive(Default)]
-struct Counts {
+struct CountsUnderWay {
     requests: i64,
     certain: i64,
     open: i64,
@@ -213,13 +218,13 @@ struct Counts {
     peers: BTreeMap<u32, i64>,
 }
 
-impl Counts {
-    fn add(&mut self, change: Change) {
+impl CountsUnderWay {
+    fn add(&mut self, change: CountChange) {
         match change {
-            Change::Request(more) => self.requests += more,
-            Change::Certain(more) => self.certain += more,
-            Change::Open(more) => self.open += more,
-            Change::Peer(peer, more) => {
+            CountChange::Request(more) => self.requests += more,
+            CountChange::Certain(more) => self.certain += more,
+            CountChange::Open(more) => self.open += more,
+            CountChange::Peer(peer, more) => {
                 self.with_peers += more;
                 let of_peer = self.peers.entry(peer).or_default();
                 *of_peer += more;

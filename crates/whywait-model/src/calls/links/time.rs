@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Exchange, Ns, Part};
 
-use super::process::{Process, open, unserved, with_peer};
+use super::process::{CallingProcess, open, unserved, with_peer};
 use super::spans::Spans;
 use super::{Link, LinkKind};
 use crate::model::Model;
@@ -164,7 +164,7 @@ impl RequestRef<'_> {
 
     /// The undecided calls that may be its own; `None`: there are too many, or it may have a part
     /// in any.
-    fn candidates(self, process: &Process, from_ns: Ns, to_ns: Ns) -> Option<Vec<u32>> {
+    fn candidates(self, process: &CallingProcess, from_ns: Ns, to_ns: Ns) -> Option<Vec<u32>> {
         let exchanges = self.model().exchanges();
         let undecided = &process.undecided;
         let call = |at: &u32| &exchanges[*at as usize];
@@ -209,7 +209,7 @@ impl Calls {
     }
 
     /// Where requests have a call at a time: while all have one, this has.
-    fn if_one_at_a_time(mut self, process: &Process, (from_ns, to_ns): (Ns, Ns)) -> Self {
+    fn if_one_at_a_time(mut self, process: &CallingProcess, (from_ns, to_ns): (Ns, Ns)) -> Self {
         if !process.one_at_a_time {
             return self;
         }
@@ -236,7 +236,7 @@ impl TaskTime {
     fn split(
         &mut self,
         request: RequestRef<'_>,
-        process: &Process,
+        process: &CallingProcess,
         calls: &Calls,
         (from_ns, to_ns): (Ns, Ns),
     ) {
@@ -272,7 +272,7 @@ impl TaskTime {
     fn split_roughly(
         &mut self,
         request: RequestRef<'_>,
-        process: &Process,
+        process: &CallingProcess,
         certain: &Calls,
         (from_ns, to_ns): (Ns, Ns),
     ) {
@@ -357,7 +357,7 @@ fn network(model: &Model, own: &[u32], candidates: &[u32]) -> Range {
 impl RequestRef<'_> {
     /// What of its time its thread certainly worked for it: that of a thread that read and answered
     /// it, if no other request of the process was under way.
-    fn own_on_cpu_ns(self, process: &Process) -> u64 {
+    fn own_on_cpu_ns(self, process: &CallingProcess) -> u64 {
         let one_thread = self.recv_tid == self.send_tid && self.is_answered();
         let shared = process.several.within_ns(self.ready_ns, self.end_ns()) > 0;
         if one_thread && !shared {

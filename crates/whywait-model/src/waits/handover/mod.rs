@@ -45,7 +45,7 @@ const LEAST_PASSED_ON: u64 = 2;
 const MOST_OPEN: usize = 16;
 
 /// A process, and what its threads sleep at.
-type Group = (u32, Primitive);
+type SleepPlace = (u32, Primitive);
 
 /// When threads had requests in hand: read, and not answered.
 #[derive(Debug, Clone, Default)]
@@ -136,7 +136,7 @@ impl InHand {
 /// What was seen of the sleeps of threads that serve, by process and primitive.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Handovers {
-    seen: BTreeMap<Group, Seen>,
+    seen: BTreeMap<SleepPlace, SleepsEnded>,
     /// By thread: when it was handed something last, and when it passed something on.
     handed: HashMap<(u32, Primitive), Ns>,
     passed: HashMap<(u32, Primitive), Ns>,
@@ -144,7 +144,7 @@ pub(crate) struct Handovers {
 
 /// How sleeps at a primitive ended.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct SleepsEnded {
     /// Of threads with a request in hand.
     serving: u64,
     /// Of which by another such thread.

@@ -50,7 +50,7 @@ pub(super) fn detect(model: &Model) -> Vec<Finding> {
 
 /// The samples of a function.
 #[derive(Debug, Clone, Copy, Default)]
-struct Work {
+struct FunctionSamples {
     samples: u64,
     /// The stack that was seen most.
     stack: (u64, StackId),
@@ -65,13 +65,13 @@ struct Samples {
     /// While all there is was with the kernel.
     with_kernel: u64,
     /// By function of the application, the most seen first.
-    functions: Vec<(String, Work)>,
+    functions: Vec<(String, FunctionSamples)>,
 }
 
 impl Samples {
     fn of(model: &Model, states: &[&RingState]) -> Self {
         let mut samples = Self::default();
-        let mut functions: BTreeMap<String, Work> = BTreeMap::new();
+        let mut functions: BTreeMap<String, FunctionSamples> = BTreeMap::new();
         for ((user_stack, kernel_stack), standing) in states.iter().flat_map(|state| &state.stacks)
         {
             let n = standing.samples;
@@ -194,7 +194,7 @@ fn finding(model: &Model, tid: u32, states: &[&RingState]) -> Option<Finding> {
     Some(finding)
 }
 
-fn evidence(bound: &Loop<'_>, name: &str, work: &Work) -> [Evidence; 4] {
+fn evidence(bound: &Loop<'_>, name: &str, work: &FunctionSamples) -> [Evidence; 4] {
     let all = bound.samples.all;
     let share = percent(work.samples, all);
     let per_operation = format!(

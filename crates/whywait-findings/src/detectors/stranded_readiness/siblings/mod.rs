@@ -31,7 +31,7 @@ use crate::numbers::{MOST, SIBLINGS_STRANDED_NS, STRANDED_ERROR_NS, Share};
 use crate::shared::intervals::{Interval, union_ns};
 use crate::shared::threads::numbered;
 
-struct Victim<'a> {
+struct UnsharedRequest<'a> {
     request: RequestRef<'a>,
     stranded_ns: u64,
     idle: Vec<u32>,
@@ -62,7 +62,7 @@ fn of_port(model: &Model, port: u16) -> Option<Finding> {
     }
     // By own instance: who the siblings are takes a look at all pools and their stacks.
     let mut known: BTreeMap<(u32, u32), Vec<&EpollPool>> = BTreeMap::new();
-    let victims: Vec<Victim<'_>> = model
+    let victims: Vec<UnsharedRequest<'_>> = model
         .requests()
         .filter(|request| request.local_port == port && request.before_accept)
         .filter_map(|request| {
@@ -82,7 +82,7 @@ fn victim<'a>(
     siblings: &[&EpollPool],
     listeners: u64,
     request: RequestRef<'a>,
-) -> Option<Victim<'a>> {
+) -> Option<UnsharedRequest<'a>> {
     let served_ns = request.served_ns();
     if served_ns.saturating_sub(request.ready_ns) < *SIBLINGS_STRANDED_NS {
         return None;
@@ -122,7 +122,7 @@ fn victim<'a>(
     if Share::new(without_cpu_ns, wait_ns).exceeds(*MOST) {
         return None;
     }
-    (stranded_ns >= SIBLINGS_STRANDED_NS.max(MOST.of(wait_ns))).then_some(Victim {
+    (stranded_ns >= SIBLINGS_STRANDED_NS.max(MOST.of(wait_ns))).then_some(UnsharedRequest {
         request,
         stranded_ns,
         idle,
@@ -202,8 +202,8 @@ fn finding(
     model: &Model,
     port: u16,
     listeners: u64,
-    victims: &[Victim<'_>],
-    worst: &Victim<'_>,
+    victims: &[UnsharedRequest<'_>],
+    worst: &UnsharedRequest<'_>,
 ) -> Finding {
     let saving = Saving::latency(victims.iter().map(|victim| victim.stranded_ns).collect());
     let cause = what_it_did(model, worst.request);
