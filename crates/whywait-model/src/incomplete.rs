@@ -158,11 +158,14 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_called_that() {
-        let mut model = Script::new().cut_off().model();
         let path = PathBuf::from("/recording/seg-000002");
         let error = WriteError::DiskFull { path };
-        model.meta.notes = vec!["another".to_owned(), format!("{CUT_SHORT}{error}")];
-        let incomplete = incomplete(&model).unwrap();
+        let notes = vec!["another".to_owned(), format!("{CUT_SHORT}{error}")];
+        let mut script = Script::new();
+        let script = script
+            .cut_off()
+            .recorded(|recorded| recorded.meta.notes = notes);
+        let incomplete = incomplete(&script.model()).unwrap();
         assert!(incomplete.what.contains("the disk was full"));
         assert!(incomplete.lacks[0].what.contains("/recording/seg-000002"));
         assert!(incomplete.remedy.contains("another disk"));
@@ -182,9 +185,10 @@ mod tests {
 
     #[test]
     fn damage_always_matters() {
-        let mut model = Script::new().model();
-        model.damaged = vec!["seg-000001/waits.parquet: no table".to_owned()];
-        let incomplete = incomplete(&model).unwrap();
+        let damaged = vec!["seg-000001/waits.parquet: no table".to_owned()];
+        let mut script = Script::new();
+        script.recorded(|recorded| recorded.damaged = damaged);
+        let incomplete = incomplete(&script.model()).unwrap();
         assert!(incomplete.matters);
         assert!(incomplete.lacks[0].what.starts_with("damaged: seg-000001"));
     }

@@ -7,25 +7,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use whywait_events::recording::{Meta, ReadError, Recording};
+use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{
     Abandoned, AcceptQueue, Burst, BurstCall, Busy, Cpu, DnsQuery, FutexSum, Ns, Part, Preempted,
     Request, Sample, SocketCpu, StackId, Tail, ThreadEvent, Wait,
 };
 
 use crate::calls::Calls;
-use crate::cpu::bursts::Bursts;
-use crate::cpu::{CpuTime, Sampled};
-use crate::dns::LateDns;
-use crate::requests::accept_queues::AcceptQueues;
+use crate::recorded::Recorded;
 use crate::requests::histogram::Histogram;
+use crate::requests::kept::{KeptRequests, OwnRequests};
+use crate::requests::life;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
-use crate::requests::tails::Tails;
-use crate::requests::{AbandonedRequests, OwnRequests, life};
 use crate::rings::RingInput;
 use crate::rows::Rows;
 use crate::stacks::StackNames;
-use crate::stops::Stops;
 use crate::waits::objects::WaitObjects;
 use crate::waits::sleeps::Sleeps;
 use crate::waits::system_call::{SystemCall, descriptor, is_accept, system_call};
@@ -52,23 +48,17 @@ pub struct Polls {
 }
 
 /// Requests, as they are read: the slowest, the sums of the others, and all latencies.
-type KeptRequests = (Vec<Request>, RequestSums, Histogram);
+type SlowestAndRest = (Vec<Request>, RequestSums, Histogram);
 
-/// What the model is made from.
+/// What the model is made from: rows as they were read.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
-    /// What was recorded, where and how.
-    pub meta: Meta,
+    /// What is taken as it is.
+    pub recorded: Recorded,
+    /// The requests.
+    pub requests: KeptRequests,
     /// Changes of threads.
     pub threads: Rows<ThreadEvent, MAX_ROWS>,
-    /// The slowest requests, one row each.
-    pub requests: Vec<Request>,
-    /// The other requests.
-    pub sums: RequestSums,
-    /// Latencies of all requests.
-    pub(crate) latency: Histogram,
-    /// Those of the target to itself.
-    pub(crate) own: OwnRequests,
     /// Long waits around the kept requests.
     pub waits: Rows<Wait, MAX_ROWS>,
     /// Intervals without I/O around them.
@@ -77,41 +67,17 @@ pub struct Input {
     pub preempted: Rows<Preempted, MAX_ROWS>,
     /// Samples within them.
     pub samples: Rows<Sample, MAX_ROWS>,
-    /// Samples over the whole recording, summed up.
-    pub sampled: Sampled,
     /// Who polled what, over the whole recording: by process and epoll instance.
     pub polls: BTreeMap<(u32, u32), Polls>,
-    /// Who waited for connections, over the whole recording: by process and descriptor.
-    pub(crate) acceptors: BTreeMap<(u32, i32), BTreeSet<u32>>,
     /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with
     /// the words.
     pub parks: BTreeMap<u32, BTreeSet<(StackId, u32, u64)>>,
-    /// When threads were stopped from outside, over the whole recording.
-    pub(crate) stops: Stops,
     /// What was waited for, over the whole recording.
     pub objects: WaitObjects,
     /// The io_uring rings.
     pub rings: RingInput,
-    /// The accept queues of the target's listeners.
-    pub accept_queues: AcceptQueues,
-    /// Ends of responses that the kernel held back.
-    pub tails: Tails,
-    /// Requests that were answered for clients that had gone.
-    pub abandoned: AbandonedRequests,
-    /// DNS queries that were not answered in time.
-    pub dns: LateDns,
     /// What the target asked of others.
     pub calls: Calls,
-    /// What CPU time was for.
-    pub cpu: CpuTime,
-    /// What bursts of system-call tracing saw.
-    pub bursts: Bursts,
-    /// Names of stacks.
-    pub stacks: StackNames,
-    /// The recording's counters.
-    pub counters: BTreeMap<String, u64>,
-    /// What of the recording could not be read, in words.
-    pub damaged: Vec<String>,
 }
 
 impl Input {
@@ -121,10 +87,8 @@ impl Input {
     /// When the recording went away while it was read. What is damaged is left out and said in
     /// `damaged`.
     pub fn read(recording: &Recording) -> Result<Self, ReadError> {
-        let mut input = Input {
-            meta: recording.meta().clone(),
-            ..Input::default()
-        };
+        let mut input = Input::default();
+        input.recorded.meta = recording.meta().clone();
         let mut requests = Slowest::new(MAX_REQUESTS);
         let mut own = Slowest::new(MAX_REQUESTS);
         // Whose connection it was is not known of a request that was read before the recording
@@ -148,16 +112,16 @@ impl Input {
                 requests.add(row);
             }
         }
-        input.counters = recording.counters()?;
+        input.recorded.counters = recording.counters()?;
         input.take_requests(requests.finish(), own.finish());
         recording.read::<ThreadEvent>(None, &mut |row| {
             input.threads.push(row.clone());
         })?;
         // What a wait was for shows in its stack.
-        input.stacks = StackNames::read(&recording.stacks()?);
-        input.objects.serve(&input.requests);
-        let windows = Windows::around(&input.requests);
-        let alone = input.requests.is_empty() && input.sums.count == 0;
+        input.recorded.stacks = StackNames::read(&recording.stacks()?);
+        input.objects.serve(&input.requests.rows);
+        let windows = Windows::around(&input.requests.rows);
+        let alone = input.requests.rows.is_empty() && input.requests.sums.count == 0;
         let tids: HashSet<u32> = input.threads.iter().map(|thread| thread.tid).collect();
         // The whole of the waits is walked, also for who polls what.
         let mut sleeps = Sleeps::default();
@@ -191,30 +155,30 @@ impl Input {
             })?;
         }
         recording.read::<Sample>(None, &mut |row| {
-            input.sampled.add(row);
+            input.recorded.sampled.add(row);
             if windows.overlap(row.at_ns, row.at_ns.saturating_add(1)) {
                 input.samples.push(row.clone());
             }
         })?;
         input.rings = RingInput::read(recording, &input.threads)?;
-        recording.read::<AcceptQueue>(None, &mut |row| input.accept_queues.add(row))?;
-        recording.read::<Tail>(None, &mut |row| input.tails.add(row))?;
+        recording.read::<AcceptQueue>(None, &mut |row| input.recorded.accept_queues.add(row))?;
+        recording.read::<Tail>(None, &mut |row| input.recorded.tails.add(row))?;
         recording.read::<Abandoned>(None, &mut |row| {
-            input.abandoned.push(row.clone());
+            input.recorded.abandoned.push(row.clone());
         })?;
         recording.read::<DnsQuery>(None, &mut |row| {
-            input.dns.push(row.clone());
+            input.recorded.dns.push(row.clone());
         })?;
         input.calls = Calls::read(recording)?;
-        recording.read::<Cpu>(None, &mut |row| input.cpu.add(row))?;
-        recording.read::<SocketCpu>(None, &mut |row| input.cpu.sockets.add(row))?;
-        recording.read::<Burst>(None, &mut |row| input.bursts.add(row))?;
-        recording.read::<BurstCall>(None, &mut |row| input.bursts.add_step(row))?;
+        recording.read::<Cpu>(None, &mut |row| input.recorded.cpu.add(row))?;
+        recording.read::<SocketCpu>(None, &mut |row| input.recorded.cpu.sockets.add(row))?;
+        recording.read::<Burst>(None, &mut |row| input.recorded.bursts.add(row))?;
+        recording.read::<BurstCall>(None, &mut |row| input.recorded.bursts.add_step(row))?;
         recording.read::<FutexSum>(None, &mut |sum| input.objects.add_short(sum))?;
         // The open segment of a recording that was cut off is what "cut off" means, and not damage
         // on top of it.
-        let cut_off = !input.meta.complete;
-        input.damaged = recording
+        let cut_off = !input.recorded.meta.complete;
+        input.recorded.damaged = recording
             .damaged()
             .iter()
             .filter(|damage| !(cut_off && damage.what.ends_with(".open")))
@@ -226,13 +190,13 @@ impl Input {
     /// Notes who polls what and who parks where: what a pool is shows over the whole recording.
     pub(crate) fn note(&mut self, wait: &Wait, tids: &HashSet<u32>) {
         self.objects
-            .add(wait, &self.stacks, |tid| tids.contains(&tid));
-        self.stops.add(wait, &self.stacks);
+            .add(wait, &self.recorded.stacks, |tid| tids.contains(&tid));
+        self.recorded.stops.add(wait, &self.recorded.stacks);
         if is_accept(wait)
             && let Some(fd) = descriptor(wait)
-            && self.acceptors.len() < MAX_PARKS
+            && self.recorded.acceptors.len() < MAX_PARKS
         {
-            let acceptors = self.acceptors.entry((wait.tgid, fd)).or_default();
+            let acceptors = self.recorded.acceptors.entry((wait.tgid, fd)).or_default();
             acceptors.insert(wait.tid);
         }
         if system_call(wait) == SystemCall::Futex && wait.user_stack != 0 {
@@ -253,9 +217,9 @@ impl Input {
 
     /// Takes the requests of others. Those of the target to itself are a part of what others' wait
     /// for; where there are no others, as where a program measures itself, they are what there is.
-    fn take_requests(&mut self, others: KeptRequests, own: KeptRequests) {
-        let of = |name: &str| self.counters.get(name).copied().unwrap_or(0);
-        let count = |(kept, sums, _): &KeptRequests, summed_up: u64| {
+    fn take_requests(&mut self, others: SlowestAndRest, own: SlowestAndRest) {
+        let of = |name: &str| self.recorded.counters.get(name).copied().unwrap_or(0);
+        let count = |(kept, sums, _): &SlowestAndRest, summed_up: u64| {
             let answered = kept.iter().filter(|row| life::latency_ns(row).is_some());
             summed_up
                 .saturating_add(sums.count)
@@ -267,24 +231,24 @@ impl Input {
             of(&format!("{}requests.count", OwnRequests::COUNTERS)),
         );
         let counted = others_count == 0 && others.0.is_empty() && own_count > 0;
-        self.own = OwnRequests {
+        self.requests.own = OwnRequests {
             count: own_count,
             counted,
         };
         let (kept, sums, latency) = if counted { own } else { others };
-        self.requests = kept;
-        self.sums = sums;
-        self.latency = latency;
-        self.take_counters(self.own.counters());
+        self.requests.rows = kept;
+        self.requests.sums = sums;
+        self.requests.latency = latency;
+        self.take_counters(self.requests.own.counters());
     }
 
     /// Adds the requests that the kernel side summed up, under names that begin so.
     pub(crate) fn take_counters(&mut self, whose: &str) {
         let of = |name: &str| {
-            let counter = self.counters.get(&format!("{whose}{name}"));
+            let counter = self.recorded.counters.get(&format!("{whose}{name}"));
             counter.copied().unwrap_or(0)
         };
-        let sums = &mut self.sums;
+        let sums = &mut self.requests.sums;
         sums.count = sums.count.saturating_add(of("requests.count"));
         sums.slow = sums.slow.saturating_add(of("requests.slow"));
         sums.total_ns = sums.total_ns.saturating_add(of("requests.total-ns"));
@@ -297,14 +261,14 @@ impl Input {
             let ns = of(&format!("requests.service.{}", part.name()));
             sums.service[part] = sums.service[part].saturating_add(ns);
         }
-        self.latency.raise_max(of("requests.max-ns"));
+        self.requests.latency.raise_max(of("requests.max-ns"));
         let prefix = format!("{whose}latency.bucket.");
-        for (name, count) in &self.counters {
+        for (name, count) in &self.recorded.counters {
             if let Some(bucket) = name
                 .strip_prefix(&prefix)
                 .and_then(|number| number.parse().ok())
             {
-                self.latency.add_bucket(bucket, *count);
+                self.requests.latency.add_bucket(bucket, *count);
             }
         }
     }
@@ -317,12 +281,12 @@ impl Input {
             self.busy.left_out(),
             self.preempted.left_out(),
             self.samples.left_out(),
-            self.sampled.left_out(),
-            self.stops.left_out(),
+            self.recorded.sampled.left_out(),
+            self.recorded.stops.left_out(),
             self.objects.left_out(),
-            self.tails.rows().left_out(),
-            self.abandoned.left_out(),
-            self.dns.left_out(),
+            self.recorded.tails.rows().left_out(),
+            self.recorded.abandoned.left_out(),
+            self.recorded.dns.left_out(),
             self.calls.exchanges.left_out(),
         ];
         of_each.into_iter().fold(0, u64::saturating_add)
@@ -331,9 +295,9 @@ impl Input {
     /// Adds a request from a row of its own; for scripts of events.
     pub(crate) fn take_request(&mut self, row: &Request) {
         if let Some(ns) = life::latency_ns(row) {
-            self.latency.add(ns);
+            self.requests.latency.add(ns);
         }
-        self.requests.push(row.clone());
+        self.requests.rows.push(row.clone());
     }
 }
 
@@ -341,7 +305,7 @@ impl Input {
 mod tests {
     use super::*;
 
-    fn kept(latencies: &[u64]) -> KeptRequests {
+    fn kept(latencies: &[u64]) -> SlowestAndRest {
         let mut slowest = Slowest::new(10);
         for (socket, latency) in (1..).zip(latencies) {
             slowest.add(&Request {
@@ -363,10 +327,9 @@ mod tests {
             ("own.requests.count", 7),
             ("own.requests.total-ns", 70),
         ];
-        Input {
-            counters: counters.map(|(name, n)| (name.to_owned(), n)).into(),
-            ..Input::default()
-        }
+        let mut input = Input::default();
+        input.recorded.counters = counters.map(|(name, n)| (name.to_owned(), n)).into();
+        input
     }
 
     #[test]
@@ -377,23 +340,29 @@ mod tests {
             count: 9,
             counted: false,
         };
-        assert_eq!(input.own, own);
-        assert_eq!(input.requests.len(), 1);
-        assert_eq!((input.sums.count, input.sums.total_ns), (5, 50));
+        assert_eq!(input.requests.own, own);
+        assert_eq!(input.requests.rows.len(), 1);
+        assert_eq!(
+            (input.requests.sums.count, input.requests.sums.total_ns),
+            (5, 50)
+        );
     }
 
     #[test]
     fn where_there_are_no_others_the_targets_own_count() {
         let mut input = input();
-        input.counters.remove("requests.count");
-        input.counters.remove("requests.total-ns");
+        input.recorded.counters.remove("requests.count");
+        input.recorded.counters.remove("requests.total-ns");
         input.take_requests(kept(&[]), kept(&[90, 80]));
         let own = OwnRequests {
             count: 9,
             counted: true,
         };
-        assert_eq!(input.own, own);
-        assert_eq!(input.requests.len(), 2);
-        assert_eq!((input.sums.count, input.sums.total_ns), (7, 70));
+        assert_eq!(input.requests.own, own);
+        assert_eq!(input.requests.rows.len(), 2);
+        assert_eq!(
+            (input.requests.sums.count, input.requests.sums.total_ns),
+            (7, 70)
+        );
     }
 }

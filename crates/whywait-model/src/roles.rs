@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::ModuleKind;
 
-use crate::model::Model;
 use crate::stacks::StackNames;
 use crate::timeline::Thread;
 
@@ -53,6 +52,11 @@ impl SameProgram {
         }
         Self(first)
     }
+
+    /// That of a process.
+    pub(crate) fn of_process(&self, tgid: u32) -> u32 {
+        self.0.get(&tgid).copied().unwrap_or(tgid)
+    }
 }
 
 /// The file that a process runs, by its main thread's stacks.
@@ -72,7 +76,7 @@ fn executable<'a>(main: &Thread, stacks: &'a StackNames) -> Option<&'a str> {
 }
 
 /// A thread's name with `N` for each number in it: workers of a pool differ in nothing else.
-fn without_numbers(name: &str) -> String {
+pub(crate) fn without_numbers(name: &str) -> String {
     let mut role = String::with_capacity(name.len());
     let mut in_number = false;
     for c in name.chars() {
@@ -85,37 +89,6 @@ fn without_numbers(name: &str) -> String {
         in_number = digit;
     }
     role
-}
-
-impl Model {
-    /// The program that a process runs, by the first process that runs it.
-    pub fn program(&self, tgid: u32) -> u32 {
-        self.programs.0.get(&tgid).copied().unwrap_or(tgid)
-    }
-
-    /// What a thread does: threads of the same role can be taken together. A nameless one is alone.
-    pub fn role(&self, tid: u32) -> Role {
-        let tgid = self.threads.get(&tid).map_or(0, |thread| thread.tgid);
-        let name = match self.thread_name(tid) {
-            "?" => format!("? {tid}"),
-            name => without_numbers(name),
-        };
-        Role {
-            program: self.program(tgid),
-            name,
-        }
-    }
-
-    /// The name of a thread's role, which holds from run to run.
-    pub fn role_name(&self, tid: u32) -> String {
-        without_numbers(self.thread_name(tid))
-    }
-
-    /// The processes of these threads.
-    pub fn processes_of(&self, tids: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
-        let threads = tids.into_iter().filter_map(|tid| self.threads.get(&tid));
-        threads.map(|thread| thread.tgid).collect()
-    }
 }
 
 #[cfg(test)]

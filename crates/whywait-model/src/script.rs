@@ -21,6 +21,7 @@ mod wire;
 
 use crate::input::Input;
 use crate::model::Model;
+use crate::recorded::Recorded;
 use crate::rings::RingState;
 use crate::stacks::{Label, StackText};
 use crate::waits::sleeps::Sleeps;
@@ -58,12 +59,12 @@ impl Script {
     /// Nothing has happened.
     pub fn new() -> Self {
         let mut input = Input::default();
-        input.meta.started_ns = START_NS;
-        input.meta.options.threshold_ns = 1_000_000;
-        input.meta.options.sample_hz = 200;
-        input.meta.complete = true;
-        input.meta.pid = Some(TGID);
-        input.meta.host.cpus = 4;
+        input.recorded.meta.started_ns = START_NS;
+        input.recorded.meta.options.threshold_ns = 1_000_000;
+        input.recorded.meta.options.sample_hz = 200;
+        input.recorded.meta.complete = true;
+        input.recorded.meta.pid = Some(TGID);
+        input.recorded.meta.host.cpus = 4;
         Self {
             input,
             next_stack: 1,
@@ -136,7 +137,7 @@ impl Script {
                 ModuleKind::Elf
             },
         };
-        self.input.stacks.insert(
+        self.input.recorded.stacks.insert(
             id,
             StackText {
                 labels: calls.iter().rev().map(label).collect(),
@@ -148,16 +149,16 @@ impl Script {
 
     /// What a thread or a port used of the CPUs.
     pub fn cpu(&mut self, row: &Cpu) -> &mut Self {
-        self.input.cpu.add(row);
+        self.input.recorded.cpu.add(row);
         self
     }
 
     /// What a burst saw of a thread, with its cycle.
     pub fn burst(&mut self, row: &Burst, cycle: &[BurstCall]) -> &mut Self {
-        self.input.bursts.add(row);
+        self.input.recorded.bursts.add(row);
         cycle
             .iter()
-            .for_each(|call| self.input.bursts.add_step(call));
+            .for_each(|call| self.input.recorded.bursts.add_step(call));
         self
     }
 
@@ -336,7 +337,7 @@ impl Script {
 
     /// The sockets of all requests so far have their read interest off.
     pub fn read_interest_off(&mut self) -> &mut Self {
-        for request in &mut self.input.requests {
+        for request in &mut self.input.requests.rows {
             request.read_armed = Some(false);
         }
         self
@@ -408,13 +409,13 @@ impl Script {
 
     /// The recording ends.
     pub fn ends(&mut self, at_ms: u64) -> &mut Self {
-        self.input.meta.ended_ns = Some(ms(at_ms));
+        self.input.recorded.meta.ended_ns = Some(ms(at_ms));
         self
     }
 
     /// The accept queue of a listener, as somebody saw it.
     pub fn accept_queue(&mut self, look: AcceptQueue) -> &mut Self {
-        self.input.accept_queues.add(&look);
+        self.input.recorded.accept_queues.add(&look);
         self
     }
 
@@ -432,13 +433,19 @@ impl Script {
 
     /// A counter of the recording.
     pub fn counter(&mut self, name: &str, value: u64) -> &mut Self {
-        self.input.counters.insert(name.to_owned(), value);
+        self.input.recorded.counters.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Changes what is said of the recording as a whole.
+    pub fn recorded(&mut self, change: impl FnOnce(&mut Recorded)) -> &mut Self {
+        change(&mut self.input.recorded);
         self
     }
 
     /// The recording was cut off.
     pub fn cut_off(&mut self) -> &mut Self {
-        self.input.meta.complete = false;
+        self.input.recorded.meta.complete = false;
         self
     }
 
@@ -447,9 +454,9 @@ impl Script {
         let mut input = self.input.clone();
         input.take_counters("");
         let tids = input.threads.iter().map(|thread| thread.tid).collect();
-        input.objects.serve(&input.requests);
+        input.objects.serve(&input.requests.rows);
         for sample in input.samples.iter() {
-            input.sampled.add(sample);
+            input.recorded.sampled.add(sample);
         }
         let mut sleeps = Sleeps::default();
         let rows = std::mem::take(&mut input.waits);

@@ -10,11 +10,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Ns, StackId, Wait};
 
-use crate::model::Model;
-use crate::requests::RequestRef;
 use crate::rows::Rows;
 use crate::stacks::StackNames;
-use crate::waits::wait_kind;
+use crate::timeline::Thread;
+use crate::waits::kind::wait_kind;
 
 /// Shorter ones are no matter: a debugger that attaches, a tracer's look.
 const MIN_NS: u64 = 10_000_000;
@@ -82,29 +81,12 @@ impl Stops {
     pub(crate) fn left_out(&self) -> u64 {
         self.sleeps.left_out()
     }
-}
 
-impl RequestRef<'_> {
-    /// Whether the target was stopped for half of the request's time or more: what it took says
-    /// nothing of the target.
-    pub fn was_stopped(self) -> bool {
-        let (from_ns, to_ns) = (self.ready_ns, self.end_ns());
-        let stopped_ns = self
-            .model()
-            .stop_spans
-            .iter()
-            .map(|(from, to)| (*to).min(to_ns).saturating_sub((*from).max(from_ns)))
-            .fold(0, u64::saturating_add);
-        stopped_ns > 0 && stopped_ns.saturating_mul(2) >= to_ns - from_ns
-    }
-}
-
-impl Model {
-    /// When a process of the target was stopped, merged and in order. A stop that was there already
-    /// when the recording began lasted since any time before.
-    pub(crate) fn find_stop_spans(&self) -> Vec<(Ns, Ns)> {
+    /// When a process was stopped, merged and in order. A stop that was there already when the
+    /// recording began lasted since any time before.
+    pub(crate) fn spans(&self, threads: &BTreeMap<u32, Thread>) -> Vec<(Ns, Ns)> {
         let mut spans: Vec<(Ns, Ns)> = self
-            .stopped_processes()
+            .of_processes(threads)
             .flatten()
             .map(|stop| {
                 let from_ns = if stop.since_before { 0 } else { stop.from_ns };
@@ -122,43 +104,42 @@ impl Model {
         spans
     }
 
-    /// For how long the target was stopped, the process that was for longest; `None` when it was
-    /// not.
-    pub fn stopped(&self) -> Option<Stopped> {
-        let sums = self.stopped_processes().map(|stops| self.sum(stops));
+    /// For how long the process was stopped that was for longest; `None` when none was.
+    pub(crate) fn longest(&self, threads: &BTreeMap<u32, Thread>, end_ns: Ns) -> Option<Stopped> {
+        let sums = self.of_processes(threads).map(|stops| sum(stops, end_ns));
         sums.max_by_key(|stopped| stopped.ns)
     }
 
     /// The stops of each process of which half of the threads or more were stopped.
-    fn stopped_processes(&self) -> impl Iterator<Item = Vec<&Stop>> {
+    fn of_processes(&self, threads: &BTreeMap<u32, Thread>) -> impl Iterator<Item = Vec<&Stop>> {
         let mut by_process: BTreeMap<u32, Vec<&Stop>> = BTreeMap::new();
-        for stop in self.stops.sleeps.iter() {
+        for stop in self.sleeps.iter() {
             by_process.entry(stop.tgid).or_default().push(stop);
         }
         by_process
             .into_iter()
             .filter(|(tgid, stops)| {
                 let tids: BTreeSet<u32> = stops.iter().map(|stop| stop.tid).collect();
-                let threads = self.threads.values();
-                tids.len() * 2 >= threads.filter(|thread| thread.tgid == *tgid).count()
+                let of_process = threads.values().filter(|thread| thread.tgid == *tgid);
+                tids.len() * 2 >= of_process.count()
             })
             .map(|(_, stops)| stops)
     }
+}
 
-    fn sum(&self, mut stops: Vec<&Stop>) -> Stopped {
-        stops.sort_by_key(|stop| stop.from_ns);
-        let mut sum = Stopped::default();
-        let mut until_ns = 0;
-        for stop in stops {
-            let to_ns = stop.to_ns.unwrap_or(self.end_ns).min(self.end_ns);
-            sum.ns = sum
-                .ns
-                .saturating_add(to_ns.saturating_sub(stop.from_ns.max(until_ns)));
-            sum.how = stop.how;
-            sum.since_before |= stop.since_before;
-            sum.to_the_end |= stop.to_ns.is_none();
-            until_ns = until_ns.max(to_ns);
-        }
-        sum
+fn sum(mut stops: Vec<&Stop>, end_ns: Ns) -> Stopped {
+    stops.sort_by_key(|stop| stop.from_ns);
+    let mut sum = Stopped::default();
+    let mut until_ns = 0;
+    for stop in stops {
+        let to_ns = stop.to_ns.unwrap_or(end_ns).min(end_ns);
+        sum.ns = sum
+            .ns
+            .saturating_add(to_ns.saturating_sub(stop.from_ns.max(until_ns)));
+        sum.how = stop.how;
+        sum.since_before |= stop.since_before;
+        sum.to_the_end |= stop.to_ns.is_none();
+        until_ns = until_ns.max(to_ns);
     }
+    sum
 }

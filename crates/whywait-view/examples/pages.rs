@@ -74,11 +74,11 @@ fn hostile(name: &str) -> Model {
         }
         script.polls(100, 7, at + 226, at + 300);
     }
-    script.ends(6_100);
-    let mut model = script.model();
-    model.meta.command = vec![name.to_owned(), name.to_owned()];
-    model.meta.host.hostname = name.to_owned();
-    model
+    script.ends(6_100).recorded(|recorded| {
+        recorded.meta.command = vec![name.to_owned(), name.to_owned()];
+        recorded.meta.host.hostname = name.to_owned();
+    });
+    script.model()
 }
 
 /// What would run, hide or break out, each in a name of its own.

@@ -1,17 +1,16 @@
 //! Calls: what the target asked of others, on connections that it made. In the recording, a call is
 //! an exchange with a peer.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use whywait_events::recording::{ReadError, Recording};
-use whywait_events::{Exchange, Ns, Part, PeerSums, Wait};
+use whywait_events::{Exchange, Ns, PeerSums, Wait};
 
-use crate::model::Model;
-use crate::path::PathStep;
 use crate::rows::Rows;
-use crate::waits::kind::TCP_RECEIVE;
 use crate::waits::system_call::descriptor;
 
+mod asked;
+pub(crate) mod linked;
 pub mod links;
 mod peer;
 mod service;
@@ -75,7 +74,7 @@ impl Calls {
 
     /// The exchange for whose reply a thread slept, as far as that is certain: it slept for the
     /// descriptor on which something was sent before, and then read the reply itself.
-    fn awaited(&self, wait: &Wait) -> Option<&Exchange> {
+    pub(crate) fn awaited(&self, wait: &Wait) -> Option<&Exchange> {
         let fd = descriptor(wait)?;
         let at = self.by_descriptor.get(&(wait.tgid, fd))?;
         let after = at.partition_point(|at| self.exchanges[*at].first_send_ns <= wait.out_ns);
@@ -87,89 +86,6 @@ impl Calls {
         };
         (reader == wait.tid && exchange.last_send_ns <= wait.out_ns && wait.end_ns() <= until_ns)
             .then_some(exchange)
-    }
-}
-
-impl Model {
-    /// The peer for whose reply a thread slept; `None` where that is not certain.
-    pub fn awaited_peer(&self, wait: &Wait) -> Option<Peer<'_>> {
-        self.peer(self.calls.awaited(wait)?.peer)
-    }
-
-    /// Whether slow calls were made that have no row: a request may have had one of those.
-    pub(crate) fn lacks_calls(&self) -> bool {
-        self.calls_without_row() > 0
-    }
-
-    /// How many these are.
-    pub(crate) fn calls_without_row(&self) -> u64 {
-        let over_budget = self.counters.get("exchanges.over-budget").copied();
-        let left_out = self.calls.exchanges.left_out();
-        left_out.saturating_add(over_budget.unwrap_or(0))
-    }
-
-    /// Whether a thread slept for a client: for more on a TCP stream on which no call went out.
-    /// That is known where all slow calls were recorded; of one that was under way before, not.
-    pub fn awaits_a_client(&self, wait: &Wait) -> bool {
-        let all_recorded = self.counters.get("exchanges.over-budget") == Some(&0)
-            && self.calls.exchanges.left_out() == 0
-            && !wait.since_before;
-        let of_tcp = || {
-            let kind = self.kind_of(wait);
-            kind.is_some_and(|kind| kind.name == TCP_RECEIVE)
-        };
-        let called = |fd| self.calls.by_descriptor.contains_key(&(wait.tgid, fd));
-        all_recorded && descriptor(wait).is_some_and(|fd| !called(fd)) && of_tcp()
-    }
-
-    /// The peer for whose reply the request waited in a step of its path; `None` where that is not
-    /// certain.
-    pub fn peer_of_step(&self, step: &PathStep) -> Option<Peer<'_>> {
-        self.peer(step.peer).or_else(|| self.slept_for(step))
-    }
-
-    /// The peer for whose reply a thread slept in a step of a path; `None` where that is not
-    /// certain.
-    pub fn slept_for(&self, step: &PathStep) -> Option<Peer<'_>> {
-        let slept = step.part.is_some_and(|part| part == Part::Network);
-        let timeline = &self.threads.get(&step.tid).filter(|_| slept)?.timeline;
-        let wait = timeline.overlapping(step.from_ns, step.to_ns).first()?;
-        self.awaited_peer(wait)
-    }
-
-    /// A peer by its number.
-    pub fn peer(&self, number: u32) -> Option<Peer<'_>> {
-        self.calls.sums.get(&number).map(Peer)
-    }
-
-    /// What a peer is called. Hostile.
-    pub(crate) fn name_of_peer(&self, number: u32) -> String {
-        self.peer(number)
-            .map_or_else(|| "?".to_owned(), |peer| peer.to_string())
-    }
-
-    /// The peers of which most calls were too short for a row.
-    pub(crate) fn mostly_short(&self) -> BTreeSet<u32> {
-        let mut rows: BTreeMap<u32, u64> = BTreeMap::new();
-        for call in self.exchanges() {
-            *rows.entry(call.peer).or_default() += 1;
-        }
-        let peers = rows.into_iter().filter(|(peer, rows)| {
-            let sums = self.calls.sums.get(peer);
-            sums.is_some_and(|sums| rows.saturating_mul(2) < sums.count)
-        });
-        peers.map(|(peer, _)| peer).collect()
-    }
-
-    /// Whether a call went over a connection that carries several at a time: then it stands for
-    /// several, of as many requests.
-    pub fn is_shared(&self, call: &Exchange) -> bool {
-        self.links.is_shared(call.socket)
-    }
-
-    /// The slow exchanges, by when they began.
-    pub fn exchanges(&self) -> &[Exchange] {
-        &self.calls.exchanges
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use whywait_events::{Ns, Sample, StackId};
 
-use crate::model::Model;
+use crate::joined::Joined;
 use crate::timeline::Thread;
 
 /// So many samples are looked through one by one.
@@ -35,7 +35,7 @@ fn by_stack(samples: &[Sample]) -> Vec<(StackId, u64)> {
     stacks
 }
 
-impl Model {
+impl Joined {
     /// The stack in which a thread was seen most in an interval: the sampled stack whose innermost
     /// function of the application is the most frequent one. 0: no samples.
     pub fn sampled_stack(&self, thread: &Thread, from_ns: Ns, to_ns: Ns) -> StackId {

@@ -9,8 +9,8 @@ use whywait_events::{Ns, Part};
 
 use super::sleeps::Sleeps;
 use super::{Path, PathStep, Walked, unserved, walked};
-use crate::model::Model;
-use crate::requests::RequestRef;
+use crate::calls::linked::Linked;
+use crate::requests::lives::Life;
 
 /// Different steps that are kept, with those of the holders of locks. The slowest requests come
 /// first; when there is no more room, nothing is known of the service of the others.
@@ -88,15 +88,15 @@ fn with_holders(step: &PathStep) -> usize {
 }
 
 /// The steps of all paths, and the path of each request, in their order.
-pub(crate) fn all(model: &Model) -> (Vec<PathStep>, Vec<Kept>) {
-    let mut order: Vec<(usize, RequestRef<'_>)> = model.requests().enumerate().collect();
+pub(crate) fn all(model: &Linked) -> (Vec<PathStep>, Vec<Kept>) {
+    let mut order: Vec<(usize, Life<'_>)> = model.lives().enumerate().collect();
     order.sort_by_key(|(_, request)| std::cmp::Reverse(request.age_ns()));
     let sleeps = Sleeps::new(model);
     let mut steps = Steps::default();
     let mut kept = vec![Kept::default(); order.len()];
     for (at, request) in order {
         let path = match steps.count < MAX_STEPS {
-            true => walked(&sleeps, request),
+            true => walked(model, &sleeps, request),
             false => not_walked(request),
         };
         let mut last = 0;
@@ -113,7 +113,7 @@ pub(crate) fn all(model: &Model) -> (Vec<PathStep>, Vec<Kept>) {
     (steps.all, kept)
 }
 
-fn not_walked(request: RequestRef<'_>) -> Walked {
+fn not_walked(request: Life<'_>) -> Walked {
     let served_ns = request.served_ns();
     let unserved = unserved(request, served_ns, 0);
     let service = super::steps::step(

@@ -4,7 +4,7 @@ use whywait_events::{Ns, Wait};
 
 use super::sleeps::Sleep;
 use super::walk::Walk;
-use crate::waits::{SystemCall, system_call};
+use crate::waits::system_call::{SystemCall, system_call};
 
 /// Points that are looked at for whether a path leads there from the request; beyond that none
 /// does.

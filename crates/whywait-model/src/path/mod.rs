@@ -24,10 +24,10 @@
 
 use whywait_events::{Ns, Part, StackId};
 
-use crate::model::Model;
-use crate::requests::RequestRef;
+use crate::calls::linked::Linked;
+use crate::requests::lives::Life;
 use crate::rings;
-use crate::waits::WaitKind;
+use crate::waits::kind::WaitKind;
 use sleeps::Sleeps;
 use steps::{step, unreaped, waker};
 
@@ -103,8 +103,7 @@ impl PathStep {
 }
 
 /// The path from arrival to response; of a request that is open, up to the recording's end.
-fn walked<'m>(sleeps: &Sleeps<'m>, request: RequestRef<'m>) -> Walked {
-    let model = request.model();
+fn walked<'m>(model: &'m Linked, sleeps: &Sleeps<'m>, request: Life<'m>) -> Walked {
     let end_ns = request.end_ns();
     let Some(recv_ns) = request.recv_ns else {
         return Walked {
@@ -144,7 +143,7 @@ fn walked<'m>(sleeps: &Sleeps<'m>, request: RequestRef<'m>) -> Walked {
 }
 
 /// The step before a thread read a request.
-fn unserved(request: RequestRef<'_>, until_ns: Ns, woken_by: u32) -> PathStep {
+fn unserved(request: Life<'_>, until_ns: Ns, woken_by: u32) -> PathStep {
     PathStep {
         state: READY_UNSERVED,
         tid: request.recv_ns.map_or(0, |_| request.recv_tid),
@@ -152,17 +151,5 @@ fn unserved(request: RequestRef<'_>, until_ns: Ns, woken_by: u32) -> PathStep {
         to_ns: until_ns,
         woken_by,
         ..PathStep::default()
-    }
-}
-
-impl Model {
-    /// From when on it is known what a thread did.
-    fn known_from(&self, tid: u32) -> Ns {
-        let waits = self.threads.get(&tid).map(|thread| thread.timeline.waits());
-        let first = waits.and_then(|waits| waits.first());
-        let found = first
-            .filter(|wait| wait.since_before)
-            .map(|wait| wait.out_ns);
-        found.unwrap_or(0).max(self.meta.started_ns)
     }
 }

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use whywait_events::{Ns, Part, StackId, Wait};
 
 use super::steps::{part_of, timed_out, waits_for_threads, waker};
-use crate::model::Model;
 use crate::timeline::Thread;
-use crate::waits::WaitKind;
+use crate::waits::kind::WaitKind;
+use crate::waits::locks::Locks;
 
 /// A sleep of a thread.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl Sleep<'_> {
 
 /// The sleeps of all threads.
 pub(super) struct Sleeps<'m> {
-    model: &'m Model,
+    model: &'m Locks,
     /// By thread, in the order of its waits.
     known: RefCell<HashMap<u32, OfThread<'m>>>,
 }
@@ -63,7 +63,7 @@ impl OfThread<'_> {
 }
 
 impl<'m> Sleeps<'m> {
-    pub(super) fn new(model: &'m Model) -> Self {
+    pub(super) fn new(model: &'m Locks) -> Self {
         Self {
             model,
             known: RefCell::default(),

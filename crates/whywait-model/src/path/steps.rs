@@ -4,8 +4,8 @@ use whywait_events::{Ns, Part, StackId, Wait, WakeContext};
 
 use super::PathStep;
 use super::sleeps::{Sleep, Sleeps};
-use crate::model::Model;
 use crate::timeline::Thread;
+use crate::waits::locks::Locks;
 use crate::waits::system_call::{self, SystemCall};
 
 /// An interval in which a thread was preempted more often becomes two steps: all that it had no
@@ -65,7 +65,7 @@ pub(super) fn active(
 
 /// What was read lay in the ring, while the thread that was to take it did something else: with the
 /// stack of that.
-pub(super) fn unreaped(model: &Model, tid: u32, from_ns: Ns, to_ns: Ns) -> PathStep {
+pub(super) fn unreaped(model: &Locks, tid: u32, from_ns: Ns, to_ns: Ns) -> PathStep {
     let stack = model.threads.get(&tid).map_or(0, |thread| {
         let waits = thread.timeline.overlapping(from_ns, to_ns);
         let within = |wait: &&Wait| {
@@ -107,19 +107,19 @@ pub(super) fn sleep(sleep: &Sleep<'_>, tid: u32, from_ns: Ns, to_ns: Ns, waiting
 }
 
 /// What a sleep is accounted as.
-pub(super) fn part_of(model: &Model, wait: &Wait) -> Part {
+pub(super) fn part_of(model: &Locks, wait: &Wait) -> Part {
     let kind = model.kind_of(wait);
     kind.and_then(|kind| kind.part)
         .unwrap_or_else(|| system_call::part(wait, waker(model, wait) != 0))
 }
 
 /// Whether the clock ended a wait for something else.
-pub(super) fn timed_out(model: &Model, wait: &Wait) -> bool {
+pub(super) fn timed_out(model: &Locks, wait: &Wait) -> bool {
     system_call::system_call(wait) != SystemCall::Sleep && part_of(model, wait) == Part::Timer
 }
 
 /// The thread of the target that ended a wait; 0 for an interrupt, a stranger or nobody.
-pub(super) fn waker(model: &Model, wait: &Wait) -> u32 {
+pub(super) fn waker(model: &Locks, wait: &Wait) -> u32 {
     let by_target =
         wait.wake_context == WakeContext::Task && model.threads.contains_key(&wait.waker_tid);
     if by_target { wait.waker_tid } else { 0 }

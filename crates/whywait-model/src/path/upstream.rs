@@ -8,8 +8,8 @@ use whywait_events::{Ns, Part};
 
 use super::PathStep;
 use super::steps::step;
-use crate::model::Model;
-use crate::requests::RequestRef;
+use crate::calls::linked::Linked;
+use crate::requests::lives::Life;
 
 /// So many intervals of a request are looked at, the longest.
 const MAX_INTERVALS: usize = 256;
@@ -32,11 +32,7 @@ impl WithPeer {
 }
 
 /// The same path, in order, with the request's calls in it.
-pub(super) fn with_calls(
-    model: &Model,
-    request: RequestRef<'_>,
-    steps: Vec<PathStep>,
-) -> Vec<PathStep> {
+pub(super) fn with_calls(model: &Linked, request: Life<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
     let intervals = apart(model.links.with_peers(model, request));
     if intervals.is_empty() {
         return steps;

@@ -7,10 +7,9 @@ use whywait_events::{Ns, Part};
 use super::PathStep;
 use super::sleeps::{Sleep, Sleeps};
 use super::steps::{active, sleep as slept, step};
-use crate::model::Model;
-use crate::requests::RequestRef;
+use crate::requests::lives::Life;
 use crate::timeline::Thread;
-use crate::waits::locks::{LetGo, MOST_LOOKED_AT};
+use crate::waits::locks::{LetGo, Locks, MOST_LOOKED_AT};
 
 /// A path of more steps is cut off: its beginning is one `unknown` step.
 const MAX_STEPS: usize = 256;
@@ -25,12 +24,12 @@ const MAX_ALL_HOLDERS: usize = 1024;
 /// were too many to be followed to the beginning.
 pub(super) fn back<'m>(
     sleeps: &Sleeps<'m>,
-    request: RequestRef<'m>,
+    request: Life<'m>,
     from_ns: Ns,
     end_ns: Ns,
 ) -> (Vec<PathStep>, bool) {
     let mut walk = Walk {
-        model: request.model(),
+        model: request.lives(),
         sleeps,
         from_ns,
         reader: request.recv_tid,
@@ -52,7 +51,7 @@ pub(super) fn back<'m>(
 
 /// A walk back in time, from a response to where its request was read.
 pub(super) struct Walk<'a, 'm> {
-    pub(super) model: &'m Model,
+    pub(super) model: &'m Locks,
     pub(super) sleeps: &'a Sleeps<'m>,
     /// When the request was read…
     pub(super) from_ns: Ns,

@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Ns, StackId, Wait};
 
-use crate::model::Model;
 use crate::timeline::Thread;
 use crate::waits::{SystemCall, system_call};
 
@@ -131,10 +130,15 @@ impl EpollPool {
     /// The intervals of `[from_ns, to_ns)` in which nobody polled while members idled that could
     /// have run, apart where others idled. Goes through all that members did meanwhile: see
     /// [`Self::stranded_ns`].
-    pub fn stranded(&self, model: &Model, from_ns: Ns, to_ns: Ns) -> Vec<StrandedInterval> {
+    pub fn stranded(
+        &self,
+        threads: &BTreeMap<u32, Thread>,
+        from_ns: Ns,
+        to_ns: Ns,
+    ) -> Vec<StrandedInterval> {
         let mut found: Vec<StrandedInterval> = Vec::new();
         self.sweep(
-            &model.threads,
+            threads,
             from_ns,
             to_ns,
             |from_ns, to_ns, idle| match found.last_mut() {

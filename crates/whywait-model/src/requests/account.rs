@@ -2,12 +2,14 @@
 
 use std::ops::AddAssign;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use whywait_events::{Part, Parts};
 
-use crate::model::Model;
+use crate::joined::Joined;
 use crate::path::Path;
-use crate::requests::summary::{ReadyUnserved, Time};
-use crate::requests::{RequestRef, RequestSums};
+use crate::requests::lives::Life;
+use crate::requests::slowest::RequestSums;
 use crate::waits::system_call;
 
 /// How a request's time splits, nanoseconds.
@@ -22,6 +24,46 @@ pub struct Account {
     pub wakeup_ns: u64,
     /// From the first read to the last byte of the response.
     pub service: Parts,
+}
+
+/// Nanoseconds, summed over requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Time {
+    /// From the first byte in the kernel until the target read it.
+    pub ready_unserved: ReadyUnserved,
+    /// The serving thread ran.
+    pub on_cpu: Option<u64>,
+    /// The serving thread waited for a CPU.
+    pub runnable: Option<u64>,
+    /// It waited for a lock.
+    pub lock: Option<u64>,
+    /// It waited for another thread.
+    pub thread: Option<u64>,
+    /// It waited for a device or filesystem.
+    pub disk: Option<u64>,
+    /// It waited for the network or another process.
+    pub network: Option<u64>,
+    /// It waited for a time to come.
+    pub timer: Option<u64>,
+    /// It waited in `io_uring_enter`.
+    pub uring: Option<u64>,
+    /// It waited for a page.
+    pub page_fault: Option<u64>,
+    /// None of these: the remainder.
+    pub unknown: Option<u64>,
+}
+
+/// Why a request that the kernel had was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct ReadyUnserved {
+    /// A capable thread was idle and nobody polled.
+    pub stranded: Option<u64>,
+    /// Every capable thread was busy (or a thread polled, yet had not got to it).
+    pub pool_busy: Option<u64>,
+    /// A thread had been woken for it and was on its way.
+    pub wakeup: Option<u64>,
 }
 
 impl Account {
@@ -107,7 +149,7 @@ fn fit(mut parts: Parts, total_ns: u64) -> Parts {
 }
 
 /// Where a request's time went.
-pub(crate) fn account(request: RequestRef<'_>, path: &Path<'_>) -> Account {
+pub(crate) fn account(request: Life<'_>, path: &Path<'_>) -> Account {
     let ready_ns = request.ready_ns;
     let read_ns = request.served_ns();
     let unserved_ns = read_ns - ready_ns;
@@ -130,7 +172,7 @@ pub(crate) fn account(request: RequestRef<'_>, path: &Path<'_>) -> Account {
 }
 
 /// What of a path is unknown as it lies in sleeps that ended and whose wake was not seen.
-pub(crate) fn unmatched_wakes_ns(model: &Model, path: &Path<'_>) -> u64 {
+pub(crate) fn unmatched_wakes_ns(model: &Joined, path: &Path<'_>) -> u64 {
     let unknown = path
         .steps
         .iter()
@@ -148,8 +190,8 @@ pub(crate) fn unmatched_wakes_ns(model: &Model, path: &Path<'_>) -> u64 {
 /// The critical path shows which waits the response waited for; in a loop that serves many requests
 /// those are not all that its thread had. What lies between long waits the path only knows as
 /// "active": there the kernel's sums, short waits and all, say how the time was spent.
-fn service(request: RequestRef<'_>, path: &Path<'_>, recv_ns: u64, answered_ns: u64) -> Parts {
-    let model = request.model();
+fn service(request: Life<'_>, path: &Path<'_>, recv_ns: u64, answered_ns: u64) -> Parts {
+    let model = request.lives();
     let total_ns = answered_ns.saturating_sub(recv_ns);
     let one_thread = request.recv_tid == request.send_tid;
     // The kernel has counted all of it, whatever the path is lacking.
@@ -182,8 +224,8 @@ fn service(request: RequestRef<'_>, path: &Path<'_>, recv_ns: u64, answered_ns: 
 
 /// What the kernel counted for the thread that read and answered, without its long waits and the
 /// preemptions that are recorded; `None` when that leaves nothing.
-fn between_long_waits(request: RequestRef<'_>, recv_ns: u64, answered_ns: u64) -> Option<Parts> {
-    let model = request.model();
+fn between_long_waits(request: Life<'_>, recv_ns: u64, answered_ns: u64) -> Option<Parts> {
+    let model = request.lives();
     let mut rest = request.service;
     let thread = model.threads.get(&request.recv_tid)?;
     let preempted_ns = thread.preempted_ns(recv_ns, answered_ns);

@@ -1,7 +1,8 @@
 //! Latencies in buckets that grow with the value: 8 to the power of two, as the BPF programs count
 //! them.
 
-use crate::requests::summary::Latency;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Buckets to the power of two, as a power of two.
 const SHIFT: u32 = 3;
@@ -12,6 +13,35 @@ pub(crate) struct Histogram {
     buckets: Vec<u64>,
     count: u64,
     max: u64,
+}
+
+/// Percentiles in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[allow(missing_docs)]
+pub struct Latency {
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
+    /// From this one on they are what it takes at least: requests among them are still open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least_from: Option<Percentile>,
+}
+
+/// A figure of [`Latency`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum Percentile {
+    P50,
+    P99,
+    Max,
+}
+
+impl Latency {
+    /// Whether a figure is a lower bound.
+    pub fn at_least(&self, percentile: Percentile) -> bool {
+        self.at_least_from.is_some_and(|from| percentile >= from)
+    }
 }
 
 /// Requests of about the same latency.

@@ -17,6 +17,11 @@ pub(crate) fn over_ns(row: &Request) -> Option<Ns> {
     answered_ns(row).or(row.gone_ns)
 }
 
+/// When the request was over, or its target was, or the recording.
+pub(crate) fn end_ns(row: &Request, alive_until_ns: Ns) -> Ns {
+    over_ns(row).unwrap_or(alive_until_ns).max(row.ready_ns)
+}
+
 /// Until when the request was under way: `Ns::MAX` while it is open.
 pub(crate) fn until_ns(row: &Request) -> Ns {
     over_ns(row).unwrap_or(Ns::MAX)

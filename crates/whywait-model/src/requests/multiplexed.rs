@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::Model;
-use crate::requests::summary::Latency;
+use crate::requests::histogram::Latency;
 
 /// One exchange in so many requests can make a percentile wrong.
 const FEW: u64 = 100;

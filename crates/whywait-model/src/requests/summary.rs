@@ -15,8 +15,10 @@ use crate::model::Model;
 use crate::path::Step;
 use crate::requests::RequestRef;
 use crate::requests::accept_queues::AcceptQueue;
-use crate::requests::account::Account;
-use crate::requests::histogram::{Histogram, LatencyBucket};
+use crate::requests::account::{Account, Time};
+use crate::requests::histogram::{Histogram, Latency, LatencyBucket, Percentile};
+use crate::requests::kept::OwnRequests;
+use crate::requests::lives::Life;
 use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
 use crate::requests::tails::Held;
@@ -72,99 +74,6 @@ pub struct Requests {
     pub slowest: Vec<Slow>,
 }
 
-/// Requests on connections of which both ends are the target's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
-pub struct OwnRequests {
-    /// How many were answered.
-    pub count: u64,
-    /// Whether they are among the requests of the report, which is so where there are no others.
-    /// Else they are not: what they take is a part of what others' requests wait for.
-    pub counted: bool,
-}
-
-impl OwnRequests {
-    /// How the names of counters begin that are of such requests.
-    pub(crate) const COUNTERS: &str = "own.";
-
-    /// How the names of those counters begin that are of the requests of the report.
-    pub(crate) fn counters(self) -> &'static str {
-        if self.counted { Self::COUNTERS } else { "" }
-    }
-
-    fn are_none(&self) -> bool {
-        self.count == 0
-    }
-}
-
-/// Percentiles in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[allow(missing_docs)]
-pub struct Latency {
-    pub p50: u64,
-    pub p99: u64,
-    pub max: u64,
-    /// From this one on they are what it takes at least: requests among them are still open.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_least_from: Option<Percentile>,
-}
-
-/// A figure of [`Latency`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
-pub enum Percentile {
-    P50,
-    P99,
-    Max,
-}
-
-impl Latency {
-    /// Whether a figure is a lower bound.
-    pub fn at_least(&self, percentile: Percentile) -> bool {
-        self.at_least_from.is_some_and(|from| percentile >= from)
-    }
-}
-
-/// Nanoseconds, summed over requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct Time {
-    /// From the first byte in the kernel until the target read it.
-    pub ready_unserved: ReadyUnserved,
-    /// The serving thread ran.
-    pub on_cpu: Option<u64>,
-    /// The serving thread waited for a CPU.
-    pub runnable: Option<u64>,
-    /// It waited for a lock.
-    pub lock: Option<u64>,
-    /// It waited for another thread.
-    pub thread: Option<u64>,
-    /// It waited for a device or filesystem.
-    pub disk: Option<u64>,
-    /// It waited for the network or another process.
-    pub network: Option<u64>,
-    /// It waited for a time to come.
-    pub timer: Option<u64>,
-    /// It waited in `io_uring_enter`.
-    pub uring: Option<u64>,
-    /// It waited for a page.
-    pub page_fault: Option<u64>,
-    /// None of these: the remainder.
-    pub unknown: Option<u64>,
-}
-
-/// Why a request that the kernel had was not read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub struct ReadyUnserved {
-    /// A capable thread was idle and nobody polled.
-    pub stranded: Option<u64>,
-    /// Every capable thread was busy (or a thread polled, yet had not got to it).
-    pub pool_busy: Option<u64>,
-    /// A thread had been woken for it and was on its way.
-    pub wakeup: Option<u64>,
-}
-
 /// One slow request.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Slow {
@@ -213,7 +122,7 @@ impl Model {
     /// The requests that are not looked at one by one.
     pub fn summed_up(&self) -> SummedUp {
         let sums = &self.sums;
-        let kept = self.requests().filter_map(RequestRef::latency_ns);
+        let kept = self.lives().filter_map(Life::latency_ns);
         let mut latencies = self.latency.without(kept);
         let counted: u64 = latencies
             .iter()
@@ -243,8 +152,8 @@ impl Model {
 
     /// The time of all requests that count, nanoseconds.
     pub fn time_of_requests_ns(&self) -> u64 {
-        self.requests()
-            .filter_map(RequestRef::took_ns)
+        self.lives()
+            .filter_map(Life::took_ns)
             .fold(self.sums.total_ns, u64::saturating_add)
     }
 
@@ -267,7 +176,7 @@ impl Model {
         let mut slowest_ns: Vec<u64> = Vec::new();
         // Slow requests that have no row may be anywhere among those that have.
         if self.sums.slow == 0 {
-            slowest_ns.extend(self.requests().filter_map(RequestRef::took_ns));
+            slowest_ns.extend(self.lives().filter_map(Life::took_ns));
             slowest_ns.sort_unstable();
         }
         self.latency_with_late().quantile(share, &slowest_ns)
@@ -334,28 +243,18 @@ impl Model {
         self.requests().filter(|request| request.counts()).count() as u64
     }
 
-    /// Percentiles over the requests that were answered.
-    pub fn answered_latency(&self) -> Option<Latency> {
-        let mut slowest_ns: Vec<u64> = self.requests().filter_map(RequestRef::latency_ns).collect();
-        slowest_ns.sort_unstable();
-        self.latency.latency(&slowest_ns)
-    }
-
     /// Percentiles over the requests that count.
     fn latency(&self) -> Option<Latency> {
-        let mut slowest_ns: Vec<u64> = self.requests().filter_map(RequestRef::took_ns).collect();
+        let mut slowest_ns: Vec<u64> = self.lives().filter_map(Life::took_ns).collect();
         slowest_ns.sort_unstable();
         let mut latency = self.latency_with_late().latency(&slowest_ns)?;
-        let late = self.requests().filter(|request| request.is_late());
+        let late = self.lives().filter(|request| request.is_late());
         // What is open by now takes its age at least, and so do all that are above it.
-        latency.at_least_from = late
-            .map(RequestRef::age_ns)
-            .min()
-            .map(|least_ns| match least_ns {
-                ns if ns <= latency.p50 => Percentile::P50,
-                ns if ns <= latency.p99 => Percentile::P99,
-                _ => Percentile::Max,
-            });
+        latency.at_least_from = late.map(Life::age_ns).min().map(|least_ns| match least_ns {
+            ns if ns <= latency.p50 => Percentile::P50,
+            ns if ns <= latency.p99 => Percentile::P99,
+            _ => Percentile::Max,
+        });
         Some(latency)
     }
 

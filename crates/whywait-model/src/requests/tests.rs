@@ -1,6 +1,9 @@
 //! How far requests got, and what follows from it.
 
-use super::*;
+use whywait_events::Ns;
+
+use crate::model::Model;
+use crate::requests::lives::Life;
 use crate::script::{Script, ms};
 
 /// An answered request, one that is being answered, one that was read, and one that nobody read.
@@ -20,23 +23,23 @@ fn four() -> Model {
     script.model()
 }
 
-fn each<'m, T>(model: &'m Model, of: fn(RequestRef<'m>) -> T) -> Vec<T> {
-    model.requests().map(of).collect()
+fn each<'m, T>(model: &'m Model, of: fn(Life<'m>) -> T) -> Vec<T> {
+    model.lives().map(of).collect()
 }
 
 #[test]
 fn a_request_is_open_until_the_last_byte_of_its_response() {
     let model = four();
-    let answered = each(&model, RequestRef::is_answered);
+    let answered = each(&model, Life::is_answered);
     assert_eq!(answered, [true, false, false, false]);
-    let latencies = each(&model, RequestRef::latency_ns);
+    let latencies = each(&model, Life::latency_ns);
     assert_eq!(latencies, [Some(ms(30) - ms(10)), None, None, None]);
-    let until = each(&model, RequestRef::until_ns);
+    let until = each(&model, Life::until_ns);
     assert_eq!(until, [ms(30), Ns::MAX, Ns::MAX, Ns::MAX]);
-    let ends = each(&model, |request| {
-        let steps = request.path().steps;
-        steps.last().map(|step| step.to_ns)
-    });
+    let ends: Vec<_> = model
+        .requests()
+        .map(|request| request.path().steps.last().map(|step| step.to_ns))
+        .collect();
     assert_eq!(ends, [30, 100, 100, 100].map(|at| Some(ms(at))));
     assert_eq!(model.requests_summary().count, 1);
 }
@@ -44,16 +47,16 @@ fn a_request_is_open_until_the_last_byte_of_its_response() {
 #[test]
 fn who_was_read_and_got_no_byte_is_unanswered() {
     let model = four();
-    let unanswered = each(&model, RequestRef::is_unanswered);
+    let unanswered = each(&model, Life::is_unanswered);
     assert_eq!(unanswered, [false, false, true, false]);
 }
 
 #[test]
 fn what_nobody_reads_waits_until_the_recording_ends() {
     let model = four();
-    let served = each(&model, RequestRef::served_ns);
+    let served = each(&model, Life::served_ns);
     assert_eq!(served, [ms(20), ms(40), ms(60), ms(100)]);
-    let waited = each(&model, RequestRef::waited_until_ns);
+    let waited = each(&model, Life::waited_until_ns);
     assert_eq!(waited, [ms(30), ms(50), ms(60), ms(100)]);
     let unread = model.request("4:1").expect("it has a row");
     assert_eq!(unread.account().total_ns(), ms(100) - ms(13));
@@ -66,14 +69,14 @@ fn what_is_given_up_waits_no_longer() {
     script.request(1).ready(10).gone(70);
     script.request(2).ready(10).read(90, 1).gone(70);
     script.ends(1000);
-    let waited = each(&script.model(), RequestRef::waited_until_ns);
+    let waited = each(&script.model(), Life::waited_until_ns);
     assert_eq!(waited, [ms(70), ms(70)]);
 }
 
 #[test]
 fn a_request_is_found_by_its_name() {
     let model = four();
-    let found = model.request("3:1").map(RequestRef::id);
+    let found = model.request("3:1").map(|request| request.id());
     assert_eq!(found.as_deref(), Some("3:1"));
     assert!(model.request("5:1").is_none());
 }
@@ -138,8 +141,9 @@ fn what_is_unknown_as_no_wake_was_seen_is_told_apart() {
     let model = script.model();
     let coverage = model.coverage();
     assert_eq!(coverage.unmatched_wakes_ns, (29 + 20) * 1_000_000);
-    let unknown = each(&model, |request| {
-        request.account().service[whywait_events::Part::Unknown]
-    });
+    let unknown: Vec<u64> = model
+        .requests()
+        .map(|request| request.account().service[whywait_events::Part::Unknown])
+        .collect();
     assert_eq!(unknown[0], 29_000_000, "the rest of it is known");
 }

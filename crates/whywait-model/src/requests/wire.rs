@@ -7,8 +7,7 @@ use whywait_events::TailReason;
 
 use crate::model::Model;
 use crate::requests::RequestRef;
-use crate::requests::histogram::{Histogram, bucket};
-use crate::requests::summary::Latency;
+use crate::requests::histogram::{Histogram, Latency, bucket};
 use crate::requests::tails::held_ns;
 
 /// Latency as the clients have it, where that is known to be another one than the server's.

@@ -7,19 +7,19 @@ use super::Script;
 impl Script {
     /// The end of a response that was held back.
     pub fn tail(&mut self, row: &Tail) -> &mut Self {
-        self.input.tails.add(row);
+        self.input.recorded.tails.add(row);
         self
     }
 
     /// A request that was answered for a client that had gone.
     pub fn abandoned(&mut self, row: &Abandoned) -> &mut Self {
-        self.input.abandoned.push(row.clone());
+        self.input.recorded.abandoned.push(row.clone());
         self
     }
 
     /// A DNS query that was not answered in time.
     pub fn dns(&mut self, row: &DnsQuery) -> &mut Self {
-        self.input.dns.push(row.clone());
+        self.input.recorded.dns.push(row.clone());
         self
     }
 }

@@ -2,15 +2,15 @@
 //! meanwhile.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 
-use crate::model::Model;
+use crate::joined::Joined;
 use crate::timeline::Thread;
-use crate::waits::ended_by_timeout;
-use crate::waits::futex::{Primitive, WaitClass};
+use crate::waits::futex::Primitive;
+use crate::waits::meaning::ended_by_timeout;
 use crate::waits::objects::WaitKey;
-use crate::waits::system_call::{SystemCall, locks_file, system_call};
 
 /// Less than this part of a hold that the holder slept is no wait that it held the lock across.
 const ACROSS_SHARE: u64 = 10;
@@ -77,14 +77,43 @@ impl Hold {
     }
 }
 
-impl Model {
-    /// Whether a sleep was one for a lock.
-    pub fn is_lock_wait(&self, wait: &Wait) -> bool {
-        let may_be = match system_call(wait) {
-            SystemCall::Futex | SystemCall::Poll => true,
-            _ => locks_file(wait),
-        };
-        may_be && self.class_of(wait) == Some(WaitClass::Lock)
+/// What was recorded and joined, with who let go of each lock.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    joined: Joined,
+    /// When each lock was let go, and by whom, in order: what ended the waits for it.
+    let_go: HashMap<WaitKey, Vec<LetGo>>,
+}
+
+impl Deref for Locks {
+    type Target = Joined;
+
+    fn deref(&self) -> &Joined {
+        &self.joined
+    }
+}
+
+impl Locks {
+    /// Finds out who let go of them.
+    pub(crate) fn of(joined: Joined) -> Self {
+        let mut let_go: HashMap<WaitKey, Vec<LetGo>> = HashMap::new();
+        for wait in joined
+            .threads
+            .values()
+            .flat_map(|thread| thread.timeline.waits())
+        {
+            if wait.wake_context == WakeContext::Task && joined.is_lock_wait(wait) {
+                let_go.entry(joined.key_of(wait)).or_default().push(LetGo {
+                    at_ns: wait.woken_ns(),
+                    by: wait.waker_tid,
+                    woken: wait.tid,
+                });
+            }
+        }
+        for times in let_go.values_mut() {
+            times.sort_unstable();
+        }
+        Self { joined, let_go }
     }
 
     /// The first sleep of a wait for a lock of which this one is a part: some that want a lock
@@ -267,28 +296,6 @@ impl Model {
             .copied()
     }
 
-    /// When each lock was let go, and by whom, in order: what ended the waits for it.
-    pub(crate) fn let_go(&self) -> HashMap<WaitKey, Vec<LetGo>> {
-        let mut let_go: HashMap<WaitKey, Vec<LetGo>> = HashMap::new();
-        for wait in self
-            .threads
-            .values()
-            .flat_map(|thread| thread.timeline.waits())
-        {
-            if wait.wake_context == WakeContext::Task && self.is_lock_wait(wait) {
-                let_go.entry(self.key_of(wait)).or_default().push(LetGo {
-                    at_ns: wait.woken_ns(),
-                    by: wait.waker_tid,
-                    woken: wait.tid,
-                });
-            }
-        }
-        for times in let_go.values_mut() {
-            times.sort_unstable();
-        }
-        let_go
-    }
-
     fn across(&self, holder: u32, key: &WaitKey, from_ns: Ns, to_ns: Ns) -> Option<Across> {
         let waits = self
             .threads
@@ -323,17 +330,5 @@ impl Model {
         } else {
             last.owner_tid
         }
-    }
-
-    /// What a sleep was for, in a word or two: what the kernel's stack says, or the system call's
-    /// name.
-    pub fn what(&self, wait: &Wait) -> String {
-        if self.primitive_of(wait) == Some(Primitive::Sleep) {
-            return Primitive::Sleep.name().to_owned();
-        }
-        self.kind_of(wait).map_or_else(
-            || crate::system_call_name(wait),
-            |kind| kind.name.to_owned(),
-        )
     }
 }

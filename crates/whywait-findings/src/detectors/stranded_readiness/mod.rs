@@ -188,7 +188,7 @@ fn longest(
     let from_ns = episode.iter().map(|victim| victim.request.ready_ns).min()?;
     let to_ns = episode.iter().map(|victim| victim.served_ns).max()?;
     let (from_ns, to_ns) = pool.longest_stranded(from_ns, to_ns)?;
-    let mut pieces = pool.stranded(model, from_ns, to_ns).into_iter();
+    let mut pieces = pool.stranded(&model.threads, from_ns, to_ns).into_iter();
     let mut idle = pieces.next()?.idle;
     for piece in pieces {
         // Idle throughout: what is idle in every piece of some length.

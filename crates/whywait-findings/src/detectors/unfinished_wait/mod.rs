@@ -141,7 +141,7 @@ fn finding(model: &Model, wait: &Wait, deadlocked: &BTreeSet<u32>) -> Option<Fin
 
 /// How long the slowest request took that was answered.
 fn slowest_answered_ns(model: &Model) -> u64 {
-    let latencies = model.requests().filter_map(RequestRef::latency_ns);
+    let latencies = model.requests().filter_map(|request| request.latency_ns());
     let short = model.answered_latency().map_or(0, |latency| latency.max);
     short.max(latencies.max().unwrap_or(0))
 }

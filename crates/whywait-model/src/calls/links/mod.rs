@@ -20,14 +20,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Exchange, Ns, Request};
 
-use crate::model::Model;
 use crate::path::upstream::WithPeer;
-use crate::requests::{RequestRef, life};
+use crate::requests::life;
+use crate::requests::lives::{Life, Lives};
 
 mod process;
 mod shared;
 mod spans;
-mod time;
+pub(crate) mod time;
 mod totals;
 
 pub use time::{LinkCounts, PeerTime, Range, TaskTime};
@@ -148,7 +148,7 @@ fn only(mut those: impl Iterator<Item = u32>) -> Option<u32> {
 
 impl Links {
     /// Finds them, once everything else is in place.
-    pub(crate) fn of(model: &Model) -> Self {
+    pub(crate) fn of(model: &Lives) -> Self {
         let exchanges = model.exchanges();
         let mut links = Self {
             of_call: vec![Link::Undecided; exchanges.len()],
@@ -195,7 +195,7 @@ impl Links {
     }
 
     /// The processes of which a request certainly had two calls at a time.
-    fn overlapping(&self, model: &Model) -> BTreeSet<u32> {
+    fn overlapping(&self, model: &Lives) -> BTreeSet<u32> {
         let call = |at: &u32| &model.exchanges()[*at as usize];
         let overlap = |own: &&Vec<u32>| {
             let mut pairs = own.windows(2);
@@ -208,7 +208,7 @@ impl Links {
     }
 
     /// Links the calls of a process, which are in order.
-    fn link(&mut self, model: &Model, requests: &RequestsRead<'_>, calls: &[u32]) {
+    fn link(&mut self, model: &Lives, requests: &RequestsRead<'_>, calls: &[u32]) {
         let mut under_way = RequestsUnderWay::default();
         let mut next = 0;
         let mut sought: Vec<Sought> = Vec::new();
@@ -292,7 +292,7 @@ impl Links {
 
     /// When calls that are certainly a request's were with their peers, while others were under way
     /// in its process. Not those in which its thread slept: its path shows them.
-    pub(crate) fn with_peers(&self, model: &Model, request: RequestRef<'_>) -> Vec<WithPeer> {
+    pub(crate) fn with_peers(&self, model: &Lives, request: Life<'_>) -> Vec<WithPeer> {
         let own = match self.of_request.is_empty() {
             true => &[],
             false => self.of_request(request.index()),
@@ -334,40 +334,9 @@ impl Links {
     }
 }
 
-impl Model {
-    /// Whether it is certain for which request a slow call was made.
-    pub fn is_linked(&self, call: &Exchange) -> bool {
-        matches!(self.link_of(call), Link::Certain(..))
-    }
-
-    /// Whose a slow call is.
-    fn link_of(&self, call: &Exchange) -> Link {
-        let all = self.exchanges();
-        let first = all.partition_point(|other| other.first_send_ns < call.first_send_ns);
-        let mut same_time = all[first..]
-            .iter()
-            .take_while(|other| other.first_send_ns == call.first_send_ns);
-        let at = same_time.position(|other| (other.socket, other.seq) == (call.socket, call.seq));
-        at.map_or(Link::Undecided, |at| self.links.of_call(first + at))
-    }
-}
-
-impl RequestRef<'_> {
-    /// Whether there are slow calls that are certainly this one's.
-    pub fn has_certain_calls(self) -> bool {
-        !self.model().links.of_request(self.index()).is_empty()
-    }
-
-    /// Whether a slow call is certainly this one's.
-    pub fn made(self, call: &Exchange) -> bool {
-        let link = self.model().link_of(call);
-        matches!(link, Link::Certain(request, _) if request == self.index())
-    }
-}
-
 /// The requests of a process. Each is named by its place among all.
 struct RequestsRead<'m> {
-    model: &'m Model,
+    model: &'m Lives,
     /// In order of arrival.
     all: Vec<u32>,
     /// Those that were read, by when they were.
@@ -382,9 +351,9 @@ struct RequestsRead<'m> {
 
 impl<'m> RequestsRead<'m> {
     /// Of each of these processes.
-    fn of(model: &'m Model, processes: impl Iterator<Item = u32>) -> BTreeMap<u32, Self> {
+    fn of(model: &'m Lives, processes: impl Iterator<Item = u32>) -> BTreeMap<u32, Self> {
         let mut all: BTreeMap<u32, Vec<u32>> = processes.map(|tgid| (tgid, vec![])).collect();
-        for (at, request) in (0..).zip(model.requests()) {
+        for (at, request) in (0..).zip(model.lives()) {
             if let Some(of_process) = all.get_mut(&request.tgid) {
                 of_process.push(at);
             }
@@ -394,8 +363,8 @@ impl<'m> RequestsRead<'m> {
             .collect()
     }
 
-    fn of_process(model: &'m Model, all: Vec<u32>) -> Self {
-        let request = |at: &u32| model.request_at(*at);
+    fn of_process(model: &'m Lives, all: Vec<u32>) -> Self {
+        let request = |at: &u32| model.life_at(*at);
         let answered = all.iter().map(request).filter(|one| one.is_answered());
         let answers = answered.filter_map(|one| one.first_send_ns).collect();
         let read = all.iter().filter(|at| request(at).recv_ns.is_some());
@@ -416,7 +385,7 @@ impl<'m> RequestsRead<'m> {
     }
 
     fn row(&self, request: u32) -> &'m Request {
-        self.model.request_at(request).row()
+        self.model.life_at(request).row()
     }
 
     fn read_ns(&self, request: u32) -> Ns {
@@ -424,7 +393,7 @@ impl<'m> RequestsRead<'m> {
     }
 
     fn until_ns(&self, request: u32) -> Ns {
-        self.model.request_at(request).until_ns()
+        self.model.life_at(request).until_ns()
     }
 
     fn have_begun_by(&self, ns: Ns) -> bool {
@@ -436,7 +405,7 @@ impl<'m> RequestsRead<'m> {
     /// The request of a thread that slept in the call, where it can be no other's.
     fn of_thread(
         &self,
-        model: &Model,
+        model: &Lives,
         call: &Exchange,
         under_way: &RequestsUnderWay,
     ) -> Option<u32> {

@@ -7,7 +7,7 @@ use whywait_events::{Exchange, Ns};
 
 use super::spans::Spans;
 use super::{Link, Links};
-use crate::model::Model;
+use crate::requests::lives::Lives;
 
 /// A process that made calls.
 #[derive(Debug, Clone, Default)]
@@ -100,7 +100,7 @@ pub(super) struct Seen<'a> {
 }
 
 impl CallingProcess {
-    pub(super) fn new(model: &Model, links: &Links, seen: Seen<'_>) -> Self {
+    pub(super) fn new(model: &Lives, links: &Links, seen: Seen<'_>) -> Self {
         let calls = seen.calls;
         let exchanges = model.exchanges();
         let call = |at: &u32| &exchanges[*at as usize];
@@ -172,7 +172,7 @@ impl CallingProcess {
 
 /// What requests and calls of a process begin and end when, in order.
 fn changes(
-    model: &Model,
+    model: &Lives,
     links: &Links,
     requests: &[u32],
     calls: &[u32],
@@ -184,7 +184,7 @@ fn changes(
             changes.push((to_ns, change(peer, -1)));
         }
     };
-    for request in requests.iter().map(|at| model.request_at(*at)) {
+    for request in requests.iter().map(|at| model.life_at(*at)) {
         if let Some(read_ns) = request.recv_ns {
             add(
                 (read_ns, request.until_ns()),
@@ -255,7 +255,7 @@ impl CountsUnderWay {
 }
 
 /// When all threads of each process slept, as far as long sleeps show it.
-pub(super) fn idle(model: &Model) -> BTreeMap<u32, Spans> {
+pub(super) fn idle(model: &Lives) -> BTreeMap<u32, Spans> {
     let mut changes: BTreeMap<u32, Vec<(Ns, i64)>> = BTreeMap::new();
     for thread in model.threads.values() {
         let changes = changes.entry(thread.tgid).or_default();

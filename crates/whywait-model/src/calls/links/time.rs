@@ -10,8 +10,8 @@ use whywait_events::{Exchange, Ns, Part};
 use super::process::{CallingProcess, open, unserved, with_peer};
 use super::spans::Spans;
 use super::{Link, LinkKind};
-use crate::model::Model;
-use crate::requests::RequestRef;
+use crate::calls::linked::Linked;
+use crate::requests::lives::{Life, Lives};
 
 /// So many undecided calls of a request are looked at one by one; of more, all that were under way
 /// while it was count as if they might be its own.
@@ -124,63 +124,66 @@ struct Calls {
     peers: BTreeMap<u32, (Spans, Spans)>,
 }
 
-impl RequestRef<'_> {
-    /// How its time splits by its calls; `None` where its process made none, or it was not read.
-    pub fn task_time(self) -> Option<TaskTime> {
-        let model = self.model();
-        let process = model.links.process(self.tgid)?;
-        let (from_ns, to_ns) = (self.recv_ns?, self.end_ns());
-        let own = model.links.of_request(self.index());
-        let candidates = self.candidates(process, from_ns, to_ns);
-        let mut time = TaskTime {
-            one_call_at_a_time: process.one_at_a_time,
-            unserved_ns: self.served_ns().saturating_sub(self.ready_ns),
-            ..TaskTime::default()
-        };
-        for at in own {
-            if let Link::Certain(_, kind) = model.links.of_call(*at as usize) {
-                time.calls.add(kind);
-            }
+/// How a request's time splits by its calls; `None` where its process made none, or it was not
+/// read.
+pub(crate) fn of(model: &Linked, request: Life<'_>) -> Option<TaskTime> {
+    let process = model.links.process(request.tgid)?;
+    let (from_ns, to_ns) = (request.recv_ns?, request.end_ns());
+    let own = model.links.of_request(request.index());
+    let candidates = candidates(request, process, from_ns, to_ns);
+    let mut time = TaskTime {
+        one_call_at_a_time: process.one_at_a_time,
+        unserved_ns: request.served_ns().saturating_sub(request.ready_ns),
+        ..TaskTime::default()
+    };
+    for at in own {
+        if let Link::Certain(_, kind) = model.links.of_call(*at as usize) {
+            time.calls.add(kind);
         }
-        if let Some(candidates) = &candidates {
-            time.calls.undecided = candidates.len() as u64;
-            let calls = Calls::of(model, own, candidates, (from_ns, to_ns));
-            let calls = calls.if_one_at_a_time(process, (from_ns, to_ns));
-            time.split(self, process, &calls, (from_ns, to_ns));
-        } else {
-            time.calls.undecided = process.undecided.len() as u64;
-            let calls = Calls::of(model, own, &[], (from_ns, to_ns));
-            time.split_roughly(self, process, &calls, (from_ns, to_ns));
-        }
-        if model.lacks_calls() {
-            time.widen(to_ns.saturating_sub(from_ns));
-        }
-        time.network_ns = network(model, own, candidates.as_deref().unwrap_or(&[]));
-        let (network, upstream) = (&mut time.network_ns, time.upstream_ns);
-        network.at_least = network.at_least.min(upstream.at_least);
-        network.at_most = network.at_most.min(upstream.at_most);
-        Some(time)
     }
+    if let Some(candidates) = &candidates {
+        time.calls.undecided = candidates.len() as u64;
+        let calls = Calls::of(model, own, candidates, (from_ns, to_ns));
+        let calls = calls.if_one_at_a_time(process, (from_ns, to_ns));
+        time.split(request, process, &calls, (from_ns, to_ns));
+    } else {
+        time.calls.undecided = process.undecided.len() as u64;
+        let calls = Calls::of(model, own, &[], (from_ns, to_ns));
+        time.split_roughly(request, process, &calls, (from_ns, to_ns));
+    }
+    if model.lacks_calls() {
+        time.widen(to_ns.saturating_sub(from_ns));
+    }
+    time.network_ns = network(model, own, candidates.as_deref().unwrap_or(&[]));
+    let (network, upstream) = (&mut time.network_ns, time.upstream_ns);
+    network.at_least = network.at_least.min(upstream.at_least);
+    network.at_most = network.at_most.min(upstream.at_most);
+    Some(time)
+}
 
-    /// The undecided calls that may be its own; `None`: there are too many, or it may have a part
-    /// in any.
-    fn candidates(self, process: &CallingProcess, from_ns: Ns, to_ns: Ns) -> Option<Vec<u32>> {
-        let exchanges = self.model().exchanges();
-        let undecided = &process.undecided;
-        let call = |at: &u32| &exchanges[*at as usize];
-        let first = undecided.partition_point(|at| call(at).first_send_ns < from_ns);
-        let last = undecided.partition_point(|at| call(at).first_send_ns <= to_ns);
-        let meanwhile = &undecided[first..last.max(first)];
-        if process.shared || meanwhile.len() > MAX_CANDIDATES {
-            return None;
-        }
-        let lies_within = |at: &&u32| call(at).first_read_ns.is_none_or(|ns| ns <= to_ns);
-        Some(meanwhile.iter().filter(lies_within).copied().collect())
+/// The undecided calls that may be its own; `None`: there are too many, or it may have a part
+/// in any.
+fn candidates(
+    request: Life<'_>,
+    process: &CallingProcess,
+    from_ns: Ns,
+    to_ns: Ns,
+) -> Option<Vec<u32>> {
+    let exchanges = request.lives().exchanges();
+    let undecided = &process.undecided;
+    let call = |at: &u32| &exchanges[*at as usize];
+    let first = undecided.partition_point(|at| call(at).first_send_ns < from_ns);
+    let last = undecided.partition_point(|at| call(at).first_send_ns <= to_ns);
+    let meanwhile = &undecided[first..last.max(first)];
+    if process.shared || meanwhile.len() > MAX_CANDIDATES {
+        return None;
     }
+    let lies_within = |at: &&u32| call(at).first_read_ns.is_none_or(|ns| ns <= to_ns);
+    Some(meanwhile.iter().filter(lies_within).copied().collect())
 }
 
 impl Calls {
-    fn of(model: &Model, own: &[u32], candidates: &[u32], within: (Ns, Ns)) -> Self {
+    fn of(model: &Lives, own: &[u32], candidates: &[u32], within: (Ns, Ns)) -> Self {
         let exchanges = model.exchanges();
         let calls_of = |which: &[u32]| -> Vec<&Exchange> {
             which.iter().map(|at| &exchanges[*at as usize]).collect()
@@ -235,7 +238,7 @@ impl TaskTime {
     /// Fills in the parts.
     fn split(
         &mut self,
-        request: RequestRef<'_>,
+        request: Life<'_>,
         process: &CallingProcess,
         calls: &Calls,
         (from_ns, to_ns): (Ns, Ns),
@@ -256,10 +259,13 @@ impl TaskTime {
         self.queued_ns = Range::new(asleep_ns, rest.at_most);
         let awake_ns = rest_most.without(&process.idle).total_ns();
         let awake_least_ns = rest.at_least.saturating_sub(asleep_ns);
-        self.own_ns = Range::new(request.own_on_cpu_ns(process).min(awake_least_ns), awake_ns);
+        self.own_ns = Range::new(
+            own_on_cpu_ns(request, process).min(awake_least_ns),
+            awake_ns,
+        );
         self.queued_ns.at_most -= self.own_ns.at_least;
         self.set_peers(
-            request.model(),
+            request.lives(),
             calls
                 .peers
                 .iter()
@@ -271,7 +277,7 @@ impl TaskTime {
     /// that was under way meanwhile.
     fn split_roughly(
         &mut self,
-        request: RequestRef<'_>,
+        request: Life<'_>,
         process: &CallingProcess,
         certain: &Calls,
         (from_ns, to_ns): (Ns, Ns),
@@ -304,7 +310,7 @@ impl TaskTime {
             range(own, process.with_peer.get(&peer).unwrap_or(&none))
         };
         let peers = peers.into_iter().map(|peer| (peer, of_peer(peer)));
-        self.set_peers(request.model(), peers.filter(|(_, ns)| ns.at_most > 0));
+        self.set_peers(request.lives(), peers.filter(|(_, ns)| ns.at_most > 0));
     }
 
     /// What is not known to be something else may have been a call that has no row.
@@ -321,7 +327,7 @@ impl TaskTime {
         }
     }
 
-    fn set_peers(&mut self, model: &Model, peers: impl Iterator<Item = (u32, Range)>) {
+    fn set_peers(&mut self, model: &Lives, peers: impl Iterator<Item = (u32, Range)>) {
         self.peers = peers
             .map(|(number, ns)| PeerTime {
                 number,
@@ -341,7 +347,7 @@ pub(super) fn order(peers: &mut [PeerTime]) {
 }
 
 /// The network's share of calls.
-fn network(model: &Model, own: &[u32], candidates: &[u32]) -> Range {
+fn network(model: &Lives, own: &[u32], candidates: &[u32]) -> Range {
     let share_ns = |at: &u32| {
         let call = &model.exchanges()[*at as usize];
         let [(from_ns, to_ns), _] = with_peer(call);
@@ -354,16 +360,17 @@ fn network(model: &Model, own: &[u32], candidates: &[u32]) -> Range {
     Range::new(least_ns, least_ns.saturating_add(sum(candidates)))
 }
 
-impl RequestRef<'_> {
-    /// What of its time its thread certainly worked for it: that of a thread that read and answered
-    /// it, if no other request of the process was under way.
-    fn own_on_cpu_ns(self, process: &CallingProcess) -> u64 {
-        let one_thread = self.recv_tid == self.send_tid && self.is_answered();
-        let shared = process.several.within_ns(self.ready_ns, self.end_ns()) > 0;
-        if one_thread && !shared {
-            self.service[Part::OnCpu]
-        } else {
-            0
-        }
+/// What of a request's time its thread certainly worked for it: that of a thread that read and
+/// answered it, if no other request of the process was under way.
+fn own_on_cpu_ns(request: Life<'_>, process: &CallingProcess) -> u64 {
+    let one_thread = request.recv_tid == request.send_tid && request.is_answered();
+    let shared = process
+        .several
+        .within_ns(request.ready_ns, request.end_ns())
+        > 0;
+    if one_thread && !shared {
+        request.service[Part::OnCpu]
+    } else {
+        0
     }
 }
