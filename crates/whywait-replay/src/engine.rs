@@ -125,14 +125,25 @@ struct Slots {
     queue: VecDeque<(usize, u32)>,
 }
 
+/// In which order events at the same time happen: a grant at the recorded instant is not late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn(u64);
+
+impl Turn {
+    const LAST: u64 = 1 << 63;
+}
+
 struct Replay<'a> {
     schedule: &'a Schedule,
     relaxation: &'a Relaxation,
     /// Nothing waits for longer than it did.
     no_later: bool,
     now_ns: Ns,
+    /// What is known from the beginning, the last first: many times as much as what arises.
+    known: Vec<(Ns, Event)>,
     count: u64,
-    events: BinaryHeap<Reverse<(Ns, bool, u64, Event)>>,
+    /// What arises.
+    events: BinaryHeap<Reverse<(Ns, Turn, Event)>>,
     states: Vec<State>,
     slots: Vec<Slots>,
     brought: HashSet<usize>,
@@ -148,6 +159,7 @@ impl<'a> Replay<'a> {
             relaxation,
             no_later,
             now_ns: 0,
+            known: Vec::with_capacity(schedule.works.len()),
             count: 0,
             events: BinaryHeap::new(),
             states: vec![State::default(); schedule.works.len()],
@@ -162,9 +174,12 @@ impl<'a> Replay<'a> {
         for (at, work) in schedule.works.iter().enumerate() {
             match work.follows.filter(|before| *before < at) {
                 Some(before) => replay.followers.entry(before).or_default().push(at),
-                None => replay.at(work.ready_ns, Event::Comes(at)),
+                None => replay.known.push((work.ready_ns, Event::Comes(at))),
             }
         }
+        // Stable: at the same time slots open before works come, and these come in their order.
+        replay.known.sort_by_key(|(at_ns, _)| *at_ns);
+        replay.known.reverse();
         replay
     }
 
@@ -175,23 +190,35 @@ impl<'a> Replay<'a> {
             ..Slots::default()
         });
         let slots = &self.schedule.resources[resource].slots;
-        for open_ns in slots.iter().filter(|ns| **ns < Ns::MAX) {
-            self.at(*open_ns, Event::Opens(resource));
-        }
-        for _ in 0..more.unwrap_or(0) {
-            self.at(0, Event::Opens(resource));
-        }
+        let open = slots.iter().copied().filter(|ns| *ns < Ns::MAX);
+        let more = std::iter::repeat_n(0, more.unwrap_or(0));
+        self.known
+            .extend(open.chain(more).map(|ns| (ns, Event::Opens(resource))));
     }
 
     fn at(&mut self, at_ns: Ns, event: Event) {
         self.count += 1;
-        // A grant at the recorded instant is not late.
-        let last = matches!(event, Event::NoLater(..));
-        self.events.push(Reverse((at_ns, last, self.count, event)));
+        let turn = match event {
+            Event::NoLater(..) => Turn(Turn::LAST | self.count),
+            _ => Turn(self.count),
+        };
+        self.events.push(Reverse((at_ns, turn, event)));
+    }
+
+    /// What happens next, and when. What was known before comes before what arises.
+    fn next_event(&mut self) -> Option<(Ns, Event)> {
+        let arises_ns = self.events.peek().map(|Reverse((at_ns, ..))| *at_ns);
+        match self.known.last() {
+            Some((at_ns, _)) if arises_ns.is_none_or(|ns| *at_ns <= ns) => self.known.pop(),
+            _ => self
+                .events
+                .pop()
+                .map(|Reverse((at_ns, _, event))| (at_ns, event)),
+        }
     }
 
     fn run(mut self) -> Vec<Replayed> {
-        while let Some(Reverse((at_ns, .., event))) = self.events.pop() {
+        while let Some((at_ns, event)) = self.next_event() {
             self.now_ns = at_ns;
             match event {
                 Event::Opens(resource) => self.gives_back(resource),
