@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from . import bpf, parquet
-from .process import Failed, end, run, timed
+from .process import Failed, cpu_seconds, end, run, timed
 from .watchers import WATCHERS, Bpftrace, Empty, PerfSched, Whywait, iterators
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -60,7 +60,9 @@ class Load:
 
     def __call__(self, watcher_name):
         # At first the rate is a guess, low enough for the slowest tool.
+        cpu_s = cpu_seconds(self.server.pid)
         result = self.server.load(self.seconds, self.rates.get(watcher_name, 3000))
+        result["server_cpu_s"] = cpu_seconds(self.server.pid) - cpu_s
         self.rates[watcher_name] = result["rps"]
         return result
 
@@ -112,6 +114,11 @@ def lost(pair):
     return 100 * (1 - pair["watched"]["rps"] / pair["bare"]["rps"])
 
 
+def cpu_a_request(result):
+    """CPU seconds of the server. Other programs' CPU time, which takes throughput, is not in it."""
+    return result["server_cpu_s"] / result["requests"]
+
+
 def watched_run(watcher_class, server, load, tools, tmp):
     with watcher_class(server.pid, tmp, tools) as watcher:
         load.warm_up(watcher.name)
@@ -151,6 +158,10 @@ def toggled(server_class, programs, tmp, rounds, window_ms):
             windows = [json.loads(line) for line in printed.splitlines()]
             found[what] = {
                 "lost": [lost_in(windows, number) for number in range(rounds)],
+                "dearer": [dearer_in(windows, number) for number in range(rounds)],
+                "cpu_a_packet_s": statistics.median(
+                    one["server_cpu_s"] / one["packets"] for one in windows if not one["on"]
+                ),
                 "packets": statistics.median(
                     one["packets"] / one["seconds"] for one in windows if not one["on"]
                 ),
@@ -163,14 +174,22 @@ def toggled(server_class, programs, tmp, rounds, window_ms):
     return found
 
 
+def a_packet(windows, number, on, what):
+    """How much of something there was for each packet, in a round, with the hooks on or off."""
+    chosen = [one for one in windows if one["round"] == number and one["on"] == on]
+    return sum(one[what] for one in chosen) / sum(one["packets"] for one in chosen)
+
+
 def lost_in(windows, number):
     """Percent fewer packets with the hooks on than with them off, in a round."""
+    off, on = (a_packet(windows, number, on, "seconds") for on in (False, True))
+    return 100 * (1 - off / on)
 
-    def rate(on):
-        chosen = [one for one in windows if one["round"] == number and one["on"] == on]
-        return sum(one["packets"] for one in chosen) / sum(one["seconds"] for one in chosen)
 
-    return 100 * (1 - rate(True) / rate(False))
+def dearer_in(windows, number):
+    """Percent more CPU time of the server for each packet with the hooks on, in a round."""
+    off, on = (a_packet(windows, number, on, "server_cpu_s") for on in (False, True))
+    return 100 * (on / off - 1)
 
 
 def median_bounds(values):
@@ -288,14 +307,16 @@ def written_by(server_class, programs, tools, tmp, seconds):
         server.end()
 
 
-def analysis(programs, tools, tmp, millions, times):
-    """How fast long made-up recordings are analysed, on one CPU, and in how much memory."""
+def analysis(programs, tools, tmp, recordings, times):
+    """How fast made-up recordings, each of a kind and with so many rows, are analysed on one CPU,
+    and in how much memory."""
     found = []
-    for count in millions:
-        target = Path(tmp, f"generated-{count}")
+    for kind, count in recordings:
+        target = Path(tmp, f"generated-{kind}-{count}")
         try:
-            written = json.loads(run([programs / "bench-generate", count * MILLION, target]))
+            written = json.loads(run([programs / "bench-generate", count, target, kind]))
             entry = {
+                "kind": kind,
                 "tables": written,
                 "rows": sum(written.values()),
                 "bytes": sum(f.stat().st_size for f in target.rglob("*.*") if f.is_file()),
@@ -307,7 +328,7 @@ def analysis(programs, tools, tmp, millions, times):
                 ]
                 best = min(entry["runs"], key=lambda one: one["cpu_s"])
                 say(
-                    f"analysis: {entry['rows'] / best['cpu_s'] / 1e6:.2f} M rows/s, "
+                    f"analysis, {kind}: {entry['rows'] / best['cpu_s'] / 1e6:.2f} M rows/s, "
                     f"{best['rss_kib'] / 1024:.0f} MiB"
                 )
             except Failed as error:

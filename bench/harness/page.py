@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from . import burst, uring
-from .measure import FEW_PAIRS, TOGGLED, lost, median_bounds, spread
+from .measure import FEW_PAIRS, TOGGLED, cpu_a_request, lost, median_bounds, spread
 from .servers import SERVERS, Redis, Threads
 from .watchers import WATCHERS, Bpftrace, Empty, Nothing, Whywait
 
@@ -35,13 +35,18 @@ def median(values):
     return spread(list(values))["median"]
 
 
+def dearer(pair):
+    """How much more CPU time the server took for a request while it was watched, a part of one."""
+    return cpu_a_request(pair["watched"]) / cpu_a_request(pair["bare"]) - 1
+
+
 def overhead_table(figures, server):
     rows = []
     for watcher in WATCHERS:
         result = figures["overhead"].get(server, {}).get(watcher.name)
         if not result or not result["pairs"]:
             why = (result or {}).get("failed") or MISSING
-            rows.append([f"{watcher.name}", why.replace("|", "/"), "", "", "", "", "", ""])
+            rows.append([f"{watcher.name}", why.replace("|", "/"), *[""] * 7])
             continue
         percent = losses(figures, server, watcher.name)
         pairs = result["pairs"]
@@ -54,6 +59,7 @@ def overhead_table(figures, server):
                 f"{median(pair['bare']['rps'] for pair in pairs):,.0f}",
                 f"{median(pair['watched']['rps'] for pair in pairs):,.0f}",
                 f"{median(p['watched']['p99_us'] / p['bare']['p99_us'] for p in pairs):.2f} x",
+                f"{100 * median(dearer(pair) for pair in pairs):+.1f} %",
                 f"{100 * median(pair['watched']['tool_cpu_share'] for pair in pairs):.0f} %",
             ]
         )
@@ -66,6 +72,7 @@ def overhead_table(figures, server):
             "bare, 1/s",
             "watched, 1/s",
             "p99 latency",
+            "server's CPU time a request",
             "tool's own CPU",
         ],
         rows,
@@ -91,7 +98,7 @@ def toggled_table(figures):
         found = figures["toggled"].get(server.name) or {}
         for what in TOGGLED:
             if what not in found:
-                rows.append([server.name, TOGGLED_SHOWN[what], MISSING, "", "", "", ""])
+                rows.append([server.name, TOGGLED_SHOWN[what], MISSING, *[""] * 6])
                 continue
             percent, one = spread(found[what]["lost"]), found[what]
             low, high = median_bounds(one["lost"])
@@ -103,6 +110,8 @@ def toggled_table(figures):
                     f"{low:.1f} … {high:.1f}",
                     f"{percent['q1']:.1f} … {percent['q3']:.1f}",
                     f"{one['packets'] / 2:,.0f}",
+                    f"{median(one['dearer']):+.1f} %",
+                    f"{1e6 * one['cpu_a_packet_s']:.2f} us",
                     f"{100 * one['tool_cpu_share']:.1f} %" if what != "control" else "–",
                 ]
             )
@@ -114,6 +123,8 @@ def toggled_table(figures):
             "95 % bounds of the median",
             "quartiles of the rounds, %",
             "bare, 1/s",
+            "server's CPU time a packet",
+            "bare",
             "whywait's own thread, of one CPU",
         ],
         rows,
@@ -304,24 +315,31 @@ def best(entry):
     return min(entry["runs"], key=lambda one: one["cpu_s"]) if entry.get("runs") else None
 
 
+# The kinds of bench/generate that are analysed.
+KINDS = {"mixed": "as most servers'", "long": "long requests", "process": "a call in each request"}
+
+
 def analysis_table(figures):
     rows = []
-    for entry in figures["analysis"]:
-        one = best(entry)
+    for entry in figures["analysis"] + figures["shapes"]:
+        one, kind = best(entry), KINDS[entry["kind"]]
         if not one:
-            rows.append([f"{entry['rows']:,}", entry.get("failed", MISSING), "", "", "", ""])
+            why = entry.get("failed", MISSING)
+            rows.append([kind, f"{entry['rows']:,}", why, "", "", "", ""])
             continue
+        events = kernel_events(entry) if entry["kind"] == "mixed" else None
         rows.append(
             [
+                kind,
                 f"{entry['rows']:,}",
                 f"{one['wall_s']:.2f} s",
                 f"{one['cpu_s']:.2f} s",
                 f"{entry['rows'] / one['cpu_s'] / 1e6:.2f} M",
-                f"{kernel_events(entry) / one['cpu_s'] / 1e6:.2f} M",
+                f"{events / one['cpu_s'] / 1e6:.2f} M" if events else "–",
                 f"{one['rss_kib'] / 1024:.0f} MiB",
             ]
         )
-    return table(["rows", "wall", "CPU", "rows/s", "events/s", "most memory"], rows)
+    return table(["requests", "rows", "wall", "CPU", "rows/s", "events/s", "most memory"], rows)
 
 
 def verdict(value, target, unit, digits=1, at_least=False):
@@ -393,6 +411,7 @@ def targets(figures):
     growth = (
         best(longest)["rss_kib"] / best(shortest)["rss_kib"] if speed and best(shortest) else None
     )
+    long = next((best(entry) for entry in figures["shapes"] if entry["kind"] == "long"), None)
     closures = [
         entry["closure"] for _, entry in figures["recordings"] if entry.get("closure") is not None
     ]
@@ -450,6 +469,16 @@ def targets(figures):
             f"({ratio(longest, shortest)} x the rows)",
             "no growth (<= 1.1 x)",
             *verdict(growth, 1.1, " x", 2),
+        ],
+        [
+            "analysis of long requests (300,000 rows), CPU time",
+            "<= 2 s",
+            *verdict(long and long["cpu_s"], 2, " s", 2),
+        ],
+        [
+            "the same, memory",
+            "<= 200 MiB",
+            *verdict(long and long["rss_kib"] / 1024, 200, " MiB", 0),
         ],
         [
             "`whywait -- true` beyond the command, median",
@@ -545,9 +574,10 @@ is included below.
 
 Server and load run on, and whywait's hooks are taken off and put on again: {settings["rounds"]}
 rounds of four windows of {settings["window_ms"]} ms, off, on, on, off, and in the next round the
-other way round (`bench/toggle`). A round gives a ratio of the packets that TCP moved. What whywait
-does only once, when it starts, is in none. Hooks that do nothing cost what the kernel takes to call
-them, for any tool that hooks the same events. whywait's thread, which polls meanwhile, has its
+other way round (`bench/toggle`). A round gives a ratio of the packets that TCP moved, and one of
+the CPU time that the server took for each. What whywait does only once, when it starts, is in none.
+Hooks that do nothing cost what the kernel takes to call them, for any tool that hooks the same
+events. whywait's thread, which polls meanwhile, has its
 share in that row too (the last column). The control takes nothing off and puts nothing on.
 
 {toggled_table(figures)}
@@ -606,7 +636,8 @@ other counters (see `docs/recording.md`) are of samples and of sleeps that had n
 ## Analysis
 
 `whywait report DIR --format json`, pinned to one CPU, on made-up recordings; the best of
-{settings["analysis_times"]} runs.
+{settings["analysis_times"]} runs. Two kinds ask more of it: requests of a second each on average,
+so that many are under way at a time; and a call in every request.
 
 {analysis_table(figures)}""")
     startup, size = figures["startup"], figures["binary"]

@@ -1,6 +1,6 @@
 //! What watching costs a server that is under load: `bench-toggle PID ROUNDS WINDOW_MS DIR WHAT`
 //! takes whywait's hooks off and puts them on again, and prints for each window how many packets of
-//! TCP the machine moved in it, a line of JSON each.
+//! TCP the machine moved in it and what CPU time the server took, a line of JSON each.
 //!
 //! WHAT is `whywait`; or `empty`, hooks that do nothing, with which the kernel's part is measured;
 //! or `control`: the hooks stay off all the time, and what is found then is chance.
@@ -38,7 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "control" => true,
         _ => return Err("WHAT is whywait, empty or control".into()),
     };
-    let mut session = Session::start(pid.parse()?, Vec::new(), Path::new(dir), &options)?;
+    let pid = pid.parse()?;
+    let mut session = Session::start(pid, Vec::new(), Path::new(dir), &options)?;
     let mut hooked = true;
     for round in 0..rounds.parse::<usize>()? {
         for on in ORDERS[round % 2] {
@@ -49,12 +50,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             watch(&mut session, hooked, SETTLE)?;
             let (begun, packets, cpu_ns) = (Instant::now(), packets()?, own_cpu_ns()?);
+            let server_ns = cpu_ns_of(pid)?;
             watch(&mut session, hooked, window)?;
             println!(
                 "{{\"round\": {round}, \"on\": {on}, \"seconds\": {:.6}, \"packets\": {}, \
-                 \"tool_cpu_s\": {:.6}}}",
+                 \"server_cpu_s\": {:.6}, \"tool_cpu_s\": {:.6}}}",
                 begun.elapsed().as_secs_f64(),
                 self::packets()? - packets,
+                cpu_ns_of(pid)?.saturating_sub(server_ns) as f64 / 1e9,
                 (own_cpu_ns()? - cpu_ns) as f64 / 1e9,
             );
         }
@@ -92,6 +95,20 @@ fn packets() -> Result<u64, Box<dyn Error>> {
 
 /// CPU time of this thread, the one that whywait does its work on.
 fn own_cpu_ns() -> Result<u64, Box<dyn Error>> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    schedstat(Path::new("/proc/thread-self"))
+}
+
+/// CPU time of all threads that a process has.
+fn cpu_ns_of(pid: u32) -> Result<u64, Box<dyn Error>> {
+    let mut sum = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        // One that has ended meanwhile counts no more.
+        sum += schedstat(&thread?.path()).unwrap_or(0);
+    }
+    Ok(sum)
+}
+
+fn schedstat(thread: &Path) -> Result<u64, Box<dyn Error>> {
+    let text = std::fs::read_to_string(thread.join("schedstat"))?;
     Ok(text.split(' ').next().ok_or("empty schedstat")?.parse()?)
 }
