@@ -5,8 +5,10 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientOptions, Error, ObjectStore, PutMode, PutPayload, RetryConfig,
+    BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+    RetryConfig,
 };
+use rustls::crypto::ring;
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
@@ -67,6 +69,8 @@ impl S3Bucket {
                 .with_allow_http(plain)
                 .with_timeout(TIMEOUT),
         );
+        // An error says that there is a provider already.
+        let _ = ring::default_provider().install_default();
         let store = builder
             .build()
             .map_err(|error| refused(error.to_string()))?;
@@ -92,7 +96,7 @@ impl S3Bucket {
                 return Ok(false);
             }
             // AWS_CONDITIONAL_PUT=disabled, for services that know no conditions.
-            Err(Error::AlreadyExists { .. } | Error::NotImplemented) => {}
+            Err(Error::AlreadyExists { .. } | Error::NotImplemented { .. }) => {}
             Err(error) => return Err(error),
         }
         self.store.put(key, bytes.into()).await.map(|_| true)
