@@ -74,7 +74,8 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     if requests.count == 0 && open.is_none() {
         let hint = "a request starts when data arrives on a stream socket, and ends when the \
                     target has read it and written an answer. Check that there was load while \
-                    whywait watched, and that this process served it";
+                    whywait watched, that this process served it, and in the notes below that \
+                    this kernel tells of requests";
         page.gutter();
         page.paragraph(
             "   = ",

@@ -23,10 +23,15 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
         if rings::short(page, rings) {
             return;
         }
+        // The note on those that were read and not answered stands above.
+        let none = match requests.open {
+            Some(_) => "none answered",
+            None => "none seen",
+        };
         page.paragraph(
             "",
             "  ",
-            &[(Style::Strong, "requests: "), (Style::Plain, "none seen")],
+            &[(Style::Strong, "requests: "), (Style::Plain, none)],
         );
         return;
     }

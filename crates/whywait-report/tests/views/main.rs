@@ -6,7 +6,7 @@
 mod convoy;
 mod reports;
 
-use whywait_model::requests::OwnRequests;
+use whywait_model::requests::{OpenRequests, OwnRequests};
 use whywait_report::text::{TextOptions, render, request, sentences, waits};
 use whywait_report::{Report, request_to_json, to_json, waits_to_json};
 use whywait_words::Charset;
@@ -181,6 +181,25 @@ fn a_target_that_was_stopped() {
 #[test]
 fn no_requests() {
     snapshot("no_requests", &reports::no_requests());
+}
+
+#[test]
+fn requests_that_nobody_answered_were_seen() {
+    let mut report = reports::no_requests();
+    report.requests.open = Some(OpenRequests {
+        count: 2,
+        set_aside: 2,
+        oldest_ns: 9_000_000_000,
+        oldest_set_aside_ns: 9_000_000_000,
+        ..OpenRequests::default()
+    });
+    let text = render(&report, WIDE);
+    assert!(
+        text.contains("2 requests were read and not answered"),
+        "{text}"
+    );
+    assert!(text.contains("requests: none answered"), "{text}");
+    assert!(!text.contains("none seen"), "{text}");
 }
 
 #[test]
