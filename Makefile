@@ -49,9 +49,9 @@ pictures: ## make the pictures of reports in the docs, from what `make view` rec
 	$(BUILD)
 	scripts/pictures "$(WHYWAIT_BIN)"
 
-kernels: build ## watch two labs under Debian's other kernels, in emulated machines (tests/kernels)
+kernels: build ## watch two labs under Debian's other kernels, emulated, and write docs/kernels.md
 	scripts/setup kernels
-	WHYWAIT="$(WHYWAIT_BIN)" tests/kernels
+	WHYWAIT="$(WHYWAIT_BIN)" tests/kernels --page
 
 bench: ## measure, and write docs/performance.md (root; BENCH_QUICK=1: rough; bench/README.md)
 	scripts/setup bench

@@ -16,6 +16,7 @@ usage: labs/run [--keep DIR] NAME VARIANT [report flags]    watch a lab and prin
 --server-arg ARG   one more argument for the lab's server; may be repeated
 WHYWAIT=FILE in the environment names the whywait to use; otherwise it is built from this checkout.
 With LABS_BUILT=1 in it the lab's program is there, made by --build: labs at the same time.
+With LABS_SLOWER=10 in it whatever is waited for may take ten times as long: emulated machines.
 Exit codes: those of whywait; 10 when the lab itself failed or --check found a wrong label.";
 
 /// What the user asked for.
