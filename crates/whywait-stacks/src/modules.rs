@@ -335,6 +335,11 @@ pub(crate) fn open_regular(path: &std::path::Path) -> Option<File> {
         .custom_flags(libc::O_PATH)
         .open(path)
         .ok()?;
+    open_if_regular(&place)
+}
+
+/// Opens a file for reading of which there is a descriptor of its place (`O_PATH`).
+pub(crate) fn open_if_regular(place: &File) -> Option<File> {
     place.metadata().ok()?.is_file().then_some(())?;
     File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use whywait_findings::{Code, Severity};
 use whywait_view::stacks::Of;
 
 use crate::commands::explain::COVERAGE;
+use crate::output::Destination;
 use crate::values;
 
 const EXAMPLES: &str = "\
@@ -220,6 +221,11 @@ pub(crate) struct CaptureArgs {
     /// Record waits and requests of this length one by one, shorter ones as sums (10us to 10s)
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::threshold)]
     pub(crate) threshold: Duration,
+    /// Look for separate debug files below this folder, too, before /usr/lib/debug
+    ///
+    /// They are at DIR/.build-id/ab/cdef….debug, by the program's build-id.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) debug_files: Option<PathBuf>,
 }
 
 /// How to report.
@@ -240,8 +246,14 @@ pub(crate) struct OutputArgs {
     #[arg(long, value_name = "TIME", value_enum, hide_possible_values = true)]
     pub(crate) of: Option<StackTime>,
     /// Write the report to this file instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        value_parser = values::destination(),
+        value_hint = ValueHint::FilePath
+    )]
+    pub(crate) output: Option<Destination>,
     /// Exit with code 3 when there is a finding of this severity or a worse one
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
@@ -368,8 +380,14 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text", value_enum)]
     pub(crate) format: DiffFormat,
     /// Write it to this file instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        value_parser = values::destination(),
+        value_hint = ValueHint::FilePath
+    )]
+    pub(crate) output: Option<Destination>,
 }
 
 #[derive(Debug, Args)]
@@ -434,17 +452,36 @@ pub(crate) struct GateArgs {
     )]
     pub(crate) format: Format,
     /// Write the report to this file instead of standard output
-    #[arg(short, long, value_name = "FILE", help_heading = "Report")]
-    pub(crate) output: Option<PathBuf>,
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        value_parser = values::destination(),
+        value_hint = ValueHint::FilePath,
+        help_heading = "Report"
+    )]
+    pub(crate) output: Option<Destination>,
     /// Also write the result of each line as JUnit XML to this file
-    #[arg(long, value_name = "FILE", help_heading = "Report")]
-    pub(crate) junit: Option<PathBuf>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_parser = values::destination(),
+        value_hint = ValueHint::FilePath,
+        help_heading = "Report"
+    )]
+    pub(crate) junit: Option<Destination>,
     /// Also print GitHub annotations at the budget's lines, and add a table to the job's summary
     #[arg(long, conflicts_with = "output", help_heading = "Report")]
     pub(crate) github: bool,
     /// Also write the recordings' measures to this file, for [regressions] in a budget
-    #[arg(long, value_name = "FILE", help_heading = "Report")]
-    pub(crate) save_baseline: Option<PathBuf>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_parser = values::destination(),
+        value_hint = ValueHint::FilePath,
+        help_heading = "Report"
+    )]
+    pub(crate) save_baseline: Option<Destination>,
 }
 
 #[derive(Debug, Args)]

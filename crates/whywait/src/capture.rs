@@ -70,6 +70,13 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         ..Options::default()
     };
     let mut naming = Naming::start().context("cannot make a socket pair")?;
+    let mut symboliser = naming.symboliser();
+    if let Some(folder) = &config.debug_files {
+        // Now: whywait may still open it, and it is the one that was named.
+        symboliser
+            .look_below(folder)
+            .with_context(|| format!("cannot open {}", folder.display()))?;
+    }
     let folder = FolderBefore::before(&config.recording);
     let mut progress = Progress::new(config.quiet || config.in_rotation);
     progress.attaching();
@@ -86,7 +93,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
             folder.restore();
         }
     })?;
-    capture.name_by(naming.symboliser());
+    capture.name_by(symboliser);
     if privileges::lacks_ptrace(session.pid()) {
         complain(NO_PTRACE);
         capture.note(NO_PTRACE);

@@ -11,7 +11,7 @@ use whywait_view::stacks::Of;
 
 use crate::args::{CaptureArgs, Detail, OutputArgs, ReportArgs, ReportFormat, TargetArgs};
 use crate::errors::Usage;
-use crate::output;
+use crate::output::{self, Destination};
 use crate::user::Invoker;
 
 /// What to watch.
@@ -38,6 +38,8 @@ pub(crate) struct CaptureConfig {
     pub(crate) threshold_ns: u64,
     /// How many bytes of a stack to copy, 1 KiB to 32 KiB.
     pub(crate) stack_bytes: u32,
+    /// A folder of debug files.
+    pub(crate) debug_files: Option<PathBuf>,
     /// Whether system calls are traced now and then, also where nothing suggests a look.
     pub(crate) full: bool,
     /// Nothing is said but errors.
@@ -95,7 +97,7 @@ pub(crate) struct ReportConfig {
     /// Which time stacks are shown with.
     pub(crate) of: Of,
     /// Where it goes; `None`: standard output.
-    pub(crate) output: Option<PathBuf>,
+    pub(crate) output: Option<Destination>,
     /// From which severity on findings fail the run.
     pub(crate) fail_on: Option<Severity>,
 }
@@ -114,7 +116,7 @@ impl ReportConfig {
             ));
         }
         if args.format.is_for_files() && !has_place {
-            output::refuse_terminal(args.output.as_deref())?;
+            output::refuse_terminal(args.output.as_ref())?;
         }
         Ok(ReportConfig {
             format: args.format,
@@ -181,6 +183,14 @@ pub(crate) fn capture(
     later: Vec<PathBuf>,
     owner: Option<Invoker>,
 ) -> Result<CaptureConfig, Usage> {
+    if let Some(folder) = &args.debug_files
+        && !folder.is_dir()
+    {
+        return Err(Usage::new(
+            format!("{} is no folder", folder.display()),
+            "name the folder that has .build-id/ in it with --debug-files",
+        ));
+    }
     let threshold_ns =
         u64::try_from(args.threshold.as_nanos()).expect("a threshold is at most 10 s");
     Ok(CaptureConfig {
@@ -190,6 +200,7 @@ pub(crate) fn capture(
         later,
         threshold_ns,
         stack_bytes: args.stack_bytes,
+        debug_files: args.debug_files.clone(),
         full: args.detail == Detail::Full,
         quiet: false,
         in_rotation: false,

@@ -3,12 +3,15 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tempfile::TempDir;
 use whywait_events::recording::is_growing;
@@ -19,11 +22,51 @@ use crate::closed;
 use crate::errors::Usage;
 use crate::user::Invoker;
 
+/// A file that the user named, in the folder that had the name then: until the file is written,
+/// which may be minutes later, whoever owns the folder around that one can have a link take its
+/// place.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    name: PathBuf,
+    folder: Option<Arc<OwnedFd>>,
+}
+
+impl Destination {
+    pub(crate) fn new(name: PathBuf) -> Self {
+        let folder = match name.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Writing will say what is wrong with it.
+        let opened = rustix::fs::open(folder, flags, Mode::empty()).ok();
+        // The name of a folder, not of a file in one.
+        let of_folder = name.as_os_str().as_bytes().ends_with(b"/");
+        let folder = opened.filter(|_| !of_folder).map(Arc::new);
+        Self { name, folder }
+    }
+
+    /// As the user knows it.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// A path that leads there, in this process.
+    fn path(&self) -> PathBuf {
+        match (&self.folder, self.name.file_name()) {
+            (Some(folder), Some(file)) => {
+                PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(file)
+            }
+            _ => self.name.clone(),
+        }
+    }
+}
+
 /// Writes text to a file, or to standard output: see [`write_bytes`].
 ///
 /// # Errors
 /// Fails when the file or standard output cannot be written, or there is no standard output.
-pub(crate) fn write(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn write(text: &str, file: Option<&Destination>) -> anyhow::Result<()> {
     write_bytes(text.as_bytes(), file)
 }
 
@@ -32,8 +75,8 @@ pub(crate) fn write(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Fails when the file or standard output cannot be written, or there is no standard output.
-pub(crate) fn write_bytes(bytes: &[u8], file: Option<&Path>) -> anyhow::Result<()> {
-    let Some(path) = file else {
+pub(crate) fn write_bytes(bytes: &[u8], file: Option<&Destination>) -> anyhow::Result<()> {
+    let Some(file) = file else {
         if closed::stdout() {
             bail!("standard output is closed: there is nowhere to write to");
         }
@@ -45,16 +88,16 @@ pub(crate) fn write_bytes(bytes: &[u8], file: Option<&Path>) -> anyhow::Result<(
             _ => Ok(()),
         };
     };
-    create(path)
+    create(file)
         .and_then(|mut file| file.write_all(bytes))
-        .with_context(|| format!("cannot write {}", path.display()))
+        .with_context(|| format!("cannot write {}", file.name().display()))
 }
 
 /// What is nothing to read does not go to a terminal.
 ///
 /// # Errors
 /// Fails when it would.
-pub(crate) fn refuse_terminal(file: Option<&Path>) -> Result<(), Usage> {
+pub(crate) fn refuse_terminal(file: Option<&Destination>) -> Result<(), Usage> {
     if file.is_none() && io::stdout().is_terminal() {
         return Err(Usage::new(
             "this format is nothing to read on a terminal",
@@ -72,7 +115,8 @@ pub(crate) fn refuse_terminal(file: Option<&Path>) -> Result<(), Usage> {
 /// # Errors
 /// Fails when the file cannot be written, or is a link of somebody else than root, as `/dev/stdout`
 /// is one.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
+fn create(file: &Destination) -> io::Result<File> {
+    let path = &file.path();
     match new_file(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         other => return other,
@@ -219,7 +263,8 @@ mod tests {
     fn no_link_is_followed_and_nobody_else_reads_it() {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let [file, precious, link] = ["new", "precious", "link"].map(|name| dir.path().join(name));
-        write("report", Some(&file)).expect("it can be made");
+        let write = |text, path: &Path| super::write(text, Some(&Destination::new(path.into())));
+        write("report", &file).expect("it can be made");
         let mode = |path: &Path| path.metadata().expect("a file").mode() & 0o777;
         assert_eq!(mode(&file), 0o600);
         fs::write(&precious, "precious").expect("a file");
@@ -228,7 +273,7 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(&link, Some(1), Some(1)).expect("it is root's");
         }
-        let error = write("report", Some(&link)).expect_err("a link");
+        let error = write("report", &link).expect_err("a link");
         assert!(format!("{error:#}").contains(LINK), "{error:#}");
         // What is whywait's to name takes the link's place.
         replace(&link, b"page").expect("it can be made");
@@ -236,8 +281,25 @@ mod tests {
         assert_eq!(fs::read(&link).expect("a file"), b"page");
         assert_eq!(mode(&link), 0o600);
         // What was there is overwritten.
-        write("re", Some(&file)).expect("it can be written");
+        write("re", &file).expect("it can be written");
         assert_eq!(fs::read(&file).expect("a file"), b"re");
+        // A folder's name is none of a file in it.
+        write("report", &dir.path().join("folder/")).expect_err("no file");
+    }
+
+    #[test]
+    fn a_report_goes_to_the_folder_that_was_named() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let [named, moved, other] = ["named", "moved", "other"].map(|name| dir.path().join(name));
+        for folder in [&named, &other] {
+            fs::create_dir(folder).expect("a folder");
+        }
+        let file = Destination::new(named.join("report"));
+        fs::rename(&named, &moved).expect("it can be moved");
+        std::os::unix::fs::symlink(&other, &named).expect("a link");
+        write("report", Some(&file)).expect("it can be made");
+        assert_eq!(fs::read(moved.join("report")).expect("a file"), b"report");
+        assert_eq!(fs::read_dir(&other).expect("a folder").count(), 0);
     }
 
     #[test]

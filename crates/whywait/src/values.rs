@@ -1,6 +1,10 @@
-//! Durations and sizes as people type them.
+//! What people type: durations, sizes, files.
 
 use std::time::Duration;
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
+use crate::output::Destination;
 
 /// The units of [`duration`], in nanoseconds.
 const UNITS: [(&str, u64); 8] = [
@@ -91,6 +95,11 @@ pub(crate) fn stack_bytes(text: &str) -> Result<u32, String> {
         Some(bytes @ 1_024..=32_768) => Ok(bytes),
         _ => Err("must be from 1K to 32K".to_owned()),
     }
+}
+
+/// A file to write to.
+pub(crate) fn destination() -> impl TypedValueParser<Value = Destination> {
+    PathBufValueParser::new().map(Destination::new)
 }
 
 /// A name to label with: not empty, of at most 200 characters.

@@ -153,7 +153,7 @@ mod tests {
         Question {
             addresses: Cow::Borrowed(addresses),
             debug: Debug::None,
-            installed: "/usr/lib/debug".into(),
+            installed: Vec::new(),
         }
     }
 

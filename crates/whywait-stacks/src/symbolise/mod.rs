@@ -6,22 +6,26 @@ mod names;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use whywait_events::{Frame, Module, ModuleKind, Symbol};
 
 use crate::elf::{Elf, ReadAt};
-use crate::modules::open_regular;
+use crate::modules::{open_if_regular, open_regular};
 pub use helper::{Job, next_job};
 use names::{Debug, Named, Question};
 
 /// Gives names to frames of ELF files: function, inlined functions, source file and line as far as
-/// the file, or a separate debug file under `/usr/lib/debug`, tells.
+/// the file, or a separate debug file, tells.
 ///
-/// Which file is asked: the debug file of the module's build-id. Then, for what has no name yet,
+/// Which file is asked: the debug file of the module's build-id, below the folders that the user
+/// named ([`look_below`](Self::look_below)) or `/usr/lib/debug`. Then, for what has no name yet,
 /// the very file that was mapped, where it was kept open
 /// ([`Unwinder::file`](crate::Unwinder::file)), else the one at the module's path, if its build-id
 /// is the module's; a module without a build-id takes a file without one (Go's linker writes none
@@ -30,7 +34,7 @@ use names::{Debug, Named, Question};
 /// observed program's.
 #[derive(Debug)]
 pub struct Symboliser {
-    debug: PathBuf,
+    debug: Vec<DebugFolder>,
     /// Reads the files; `None`: this process does.
     helper: Option<UnixStream>,
     /// Time that is left for all files.
@@ -75,7 +79,7 @@ const LEAST_ON_DISK: u64 = 16;
 impl Default for Symboliser {
     fn default() -> Self {
         Self {
-            debug: DEBUG.into(),
+            debug: DebugFolder::open(DEBUG.into()).into_iter().collect(),
             helper: None,
             left: TIME,
             room: ROOM,
@@ -86,19 +90,21 @@ impl Default for Symboliser {
 }
 
 impl Symboliser {
-    /// Makes a symboliser that reads the files itself, and looks for separate debug files in
+    /// Makes a symboliser that reads the files itself, and looks for separate debug files below
     /// `/usr/lib/debug`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks for separate debug files in another directory (laid out as
-    /// `DIRECTORY/.build-id/ab/cdef….debug`).
-    pub fn with_debug_directory(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            debug: directory.into(),
-            ..Self::default()
-        }
+    /// Looks for separate debug files below this folder, too, and there first. They are at
+    /// `FOLDER/.build-id/ab/cdef….debug`, or a link there leads to them within the folder.
+    ///
+    /// # Errors
+    /// Fails when there is no such folder.
+    pub fn look_below(&mut self, folder: &Path) -> io::Result<()> {
+        self.debug
+            .insert(0, DebugFolder::open(folder.canonicalize()?)?);
+        Ok(())
     }
 
     /// Has the files read by another process, at the other end of this socket, which takes them
@@ -209,8 +215,8 @@ impl Symboliser {
             return None;
         }
         let path = format!(".build-id/{first}/{rest}.debug");
-        let debug = open_regular(&self.debug.join(path))?;
-        has_build_id(&debug, &module.build_id).then_some(debug)
+        let mut found = self.debug.iter().filter_map(|folder| folder.file(&path));
+        found.find(|file| has_build_id(file, &module.build_id))
     }
 
     /// Names by a file; where its debug data is the death of whoever reads it, by its symbols
@@ -224,7 +230,7 @@ impl Symboliser {
             let question = Question {
                 addresses: addresses.into(),
                 debug,
-                installed: self.debug.clone(),
+                installed: self.debug.iter().map(|it| it.path.clone()).collect(),
             };
             let begun = Instant::now();
             let named = match &self.helper {
@@ -253,6 +259,29 @@ impl Symboliser {
             self.failures += 1;
         }
         named
+    }
+}
+
+/// A folder of debug files, whatever takes its name meanwhile.
+#[derive(Debug)]
+struct DebugFolder {
+    path: PathBuf,
+    folder: OwnedFd,
+}
+
+impl DebugFolder {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&path, flags, Mode::empty())?;
+        Ok(Self { path, folder })
+    }
+
+    /// A file of it; one that links lead to only where they stay below the folder.
+    fn file(&self, path: &str) -> Option<File> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let place = openat2(&self.folder, path, flags, Mode::empty(), beneath).ok()?;
+        open_if_regular(&File::from(place))
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Question<'a> {
     pub(super) addresses: Cow<'a, [u64]>,
     pub(super) debug: Debug,
     /// Where separate debug files are.
-    pub(super) installed: PathBuf,
+    pub(super) installed: Vec<PathBuf>,
 }
 
 /// Which debug data may be read.
@@ -131,7 +131,7 @@ impl Question<'_> {
     fn by_blazesym(&self, path: &Path, debug_syms: bool) -> Option<Vec<Named>> {
         let symbolizer = Symbolizer::builder()
             .enable_auto_reload(false)
-            .set_debug_dirs(Some([&self.installed]))
+            .set_debug_dirs(Some(&self.installed))
             .build();
         let mut source = ElfSource::new(path);
         source.debug_syms = debug_syms;

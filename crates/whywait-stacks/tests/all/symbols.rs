@@ -1,6 +1,8 @@
 //! Names, lines and inlined functions; files that were deleted, replaced, or came later; names by
 //! perf's map.
 
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
 use crate::common::*;
@@ -102,7 +104,12 @@ fn separate_debug_file_by_build_id() {
             .symbolise(only, &unwound.frames, None)
             .is_empty()
     );
-    let symbols = Symboliser::with_debug_directory(&debug).symbolise(only, &unwound.frames, None);
+    let below = |folder: &Path| {
+        let mut symboliser = Symboliser::new();
+        symboliser.look_below(folder).unwrap();
+        symboliser.symbolise(only, &unwound.frames, None)
+    };
+    let symbols = below(&debug);
     for wanted in ["innermost", "middle", "main"] {
         assert!(names(&symbols).contains(&wanted), "{symbols:#?}");
     }
@@ -111,6 +118,49 @@ fn separate_debug_file_by_build_id() {
             .iter()
             .any(|s| s.file.ends_with("sleeper.c") && s.line > 0)
     );
+
+    // A link may lead to a file of the same folder, and to none elsewhere.
+    let name = place.join(format!("{}.debug", &main.build_id[2..]));
+    let (inside, outside) = (debug.join("usr"), directory.join("elsewhere"));
+    std::fs::rename(&name, &inside).unwrap();
+    symlink("../../usr", &name).unwrap();
+    assert_eq!(below(&debug), symbols);
+    std::fs::rename(&inside, &outside).unwrap();
+    for target in [Path::new("../../../elsewhere"), &outside] {
+        std::fs::remove_file(&name).unwrap();
+        symlink(target, &name).unwrap();
+        assert!(below(&debug).is_empty(), "{}", target.display());
+    }
+    assert!(Symboliser::new().look_below(&outside).is_err());
+}
+
+#[test]
+fn a_folder_of_debug_files_is_the_one_that_was_named() {
+    let directory = scratch("debug-moved");
+    let file = directory.join("sleeper");
+    build(
+        "gcc",
+        &["-O2", "-g", "-pthread", "-Wl,--build-id"],
+        &program("sleeper.c"),
+        &file,
+    );
+    let running = run(&file, &[]);
+    let sleeper = running.sleeper(&NANOSLEEP, 16 << 10);
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+    let modules = unwinder.take_new_modules();
+    let main = modules.iter().find(|m| m.path.contains("sleeper")).unwrap();
+    let debug = directory.join("debug");
+    let place = debug.join(".build-id").join(&main.build_id[..2]);
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::rename(&file, place.join(format!("{}.debug", &main.build_id[2..]))).unwrap();
+    let mut symboliser = Symboliser::new();
+    symboliser.look_below(&debug).unwrap();
+    std::fs::rename(&debug, directory.join("moved")).unwrap();
+    std::fs::create_dir(&debug).unwrap();
+    let only = std::slice::from_ref(main);
+    let symbols = symboliser.symbolise(only, &unwound.frames, None);
+    assert!(names(&symbols).contains(&"innermost"), "{symbols:#?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::output;
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
     if args.format == DiffFormat::Html {
-        output::refuse_terminal(args.output.as_deref())?;
+        output::refuse_terminal(args.output.as_ref())?;
     }
     let read = |path: &Path| Side::read(&[path.to_path_buf()], &mut progress);
     let (base, head) = (read(&args.base)?, read(&args.head)?);
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<u8> {
         DiffFormat::Json => printable_json(&json::to_json(&diff)?),
         DiffFormat::Html => whywait_view::diff(&diff),
     };
-    output::write(&text, args.output.as_deref())?;
+    output::write(&text, args.output.as_ref())?;
     Ok(0)
 }
 

@@ -17,7 +17,7 @@ use crate::commands::diff::progress;
 use crate::commands::repeat;
 use crate::commands::report::printable_json;
 use crate::errors::{FOUND, Usage, eprintln_quietly};
-use crate::output;
+use crate::output::{self, Destination};
 
 /// How long what a first budget finds is allowed.
 const ALLOWED_DAYS: u64 = 90;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: GateArgs) -> anyhow::Result<u8> {
     }
     output::write(
         &rendered(&args, &budget, &judgement, &name)?,
-        args.output.as_deref(),
+        args.output.as_ref(),
     )?;
     if args.github {
         add_summary(&github::summary(&judgement, &name))?;
@@ -146,13 +146,12 @@ fn init_budget(args: &GateArgs) -> anyhow::Result<u8> {
         )
         .into());
     }
+    let file = Destination::new(args.budget.clone());
     let text = init::render(&runs(args)?, Date::of_unix(now() + ALLOWED_DAYS * 86_400));
     // If this cannot be read back, whywait is at fault: better reported here than by the next gate.
     Budget::parse(&text, &args.budget)
         .context("the new budget cannot be read back: this is a bug, please report it")?;
-    output::create(&args.budget)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("cannot write {}", args.budget.display()))?;
+    output::write(&text, Some(&file))?;
     let name = escape(&args.budget.to_string_lossy(), Charset::Unicode, 4_096);
     eprintln_quietly(&format!(
         "whywait: wrote {name}; to check recordings against it: whywait gate {name} DIR..."

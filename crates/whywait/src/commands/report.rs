@@ -16,7 +16,7 @@ use crate::analyse;
 use crate::args::{ReportArgs, ReportFormat};
 use crate::config::{ReportConfig, View};
 use crate::errors::{self, FOUND, Usage};
-use crate::output;
+use crate::output::{self, Destination};
 
 pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     let view = View::of(&args);
@@ -30,7 +30,7 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     }
     let config = ReportConfig::new(args.output, page.is_some())?;
     if config.format == ReportFormat::JsonSchema {
-        output::write(&json_schema()?, config.output.as_deref())?;
+        output::write(&json_schema()?, config.output.as_ref())?;
         return Ok(0);
     }
     let Some(recording) = args.recording else {
@@ -44,7 +44,8 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     let text = match view {
         View::Report => {
             let failed = write_report(&model, &config, page.as_deref())?;
-            if opened && let Some(page) = page.as_ref().or(config.output.as_ref()) {
+            let named = config.output.as_ref().map(Destination::name);
+            if opened && let Some(page) = page.as_deref().or(named) {
                 output::write(&how_to_open(page), None)?;
             }
             return Ok(if failed { FOUND } else { 0 });
@@ -98,7 +99,7 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
             )?
         }
     };
-    output::write(&text, config.output.as_deref())?;
+    output::write(&text, config.output.as_ref())?;
     Ok(0)
 }
 
@@ -154,7 +155,7 @@ fn write_report(model: &Model, config: &ReportConfig, page: Option<&Path>) -> an
     };
     match page {
         Some(page) => output::replace(page, &bytes)?,
-        None => output::write_bytes(&bytes, config.output.as_deref())?,
+        None => output::write_bytes(&bytes, config.output.as_ref())?,
     }
     Ok(config
         .fail_on

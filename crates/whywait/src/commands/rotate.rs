@@ -434,6 +434,9 @@ impl Rotation<'_> {
         if args.detail == Detail::Full {
             command.args(["--detail", "full"]);
         }
+        if let Some(folder) = &args.debug_files {
+            command.arg("--debug-files").arg(folder);
+        }
         if let Some(at) = attach_at {
             let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
             command.args(["--begin-at", &at.as_nanos().to_string()]);

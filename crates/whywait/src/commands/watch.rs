@@ -16,6 +16,7 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
     let target = config::target(&args.target)?;
     let folder = RecordingFolder::new(args.keep)?;
     let report_config = ReportConfig::new(args.output, false)?;
+    let output = report_config.output.as_ref();
     let mut config = config::capture(
         target,
         args.target.duration,
@@ -24,7 +25,7 @@ pub(crate) fn run(args: WatchArgs) -> anyhow::Result<u8> {
         folder
             .removed_from()
             .into_iter()
-            .chain(report_config.output.clone())
+            .chain(output.map(|file| file.name().to_owned()))
             .collect(),
         Invoker::from_env(),
     )?;

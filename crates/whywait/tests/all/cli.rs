@@ -190,6 +190,9 @@ fn usage_errors_are_a_line_and_a_hint() {
         .rejects_usage()
         .complains("1K to 32K");
     whywait(&["--detail", "everything", "--", "true"]).rejects_usage();
+    whywait(&["--debug-files", "/dev/null", "--", "true"])
+        .rejects_usage()
+        .complains("/dev/null is no folder");
     whywait(&["--", ""]).rejects_usage().complains("empty");
     whywait(&["diff", "a"]).rejects_usage();
     whywait(&["gate", "a"]).rejects_usage();

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
@@ -626,6 +627,113 @@ fn a_program_without_names_is_said_to_have_none() {
         .exits(0)
         .says("have no names")
         .says("it is stripped");
+}
+
+#[test]
+fn names_come_from_a_folder_of_debug_files() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let [file, debug, recording] = ["server", "debug", "recording"].map(|it| dir.path().join(it));
+    run(&mut program("strip", &["-o", text(&file), target()])).exits(0);
+    let notes = run(&mut program("readelf", &["-n", text(&file)]))
+        .exits(0)
+        .out;
+    let (_, id) = notes.split_once("Build ID: ").expect("the linker wrote it");
+    let (first, rest) = id.lines().next().expect("an id").trim().split_at(2);
+    let place = debug.join(".build-id").join(first);
+    fs::create_dir_all(&place).expect("folders");
+    fs::copy(target(), place.join(format!("{rest}.debug"))).expect("copied");
+    let args = ["--debug-files", text(&debug), "-o", text(&recording)];
+    let command = ["--", text(&file), "child-naps"];
+    run(&mut whywait(&[&["record"], &args[..], &command].concat())).exits(0);
+    let recording = open(&recording);
+    let named = waits(&recording).iter().any(|wait| {
+        functions(&recording, wait.user_stack)
+            .iter()
+            .any(|name| name == "main")
+    });
+    assert!(named, "expected functions of the stripped program");
+}
+
+/// Moves a folder away, and has a link to another one take its name.
+fn take_its_place(folder: &Path, moved: &Path, other: &Path) {
+    fs::rename(folder, moved).expect("it can be moved");
+    symlink(other, folder).expect("a link");
+}
+
+#[test]
+fn a_recording_stays_in_its_folder_when_the_one_around_it_is_moved_away() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let [named, moved, other] = ["named", "moved", "other"].map(|it| dir.path().join(it));
+    fs::create_dir(&named).expect("a folder");
+    // What is written by the path would find all that it needs.
+    fs::create_dir_all(other.join("recording/seg-000001")).expect("folders");
+    let mut process = start(&mut program(target(), &["echo"]));
+    let recording = named.join("recording");
+    let number = process.pid().to_string();
+    let mut watcher = start(&mut whywait(&[
+        "record",
+        "-o",
+        text(&recording),
+        "-p",
+        &number,
+    ]));
+    watcher.until_err("watching process");
+    take_its_place(&named, &moved, &other);
+    process.ping("still here");
+    watcher.signal_group(Signal::SIGINT);
+    watcher.end().exits(0);
+    let recording = open(&moved.join("recording"));
+    assert!(recording.meta().complete);
+    assert_eq!(entries(&other), ["recording", "recording/seg-000001"]);
+    process.end().exits(0);
+}
+
+#[test]
+fn a_report_stays_in_the_folder_that_was_named_when_that_is_moved_away() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let [named, moved, other] = ["named", "moved", "other"].map(|it| dir.path().join(it));
+    for folder in [&named, &other] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    let process = start(&mut program(target(), &["echo"]));
+    let report = named.join("report");
+    let number = process.pid().to_string();
+    let mut watcher = start(&mut whywait(&["-o", text(&report), "-p", &number]));
+    watcher.until_err("watching process");
+    take_its_place(&named, &moved, &other);
+    watcher.signal_group(Signal::SIGINT);
+    watcher.end().exits(0);
+    let written = fs::read_to_string(moved.join("report")).expect("a report");
+    assert!(written.contains("coverage: "), "{written}");
+    assert_eq!(entries(&other), [""; 0]);
+    process.end().exits(0);
+}
+
+/// What there is below a folder, by name.
+fn entries(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() {
+            found.extend(
+                entries(&entry.path())
+                    .iter()
+                    .map(|it| format!("{name}/{it}")),
+            );
+        }
+        found.push(name);
+    }
+    found.sort();
+    found
 }
 
 #[test]
