@@ -4,9 +4,13 @@
 //! A number is read as `*NAME`. Times are in nanoseconds, and their names end so; a share is a
 //! [`Share`]; the rest are counts.
 
+#[cfg(test)]
+mod held;
 mod share;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod varied;
 
 use std::ops::Deref;
 
@@ -14,13 +18,22 @@ pub(crate) use share::Share;
 
 /// A number of the list below.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Number<T>(T);
+pub(crate) struct Number<T> {
+    value: T,
+    /// What tests have it be instead, to see what depends on it.
+    #[cfg(test)]
+    varied: varied::Varied<T>,
+}
 
 impl<T> Deref for Number<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        #[cfg(test)]
+        if let Some(value) = self.varied.instead() {
+            return value;
+        }
+        &self.value
     }
 }
 
@@ -34,7 +47,11 @@ macro_rules! numbers {
     })+) => {
         $($(
             $(#[doc = $why])+
-            pub(crate) const $name: Number<$type> = Number($value);
+            pub(crate) const $name: Number<$type> = Number {
+                value: $value,
+                #[cfg(test)]
+                varied: varied::Varied::of(stringify!($name)),
+            };
         )+)+
 
         /// The list, for tests.
@@ -63,12 +80,15 @@ numbers! {
         MOST: Share = Share::percent(50);
         /// What is beyond is noise: two figures are as good as the same.
         ALL_OF_IT: Share = Share::percent(99);
-        /// A shorter delay needs no explanation: what takes a request less is not looked for.
+        /// A shorter delay needs no explanation: what takes a request less is not looked for, and a
+        /// fix that saves it less is not worth it. It is a wake-up under load.
         SLOW_NS: u64 = 10 * MS;
+        /// What takes a request so long is an error, where it is the rule.
+        ERROR_NS: u64 = 100 * MS;
         /// What is typical takes so much of the time of all the requests that it concerns.
         TYPICAL_OF_ALL: Share = Share::percent(40);
-        /// Typically less of a request is a remark.
-        PATH_WARNING_NS: u64 = 30 * MS;
+        /// What takes a request less is a remark: a garbage collection, a page cache that is cold.
+        WARNING_NS: u64 = 30 * MS;
         /// A smaller part of all slow requests' time is rare, and at most a remark.
         RARE_OF_SLOW: Share = Share::one_in(10);
         /// What is rare is remarked only if it made a request take so long.
@@ -77,10 +97,10 @@ numbers! {
         OUTLIER_TIMES: u64 = 3;
         /// The rest of a wait is not worth a word in a title.
         NEARLY_ALL: Share = Share::percent(95);
-        /// More findings of one kind hide the others.
-        FINDINGS_OF_A_KIND: usize = 3;
         /// More late requests are no accident of scheduling.
         CROWDED_RARE: Share = Share::one_in(50);
+        /// So much of something is worth a word, or a fix, of its own.
+        MUCH: Share = Share::percent(20);
         /// A call lies on several threads, the peer's and those that it asks, and each waits for a
         /// CPU: the call is late by so many such waits.
         CROWDED_WAITS: u64 = 5;
@@ -88,18 +108,13 @@ numbers! {
         BY_CHANCE: Share = Share::one_in(4);
         /// A replay that is off by more of what was explains nothing.
         REPLAY_OFF: Share = Share::percent(25);
-        /// The kernel's part of the CPU time is named from here on.
-        KERNEL_NOTABLE: Share = Share::percent(20);
-        /// Fewer samples do not show what the kernel did.
-        KERNEL_MIN_SAMPLES: u64 = 5;
-        /// Fewer samples do not show what a spinning thread did.
-        SPIN_MIN_SAMPLES: usize = 3;
+        /// Fewer samples do not show what a thread did.
+        MIN_SAMPLES: u64 = 5;
+        /// Fewer samples do not show in which function one piece of work was.
+        FEW_SAMPLES: usize = 3;
     }
 
     "Calls of peers" {
-        /// The calls that are looked at for one request, beyond those that others have taken:
-        /// bounds the work on hostile recordings.
-        CALLS_LOOKED_AT: usize = 256;
         /// With fewer calls to a peer linked to requests, or less of their time, too little is
         /// known.
         CALLS_KNOWN: Share = Share::percent(90);
@@ -124,9 +139,6 @@ numbers! {
         QUEUE_PAIRED: Share = Share::percent(90);
         /// With so many connections for the calls, each call has a new one.
         CONNECTION_EACH: Share = Share::percent(90);
-        /// A replay that is off by less will do; otherwise another measure of the calls' lengths is
-        /// tried.
-        QUEUE_REPLAY_LITTLE_OFF: Share = Share::percent(10);
         /// Fewer calls with few others under way do not show how long the peer takes alone.
         QUEUE_FEW: usize = 5;
         /// Nine of ten calls that take so much of the median take as long as it.
@@ -140,14 +152,10 @@ numbers! {
     }
 
     "Replays" {
-        /// What a worker did for so short between two jobs is no step of the schedule.
-        CREW_SHORT_NS: u64 = 50 * US;
         /// A thread of whose requests more overlap serves several at a time.
         CREW_OVERLAPPING: Share = Share::one_in(10);
         /// A client that asks again within this was waiting for its answer.
         CLIENT_COMES_BACK_NS: u64 = 20 * MS;
-        /// What queues behind is named from this part of the bound on.
-        BEHIND_NOTABLE: Share = Share::one_in(50);
         /// Wakes by one thread within this time are one wake of several.
         WAKES_TOGETHER_NS: u64 = 100 * US;
         /// What is read so soon has not waited for the loop.
@@ -157,10 +165,6 @@ numbers! {
     "io_uring rings" {
         /// With fewer operations nothing is said of a ring.
         RING_MIN_OPERATIONS: u64 = 50;
-        /// Fewer samples do not show what a ring's thread did.
-        RING_MIN_SAMPLES: u64 = 5;
-        /// Functions of a ring's thread that are shown.
-        RING_FUNCTIONS_SHOWN: usize = 3;
     }
 
     "The verdict and the ranking" {
@@ -172,22 +176,12 @@ numbers! {
         STUCK_TIMES: u64 = 2;
         /// With less of the other finding's time this one is not the reason for most of it.
         EXPLAINS_MOST: Share = Share::percent(70);
-        /// Requests of which a finding says what a fix saves each.
-        SAVINGS_KEPT: usize = 100;
     }
 
     "stranded-readiness" {
-        /// A shorter time without a poller is a wake-up under load.
-        STRANDED_NS: u64 = 10 * MS;
-        /// The same, for processes that share a listener.
-        SIBLINGS_STRANDED_NS: u64 = 10 * MS;
-        /// Smaller savings are not worth a fix.
-        STRANDED_SAVING_NS: u64 = 10 * MS;
         /// The thread that polled last, if it mostly waited for a CPU, worked for at least this
         /// part of the time in which nobody polled.
         STRANDED_DOING: Share = Share::one_in(8);
-        /// From this saving of a single request on it is an error.
-        STRANDED_ERROR_NS: u64 = 100 * MS;
     }
 
     "workers-exhausted" {
@@ -199,10 +193,6 @@ numbers! {
         WORKERS_WORTH: Share = Share::one_in(3);
         /// More workers help if the replay with them takes less of the time.
         WORKERS_MORE_HELP: Share = Share::percent(90);
-        /// A typical wait of this length is an error.
-        WORKERS_ERROR_NS: u64 = 100 * MS;
-        /// Reasons that are named.
-        WORKERS_REASONS_SHOWN: usize = 3;
         /// So many of the sleeps in a place must be with a request in hand, for the place to be one
         /// of work.
         SLEEPS_IN_WORK: Share = Share::percent(75);
@@ -239,32 +229,15 @@ numbers! {
         UNACCEPTED_NS: u64 = 100 * MS;
         /// From this age on it is an error.
         UNACCEPTED_ERROR_NS: u64 = S;
-        /// Processes that have the listener open and are named.
-        HOLDERS_NAMED: usize = 3;
-        /// Groups of threads of those who listen, by what they do, that are shown.
-        LISTENER_GROUPS_SHOWN: usize = 4;
         /// Fewer dropped connections are a moment.
         DROPPED: u32 = 3;
         /// With so many dropped connections for a request it is an error.
         DROPPED_ERROR: Share = Share::one_in(100);
-        /// Threads that should have accepted and are named.
-        ACCEPTORS_NAMED: usize = 3;
-        /// Nothing is said of what took a smaller part of the time.
-        ACCEPTOR_NOTABLE: Share = Share::percent(1);
     }
 
     "blocked-loop" {
-        /// A loop that is away for less is not blocked.
-        AWAY_NS: u64 = 10 * MS;
         /// A loop that slept elsewhere, or computed, for less of the interval was in its poll.
         AWAY_OF_INTERVAL: Share = Share::percent(25);
-        /// A request that waited for less did not suffer from it.
-        AWAY_VICTIM_NS: u64 = 10 * MS;
-        /// A single request that is saved less makes it a remark: a garbage collection, a page
-        /// cache that is cold.
-        AWAY_WARNING_NS: u64 = 30 * MS;
-        /// From this saving of a single request on it is an error.
-        AWAY_ERROR_NS: u64 = 100 * MS;
         /// An interval begins with a read or a write, noted a moment before or after the read
         /// itself.
         AWAY_SLACK_NS: u64 = 50 * US;
@@ -273,12 +246,8 @@ numbers! {
         /// An interval without a poll in which the loop was on a CPU for less is not known to be
         /// work.
         AWAY_RAN: Share = Share::one_in(10);
-        /// Causes that are reported of the loops of one role.
-        AWAY_CAUSES: usize = 3;
         /// What a fix saves a request less is not counted.
         AWAY_SAVED_NS: u64 = MS;
-        /// What was waited besides is named from this part of the bound on.
-        AWAY_BESIDES: Share = Share::one_in(50);
         /// A function that is in so many of an absence's samples lasts as long as the absence.
         AWAY_IN_SAMPLES: Share = Share::percent(75);
         /// A function with a smaller part of the time says nothing of what it calls: that it was
@@ -291,48 +260,24 @@ numbers! {
         LOCK_NS: u64 = MS;
         /// … nor one that spent a smaller part of its time so.
         LOCK_SHARE: Share = Share::one_in(20);
-        /// A single request that waits for less makes it a remark.
-        LOCK_WARNING_NS: u64 = 10 * MS;
-        /// From this wait of a single request on it is an error.
-        LOCK_ERROR_NS: u64 = 100 * MS;
         /// Short waits must be at least this part of all requests' time.
         LOCK_WORTH_A_NOTE: Share = Share::one_in(20);
         /// Without requests: the waits are at least this part of the run of the threads that
         /// waited.
         LOCK_OF_RUN: Share = Share::one_in(10);
-        /// From this part on, a hold's time without a CPU is named.
-        HOLD_WITHOUT_CPU: Share = Share::one_in(10);
         /// A holder's function is named from this part of the time that the lock was held.
         HOLDER_NAMED: Share = Share::percent(10);
-        /// Reasons why it is taken for a lock that are named.
-        LOCK_REASONS_SHOWN: usize = 3;
         /// A lock may be held for less without anybody being stuck.
         DEADLOCK_NS: u64 = 500 * MS;
         /// A shorter wait may well be about to end.
         UNFINISHED_NS: u64 = S;
         /// It is so many times as long as the slowest request that was answered.
         UNFINISHED_TIMES: u64 = 5;
-        /// Earlier sleeps of the thread at the same place that are looked at.
-        SLEEPS_LOOKED_AT: usize = 64;
-        /// A request that is faster needs no explanation.
-        IDLE_NS: u64 = 10 * MS;
-        /// Threads that are named one by one.
-        IDLE_NAMED: usize = 6;
     }
 
     "slow-path-wait" {
-        /// Functions of the kernel that are shown …
-        KERNEL_FUNCTIONS_SHOWN: usize = 5;
-        /// … and those that are kept for views that have room.
-        KERNEL_FUNCTIONS_KEPT: usize = 16;
-        /// What the bound has besides a wait is named from this part of the wait on.
-        WAIT_BESIDES: Share = Share::percent(2);
         /// So much of a wait must be in functions that are known, for them to stand for it.
         WAIT_IN_KNOWN: Share = Share::percent(20);
-        /// Steps for which it is looked up who else used the disk then.
-        STEPS_LOOKED_UP: usize = 200;
-        /// Waits that are shown of all that a finding is about.
-        WAITS_SHOWN: usize = 4;
     }
 
     "slow-upstream, one-at-a-time, pool-exhausted, serial-calls" {
@@ -342,28 +287,17 @@ numbers! {
         UPSTREAM_PAIRED: Share = Share::percent(90);
         /// A peer that takes so long may be meant to: a long poll.
         UPSTREAM_BY_DESIGN_NS: u64 = 5 * S;
-        /// Calls within a request that are looked at: bounds the work on hostile recordings.
-        UPSTREAM_CALLS_LOOKED_AT: usize = 4096;
         /// From so many calls a request on it is `serial-calls`.
         UPSTREAM_MOST_CALLS: f64 = 5.0;
-        /// A typical wait of this length is an error.
-        TURNS_ERROR_NS: u64 = 100 * MS;
-        /// A typical wait of this length is an error.
-        POOL_ERROR_NS: u64 = 100 * MS;
         /// Fewer calls of a request are no loop over what could be asked at once.
         SERIAL_MIN_CALLS: usize = 5;
         /// Fewer requests may make many calls by chance.
         SERIAL_MIN_REQUESTS: usize = 5;
         /// So many slow requests must be known by themselves to speak of all of them.
         SERIAL_KNOWN: Share = Share::one_in(10);
-        /// Of a request with more calls meanwhile it is not looked whether all are somebody's:
-        /// bounds the work on hostile recordings.
-        SERIAL_CALLS_LOOKED_AT: usize = 4096;
     }
 
     "serial-work" {
-        /// With fewer samples of a request's work its functions are not known by themselves.
-        WORK_MIN_SAMPLES: u64 = 3;
         /// With fewer samples expected, their lack says nothing.
         WORK_MIN_EXPECTED: u64 = 6;
         /// A caller in so many of the work's samples is what they have in common.
@@ -376,10 +310,6 @@ numbers! {
         GROWTH_R2: f64 = 0.8;
         /// What is less of a request's path is not the same work.
         GROWTH_WORK_NS: u64 = MS;
-        /// Functions that are shown.
-        WORK_FUNCTIONS_SHOWN: usize = 4;
-        /// Waits for a CPU are named from this part of the work on.
-        WORK_WITHOUT_CPU: Share = Share::percent(2);
         /// A thread that is on a CPU, or waits for one, for less of the time is not bound by it.
         RING_BOUND: Share = Share::percent(60);
         /// A function with less of the thread's CPU time does not dominate.
@@ -401,25 +331,17 @@ numbers! {
         /// lines are formatted (`logged` against `all-fixed`), 16 % where a vector of 1,000 packets
         /// is moved (`published` against `deque`; 1.28 us of a packet's 8.66 became 1.08).
         RING_REST_FASTER: Share = Share::one_in(5);
-        /// Functions that are shown.
-        RING_WORK_FUNCTIONS_SHOWN: usize = 4;
     }
 
     "Responses on their way" {
-        /// Fewer responses on a port may be chance.
-        NAGLE_MIN_RESPONSES: usize = 3;
+        /// Fewer responses on a port, or requests that were abandoned, may be chance.
+        MIN_RESPONSES: usize = 3;
+        /// From here on, typically, what holds a response up may be an error.
+        RESPONSE_ERROR_NS: u64 = 30 * MS;
         /// From here on, typically, it was the client's delayed acknowledgement.
         NAGLE_NS: u64 = 5 * MS;
-        /// From here on, typically, it may be an error.
-        NAGLE_ERROR_NS: u64 = 30 * MS;
-        /// Fewer responses on a port may be chance.
-        BUFFER_MIN_RESPONSES: usize = 3;
         /// What is shorter is the kernel's tick.
         BUFFER_NS: u64 = 10 * MS;
-        /// From here on, typically, it may be an error.
-        BUFFER_ERROR_NS: u64 = 30 * MS;
-        /// Fewer responses on a port may be chance.
-        LOSS_MIN_RESPONSES: usize = 3;
         /// From here on clients notice.
         LOSS_WARNING_NS: u64 = 5 * MS;
         /// With so many of the responses it is an error.
@@ -429,8 +351,6 @@ numbers! {
     }
 
     "abandoned-work" {
-        /// Fewer requests on a port may be chance.
-        ABANDONED: usize = 3;
         /// What is shorter cannot be helped: the client leaves while the response is on its way.
         ABANDONED_NS: u64 = 5 * MS;
         /// So much of the target's CPU time is an error …
@@ -449,8 +369,6 @@ numbers! {
     "dns-timeout, connect-retried, cpu-limit" {
         /// Fewer queries may be chance: a note.
         DNS_MIN_QUERIES: usize = 3;
-        /// Questions that are named.
-        DNS_QUESTIONS_NAMED: usize = 4;
         /// A thread that waits for an answer goes to sleep so soon after it asked.
         DNS_SLEEPS_WITHIN_NS: u64 = 10 * MS;
         /// A shorter sleep was no wait for a lost query. As `ASKED_AGAIN_NS` of `dns.bpf.h`.
@@ -469,6 +387,12 @@ numbers! {
         SPINS: Share = Share::percent(5);
         /// Of one CPU, likewise: from here on it is an error.
         SPINS_ERROR: Share = Share::percent(25);
+        /// What it would have spun with a CPU of its own is reckoned from no less of the recording
+        /// than what is left when so much is gone.
+        SPINS_QUEUED: Share = Share::percent(90);
+        /// A turn of a loop that spins may leave so many times as much to a virtual machine's own
+        /// threads as what else the process does.
+        SPINS_HELPED_TIMES: u64 = 2;
         /// A program that asks its rings without waiting does so on purpose if they complete so
         /// many operations a second.
         RING_BUSY_PER_SECOND: u64 = 10;
@@ -491,49 +415,38 @@ numbers! {
         MISSING: u64 = 50;
         /// Such answers must be so many of the operations.
         MISSING_SHARE: Share = Share::percent(90);
-        /// Errors and descriptors that are shown.
-        FAILED_SHOWN: usize = 3;
         /// Fewer operations are no leak.
         LEAKED: u64 = 3;
         /// More must have been added over so long, where several at a time may be posted ahead.
         LEAKED_OVER_NS: u64 = 500 * MS;
-        /// Groups that are shown.
-        LEAKED_SHOWN: usize = 3;
         /// Fewer lags may be chance.
-        UNREAPED_MIN_LAGS: u64 = 3;
+        MIN_LAGS: u64 = 3;
+        /// Twice for so long is a fault with few operations too …
+        LAG_TWICE_NS: u64 = 100 * MS;
+        /// … and once for so long.
+        LAG_ONCE_NS: u64 = 500 * MS;
         /// A completion that lies for so long is a matter of its own, whatever the mean.
         UNREAPED_LONG_NS: u64 = 10 * MS;
-        /// Twice for so long is a fault with few operations too …
-        UNREAPED_VERY_LONG_NS: u64 = 100 * MS;
-        /// … and once for so long.
-        UNREAPED_ONCE_NS: u64 = 500 * MS;
         /// A ring of whose operations so many are sends is held by sockets.
         SENDS_ONLY: Share = Share::percent(90);
-        /// Fewer lags may be chance.
-        UNSUBMITTED_MIN_LAGS: u64 = 3;
-        /// Twice for so long is a fault with few operations too …
-        UNSUBMITTED_VERY_LONG_NS: u64 = 100 * MS;
-        /// … and once for so long.
-        UNSUBMITTED_ONCE_NS: u64 = 500 * MS;
         /// From so many of the operations on an overflow is a warning.
         OVERFLOWED: Share = Share::one_in(1000);
+        /// More slots than the queue has may be counted: an operation that is just being completed
+        /// on another CPU has two for an instant. This part of the queue, and one.
+        SLOTS_COUNTED_TWICE: Share = Share::one_in(8);
         /// So many of the waits must have been come back to in vain.
         SLOTS_STALLED: Share = Share::percent(25);
         /// So many workers for each CPU are what the kernel has for files on disks.
         STORM_FOR_EACH_CPU: u64 = 4;
         /// Fewer workers are no storm on a machine of any size.
         STORM: u64 = 32;
-        /// Opcodes that are shown.
-        STORM_SHOWN: usize = 3;
         /// CPU time for an operation above which a call to submit it is cheaper.
         POLLER_EXPENSIVE_NS: u64 = 20 * US;
         /// A poller that takes less of a core is cheap.
         POLLER_BURNT: Share = Share::percent(20);
-        /// It slept less often when it was needed: chance …
-        POLLER_MIN_LAGS: u64 = 3;
-        /// … unless it slept for so long, were it only once.
+        /// That a poller slept matters even once if it was for so long …
         POLLER_LONG_NS: u64 = 100 * MS;
-        /// It slept for so much of the time, for one long sleep to matter.
+        /// … and for so much of the time.
         POLLER_ASLEEP: Share = Share::percent(1);
         /// With fewer samples the poller's share is not known.
         POLLER_MIN_SAMPLES: u64 = 20;
@@ -546,5 +459,31 @@ numbers! {
         UNBATCHED_SLOTS: u64 = 4;
         /// So many operations have a call of their own.
         UNBATCHED_SHARE: Share = Share::percent(90);
+    }
+
+    "How much is looked at or shown" {
+        /// Calls, or steps of paths, that are looked at for one request, or one kind of wait:
+        /// bounds the work on hostile recordings.
+        LOOKED_AT: usize = 256;
+        /// Calls meanwhile that are looked at for one request: it may make so many. Bounds the work
+        /// on hostile recordings.
+        MEANWHILE_LOOKED_AT: usize = 4096;
+        /// Sleeps and samples of a thread that are looked at to know what it is, or does in a
+        /// place.
+        SLEEPS_LOOKED_AT: usize = 64;
+        /// More findings of one kind hide the others.
+        FINDINGS_OF_A_KIND: usize = 3;
+        /// A smaller part of a bound, or of a time, is not worth a line.
+        NOTABLE: Share = Share::one_in(50);
+        /// Of a list in a title.
+        IN_TITLE: usize = 2;
+        /// Of a list in a line of evidence.
+        SHOWN: usize = 4;
+        /// Threads that are named one by one, each with a line.
+        IDLE_NAMED: usize = 6;
+        /// Of a list for views that have room.
+        KEPT: usize = 16;
+        /// Requests of which a finding says what a fix saves each.
+        SAVINGS_KEPT: usize = 100;
     }
 }

@@ -52,6 +52,76 @@ pub struct TrueSaving {
     pub noise_ns: i64,
 }
 
+/// What was found, as labels see it.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Which.
+    pub code: &'a str,
+    /// How bad: the name.
+    pub severity: &'a str,
+    /// What a fix saves at most.
+    pub at_most_ns: u64,
+}
+
+impl Labels {
+    /// Which of them do not hold of what was found, the first finding first, and of whether
+    /// requests are said to be late.
+    pub fn violations(&self, found: &[Found<'_>], late: bool) -> Vec<String> {
+        let with = |code: &str| found.iter().find(|finding| finding.code == code);
+        let mut wrong = Vec::new();
+        for code in &self.must {
+            if with(code).is_none() {
+                wrong.push(format!("{code} is missing"));
+            }
+        }
+        for code in &self.must_not {
+            if with(code).is_some() {
+                wrong.push(format!("{code} is wrong"));
+            }
+        }
+        if let Some(fault) = self.must.first()
+            && found.first().is_none_or(|first| first.code != fault)
+        {
+            wrong.push(format!("{fault} is not first"));
+        }
+        if let Some(most) = &self.max_severity {
+            let worse = found.iter().filter(|finding| {
+                severity(finding.severity) > severity(most)
+                    && !self.justified.iter().any(|code| code == finding.code)
+            });
+            wrong.extend(
+                worse.map(|finding| format!("{} {} is too bad", finding.severity, finding.code)),
+            );
+            if late {
+                wrong.push("requests are said to be late".to_owned());
+            }
+        }
+        for saving in &self.savings {
+            // The worst comes first: it is the fault that the lab was given.
+            let bound_ns = with(&saving.code).map_or(0, |finding| finding.at_most_ns);
+            if (bound_ns as f64) < (saving.saved_ns - saving.noise_ns) as f64 {
+                wrong.push(format!(
+                    "{} saves {:.1} ms at most, {} saved {:.1} ms, give or take {:.1}",
+                    saving.code,
+                    bound_ns as f64 / MS,
+                    saving.against,
+                    saving.saved_ns as f64 / MS,
+                    saving.noise_ns as f64 / MS
+                ));
+            }
+        }
+        wrong
+    }
+}
+
+const MS: f64 = 1e6;
+
+fn severity(name: &str) -> Option<usize> {
+    ["note", "warning", "error"]
+        .iter()
+        .position(|severity| *severity == name)
+}
+
 /// All recordings that are kept, by lab and variant.
 ///
 /// # Panics

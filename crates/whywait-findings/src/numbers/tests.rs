@@ -7,6 +7,8 @@ use std::path::Path;
 use whywait_testkit::{check_file, paragraphs, repository};
 use whywait_words::duration;
 
+use super::held::{Holders, on_page};
+use super::varied::Side;
 use super::{LISTED, Listed, Share};
 
 /// What numbers are.
@@ -51,33 +53,51 @@ const STRUCTURAL: [&str; 5] = [
     "DAMAGES_SHOWN",
 ];
 
+/// The page, from the root.
+pub(super) const PAGE: &str = "docs/design/numbers.md";
+
 const HEAD: &str = "\
 # Numbers
 
 What findings depend on: every threshold, and how much is looked at or shown. Written from
 `crates/whywait-findings/src/numbers.rs` by `WHYWAIT_BLESS=1 cargo test -p whywait-findings`.
+
+The last two columns say what holds a number: what breaks when it is 0, and when it is infinite. A
+lab's variant breaks when a label does not hold of its recording in `tests/corpus`: the first
+finding, a finding that must or must not be there, how bad findings are, or the bound of a saving.
+Where no recording breaks, a test of `whywait-findings` that fails stands there. `cargo test -p
+whywait-findings` sees that each still breaks. This looks for what the columns do not say:
+
+```
+WHYWAIT_SWEEP=1 cargo test -p whywait-findings --lib held
+```
 ";
 
 #[test]
 fn the_page_lists_the_numbers() {
-    check_file(&repository("docs/design/numbers.md"), &page());
+    check_file(&repository(PAGE), &page(&on_page()));
 }
 
-fn page() -> String {
+pub(super) fn page(holders: &Holders) -> String {
     let mut page = String::from(HEAD);
     for section in LISTED.chunk_by(|one, other| one.section == other.section) {
         writeln!(page, "\n## {}\n", section[0].section).expect("text grows");
-        page.push_str("| number | value | why |\n|---|---:|---|\n");
+        page.push_str("| number | value | why | 0 | infinite |\n|---|---:|---|---|---|\n");
         for number in section {
-            page.push_str(&row(number));
+            page.push_str(&row(number, holders));
         }
     }
     page
 }
 
-fn row(number: &Listed) -> String {
+fn row(number: &Listed, holders: &Holders) -> String {
     let (name, value, why) = (number.name, (number.shown)(), paragraphs(number.why));
-    format!("| `{name}` | {value} | {why} |\n")
+    let holder = |side| {
+        let holder = holders.get(&(name, side));
+        holder.map(ToString::to_string).unwrap_or_default()
+    };
+    let [zero, infinite] = Side::BOTH.map(holder);
+    format!("| `{name}` | {value} | {why} | {zero} | {infinite} |\n")
 }
 
 #[test]
@@ -96,7 +116,7 @@ fn look_for_numbers(folder: &Path, elsewhere: &mut Vec<String>) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             look_for_numbers(&path, elsewhere);
-        } else if !["tests", "script", "numbers"].contains(&name.as_ref()) {
+        } else if !["tests", "script", "numbers", "held"].contains(&name.as_ref()) {
             let text = fs::read_to_string(&path).expect("the source can be read");
             let product = text.split("#[cfg(test)]\nmod tests {").next();
             let numbers = product

@@ -7,7 +7,7 @@ use whywait_model::{Model, StackText};
 use whywait_words::{percent, shares, whole_percent};
 
 use crate::finding::Evidence;
-use crate::numbers::{KERNEL_MIN_SAMPLES, KERNEL_NOTABLE, MOST, Share};
+use crate::numbers::{MIN_SAMPLES, MOST, MUCH, SHOWN, Share};
 
 /// What a thread does in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +111,7 @@ impl InKernel {
     fn mostly(&self) -> Option<&KernelWork> {
         let (work, weight) = self.works.first()?;
         let most = Share::new(*weight, self.all).is_at_least(*MOST) && *work != KernelWork::Other;
-        (most && self.all >= *KERNEL_MIN_SAMPLES).then_some(work)
+        (most && self.all >= *MIN_SAMPLES).then_some(work)
     }
 
     /// For titles: `, in the kernel, copying for write()`; empty when it is not most of it.
@@ -126,13 +126,13 @@ impl InKernel {
 
     /// How much of it was in the kernel, where that is notable.
     pub(crate) fn evidence(&self) -> Option<Evidence> {
-        let notable = Share::new(self.inside, self.all).is_at_least(*KERNEL_NOTABLE)
-            && self.all >= *KERNEL_MIN_SAMPLES;
+        let notable =
+            Share::new(self.inside, self.all).is_at_least(*MUCH) && self.all >= *MIN_SAMPLES;
         let said: Vec<(String, u64)> = self
             .works
             .iter()
             .filter(|(_, weight)| whole_percent(*weight, self.all) > 0)
-            .take(3)
+            .take(*SHOWN)
             .map(|(work, weight)| (work.said(), *weight))
             .collect();
         let works = said.iter().map(|(work, weight)| (work.as_str(), *weight));

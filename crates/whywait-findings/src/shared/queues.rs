@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::numbers::{
     BY_CHANCE, CONNECTION_EACH, MOST, QUEUE_ALIKE, QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL,
     QUEUE_MIN_CALLS, QUEUE_MIN_HANDOVERS, QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT,
-    QUEUE_REPLAY_LITTLE_OFF, QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
+    QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
@@ -567,15 +567,8 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<QueueR
         let off = Share::new(off_ns, real_ns.max(1));
         (!off.exceeds(*REPLAY_OFF)).then_some((off, measure, real_ns))
     };
-    let middle = of(Average::Middle);
-    let (_, measure, real_ns) =
-        match middle.filter(|(off, ..)| !off.exceeds(*QUEUE_REPLAY_LITTLE_OFF)) {
-            Some(middle) => middle,
-            None => {
-                let both = middle.into_iter().chain(of(Average::Mean));
-                both.min_by(|(one, ..), (other, ..)| one.compare(*other))?
-            }
-        };
+    let measures = [Average::Middle, Average::Mean].into_iter().filter_map(of);
+    let (_, measure, real_ns) = measures.min_by(|(one, ..), (other, ..)| one.compare(*other))?;
     let mut more = vec![most + 1, most + 2, most * 2];
     more.sort_unstable();
     more.dedup();

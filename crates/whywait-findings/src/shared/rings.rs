@@ -8,7 +8,7 @@ use whywait_model::{Model, system_call_name};
 use whywait_words::{counted, duration, duration_range, shares};
 
 use crate::finding::{Cause, Confidence, Evidence, Finding};
-use crate::numbers::{MOST, RING_FUNCTIONS_SHOWN, RING_MIN_SAMPLES, Share};
+use crate::numbers::{MIN_SAMPLES, MOST, SHOWN, Share};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths;
 use crate::shared::threads::named;
@@ -152,7 +152,7 @@ fn on_cpu(model: &Model, state: &RingState, of: fn(&Standing) -> u64) -> Option<
             *functions.entry(name).or_default() += n;
         }
     }
-    if all < *RING_MIN_SAMPLES {
+    if all < *MIN_SAMPLES {
         return None;
     }
     let mut functions: Vec<(String, u64)> = functions.into_iter().collect();
@@ -163,7 +163,7 @@ fn on_cpu(model: &Model, state: &RingState, of: fn(&Standing) -> u64) -> Option<
         .filter(|(stack, _)| slow_paths::function(model, *stack) == top)
         .max_by_key(|(_, n)| *n)
         .map_or(0, |(stack, _)| stack);
-    let shown = functions.iter().take(*RING_FUNCTIONS_SHOWN);
+    let shown = functions.iter().take(*SHOWN);
     let text = format!(
         "meanwhile {} was on a CPU, by {all} samples in: {}",
         thread(model, tid),

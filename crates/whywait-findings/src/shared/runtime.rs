@@ -4,6 +4,8 @@
 use whywait_events::ModuleKind;
 use whywait_model::{Label, Model, StackText, Thread, app_frame};
 
+use crate::numbers::SLEEPS_LOOKED_AT;
+
 /// A runtime whose fixes are known by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runtime {
@@ -188,8 +190,8 @@ fn labels<'a>(model: &'a Model, thread: &'a Thread) -> impl Iterator<Item = &'a 
     let of_samples = thread.samples.iter().map(|sample| sample.user_stack);
     // The first stacks tell: a runtime is at the bottom of every one of its threads.
     of_waits
-        .take(64)
-        .chain(of_samples.take(64))
+        .take(*SLEEPS_LOOKED_AT)
+        .chain(of_samples.take(*SLEEPS_LOOKED_AT))
         .filter_map(|id| model.stacks.get(id))
         .flat_map(|stack| &stack.labels)
 }

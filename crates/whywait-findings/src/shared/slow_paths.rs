@@ -9,8 +9,8 @@ use whywait_words::{counted, duration, duration_range, percent};
 
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
-    ALL_OF_IT, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, PATH_WARNING_NS, RARE_OF_SLOW, SLOW_NS,
-    Share, TYPICAL_OF_ALL,
+    ALL_OF_IT, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, RARE_OF_SLOW, SLOW_NS, Share,
+    TYPICAL_OF_ALL, WARNING_NS,
 };
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
@@ -145,7 +145,7 @@ impl Shares {
             None
         } else if Share::new(self.ns, slow_ns).is_below(*RARE_OF_SLOW) {
             (self.worst_latency_ns >= *OUTLIER_NS).then_some(Severity::Note)
-        } else if self.median_ns() >= *PATH_WARNING_NS {
+        } else if self.median_ns() >= *WARNING_NS {
             Some(Severity::Warning)
         } else {
             Some(Severity::Note)

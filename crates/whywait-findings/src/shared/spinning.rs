@@ -1,7 +1,7 @@
 //! What `futile-wakeups` and `thundering-herd` share: how a cycle of system calls reads, and what
 //! CPU time it burnt.
 
-use crate::numbers::SPIN_MIN_SAMPLES;
+use crate::numbers::FEW_SAMPLES;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{BurstCall, Sample};
@@ -71,7 +71,7 @@ impl Rounds {
         let Some(round) = self.0.get(&(thread.tgid, thread.tid)) else {
             return false;
         };
-        if samples.len() < *SPIN_MIN_SAMPLES {
+        if samples.len() < *FEW_SAMPLES {
             return round.mostly;
         }
         let calls = |sample: &&Sample| {

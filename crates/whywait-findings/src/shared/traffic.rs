@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer, RequestRef};
 
-use crate::numbers::{CALLS_KNOWN, CALLS_LOOKED_AT, CALLS_OF_REQUESTS, Share};
+use crate::numbers::{CALLS_KNOWN, CALLS_OF_REQUESTS, LOOKED_AT, Share};
 use crate::shared::intervals::{Interval, in_proportion, sum};
 use crate::shared::slow_paths::dominates;
 
@@ -112,7 +112,7 @@ impl Unpaired {
     /// Of those that lie in this interval.
     fn that_ends_last(&mut self, (from_ns, to_ns): Interval) -> Option<usize> {
         let mut before = self.ends.partition_point(|at| self.calls[*at].1 <= to_ns);
-        for _ in 0..*CALLS_LOOKED_AT {
+        for _ in 0..*LOOKED_AT {
             before = self.by_end.before(before)?;
             let call = self.ends[before];
             let (begun_ns, ended_ns) = self.calls[call];
@@ -128,7 +128,7 @@ impl Unpaired {
 
     fn that_begins_last(&mut self, (from_ns, to_ns): Interval) -> Option<usize> {
         let mut before = self.calls.partition_point(|call| call.0 <= to_ns);
-        for _ in 0..*CALLS_LOOKED_AT {
+        for _ in 0..*LOOKED_AT {
             before = self.by_begin.before(before)?;
             let (begun_ns, ended_ns) = self.calls[before];
             if begun_ns < from_ns {

@@ -13,7 +13,7 @@
 //! stay on their threads. What moved between threads counts in the upper bound as one CPU until it
 //! ended, and all of it together as no more than the target has used.
 //!
-//! **Guards.** At least [`ABANDONED`] on a port, [`ABANDONED_NS`] each as a rule. Where other
+//! **Guards.** At least [`MIN_RESPONSES`] on a port, [`ABANDONED_NS`] each as a rule. Where other
 //! threads wrote than those that read, nothing shows that they were worked on, and not just kept: a
 //! note if it is so of all of them, and less confidence if of some.
 
@@ -28,8 +28,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
-    ABANDONED, ABANDONED_CPU_ERROR, ABANDONED_CPU_WARNING, ABANDONED_NS, ABANDONED_TOGETHER,
-    ABANDONED_TOGETHER_NS, ABANDONED_WARNING, Share,
+    ABANDONED_CPU_ERROR, ABANDONED_CPU_WARNING, ABANDONED_NS, ABANDONED_TOGETHER,
+    ABANDONED_TOGETHER_NS, ABANDONED_WARNING, MIN_RESPONSES, Share,
 };
 use crate::shared::tails::{median, of_all};
 use crate::shared::threads::named;
@@ -101,7 +101,7 @@ fn left_at_once(rows: &[&Abandoned]) -> bool {
 fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     let each: Vec<u64> = rows.iter().map(|row| after_ns(row)).collect();
     let median_ns = median(each.clone())?;
-    if rows.len() < *ABANDONED || median_ns < *ABANDONED_NS {
+    if rows.len() < *MIN_RESPONSES || median_ns < *ABANDONED_NS {
         return None;
     }
     let requests = rows.len() as u64;

@@ -11,7 +11,7 @@ use whywait_words::{duration, percent};
 
 use crate::detectors::accept_stalled::who::{Acceptors, waits_for_work};
 use crate::finding::{Cause, Evidence};
-use crate::numbers::{ACCEPTOR_NOTABLE, ACCEPTORS_NAMED, Share};
+use crate::numbers::{NOTABLE, SHOWN, Share};
 use crate::shared::slow_paths;
 use crate::shared::threads::named;
 
@@ -42,10 +42,7 @@ pub(super) fn evidence(model: &Model, queue: &AcceptQueue) -> (Vec<Evidence>, Op
         .filter(|instead| instead.ns > 0)
         .collect();
     all.sort_by_key(|instead| std::cmp::Reverse(instead.ns));
-    let texts = all
-        .iter()
-        .take(*ACCEPTORS_NAMED)
-        .map(|one| one.in_words(model));
+    let texts = all.iter().take(*SHOWN).map(|one| one.in_words(model));
     let texts = texts.collect();
     (texts, all.first().and_then(|one| one.cause(model)))
 }
@@ -91,7 +88,7 @@ impl<'m> DidInstead<'m> {
     fn in_words(&self, model: &Model) -> Evidence {
         let mut parts = Vec::new();
         if let Some((wait, ns)) = self.asleep
-            && Share::new(ns, self.ns).is_at_least(*ACCEPTOR_NOTABLE)
+            && Share::new(ns, self.ns).is_at_least(*NOTABLE)
         {
             let function = slow_paths::function(model, wait.user_stack)
                 .map_or_else(String::new, |name| format!(" ({name})"));
@@ -99,7 +96,7 @@ impl<'m> DidInstead<'m> {
             let call = system_call_name(wait);
             parts.push(format!("asleep in {call}{function} for {share} of that"));
         }
-        if Share::new(self.active_ns, self.ns).is_at_least(*ACCEPTOR_NOTABLE) {
+        if Share::new(self.active_ns, self.ns).is_at_least(*NOTABLE) {
             let function = self
                 .running
                 .and_then(|stack| slow_paths::function(model, stack))

@@ -30,7 +30,7 @@ use crate::declaration::Declaration;
 use crate::detectors::{blocked_loop, workers_exhausted};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{HOLDERS_NAMED, UNACCEPTED_ERROR_NS, UNACCEPTED_NS};
+use crate::numbers::{SHOWN, UNACCEPTED_ERROR_NS, UNACCEPTED_NS};
 
 use who::{Acceptors, Doing};
 
@@ -165,10 +165,10 @@ fn process(model: &Model, pid: u32) -> String {
 fn processes(model: &Model, holders: &[&Holder]) -> String {
     let named: Vec<String> = holders
         .iter()
-        .take(*HOLDERS_NAMED)
+        .take(*SHOWN)
         .map(|holder| process(model, holder.pid))
         .collect();
-    match holders.len().saturating_sub(*HOLDERS_NAMED) {
+    match holders.len().saturating_sub(*SHOWN) {
         _ if named.is_empty() => "the target".to_owned(),
         0 => list(&named),
         more => format!("{} and {more} more", named.join(", ")),

@@ -11,7 +11,7 @@ use whywait_model::{
 use whywait_words::{counted, duration, list_by};
 
 use crate::finding::Evidence;
-use crate::numbers::{LISTENER_GROUPS_SHOWN, UNACCEPTED_NS};
+use crate::numbers::{SHOWN, UNACCEPTED_NS};
 use crate::shared::slow_paths;
 use crate::shared::threads::named;
 
@@ -123,7 +123,7 @@ impl<'m> Acceptors<'m> {
                 );
                 Some(Evidence::of_ns(doing.ns, text))
             });
-            return all.take(*LISTENER_GROUPS_SHOWN).collect();
+            return all.take(*SHOWN).collect();
         }
         let mut groups: BTreeMap<String, usize> = BTreeMap::new();
         let of_holders = model
@@ -137,7 +137,7 @@ impl<'m> Acceptors<'m> {
         groups.sort_by_key(|(_, threads)| *threads);
         let groups: Vec<String> = groups
             .iter()
-            .take(*LISTENER_GROUPS_SHOWN)
+            .take(*SHOWN)
             .map(|(doing, threads)| format!("{} {doing}", counted(*threads, "thread")))
             .collect();
         let seen = "no thread was seen that accepts, while whywait watched".to_owned();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::{Asked, Away, DelayedRequest};
 use crate::finding::Evidence;
-use crate::numbers::{AWAY_BESIDES, AWAY_SAVED_NS, Share};
+use crate::numbers::{AWAY_SAVED_NS, NOTABLE, Share};
 use crate::shared::replay::{Piece, RequestName, Served, Turns, name};
 
 /// What a fix saves each request at most: those that waited meanwhile, and those that waited while
@@ -50,6 +50,6 @@ pub(super) fn caught_up(meanwhile_ns: u64, saved_ns: u64) -> Option<Evidence> {
          the bound has that, too",
         duration(more_ns)
     );
-    (more_ns > 0 && Share::new(more_ns, saved_ns).is_at_least(*AWAY_BESIDES))
+    (more_ns > 0 && Share::new(more_ns, saved_ns).is_at_least(*NOTABLE))
         .then(|| Evidence::of_ns(more_ns, text))
 }

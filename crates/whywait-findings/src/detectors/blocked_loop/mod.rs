@@ -17,7 +17,7 @@
 //! with requests within which they lie, and that time does not count.
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
-//! [`AWAY_NS`], or one in which nobody waited for [`AWAY_VICTIM_NS`], is not reported. Serving
+//! [`SLOW_NS`], or one in which nobody waited for [`SLOW_NS`], is not reported. Serving
 //! request after request is load, not an absence: each read and write ends an interval. An interval
 //! in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood
 //! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A
@@ -42,8 +42,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    AWAY_CAUSES, AWAY_ERROR_NS, AWAY_NS, AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_VICTIM_NS,
-    AWAY_WARNING_NS, AWAY_WORTH_A_NOTE, Share,
+    AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_WORTH_A_NOTE, ERROR_NS, FINDINGS_OF_A_KIND,
+    SLOW_NS, Share, WARNING_NS,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
@@ -144,7 +144,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
                 .filter_map(|(function, loops)| finding(model, function, loops));
             let mut findings: Vec<Finding> = found.collect();
             findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
-            findings.truncate(*AWAY_CAUSES);
+            findings.truncate(*FINDINGS_OF_A_KIND);
             findings
         })
         .collect()
@@ -249,7 +249,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
     });
     // An interval that was spent waiting for a CPU almost throughout is the machine's doing.
     let its_own = |away: &Away| {
-        away.away_ns >= *AWAY_NS
+        away.away_ns >= *SLOW_NS
             && Share::new(away.away_ns, away.to_ns.saturating_sub(away.from_ns))
                 .is_at_least(*AWAY_OF_INTERVAL)
     };
@@ -324,7 +324,7 @@ fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<DelayedRequest<'a>
         // Work that is not there does not have to wait for a CPU either.
         let whole_ns = kept_ns(&|away, within| overlap_ns((away.from_ns, away.to_ns), within));
         let latency_ns = to_ns.saturating_sub(from_ns);
-        (away_ns >= *AWAY_VICTIM_NS).then(|| DelayedRequest {
+        (away_ns >= *SLOW_NS).then(|| DelayedRequest {
             request,
             waited_ns: whole_ns.min(latency_ns),
             called_ns: sum(asked.calls.iter().map(|call| length(*call))),
@@ -358,7 +358,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     let saved = loops.iter().flat_map(|one| &one.saved);
     let saving = Saving::latency(saved.copied().collect());
     let meanwhile_ns = sum(victims().map(|victim| victim.waited_ns));
-    let severity = match Severity::of(worst_ns, *AWAY_WARNING_NS, *AWAY_ERROR_NS) {
+    let severity = match Severity::of(worst_ns, *WARNING_NS, *ERROR_NS) {
         Severity::Error if sum(victims().map(|one| one.called_ns)) > meanwhile_ns => {
             Severity::Warning
         }

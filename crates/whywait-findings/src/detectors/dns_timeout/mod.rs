@@ -21,7 +21,7 @@ use whywait_words::{counted, duration, list};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
-use crate::numbers::{DNS_LATE_NS, DNS_MIN_QUERIES, DNS_QUESTIONS_NAMED, DNS_SLEEPS_WITHIN_NS};
+use crate::numbers::{DNS_LATE_NS, DNS_MIN_QUERIES, DNS_SLEEPS_WITHIN_NS, SHOWN};
 use crate::shared::intervals::sum;
 use crate::shared::tails::median;
 use crate::shared::threads::named;
@@ -169,13 +169,13 @@ fn questions(rows: &[&DnsQuery]) -> Option<String> {
     all.sort_by_key(|(_, queries)| std::cmp::Reverse(*queries));
     let texts: Vec<String> = all
         .iter()
-        .take(*DNS_QUESTIONS_NAMED)
+        .take(*SHOWN)
         .map(|((question, length), queries)| {
             let record = record_type(*question);
             format!("{record} of a name of {length} characters ({queries})")
         })
         .collect();
-    let more = match all.len().saturating_sub(*DNS_QUESTIONS_NAMED) {
+    let more = match all.len().saturating_sub(*SHOWN) {
         0 => String::new(),
         more => format!("; {more} more"),
     };

@@ -37,7 +37,9 @@ use whywait_words::{counted, duration, list, rate};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{RING_BUSY_PER_SECOND, SPINS, SPINS_ERROR, Share};
+use crate::numbers::{
+    RING_BUSY_PER_SECOND, SPINS, SPINS_ERROR, SPINS_HELPED_TIMES, SPINS_QUEUED, Share,
+};
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
 use crate::shared::spinning::{
@@ -294,7 +296,7 @@ impl<'a> Spinning<'a> {
             ready: worst.cycle.first()?,
             total_ns,
             permille: permille_of(duration_ns),
-            wanted_permille: permille_of(duration_ns - queued_ns.min(duration_ns / 10 * 9)),
+            wanted_permille: permille_of(duration_ns - queued_ns.min(SPINS_QUEUED.of(duration_ns))),
         })
     }
 
@@ -459,8 +461,8 @@ fn helped_ns(model: &Model, tgid: u32, helpers_ns: u64, futile_ns: u64) -> u64 {
     let threads = model.cpu.threads.range((tgid, 0)..=(tgid, u32::MAX));
     let process_ns = sum(threads.map(|(_, used)| used.on_cpu_ns));
     let others_ns = process_ns.saturating_sub(helpers_ns).max(1);
-    let of_loops =
-        u128::from(helpers_ns).saturating_mul(2 * u128::from(futile_ns)) / u128::from(others_ns);
+    let futile_ns = u128::from(futile_ns) * u128::from(*SPINS_HELPED_TIMES);
+    let of_loops = u128::from(helpers_ns).saturating_mul(futile_ns) / u128::from(others_ns);
     of_loops.min(u128::from(helpers_ns)) as u64
 }
 

@@ -14,7 +14,7 @@
 //!
 //! **Cost.** None: saving 0.
 //!
-//! **Guards.** Only where there are slow requests to explain ([`IDLE_NS`]): idle threads are no
+//! **Guards.** Only where there are slow requests to explain ([`SLOW_NS`]): idle threads are no
 //! news.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use whywait_words::{counted, counted_as, duration, list};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
-use crate::numbers::{IDLE_NAMED, IDLE_NS, MOST, Share};
+use crate::numbers::{IDLE_NAMED, MOST, SLOW_NS, Share};
 use crate::shared::intervals::{Interval, merged, overlap_ns, sum};
 use crate::shared::threads::named;
 
@@ -145,7 +145,7 @@ fn rank(waiter: &Waiter<'_>) -> u32 {
 fn on_paths(model: &Model) -> BTreeSet<u32> {
     let slow = model
         .requests()
-        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= *IDLE_NS));
+        .filter(|request| request.latency_ns().is_some_and(|ns| ns >= *SLOW_NS));
     slow.flat_map(|request| request.path().steps)
         .map(|step| step.tid)
         .collect()
@@ -169,7 +169,7 @@ fn windows(model: &Model) -> Vec<Interval> {
     let under_way = model
         .requests()
         .filter_map(|request| Some((request.ready_ns, request.answered_ns()?)))
-        .filter(|(from, to)| to.saturating_sub(*from) >= *IDLE_NS);
+        .filter(|(from, to)| to.saturating_sub(*from) >= *SLOW_NS);
     merged(under_way.collect())
 }
 

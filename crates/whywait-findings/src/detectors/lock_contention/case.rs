@@ -11,7 +11,7 @@ use whywait_words::{counted, duration, list, list_by};
 use super::{DECLARATION, LockFinding, total_ns, waiters};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{HOLD_WITHOUT_CPU, LOCK_ERROR_NS, LOCK_REASONS_SHOWN, LOCK_WARNING_NS, Share};
+use crate::numbers::{ERROR_NS, MOST, NOTABLE, SHOWN, SLOW_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths;
 use crate::shared::threads::{named, numbered};
@@ -28,7 +28,7 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
     } = *verdict;
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
     let severity = worst_ns.map_or(Severity::Warning, |worst| {
-        Severity::of(worst, *LOCK_WARNING_NS, *LOCK_ERROR_NS)
+        Severity::of(worst, *SLOW_NS, *ERROR_NS)
     });
     let confidence = if longest.is_some_and(|hold| hold.stack != 0) {
         Confidence::High
@@ -123,9 +123,7 @@ fn at_least(hold: &Hold) -> String {
 
 /// How much of that is no matter of the lock.
 fn without_cpu(hold: &Hold) -> String {
-    if hold.without_cpu_ns == 0
-        || Share::new(hold.without_cpu_ns, hold.ns()).is_below(*HOLD_WITHOUT_CPU)
-    {
+    if hold.without_cpu_ns == 0 || Share::new(hold.without_cpu_ns, hold.ns()).is_below(*NOTABLE) {
         return String::new();
     }
     format!(", {} of that without a CPU", duration(hold.without_cpu_ns))
@@ -236,7 +234,7 @@ fn evidence(
         );
         Evidence::of_ns(saved_ns, text)
     });
-    let reasons = &sums.reasons[..sums.reasons.len().min(*LOCK_REASONS_SHOWN)];
+    let reasons = &sums.reasons[..sums.reasons.len().min(*SHOWN)];
     let is_lock = (!reasons.is_empty())
         .then(|| Evidence::new(format!("it is a lock: {}", reasons.join("; "))));
     let several = key
@@ -313,7 +311,7 @@ fn lacked_a_cpu(holds: &[Hold]) -> Option<Evidence> {
         duration(held_ns),
         duration(without_cpu_ns)
     );
-    (without_cpu_ns > 0 && Share::new(without_cpu_ns, held_ns).is_at_least(*HOLD_WITHOUT_CPU))
+    (without_cpu_ns > 0 && Share::new(without_cpu_ns, held_ns).is_at_least(*NOTABLE))
         .then(|| Evidence::of_ns(without_cpu_ns, text))
 }
 
@@ -362,7 +360,7 @@ fn without_cpu_of(holds: &[Hold]) -> (u64, u64) {
 fn fix(key: &WaitKey, held_across: bool, holds: &[Hold]) -> String {
     let (without_cpu_ns, held_ns) = without_cpu_of(holds);
     let of_the_lock = fix_of_lock(key, held_across);
-    if without_cpu_ns.saturating_mul(2) < held_ns || held_ns == 0 {
+    if held_ns == 0 || Share::new(without_cpu_ns, held_ns).is_below(*MOST) {
         return of_the_lock.to_owned();
     }
     format!(

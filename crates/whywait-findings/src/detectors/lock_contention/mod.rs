@@ -33,8 +33,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
-    HOLDER_NAMED, LOCK_ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WARNING_NS,
-    LOCK_WORTH_A_NOTE, MOST, Share,
+    ERROR_NS, HOLDER_NAMED, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WORTH_A_NOTE, MOST, SLOW_NS,
+    Share,
 };
 use crate::shared::intervals::sum;
 use crate::shared::replay::{Gone, Spared, lock_of};
@@ -292,7 +292,7 @@ fn is_small(model: &Model, lock: &Contention<'_>) -> bool {
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
     let contended_ns = sum(lock.requests.iter().map(|waited| waited.contended_ns));
     // Short waits that cost little altogether are no more than that.
-    worst_ns.is_none_or(|worst| worst < *LOCK_WARNING_NS)
+    worst_ns.is_none_or(|worst| worst < *SLOW_NS)
         && (contended_ns == 0
             || Share::new(contended_ns, model.time_of_requests_ns()).is_below(*LOCK_WORTH_A_NOTE))
 }
@@ -316,7 +316,7 @@ fn finding(
     let run_ns = model.end_ns.saturating_sub(model.meta.started_ns);
     let threads_ns = run_ns.saturating_mul(waiters(lock).len() as u64);
     let of_the_run =
-        |ns: u64| ns >= *LOCK_ERROR_NS && Share::new(ns, threads_ns).is_at_least(*LOCK_OF_RUN);
+        |ns: u64| ns >= *ERROR_NS && Share::new(ns, threads_ns).is_at_least(*LOCK_OF_RUN);
     let ended_ns = total_ns(sums).saturating_sub(sums.unfinished_ns);
     // In a server only what requests wait for counts: some threads idle by waiting for a lock that
     // another one holds for them.

@@ -9,7 +9,7 @@
 //!
 //! **Cost.** For how long each was held back.
 //!
-//! **Guards.** At least [`NAGLE_MIN_RESPONSES`] on a port, [`NAGLE_NS`] each as a rule: a client
+//! **Guards.** At least [`MIN_RESPONSES`] on a port, [`NAGLE_NS`] each as a rule: a client
 //! that waits for nothing acknowledges at once. What the client has no room for, and what the
 //! congestion window holds back, is not counted: see `tails.bpf.h`.
 
@@ -23,7 +23,7 @@ use whywait_words::{count, counted, duration, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
-use crate::numbers::{NAGLE_ERROR_NS, NAGLE_MIN_RESPONSES, NAGLE_NS};
+use crate::numbers::{MIN_RESPONSES, NAGLE_NS, RESPONSE_ERROR_NS};
 use crate::shared::intervals::sum;
 use crate::shared::tails::median;
 use crate::shared::threads::named;
@@ -64,7 +64,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let each: Vec<u64> = tails.iter().map(|tail| held_ns(tail)).collect();
     let median_ns = median(each.clone())?;
-    if tails.len() < *NAGLE_MIN_RESPONSES || median_ns < *NAGLE_NS {
+    if tails.len() < *MIN_RESPONSES || median_ns < *NAGLE_NS {
         return None;
     }
     let held = sum(each.iter().copied());
@@ -76,7 +76,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     // The server's part of what those clients waited for, where it is known of them all.
     let served_ns = (latencies.len() == tails.len()).then(|| sum(latencies.iter().copied()));
     let longer = served_ns.is_none_or(|ns| held > ns);
-    let severity = if longer && median_ns >= *NAGLE_ERROR_NS {
+    let severity = if longer && median_ns >= *RESPONSE_ERROR_NS {
         Severity::Error
     } else {
         Severity::Warning

@@ -20,7 +20,7 @@ use whywait_words::{counted, duration, figure, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{MOST, Share, TURNS_ERROR_NS};
+use crate::numbers::{ERROR_NS, MOST, Share};
 use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
@@ -68,7 +68,7 @@ fn finding(
 ) -> Option<Finding> {
     let (queue, shares) = (program.what, &program.shares);
     let severity = match shares.severity(slow_ns)? {
-        Severity::Warning if shares.median_ns() >= *TURNS_ERROR_NS => Severity::Error,
+        Severity::Warning if shares.median_ns() >= *ERROR_NS => Severity::Error,
         severity => severity,
     };
     let peer = queue.traffic.peer;

@@ -21,7 +21,7 @@ use whywait_words::{counted, duration, figure, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::POOL_ERROR_NS;
+use crate::numbers::ERROR_NS;
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
@@ -69,7 +69,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
     let (queue, shares) = (pool.what, &pool.shares);
     let serves = matches!(queue.capacity, Capacity::Serves { .. });
     let severity = match shares.severity(slow_ns)? {
-        Severity::Warning if shares.median_ns() >= *POOL_ERROR_NS && serves => Severity::Error,
+        Severity::Warning if shares.median_ns() >= *ERROR_NS && serves => Severity::Error,
         severity => severity,
     };
     let peer = queue.traffic.peer;

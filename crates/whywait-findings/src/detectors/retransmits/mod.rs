@@ -9,7 +9,7 @@
 //! **Cost.** From when each response was written until its end went out for the last time. What was
 //! lost while the server was still writing is in its own time, and not counted.
 //!
-//! **Guards.** At least [`LOSS_MIN_RESPONSES`] on a port.
+//! **Guards.** At least [`MIN_RESPONSES`] on a port.
 
 use whywait_events::{Tail, TailReason};
 use whywait_model::Model;
@@ -19,7 +19,7 @@ use whywait_words::{counted, counted_as, duration, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
-use crate::numbers::{LOSS_ERROR, LOSS_MIN_RESPONSES, LOSS_WARNING_NS, Share};
+use crate::numbers::{KEPT, LOSS_ERROR, LOSS_WARNING_NS, MIN_RESPONSES, Share};
 use crate::shared::intervals::sum;
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
 
@@ -60,7 +60,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 
 fn severity(model: &Model, tails: &[&Tail], late: &[u64], median_ns: u64) -> Severity {
     let often = Share::new(tails.len() as u64, model.requests_count()).is_at_least(*LOSS_ERROR);
-    if late.len() < *LOSS_MIN_RESPONSES || median_ns < *LOSS_WARNING_NS {
+    if late.len() < *MIN_RESPONSES || median_ns < *LOSS_WARNING_NS {
         Severity::Note
     } else if often && sum(late.iter().copied()) > model.time_of_requests_ns() {
         Severity::Error
@@ -70,7 +70,7 @@ fn severity(model: &Model, tails: &[&Tail], late: &[u64], median_ns: u64) -> Sev
 }
 
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
-    if tails.len() < *LOSS_MIN_RESPONSES {
+    if tails.len() < *MIN_RESPONSES {
         return None;
     }
     let late: Vec<u64> = tails
@@ -120,7 +120,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let addresses: Vec<&str> = peers(tails)
         .into_iter()
         .map(|(peer, _)| peer)
-        .take(10)
+        .take(*KEPT)
         .collect();
     Some(
         Finding::new(

@@ -27,8 +27,8 @@ use crate::declaration::Declaration;
 use crate::facts::{ByWhom, Facts};
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, SERIAL_CALLS_LOOKED_AT, SERIAL_KNOWN, SERIAL_MIN_CALLS,
-    SERIAL_MIN_REQUESTS, Share,
+    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, SERIAL_KNOWN, SERIAL_MIN_CALLS, SERIAL_MIN_REQUESTS,
+    Share,
 };
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
@@ -156,7 +156,7 @@ fn known<'a>(
             let lies_within = |call: &&&Exchange| whole(call).1 <= to_ns;
             let mut all = meanwhile().filter(lies_within);
             request.has_certain_calls()
-                && meanwhile().nth(*SERIAL_CALLS_LOOKED_AT).is_none()
+                && meanwhile().nth(*MEANWHILE_LOOKED_AT).is_none()
                 && all.all(|call| model.is_linked(call))
         };
         if !alone && !of_thread && !linked() {

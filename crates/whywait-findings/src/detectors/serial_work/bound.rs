@@ -8,7 +8,7 @@ use whywait_words::duration;
 
 use super::{Episode, counted_ns};
 use crate::finding::Evidence;
-use crate::numbers::{SLOW_NS, Share, WORK_WITHOUT_CPU};
+use crate::numbers::{NOTABLE, SLOW_NS, Share};
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::replay::{Gone, Spared, name};
 use crate::shared::slow_paths::{self, SlowRequest, SlowRequests};
@@ -117,8 +117,7 @@ impl AllSpared<'_> {
              bound has that, too",
             duration(self.without_cpu_ns)
         );
-        (self.without_cpu_ns > 0
-            && Share::new(self.without_cpu_ns, work_ns).is_at_least(*WORK_WITHOUT_CPU))
-        .then(|| Evidence::of_ns(self.without_cpu_ns, text))
+        (self.without_cpu_ns > 0 && Share::new(self.without_cpu_ns, work_ns).is_at_least(*NOTABLE))
+            .then(|| Evidence::of_ns(self.without_cpu_ns, text))
     }
 }

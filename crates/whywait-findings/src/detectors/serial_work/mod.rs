@@ -33,8 +33,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, GROWTH_WORK_NS, MOST, SLOW_NS, Share,
-    WORK_FUNCTIONS_SHOWN, WORK_IN_COMMON, WORK_MIN_EXPECTED, WORK_MIN_SAMPLES, WORK_TELLING,
+    ALL_OF_IT, FEW_SAMPLES, FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, GROWTH_WORK_NS,
+    MOST, SHOWN, SLOW_NS, Share, WORK_IN_COMMON, WORK_MIN_EXPECTED, WORK_TELLING,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
@@ -185,7 +185,7 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
 
 /// The work of one request by function, in proportion to the samples; `None`: not known in which.
 fn by_function(facts: &Facts<'_>, on_path: &WorkOnPath<'_>) -> BTreeMap<Option<String>, u64> {
-    if (on_path.sampled() as u64) < *WORK_MIN_SAMPLES {
+    if on_path.sampled() < *FEW_SAMPLES {
         return BTreeMap::from([(None, on_path.ns)]);
     }
     let mut stacks: HashMap<StackId, u64> = HashMap::new();
@@ -221,7 +221,7 @@ fn by_function_of_all(
     };
     let mut few = WorkOnPath::default();
     for (_, on_path) in members {
-        if on_path.sampled() as u64 >= *WORK_MIN_SAMPLES {
+        if on_path.sampled() >= *FEW_SAMPLES {
             add(on_path);
         } else {
             few.ns = few.ns.saturating_add(on_path.ns);
@@ -300,7 +300,8 @@ fn growth(facts: &Facts<'_>, episodes: &[&Episode<'_>]) -> Option<Growth> {
     let line = line(&values)?;
     let mean = values.iter().map(|ns| *ns as f64).sum::<f64>() / values.len() as f64;
     let range = line.slope * (values.len() - 1) as f64;
-    if line.slope <= 0.0 || line.r2 < *GROWTH_R2 || range < mean / 2.0 {
+    let grown = Share::new(range as u64, mean as u64);
+    if line.slope <= 0.0 || line.r2 < *GROWTH_R2 || grown.is_below(*MOST) {
         return None;
     }
     let mut functions: BTreeMap<String, Vec<u64>> = BTreeMap::new();
@@ -317,7 +318,7 @@ fn growth(facts: &Facts<'_>, episodes: &[&Episode<'_>]) -> Option<Growth> {
         .into_iter()
         .filter_map(|(name, values)| Some((name, self::line(&values)?.slope)))
         .max_by(|a, b| a.1.total_cmp(&b.1))
-        .filter(|(_, slope)| *slope * 2.0 >= line.slope);
+        .filter(|(_, slope)| of_growth(*slope, &line).is_at_least(*MOST));
     Some(Growth {
         line,
         episodes: values.len(),
@@ -325,6 +326,11 @@ fn growth(facts: &Facts<'_>, episodes: &[&Episode<'_>]) -> Option<Growth> {
         last_ns: values.last().copied()?,
         function,
     })
+}
+
+/// How much of the growth has this slope.
+fn of_growth(slope: f64, line: &FittedLine) -> Share {
+    Share::new(slope as u64, line.slope as u64)
 }
 
 /// Whether requests of such work and latency are worth a finding: what it takes of those that it
@@ -381,7 +387,7 @@ fn finding<'a>(
         .iter()
         .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
     let sampled: usize = members.iter().map(|(_, on_path)| on_path.sampled()).sum();
-    let confidence = if sampled as u64 >= *WORK_MIN_SAMPLES && function.is_some() {
+    let confidence = if sampled >= *FEW_SAMPLES && function.is_some() {
         Confidence::High
     } else {
         Confidence::Medium
@@ -531,14 +537,14 @@ fn split(functions: &[(Option<String>, u64)], of_ns: u64) -> Option<Evidence> {
         .iter()
         .map(|(name, ns)| (name.as_deref().unwrap_or("too few samples to tell"), *ns))
         .filter(|(_, ns)| whole_percent(*ns, of_ns) > 0)
-        .take(*WORK_FUNCTIONS_SHOWN);
+        .take(*SHOWN);
     let text = format!("by samples: {}", shares(shown, of_ns));
     Some(Evidence::new(text))
 }
 
 fn grows(growth: &Growth) -> Evidence {
     let function = match &growth.function {
-        Some((name, slope)) if *slope < growth.line.slope * 0.99 => {
+        Some((name, slope)) if of_growth(*slope, &growth.line).is_below(*ALL_OF_IT) => {
             format!("; {name} accounts for {} of it", duration(*slope as u64))
         }
         Some((name, _)) => format!("; {name} accounts for all of it"),

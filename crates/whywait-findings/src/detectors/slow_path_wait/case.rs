@@ -10,10 +10,7 @@ use super::bound::besides_ns;
 use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{
-    KERNEL_FUNCTIONS_KEPT, KERNEL_FUNCTIONS_SHOWN, NEARLY_ALL, STEPS_LOOKED_UP, Share,
-    WAIT_BESIDES, WAIT_IN_KNOWN, WAITS_SHOWN,
-};
+use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, NEARLY_ALL, NOTABLE, SHOWN, Share, WAIT_IN_KNOWN};
 use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest};
@@ -107,13 +104,7 @@ pub(super) fn finding(
         .about_known("peer", peer.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
-        .about(
-            "kernel",
-            kernel
-                .into_iter()
-                .take(*KERNEL_FUNCTIONS_KEPT)
-                .collect::<Vec<_>>(),
-        )
+        .about("kernel", kernel.into_iter().take(*KEPT).collect::<Vec<_>>())
         .saving(saving)
         .evidence([chain(model, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
@@ -194,7 +185,7 @@ fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<&str>, ns: u
         WaitTarget::Disk | WaitTarget::Memory => {
             let shown: Vec<String> = heads
                 .iter()
-                .take(2)
+                .take(*IN_TITLE)
                 .map(|(head, head_ns)| format!("{head} {}", percent(*head_ns, ns)))
                 .collect();
             format!("{noun} ({})", shown.join(", "))
@@ -209,8 +200,8 @@ fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<&str>, ns: u
 
 /// `fsync 60 %; writeback throttling 35 % and 2 more`.
 fn split<'a>(items: impl ExactSizeIterator<Item = (&'a str, u64)>, of_ns: u64) -> String {
-    let more = items.len().saturating_sub(*WAITS_SHOWN);
-    let shown = shares(items.take(*WAITS_SHOWN), of_ns);
+    let more = items.len().saturating_sub(*SHOWN);
+    let shown = shares(items.take(*SHOWN), of_ns);
     match more {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -233,7 +224,7 @@ fn besides(facts: &Facts<'_>, key: &StepKey, group: &Dominated<'_>, ns: u64) -> 
         }
     );
     Share::new(besides_ns, ns)
-        .is_at_least(*WAIT_BESIDES)
+        .is_at_least(*NOTABLE)
         .then(|| Evidence::of_ns(besides_ns, text))
 }
 
@@ -255,7 +246,7 @@ fn chain(model: &Model, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> Evidenc
     let kernel = if kernel.is_empty() {
         String::new()
     } else {
-        let shown = kernel.iter().take(*KERNEL_FUNCTIONS_SHOWN);
+        let shown = kernel.iter().take(*SHOWN);
         format!(
             ": {}",
             shown.map(String::as_str).collect::<Vec<_>>().join(" < ")
@@ -323,7 +314,7 @@ fn others_on_disk(facts: &Facts<'_>, key: &StepKey, group: &Dominated<'_>) -> Op
     let model = facts.model;
     let mut others: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
-    for step in steps.take(*STEPS_LOOKED_UP) {
+    for step in steps.take(*LOOKED_AT) {
         for thread in model.threads.values() {
             if facts.role(thread.tid) == key.role {
                 continue;

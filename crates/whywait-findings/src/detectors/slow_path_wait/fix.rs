@@ -6,6 +6,7 @@ use whywait_events::StackId;
 use whywait_model::Model;
 
 use super::WaitTarget;
+use crate::numbers::{MUCH, Share};
 use crate::shared::intervals::sum;
 
 /// What helps against such a wait.
@@ -70,7 +71,7 @@ fn fix_disk(
     // What is a small part of it is not worth a change of the program.
     let much = |words: &[&str]| {
         let ns = ns_of(words);
-        ns.saturating_mul(5) >= total_ns && ns > 0
+        ns > 0 && Share::new(ns, total_ns).is_at_least(*MUCH)
     };
     let kernel_stacks: BTreeSet<StackId> = kernel_stacks.collect();
     let allocates = kernel_stacks

@@ -19,7 +19,7 @@ use whywait_words::{count, counted, duration};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
-use crate::numbers::READER_NS;
+use crate::numbers::{KEPT, READER_NS};
 use crate::shared::tails::{by_port, clients, median, of_all, peers};
 use crate::shared::threads::named;
 
@@ -82,7 +82,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let addresses: Vec<&str> = peers(tails)
         .into_iter()
         .map(|(peer, _)| peer)
-        .take(10)
+        .take(*KEPT)
         .collect();
     Some(
         Finding::new(&DECLARATION, Severity::Note, title)

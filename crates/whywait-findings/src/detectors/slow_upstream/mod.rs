@@ -43,7 +43,7 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, MOST, Share, UPSTREAM_BY_DESIGN_NS, UPSTREAM_CALLS_LOOKED_AT,
+    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MOST, Share, UPSTREAM_BY_DESIGN_NS,
     UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED,
 };
 use crate::ranking::Explained;
@@ -248,7 +248,7 @@ fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> PairedReque
         let within: Vec<&Exchange> = calls[first..]
             .iter()
             .take_while(|call| call.first_send_ns < answered_ns)
-            .take(*UPSTREAM_CALLS_LOOKED_AT)
+            .take(*MEANWHILE_LOOKED_AT)
             .filter(|call| call.tgid == row.tgid && !model.is_shared(call))
             .filter(|call| call.last_read_ns.is_some_and(|ns| ns <= answered_ns))
             .filter(|call| dominates(with_peer_ns(call), request.latency_ns))

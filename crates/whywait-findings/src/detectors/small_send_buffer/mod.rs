@@ -10,7 +10,7 @@
 //!
 //! **Cost.** That time, of each response.
 //!
-//! **Guards.** At least [`BUFFER_MIN_RESPONSES`] on a port, [`BUFFER_NS`] each as a rule, and no
+//! **Guards.** At least [`MIN_RESPONSES`] on a port, [`BUFFER_NS`] each as a rule, and no
 //! less than the peer's window held them back.
 
 use whywait_events::Tail;
@@ -20,7 +20,7 @@ use whywait_words::{counted, duration};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
-use crate::numbers::{BUFFER_ERROR_NS, BUFFER_MIN_RESPONSES, BUFFER_NS};
+use crate::numbers::{BUFFER_NS, MIN_RESPONSES, MOST, RESPONSE_ERROR_NS, Share};
 use crate::shared::intervals::{overlap_ns, sum};
 use crate::shared::tails::{by_port, clients, median, of_all};
 use crate::shared::threads::named;
@@ -83,12 +83,12 @@ fn held_ns(model: &Model, tail: &Tail) -> u64 {
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let each: Vec<u64> = tails.iter().map(|tail| held_ns(model, tail)).collect();
     let median_ns = median(each.clone())?;
-    if tails.len() < *BUFFER_MIN_RESPONSES {
+    if tails.len() < *MIN_RESPONSES {
         return None;
     }
     let took = sum(tails.iter().map(|tail| tail.latency_ns));
-    let most = sum(each.iter().copied()).saturating_mul(2) >= took;
-    let severity = if most && median_ns >= *BUFFER_ERROR_NS {
+    let most = Share::new(sum(each.iter().copied()), took).is_at_least(*MOST);
+    let severity = if most && median_ns >= *RESPONSE_ERROR_NS {
         Severity::Error
     } else {
         Severity::Warning

@@ -26,7 +26,7 @@
 //! medium then, and not nothing said.) Where it was not seen busy or asleep elsewhere for most of
 //! the time, it is not known to have kept anybody from polling. Alongside as many busy threads as
 //! Go runs at once its parked ones cannot serve (see [`EpollPool::at_once`]). Less than
-//! [`STRANDED_NS`] is a wake-up under load.
+//! [`SLOW_NS`] is a wake-up under load.
 
 mod siblings;
 
@@ -39,9 +39,7 @@ use whywait_words::{counted, counted_as, duration, list};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{
-    MOST, STRANDED_DOING, STRANDED_ERROR_NS, STRANDED_NS, STRANDED_SAVING_NS, Share,
-};
+use crate::numbers::{ERROR_NS, MOST, SLOW_NS, STRANDED_DOING, Share};
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
 use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
@@ -92,11 +90,11 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
         })
         .filter_map(|request| {
             let served_ns = request.served_ns();
-            if served_ns - request.ready_ns < *STRANDED_NS {
+            if served_ns - request.ready_ns < *SLOW_NS {
                 return None;
             }
             let stranded_ns = pool.stranded_ns(request.ready_ns, served_ns);
-            (stranded_ns >= *STRANDED_NS).then_some(StrandedRequest {
+            (stranded_ns >= *SLOW_NS).then_some(StrandedRequest {
                 request,
                 served_ns,
                 stranded_ns,
@@ -110,7 +108,7 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
     let handed_on: Vec<u64> = episodes
         .iter()
         .flat_map(|episode| savings(model, pool, episode))
-        .filter(|ns| *ns >= *STRANDED_SAVING_NS)
+        .filter(|ns| *ns >= *SLOW_NS)
         .collect();
     if handed_on.is_empty() {
         return None;
@@ -155,7 +153,7 @@ fn moved(model: &Model, pool: &EpollPool, episodes: &[Vec<StrandedRequest<'_>>])
         .map(|request| (request.ready_ns, request.served_ns()))
         .filter(|wait| spans.iter().any(|span| overlap_ns(*span, *wait) > 0))
         .map(|(from_ns, to_ns)| to_ns.saturating_sub(from_ns))
-        .filter(|ns| *ns >= *STRANDED_SAVING_NS)
+        .filter(|ns| *ns >= *SLOW_NS)
         .collect()
 }
 
@@ -192,7 +190,7 @@ fn longest(
     let mut idle = pieces.next()?.idle;
     for piece in pieces {
         // Idle throughout: what is idle in every piece of some length.
-        if piece.to_ns - piece.from_ns >= *STRANDED_NS {
+        if piece.to_ns - piece.from_ns >= *SLOW_NS {
             idle.retain(|tid| piece.idle.contains(tid));
         }
     }
@@ -261,8 +259,7 @@ fn kept_busy(model: &Model, pool: &EpollPool, episode: &[StrandedRequest<'_>]) -
     let whole_ns = interval.to_ns - interval.from_ns;
     let did = elsewhere(pool, thread, &interval);
     Share::new(did.ns, whole_ns).is_at_least(*MOST)
-        && (!did.mostly_without_cpu()
-            || did.doing_ns() >= STRANDED_NS.max(STRANDED_DOING.of(whole_ns)))
+        && (!did.mostly_without_cpu() || did.doing_ns() >= SLOW_NS.max(STRANDED_DOING.of(whole_ns)))
         && !Share::new(on_the_way_ns(model, pool, &interval), whole_ns).exceeds(*MOST)
 }
 
@@ -404,7 +401,7 @@ fn finding(
     } else {
         (handed_on, had_to_wait(pool, spared))
     };
-    let severity = Severity::of(largest_ns, 0, *STRANDED_ERROR_NS);
+    let severity = Severity::of(largest_ns, 0, *ERROR_NS);
     Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about("pid", pool.tgid)

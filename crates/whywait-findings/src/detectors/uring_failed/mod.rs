@@ -23,9 +23,7 @@ use whywait_words::{counted, list, percent, shares};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{
-    FAILED, FAILED_ALL, FAILED_SHARE, FAILED_SHOWN, MISSING, MISSING_SHARE, Share,
-};
+use crate::numbers::{FAILED, FAILED_ALL, FAILED_SHARE, MISSING, MISSING_SHARE, SHOWN, Share};
 use crate::shared::intervals::in_proportion;
 use crate::shared::rings;
 
@@ -218,7 +216,7 @@ fn names(errors: &[(i32, &Failures)]) -> String {
     let all = counts.fold(0, u64::saturating_add);
     let named: Vec<(String, u64)> = errors
         .iter()
-        .take(*FAILED_SHOWN)
+        .take(*SHOWN)
         .map(|(errno, failures)| (error_name(*errno), failures.count))
         .collect();
     shares(named.iter().map(|(name, n)| (name.as_str(), *n)), all)
@@ -243,8 +241,8 @@ fn evidence(state: &RingState, failed: &Failed<'_>) -> Evidence {
     descriptors.sort_by_key(|(fd, n)| (std::cmp::Reverse(*n), *fd));
     if !descriptors.is_empty() {
         let numbers = descriptors.iter().map(|(fd, _)| fd.to_string());
-        let numbers: Vec<String> = numbers.take(*FAILED_SHOWN).collect();
-        let more = match descriptors.len().saturating_sub(*FAILED_SHOWN) {
+        let numbers: Vec<String> = numbers.take(*SHOWN).collect();
+        let more = match descriptors.len().saturating_sub(*SHOWN) {
             0 => String::new(),
             more => format!(" and {}", counted(more, "other")),
         };

@@ -22,7 +22,7 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
-    MOST, POLLER_ASLEEP, POLLER_BURNT, POLLER_EXPENSIVE_NS, POLLER_LONG_NS, POLLER_MIN_LAGS,
+    MIN_LAGS, MOST, POLLER_ASLEEP, POLLER_BURNT, POLLER_EXPENSIVE_NS, POLLER_LONG_NS,
     POLLER_MIN_SAMPLES, Share,
 };
 use crate::shared::rings;
@@ -86,7 +86,7 @@ fn burning(model: &Model, state: &RingState) -> Option<Finding> {
 /// Whether entries lay there again and again while the poller slept.
 fn sleeps_often(model: &Model, state: &RingState) -> bool {
     let (ring, lags) = (&state.ring, &state.unsubmitted);
-    lags.count >= *POLLER_MIN_LAGS
+    lags.count >= *MIN_LAGS
         && ring.asleep_ns >= lags.count.saturating_mul(model.threshold_ns())
         && Share::new(ring.asleep_ns, lags.low_ns).is_at_least(*MOST)
 }

@@ -26,7 +26,7 @@ use whywait_words::{counted, duration};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{LEAKED, LEAKED_OVER_NS, LEAKED_SHOWN};
+use crate::numbers::{LEAKED, LEAKED_OVER_NS, SHOWN};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
 
@@ -177,7 +177,7 @@ fn evidence(leaks: &[Leak<'_>]) -> Vec<Evidence> {
         lines.push(Evidence::of_ns(oldest_ns, text));
     }
     let piled = leaks.iter().filter(|leak| leak.how == How::Piled);
-    for leak in piled.take(*LEAKED_SHOWN) {
+    for leak in piled.take(*SHOWN) {
         let text = format!(
             "{} {} operations are on descriptor {}, submitted over {}, the oldest {} ago; none \
              that is recorded ended there",

@@ -33,7 +33,7 @@ use whywait_words::{count, counted, duration, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{MOST, RING_MIN_OPERATIONS, SLOTS_STALLED, Share};
+use crate::numbers::{MOST, RING_MIN_OPERATIONS, SLOTS_COUNTED_TWICE, SLOTS_STALLED, Share};
 use crate::shared::rings;
 
 /// What it is.
@@ -59,7 +59,8 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 /// Whether it never had (many) more under way than the submission queue has entries. An operation
 /// that is just being completed on another CPU may have been counted twice, for an instant.
 fn stops_at_depth(ring: &Ring) -> bool {
-    ring.max_slots <= ring.sq_entries.saturating_add(ring.sq_entries / 8 + 1)
+    let entries = u64::from(ring.sq_entries);
+    u64::from(ring.max_slots) <= entries + SLOTS_COUNTED_TWICE.of(entries) + 1
 }
 
 /// By how much the rate rises at most, in percent: as if all the time in which the ring was full

@@ -32,8 +32,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
-    MOST, RING_MIN_OPERATIONS, RING_MIN_SAMPLES, SENDS_ONLY, Share, UNREAPED_LONG_NS,
-    UNREAPED_MIN_LAGS, UNREAPED_ONCE_NS, UNREAPED_VERY_LONG_NS,
+    LAG_ONCE_NS, LAG_TWICE_NS, MIN_LAGS, MIN_SAMPLES, MOST, RING_MIN_OPERATIONS, SENDS_ONLY, Share,
+    UNREAPED_LONG_NS,
 };
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings;
@@ -74,7 +74,7 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
         left_lying_ns >= model.threshold_ns().max(state.kernel_ns().unwrap_or(0))
     };
     state.ring.completed >= *RING_MIN_OPERATIONS
-        && state.unreaped.count >= *UNREAPED_MIN_LAGS
+        && state.unreaped.count >= *MIN_LAGS
         && (mostly || at_times(model, state))
         && (!nobody_waits(state)
             || (Share::new(state.ring.at_depth_ns, state.ring.observed_ns).exceeds(*MOST)
@@ -109,7 +109,7 @@ fn elsewhere(model: &Model, state: &RingState) -> (u64, u64) {
         }
     }
     match other.saturating_add(held_up) {
-        all if all < *RING_MIN_SAMPLES => (1, 1),
+        all if all < *MIN_SAMPLES => (1, 1),
         all => (other, all),
     }
 }
@@ -126,7 +126,7 @@ fn at_times(model: &Model, state: &RingState) -> bool {
     let lag_ns = sum(&|longest| longest.lag.low_ns);
     let slept_ns = sum(&|longest| longest.slept_ns);
     let computed_ns = sum(&|longest| sampled_ns(model, longest, is_other_work));
-    long.len() as u64 >= *UNREAPED_MIN_LAGS
+    long.len() as u64 >= *MIN_LAGS
         && Share::new(slept_ns.saturating_add(computed_ns), lag_ns).is_at_least(*MOST)
 }
 
@@ -136,12 +136,12 @@ fn for_very_long(model: &Model, state: &RingState) -> bool {
     let longest = state.unreaped.longest.iter();
     let very_long = longest.filter(|longest| {
         let away_ns = sampled_ns(model, longest, is_other_work).saturating_add(longest.slept_ns);
-        longest.lag.low_ns >= *UNREAPED_VERY_LONG_NS
+        longest.lag.low_ns >= *LAG_TWICE_NS
             && !is_done_with(longest.lag.opcode)
             && Share::new(away_ns, longest.lag.low_ns).is_at_least(*MOST)
     });
     let lags_ns: Vec<u64> = very_long.map(|longest| longest.lag.low_ns).collect();
-    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *UNREAPED_ONCE_NS)
+    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *LAG_ONCE_NS)
 }
 
 /// Whether a program may be done with an operation as soon as it is submitted: WRITEV, FSYNC,

@@ -21,9 +21,7 @@ use whywait_words::duration_range;
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{
-    RING_MIN_OPERATIONS, UNSUBMITTED_MIN_LAGS, UNSUBMITTED_ONCE_NS, UNSUBMITTED_VERY_LONG_NS,
-};
+use crate::numbers::{LAG_ONCE_NS, LAG_TWICE_NS, MIN_LAGS, RING_MIN_OPERATIONS};
 use crate::shared::rings;
 
 /// What it is.
@@ -51,16 +49,15 @@ fn for_very_long(state: &RingState) -> bool {
     let lags = state.unsubmitted.longest.iter();
     let lags_ns: Vec<u64> = lags
         .map(|longest| longest.lag.low_ns)
-        .filter(|ns| *ns >= *UNSUBMITTED_VERY_LONG_NS)
+        .filter(|ns| *ns >= *LAG_TWICE_NS)
         .collect();
-    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *UNSUBMITTED_ONCE_NS)
+    lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *LAG_ONCE_NS)
 }
 
 fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let ring = &state.ring;
     let (low_ns, high_ns) = state.queued_ns()?;
-    let many =
-        ring.submitted >= *RING_MIN_OPERATIONS && state.unsubmitted.count >= *UNSUBMITTED_MIN_LAGS;
+    let many = ring.submitted >= *RING_MIN_OPERATIONS && state.unsubmitted.count >= *MIN_LAGS;
     if ring.flags & SETUP_SQPOLL != 0
         || !(many || for_very_long(state))
         || low_ns < model.threshold_ns()

@@ -22,7 +22,7 @@ use whywait_words::{counted, duration};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{STORM, STORM_FOR_EACH_CPU, STORM_SHOWN};
+use crate::numbers::{SHOWN, STORM, STORM_FOR_EACH_CPU};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
 
@@ -77,7 +77,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         rings::thread(model, state.thread()),
     );
     let seen = format!("{} workers were seen altogether", workers.seen);
-    let handed = sums.iter().take(*STORM_SHOWN).map(|sum| {
+    let handed = sums.iter().take(*SHOWN).map(|sum| {
         let each_ns = sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0);
         let text = format!(
             "{} of {} {} operations were handed to a worker; each took {} in the mean",

@@ -9,7 +9,7 @@ use whywait_words::{counted, duration, list, percent, whole_percent};
 use super::reasons::WaitReason;
 use super::{Backlog, Takes};
 use crate::finding::{Cause, Evidence, Finding};
-use crate::numbers::WORKERS_REASONS_SHOWN;
+use crate::numbers::SHOWN;
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::Shares;
 
@@ -101,7 +101,7 @@ impl Case<'_, '_> {
         let slept: Vec<String> = self
             .reasons
             .iter()
-            .take(*WORKERS_REASONS_SHOWN)
+            .take(*SHOWN)
             .filter(|(_, ns)| whole_percent(*ns, slept_ns) > 0)
             .map(|(reason, ns)| {
                 let words = reason.in_words();

@@ -35,7 +35,7 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, Saving, Severity};
 use crate::numbers::{
-    MOST, REPLAY_OFF, SLOW_NS, Share, WORKERS_ERROR_NS, WORKERS_HANG_NS, WORKERS_MIN_VICTIMS,
+    ERROR_NS, MOST, REPLAY_OFF, SLOW_NS, Share, WORKERS_HANG_NS, WORKERS_MIN_VICTIMS,
     WORKERS_MORE_HELP, WORKERS_WORTH,
 };
 use crate::shared::intervals::sum;
@@ -157,7 +157,7 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
     let severity = match shares.severity(slow_ns)? {
         // That more workers would help is no more than likely where it does not show.
         Severity::Warning
-            if shares.median_ns() >= *WORKERS_ERROR_NS && (elsewhere.is_some() || kept || hang) =>
+            if shares.median_ns() >= *ERROR_NS && (elsewhere.is_some() || kept || hang) =>
         {
             Severity::Error
         }

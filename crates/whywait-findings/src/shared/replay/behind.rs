@@ -13,7 +13,7 @@ use super::crews::workers_of;
 use super::turns::{Piece, RequestName, Served, Turns, name};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Saving};
-use crate::numbers::{BEHIND_NOTABLE, Share};
+use crate::numbers::{NOTABLE, Share};
 use crate::shared::intervals::{in_proportion, sum};
 
 /// A piece of a thread's time that a fix takes away: so much of it.
@@ -90,8 +90,7 @@ impl<'m> Behind<'m> {
              which the bound has, too",
             duration(more_ns)
         );
-        let notable =
-            Share::new(more_ns, saving.at_most_ns).is_at_least(*BEHIND_NOTABLE) && more_ns > 0;
+        let notable = Share::new(more_ns, saving.at_most_ns).is_at_least(*NOTABLE) && more_ns > 0;
         let evidence = notable.then(|| Evidence::of_ns(more_ns, text));
         (saving, evidence)
     }

@@ -12,7 +12,6 @@ use super::crews::ReadByThread;
 use super::events::Events;
 use super::locks::Locks;
 use super::turns::{RequestName, name};
-use crate::numbers::CREW_SHORT_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
 
 /// The number of the workers among the resources; that of each lock comes after it.
@@ -188,9 +187,7 @@ impl<'m> Crew<'m> {
         let mut works = Vec::new();
         let (mut at_ns, mut free_ns) = (None, 0);
         for ((from_ns, to_ns), is_free) in taken {
-            if let Some(at_ns) =
-                at_ns.filter(|at_ns| from_ns.saturating_sub(*at_ns) >= *CREW_SHORT_NS)
-            {
+            if let Some(at_ns) = at_ns.filter(|at_ns| from_ns > *at_ns) {
                 works.push(other(free_ns, at_ns, from_ns));
             }
             at_ns = Some(at_ns.unwrap_or(0).max(to_ns));

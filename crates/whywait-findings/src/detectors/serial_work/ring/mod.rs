@@ -31,8 +31,7 @@ use crate::detectors::uring_unreaped;
 use crate::finding::{Cause, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
     MOST, RING_BOUND, RING_FUNCTION, RING_FUNCTION_WARNING, RING_MIN_OPERATIONS,
-    RING_NEVER_WAITS_NS, RING_NOTHING_TO_DO, RING_REST_FASTER, RING_WORK_FUNCTIONS_SHOWN,
-    RING_WORK_MIN_SAMPLES, Share,
+    RING_NEVER_WAITS_NS, RING_NOTHING_TO_DO, RING_REST_FASTER, RING_WORK_MIN_SAMPLES, SHOWN, Share,
 };
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings;
@@ -204,11 +203,7 @@ fn evidence(bound: &Loop<'_>, name: &str, work: &FunctionSamples) -> [Evidence; 
         percent(bound.cpu_ns, bound.seen_ns),
         percent(bound.runnable_ns, bound.seen_ns),
     );
-    let functions = bound
-        .samples
-        .functions
-        .iter()
-        .take(*RING_WORK_FUNCTIONS_SHOWN);
+    let functions = bound.samples.functions.iter().take(*SHOWN);
     let shown = functions
         .map(|(name, work)| (name.as_str(), work.samples))
         .filter(|(_, samples)| whole_percent(*samples, all) > 0)

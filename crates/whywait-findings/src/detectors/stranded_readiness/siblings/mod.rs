@@ -16,7 +16,7 @@
 //! idles. Without the option, or with fewer such listeners than siblings, they share a listener,
 //! and who is idle takes connections from it. A program of another kind at the same port is no
 //! sibling. A worker that waited for a CPU for most of the time was not busy: the machine was.
-//! Where siblings were busy for most of the wait too, and below [`SIBLINGS_STRANDED_NS`], nothing
+//! Where siblings were busy for most of the wait too, and below [`SLOW_NS`], nothing
 //! is reported.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use whywait_words::{counted, counted_as, duration, list};
 
 use crate::detectors::stranded_readiness::DECLARATION;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
-use crate::numbers::{MOST, SIBLINGS_STRANDED_NS, STRANDED_ERROR_NS, Share};
+use crate::numbers::{ERROR_NS, MOST, SLOW_NS, Share};
 use crate::shared::intervals::{Interval, union_ns};
 use crate::shared::threads::numbered;
 
@@ -84,7 +84,7 @@ fn victim<'a>(
     request: RequestRef<'a>,
 ) -> Option<UnsharedRequest<'a>> {
     let served_ns = request.served_ns();
-    if served_ns.saturating_sub(request.ready_ns) < *SIBLINGS_STRANDED_NS {
+    if served_ns.saturating_sub(request.ready_ns) < *SLOW_NS {
         return None;
     }
     // One that shares a listener takes from it when it is idle.
@@ -122,7 +122,7 @@ fn victim<'a>(
     if Share::new(without_cpu_ns, wait_ns).exceeds(*MOST) {
         return None;
     }
-    (stranded_ns >= SIBLINGS_STRANDED_NS.max(MOST.of(wait_ns))).then_some(UnsharedRequest {
+    (stranded_ns >= SLOW_NS.max(MOST.of(wait_ns))).then_some(UnsharedRequest {
         request,
         stranded_ns,
         idle,
@@ -237,7 +237,7 @@ fn finding(
             cause.tid, cause.thread, cause.doing
         ))
     });
-    let severity = Severity::of(worst.stranded_ns, 0, *STRANDED_ERROR_NS);
+    let severity = Severity::of(worst.stranded_ns, 0, *ERROR_NS);
     Finding::new(&DECLARATION, severity, title)
         .about("pid", worst.request.tgid)
         .about("port", port)
