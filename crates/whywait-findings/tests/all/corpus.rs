@@ -4,15 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::num::NonZero;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use whywait_events::recording::Recording;
-use whywait_findings::{Facts, Finding, find};
+use whywait_findings::{Facts, Finding, Verdict, find, verdict};
 use whywait_model::{Input, Model};
-use whywait_testkit::{Kept, blessing, check_file, kept_recordings, repository};
+use whywait_testkit::{Kept, blessing, check_file, in_parallel, kept_recordings, repository};
 
 const MS: f64 = 1e6;
 
@@ -52,6 +48,8 @@ fn the_kept_recordings_have_the_findings_that_they_should_have() {
 /// What was found in one recording.
 struct Found {
     findings: Vec<Finding>,
+    /// Whether the verdict is that requests are late.
+    late: bool,
     /// Its line in the table, without the variant.
     row: String,
 }
@@ -62,7 +60,9 @@ impl Found {
         let recording = Recording::open(&scratch.path().join("recording"));
         let input = recording.and_then(|recording| Input::read(&recording));
         let model = Model::new(input.unwrap_or_else(|error| panic!("{}: {error}", kept.name())));
-        let findings = find(&Facts::of(&model));
+        let facts = Facts::of(&model);
+        let findings = find(&facts);
+        let late = verdict(&facts, &findings) == Verdict::Open;
         let first = findings.first().map_or("nothing".to_owned(), in_short);
         let bound = match findings.first().map(|first| first.saving.at_most_ns) {
             Some(ns) if ns > 0 => in_ms(ns),
@@ -78,69 +78,22 @@ impl Found {
         Self {
             row: format!("{first} | {bound} | {p50} | {p99} | {besides} |"),
             findings,
+            late,
         }
-    }
-
-    fn is_first(&self, code: &str) -> bool {
-        self.findings
-            .first()
-            .is_some_and(|finding| finding.code.name() == code)
-    }
-
-    fn with<'a>(&'a self, code: &'a str) -> impl Iterator<Item = &'a Finding> {
-        let findings = self.findings.iter();
-        findings.filter(move |finding| finding.code.name() == code)
     }
 
     /// Which labels do not hold.
     fn violations(&self, kept: &Kept) -> Vec<String> {
-        let labels = &kept.labels;
-        let mut wrong = Vec::new();
-        for code in &labels.must {
-            if self.with(code).next().is_none() {
-                wrong.push(format!("{code} is missing"));
-            }
-        }
-        for code in &labels.must_not {
-            if self.with(code).next().is_some() {
-                wrong.push(format!("{code} is wrong"));
-            }
-        }
-        if let Some(fault) = labels.must.first()
-            && !self.is_first(fault)
-        {
-            wrong.push(format!("{fault} is not first"));
-        }
-        if let Some(most) = &labels.max_severity {
-            let most = ["note", "warning", "error"]
-                .iter()
-                .position(|name| name == most);
-            let worse = self.findings.iter().filter(|finding| {
-                Some(finding.severity as usize) > most
-                    && !labels
-                        .justified
-                        .iter()
-                        .any(|code| code == finding.code.name())
-            });
-            wrong.extend(worse.map(|finding| format!("{} is too bad", in_short(finding))));
-        }
-        for saving in &labels.savings {
-            // The worst comes first: it is the fault that the lab was given.
-            let bound = self
-                .with(&saving.code)
-                .next()
-                .map_or(0, |finding| finding.saving.at_most_ns);
-            if (bound as f64) < (saving.saved_ns - saving.noise_ns) as f64 {
-                let (bound, saved) = (in_ms(bound), saving.saved_ns as f64 / MS);
-                wrong.push(format!(
-                    "{} saves {bound} ms at most, {} saved {saved:.1} ms, give or take {:.1}",
-                    saving.code,
-                    saving.against,
-                    saving.noise_ns as f64 / MS
-                ));
-            }
-        }
-        wrong
+        let found: Vec<_> = self
+            .findings
+            .iter()
+            .map(|finding| whywait_testkit::Found {
+                code: finding.code.name(),
+                severity: finding.severity.name(),
+                at_most_ns: finding.saving.at_most_ns,
+            })
+            .collect();
+        kept.labels.violations(&found, self.late)
     }
 }
 
@@ -150,27 +103,6 @@ fn in_short(finding: &Finding) -> String {
 
 fn in_ms(ns: u64) -> String {
     format!("{:.1}", ns as f64 / MS)
-}
-
-/// What a function makes of each, in their order, on all CPUs.
-fn in_parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
-            scope.spawn(|| {
-                while let index = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(item) = items.get(index)
-                {
-                    let result = of(item);
-                    results.lock().expect("no panic").push((index, result));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().expect("no panic");
-    results.sort_unstable_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The rows that are others than before, each with what it was before.

@@ -1,3 +1,4 @@
+use whywait_events::Cpu;
 use whywait_model::script::Script;
 
 use super::*;
@@ -144,4 +145,26 @@ fn who_leaves_while_the_response_is_on_its_way_is_none() {
         });
     }
     assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+/// A hundred times as many requests were answered.
+#[test]
+fn a_few_of_many_are_as_bad_as_the_time_that_they_take() {
+    let severity = |used_ms: u64| {
+        let mut script = server(4);
+        for n in 10..1_000 {
+            script.request(n + 1).ready(n).read(n, 1).answered(n + 1, 1);
+        }
+        script.cpu(&Cpu {
+            tgid: 1,
+            tid: 1,
+            port: -1,
+            on_cpu_ns: used_ms * MS,
+            ..Cpu::default()
+        });
+        detect(&Facts::of(&script.model()))[0].severity
+    };
+    assert_eq!(severity(500), Severity::Error);
+    assert_eq!(severity(5_000), Severity::Warning);
+    assert_eq!(severity(50_000), Severity::Note);
 }

@@ -79,6 +79,11 @@ fn a_limit_that_is_not_reached_stops_nobody() {
         "once in a hundred"
     );
     assert_eq!(
+        detect(&Facts::of(&server(11, 2).model())),
+        [],
+        "twice, for a moment"
+    );
+    assert_eq!(
         detect(&Facts::of(&server(0, 0).model())),
         [],
         "there is none"

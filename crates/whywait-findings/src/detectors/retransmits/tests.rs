@@ -79,3 +79,16 @@ fn what_nobody_waited_for_is_a_note() {
     assert_eq!(findings[0].severity, Severity::Note);
     assert_eq!(findings[0].saving.at_most_ns, 0);
 }
+
+/// A thousand more had no loss.
+#[test]
+fn a_few_of_many_are_a_warning() {
+    let mut script = server(5, 20_500);
+    for n in 100..1_100 {
+        let at = 10 + n * 30;
+        let request = script.request(n + 1).ready(at).read(at, 1);
+        request.answered(at + 1, 1);
+    }
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings[0].severity, Severity::Warning);
+}

@@ -11,6 +11,11 @@ const EBADF: i32 = 9;
 
 /// Of 500 operations of an opcode so many fail with each of these errors.
 fn fails(opcode: u32, errors: &[(i32, u64)]) -> Script {
+    fails_of(500, opcode, errors)
+}
+
+/// … of so many.
+fn fails_of(all: u64, opcode: u32, errors: &[(i32, u64)]) -> Script {
     let failed = errors.iter().map(|(_, n)| n).sum();
     let few = Ring {
         submitted: 500,
@@ -22,8 +27,8 @@ fn fails(opcode: u32, errors: &[(i32, u64)]) -> Script {
         ..ring()
     };
     let sum = Sum {
-        completed: 500,
-        timed: 500,
+        completed: all,
+        timed: all,
         kernel_ns: S / 2,
         failed,
         ..sum(opcode)
@@ -62,6 +67,9 @@ fn operations_on_a_descriptor_that_is_closed() {
 fn a_few_of_many_and_all_of_few() {
     assert_eq!(codes(&fails(READ, &[(EBADF, 10)])), ["uring-failed"]);
     assert_eq!(codes(&fails(READ, &[(EBADF, 9)])), NOTHING);
+    assert_eq!(codes(&fails_of(2_000, READ, &[(EBADF, 10)])), NOTHING);
+    assert_eq!(codes(&fails_of(3, READ, &[(EBADF, 3)])), ["uring-failed"]);
+    assert_eq!(codes(&fails_of(2, READ, &[(EBADF, 2)])), NOTHING);
 }
 
 /// Only some have rows, of which most are normal.
@@ -124,4 +132,5 @@ fn asking_for_files_that_are_not_there() {
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].severity, Severity::Note);
     assert_eq!(codes(&fails(STATX, &[(2, 300)])), NOTHING);
+    assert_eq!(codes(&fails_of(49, STATX, &[(2, 49)])), NOTHING);
 }

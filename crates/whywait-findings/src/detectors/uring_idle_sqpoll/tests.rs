@@ -18,8 +18,9 @@ fn a_poller_that_sleeps_when_it_is_needed() {
 /// Two entries are published and never submitted.
 #[test]
 fn a_poller_that_nobody_wakes() {
-    let with = |asleep_ms: u64| {
+    let with_for = |asleep_ms: u64, observed_s: u64| {
         let never = Ring {
+            observed_ns: observed_s * S,
             flags: SETUP_SQPOLL,
             submitted: 0,
             completed: 0,
@@ -31,11 +32,13 @@ fn a_poller_that_nobody_wakes() {
         };
         found(&script(never, sum(READ)))
     };
+    let with = |asleep_ms: u64| with_for(asleep_ms, 10);
     let findings = with(790);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].code.name(), "uring-idle-sqpoll");
     assert!(findings[0].title.ends_with("lay published for 790 ms"));
     assert_eq!(with(99), []);
+    assert_eq!(with_for(790, 80), []);
 }
 
 #[test]
