@@ -89,13 +89,17 @@ fn with_holders(step: &PathStep) -> usize {
 
 /// The steps of all paths, and the path of each request, in their order.
 pub(crate) fn all(model: &Linked) -> (Vec<PathStep>, Vec<Kept>) {
+    with_room_for(MAX_STEPS, model)
+}
+
+fn with_room_for(most: usize, model: &Linked) -> (Vec<PathStep>, Vec<Kept>) {
     let mut order: Vec<(usize, Life<'_>)> = model.lives().enumerate().collect();
     order.sort_by_key(|(_, request)| std::cmp::Reverse(request.age_ns()));
     let sleeps = Sleeps::new(model);
     let mut steps = Steps::default();
     let mut kept = vec![Kept::default(); order.len()];
     for (at, request) in order {
-        let path = match steps.count < MAX_STEPS {
+        let path = match steps.count < most {
             true => walked(model, &sleeps, request),
             false => not_walked(request),
         };
@@ -131,5 +135,38 @@ fn not_walked(request: Life<'_>) -> Walked {
     Walked {
         steps: steps.into_iter().flatten().collect(),
         truncated: read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::{Script, ms};
+
+    #[test]
+    fn without_room_the_slowest_requests_have_their_paths_and_of_the_others_all_is_unknown() {
+        let mut script = Script::new();
+        script.thread(1, "quick").thread(2, "slow");
+        script.sleeps(1, 0, 12, 18);
+        script.sleeps(2, 0, 12, 38);
+        script.request(1).ready(10).read(11, 1).answered(20, 1);
+        script.request(2).ready(10).read(11, 2).answered(40, 2);
+        let model = script.model();
+        let service =
+            |(all, kept): &(Vec<PathStep>, Vec<Kept>), at: usize| -> Vec<(Option<Part>, u64)> {
+                let steps = kept[at].path(all).steps;
+                let served = steps.iter().filter(|step| step.from_ns >= ms(11));
+                served.map(|step| (step.part, step.ns())).collect()
+            };
+        let (room, none) = (all(&model), with_room_for(1, &model));
+        let timer = (Some(Part::Timer), 6_000_000);
+        assert!(
+            service(&room, 0).contains(&timer),
+            "{:?}",
+            service(&room, 0)
+        );
+        assert_eq!(service(&none, 1), service(&room, 1));
+        assert_eq!(service(&none, 0), [(Some(Part::Unknown), 9_000_000)]);
+        assert!(none.1[0].is_truncated() && !none.1[1].is_truncated());
     }
 }
