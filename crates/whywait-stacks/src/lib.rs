@@ -5,7 +5,8 @@
 //!
 //! - [`Unwinder`], while recording: turns registers and stack bytes into
 //!   [`Frame`](whywait_events::Frame)s of the vocabulary, by the unwind tables of the mapped files
-//!   (framehop), Go's function table, or the frame pointer. It also gives the names that only the
+//!   (framehop), Go's function table, what a function's code is about to do, or the frame pointer.
+//!   It also gives the names that only the
 //!   running process or kernel can give. Stack bytes never leave it.
 //! - [`Symboliser`], later: names for frames of ELF files (blazesym), by a process without
 //!   privileges where there is one.
@@ -16,6 +17,7 @@
 mod arch;
 mod budget;
 mod cfi;
+mod code;
 mod elf;
 mod go;
 mod interner;

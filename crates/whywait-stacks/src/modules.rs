@@ -2,10 +2,12 @@
 //! and what unwinding needs of the file, read once.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
+use std::io::Read;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,6 +67,8 @@ const MAX_READ: u64 = 4 << 30;
 const MAX_OF_A_KIND: usize = 64;
 /// What a file costs beside its tables, without its path.
 const FILE: usize = 1024;
+/// How much of a command line is read for its first word.
+const MAX_COMMAND: u64 = 4096;
 /// Files that could not be read and are named.
 const MAX_UNREADABLE: usize = 8;
 
@@ -190,7 +194,8 @@ impl Modules {
             return known.clone();
         }
         let image = open_regular(&place).and_then(|file| {
-            let image = self.read(&file, path)?;
+            let shown = executed_as(tgid, path).unwrap_or_else(|| path.to_vec());
+            let image = self.read(&file, path, &shown)?;
             if self.files.len() < MAX_FILES {
                 self.files.entry(image.id).or_insert(file);
             }
@@ -230,10 +235,16 @@ impl Modules {
         if bytes.len() as u64 > MAX_VDSO {
             return None;
         }
-        self.read(bytes, b"[vdso]")
+        self.read(bytes, b"[vdso]", b"[vdso]")
     }
 
-    fn read<R: ReadAt + ?Sized>(&mut self, file: &R, path: &[u8]) -> Option<Arc<Image>> {
+    /// Reads a file, which recordings then have by the path `shown`.
+    fn read<R: ReadAt + ?Sized>(
+        &mut self,
+        file: &R,
+        path: &[u8],
+        shown: &[u8],
+    ) -> Option<Arc<Image>> {
         let elf = Elf::read(file)?;
         let build_id = elf.build_id();
         let key = (build_id.clone(), path.to_vec());
@@ -252,7 +263,7 @@ impl Modules {
         let tables = UnwindTables::read(&elf).filter(|tables| charge.grow(tables.bytes()));
         let is_vdso = path == b"[vdso]";
         let mut image = Image {
-            id: self.add(ModuleKind::Elf, build_id.clone(), path),
+            id: self.add(ModuleKind::Elf, build_id.clone(), shown),
             segments: elf.segments.clone(),
             tables,
             go: None,
@@ -308,6 +319,28 @@ impl Modules {
         }
         Some(image)
     }
+}
+
+/// The path by which a process was executed, where that is a link to its file beside it: the name
+/// that people know it by (Debian's `redis-server` is a link to `redis-check-rdb`).
+fn executed_as(tgid: u32, path: &[u8]) -> Option<Vec<u8>> {
+    let process = PathBuf::from(format!("/proc/{tgid}"));
+    let executable = std::fs::read_link(process.join("exe")).ok()?;
+    (executable.as_os_str().as_bytes() == path).then_some(())?;
+    let mut command = Vec::new();
+    let file = File::open(process.join("cmdline")).ok()?;
+    file.take(MAX_COMMAND).read_to_end(&mut command).ok()?;
+    // A process that says what it does writes that behind its name.
+    let command = command.split(|byte| matches!(byte, 0 | b' ')).next()?;
+    let name = OsStr::from_bytes(command.rsplit(|byte| *byte == b'/').next()?);
+    let link = executable.with_file_name(name);
+    let seen = process.join("root").join(link.strip_prefix("/").ok()?);
+    let is_link = std::fs::symlink_metadata(&seen).ok()?.is_symlink();
+    let [its, own] = [&seen, &process.join("exe")].map(|path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    });
+    (is_link && its.is_some() && its == own).then(|| link.into_os_string().into_vec())
 }
 
 /// Where the mapped file can be opened. `map_files` leads to the very file, also when it was

@@ -13,6 +13,7 @@ use whywait_events::{Frame, ModuleKind};
 use crate::arch;
 use crate::budget::{Budget, Charge};
 use crate::cfi::{UnwindContext, UnwindRow};
+use crate::code::{self, CodeExit};
 use crate::elf::Elf;
 use crate::go::GoFrame;
 use crate::loss::Loss;
@@ -28,8 +29,12 @@ pub(crate) enum FrameExit {
         /// They refer to the frame pointer.
         by_frame_pointer: bool,
     },
-    /// By the frame pointer: there are no tables.
+    /// By the frame pointer: nothing else is known.
     FramePointer,
+    /// There are no tables; its code may say how.
+    NoTables,
+    /// As its code is about to do.
+    Code(CodeExit),
     /// By Go's table.
     Go(GoFrame),
     /// Out of a signal handler.
@@ -72,6 +77,8 @@ pub(crate) struct Process {
     pub(crate) cache: arch::Cache,
     places: HashMap<u64, CodeAddress, BuildHasherDefault<AddressHasher>>,
     places_charge: Charge,
+    /// How functions without tables go on from an address.
+    code_exits: HashMap<u64, Option<CodeExit>, BuildHasherDefault<AddressHasher>>,
     perf_map: PerfMap,
     memory: Option<File>,
 }
@@ -89,8 +96,11 @@ const MAX_PLACES: usize = 1 << 18;
 /// Places are charged for in blocks of so many, with what the table takes beside them.
 const PLACES_AT_ONCE: usize = 1024;
 const PLACE: usize = 2 * size_of::<(u64, CodeAddress)>();
+/// Addresses whose code is followed: each takes up to a millisecond. A C library has some hundred
+/// at which a thread can be.
+const MAX_CODE_EXITS: usize = 512;
 /// What a process takes beside its mappings and places: framehop's cache, above all.
-const PROCESS: usize = 40 << 10;
+const PROCESS: usize = 64 << 10;
 
 impl Process {
     /// Reads the process's mappings. Fails when it is gone, or has none (a kernel thread), or when
@@ -120,6 +130,7 @@ impl Process {
             cache: arch::Cache::new(),
             places: HashMap::default(),
             places_charge: budget.nothing(),
+            code_exits: HashMap::default(),
             perf_map: PerfMap::new(tgid, budget),
             memory: None,
         })
@@ -233,9 +244,7 @@ impl Process {
                 Some(UnwindRow::Start) => FrameExit::Start,
                 Some(UnwindRow::Signal) => FrameExit::Signal,
                 Some(UnwindRow::Refused) => FrameExit::Refused,
-                // framehop then takes the innermost function for one without a frame, which in
-                // assembly it is.
-                Some(UnwindRow::Missing) | None => FrameExit::FramePointer,
+                Some(UnwindRow::Missing) | None => FrameExit::NoTables,
             }
         };
         if self.places.len() >= MAX_PLACES
@@ -249,9 +258,24 @@ impl Process {
         Some(place)
     }
 
+    /// How the function without tables that goes on at an address returns, by its code. `None`: it
+    /// does not show.
+    pub(crate) fn code_exit(&mut self, address: u64) -> Option<CodeExit> {
+        if let Some(known) = self.code_exits.get(&address) {
+            return *known;
+        }
+        if self.code_exits.len() >= MAX_CODE_EXITS {
+            return None;
+        }
+        let found = code::exit(address, |from, size| self.read_up_to(from, size));
+        self.code_exits.insert(address, found);
+        found
+    }
+
     fn forget_places(&mut self) {
         // Not only cleared: the room would stay.
         self.places = HashMap::default();
+        self.code_exits = HashMap::default();
         self.places_charge = self.places_charge.emptied();
     }
 

@@ -12,6 +12,7 @@ use whywait_events::{Frame, Module, ModuleKind, Symbol};
 
 use crate::arch::{self, Registers, UnwindRegs};
 use crate::cfi::UnwindContext;
+use crate::code::{BpAtReturn, CodeExit, StackPlace};
 use crate::go::{GoEnd, GoFrame};
 use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
@@ -438,6 +439,14 @@ fn walk_frames(
         if walk.len() >= MAX_FRAMES {
             return Err(WalkEnd::Lost(Loss::TooDeep));
         }
+        let step = match step {
+            FrameExit::NoTables => process
+                .code_exit(code.address())
+                // framehop takes an innermost function without tables for one without a frame,
+                // which in assembly it is.
+                .map_or(FrameExit::FramePointer, FrameExit::Code),
+            known => known,
+        };
         let return_address = match step {
             FrameExit::Start
             | FrameExit::Go(GoFrame {
@@ -460,6 +469,7 @@ fn walk_frames(
             FrameExit::Go(GoFrame {
                 size: Some(size), ..
             }) => leave_go_frame(&mut regs, size, stack)?,
+            FrameExit::Code(exit) => leave_by_code(&mut regs, exit, stack)?,
             FrameExit::Signal => {
                 let sp = regs.sp();
                 let inner =
@@ -479,7 +489,10 @@ fn walk_frames(
             FrameExit::FramePointer if start.bp == 0 && regs.bp() == 0 && walk.len() > 1 => {
                 return Err(WalkEnd::Lost(Loss::FramePointer));
             }
-            FrameExit::Tables { .. } | FrameExit::FramePointer | FrameExit::Go(_) => {
+            FrameExit::Tables { .. }
+            | FrameExit::NoTables
+            | FrameExit::FramePointer
+            | FrameExit::Go(_) => {
                 let sp = regs.sp();
                 let mut read = |a| stack.read(a).ok_or(());
                 match process
@@ -509,6 +522,35 @@ fn leave_go_frame(regs: &mut UnwindRegs, size: u32, stack: CopiedStack<'_>) -> R
         regs.set_bp(bp);
     }
     regs.set_sp(at + 8);
+    regs.set_ip(return_address);
+    Ok(return_address)
+}
+
+/// Leaves a function in the way in which its code is about to.
+fn leave_by_code(
+    regs: &mut UnwindRegs,
+    exit: CodeExit,
+    stack: CopiedStack<'_>,
+) -> Result<u64, Loss> {
+    let (sp, bp) = (regs.sp(), regs.bp());
+    let address = |place| match place {
+        StackPlace::FromSp(bytes) => Ok(sp.wrapping_add_signed(bytes)),
+        StackPlace::FromBp(_) if bp == 0 => Err(Loss::FramePointer),
+        StackPlace::FromBp(bytes) => Ok(bp.wrapping_add_signed(bytes)),
+    };
+    let read = |at| stack.read(at).ok_or_else(|| stack.loss(at));
+    let at = address(exit.return_address)?;
+    let return_address = read(at)?;
+    // Nothing but a frame pointer that is none leads downwards.
+    if at < sp {
+        return Err(Loss::OffStack);
+    }
+    regs.set_bp(match exit.bp {
+        BpAtReturn::Same => bp,
+        BpAtReturn::Saved(place) => read(address(place)?)?,
+        BpAtReturn::Unknown => 0,
+    });
+    regs.set_sp(at.saturating_add(8));
     regs.set_ip(return_address);
     Ok(return_address)
 }

@@ -61,6 +61,48 @@ fn c_static_and_not_relocatable() {
     );
 }
 
+/// musl has neither unwind tables nor frame pointers. Its threads sleep in it all the same.
+#[test]
+fn c_with_musl() {
+    for (name, linked) in [("c-musl", "-pie"), ("c-musl-static", "-static")] {
+        let program_file = scratch(name).join("sleeper");
+        let flags = ["-O2", "-fomit-frame-pointer", "-pthread", linked];
+        build("musl-gcc", &flags, &program("sleeper.c"), &program_file);
+        let running = run(&program_file, &[]);
+        let callers = |syscalls: &[u64], wanted: &[&str]| {
+            let sleeper = running.sleeper(syscalls, STACK);
+            let mut unwinder = Unwinder::new();
+            let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+            let names = Names::of(&mut unwinder, &unwound).list(&unwound.frames);
+            assert_in_order(&names, wanted);
+        };
+        callers(&NANOSLEEP, &["innermost", "middle", "main"]);
+        callers(&FUTEX, &["wait_for_lock", "worker"]);
+    }
+}
+
+/// A program is known by the name by which it was executed, as people know it.
+#[test]
+fn c_by_a_link() {
+    let folder = scratch("c-link");
+    let program_file = folder.join("toolbox");
+    let flags = ["-O2", "-pthread"];
+    build("gcc", &flags, &program("sleeper.c"), &program_file);
+    let link = folder.join("sleeper");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink("toolbox", &link).expect("a link can be made");
+    for (executed, known) in [(&link, &link), (&program_file, &program_file)] {
+        let running = run(executed, &[]);
+        let sleeper = running.sleeper(&NANOSLEEP, STACK);
+        let mut unwinder = Unwinder::new();
+        unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
+        let modules = unwinder.take_new_modules();
+        let paths: Vec<&str> = modules.iter().map(|module| &*module.path).collect();
+        let known = known.to_str().expect("UTF-8");
+        assert!(paths.contains(&known), "{known} is expected: {paths:?}");
+    }
+}
+
 #[test]
 fn c_out_of_a_signal_handler() {
     let program_file = scratch("c-signal").join("sleeper");
