@@ -109,6 +109,7 @@ fn watched(labs: &Path, job: &Job) -> Result<u8> {
     let watch = Watch {
         whywait: &whywait,
         recording: &recording,
+        kept: job.keep.is_some(),
     };
     let run = Run {
         labs,

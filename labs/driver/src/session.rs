@@ -43,6 +43,8 @@ pub(crate) struct Run<'a> {
 pub(crate) struct Watch<'a> {
     pub(crate) whywait: &'a Path,
     pub(crate) recording: &'a Path,
+    /// It is there afterwards: where to read it is worth a line.
+    pub(crate) kept: bool,
 }
 
 /// What came of a run.
@@ -166,6 +168,7 @@ impl Server {
                 command
                     .args(["record", "-o"])
                     .arg(watch.recording)
+                    .args((!watch.kept).then_some("--quiet"))
                     .args(["--", &words[0]]);
                 command
             }

@@ -15,6 +15,8 @@ use crate::session::{END_DEADLINE, READY_DEADLINE, Watch};
 pub(crate) const ATTACH_FILE: &str = "ATTACH_FILE";
 /// What whywait says when it watches.
 const WATCHING: &str = "whywait: watching ";
+/// What it says when the recording can be read.
+const RECORDED: &str = "whywait: recorded;";
 
 pub(crate) struct Watcher {
     group: Group,
@@ -32,10 +34,12 @@ impl Watcher {
         let stderr = group.child().stderr.take();
         let lines = BufReader::new(stderr.context("whywait has no stderr")?).lines();
         let watching = Arc::new(AtomicBool::new(false));
-        let said = Arc::clone(&watching);
+        let (said, kept) = (Arc::clone(&watching), watch.kept);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                eprintln!("{line}");
+                if kept || !line.starts_with(RECORDED) {
+                    eprintln!("{line}");
+                }
                 said.fetch_or(line.starts_with(WATCHING), Ordering::Relaxed);
             }
         });

@@ -57,6 +57,30 @@ pub(crate) fn take_memory() -> Result<(), CaptureError> {
         })
 }
 
+/// What a process of ours lacks of what reading the target's files needs, as users give it; empty:
+/// nothing.
+pub(crate) fn lacks_to_read() -> Vec<&'static str> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    lacking(&status)
+}
+
+/// From the lines of `/proc/self/status`.
+fn lacking(status: &str) -> Vec<&'static str> {
+    // Each with those that include it: bits of linux/capability.h.
+    const NEEDED: [(&str, u64); 3] = [
+        ("CAP_CHECKPOINT_RESTORE", 1 << 40 | 1 << 21),
+        ("CAP_DAC_READ_SEARCH", 1 << 2 | 1 << 1),
+        ("CAP_SYS_PTRACE", 1 << 19),
+    ];
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    let lacks = |(_, any): &&(&str, u64)| effective & any == 0;
+    NEEDED.iter().filter(lacks).map(|(name, _)| *name).collect()
+}
+
 /// Why the kernel does not permit what whywait asks for, and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -150,6 +174,15 @@ mod tests {
             "Name:\twhywait\nUid:\t1000\t{uid}\t{uid}\t{uid}\nCapEff:\t{capabilities:016x}\n\
              Seccomp:\t{seccomp}\nSeccomp_filters:\t1\n"
         )
+    }
+
+    #[test]
+    fn what_is_missing_to_read_files_is_named() {
+        let has = |mask: u64| lacking(&status(0, mask, 0));
+        assert_eq!(has(u64::MAX >> 23), [""; 0]);
+        assert_eq!(has(1 << 21 | 1 << 1), ["CAP_SYS_PTRACE"]);
+        assert_eq!(has(1 << 40 | 1 << 19), ["CAP_DAC_READ_SEARCH"]);
+        assert_eq!(lacking("").len(), 3);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use whywait_events::recording::WriteError;
 use whywait_events::{Event, Module, ModuleKind};
 use whywait_stacks::{Symboliser, Unnamed, WhyUnnamed};
 
+use super::limits;
 use super::output::Output;
 
 /// A module is worth a note if one in so many frames of files is unnamed and of it.
@@ -24,7 +25,7 @@ pub(crate) fn name_frames(
     let mut notes: Vec<String> = unwinder
         .unreadable()
         .take(MAX_NOTES)
-        .map(unreadable)
+        .map(|path| unreadable(path, &limits::lacks_to_read()))
         .collect();
     let of_files = |module: u32| {
         let mut modules = output.modules().iter();
@@ -54,11 +55,21 @@ const JIT: &str = "functions that were compiled at run time have no names (`[jit
 const NOT_KEPT: &str = "unwind tables, mappings and names of the target took more memory than \
                         whywait allows itself: some stacks are cut short or lack names";
 
-fn unreadable(path: &str) -> String {
-    format!(
-        "functions of {path} have no names: whywait may not read this file; run it as root, or \
-         with CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH"
-    )
+/// `lacks`: the capabilities that whywait does not have, though reading the target's files needs
+/// them.
+fn unreadable(path: &str, lacks: &[&str]) -> String {
+    let why = match lacks {
+        [] => {
+            "the file cannot be read with all privileges either: it has gone, is no regular file, \
+               or lies on a file system that only its own user may read"
+                .to_owned()
+        }
+        lacks => format!(
+            "whywait may not read this file: it lacks {} here",
+            lacks.join(" and ")
+        ),
+    };
+    format!("functions of {path} have no names: {why}")
 }
 
 fn unnamed(modules: &[Module], unnamed: &[Unnamed], frames: usize) -> Vec<String> {
@@ -107,6 +118,21 @@ mod tests {
             path: format!("/bin/{id}"),
             ..Module::default()
         }
+    }
+
+    #[test]
+    fn root_is_not_told_to_be_root() {
+        let lacks = ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"];
+        let note = unreadable("/srv/app", &lacks);
+        assert!(
+            note.ends_with("it lacks CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH here"),
+            "{note}"
+        );
+        let note = unreadable("/srv/app", &[]);
+        assert!(
+            note.contains("with all privileges") && !note.contains("root"),
+            "{note}"
+        );
     }
 
     #[test]

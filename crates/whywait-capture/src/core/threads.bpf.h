@@ -5,8 +5,9 @@
  * The hooks ask this of every task that is switched or woken on the machine, so it has to cost next
  * to nothing for those that are not the target's. A thread's state lies in an array, in the slot of
  * the lowest bits of its id: the look-up is a load and a comparison, and no call, where a storage
- * of the task takes 20 ns. Threads whose slot is taken are in a hash, which nobody looks into while
- * it is empty.
+ * of the task takes 20 ns. Threads whose slot is taken are in a hash. Only tasks of such a slot are
+ * looked for there: a target with a few threads too many must not make all the machine's switches
+ * and wakes pay.
  *
  * The array is a variable and no map of the type ARRAY: what the kernel makes of a look-up there
  * (the key through memory, a comparison, a product) is some 3 ns longer, and everything that a hook
@@ -40,6 +41,8 @@ struct {
 	__type(value, struct thread);
 } blank_thread SEC(".maps");
 
+/* How many threads of each slot are there; and of all, which is one line of the cache. */
+u32 more_threads_of_slot[THREAD_SLOTS] SEC(".bss.more");
 u32 more_threads_used = 0;
 
 static __always_inline struct thread *thread_slot(u32 tid)
@@ -47,9 +50,19 @@ static __always_inline struct thread *thread_slot(u32 tid)
 	return &thread_slots[tid & (THREAD_SLOTS - 1)];
 }
 
+static __always_inline void count_more_threads(u32 tid, s32 change)
+{
+	__sync_fetch_and_add(&more_threads_of_slot[tid & (THREAD_SLOTS - 1)], change);
+	__sync_fetch_and_add(&more_threads_used, change);
+}
+
 static __noinline struct thread *thread_in_more(u32 tid)
 {
-	struct thread *thread = bpf_map_lookup_elem(&more_threads, &tid);
+	struct thread *thread;
+
+	if (!more_threads_of_slot[tid & (THREAD_SLOTS - 1)])
+		return 0;
+	thread = bpf_map_lookup_elem(&more_threads, &tid);
 
 	if (!thread || thread->tid != tid)
 		return 0;
@@ -101,7 +114,7 @@ static __always_inline struct thread *claim_thread(struct task_struct *task)
 		blank = bpf_map_lookup_elem(&blank_thread, &zero);
 		if (!blank || bpf_map_update_elem(&more_threads, &tid, blank, BPF_NOEXIST))
 			return 0;
-		__sync_fetch_and_add(&more_threads_used, 1);
+		count_more_threads(tid, 1);
 		thread = bpf_map_lookup_elem(&more_threads, &tid);
 		if (!thread)
 			return 0;

@@ -15,6 +15,7 @@ mod multiplexed;
 mod own_requests;
 mod python_samples;
 mod sleepers_stacks;
+mod slots;
 mod tails;
 mod unseen_switches;
 mod uring_pending;

@@ -64,6 +64,8 @@ struct Machine {
     lockdown: Option<String>,
     /// The process's effective capabilities, a mask.
     capabilities: Option<u64>,
+    /// Whether it runs as root, if as one that lacks capabilities.
+    is_root: bool,
     /// Whether this is another pid namespace than the machine's first, in whose numbers BPF speaks.
     own_pid_namespace: Option<bool>,
     /// Whether this is another user namespace than the first, whose root alone may use BPF.
@@ -126,6 +128,7 @@ impl Machine {
             has_btf: fs::File::open(root.join("sys/kernel/btf/vmlinux")).is_ok(),
             lockdown: text("sys/kernel/security/lockdown"),
             capabilities,
+            is_root: rustix::process::geteuid().is_root(),
             own_pid_namespace: is_own("proc/self/ns/pid", FIRST_PID_NAMESPACE),
             own_user_namespace: is_own("proc/self/ns/user", FIRST_USER_NAMESPACE),
             has_proc: status.is_some(),
@@ -238,8 +241,11 @@ impl Machine {
             (false, _) => CheckLine {
                 verdict: CheckResult::No,
                 what,
-                text: "run it with sudo, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
-                    .to_owned(),
+                text: match self.is_root {
+                    true => Refusal::Capabilities.to_string(),
+                    false => "run it with sudo, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
+                        .to_owned(),
+                },
             },
         }
     }
@@ -336,6 +342,7 @@ mod tests {
             has_btf: true,
             lockdown: Some("none [integrity] confidentiality".to_owned()),
             capabilities: Some(u64::MAX),
+            is_root: false,
             own_pid_namespace: Some(false),
             own_user_namespace: Some(false),
             has_proc: true,
@@ -387,6 +394,16 @@ mod tests {
                 ..good()
             }),
             [("privileges", no)]
+        );
+        let confined = Machine {
+            capabilities: Some(0),
+            is_root: true,
+            ..good()
+        };
+        let said = confined.privileges().text;
+        assert!(
+            said.contains("root lacks CAP_BPF") && !said.contains("sudo"),
+            "{said}"
         );
         let lockdown = Some("none integrity [confidentiality]".to_owned());
         assert_eq!(

@@ -25,7 +25,7 @@ static __always_inline void forget_thread(u32 tid)
 	if (thread == in_slot)
 		*(volatile u32 *)&in_slot->claimed = 0;
 	else if (!bpf_map_delete_elem(&more_threads, &tid))
-		__sync_fetch_and_add(&more_threads_used, -1);
+		count_more_threads(tid, -1);
 }
 
 static __always_inline void send_thread(struct task_struct *task, u32 change,
