@@ -30,6 +30,7 @@ pub(crate) static CATALOGUE: &[&Declaration] = &[
     &dns_timeout::DECLARATION,
     &connect_retried::DECLARATION,
     &cpu_limit::DECLARATION,
+    &no_cpu::DECLARATION,
     &idle_waiters::DECLARATION,
     &deadlock::DECLARATION,
     &unfinished_wait::DECLARATION,

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{
-    Abandoned, AcceptQueue, Burst, BurstCall, Busy, Cpu, DnsQuery, FutexSum, Ns, Part, Preempted,
-    Request, Sample, SocketCpu, StackId, Tail, ThreadEvent, Wait,
+    Abandoned, AcceptQueue, Burst, BurstCall, Busy, Cpu, CpuWait, DnsQuery, FutexSum, Ns, Part,
+    Preempted, Request, Sample, SocketCpu, StackId, Tail, ThreadEvent, Wait,
 };
 
 use crate::calls::Calls;
@@ -65,6 +65,8 @@ pub struct Input {
     pub busy: Rows<Busy, MAX_ROWS>,
     /// Intervals without a CPU within them.
     pub preempted: Rows<Preempted, MAX_ROWS>,
+    /// Waits for a CPU within them, with who had it.
+    pub cpu_waits: Rows<CpuWait, MAX_ROWS>,
     /// Samples within them.
     pub samples: Rows<Sample, MAX_ROWS>,
     /// Who polled what, over the whole recording: by process and epoll instance.
@@ -148,9 +150,14 @@ impl Input {
                     input.busy.push(row.clone());
                 }
             })?;
-            recording.read::<Preempted>(Some(range), &mut |row| {
+            recording.read::<Preempted>(Some(range.clone()), &mut |row| {
                 if windows.overlap(row.out_ns, row.in_ns) {
                     input.preempted.push(row.clone());
+                }
+            })?;
+            recording.read::<CpuWait>(Some(range), &mut |row| {
+                if windows.overlap(row.from_ns, row.in_ns) {
+                    input.cpu_waits.push(row.clone());
                 }
             })?;
         }
@@ -280,6 +287,7 @@ impl Input {
             self.waits.left_out(),
             self.busy.left_out(),
             self.preempted.left_out(),
+            self.cpu_waits.left_out(),
             self.samples.left_out(),
             self.recorded.sampled.left_out(),
             self.recorded.stops.left_out(),

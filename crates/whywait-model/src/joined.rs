@@ -63,6 +63,7 @@ impl Joined {
             input.waits.into_kept(),
             input.busy.into_kept(),
             input.preempted.into_kept(),
+            input.cpu_waits.into_kept(),
             input.samples.into_kept(),
         );
         let mut pools = pools::find(

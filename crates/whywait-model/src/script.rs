@@ -13,8 +13,9 @@
 
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
-    AcceptQueue, Burst, BurstCall, Busy, Cpu, Exchange, ModuleKind, Ns, Part, PeerSums, Preempted,
-    Request, Sample, StackId, ThreadChange, ThreadEvent, UNNAMED_JIT, Wait, WakeContext,
+    AcceptQueue, Burst, BurstCall, Busy, Cpu, CpuWait, Exchange, ModuleKind, NoCpu, Ns, Part,
+    PeerSums, Preempted, Request, Sample, StackId, ThreadChange, ThreadEvent, UNNAMED_JIT, Wait,
+    WakeContext,
 };
 
 mod wire;
@@ -315,6 +316,43 @@ impl Script {
             tgid: TGID,
             out_ns: ms(from_ms),
             in_ns: ms(to_ms),
+        });
+        self
+    }
+
+    /// It has no CPU, though it did not sleep, as another process has it for all of that time.
+    pub fn preempted_by(
+        &mut self,
+        tid: u32,
+        from_ms: u64,
+        to_ms: u64,
+        by: (u32, &str),
+    ) -> &mut Self {
+        self.cpu_wait(tid, from_ms, to_ms, NoCpu::Task, by)
+            .preempted(tid, from_ms, to_ms)
+    }
+
+    /// Who left the CPU that it got at `to_ms`, after it could have run since `from_ms`; the
+    /// thread 0: nobody.
+    pub fn cpu_wait(
+        &mut self,
+        tid: u32,
+        from_ms: u64,
+        to_ms: u64,
+        why: NoCpu,
+        (by_tid, by_name): (u32, &str),
+    ) -> &mut Self {
+        self.input.cpu_waits.push(CpuWait {
+            tid,
+            tgid: TGID,
+            from_ns: ms(from_ms),
+            in_ns: ms(to_ms),
+            why,
+            by_tid,
+            by_tgid: by_tid,
+            by_ran_ns: ms(to_ms) - ms(from_ms),
+            by_name: by_name.to_owned(),
+            ..CpuWait::default()
         });
         self
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use whywait_events::{Busy, Ns, Part, Parts, Preempted, Sample, ThreadChange, ThreadEvent, Wait};
+use whywait_events::{
+    Busy, CpuWait, Ns, Part, Parts, Preempted, Sample, ThreadChange, ThreadEvent, Wait,
+};
 
 /// What a thread did at a time, as far as long waits show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub struct Thread {
     pub busy: Vec<Busy>,
     /// Its long intervals without a CPU that no sleep led to, in order; they do not overlap.
     pub preempted: Vec<Preempted>,
+    /// Its long waits for a CPU with who had it, in order; they do not overlap.
+    pub cpu_waits: Vec<CpuWait>,
     /// When it was seen on a CPU, in order.
     pub samples: Vec<Sample>,
 }
@@ -107,6 +111,13 @@ impl Thread {
         let first = self.preempted.partition_point(|row| row.in_ns <= from);
         let last = self.preempted.partition_point(|row| row.out_ns < to);
         &self.preempted[first..last.max(first)]
+    }
+
+    /// The long waits for a CPU that overlap `[from, to)`.
+    pub fn cpu_waits(&self, from: Ns, to: Ns) -> &[CpuWait] {
+        let first = self.cpu_waits.partition_point(|row| row.in_ns <= from);
+        let last = self.cpu_waits.partition_point(|row| row.from_ns < to);
+        &self.cpu_waits[first..last.max(first)]
     }
 
     /// When the sampling clock found it on a CPU in `[from, to)`.
@@ -180,19 +191,25 @@ pub(crate) fn alive_until(threads: &BTreeMap<u32, Thread>, end_ns: Ns) -> Ns {
     last.map_or(end_ns, |ns| ns.min(end_ns))
 }
 
-/// Preemptions in order. What ends before it begins, or overlaps the one before, comes from no
-/// kernel.
-fn in_order(mut rows: Vec<Preempted>) -> Vec<Preempted> {
-    rows.sort_by_key(|row| (row.out_ns, row.in_ns));
+/// Intervals without a CPU in order, by when each began and ended. What ends before it begins, or
+/// overlaps the one before, comes from no kernel.
+fn in_order<T>(mut rows: Vec<T>, bounds: impl Fn(&T) -> (Ns, Ns)) -> Vec<T> {
+    rows.sort_by_key(&bounds);
     let mut until_ns = 0;
     rows.retain(|row| {
-        let sound = row.out_ns < row.in_ns && row.out_ns >= until_ns;
+        let (from_ns, to_ns) = bounds(row);
+        let sound = from_ns < to_ns && from_ns >= until_ns;
         if sound {
-            until_ns = row.in_ns;
+            until_ns = to_ns;
         }
         sound
     });
     rows
+}
+
+/// When a thread lost its CPU, and got one again.
+fn lost_cpu(row: &Preempted) -> (Ns, Ns) {
+    (row.out_ns, row.in_ns)
 }
 
 /// Intervals without I/O in order. What another one covers already, or a part of it, comes from no
@@ -214,6 +231,7 @@ pub(crate) fn threads(
     waits: Vec<Wait>,
     busy: Vec<Busy>,
     preempted: Vec<Preempted>,
+    cpu_waits: Vec<CpuWait>,
     samples: Vec<Sample>,
 ) -> BTreeMap<u32, Thread> {
     let mut threads: BTreeMap<u32, Thread> = BTreeMap::new();
@@ -248,6 +266,7 @@ pub(crate) fn threads(
     }
     busy.iter().for_each(|row| known(row.tid, row.tgid));
     preempted.iter().for_each(|row| known(row.tid, row.tgid));
+    cpu_waits.iter().for_each(|row| known(row.tid, row.tgid));
     samples.iter().for_each(|row| known(row.tid, row.tgid));
     for (tid, rows) in by_thread {
         if let Some(thread) = threads.get_mut(&tid) {
@@ -264,6 +283,11 @@ pub(crate) fn threads(
             thread.preempted.push(row);
         }
     }
+    for row in cpu_waits {
+        if let Some(thread) = threads.get_mut(&row.tid) {
+            thread.cpu_waits.push(row);
+        }
+    }
     for row in samples {
         if let Some(thread) = threads.get_mut(&row.tid) {
             thread.samples.push(row);
@@ -271,7 +295,10 @@ pub(crate) fn threads(
     }
     for thread in threads.values_mut() {
         thread.busy = apart(std::mem::take(&mut thread.busy));
-        thread.preempted = in_order(std::mem::take(&mut thread.preempted));
+        thread.preempted = in_order(std::mem::take(&mut thread.preempted), lost_cpu);
+        thread.cpu_waits = in_order(std::mem::take(&mut thread.cpu_waits), |row| {
+            (row.from_ns, row.in_ns)
+        });
         thread.samples.sort_by_key(|row| row.at_ns);
     }
     threads
@@ -324,7 +351,7 @@ mod tests {
         let thread = Thread {
             tid: 1,
             timeline: Timeline::new(vec![slept]),
-            preempted: in_order(vec![preempted(180, 190), preempted(20, 50)]),
+            preempted: in_order(vec![preempted(180, 190), preempted(20, 50)], lost_cpu),
             ..Thread::default()
         };
         let segment = thread.segment_before(100).expect("the row tells");

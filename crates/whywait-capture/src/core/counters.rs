@@ -37,6 +37,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         lost_socket_storage => "lost.socket-storage",
         lost_wait_budget => "lost.wait-budget",
         preempted_budget => "preempted.over-budget",
+        cpu_wait_budget => "cpu-waits.over-budget",
         lost_request_budget => "requests.over-budget",
         sleeper_no_stack => "stacks.sleeper-unreadable",
         sleeper_moved => "stacks.sleeper-moved",

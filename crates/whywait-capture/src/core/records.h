@@ -35,6 +35,7 @@
 	X(WHOLE_WAIT, whole_wait)     \
 	X(BUSY, busy)                 \
 	X(PREEMPTED, preempted)       \
+	X(CPU_WAIT, cpu_wait)         \
 	X(REQUEST, request)           \
 	X(SAMPLE, sample)             \
 	X(SLEEPER, sleeper)           \
@@ -81,6 +82,7 @@ struct counters {
 	 * totals
 	 */
 	u64 preempted_budget;
+	u64 cpu_wait_budget; /* who had the CPU, over the rate that is sent */
 	/* slow requests over the rate that is sent one by one; they are in the sums */
 	u64 lost_request_budget;
 	u64 sleeper_no_stack; /* the stack of a sleeping thread could not be read */

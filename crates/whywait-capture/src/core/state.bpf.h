@@ -207,6 +207,8 @@ struct thread {
 	/* When its CPU had stood still last, and for how long, while it ran: not in `parts` yet. */
 	u64 stolen_until_ns;
 	u64 stolen_ns;
+	/* It left its CPU then because its cgroup had used up its CPU time. */
+	u64 throttled_ns;
 	u64 futile_ns;
 	u64 user_samples;
 	u64 system_samples;
@@ -257,6 +259,7 @@ struct {
 	 */                                                                                        \
 	BUDGET(QUEUED_STORM, 50)                                                                   \
 	BUDGET(PREEMPTED, 1000)                                                                    \
+	BUDGET(CPU_WAITS, 1000)                                                                    \
 	BUDGET(REQUESTS, 5000)                                                                     \
 	BUDGET(EXCHANGES, 5000)                                                                    \
 	BUDGET(TAILS, 2000)                                                                        \

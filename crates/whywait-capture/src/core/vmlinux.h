@@ -147,6 +147,7 @@ struct bpf_local_storage;
 
 struct cfs_rq {
 	struct rq *rq;
+	unsigned int throttle_count;
 };
 
 struct sched_entity {

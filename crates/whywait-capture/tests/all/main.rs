@@ -6,6 +6,7 @@ mod arrivals;
 mod clock_rates;
 mod common;
 mod connection_ends;
+mod cpu_waits;
 mod dns;
 mod exchanges;
 mod headers;

@@ -15,6 +15,7 @@ mod bursts;
 mod busy;
 mod counters;
 mod cpu;
+mod cpu_waits;
 mod dns;
 mod exchanges;
 mod futexes;
@@ -34,6 +35,7 @@ pub use bursts::*;
 pub use busy::*;
 pub(crate) use counters::*;
 pub use cpu::*;
+pub use cpu_waits::*;
 pub use dns::*;
 pub use exchanges::*;
 pub use futexes::*;
@@ -55,6 +57,7 @@ tables! {
         waits: Wait as Wait,
         busy: Busy as Busy,
         preempted: Preempted as Preempted,
+        cpu_waits: CpuWait as CpuWait,
         futexes: FutexSum as Futex,
         cpu: Cpu as Cpu,
         sockets: SocketCpu as SocketCpu,

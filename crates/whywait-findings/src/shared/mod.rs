@@ -14,4 +14,5 @@ pub(crate) mod tails;
 pub(crate) mod threads;
 pub(crate) mod traffic;
 pub(crate) mod unfinished;
+pub(crate) mod without_cpu;
 pub(crate) mod workers;

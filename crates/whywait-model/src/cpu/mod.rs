@@ -6,11 +6,13 @@ use whywait_events::Cpu;
 
 pub(crate) mod bursts;
 mod clock;
+pub(crate) mod holders;
 mod sampled;
 pub(crate) mod sockets;
 mod summary;
 
 pub use bursts::{Bursts, Spinner};
+pub use holders::{CpuHolder, CpuHolderRow, WithoutCpu};
 pub use sampled::{Sampled, SampledPlace};
 pub use sockets::{SocketUse, Sockets};
 pub use summary::{CpuSummary, ListenerCpu, ThreadCpu};

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::calls::CallsWithin;
 use crate::calls::links::{TaskTime, TaskTotals};
+use crate::cpu::holders::CpuHolderRow;
 use crate::model::Model;
 use crate::path::Step;
 use crate::requests::RequestRef;
@@ -63,6 +64,10 @@ pub struct Requests {
     pub wire: Option<Wire>,
     /// Sums over all requests.
     pub time: Time,
+    /// Who had the CPUs for the time in which threads could run and had none (`runnable` and
+    /// `wakeup` above), the longest first; absent: nobody, or it was not recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpu_holders: Vec<CpuHolderRow>,
     /// Attributed time over total time. `None` without requests, and where they cannot be told
     /// apart.
     pub closure: Option<f64>,
@@ -232,6 +237,7 @@ impl Model {
             held: self.tails.held(&self.counters),
             wire: self.wire().filter(|_| closure.is_some()),
             time: account.time(),
+            cpu_holders: self.cpu_holders(),
             closure,
             tasks: self.task_totals(),
             slowest: self.slowest(),

@@ -7,7 +7,7 @@ use whywait_words::{count, counted, duration};
 
 use super::coverage;
 use super::page::{Page, Style};
-use super::requests::{percentile, total_ns};
+use super::requests::{held_cpus, percentile, total_ns};
 use crate::Report;
 
 /// When a virtual machine's host took at least this part of the time (one in so many) from threads,
@@ -87,15 +87,17 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         let mut text = format!("{slow} took {threshold} or longer, and no finding explains them: ");
         match mostly_without_cpu(&requests.time) {
             Some(percent) => {
-                let host = if report.coverage.stolen_ns >= report.target.duration_ns / MUCH_STOLEN {
-                    "the virtual machine's host took CPUs away. Check what else runs on that host, "
-                } else {
-                    "check "
-                };
                 text.push_str(&format!(
-                    "for {percent} % of the requests' time threads were runnable and had no CPU; \
-                     {host}what else runs on this machine, and how many threads are busy at once"
+                    "for {percent} % of the requests' time threads were runnable and had no CPU; "
                 ));
+                let who = held_cpus(page, requests);
+                if report.coverage.stolen_ns >= report.target.duration_ns / MUCH_STOLEN {
+                    text.push_str("the virtual machine's host took CPUs away");
+                } else if who.is_empty() {
+                    text.push_str("who had them was not recorded");
+                } else {
+                    text.push_str(&format!("who had it: {}", who.join("; ")));
+                }
             }
             None => text.push_str("see below where their time went"),
         }

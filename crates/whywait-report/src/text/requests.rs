@@ -1,5 +1,6 @@
 //! Where the requests' time went, their latency, and the critical path of the slowest.
 
+use whywait_model::cpu::CpuHolderRow;
 use whywait_model::requests::{
     AcceptQueue, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time, Wire,
 };
@@ -14,6 +15,10 @@ use super::tasks;
 
 /// Parts of less than this share are summed up in one line.
 const SMALL_PERMILLE: u64 = 5;
+/// Less of the time without a CPU needs no line that says who had it.
+const NO_CPU_PERMILLE: u64 = 50;
+/// So many of those who had it are shown.
+const MAX_HOLDERS: usize = 4;
 /// So many steps of the slowest request's path are shown.
 const MAX_STEPS: usize = 5;
 
@@ -83,9 +88,67 @@ fn latencies(page: &mut Page, requests: &Requests) {
     }
 }
 
+/// Who had the CPUs while requests were without one, where that is worth a line.
+fn cpu_holders(page: &mut Page, requests: &Requests) {
+    let time = &requests.time;
+    let without = [time.runnable, time.ready_unserved.wakeup];
+    let without_ns = without.into_iter().flatten().fold(0, u64::saturating_add);
+    let total_ns = total_ns(time);
+    if requests.cpu_holders.is_empty()
+        || u128::from(without_ns) * 1_000 < u128::from(total_ns) * u128::from(NO_CPU_PERMILLE)
+    {
+        return;
+    }
+    let text = format!(
+        "{} of the time; who had it: {}",
+        percent(without_ns, total_ns),
+        held_cpus(page, requests).join("; ")
+    );
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "without a CPU: "), (Style::Plain, &text)],
+    );
+}
+
+/// `python3 (pid 4242) 80 %`, `own threads 15 %`: those who had the CPUs for long.
+pub(super) fn held_cpus(page: &Page, requests: &Requests) -> Vec<String> {
+    let holders = &requests.cpu_holders;
+    let all_ns = holders
+        .iter()
+        .map(|row| row.ns)
+        .fold(0, u64::saturating_add);
+    let large = holders
+        .iter()
+        .filter(|row| u128::from(row.ns) * 1_000 >= u128::from(all_ns) * u128::from(SMALL_PERMILLE))
+        .take(MAX_HOLDERS);
+    large
+        .map(|row| format!("{} {}", holder(page, row), percent(row.ns, all_ns)))
+        .collect()
+}
+
+fn holder(page: &Page, row: &CpuHolderRow) -> String {
+    let name = page.cut(row.name.as_deref().unwrap_or_default(), 40);
+    let cgroup = row.cgroup.as_ref().map(|path| page.cut(path, 60));
+    match (row.who, &row.pids[..], cgroup) {
+        ("processes", [pid], None) => format!("{name} (pid {pid})"),
+        ("processes", [pid], Some(cgroup)) => format!("{name} (pid {pid}, cgroup {cgroup})"),
+        ("processes", pids, None) => format!("{} processes {name}", pids.len()),
+        ("processes", pids, Some(cgroup)) => {
+            format!("{} processes {name} (cgroup {cgroup})", pids.len())
+        }
+        ("own-threads", ..) => "own threads".to_owned(),
+        ("kernel-threads", ..) => "threads of the kernel".to_owned(),
+        ("quota", ..) => "the cgroup's limit".to_owned(),
+        ("host", ..) => "the virtual machine's host".to_owned(),
+        _ => "nobody".to_owned(),
+    }
+}
+
 /// What is said of requests besides their time and latency.
 fn facts_besides(page: &mut Page, requests: &Requests) {
     wire(page, requests.wire.as_ref());
+    cpu_holders(page, requests);
     accept_queues(page, &requests.accept_queues);
     half_made(page, &requests.accept_queues);
     own(page, requests.own);

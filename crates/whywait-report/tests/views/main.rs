@@ -95,11 +95,14 @@ fn requests_that_lacked_a_cpu_say_so() {
                 time";
     assert!(text.contains(said), "{said}: {text}");
     assert!(!text.contains("host"), "nothing was stolen: {text}");
+    let text = render(&reports::no_cpu_by_others(), wide);
+    let who = "without a CPU: 80 % of the time; who had it: batch-job (pid 4242) 80 %; own threads \
+               20 %";
+    assert!(text.contains(who), "{who}: {text}");
     let mut stolen = reports::no_cpu();
     stolen.coverage.stolen_ns = stolen.target.duration_ns / 10;
     let text = render(&stolen, wide);
-    let said = "the virtual machine's host took CPUs away. Check what else runs on that host, what \
-                else runs on this machine, and";
+    let said = "had no CPU; the virtual machine's host took CPUs away";
     assert!(text.contains(said), "{said}: {text}");
 }
 

@@ -5,6 +5,7 @@ use whywait_findings::{
     Cause, Code, Confidence, Dominant, Evidence, Finding, Saving, SavingKind, Severity, Verdict,
 };
 use whywait_model::calls::links::{LinkCounts, PeerTime, Range, TaskTime, TaskTotals};
+use whywait_model::cpu::CpuHolderRow;
 use whywait_model::path::Step;
 use whywait_model::requests::{
     Latency, Multiplexed, OpenReader, OpenRequests, OwnRequests, Percentile, ReadyUnserved,
@@ -177,6 +178,7 @@ fn stranded_requests() -> Requests {
         },
         held: None,
         wire: None,
+        cpu_holders: Vec::new(),
         closure: Some(0.999_888_88),
         tasks: None,
         slowest: vec![slowest],
@@ -392,6 +394,23 @@ pub(crate) fn no_cpu() -> Report {
     let mut report = nothing_wrong();
     report.requests.slow = 310;
     report.requests.time.runnable = Some(1_400 * MS);
+    report
+}
+
+/// The same, with who had the CPUs.
+pub(crate) fn no_cpu_by_others() -> Report {
+    let mut report = no_cpu();
+    let holder = |who, pids, name: Option<&str>, ns| CpuHolderRow {
+        who,
+        pids,
+        name: name.map(str::to_owned),
+        cgroup: None,
+        ns,
+    };
+    report.requests.cpu_holders = vec![
+        holder("processes", vec![4242], Some("batch-job"), 1_120 * MS),
+        holder("own-threads", Vec::new(), None, 280 * MS),
+    ];
     report
 }
 

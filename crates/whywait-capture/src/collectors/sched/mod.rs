@@ -1,14 +1,17 @@
 //! When threads run, sleep and are woken, and by whom: long sleeps, and time without a CPU or
-//! without I/O.
+//! without I/O, and who had the CPU meanwhile.
 
 use whywait_events::recording::WriteError;
-use whywait_events::{Busy, Event, Part, Preempted};
+use whywait_events::{Busy, CpuWait, Event, NoCpu, Part, Preempted};
 
-use crate::core::collector::{Collector, Configuration, Decodes, Hook};
+use crate::core::collector::{Collector, Configuration, Hook, Keeper};
 use crate::core::kernel;
 use crate::core::records::{Record, kernel_addresses};
 use crate::core::shared::Shared;
-use crate::core::skel::types::{self, record_type};
+use crate::core::skel::types::{self, cpu_wait_why, record_type};
+use cgroups::Cgroups;
+
+mod cgroups;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     hooks: &[Hook::always("sched_waking"), Hook::always("sched_switch")],
@@ -18,8 +21,9 @@ pub(crate) const COLLECTOR: Collector = Collector {
         record_type::RECORD_WHOLE_WAIT,
         record_type::RECORD_BUSY,
         record_type::RECORD_PREEMPTED,
+        record_type::RECORD_CPU_WAIT,
     ],
-    keeper: |_| Box::new(Decodes(take)),
+    keeper: |pid| Box::new(Sched(Cgroups::seen_from(pid))),
     ..Collector::NONE
 };
 
@@ -58,16 +62,54 @@ fn configure(configuration: &mut Configuration<'_>) {
     }
 }
 
-fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
-    match record {
-        Record::Wait(record) => shared.sleep_ends(&record, &[]),
-        Record::WholeWait(record) => {
-            let len = record.wait.kernel_stack_len;
-            shared.sleep_ends(&record.wait, kernel_addresses(&record.kernel_stack, len))
+struct Sched(Cgroups);
+
+impl Keeper for Sched {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        match record {
+            Record::Wait(record) => shared.sleep_ends(&record, &[]),
+            Record::WholeWait(record) => {
+                let len = record.wait.kernel_stack_len;
+                shared.sleep_ends(&record.wait, kernel_addresses(&record.kernel_stack, len))
+            }
+            Record::Busy(record) => busy(&record, shared),
+            Record::Preempted(record) => preempted(&record, shared),
+            Record::CpuWait(record) => self.cpu_wait(&record, shared),
+            _ => Ok(()),
         }
-        Record::Busy(record) => busy(&record, shared),
-        Record::Preempted(record) => preempted(&record, shared),
-        _ => Ok(()),
+    }
+}
+
+impl Sched {
+    fn cpu_wait(
+        &mut self,
+        record: &types::cpu_wait_record,
+        shared: &mut Shared,
+    ) -> Result<(), WriteError> {
+        let by_kernel = record.by_kernel != 0;
+        let named = record.by_comm.split(|byte| *byte == 0).next();
+        let by_cgroup = if by_kernel || record.by_tid == 0 {
+            String::new()
+        } else {
+            self.0.other(record.by_tgid)
+        };
+        shared.output.write(&Event::CpuWait(CpuWait {
+            tid: record.tid,
+            tgid: record.tgid,
+            from_ns: record.from_ns,
+            in_ns: record.in_ns,
+            why: match cpu_wait_why(record.why) {
+                cpu_wait_why::CPU_WAIT_QUOTA => NoCpu::Quota,
+                cpu_wait_why::CPU_WAIT_HOST => NoCpu::Host,
+                _ => NoCpu::Task,
+            },
+            by_tid: record.by_tid,
+            by_tgid: record.by_tgid,
+            by_kernel,
+            by_ran_ns: record.by_ran_ns,
+            by_name: String::from_utf8_lossy(named.unwrap_or_default()).into_owned(),
+            by_cgroup,
+        }))
     }
 }
 

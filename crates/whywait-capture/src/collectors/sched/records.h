@@ -66,6 +66,30 @@ struct busy_record {
 	u64 runnable_ns;
 };
 
+/* Why a thread that could run had no CPU. */
+enum cpu_wait_why {
+	CPU_WAIT_TASK, /* another one had it; none where `by_tid` is 0 */
+	CPU_WAIT_QUOTA, /* its cgroup had used up its CPU time */
+	CPU_WAIT_HOST, /* its CPU stood still */
+};
+IN_BTF(enum cpu_wait_why, cpu_wait_why);
+
+/* A thread could have run and had no CPU. */
+struct cpu_wait_record {
+	u32 type;
+	u32 tid;
+	u32 tgid;
+	u32 why;
+	u64 from_ns;
+	u64 in_ns;
+	u64 by_ran_ns; /* for how long `by_tid` had had the CPU at a stretch when it left it */
+	u32 by_tid; /* 0: nobody, the CPU was idle */
+	u32 by_tgid;
+	u32 by_kernel; /* a thread of the kernel */
+	u32 pad;
+	u8 by_comm[16]; /* the process's name */
+};
+
 /* Since it lost its CPU, without having gone to sleep, a thread had none. */
 struct preempted_record {
 	u32 type;

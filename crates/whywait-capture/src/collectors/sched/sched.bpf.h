@@ -11,6 +11,7 @@
 #include "collectors/futex/futex.bpf.h"
 #include "collectors/futex/sums.bpf.h"
 #include "collectors/herd/herd.bpf.h"
+#include "collectors/sched/cpu_waits.bpf.h"
 #include "collectors/sched/io.bpf.h"
 #include "collectors/sched/stolen.bpf.h"
 #include "collectors/stacks/user_stack.bpf.h"
@@ -216,6 +217,8 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->out_ns = now;
 	if (!sleeps) {
 		thread->state = THREAD_RUNNABLE;
+		if (unlikely(is_throttled(task)))
+			thread->throttled_ns = now;
 		return;
 	}
 	thread->state = THREAD_SLEEPING;
@@ -315,16 +318,23 @@ static __always_inline bool sum_up_storm(struct thread *thread, u64 slept_ns)
 	return true;
 }
 
-static __always_inline void got_cpu(struct thread *thread, u64 in_ns)
+/* `by`: who leaves the CPU, 0: not known. */
+static __always_inline void got_cpu(struct task_struct *by, struct thread *thread, u64 in_ns)
 {
 	u64 ns = in_ns - thread->out_ns;
 
 	thread->parts[PART_RUNNABLE] += ns;
-	if (unlikely(ns >= threshold_ns))
-		send_preempted(thread, thread->out_ns, in_ns);
+	if (likely(ns < threshold_ns))
+		return;
+	send_preempted(thread, thread->out_ns, in_ns);
+	if (thread->throttled_ns == thread->out_ns)
+		send_cpu_wait(by, thread, thread->out_ns, in_ns, CPU_WAIT_QUOTA);
+	else if (by)
+		send_cpu_wait(by, thread, thread->out_ns, in_ns, CPU_WAIT_TASK);
 }
 
-static __always_inline void switch_in(struct task_struct *task, struct thread *thread, u64 now)
+static __always_inline void switch_in(struct task_struct *task, struct task_struct *by,
+				      struct thread *thread, u64 now)
 {
 	u64 wake_ns = thread->wake_ns, slept_ns;
 	enum call_family family;
@@ -332,7 +342,7 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 	bool recorded;
 
 	if (thread->state == THREAD_RUNNABLE) {
-		got_cpu(thread, now);
+		got_cpu(by, thread, now);
 	} else if (thread->state == THREAD_SLEEPING) {
 		/*
 		 * The wake may have been made between the decision to sleep and the switch, on
@@ -360,6 +370,8 @@ static __always_inline void switch_in(struct task_struct *task, struct thread *t
 				storm = is_storm(thread, now);
 			recorded = !storm || recorded_before || !sum_up_storm(thread, slept_ns);
 			thread->short_sleeps = 0;
+			if (unlikely(wake_ns && now - wake_ns >= threshold_ns))
+				send_cpu_wait(by, thread, wake_ns, now, CPU_WAIT_TASK);
 		} else {
 			recorded = thread->record_poll ||
 				   (thread->nr == NR_FUTEX && record_short_futex(thread, slept_ns));
@@ -414,7 +426,7 @@ __noinline int unseen_switch_in(struct thread *thread, u64 ran_ns, bool ends, u6
 	if (in_ns < wake_ns)
 		in_ns = wake_ns;
 	if (thread->state == THREAD_RUNNABLE) {
-		got_cpu(thread, in_ns);
+		got_cpu(0, thread, in_ns);
 	} else {
 		if (!wake_ns) {
 			thread->wake_context = WAKE_UNKNOWN;
@@ -483,7 +495,7 @@ int sched_switch(u64 *ctx)
 		switch_out(prev, from, !preempt && state, state, now);
 	}
 	if (to)
-		switch_in(next, to, now);
+		switch_in(next, prev, to, now);
 	return 0;
 }
 

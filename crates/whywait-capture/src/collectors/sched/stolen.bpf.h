@@ -14,6 +14,7 @@
 #pragma once
 
 #include "core/state.bpf.h"
+#include "collectors/sched/cpu_waits.bpf.h"
 #include "collectors/sched/preempted.bpf.h"
 
 struct {
@@ -48,8 +49,12 @@ static __always_inline void note_stolen(struct thread *thread, u64 ns, u64 now)
 	 * Sent here, where it is known when it was: a thread that computes may come by no hook for
 	 * long.
 	 */
-	if (ns >= threshold_ns && since_ns && since_ns <= now - threshold_ns)
-		send_preempted(thread, since_ns > now - ns ? since_ns : now - ns, now);
+	if (ns >= threshold_ns && since_ns && since_ns <= now - threshold_ns) {
+		u64 from_ns = since_ns > now - ns ? since_ns : now - ns;
+
+		send_preempted(thread, from_ns, now);
+		send_cpu_wait(0, thread, from_ns, now, CPU_WAIT_HOST);
+	}
 	if (thread->state == THREAD_RUNNING)
 		thread->stolen_ns = 0;
 	thread->stolen_ns += ns;

@@ -14,11 +14,12 @@
 //! locks, their answers and to be read. With a higher limit a part of that stays: a bound.
 //!
 //! **Guards.** The limit must have been reached in [`THROTTLED`] periods, and in a
-//! [`THROTTLED_PERIODS`]th of all. Other programs that want the CPUs stop nobody by a limit; where
-//! both happen, which of the two a request waited for does not show: the confidence is medium
-//! unless the limit was reached in half of the periods.
+//! [`THROTTLED_PERIODS`]th of all. Other programs that want the CPUs stop nobody by a limit: where
+//! the recording says who had the CPUs, and one of them had them for longer than the limit took
+//! them, it is a `no-cpu`. The confidence is medium unless the limit was reached in half of the
+//! periods.
 
-use whywait_events::Part;
+use whywait_model::cpu::CpuHolder;
 use whywait_words::duration;
 
 use crate::declaration::Declaration;
@@ -26,7 +27,7 @@ use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{MOST, Share, THROTTLED, THROTTLED_PERIODS};
 use crate::shared::intervals::sum;
-use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
+use crate::shared::without_cpu::Deprived;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -70,35 +71,32 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     finding(facts, &limit).into_iter().collect()
 }
 
-/// How long a request waited for a CPU, nanoseconds.
-fn without_cpu_ns(slow: &SlowRequest<'_>) -> u64 {
-    let runnable = slow_paths::steps(slow).filter(|(part, _)| *part == Part::Runnable);
-    let ns = sum(runnable.map(|(_, step)| step.ns()));
-    ns.saturating_add(slow.request.unserved_wakeup_ns)
-        .min(slow.latency_ns)
-}
-
-/// What a request waited for that takes as long with more CPU time, and its work, nanoseconds.
-fn remains_ns(slow: &SlowRequest<'_>) -> u64 {
-    let remain = slow_paths::steps(slow).filter(|(part, _)| {
-        matches!(
-            part,
-            Part::OnCpu | Part::Disk | Part::Network | Part::Timer | Part::PageFault
-        )
-    });
-    sum(remain.map(|(_, step)| step.ns()))
+/// Whether it is the limit that requests waited for, and not those who had the CPUs. In recordings
+/// that do not say who had them it is the limit. A thread that is woken while its cgroup has no
+/// time left waits for an idle CPU (before Linux 6.18).
+fn is_of_limit(deprived: &Deprived) -> bool {
+    let Some(holders) = deprived.holders() else {
+        return true;
+    };
+    let stopped = |holder: &CpuHolder| matches!(holder, CpuHolder::Quota | CpuHolder::Idle);
+    let limit_ns = sum(holders
+        .iter()
+        .filter(|(by, _)| stopped(by))
+        .map(|(_, ns)| *ns));
+    let others = holders
+        .iter()
+        .filter(|(by, _)| !stopped(by))
+        .map(|(_, ns)| *ns);
+    limit_ns >= others.max().unwrap_or(0)
 }
 
 fn finding(facts: &Facts<'_>, limit: &ReachedLimit) -> Option<Finding> {
     let (model, slow) = (facts.model, facts.slow());
-    let stopped = || {
-        slow.requests
-            .iter()
-            .filter(|request| dominates(without_cpu_ns(request), request.latency_ns))
-    };
-    let shares =
-        Shares::new(stopped().map(|request| (without_cpu_ns(request), request.latency_ns)));
-    let saved = stopped().map(|request| request.latency_ns.saturating_sub(remains_ns(request)));
+    let deprived = Deprived::of(facts);
+    if !is_of_limit(&deprived) {
+        return None;
+    }
+    let shares = &deprived.shares;
     let severity = shares.severity(slow.total_ns)?;
     let confidence = if Share::new(limit.throttled, limit.periods).is_at_least(*MOST) {
         Confidence::High
@@ -137,7 +135,7 @@ fn finding(facts: &Facts<'_>, limit: &ReachedLimit) -> Option<Finding> {
         .about("periods", limit.periods)
         .about("throttled_periods", limit.throttled)
         .about("throttled_ns", limit.throttled_ns)
-        .saving(Saving::latency(saved.collect()))
+        .saving(Saving::latency(deprived.saved.clone()))
         .evidence([
             Evidence::of_ns(limit.throttled_ns, stopped_for),
             Evidence::of_ns(shares.ns, without_cpu),
