@@ -13,6 +13,7 @@ usage: labs/run [--keep DIR] NAME VARIANT [report flags]    watch a lab and prin
        labs/run --list [--format json]                      all labs, variants and labels
 
 --keep DIR         leave the recording in DIR
+--busy             another program wants one of the CPUs meanwhile
 --server-arg ARG   one more argument for the lab's server; may be repeated
 WHYWAIT=FILE in the environment names the whywait to use; otherwise it is built from this checkout.
 With LABS_BUILT=1 in it the lab's program is there, made by --build: labs at the same time.
@@ -45,6 +46,8 @@ pub(crate) struct Job {
     pub(crate) variant: String,
     pub(crate) keep: Option<PathBuf>,
     pub(crate) check: bool,
+    /// Another program wants one of the CPUs.
+    pub(crate) busy: bool,
     /// Added to the command that `lab.toml` has for the server.
     pub(crate) server_args: Vec<String>,
     /// Passed on to `whywait report` as they are.
@@ -55,7 +58,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(args);
     let (mut list, mut json, mut bare, mut check) = (false, false, false, false);
-    let mut build = false;
+    let (mut build, mut busy) = (false, false);
     let mut keep = None;
     let mut server_args = Vec::new();
     // Our own options end at NAME: what follows VARIANT is whywait's.
@@ -73,6 +76,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
             Some(Long("bare")) => bare = true,
             Some(Long("check")) => check = true,
             Some(Long("build")) => build = true,
+            Some(Long("busy")) => busy = true,
             Some(Long("server-arg")) => server_args.push(parser.value()?.string()?),
             Some(Long("keep")) => keep = Some(PathBuf::from(parser.value()?)),
             Some(arg) => return Err(arg.unexpected().into()),
@@ -80,7 +84,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
     };
     if list {
         ensure!(
-            name.is_none() && !bare && !check && !build && keep.is_none() && server_args.is_empty(),
+            name.is_none()
+                && !(bare || check || build || busy)
+                && keep.is_none()
+                && server_args.is_empty(),
             "--list takes nothing but --format"
         );
         return Ok(Action::List { json });
@@ -95,14 +102,17 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
     let report_args: Vec<OsString> = rest.collect();
     if build {
         ensure!(
-            keep.is_none() && !check && !bare && server_args.is_empty() && report_args.is_empty(),
+            keep.is_none()
+                && !(check || bare || busy)
+                && server_args.is_empty()
+                && report_args.is_empty(),
             "--build only builds"
         );
         return Ok(Action::Build { name, variant });
     }
     if bare {
         ensure!(
-            keep.is_none() && !check && report_args.is_empty(),
+            keep.is_none() && !check && !busy && report_args.is_empty(),
             "--bare has neither recording nor report"
         );
         return Ok(Action::Bare {
@@ -120,6 +130,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action> 
         variant,
         keep,
         check,
+        busy,
         server_args,
         report_args,
     }))
@@ -173,6 +184,7 @@ mod tests {
             "--check --bare a b",
             "--list --server-arg a",
             "--build --check a b",
+            "--bare --busy a b",
             "--build a b --format json",
         ] {
             assert!(parsed(wrong).is_err(), "{wrong:?} was taken");

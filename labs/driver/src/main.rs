@@ -89,6 +89,7 @@ fn bare(labs: &Path, lab: &Lab, variant: &Variant, server_args: &[String]) -> Re
         variant,
         out: &out,
         server_args,
+        busy: false,
         watch: None,
     };
     tries(|number| session::run(&run, &tmp.path().join(number.to_string())))
@@ -117,6 +118,7 @@ fn watched(labs: &Path, job: &Job) -> Result<u8> {
         variant,
         out: &out,
         server_args: &job.server_args,
+        busy: job.busy,
         watch: Some(watch),
     };
     tries(|number| {

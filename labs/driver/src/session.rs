@@ -35,6 +35,8 @@ pub(crate) struct Run<'a> {
     pub(crate) out: &'a Path,
     /// Arguments of the server besides those of the variant.
     pub(crate) server_args: &'a [String],
+    /// Another program wants the first CPU while the load runs.
+    pub(crate) busy: bool,
     /// None: the server runs on its own.
     pub(crate) watch: Option<Watch<'a>>,
 }
@@ -121,6 +123,7 @@ pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
         "labs: {} {} serves on {address}",
         run.lab.name, run.variant.name
     );
+    let _spinner = run.busy.then(spinner).transpose()?;
     let mut watcher = None;
     let ends = Ends {
         pid,
@@ -135,6 +138,13 @@ pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
     server.wait_until_over()?;
     target.is_over();
     Ok(outcome)
+}
+
+/// A program that wants the first CPU all the time.
+fn spinner() -> Result<Group> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+    Group::spawn("the spinner", &mut command)
 }
 
 /// The server, or whywait with the server as its child.
