@@ -100,7 +100,8 @@ fn unnamed(modules: &[Module], unnamed: &[Unnamed], frames: usize) -> Vec<String
             ),
             WhyUnnamed::Stripped => format!(
                 "functions of {path} have no names: it has no symbols (it is stripped); build it \
-                 without strip or -s, or install its debug symbols (build-id {build_id})"
+                 without strip or -s, install its debug symbols (build-id {build_id}), or name the \
+                 folder that has them: --debug-files"
             ),
         })
     };
