@@ -77,8 +77,9 @@ lint: ## formatting and clippy in all workspaces, as `make test` does it
 	scripts/setup test
 	scripts/test fmt clippy
 
-install: build ## install to PREFIX (/usr/local), below DESTDIR when set
+install: build ## install, with manual pages, to PREFIX (/usr/local), below DESTDIR when set
 	install -D -m 755 "$(WHYWAIT_BIN)" "$(DESTDIR)$(PREFIX)/bin/whywait"
+	"$(WHYWAIT_BIN)" man "$(DESTDIR)$(PREFIX)/share/man/man1"
 
 setup:
 	@scripts/setup build

@@ -10,12 +10,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = std::time::Instant::now();
     let mut session = whywait_capture::Session::start(
         pid,
-        whywait_capture::command_line(pid),
+        whywait_target::command_line(pid),
         std::path::Path::new(&args[3]),
         &options,
     )?;
     eprintln!("attached after {:?}", begun.elapsed());
-    while begun.elapsed().as_secs() < seconds && whywait_capture::alive(pid) {
+    while begun.elapsed().as_secs() < seconds && whywait_target::alive(pid) {
         session.turn()?;
         session.sleep();
     }

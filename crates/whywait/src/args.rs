@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 use whywait_findings::{Code, Severity};
 use whywait_view::stacks::Of;
 
 use crate::commands::explain::COVERAGE;
 use crate::output::Destination;
-use crate::values;
+use crate::{offers, values};
 
 const EXAMPLES: &str = "\
 Examples:
   whywait -- ./server --port 8080        run a server, watch it, report when it ends
   sudo whywait -p 1234 -d 10s            watch a running process for ten seconds
+  sudo whywait :8080 -d 10s              watch whoever listens on a port
+  sudo whywait --unit nginx -d 10s       a service, with what it starts later
   sudo whywait -p 1234 --fail-on error   the same until Ctrl-C; exit 3 when something is wrong
   sudo whywait record -p 1234 -o slow    keep the recording, for later and for other machines
   whywait report slow                    read it there; needs no privileges
@@ -34,7 +37,7 @@ a full disk.";
 
 const RECORD_HELP: &str = "\
 Examples:
-  sudo whywait record -p $(pidof redis-server) -d 30s
+  sudo whywait record --name redis-server -d 30s
   sudo whywait record -o run1.whywait -- ./server
   sudo whywait record -p 1234 -o /var/lib/whywait --rotate 1h --keep-for 7d --max-size 20G
   sudo whywait record -o /var/lib/whywait --rotate 1h --keep-for 7d -- ./server
@@ -122,6 +125,9 @@ What the report looks like:
   json-schema  the schema of the format json; needs no recording
 ";
 
+/// Over the flags for what runs already.
+const TARGET: &str = "Target";
+
 /// Over the flags for a folder of recordings.
 const ROTATION: &str = "A folder of recordings";
 
@@ -136,9 +142,9 @@ const INSTEAD: &str = "Instead of the report (without --fail-on)";
     about = "Shows where every request's time went in a running server, and why it waits",
     override_usage = "whywait [OPTIONS] -- <CMD>...\n       \
                       whywait [OPTIONS] -p <PID>\n       \
+                      whywait [OPTIONS] :<PORT>\n       \
                       whywait <COMMAND>",
     args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
     after_help = EXAMPLES
 )]
 pub(crate) struct Cli {
@@ -174,6 +180,9 @@ pub(crate) enum Verb {
     /// Print completions for a shell
     #[command(after_help = "Example: whywait completions bash > /etc/bash_completion.d/whywait")]
     Completions(CompletionsArgs),
+    /// Print the manual page, or write it and those of the commands to a folder
+    #[command(after_help = "Example: whywait man | man -l -")]
+    Man(ManArgs),
     /// Wait until the watcher is ready, then become the command
     #[command(name = "__exec", hide = true)]
     Exec(ExecArgs),
@@ -185,15 +194,10 @@ pub(crate) enum Verb {
 /// What to watch, and for how long.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// Watch this running process, with its threads and the children it makes
-    #[arg(
-        short,
-        long,
-        value_name = "PID",
-        value_parser = clap::value_parser!(u32).range(1..=4_194_304),
-    )]
-    pub(crate) pid: Option<u32>,
-    /// Stop recording after this time (10s, 500ms, 2m) [default: when CMD ends, or at Ctrl-C]
+    #[command(flatten)]
+    pub(crate) named: NamedArgs,
+    /// Stop recording after this time (10s, 500ms, 2m; 10 is 10s) [default: when the target ends,
+    /// or at Ctrl-C]
     ///
     /// This does not end CMD: whywait reports, then waits for it.
     #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
@@ -202,8 +206,70 @@ pub(crate) struct TargetArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Run this command and watch it
-    #[arg(last = true, value_name = "CMD", conflicts_with = "pid")]
+    #[arg(last = true, value_name = "CMD", conflicts_with = "named")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What runs already. Several are watched together.
+#[derive(Debug, Default, Args)]
+#[group(id = "named", multiple = true)]
+pub(crate) struct NamedArgs {
+    /// Watch whoever listens on this TCP port
+    ///
+    /// All that share it: a server's workers, and servers with SO_REUSEPORT. If nobody does here,
+    /// it is looked for in the networks of containers.
+    #[arg(value_name = ":PORT", help_heading = TARGET)]
+    pub(crate) what: Vec<OsString>,
+    /// Watch this running process, with its threads and the children it makes
+    ///
+    /// Of a worker of a server that forks (the same program as its parent, with the same listening
+    /// socket) the whole server is watched.
+    #[arg(
+        short,
+        long,
+        value_name = "PID,...",
+        value_delimiter = ',',
+        help_heading = TARGET,
+        add = ArgValueCompleter::new(offers::pids)
+    )]
+    pub(crate) pid: Vec<String>,
+    /// The same as :PORT
+    #[arg(
+        long,
+        value_name = "PORT,...",
+        value_delimiter = ',',
+        help_heading = TARGET,
+        add = ArgValueCompleter::new(offers::ports)
+    )]
+    pub(crate) port: Vec<String>,
+    /// Watch the server of this name: that of the process, or of the file that it runs
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    pub(crate) name: Vec<OsString>,
+    /// Watch this unit of systemd (`nginx`, `nginx.service`), with what starts in it later
+    #[arg(
+        long,
+        value_name = "UNIT",
+        help_heading = TARGET,
+        add = ArgValueCompleter::new(offers::units)
+    )]
+    pub(crate) unit: Vec<OsString>,
+    /// Watch this container of Docker, Podman, containerd or Kubernetes: its id, the beginning of
+    /// that, or its name
+    #[arg(
+        long,
+        value_name = "ID|NAME",
+        help_heading = TARGET,
+        add = ArgValueCompleter::new(offers::containers)
+    )]
+    pub(crate) container: Vec<String>,
+    /// Watch all that is in this cgroup, now and later: a path as in /proc/PID/cgroup, or a folder
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_hint = ValueHint::DirPath,
+        help_heading = TARGET
+    )]
+    pub(crate) cgroup: Vec<PathBuf>,
 }
 
 /// What to record.
@@ -533,6 +599,13 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// A folder, such as /usr/local/share/man/man1
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

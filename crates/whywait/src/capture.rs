@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use whywait_capture::{CaptureError, Options};
+use whywait_capture::{CaptureError, Options, Target};
+use whywait_words::list;
 
 use crate::config::{CaptureConfig, WatchTarget};
 use crate::errors::{FAILED, complain, eprintln_quietly, with_causes};
@@ -51,10 +52,10 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     // A command waits at its gate from here on, so that nothing of it is missed.
     let mut session = TargetSession::begin(config)?;
     let command = match &config.target {
-        WatchTarget::Process(pid) if config.launched.is_empty() => {
-            whywait_capture::command_line(*pid)
+        WatchTarget::Running(target) if config.launched.is_empty() => {
+            whywait_target::command_line(target.head)
         }
-        WatchTarget::Process(_) => words(&config.launched),
+        WatchTarget::Running(_) => words(&config.launched),
         WatchTarget::Command(command) => words(command),
     };
     let options = Options {
@@ -81,7 +82,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
     let mut progress = Progress::new(config.quiet || config.in_rotation);
     progress.attaching();
     let started =
-        whywait_capture::Session::start(session.pid(), command, &config.recording, &options)
+        whywait_capture::Session::start(session.target(), command, &config.recording, &options)
             .map_err(anyhow::Error::from)
             .and_then(|capture| {
                 privileges::drop_unneeded(config).context("cannot give up privileges")?;
@@ -94,11 +95,11 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         }
     })?;
     capture.name_by(symboliser);
-    if privileges::lacks_ptrace(session.pid()) {
+    if privileges::lacks_ptrace(session.target().head) {
         complain(NO_PTRACE);
         capture.note(NO_PTRACE);
     }
-    if let WatchTarget::Process(pid) = config.target
+    if let WatchTarget::Running(target) = &config.target
         && !config.in_rotation
         && !config.quiet
     {
@@ -107,7 +108,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         } else {
             "Ctrl-C ends the recording"
         };
-        eprintln_quietly(&format!("whywait: watching process {pid}; {end}"));
+        eprintln_quietly(&format!("whywait: watching {}; {end}", processes(target)));
     }
     if config.in_rotation {
         // Whoever waits for it and is gone needs no line any more.
@@ -124,7 +125,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         while session.running()? {
             capture.turn()?;
             // A command writes to the same terminal.
-            if matches!(config.target, WatchTarget::Process(_)) {
+            if matches!(config.target, WatchTarget::Running(_)) {
                 progress.watching(|| capture.so_far(), session.left());
             }
             capture.sleep();
@@ -162,6 +163,18 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         complain(&format!("{}{more}", with_causes(&error)));
     }
     Ok(outcome)
+}
+
+/// `process 12`, `processes 12 and 13`, or what is in a cgroup.
+pub(crate) fn processes(target: &Target) -> String {
+    match &target.pids[..] {
+        [pid] if target.cgroups.is_empty() => format!("process {pid}"),
+        pids if target.cgroups.is_empty() => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            format!("processes {}", list(&pids))
+        }
+        _ => format!("process {} and what runs with it", target.head),
+    }
 }
 
 fn words(command: &[OsString]) -> Vec<String> {

@@ -5,20 +5,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
+use whywait_capture::Target;
 use whywait_compare::gate::Date;
 use whywait_findings::Severity;
+use whywait_target::Named;
 use whywait_view::stacks::Of;
 
-use crate::args::{CaptureArgs, Detail, OutputArgs, ReportArgs, ReportFormat, TargetArgs};
-use crate::errors::Usage;
+use crate::args::{
+    CaptureArgs, Detail, NamedArgs, OutputArgs, ReportArgs, ReportFormat, TargetArgs,
+};
+use crate::errors::{Usage, eprintln_quietly, line};
 use crate::output::{self, Destination};
 use crate::user::Invoker;
 
 /// What to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WatchTarget {
-    /// A process that runs already.
-    Process(u32),
+    /// Processes that run already.
+    Running(Target),
     /// A command to launch: the program and its arguments, at least the program.
     Command(Vec<OsString>),
 }
@@ -127,50 +131,115 @@ impl ReportConfig {
     }
 }
 
-/// What to watch.
+/// What to watch. Says what the names came to, unless nothing but errors is to be said.
 pub(crate) fn target(args: &TargetArgs) -> Result<WatchTarget, Usage> {
-    match (args.pid, args.command.as_slice()) {
-        (Some(pid), []) => process(pid).map(WatchTarget::Process),
-        (None, []) => Err(Usage::new(
+    let named = named(&args.named)?;
+    match (named.as_slice(), args.command.as_slice()) {
+        ([], []) => Err(Usage::new(
             "nothing to watch",
-            "name a command after --, or a process with -p: whywait -- ./server; whywait -p 1234",
+            "name a command after --, or what runs: whywait -- ./server; whywait -p 1234; \
+             whywait :8080",
         )),
-        (None, [program, ..]) if program.is_empty() => Err(Usage::new(
+        ([], [program, ..]) if program.is_empty() => Err(Usage::new(
             "the command's name is empty",
             "name a command after --: whywait -- ./server",
         )),
-        (None, command) => Ok(WatchTarget::Command(command.to_vec())),
-        (Some(_), _) => Err(Usage::new(
-            "both a process and a command were named",
-            "use either -p PID or -- CMD",
+        ([], command) => Ok(WatchTarget::Command(command.to_vec())),
+        (named, []) => running(named, args.quiet),
+        (_, _) => Err(Usage::new(
+            "both something that runs and a command were named",
+            "use either -p PID, :PORT and the like, or -- CMD",
         )),
     }
 }
 
-fn process(pid: u32) -> Result<u32, Usage> {
-    if pid == std::process::id() {
+fn running(named: &[Named], quiet: bool) -> Result<WatchTarget, Usage> {
+    let found = whywait_target::resolve(named)?;
+    if !quiet {
+        for said in &found.said {
+            eprintln_quietly(&line(&format!("whywait: {said}")));
+        }
+    }
+    let heads = found.pids();
+    let alone = found.servers.iter().filter(|it| it.cgroups.is_empty());
+    Ok(WatchTarget::Running(Target {
+        head: heads.first().copied().unwrap_or_default(),
+        pids: alone.flat_map(|server| server.pids.clone()).collect(),
+        cgroups: found.cgroups(),
+        named: found.said.join("; "),
+    }))
+}
+
+/// What the flags name, in the order of the help text.
+fn named(args: &NamedArgs) -> Result<Vec<Named>, Usage> {
+    let mut named = Vec::new();
+    for what in &args.what {
+        named.extend(ports_of(what)?);
+    }
+    for pid in &args.pid {
+        named.push(Named::Pid(pid_of(pid)?));
+    }
+    for port in &args.port {
+        named.push(Named::Port(port_of(port)?));
+    }
+    named.extend(args.name.iter().cloned().map(Named::Name));
+    named.extend(args.unit.iter().cloned().map(Named::Unit));
+    named.extend(args.container.iter().cloned().map(Named::Container));
+    named.extend(args.cgroup.iter().cloned().map(Named::Cgroup));
+    Ok(named)
+}
+
+/// `:80,443`. What else stands there was meant in some other way.
+fn ports_of(what: &OsStr) -> Result<Vec<Named>, Usage> {
+    let text = what.to_string_lossy();
+    if let Some(ports) = text.strip_prefix(':') {
+        let ports = ports
+            .split(',')
+            .map(|port| port_of(port.trim_start_matches(':')));
+        return ports.map(|port| port.map(Named::Port)).collect();
+    }
+    let hint = if text.parse::<u32>().is_ok() {
+        format!("-p {text} for the process, :{text} for the port")
+    } else {
+        format!(
+            "to watch a command put -- before it: whywait -- {text}; to watch what runs: \
+             --name {text}; whywait --help lists whywait's own commands"
+        )
+    };
+    Err(Usage::new(
+        format!("'{text}' is neither a port, such as :8080, nor a command of whywait"),
+        hint,
+    ))
+}
+
+fn pid_of(text: &str) -> Result<u32, Usage> {
+    const HIGHEST: u32 = 4_194_304;
+    if text.parse::<u64>().is_err() {
+        let hint = match text.strip_prefix(':') {
+            Some(port) => format!("for a port: whywait :{port}"),
+            None => format!("for a name: --name {text}"),
+        };
         return Err(Usage::new(
-            "whywait cannot watch itself",
-            "name another process with -p",
+            format!("'{text}' is not the number of a process"),
+            hint,
         ));
     }
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| {
-        Usage::new(
-            format!("there is no process {pid}"),
-            "pidof NAME or pgrep NAME finds the number of a process",
-        )
-    })?;
-    // /proc knows threads under their own number too.
-    match status
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))
-        .and_then(|tgid| tgid.trim().parse::<u32>().ok())
-    {
-        Some(tgid) if tgid != pid => Err(Usage::new(
-            format!("{pid} is a thread of process {tgid}"),
-            format!("use -p {tgid}: all its threads are watched"),
+    match text.parse() {
+        Ok(pid @ 1..=HIGHEST) => Ok(pid),
+        _ => Err(Usage::new(
+            format!("{text} is not the number of a process"),
+            format!("numbers are from 1 to {HIGHEST}: pidof NAME finds one"),
         )),
-        _ => Ok(pid),
+    }
+}
+
+fn port_of(text: &str) -> Result<u16, Usage> {
+    match text.parse() {
+        Ok(port @ 1..) => Ok(port),
+        _ => Err(Usage::new(
+            format!("'{text}' is not a TCP port"),
+            "ports are from 1 to 65535: whywait :8080",
+        )),
     }
 }
 
@@ -248,8 +317,9 @@ fn new_folder_of(dir: &Path, user: u32) -> Result<(), Usage> {
 /// A name for a recording in the current folder: `redis-server-20260131-235959.whywait`, in UTC.
 pub(crate) fn default_folder(target: &WatchTarget, now: std::time::SystemTime) -> PathBuf {
     let name = match target {
-        WatchTarget::Process(pid) => {
-            std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
+        WatchTarget::Running(target) => {
+            let name = std::fs::read(format!("/proc/{}/comm", target.head)).unwrap_or_default();
+            String::from_utf8_lossy(&name).into_owned()
         }
         WatchTarget::Command(command) => Path::new(&command[0])
             .file_name()
@@ -330,29 +400,62 @@ mod tests {
         }
     }
 
-    fn args(pid: Option<u32>, command: &[&str]) -> TargetArgs {
+    fn args(pids: &[&str], command: &[&str]) -> TargetArgs {
         TargetArgs {
-            pid,
+            named: NamedArgs {
+                pid: pids.iter().map(|pid| (*pid).to_owned()).collect(),
+                ..NamedArgs::default()
+            },
             duration: None,
-            quiet: false,
+            quiet: true,
             command: command.iter().map(OsString::from).collect(),
         }
     }
 
     #[test]
-    fn a_target_is_a_process_or_a_command() {
+    fn a_target_is_what_runs_or_a_command() {
         assert_eq!(
-            target(&args(None, &["a", "b"])),
+            target(&args(&[], &["a", "b"])),
             Ok(WatchTarget::Command(vec!["a".into(), "b".into()]))
         );
-        assert_eq!(target(&args(Some(1), &[])), Ok(WatchTarget::Process(1)));
+        assert_eq!(
+            target(&args(&["1"], &[])),
+            Ok(WatchTarget::Running(Target::from(1)))
+        );
+        let own = std::process::id().to_string();
         for wrong in [
-            args(None, &[]),
-            args(None, &[""]),
-            args(Some(1), &["a"]),
-            args(Some(std::process::id()), &[]),
+            args(&[], &[]),
+            args(&[], &[""]),
+            args(&["1"], &["a"]),
+            args(&["0"], &[]),
+            args(&["99999999999999999999"], &[]),
+            args(&[&own], &[]),
         ] {
             assert!(target(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_gets_the_flag_that_was_meant() {
+        let hint = |args: NamedArgs| named(&args).expect_err("it is none").hint;
+        let what = |what: &str| NamedArgs {
+            what: vec![what.into()],
+            ..NamedArgs::default()
+        };
+        let pid = |pid: &str| NamedArgs {
+            pid: vec![pid.to_owned()],
+            ..NamedArgs::default()
+        };
+        assert!(hint(pid("nginx")).contains("--name nginx"));
+        assert!(hint(pid(":80")).contains("whywait :80"));
+        assert!(hint(what("1234")).contains("-p 1234"));
+        assert!(hint(what("redis-server")).contains("whywait -- redis-server"));
+        assert_eq!(
+            named(&what(":80,443")),
+            Ok(vec![Named::Port(80), Named::Port(443)])
+        );
+        for wrong in [":", ":0", ":65536", ":80,", ":http", ":-1"] {
+            assert!(named(&what(wrong)).is_err(), "{wrong}");
         }
     }
 

@@ -36,6 +36,12 @@ impl Usage {
     }
 }
 
+impl From<whywait_target::Unresolved> for Usage {
+    fn from(error: whywait_target::Unresolved) -> Self {
+        Usage::new(error.message, error.hint)
+    }
+}
+
 /// Something went wrong that was already reported where it happened: only the exit code is left to
 /// pass on.
 #[derive(Debug, Error)]

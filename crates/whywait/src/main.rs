@@ -10,6 +10,7 @@ mod errors;
 mod kept;
 mod launch;
 mod naming;
+mod offers;
 mod output;
 mod privileges;
 mod progress;
@@ -26,6 +27,7 @@ use args::{Cli, Verb};
 
 fn main() -> ExitCode {
     errors::install_panic_hook();
+    commands::completions::answer();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return errors::report_clap(&error),
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Some(Verb::Explain(args)) => commands::explain::run(&args),
         Some(Verb::Check) => commands::check::run(),
         Some(Verb::Completions(args)) => commands::completions::run(&args),
+        Some(Verb::Man(args)) => commands::man::run(&args),
         Some(Verb::Exec(args)) => commands::exec::run(&args),
         Some(Verb::Names) => commands::names::run(),
     };

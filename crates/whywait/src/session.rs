@@ -1,6 +1,6 @@
 //! The time in which a target is watched: when it begins, and what ends it.
 //!
-//! The capture drives it: [`TargetSession::begin`], attach to [`TargetSession::pid`],
+//! The capture drives it: [`TargetSession::begin`], attach to [`TargetSession::target`],
 //! [`TargetSession::go`], then take events while [`TargetSession::running`] says so, then
 //! [`TargetSession::finish`].
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use whywait_capture::Target;
 
 use crate::config::{CaptureConfig, WatchTarget};
 use crate::errors::Usage;
@@ -26,9 +27,10 @@ pub(crate) struct TargetSession {
 }
 
 enum Watched {
-    Process {
-        pid: u32,
-        held: OwnedFd,
+    Running {
+        target: Target,
+        /// Those that were found first.
+        held: Vec<OwnedFd>,
         signals: Signals,
     },
     Command(LaunchedTarget),
@@ -50,21 +52,22 @@ impl TargetSession {
             WatchTarget::Command(command) => {
                 Watched::Command(LaunchedTarget::prepare(command, config.owner)?)
             }
-            WatchTarget::Process(pid) => {
-                let gone = || {
-                    Usage::new(
-                        format!("there is no process {pid}"),
-                        "it ended before whywait could watch it: name a process that runs",
+            WatchTarget::Running(target) => {
+                let held: Vec<OwnedFd> = target.pids.iter().filter_map(|pid| hold(*pid)).collect();
+                if held.is_empty() && !target.lives() {
+                    return Err(Usage::new(
+                        format!("process {} has ended", target.head),
+                        "it ended before whywait could watch it: name what runs",
                     )
-                };
-                let held = hold(*pid).ok_or_else(gone)?;
+                    .into());
+                }
                 let signals = match config.in_rotation {
                     true => Signals::around_process_in_rotation(),
                     false => Signals::around_process(),
                 }
                 .context("cannot handle signals")?;
-                Watched::Process {
-                    pid: *pid,
+                Watched::Running {
+                    target: target.clone(),
                     held,
                     signals,
                 }
@@ -77,11 +80,11 @@ impl TargetSession {
         })
     }
 
-    /// The process to watch.
-    pub(crate) fn pid(&self) -> u32 {
+    /// What to watch.
+    pub(crate) fn target(&self) -> Target {
         match &self.watched {
-            Watched::Process { pid, .. } => *pid,
-            Watched::Command(running) => running.pid(),
+            Watched::Running { target, .. } => target.clone(),
+            Watched::Command(running) => Target::from(running.pid()),
         }
     }
 
@@ -108,7 +111,11 @@ impl TargetSession {
             _ => false,
         };
         let alive = match &mut self.watched {
-            Watched::Process { held, signals, .. } => !signals.any() && lives(held),
+            Watched::Running {
+                target,
+                held,
+                signals,
+            } => !signals.any() && (held.iter().any(lives) || target.lives_in_cgroups()),
             Watched::Command(running) => running.alive()?,
         };
         Ok(alive && !over)
@@ -125,7 +132,7 @@ impl TargetSession {
     pub(crate) fn exit_status(&self) -> Option<i32> {
         match &self.watched {
             Watched::Command(running) => running.launch.status().map(exit_code).map(i32::from),
-            Watched::Process { .. } => None,
+            Watched::Running { .. } => None,
         }
     }
 
@@ -133,7 +140,7 @@ impl TargetSession {
     pub(crate) fn finish(self) -> Option<LaunchedTarget> {
         match self.watched {
             Watched::Command(running) => Some(running),
-            Watched::Process { .. } => None,
+            Watched::Running { .. } => None,
         }
     }
 }
@@ -196,11 +203,6 @@ impl LaunchedTarget {
             self.launch.wait().context("cannot wait for the command")?,
         ))
     }
-}
-
-/// Whether a process runs.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    hold(pid).is_some()
 }
 
 /// Holds a process by more than its number, which may become another one's. `None` when there is

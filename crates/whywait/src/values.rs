@@ -18,10 +18,17 @@ const UNITS: [(&str, u64); 8] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// A duration with its unit: `10s`, `500ms`, `2m`, `1.5h`. More than nothing, at most 30 days.
+/// A duration with its unit: `10s`, `500ms`, `2m`, `1.5h`; seconds without one. More than nothing,
+/// at most 30 days.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const MAX: Duration = Duration::from_secs(30 * 86_400);
-    let duration = parse_duration(text)?;
+    let is_number = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let duration = match is_number && !text.is_empty() {
+        true => parse_duration(&format!("{text}s"))?,
+        false => parse_duration(text)?,
+    };
     if duration.is_zero() {
         return Err("must be more than nothing".to_owned());
     }
@@ -168,6 +175,8 @@ mod tests {
             ("340us", 340_000),
             ("500ms", 500_000_000),
             ("10s", 10_000_000_000),
+            ("10", 10_000_000_000),
+            ("0.5", 500_000_000),
             ("1.5s", 1_500_000_000),
             ("0.000000001s", 1),
             ("2m", 120_000_000_000),
@@ -178,7 +187,8 @@ mod tests {
         }
         for text in [
             "",
-            "10",
+            ".",
+            "0",
             "s",
             "-1s",
             "+1s",

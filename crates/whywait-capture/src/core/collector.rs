@@ -10,6 +10,7 @@ use super::programs::Programs;
 use super::records::Record;
 use super::shared::Shared;
 use super::skel::types;
+use super::target::Target;
 use super::thread_table::ThreadTable;
 
 /// A collector: its programs, its records, and what they need.
@@ -28,8 +29,8 @@ pub(crate) struct Collector {
     pub(crate) after: CollectorStep,
     /// The records that it takes.
     pub(crate) takes: &'static [types::record_type],
-    /// Makes what it keeps of a recording of this process.
-    pub(crate) keeper: fn(pid: u32) -> Box<dyn Keeper>,
+    /// Makes what it keeps of a recording of this target.
+    pub(crate) keeper: fn(&Target) -> Box<dyn Keeper>,
 }
 
 impl Collector {
@@ -148,4 +149,4 @@ pub(crate) struct Configuration<'a> {
     pub(crate) notes: &'a mut Vec<String>,
 }
 
-type CollectorStep = fn(&mut Programs, pid: u32) -> Result<(), CaptureError>;
+type CollectorStep = fn(&mut Programs, &Target) -> Result<(), CaptureError>;

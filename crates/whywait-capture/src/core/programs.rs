@@ -14,6 +14,7 @@ use super::error::{CaptureError, one_line};
 use super::functions::Functions;
 use super::options::Options;
 use super::skel::{WhywaitSkel, WhywaitSkelBuilder, types};
+use super::target::Target;
 use super::{kernel, limits, refused};
 use crate::collectors;
 
@@ -108,11 +109,11 @@ impl Programs {
     }
 
     /// Takes in what is there already, and has the hooks of all collectors run from now on.
-    pub(crate) fn begin(&mut self, pid: u32) -> Result<(), CaptureError> {
+    pub(crate) fn begin(&mut self, target: &Target) -> Result<(), CaptureError> {
         for collector in collectors::ALL {
-            (collector.before)(self, pid)?;
+            (collector.before)(self, target)?;
             self.attach_for_good(collector)?;
-            (collector.after)(self, pid)?;
+            (collector.after)(self, target)?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::error::CaptureError;
 use super::programs::Programs;
 use super::records::Record;
 use super::shared::{Shared, Stage};
+use super::target::Target;
 use super::thread_table::ThreadTable;
 
 /// Writes events in the order in which the records come.
@@ -23,10 +24,10 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Of these collectors, and the process that was asked for.
+    /// Of these collectors, and the target that was asked for.
     pub(crate) fn new(
         collectors: &[&Collector],
-        pid: u32,
+        target: &Target,
         writer: Box<Writer>,
         unwinder: Box<Unwinder>,
     ) -> Self {
@@ -38,7 +39,7 @@ impl Recorder {
         Self {
             shared: Shared::new(writer, unwinder),
             takers: takers.collect(),
-            keepers: collectors.iter().map(|it| (it.keeper)(pid)).collect(),
+            keepers: collectors.iter().map(|it| (it.keeper)(target)).collect(),
         }
     }
 

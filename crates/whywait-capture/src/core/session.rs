@@ -15,9 +15,10 @@ use super::recorder::Recorder;
 use super::records::Record;
 use super::shared::Stage;
 use super::so_far::SoFar;
+use super::target::Target;
 use super::thread_table::ThreadTable;
 use super::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
-use super::{cost, counters, kernel, names, target};
+use super::{cost, counters, kernel, names};
 use crate::collectors;
 use crate::collectors::burst::BurstRounds;
 use crate::collectors::samples::Sampling;
@@ -57,16 +58,18 @@ pub struct Outcome {
 }
 
 impl Session {
-    /// Loads, attaches to `pid` with its threads and descendants, and begins to record into `dir`.
+    /// Loads, attaches to the target with its threads and descendants, and begins to record into
+    /// `dir`.
     /// The recording and the privileges are checked before anything is attached.
     pub fn start(
-        pid: u32,
+        target: impl Into<Target>,
         command: Vec<String>,
         dir: &Path,
         options: &Options,
     ) -> Result<Self, CaptureError> {
-        if !target::alive(pid) {
-            return Err(CaptureError::NoSuchProcess(pid));
+        let target = target.into();
+        if !target.lives() {
+            return Err(CaptureError::NoSuchProcess(target.head));
         }
         let mut unwinder = Box::new(Unwinder::new());
         unwinder.prepare();
@@ -75,7 +78,7 @@ impl Session {
         if let Some(at) = options.begin_at {
             wait_until(at);
         }
-        let meta = meta(pid, command, options);
+        let meta = meta(&target, command, options);
         let writer_options = WriterOptions {
             owner: options.owner,
             ..WriterOptions::default()
@@ -97,7 +100,7 @@ impl Session {
             threads: ThreadTable::new(&maps.bss_threads, sweep::min_ns(options))
                 .map_err(iterate("threads"))?,
             programs,
-            recorder: Recorder::new(&collectors::ALL, pid, writer, unwinder),
+            recorder: Recorder::new(&collectors::ALL, &target, writer, unwinder),
             symboliser: Symboliser::new(),
             options: options.clone(),
             meta,
@@ -106,7 +109,7 @@ impl Session {
             next_roll: Instant::now() + Duration::from_nanos(options.segment_ns),
             settled: Instant::now() + YOUNG,
         };
-        session.programs.begin(pid)?;
+        session.programs.begin(&target)?;
         session.start_sampling();
         session.drain()?;
         session.look(Stage::Begins)?;
@@ -190,7 +193,7 @@ impl Session {
             self.looks = 0;
             self.recorder.shared.output.writer.roll()?;
         }
-        self.recorder.shared.forget_ended(target::alive);
+        self.recorder.shared.forget_ended(whywait_target::alive);
         self.sweeper.keep(&self.recorder.shared.processes.all());
         Ok(())
     }
@@ -333,7 +336,7 @@ fn wait_until(at: SystemTime) {
 }
 
 /// What is known of the recording when it begins.
-fn meta(pid: u32, command: Vec<String>, options: &Options) -> Meta {
+fn meta(target: &Target, command: Vec<String>, options: &Options) -> Meta {
     Meta {
         whywait: env!("CARGO_PKG_VERSION").to_owned(),
         started_wall_unix_ns: SystemTime::now()
@@ -342,7 +345,8 @@ fn meta(pid: u32, command: Vec<String>, options: &Options) -> Meta {
         started_ns: kernel::now_ns(),
         host: kernel::host(),
         command,
-        pid: Some(pid),
+        pid: Some(target.head),
+        target: target.named.clone(),
         options: RecordingOptions {
             threshold_ns: options.threshold_ns,
             stack_bytes: options.stack_bytes,

@@ -42,8 +42,10 @@ pub struct Meta {
     pub host: Host,
     /// The command that was launched, or the watched process' command line.
     pub command: Vec<String>,
-    /// The watched process.
+    /// The watched process, or the one that stands for all.
     pub pid: Option<u32>,
+    /// How the target was named, and what that came to; empty where it was named by its number.
+    pub target: String,
     /// How it was recorded.
     pub options: RecordingOptions,
     /// What each BPF program cost, by name, when it was measured.

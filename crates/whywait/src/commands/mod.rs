@@ -6,6 +6,7 @@ pub(crate) mod diff;
 pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod gate;
+pub(crate) mod man;
 pub(crate) mod names;
 pub(crate) mod publish;
 pub(crate) mod record;

@@ -22,13 +22,15 @@ use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use whywait_capture::Target;
 
 use crate::args::{Detail, RecordArgs};
+use crate::capture::processes;
 use crate::config::{self, WatchTarget};
 use crate::errors::{FAILED, Usage, complain, eprintln_quietly, line};
 use crate::kept::{self, Kept};
 use crate::launch::exit_code;
-use crate::session::{self, LaunchedTarget};
+use crate::session::LaunchedTarget;
 use crate::signals::Signals;
 use crate::user::Invoker;
 
@@ -70,9 +72,10 @@ pub(crate) fn run(args: &RecordArgs, every: Duration) -> anyhow::Result<u8> {
             .map(|duration| Instant::now() + duration),
         took: Duration::ZERO,
     };
-    if let RotateTarget::Process { pid, .. } = &rotation.watched {
+    if let RotateTarget::Running { target, .. } = &rotation.watched {
         rotation.say(&format!(
-            "watching process {pid}; Ctrl-C ends the recording"
+            "watching {}; Ctrl-C ends the recording",
+            processes(target)
         ));
     }
     let code = rotation.run()?;
@@ -114,8 +117,8 @@ enum Begun {
 
 /// What is recorded again and again.
 enum RotateTarget {
-    /// A process that ran already.
-    Process { pid: u32, signals: Signals },
+    /// What ran already.
+    Running { target: Target, signals: Signals },
     /// A command that this process launched. It waits at its gate as long as its words are here.
     Command {
         running: LaunchedTarget,
@@ -126,8 +129,8 @@ enum RotateTarget {
 impl RotateTarget {
     fn new(target: WatchTarget) -> anyhow::Result<Self> {
         Ok(match target {
-            WatchTarget::Process(pid) => Self::Process {
-                pid,
+            WatchTarget::Running(target) => Self::Running {
+                target,
                 signals: Signals::around_process().context("cannot handle signals")?,
             },
             WatchTarget::Command(command) => Self::Command {
@@ -137,17 +140,26 @@ impl RotateTarget {
         })
     }
 
-    fn pid(&self) -> u32 {
-        match self {
-            Self::Process { pid, .. } => *pid,
-            Self::Command { running, .. } => running.pid(),
-        }
+    /// What each recording watches, as arguments. What has ended meanwhile is none of it.
+    fn arguments(&self) -> Vec<OsString> {
+        let target = match self {
+            Self::Running { target, .. } => target.clone(),
+            Self::Command { running, .. } => Target::from(running.pid()),
+        };
+        let pids = target
+            .pids
+            .iter()
+            .filter(|pid| whywait_target::alive(**pid));
+        let pids = pids.flat_map(|pid| ["--pid".into(), pid.to_string().into()]);
+        let cgroups = target.cgroups.iter();
+        let cgroups = cgroups.flat_map(|dir| ["--cgroup".into(), dir.clone().into_os_string()]);
+        pids.chain(cgroups).collect()
     }
 
     /// The words of a command that waits at its gate; empty when there is none.
     fn waiting(&self) -> &[OsString] {
         match self {
-            Self::Process { .. } => &[],
+            Self::Running { .. } => &[],
             Self::Command { waiting, .. } => waiting,
         }
     }
@@ -155,7 +167,7 @@ impl RotateTarget {
     /// Whether there is something to record. A command has the signals passed on.
     fn goes_on(&mut self) -> bool {
         match self {
-            Self::Process { pid, signals } => !signals.any() && session::is_alive(*pid),
+            Self::Running { target, signals } => !signals.any() && target.lives(),
             Self::Command { running, .. } => running.goes_on(),
         }
     }
@@ -167,7 +179,7 @@ impl RotateTarget {
                 let own = running.wait()?;
                 Ok(if own == 0 { code } else { own })
             }
-            Self::Process { .. } | Self::Command { .. } => Ok(code),
+            Self::Running { .. } | Self::Command { .. } => Ok(code),
         }
     }
 }
@@ -418,12 +430,8 @@ impl Rotation<'_> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("whywait")
-            .args([
-                "record",
-                "--in-rotation",
-                "--pid",
-                &self.watched.pid().to_string(),
-            ])
+            .args(["record", "--in-rotation", "--quiet"])
+            .args(self.watched.arguments())
             .args(["--stack-bytes", &args.stack_bytes.to_string()])
             .args(["--threshold", &format!("{}ns", args.threshold.as_nanos())])
             .arg("--output")

@@ -179,7 +179,7 @@ fn usage_errors_are_a_line_and_a_hint() {
     whywait(&["-p", "1", "--", "true"])
         .rejects_usage()
         .complains("cannot be used with");
-    whywait(&["-d", "10", "--", "true"])
+    whywait(&["-d", "10x", "--", "true"])
         .rejects_usage()
         .complains("such as 10s");
     whywait(&["-d", "0s", "--", "true"]).rejects_usage();
@@ -275,16 +275,87 @@ fn explain_explains() {
 }
 
 #[test]
+fn what_is_named_as_something_else_gets_the_flag_for_it() {
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    let free = port.local_addr().expect("an address").port();
+    drop(port);
+    whywait(&["-p", "nginx"])
+        .rejects_usage()
+        .complains("--name nginx");
+    whywait(&["1234"]).rejects_usage().complains("-p 1234");
+    whywait(&[":http"]).rejects_usage().complains("TCP port");
+    whywait(&["record", &format!(":{free}")])
+        .rejects_usage()
+        .complains("nobody listens on TCP port");
+    whywait(&["--name", "no such\n\x1b[31m program"])
+        .rejects_usage()
+        .complains(r"no process is called no such\n\x1b[31m");
+    whywait(&["--unit", "no-such-unit"])
+        .rejects_usage()
+        .complains("no unit no-such-unit.service runs");
+    whywait(&["--container", "no-such-container"])
+        .rejects_usage()
+        .complains("as far as files tell");
+    whywait(&["--cgroup", "/no/such/cgroup"])
+        .rejects_usage()
+        .complains("there is no cgroup");
+    whywait(&[":80", "--", "true"])
+        .rejects_usage()
+        .complains("cannot be used with");
+}
+
+#[test]
+fn there_are_manual_pages() {
+    whywait(&["man"])
+        .exits(0)
+        .says(".TH whywait 1")
+        .says("SYNOPSIS");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let folder = dir.path().join("man1");
+    let name = folder.to_str().expect("UTF-8");
+    whywait(&["man", name]).exits(0);
+    let page = fs::read_to_string(folder.join("whywait-record.1")).expect("a page");
+    assert!(page.contains("rotate"), "{page}");
+    assert!(!folder.join("whywait-__exec.1").exists());
+    whywait(&["help", "record"]).exits(0).says("--rotate");
+}
+
+/// What a shell gets for the last of these words.
+fn completed(words: &[&str]) -> String {
+    let output = command(&[&["--", "whywait"], words].concat())
+        .env("WHYWAIT_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .env("_CLAP_IFS", "\n")
+        .output()
+        .expect("whywait runs");
+    Run::from(output).exits(0).out
+}
+
+#[test]
+fn completions_offer_what_runs() {
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    let port = port.local_addr().expect("an address").port().to_string();
+    let own = std::process::id().to_string();
+    assert!(completed(&["--port", &port]).lines().any(|it| it == port));
+    assert!(completed(&["-p", &own]).lines().any(|it| it == own));
+    let both = format!("1,{own}");
+    assert!(completed(&["--pid", &both]).lines().any(|it| it == both));
+    assert!(completed(&["--conta"]).contains("--container"));
+    assert!(completed(&["rec"]).contains("record"));
+    assert!(completed(&["report", "--format", "perf"]).contains("perfetto"));
+}
+
+#[test]
 fn completions_are_for_three_shells() {
     whywait(&["completions", "bash"])
         .exits(0)
-        .says("complete -F _whywait");
+        .says("-F _clap_complete_whywait");
     whywait(&["completions", "zsh"])
         .exits(0)
         .says("#compdef whywait");
     whywait(&["completions", "fish"])
         .exits(0)
-        .says("complete -c whywait");
+        .says("--command whywait");
     whywait(&["completions", "elvish"]).rejects_usage();
     shell("$W completions bash | bash -n").exits(0);
 }

@@ -13,7 +13,6 @@ use crate::core::kernel;
 use crate::core::programs::Programs;
 use crate::core::records::{Record, decode};
 use crate::core::shared::Shared;
-use crate::core::target;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     keeper: |_| Box::new(Before::default()),
@@ -58,7 +57,7 @@ impl Keeper for Before {
             let namespace_before = *before.get_or_insert_with(|| namespace_of(tgid));
             match iterate::attach(&programs.skel.progs.accept_queues, Scope::Process(tgid)) {
                 Ok(link) => iterate::read(&link, &mut buffer).map_err(listeners)?,
-                Err(_) if !target::alive(tgid) => continue,
+                Err(_) if !whywait_target::alive(tgid) => continue,
                 Err(error) => return Err(listeners(error)),
             }
             let mut bytes = buffer.as_slice();

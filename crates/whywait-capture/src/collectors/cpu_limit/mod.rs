@@ -11,7 +11,7 @@ use crate::core::collector::{Collector, Keeper};
 use crate::core::programs::Programs;
 
 pub(crate) const COLLECTOR: Collector = Collector {
-    keeper: |pid| Box::new(CpuLimits::of(pid)),
+    keeper: |target| Box::new(CpuLimits::of(target.head)),
     ..Collector::NONE
 };
 

@@ -23,7 +23,7 @@ pub(crate) const COLLECTOR: Collector = Collector {
         record_type::RECORD_PREEMPTED,
         record_type::RECORD_CPU_WAIT,
     ],
-    keeper: |pid| Box::new(Sched(Cgroups::seen_from(pid))),
+    keeper: |target| Box::new(Sched(Cgroups::seen_from(target.head))),
     ..Collector::NONE
 };
 

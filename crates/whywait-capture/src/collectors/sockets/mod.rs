@@ -17,7 +17,7 @@ use crate::core::programs::Programs;
 use crate::core::records::Record;
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, record_type};
-use crate::core::target;
+use crate::core::target::Target;
 use crate::core::thread_table::ThreadTable;
 
 const WITHOUT: &str =
@@ -78,31 +78,17 @@ impl Keeper for Sockets {
 
 /// Takes the sockets that are there already into the target: first its listeners, then its
 /// connections.
-fn find(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
+fn find(programs: &mut Programs, _: &Target) -> Result<(), CaptureError> {
     // What is read and answered is not seen then: what was read before would seem unanswered.
     if !programs.has_all(&COLLECTOR) {
         return Ok(());
     }
-    let files = |source| CaptureError::Iterate {
-        what: "files",
-        source,
-    };
-    let mut buffer = Vec::new();
     if let Some(variables) = programs.variables_mut() {
         variables.began_ns = kernel::now_ns();
     }
-    for pass in 0..2 {
-        if let Some(variables) = programs.variables_mut() {
-            variables.file_pass = pass;
-        }
-        for &tgid in &programs.found {
-            match iterate::attach(&programs.skel.progs.open_sockets, Scope::Process(tgid)) {
-                Ok(link) => iterate::read(&link, &mut buffer).map_err(files)?,
-                Err(_) if !target::alive(tgid) => {}
-                Err(error) => return Err(files(error)),
-            }
-        }
-    }
+    let found: Vec<u32> = programs.found.iter().copied().collect();
+    take_in(programs, &found)?;
+    let mut buffer = Vec::new();
     iterate::attach(&programs.skel.progs.queued_sockets, Scope::All)
         .and_then(|link| iterate::read(&link, &mut buffer))
         .map_err(|source| CaptureError::Iterate {
@@ -111,7 +97,32 @@ fn find(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
         })
 }
 
-fn followed(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
+/// Takes the sockets of processes into the target: first their listeners, then their connections.
+pub(crate) fn take_in(programs: &mut Programs, tgids: &[u32]) -> Result<(), CaptureError> {
+    if !programs.has_all(&COLLECTOR) {
+        return Ok(());
+    }
+    let files = |source| CaptureError::Iterate {
+        what: "files",
+        source,
+    };
+    let mut buffer = Vec::new();
+    for pass in 0..2 {
+        if let Some(variables) = programs.variables_mut() {
+            variables.file_pass = pass;
+        }
+        for &tgid in tgids {
+            match iterate::attach(&programs.skel.progs.open_sockets, Scope::Process(tgid)) {
+                Ok(link) => iterate::read(&link, &mut buffer).map_err(files)?,
+                Err(_) if !whywait_target::alive(tgid) => {}
+                Err(error) => return Err(files(error)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn followed(programs: &mut Programs, _: &Target) -> Result<(), CaptureError> {
     let followed = programs.has_all(&COLLECTOR);
     if let Some(variables) = programs.variables_mut() {
         variables.sockets_followed = followed;

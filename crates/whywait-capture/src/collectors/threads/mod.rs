@@ -1,16 +1,22 @@
 //! Threads: those that are there, begin, become another program, take a name and end.
+//!
+//! Children are followed by the kernel. A process that another one puts into a cgroup of the
+//! target, as a service manager does, is found by looking.
+
+use std::time::{Duration, Instant};
 
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, ThreadChange, ThreadEvent};
 
-use crate::core::collector::{Collector, Decodes, Hook};
+use crate::collectors::sockets;
+use crate::core::collector::{Collector, Hook, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
 use crate::core::programs::Programs;
 use crate::core::records::Record;
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, record_type, thread_change};
-use crate::core::target;
+use crate::core::target::Target;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     hooks: &[
@@ -22,42 +28,86 @@ pub(crate) const COLLECTOR: Collector = Collector {
     // Threads are followed before they are looked for, so that none slips through in between.
     after: find,
     takes: &[record_type::RECORD_THREAD],
-    keeper: |_| Box::new(Decodes(take)),
+    keeper: |target| Box::new(Threads::of(target)),
     ..Collector::NONE
 };
 
+/// How often the target's cgroups are looked at …
+const LOOK: Duration = Duration::from_millis(100);
+/// … unless that takes more than this share of the time, as with hundreds of containers.
+const SHARE: u32 = 100;
+
+struct Threads {
+    target: Target,
+    next_look: Instant,
+}
+
+impl Threads {
+    fn of(target: &Target) -> Self {
+        Self {
+            target: target.clone(),
+            next_look: Instant::now() + LOOK,
+        }
+    }
+}
+
+impl Keeper for Threads {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        match record {
+            Record::Thread(record) => changes(&record, shared),
+            _ => Ok(()),
+        }
+    }
+
+    fn turn(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        let now = Instant::now();
+        if self.target.cgroups.is_empty() || now < self.next_look {
+            return Ok(());
+        }
+        let mut new = Vec::from_iter(self.target.in_cgroups());
+        new.retain(|tgid| shared.processes.threads(*tgid).is_empty());
+        take_in(programs, &new)?;
+        sockets::take_in(programs, &new)?;
+        self.next_look = now + LOOK.max(now.elapsed() * SHARE);
+        Ok(())
+    }
+}
+
 /// Takes the threads that are there already into the target.
-fn find(programs: &mut Programs, pid: u32) -> Result<(), CaptureError> {
+fn find(programs: &mut Programs, target: &Target) -> Result<(), CaptureError> {
+    // A process made between two looks descends from one that is followed by then, so two looks
+    // suffice.
+    for _ in 0..2 {
+        programs.found = target.processes();
+        let found = Vec::from_iter(programs.found.iter().copied());
+        take_in(programs, &found)?;
+    }
+    if !target.lives() {
+        return Err(CaptureError::NoSuchProcess(target.head));
+    }
+    Ok(())
+}
+
+/// Takes the threads of processes into the target, unless they are there already.
+fn take_in(programs: &mut Programs, tgids: &[u32]) -> Result<(), CaptureError> {
     let threads = |source| CaptureError::Iterate {
         what: "threads",
         source,
     };
     let mut buffer = Vec::new();
-    // A process made between two looks descends from one that is followed by then, so two looks
-    // suffice.
-    for _ in 0..2 {
-        programs.found = target::with_descendants(pid);
-        for &tgid in &programs.found {
-            match iterate::attach(&programs.skel.progs.find_threads, Scope::Process(tgid)) {
-                Ok(link) => iterate::read(&link, &mut buffer).map_err(threads)?,
-                // It ended in between.
-                Err(error) if !target::alive(tgid) || error.raw_os_error() == Some(libc::ESRCH) => {
-                }
-                Err(error) => return Err(threads(error)),
-            }
+    for &tgid in tgids {
+        match iterate::attach(&programs.skel.progs.find_threads, Scope::Process(tgid)) {
+            Ok(link) => iterate::read(&link, &mut buffer).map_err(threads)?,
+            Err(error) if has_ended(tgid, &error) => {}
+            Err(error) => return Err(threads(error)),
         }
-    }
-    if !target::alive(pid) {
-        return Err(CaptureError::NoSuchProcess(pid));
     }
     Ok(())
 }
 
-fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
-    if let Record::Thread(record) = record {
-        changes(&record, shared)?;
-    }
-    Ok(())
+/// It ended before it could be looked at.
+fn has_ended(tgid: u32, error: &std::io::Error) -> bool {
+    !whywait_target::alive(tgid) || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// A thread is there, or another, or no more.
@@ -156,7 +206,7 @@ mod tests {
             Writer::create(&dir.path().join("recording"), &Meta::default()).expect("writable");
         let recorder = Recorder::new(
             &collectors::ALL,
-            1,
+            &Target::from(1),
             Box::new(writer),
             Box::new(Unwinder::new()),
         );

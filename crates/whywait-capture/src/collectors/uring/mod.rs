@@ -15,14 +15,15 @@ use self::ring_counts::{Counts, RingCounts};
 use crate::core::collector::{Collector, Configuration, Hook, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
+use crate::core::kernel;
 use crate::core::programs::Programs;
 use crate::core::records::{Plain, Record, view};
 use crate::core::shared::{Shared, Stage};
 use crate::core::skel::types::{
     self, record_type, uring_key, uring_lag, uring_op_flag, uring_origin,
 };
+use crate::core::target::Target;
 use crate::core::thread_table::ThreadTable;
-use crate::core::{kernel, target};
 
 mod ring_counts;
 
@@ -102,7 +103,7 @@ impl Keeper for Rings {
     fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
         if shared.stage == Stage::Lasts {
             self.write(programs, shared)?;
-            forget_ended(programs, target::alive);
+            forget_ended(programs, whywait_target::alive);
         }
         find_pending(programs, &shared.processes.all())
     }
@@ -140,7 +141,7 @@ fn configure(configuration: &mut Configuration<'_>) {
 }
 
 /// Takes the rings that are there already into the target.
-fn find(programs: &mut Programs, _: u32) -> Result<(), CaptureError> {
+fn find(programs: &mut Programs, _: &Target) -> Result<(), CaptureError> {
     find_in(programs).map_err(|source| CaptureError::Iterate {
         what: "files",
         source,

@@ -1,0 +1,24 @@
+//! Which processes are meant, when somebody names a number, a port, a name, a unit, a container or
+//! a cgroup. All of it is read from `/proc`, from cgroups and from files of container engines: no
+//! D-Bus, no daemon, no BPF.
+//!
+//! What is read is hostile: a process chooses its name, and whoever may make a cgroup chooses its
+//! path. Names are compared as bytes, and escaped wherever they are said.
+
+mod cgroups;
+mod containers;
+mod error;
+mod found;
+mod listeners;
+mod offers;
+mod processes;
+mod resolve;
+mod server;
+
+pub use cgroups::{Hierarchy, hierarchies, processes_in};
+pub use error::Unresolved;
+pub use found::{Found, Server};
+pub use listeners::{Listener, listeners};
+pub use offers::{Offer, containers, pids, ports, units};
+pub use processes::{alive, command_line, with_descendants};
+pub use resolve::{Named, resolve};
