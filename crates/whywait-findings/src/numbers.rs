@@ -121,8 +121,6 @@ numbers! {
         /// So many calls are made while a request is under way, and so much of their time passes
         /// with no more calls than requests: then they are the requests', one after another.
         CALLS_OF_REQUESTS: Share = Share::percent(90);
-        /// Fewer calls show no limit.
-        QUEUE_MIN_CALLS: usize = 20;
         /// Fewer requests that waited are chance.
         QUEUE_MIN_VICTIMS: usize = 5;
         /// Fewer calls that followed others are chance.
@@ -156,8 +154,6 @@ numbers! {
         CREW_OVERLAPPING: Share = Share::one_in(10);
         /// A client that asks again within this was waiting for its answer.
         CLIENT_COMES_BACK_NS: u64 = 20 * MS;
-        /// Wakes by one thread within this time are one wake of several.
-        WAKES_TOGETHER_NS: u64 = 100 * US;
         /// What is read so soon has not waited for the loop.
         TURN_AT_ONCE_NS: u64 = MS;
     }
@@ -218,8 +214,6 @@ numbers! {
         EXECUTOR_ANSWERS: Share = Share::percent(70);
         /// A thread of whose requests others answer so many hands them on.
         HANDED_ON: Share = Share::percent(90);
-        /// A thread that answered less often is no worker.
-        HANDED_MIN_JOBS: usize = 3;
         /// So many of the workers that exist at a time sleep: it is no lack of CPUs.
         WORKERS_ASLEEP: Share = Share::percent(75);
     }
@@ -308,8 +302,6 @@ numbers! {
         GROWTH_MIN_REQUESTS: usize = 5;
         /// How well a line must fit: the part of the variance that it explains.
         GROWTH_R2: f64 = 0.8;
-        /// What is less of a request's path is not the same work.
-        GROWTH_WORK_NS: u64 = MS;
         /// A thread that is on a CPU, or waits for one, for less of the time is not bound by it.
         RING_BOUND: Share = Share::percent(60);
         /// A function with less of the thread's CPU time does not dominate.

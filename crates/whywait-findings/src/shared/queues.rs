@@ -11,8 +11,8 @@ use whywait_words::{counted_as, duration, list};
 use crate::facts::Facts;
 use crate::numbers::{
     BY_CHANCE, CONNECTION_EACH, MOST, QUEUE_ALIKE, QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL,
-    QUEUE_MIN_CALLS, QUEUE_MIN_HANDOVERS, QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT,
-    QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
+    QUEUE_MIN_HANDOVERS, QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES,
+    QUEUE_SHORTER, QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
@@ -119,9 +119,6 @@ impl<'m> Queue<'m> {
     }
 
     fn in_traffic(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Queue<'m>> {
-        if traffic.calls.len() < *QUEUE_MIN_CALLS {
-            return None;
-        }
         let windows: Vec<Interval> = all.iter().filter_map(served).collect();
         let windows = merged(windows);
         // What it asks on its own account is no request's.

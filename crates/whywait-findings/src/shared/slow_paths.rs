@@ -460,3 +460,19 @@ impl UnderWay {
         begun.saturating_sub(ended)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_is_typical_takes_two_fifths_of_all_that_it_concerns_or_makes_outliers() {
+        let all = |ns: u64| vec![(ns * MS, 100 * MS); 10];
+        assert!(is_typical(&all(40), &[100 * MS]));
+        assert!(!is_typical(&all(39), &[100 * MS]));
+        assert!(!is_typical(&all(39), &[299 * MS]));
+        assert!(is_typical(&all(39), &[300 * MS]));
+    }
+}

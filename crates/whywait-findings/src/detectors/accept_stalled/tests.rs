@@ -100,6 +100,14 @@ fn a_thread_that_accepts_and_waits_for_a_client_is_named() {
 }
 
 #[test]
+fn less_than_a_second_is_a_warning() {
+    let mut script = server();
+    sleeps_elsewhere(&mut script);
+    script.accept_queue(queue(1_000, 3)).ends(1_000);
+    assert_eq!(only(&script).severity, Severity::Warning);
+}
+
+#[test]
 fn a_process_without_a_free_descriptor_is_named() {
     let mut script = server();
     let polls = script.stack(&["main", "run", "epoll_wait"]);

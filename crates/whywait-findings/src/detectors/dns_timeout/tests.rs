@@ -91,3 +91,33 @@ fn who_asks_outside_of_requests_is_a_warning() {
     assert!(findings[0].title.contains("[2001:db8::53]:53"));
     assert_eq!(findings[0].saving.at_most_ns, 0);
 }
+
+/// The recording ends before the answer comes, and before it asks again: it sleeps until then.
+#[test]
+fn who_sleeps_on_after_it_asked_waits_for_the_answer() {
+    let sleeping = |from_ms: u64, to_ms: u64| {
+        let mut script = Script::new();
+        script.thread(1, "worker");
+        for n in 0..4 {
+            let at = 10 + n * 2_000;
+            script.dns(&DnsQuery {
+                tgid: 1,
+                tid: 1,
+                sent_ns: ms(at),
+                asked: 1,
+                server: "10.0.0.53".to_owned(),
+                server_port: 53,
+                ..DnsQuery::default()
+            });
+            script.sleeps(1, 0, at + from_ms, at + to_ms);
+        }
+        script.ends(8_000);
+        let findings = detect(&Facts::of(&script.model()));
+        findings[0].title.split(": ").last().map(str::to_owned)
+    };
+    let unknown = || Some("how long it was waited for is not known".to_owned());
+    let known = Some("each was waited for 1 s as a rule".to_owned());
+    assert_eq!(sleeping(1, 1_000), known);
+    assert_eq!(sleeping(1, 800), unknown(), "an answer may have come");
+    assert_eq!(sleeping(20, 1_020), unknown(), "for something else");
+}

@@ -259,3 +259,27 @@ fn what_a_virtual_machine_does_for_the_loop_is_in_the_bound() {
         "whatever it is called"
     );
 }
+
+#[test]
+fn a_tenth_of_a_cpu_is_a_warning() {
+    let cycle = [poll(5, EPOLLOUT, "tcp")];
+    let severity = |ms| detect(&Facts::of(&model(ms, 1000, 0, &cycle)))[0].severity;
+    assert_eq!(severity(100), Severity::Warning);
+    assert_eq!(severity(880), Severity::Error);
+}
+
+/// Of a second in which it had the CPU for 4 ms and waited for it otherwise, nobody knows what it
+/// would have done.
+#[test]
+fn what_a_thread_without_a_cpu_would_have_spun_is_not_made_up() {
+    let cycle = [poll(5, EPOLLOUT, "tcp")];
+    let mut script = script(4, 1000, 0, &cycle);
+    script.cpu(&Cpu {
+        tgid: TGID,
+        tid: 1,
+        port: -1,
+        runnable_ns: 990_000_000,
+        ..Cpu::default()
+    });
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}

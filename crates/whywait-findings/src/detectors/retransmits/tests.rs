@@ -92,3 +92,27 @@ fn a_few_of_many_are_a_warning() {
     let findings = detect(&Facts::of(&script.model()));
     assert_eq!(findings[0].severity, Severity::Warning);
 }
+
+#[test]
+fn of_very_many_clients_some_are_named() {
+    let mut script = server(0, 0);
+    for n in 0..20 {
+        script.tail(&Tail {
+            socket: n + 1,
+            local_port: 80,
+            reason: TailReason::Lost,
+            retransmits: 1,
+            peer: format!("10.0.0.{n}"),
+            ..Tail::default()
+        });
+    }
+    let findings = detect(&Facts::of(&script.model()));
+    let peers = findings[0].subject["peers"].as_array();
+    assert_eq!(peers.map(Vec::len), Some(16));
+}
+
+#[test]
+fn what_was_late_by_a_moment_is_a_note() {
+    let findings = detect(&Facts::of(&server(5, 4).model()));
+    assert_eq!(findings[0].severity, Severity::Note);
+}

@@ -33,8 +33,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    ALL_OF_IT, FEW_SAMPLES, FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, GROWTH_WORK_NS,
-    MOST, SHOWN, SLOW_NS, Share, WORK_IN_COMMON, WORK_MIN_EXPECTED, WORK_TELLING,
+    ALL_OF_IT, FEW_SAMPLES, FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, MOST, SHOWN,
+    SLOW_NS, Share, WORK_IN_COMMON, WORK_MIN_EXPECTED, WORK_TELLING,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
@@ -364,9 +364,7 @@ fn finding<'a>(
     // well.
     let all: Vec<&Episode<'_>> = episodes
         .iter()
-        .filter(|(request, on_path)| {
-            on_path.ns >= *GROWTH_WORK_NS && ports.contains(&request.request.local_port)
-        })
+        .filter(|(request, _)| ports.contains(&request.request.local_port))
         .collect();
     let growth = growth(facts, &all).or_else(|| growth(facts, &members));
 

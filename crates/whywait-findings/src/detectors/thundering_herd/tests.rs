@@ -4,6 +4,10 @@ use whywait_model::script::Script;
 use super::*;
 
 fn findings(connections: u64, extra: u64, dry: u64) -> Vec<Finding> {
+    findings_of(connections, extra, dry, 1000)
+}
+
+fn findings_of(connections: u64, extra: u64, dry: u64, in_ms: u64) -> Vec<Finding> {
     let mut script = Script::new();
     for (name, value) in [
         ("connections", connections),
@@ -14,7 +18,7 @@ fn findings(connections: u64, extra: u64, dry: u64) -> Vec<Finding> {
     ] {
         script.counter(&format!("herd.80.{name}"), value);
     }
-    script.ends(1000);
+    script.ends(in_ms);
     detect(&Facts::of(&script.model()))
 }
 
@@ -28,6 +32,11 @@ fn a_connection_that_wakes_all_workers_is_a_herd() {
     );
     assert_eq!(found.severity, Severity::Warning);
     assert_eq!(found.saving.at_most_ns, 56_000_000);
+}
+
+#[test]
+fn what_takes_little_of_a_cpu_is_a_note() {
+    assert_eq!(findings(200, 1_000, 1_000)[0].severity, Severity::Note);
 }
 
 #[test]
@@ -49,4 +58,5 @@ fn what_led_to_something_or_is_rare_is_none() {
     assert_eq!(findings(800, 0, 800), [], "one is woken each time");
     assert_eq!(findings(800, 5600, 10), [], "they all found something");
     assert_eq!(findings(8, 56, 56), [], "a few a second");
+    assert_eq!(findings_of(8, 40, 40, 100), [], "a few altogether");
 }

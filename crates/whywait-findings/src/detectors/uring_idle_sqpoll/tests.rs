@@ -39,6 +39,7 @@ fn a_poller_that_nobody_wakes() {
     assert!(findings[0].title.ends_with("lay published for 790 ms"));
     assert_eq!(with(99), []);
     assert_eq!(with_for(790, 80), []);
+    assert_eq!(with_for(99, 1), []);
 }
 
 #[test]
@@ -63,4 +64,15 @@ fn a_poller_that_burns_a_core() {
     let mut busy = script(busy, sum(READ));
     busy.poller_samples(1, 1_600);
     assert_eq!(codes(&busy), NOTHING);
+    // Nineteen samples of 95 ms may be chance.
+    let short = Ring {
+        submitted: 100,
+        observed_ns: S / 10,
+        flags: SETUP_SQPOLL,
+        sqpoll_tid: 8,
+        ..ring()
+    };
+    let mut short = script(short, sum(READ));
+    short.poller_samples(1, 19);
+    assert_eq!(codes(&short), NOTHING);
 }

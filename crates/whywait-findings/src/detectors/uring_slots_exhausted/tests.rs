@@ -14,6 +14,18 @@ fn slots_are_exhausted_only_for_a_thread_that_has_more_to_submit() {
         codes(&script(full.clone(), sum(READ))),
         ["uring-slots-exhausted"]
     );
+    // One that is just being completed is counted twice, of each eight.
+    let twice = Ring {
+        max_slots: 10,
+        ..full.clone()
+    };
+    assert_eq!(codes(&script(twice, sum(READ))), ["uring-slots-exhausted"]);
+    // A few of its many waits were in vain.
+    let seldom = Ring {
+        waits: 20_000,
+        ..full.clone()
+    };
+    assert_eq!(codes(&script(seldom, sum(READ))), NOTHING);
     // As many under way as there are slots, one more for each that completes: a benchmark.
     let closed = Ring {
         stalled_waits: 0,

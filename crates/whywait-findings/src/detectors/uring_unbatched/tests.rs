@@ -55,6 +55,12 @@ fn batches_pollers_and_what_is_rare_or_one_by_one() {
             ..unbatched()
         },
         Ring {
+            submitted: 4_000,
+            batches: 4_000,
+            observed_ns: S / 2,
+            ..unbatched()
+        },
+        Ring {
             slot_ns: 9 * S,
             ..unbatched()
         },

@@ -4,7 +4,7 @@
 //! Who answered is the worker, so that its job is certain. It began when the worker's answer before
 //! was out, or when the worker got it after a sleep in which it waited for work.
 
-use crate::numbers::{HANDED_MIN_JOBS, HANDED_ON, SLOW_NS, Share};
+use crate::numbers::{HANDED_ON, SLOW_NS, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_model::{Model, RequestRef};
@@ -34,7 +34,6 @@ fn crew<'m>(model: &'m Model, tid: u32, mut requests: Vec<RequestRef<'m>>) -> Op
     answers.remove(&tid);
     answers.remove(&0);
     let by_others: usize = answers.values().map(Vec::len).sum();
-    answers.retain(|_, answered| answered.len() >= *HANDED_MIN_JOBS);
     let workers: BTreeSet<u32> = answers.keys().copied().collect();
     let few = Share::counted(by_others, all).is_below(*HANDED_ON);
     if few || workers.is_empty() || requests.len() <= workers.len() || several(&answers) {

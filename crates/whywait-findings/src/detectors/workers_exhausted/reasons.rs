@@ -134,3 +134,27 @@ fn comes_back_in_turns(waits: &[(Ns, Ns)], workers: usize) -> bool {
         && !Share::new(most, middle).exceeds(*STEP_LONGER)
         && !Share::new(share.abs_diff(took), took).exceeds(*STEP_OFF)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many waits of a share of 10 ms for each of the workers, one ended after the other.
+    fn in_turns(count: u64, workers: u64) -> Vec<(Ns, Ns)> {
+        let wait = |at: u64| (at * 10, (at + workers) * 10);
+        (0..count).map(wait).collect()
+    }
+
+    #[test]
+    fn three_workers_in_step_come_back_in_turns() {
+        assert!(comes_back_in_turns(&in_turns(24, 3), 3));
+        assert!(!comes_back_in_turns(&in_turns(24, 2), 2), "by chance");
+        assert!(!comes_back_in_turns(&in_turns(20, 3), 3), "a few");
+        // Each third one comes back with another.
+        let mut in_pairs = in_turns(24, 3);
+        for at in (0..24).step_by(3) {
+            in_pairs[at].1 += 9;
+        }
+        assert!(!comes_back_in_turns(&in_pairs, 3));
+    }
+}

@@ -71,6 +71,11 @@ fn two_workers_that_sleep_while_six_wait_are_too_few() {
     assert!((200..210).contains(&with(8)), "8 workers: {} ms", with(8));
 }
 
+#[test]
+fn two_that_waited_for_a_moment_may_have_had_bad_luck() {
+    assert_eq!(detect(&Facts::of(&pool(2, 4, 1, RECV).model())), []);
+}
+
 /// As PHP's are: a process each, on one unix socket.
 #[test]
 fn processes_on_a_unix_socket_are_one_crew() {
@@ -251,8 +256,15 @@ fn those_who_answer_what_another_one_reads_are_workers() {
 
 #[test]
 fn who_reads_and_answers_has_handed_nothing_on() {
-    let found = detect(&Facts::of(&handed(|_| 1).model()));
-    assert_eq!(found, []);
+    let all: fn(u64) -> u32 = |_| 1;
+    let a_third: fn(u64) -> u32 = |number| match number % 3 {
+        0 => 1,
+        _ => 2 + (number % 2) as u32,
+    };
+    for answers in [all, a_third] {
+        let found = detect(&Facts::of(&handed(answers).model()));
+        assert_eq!(found, []);
+    }
 }
 
 /// A loop, thread 1, and two threads that its answers follow. Eight clients; two jobs end at a

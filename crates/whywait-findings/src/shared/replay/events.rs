@@ -1,6 +1,5 @@
 //! What several threads waited for at once, and one of them brought about: a commit for all.
 
-use crate::numbers::WAKES_TOGETHER_NS;
 use std::collections::{BTreeMap, HashMap};
 
 use whywait_events::{Ns, Wait, WakeContext};
@@ -56,18 +55,11 @@ impl Events {
             }
         }
         let mut events = Self::default();
-        let mut last: Option<(u32, Ns)> = None;
-        let mut count = 0;
-        for ((by, at_ns), waits) in ended {
-            let same = |(tid, ns): (u32, Ns)| tid == by && at_ns - ns < *WAKES_TOGETHER_NS;
-            if !last.is_some_and(same) {
-                events.brought.entry(by).or_default().push((at_ns, count));
-                last = Some((by, at_ns));
-                count += 1;
-            }
+        for (event, ((by, at_ns), waits)) in ended.into_iter().enumerate() {
+            events.brought.entry(by).or_default().push((at_ns, event));
             for wait in waits {
                 let awaited = AwaitedEvent {
-                    event: count - 1,
+                    event,
                     from_ns: wait.out_ns,
                     to_ns: wait.in_ns.unwrap_or(model.end_ns),
                 };

@@ -1,10 +1,10 @@
 use whywait_events::uring::{Ring, RingSample};
 use whywait_model::script::{Script, ms};
 
-use crate::SavingKind;
 use crate::facts::Facts;
 use crate::find;
 use crate::shared::rings::script::*;
+use crate::{SavingKind, Severity};
 
 /// A loop that is on the CPU for so many of 100 samples in `prepare_batch`, and for the rest in the
 /// kernel.
@@ -37,6 +37,42 @@ fn busy_loop_with(in_flight: u32, waits: u64, in_function: u64, of_samples: u64)
     script
 }
 
+/// A loop that was seen so often, always in `prepare_batch`, until it was closed.
+fn short_loop(samples: u64) -> Script {
+    let observed_ns = samples * 5 * MS;
+    let mut script = script(
+        Ring {
+            observed_ns,
+            waits: 1,
+            ..ring()
+        },
+        sum(SEND),
+    );
+    let prepare = script.stack(&["main", "prepare_batch", "memmove"]);
+    let first = RingSample {
+        ring: 1,
+        tid: TID,
+        at_ns: ms(0),
+        ..RingSample::default()
+    };
+    let last = RingSample {
+        at_ns: ms(samples * 5),
+        on_cpu_ns: observed_ns,
+        ..first.clone()
+    };
+    script
+        .ring_samples((prepare, 0), &first, 1)
+        .ring_samples((prepare, 0), &last, samples - 1);
+    script
+}
+
+#[test]
+fn a_function_with_a_quarter_of_the_cpu_time_is_a_note() {
+    let severity = |in_function| found(&busy_loop(in_function, 2_000))[0].severity;
+    assert_eq!(severity(500), Severity::Note);
+    assert_eq!(severity(700), Severity::Warning);
+}
+
 #[test]
 fn a_loop_whose_cpu_time_is_one_functions() {
     let script = busy_loop(1_200, 2_000);
@@ -55,6 +91,8 @@ fn a_loop_whose_cpu_time_is_one_functions() {
 fn a_loop_that_waits_or_works_in_the_kernel_has_no_serial_work() {
     assert_eq!(codes(&busy_loop(200, 2_000)), NOTHING, "the kernel's work");
     assert_eq!(codes(&busy_loop(500, 800)), NOTHING, "not bound by its CPU");
+    assert_eq!(codes(&short_loop(29)), NOTHING, "a few samples");
+    assert_eq!(codes(&short_loop(30)), ["serial-work"]);
 }
 
 #[test]
