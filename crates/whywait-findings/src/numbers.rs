@@ -85,6 +85,8 @@ numbers! {
         SLOW_NS: u64 = 10 * MS;
         /// What takes a request so long is an error, where it is the rule.
         ERROR_NS: u64 = 100 * MS;
+        /// What concerns fewer requests may be chance.
+        MIN_REQUESTS: usize = 5;
         /// What is typical takes so much of the time of all the requests that it concerns.
         TYPICAL_OF_ALL: Share = Share::percent(40);
         /// What takes a request less is a remark: a garbage collection, a page cache that is cold.
@@ -108,7 +110,7 @@ numbers! {
         BY_CHANCE: Share = Share::one_in(4);
         /// A replay that is off by more of what was explains nothing.
         REPLAY_OFF: Share = Share::percent(25);
-        /// Fewer samples do not show what a thread did.
+        /// Fewer samples do not show what a thread did, and the lack of fewer not that it slept.
         MIN_SAMPLES: u64 = 5;
         /// Fewer samples do not show in which function one piece of work was.
         FEW_SAMPLES: usize = 3;
@@ -121,8 +123,6 @@ numbers! {
         /// So many calls are made while a request is under way, and so much of their time passes
         /// with no more calls than requests: then they are the requests', one after another.
         CALLS_OF_REQUESTS: Share = Share::percent(90);
-        /// Fewer requests that waited are chance.
-        QUEUE_MIN_VICTIMS: usize = 5;
         /// Fewer calls that followed others are chance.
         QUEUE_MIN_HANDOVERS: usize = 10;
         /// So many calls must have followed the end of another at once.
@@ -259,8 +259,6 @@ numbers! {
         /// Without requests: the waits are at least this part of the run of the threads that
         /// waited.
         LOCK_OF_RUN: Share = Share::one_in(10);
-        /// A holder's function is named from this part of the time that the lock was held.
-        HOLDER_NAMED: Share = Share::percent(10);
         /// A lock may be held for less without anybody being stuck.
         DEADLOCK_NS: u64 = 500 * MS;
         /// A shorter wait may well be about to end.
@@ -269,14 +267,7 @@ numbers! {
         UNFINISHED_TIMES: u64 = 5;
     }
 
-    "slow-path-wait" {
-        /// So much of a wait must be in functions that are known, for them to stand for it.
-        WAIT_IN_KNOWN: Share = Share::percent(20);
-    }
-
     "slow-upstream, one-at-a-time, pool-exhausted, serial-calls" {
-        /// Fewer requests may have been paired by chance.
-        UPSTREAM_MIN_REQUESTS: usize = 5;
         /// With fewer requests paired with calls, or calls with requests, the pairs may be others.
         UPSTREAM_PAIRED: Share = Share::percent(90);
         /// A peer that takes so long may be meant to: a long poll.
@@ -285,21 +276,15 @@ numbers! {
         UPSTREAM_MOST_CALLS: f64 = 5.0;
         /// Fewer calls of a request are no loop over what could be asked at once.
         SERIAL_MIN_CALLS: usize = 5;
-        /// Fewer requests may make many calls by chance.
-        SERIAL_MIN_REQUESTS: usize = 5;
         /// So many slow requests must be known by themselves to speak of all of them.
         SERIAL_KNOWN: Share = Share::one_in(10);
     }
 
     "serial-work" {
-        /// With fewer samples expected, their lack says nothing.
-        WORK_MIN_EXPECTED: u64 = 6;
         /// A caller in so many of the work's samples is what they have in common.
         WORK_IN_COMMON: Share = Share::percent(80);
         /// A function with so much of the work is named for it.
         WORK_TELLING: Share = Share::percent(25);
-        /// With fewer requests growth may be chance.
-        GROWTH_MIN_REQUESTS: usize = 5;
         /// How well a line must fit: the part of the variance that it explains.
         GROWTH_R2: f64 = 0.8;
         /// A thread that is on a CPU, or waits for one, for less of the time is not bound by it.
@@ -417,8 +402,6 @@ numbers! {
         LAG_TWICE_NS: u64 = 100 * MS;
         /// … and once for so long.
         LAG_ONCE_NS: u64 = 500 * MS;
-        /// A completion that lies for so long is a matter of its own, whatever the mean.
-        UNREAPED_LONG_NS: u64 = 10 * MS;
         /// A ring of whose operations so many are sends is held by sockets.
         SENDS_ONLY: Share = Share::percent(90);
         /// From so many of the operations on an overflow is a warning.
@@ -467,7 +450,7 @@ numbers! {
         FINDINGS_OF_A_KIND: usize = 3;
         /// A smaller part of a bound, or of a time, is not worth a line.
         NOTABLE: Share = Share::one_in(50);
-        /// Of a list in a title.
+        /// Of a list in a title, or of fixes.
         IN_TITLE: usize = 2;
         /// Of a list in a line of evidence.
         SHOWN: usize = 4;

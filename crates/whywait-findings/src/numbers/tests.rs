@@ -65,8 +65,9 @@ What findings depend on: every threshold, and how much is looked at or shown. Wr
 The last two columns say what holds a number: what breaks when it is 0, and when it is infinite. A
 lab's variant breaks when a label does not hold of its recording in `tests/corpus`: the first
 finding, a finding that must or must not be there, how bad findings are, or the bound of a saving.
-Where no recording breaks, a test of `whywait-findings` that fails stands there. `cargo test -p
-whywait-findings` sees that each still breaks. This looks for what the columns do not say:
+Where no recording breaks, a test of `whywait-findings` that fails stands there, and where none
+fails, nothing: the number may then be so far off on that side. `cargo test -p whywait-findings`
+sees that what stands there still breaks. This looks for what does not, in a minute or two:
 
 ```
 WHYWAIT_SWEEP=1 cargo test -p whywait-findings --lib held

@@ -10,9 +10,9 @@ use whywait_words::{counted_as, duration, list};
 
 use crate::facts::Facts;
 use crate::numbers::{
-    BY_CHANCE, CONNECTION_EACH, MOST, QUEUE_ALIKE, QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL,
-    QUEUE_MIN_HANDOVERS, QUEUE_MIN_VICTIMS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES,
-    QUEUE_SHORTER, QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
+    BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, QUEUE_ALIKE, QUEUE_AT_ONCE_NS, QUEUE_FEW,
+    QUEUE_FULL, QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER,
+    QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
@@ -137,9 +137,7 @@ impl<'m> Queue<'m> {
         let slow_ns = all.iter().filter_map(|request| request.took_ns());
         let slow_ns = sum(slow_ns.filter(|ns| *ns >= *SLOW_NS));
         let waited_ns = sum(victims.iter().map(|victim| victim.waited_ns));
-        if victims.len() < *QUEUE_MIN_VICTIMS
-            || Share::new(waited_ns, slow_ns).is_below(*QUEUE_WORTH)
-        {
+        if victims.len() < *MIN_REQUESTS || Share::new(waited_ns, slow_ns).is_below(*QUEUE_WORTH) {
             return None;
         }
         Some(Queue {

@@ -123,6 +123,10 @@ fn requests_that_are_stuck_come_first() {
     let mut young = serves(10, 5);
     young.request(7).ready(4950).unanswered();
     assert_eq!(alone(&young), Verdict::NothingWrong, "it may be on its way");
+    // Where requests take 40 ms, one of 90 ms is late and not stuck.
+    let mut late = serves(10, 5);
+    late.request(7).ready(4910).unanswered();
+    assert_eq!(alone(&late), Verdict::NothingWrong);
 }
 
 #[test]

@@ -53,3 +53,14 @@ pub(super) fn caught_up(meanwhile_ns: u64, saved_ns: u64) -> Option<Evidence> {
     (more_ns > 0 && Share::new(more_ns, saved_ns).is_at_least(*NOTABLE))
         .then(|| Evidence::of_ns(more_ns, text))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catching_up_is_worth_a_word_from_a_fiftieth_of_the_bound_on() {
+        assert!(caught_up(980, 1_000).is_some());
+        assert_eq!(caught_up(981, 1_000), None);
+    }
+}

@@ -121,3 +121,24 @@ fn who_sleeps_on_after_it_asked_waits_for_the_answer() {
     assert_eq!(sleeping(1, 800), unknown(), "an answer may have come");
     assert_eq!(sleeping(20, 1_020), unknown(), "for something else");
 }
+
+#[test]
+fn of_many_names_some_are_described() {
+    let mut script = Script::new();
+    for n in 0..6 {
+        script.dns(&DnsQuery {
+            sent_ns: ms(n),
+            answered_ns: Some(ms(n + 1_500)),
+            name_length: 10 + n as u16,
+            question: 1,
+            ..DnsQuery::default()
+        });
+    }
+    let findings = detect(&Facts::of(&script.model()));
+    let asked = findings[0]
+        .evidence
+        .iter()
+        .find(|one| one.text.starts_with("asked for"));
+    let text = &asked.expect("it is said").text;
+    assert!(text.ends_with("; 2 more"), "{text}");
+}

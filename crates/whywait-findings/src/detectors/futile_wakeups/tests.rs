@@ -269,17 +269,21 @@ fn a_tenth_of_a_cpu_is_a_warning() {
 }
 
 /// Of a second in which it had the CPU for 4 ms and waited for it otherwise, nobody knows what it
-/// would have done.
+/// would have done. With 20 ms it would have spun for a fifth of a CPU that was free.
 #[test]
 fn what_a_thread_without_a_cpu_would_have_spun_is_not_made_up() {
-    let cycle = [poll(5, EPOLLOUT, "tcp")];
-    let mut script = script(4, 1000, 0, &cycle);
-    script.cpu(&Cpu {
-        tgid: TGID,
-        tid: 1,
-        port: -1,
-        runnable_ns: 990_000_000,
-        ..Cpu::default()
-    });
-    assert_eq!(detect(&Facts::of(&script.model())), []);
+    let found = |futile_ms: u64| {
+        let cycle = [poll(5, EPOLLOUT, "tcp")];
+        let mut script = script(futile_ms, 1000, 0, &cycle);
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid: 1,
+            port: -1,
+            runnable_ns: 990_000_000,
+            ..Cpu::default()
+        });
+        detect(&Facts::of(&script.model())).len()
+    };
+    assert_eq!(found(4), 0);
+    assert_eq!(found(20), 1);
 }

@@ -33,8 +33,7 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
-    ERROR_NS, HOLDER_NAMED, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WORTH_A_NOTE, MOST, SLOW_NS,
-    Share,
+    ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WORTH_A_NOTE, MOST, MUCH, SLOW_NS, Share,
 };
 use crate::shared::intervals::sum;
 use crate::shared::replay::{Gone, Spared, lock_of};
@@ -416,8 +415,8 @@ type HeldAt<'a> = (Option<String>, Option<&'a str>);
 
 /// The hold to talk about, of what the holders did themselves: the longest one where the lock was
 /// held for most of the time, by function and by what the holder waited for. The longest of all may
-/// be the only one of its kind. Holds whose place has a name come first, if they are a tenth of the
-/// time.
+/// be the only one of its kind. Holds whose place has a name come first, if they are
+/// [`MUCH`] of the time.
 fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
     let mut places: BTreeMap<HeldAt<'a>, (u64, &'a Hold)> = BTreeMap::new();
     let mut all_ns = 0u64;
@@ -434,7 +433,7 @@ fn telling<'a>(model: &Model, holds: &'a [Hold]) -> Option<&'a Hold> {
     places
         .into_iter()
         .max_by_key(|((function, _), (ns, _))| {
-            let named = function.is_some() && Share::new(*ns, all_ns).is_at_least(*HOLDER_NAMED);
+            let named = function.is_some() && Share::new(*ns, all_ns).is_at_least(*MUCH);
             (named, *ns)
         })
         .map(|(_, (_, hold))| hold)

@@ -83,6 +83,31 @@ fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
     assert!(cause.doing.contains("fsync"), "{}", cause.doing);
 }
 
+/// Of 20 ms at a lock each.
+#[test]
+fn a_small_part_of_a_request_is_what_locks_are_for() {
+    let found = |latency: u64| {
+        let mut script = Script::new();
+        let locking = locking(&mut script);
+        script.thread(1, "handler").thread(2, "other");
+        for n in 0..3 {
+            let from = n * 1_000;
+            script
+                .wait(1, FUTEX, from + 1, from + 21)
+                .stack(locking)
+                .word(0x1000)
+                .by(2)
+                .done();
+            let request = script.request(1).ready(from).read(from, 1);
+            request.answered(from + latency, 1);
+        }
+        script.ends(4_000);
+        detect(&Facts::of(&script.model())).len()
+    };
+    assert_eq!(found(100), 1);
+    assert_eq!(found(900), 0);
+}
+
 #[test]
 fn of_those_who_read_under_a_lock_only_the_last_one_shows() {
     // A handler waits in this function of a lock that two other threads have, at times; the last

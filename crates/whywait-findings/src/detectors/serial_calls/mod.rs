@@ -27,8 +27,7 @@ use crate::declaration::Declaration;
 use crate::facts::{ByWhom, Facts};
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, SERIAL_KNOWN, SERIAL_MIN_CALLS, SERIAL_MIN_REQUESTS,
-    Share,
+    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MIN_REQUESTS, SERIAL_KNOWN, SERIAL_MIN_CALLS, Share,
 };
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
@@ -63,7 +62,7 @@ struct Certain<'a> {
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let traffic = || facts.traffic().iter().filter(|traffic| traffic.counted);
-    if traffic().all(|traffic| traffic.calls.len() < *SERIAL_MIN_REQUESTS * *SERIAL_MIN_CALLS) {
+    if traffic().all(|traffic| traffic.calls.len() < *MIN_REQUESTS * *SERIAL_MIN_CALLS) {
         return Vec::new();
     }
     let slow = facts.slow();
@@ -99,13 +98,11 @@ fn of_traffic<'t, 'm, 'a>(
     traffic: &'t Traffic<'m>,
     requests: &[&'a SlowRequest<'a>],
 ) -> Option<OfProcess<'t, 'm, Say<'a>>> {
-    if traffic.calls.len() < *SERIAL_MIN_REQUESTS * *SERIAL_MIN_CALLS
-        || requests.len() < *SERIAL_MIN_REQUESTS
-    {
+    if traffic.calls.len() < *MIN_REQUESTS * *SERIAL_MIN_CALLS || requests.len() < *MIN_REQUESTS {
         return None;
     }
     let known = known(facts, traffic, requests);
-    let enough = known.len() >= *SERIAL_MIN_REQUESTS
+    let enough = known.len() >= *MIN_REQUESTS
         && Share::counted(known.len(), requests.len()).is_at_least(*SERIAL_KNOWN);
     let (shares, what) = if enough {
         certainly(&known)?
@@ -209,7 +206,7 @@ fn certainly<'a>(known: &[(&'a SlowRequest<'a>, Vec<Interval>)]) -> Option<(Shar
             dominates(one.called_ns, served_ns).then_some(one)
         })
         .collect();
-    if serial.len() < *SERIAL_MIN_REQUESTS {
+    if serial.len() < *MIN_REQUESTS {
         return None;
     }
     let pairs = serial

@@ -33,8 +33,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    ALL_OF_IT, FEW_SAMPLES, FINDINGS_OF_A_KIND, GROWTH_MIN_REQUESTS, GROWTH_R2, MOST, SHOWN,
-    SLOW_NS, Share, WORK_IN_COMMON, WORK_MIN_EXPECTED, WORK_TELLING,
+    ALL_OF_IT, FEW_SAMPLES, FINDINGS_OF_A_KIND, GROWTH_R2, MIN_REQUESTS, MIN_SAMPLES, MOST, SHOWN,
+    SLOW_NS, Share, WORK_IN_COMMON, WORK_TELLING,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{in_proportion, overlap_ns, sum};
@@ -177,7 +177,7 @@ fn on_cpu_ns(model: &Model, thread: &Thread, (from_ns, to_ns): (Ns, Ns), sampled
     let (counted_ns, _) = counted_ns(thread, (from_ns, to_ns));
     let hz = u64::from(model.meta.options.sample_hz);
     let expected = (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
-    if expected >= *WORK_MIN_EXPECTED && Share::new(sampled, expected).is_below(*MOST) {
+    if expected >= *MIN_SAMPLES && Share::new(sampled, expected).is_below(*MOST) {
         return counted_ns.min(sampled.saturating_mul(1_000_000_000 / hz.max(1)));
     }
     counted_ns
@@ -293,7 +293,7 @@ impl Growth {
 
 /// Whether the work grows over these episodes, which are in order.
 fn growth(facts: &Facts<'_>, episodes: &[&Episode<'_>]) -> Option<Growth> {
-    if episodes.len() < *GROWTH_MIN_REQUESTS {
+    if episodes.len() < *MIN_REQUESTS {
         return None;
     }
     let values: Vec<u64> = episodes.iter().map(|(_, on_path)| on_path.ns).collect();

@@ -237,14 +237,15 @@ fn growth_is_reported_of_the_function_that_grows_not_of_the_largest() {
 
 #[test]
 fn what_goes_up_and_down_does_not_grow() {
-    let mut server = server();
-    for (n, ms) in [100, 300, 120, 280, 90, 310, 150, 260]
-        .into_iter()
-        .enumerate()
-    {
-        server.request(n as u64 + 1, 10 + n as u64 * 500, 0, ms);
+    let level = [100, 300, 120, 280, 90, 310, 150, 260];
+    let rising = [10, 60, 12, 62, 14, 64, 20, 70].map(|ms| ms * 5);
+    for each_ms in [level, rising] {
+        let mut server = server();
+        for (n, ms) in each_ms.into_iter().enumerate() {
+            server.request(n as u64 + 1, 10 + n as u64 * 500, 0, ms);
+        }
+        assert_eq!(the_finding(&server.script).subject.get("growth"), None);
     }
-    assert_eq!(the_finding(&server.script).subject.get("growth"), None);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::bound::besides_ns;
 use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, NEARLY_ALL, NOTABLE, SHOWN, Share, WAIT_IN_KNOWN};
+use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, MUCH, NEARLY_ALL, NOTABLE, SHOWN, Share};
 use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest};
@@ -77,7 +77,7 @@ pub(super) fn finding(
         .iter()
         .filter(|(function, _)| function.is_some())
         .map(|(_, ns)| *ns));
-    let known_ns = if Share::new(known_ns, shares.ns).is_at_least(*WAIT_IN_KNOWN) {
+    let known_ns = if Share::new(known_ns, shares.ns).is_at_least(*MUCH) {
         known_ns
     } else {
         shares.ns

@@ -6,7 +6,7 @@ use whywait_events::StackId;
 use whywait_model::Model;
 
 use super::WaitTarget;
-use crate::numbers::{MUCH, Share};
+use crate::numbers::{IN_TITLE, MUCH, Share};
 use crate::shared::intervals::sum;
 
 /// What helps against such a wait.
@@ -126,6 +126,6 @@ fn fix_disk(
     if fixes.is_empty() {
         fixes.push("move the I/O off the request's path, or to a faster disk");
     }
-    fixes.truncate(2);
+    fixes.truncate(*IN_TITLE);
     fixes.join("; ")
 }

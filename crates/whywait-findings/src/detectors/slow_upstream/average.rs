@@ -9,7 +9,7 @@ use whywait_words::{duration, figure};
 use super::{in_calls, sleeps_in_call};
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding};
-use crate::numbers::{Share, UPSTREAM_MIN_REQUESTS, UPSTREAM_MOST_CALLS, UPSTREAM_PAIRED};
+use crate::numbers::{MIN_REQUESTS, Share, UPSTREAM_MOST_CALLS, UPSTREAM_PAIRED};
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::slow_paths::{Shares, SlowRequest};
 use crate::shared::traffic::{Mean, Traffic, paired, served, whole};
@@ -45,7 +45,7 @@ fn of_traffic<'t, 'm>(
         .copied()
         .filter(|slow| served(&slow.request).is_some() && !sleeps_in_call(model, slow))
         .collect();
-    if requests.len() < *UPSTREAM_MIN_REQUESTS || !nearly_all(requests.len(), all.len()) {
+    if requests.len() < *MIN_REQUESTS || !nearly_all(requests.len(), all.len()) {
         return None;
     }
     let windows = requests.iter().filter_map(|slow| served(&slow.request));

@@ -22,7 +22,7 @@
 //! peer is what they queue for, and more connections would not help. There the wait for a
 //! connection counts as well.
 //!
-//! **Guards.** At least [`UPSTREAM_MIN_REQUESTS`] requests, and [`UPSTREAM_PAIRED`] percent of
+//! **Guards.** At least [`MIN_REQUESTS`] requests, and [`UPSTREAM_PAIRED`] percent of
 //! those of the process that waited for the network for half of their time, have a call of their
 //! own. Where the loop is busy it does not wait for the network: then nearly all requests that have
 //! such calls within them must have one of their own, and nearly all such calls a request. A
@@ -43,8 +43,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MOST, Share, UPSTREAM_BY_DESIGN_NS,
-    UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED,
+    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MIN_REQUESTS, MOST, Share, UPSTREAM_BY_DESIGN_NS,
+    UPSTREAM_PAIRED,
 };
 use crate::ranking::Explained;
 use crate::shared::crowding;
@@ -173,7 +173,7 @@ fn of_requests(model: &Model, requests: &[&SlowRequest<'_>], slow_ns: u64) -> Op
     let enough = |pairs: &PairedRequests<'_>| {
         let peers: BTreeSet<u32> = pairs.pairs.iter().map(|pair| pair.call.peer).collect();
         let paired = Share::counted(pairs.pairs.len(), pairs.of);
-        pairs.pairs.len() >= *UPSTREAM_MIN_REQUESTS
+        pairs.pairs.len() >= *MIN_REQUESTS
             && peers.len() == 1
             && paired.is_at_least(*UPSTREAM_PAIRED)
     };

@@ -9,7 +9,7 @@ use whywait_words::{counted, counted_as, duration, percent};
 
 use super::{DECLARATION, FIX};
 use crate::finding::{Confidence, Evidence, Finding, Saving};
-use crate::numbers::{BY_CHANCE, Share, UPSTREAM_MIN_REQUESTS, UPSTREAM_PAIRED};
+use crate::numbers::{BY_CHANCE, MIN_REQUESTS, Share, UPSTREAM_PAIRED};
 use crate::shared::crowding;
 use crate::shared::intervals::{Covered, Interval, merged};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
@@ -102,9 +102,7 @@ fn finding<'a>(
             waits.push((with_peer_ns, slow.latency_ns));
         }
     }
-    if waits.len() < *UPSTREAM_MIN_REQUESTS
-        || Share::new(prompt, answers).is_below(*UPSTREAM_PAIRED)
-    {
+    if waits.len() < *MIN_REQUESTS || Share::new(prompt, answers).is_below(*UPSTREAM_PAIRED) {
         return None;
     }
     let shares = Shares::new(waits);

@@ -32,8 +32,8 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
-    LAG_ONCE_NS, LAG_TWICE_NS, MIN_LAGS, MIN_SAMPLES, MOST, RING_MIN_OPERATIONS, SENDS_ONLY, Share,
-    UNREAPED_LONG_NS,
+    LAG_ONCE_NS, LAG_TWICE_NS, MIN_LAGS, MIN_SAMPLES, MOST, RING_MIN_OPERATIONS, SENDS_ONLY,
+    SLOW_NS, Share,
 };
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::rings;
@@ -120,7 +120,7 @@ fn at_times(model: &Model, state: &RingState) -> bool {
         .unreaped
         .longest
         .iter()
-        .filter(|longest| longest.lag.low_ns >= *UNREAPED_LONG_NS)
+        .filter(|longest| longest.lag.low_ns >= *SLOW_NS)
         .collect();
     let sum = |of: &dyn Fn(&LagWithWait) -> u64| sum(long.iter().map(|longest| of(longest)));
     let lag_ns = sum(&|longest| longest.lag.low_ns);
