@@ -1,11 +1,13 @@
 """Clients that each wait for their answer, and what the server says became of each request.
 
     timeline.py ADDRESS [--clients N] [--rounds N|--seconds N] [--path PATH] [--reconnect]
-                [--pause-ms N] [--peer ADDRESS] [--warm-up N] [--expect RULE]…
+                [--pause-ms N] [--peer ADDRESS] [--warm-up N] [--midst SECONDS] [--expect RULE]…
 
 --reconnect   each request has a connection of its own
 --peer        whom the server asks, for the ground truth
 --warm-up     each client asks so often before whywait attaches
+--midst       whywait attaches while they ask, and they stop so long after: most of what it sees of
+              a queue began before
 --path        NUMBER in it is 1000 * C + R, for round R of client C, both counted from 0
 
 The ground truth has, of all requests, the time until the server had read them (unread), until the
@@ -46,7 +48,9 @@ class Client(threading.Thread):
         self.start_line.wait()
         end = time.monotonic() + self.args.seconds if self.args.seconds else None
         done = 0
-        while time.monotonic() < end if end else done < self.args.rounds:
+        while not self.args.stop.is_set() and (
+            time.monotonic() < end if end else done < self.args.rounds
+        ):
             if done:
                 time.sleep(self.args.pause_ms / 1e3)
             self.requests.append(self.ask(done))
@@ -83,8 +87,10 @@ def main():
     parser.add_argument("--pause-ms", type=float, default=0)
     parser.add_argument("--peer")
     parser.add_argument("--warm-up", type=int, default=0)
+    parser.add_argument("--midst", type=float)
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
+    args.stop = threading.Event()
     start = threading.Barrier(args.clients + 1, timeout=client.DEADLINE_S)
     clients = [Client(number, args, start) for number in range(args.clients)]
     for one in clients:
@@ -95,6 +101,13 @@ def main():
     idle, ticks = client.idle_cpus()
     start.wait()
     begun = client.now_ms()
+    if args.midst:
+        # The queue is as long as it gets by then.
+        time.sleep(1)
+        client.attach()
+        attached = client.now_ms()
+        time.sleep(args.midst)
+        args.stop.set()
     for one in clients:
         one.join()
         if one.failed:
@@ -117,6 +130,10 @@ def main():
         "clients": args.clients, "peer": args.peer,
         "first_requests": [[round(moment - begun, 1) for moment in one] for one in requests[:24]],
     }
+    if args.midst:
+        # How old the oldest was that was under way by then.
+        ages = [attached - sent for sent, *_, received in requests if sent < attached < received]
+        truth["age_attached_ms"] = round(max(ages, default=0), 1)
     return client.tell(truth, args.expect)
 
 

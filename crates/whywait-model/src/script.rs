@@ -445,6 +445,12 @@ impl Script {
         self
     }
 
+    /// The recording begins.
+    pub fn starts(&mut self, at_ms: u64) -> &mut Self {
+        self.input.recorded.meta.started_ns = ms(at_ms);
+        self
+    }
+
     /// The recording ends.
     pub fn ends(&mut self, at_ms: u64) -> &mut Self {
         self.input.recorded.meta.ended_ns = Some(ms(at_ms));

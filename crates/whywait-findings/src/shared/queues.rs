@@ -1,7 +1,7 @@
 //! Requests that queue for calls to a peer: never more than so many are under way at a time, and
 //! when one ends the next begins at once, for somebody has waited for that.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
@@ -9,6 +9,7 @@ use whywait_model::RequestRef;
 use whywait_words::{counted_as, duration, list};
 
 use crate::facts::Facts;
+use crate::finding::Saving;
 use crate::numbers::{
     BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, QUEUE_ALIKE, QUEUE_AT_ONCE_NS, QUEUE_FEW,
     QUEUE_FULL, QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER,
@@ -20,7 +21,7 @@ use crate::shared::slow_paths::Shares;
 use crate::shared::traffic::{
     Traffic, TrafficEvent, calls_each, length, paired, served, steps, whole, with_peer,
 };
-use crate::shared::workers::OfProcess;
+use crate::shared::workers::{OfProcess, OfProgram};
 
 /// What a peer does with more calls at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(crate) struct Queue<'m> {
     pub(crate) most: usize,
     /// The requests that waited for [`SLOW_NS`], each with how long, and what it and its call took.
     pub(crate) victims: Vec<QueuedRequest<'m>>,
+    /// What the others waited, each: they would be quicker, too.
+    shorter_ns: Vec<u64>,
     /// Of the time in which somebody waited: as many calls as ever were under way.
     pub(crate) full_ns: u64,
     /// … and all of it.
@@ -112,28 +115,35 @@ impl<'m> Queue<'m> {
         for request in facts.model.requests().filter(counts) {
             requests.entry(request.tgid).or_default().push(request);
         }
+        let started_ns = facts.model.meta.started_ns;
         let traffic = facts.traffic().iter();
         traffic
-            .filter_map(|traffic| Self::in_traffic(requests.get(&traffic.tgid)?, traffic))
+            .filter_map(|traffic| {
+                Self::in_traffic(requests.get(&traffic.tgid)?, traffic, started_ns)
+            })
             .collect()
     }
 
-    fn in_traffic(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Queue<'m>> {
+    fn in_traffic(
+        all: &[RequestRef<'m>],
+        traffic: &Traffic<'m>,
+        started_ns: Ns,
+    ) -> Option<Queue<'m>> {
         let windows: Vec<Interval> = all.iter().filter_map(served).collect();
         let windows = merged(windows);
         // What it asks on its own account is no request's.
         let mut traffic = traffic.clone();
         traffic.calls.retain(|call| lies_in(&windows, whole(call)));
-        let mut pairs = pairs(all, &traffic)?;
+        let (mut pairs, all_known) = pairs(all, &traffic, started_ns)?;
         let (uses, calls) = uses(&traffic.calls, &mut pairs);
         let flow = Flow::of(&pairs.served, &calls);
         let spacing_ns = flow.between_calls_ns(&calls);
         let kept = uses.len() < traffic.calls.len();
-        let doubtful = kept || flow.most == 1;
+        let doubtful = kept || flow.most == 1 || !all_known;
         if !flow.is_queue(spacing_ns) || doubtful && !answers_follow(&pairs, &calls, flow.most) {
             return None;
         }
-        let victims = victims(&pairs, &calls, &flow);
+        let (victims, shorter) = waited(&pairs, &calls, &flow);
         let slow_ns = all.iter().filter_map(|request| request.took_ns());
         let slow_ns = sum(slow_ns.filter(|ns| *ns >= *SLOW_NS));
         let waited_ns = sum(victims.iter().map(|victim| victim.waited_ns));
@@ -152,7 +162,15 @@ impl<'m> Queue<'m> {
             call_ns: median_ns(calls.iter().map(|call| length(*call)).collect()),
             traffic,
             victims,
+            shorter_ns: shorter.iter().map(|one| one.waited_ns).collect(),
         })
+    }
+
+    /// What a fix saves at most that lets no request of these processes wait.
+    pub(crate) fn saving(of: &OfProgram<'_, 'm, &Self>) -> Saving {
+        let queues = std::iter::once(&of.what).chain(&of.others);
+        let shorter = queues.flat_map(|queue| &queue.shorter_ns);
+        Saving::latency(of.shares.each_ns.iter().chain(shorter).copied().collect())
     }
 
     /// Whether connections to the peer were free while requests waited: more than calls were ever
@@ -253,20 +271,76 @@ fn lies_in(windows: &[Interval], (from_ns, to_ns): Interval) -> bool {
         .is_some_and(|window| to_ns <= window.1)
 }
 
-/// The requests that have a call to the peer within them; `None` where it does not come out even.
-fn pairs<'m>(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Pairs<'m>> {
+/// The requests that have a call to the peer within them, and whether nearly all calls are such a
+/// request's; `None` where it does not come out even.
+///
+/// Where requests queue for longer than a moment, many of the calls that are seen are those of
+/// requests that were read before the recording began, and had no row. So calls are excused that
+/// began before any of those can have been answered, as far as as many requests as that were under
+/// way at a time.
+fn pairs<'m>(
+    all: &[RequestRef<'m>],
+    traffic: &Traffic<'m>,
+    started_ns: Ns,
+) -> Option<(Pairs<'m>, bool)> {
     let requests: Vec<RequestRef<'_>> = all
         .iter()
         .copied()
         .filter(|request| served(request).is_some())
         .collect();
-    let windows: Vec<Interval> = requests.iter().filter_map(served).collect();
-    let each = calls_each(traffic.calls.len(), requests.len());
+    // Of what was before the recording no call is known.
+    let windows = requests.iter().filter_map(served);
+    let windows: Vec<Interval> = windows
+        .map(|(from_ns, to_ns)| (from_ns.max(started_ns), to_ns.max(started_ns)))
+        .collect();
+    let settled_ns = windows.iter().map(|window| length(*window)).max()?;
+    let settled_ns = started_ns.saturating_add(settled_ns);
+    let all_calls = traffic.calls.len();
+    let early = traffic
+        .calls
+        .partition_point(|call| call.first_send_ns < settled_ns);
+    let answered = windows.iter().filter(|window| window.1 >= settled_ns);
+    // Calls of others make it seem more, never less.
+    let each = calls_each(all_calls, requests.len());
+    let each = match answered.count() {
+        0 => each,
+        answered => each.min(calls_each(all_calls - early, answered)),
+    };
     let calls = paired(&windows, &traffic.calls, each);
-    let paired: usize = calls.iter().map(Vec::len).sum();
-    if Share::counted(paired, traffic.calls.len()).is_below(*QUEUE_PAIRED) {
-        return None;
+    let known: HashSet<usize> = calls.iter().flatten().copied().collect();
+    let is_enough = |of: usize| !Share::counted(known.len(), of).is_below(*QUEUE_PAIRED);
+    if is_enough(all_calls) {
+        return Some((of_pairs(requests, windows, calls), true));
     }
+    let unknown = (0..early).filter(|call| !known.contains(call)).count();
+    let excused = unknown.min(most_at_a_time(all));
+    is_enough(all_calls - excused).then(|| (of_pairs(requests, windows, calls), false))
+}
+
+/// How many of these requests were under way at a time, at most.
+fn most_at_a_time(all: &[RequestRef<'_>]) -> usize {
+    let mut changes: Vec<(Ns, bool)> = all
+        .iter()
+        .flat_map(|request| [(request.ready_ns, true), (request.end_ns(), false)])
+        .collect();
+    changes.sort_unstable();
+    let (mut now, mut most) = (0_usize, 0);
+    for (_, begins) in changes {
+        now = if begins {
+            now + 1
+        } else {
+            now.saturating_sub(1)
+        };
+        most = most.max(now);
+    }
+    most
+}
+
+fn of_pairs<'m>(
+    requests: Vec<RequestRef<'m>>,
+    windows: Vec<Interval>,
+    calls: Vec<Vec<usize>>,
+) -> Pairs<'m> {
     let mut pairs = Pairs {
         requests: Vec::new(),
         served: Vec::new(),
@@ -279,7 +353,7 @@ fn pairs<'m>(all: &[RequestRef<'m>], traffic: &Traffic<'m>) -> Option<Pairs<'m>>
             pairs.calls.push(calls);
         }
     }
-    Some(pairs)
+    pairs
 }
 
 /// How connections were used: by a call, or by several of a request that go over the same one with
@@ -429,8 +503,12 @@ fn answers_follow(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> bool {
 }
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others
-/// as ever were.
-fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<QueuedRequest<'m>> {
+/// as ever were. Those that did for [`SLOW_NS`], and the others.
+fn waited<'m>(
+    pairs: &Pairs<'m>,
+    calls: &[Interval],
+    flow: &Flow,
+) -> (Vec<QueuedRequest<'m>>, Vec<QueuedRequest<'m>>) {
     let full = Covered::new(merged(flow.full.clone()));
     let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
     all.filter_map(|((request, (from_ns, _)), own)| {
@@ -445,8 +523,8 @@ fn victims<'m>(pairs: &Pairs<'m>, calls: &[Interval], flow: &Flow) -> Vec<Queued
             called_ns: sum(own().map(length)),
         })
     })
-    .filter(|victim| victim.waited_ns >= *SLOW_NS)
-    .collect()
+    .filter(|waited| waited.waited_ns > 0 && waited.request.counts())
+    .partition(|waited| waited.waited_ns >= *SLOW_NS)
 }
 
 /// What the peer does with more calls at a time: what those took that began while few others were

@@ -19,7 +19,7 @@ use whywait_words::{counted, duration, figure, percent};
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{ERROR_NS, MOST, Share};
 use crate::ranking::Explained;
 use crate::shared::queues::Queue;
@@ -87,7 +87,7 @@ fn finding(
         .about_peer(peer)
         .about("connections", queue.connections())
         .about_known("replay", queue.replay_rows("at_a_time"))
-        .saving(Saving::latency(shares.each_ns.clone()))
+        .saving(Queue::saving(program))
         .explains(Explained::Locks)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(program.evidence())

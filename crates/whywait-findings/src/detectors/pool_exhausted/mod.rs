@@ -20,7 +20,7 @@ use whywait_words::{counted, duration, figure, percent};
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
-use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::ERROR_NS;
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
@@ -97,7 +97,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
         .about_peer(peer)
         .about("connections", queue.most)
         .about_known("replay", queue.replay_rows("connections"))
-        .saving(Saving::latency(shares.each_ns.clone()))
+        .saving(Queue::saving(pool))
         .explains(Explained::Locks)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(pool.evidence())

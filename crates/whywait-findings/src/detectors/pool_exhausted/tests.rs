@@ -253,6 +253,26 @@ fn what_a_program_asks_on_its_own_account_is_no_queue() {
     assert_eq!(detect(&Facts::of(&script.ends(4_000).model())), []);
 }
 
+/// Twenty requests queue for two connections, and only a few of those that come after the
+/// recording began are answered before it ends: most calls are those of earlier ones.
+#[test]
+fn a_queue_that_is_deeper_than_the_recording_is_long() {
+    let deep = Closed {
+        clients: 20,
+        rounds: 4,
+        from_ms: 640,
+        ..POOL
+    };
+    let mut script = deep.script();
+    let found = detect(&Facts::of(&script.starts(640).model()));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(
+        found[0].title.contains("one of 2 connections"),
+        "{}",
+        found[0].title
+    );
+}
+
 #[test]
 fn whoever_comes_in_the_middle_of_it_sees_the_same() {
     let late = Closed {
