@@ -240,8 +240,6 @@ numbers! {
         /// An interval without a poll in which the loop was on a CPU for less is not known to be
         /// work.
         AWAY_RAN: Share = Share::one_in(10);
-        /// What a fix saves a request less is not counted.
-        AWAY_SAVED_NS: u64 = MS;
         /// A function that is in so many of an absence's samples lasts as long as the absence.
         AWAY_IN_SAMPLES: Share = Share::percent(75);
         /// A function with a smaller part of the time says nothing of what it calls: that it was
@@ -425,13 +423,11 @@ numbers! {
         POLLER_ASLEEP: Share = Share::percent(1);
         /// With fewer samples the poller's share is not known.
         POLLER_MIN_SAMPLES: u64 = 20;
-        /// With fewer operations a second a call for each is not worth a word.
-        UNBATCHED_PER_SECOND: u64 = 5_000;
-        /// With fewer operations nothing is said.
-        UNBATCHED: u64 = 5_000;
         /// With fewer slots in use on average there is hardly more than one operation to submit at
         /// a time.
         UNBATCHED_SLOTS: u64 = 4;
+        /// Calls that take less of the time in which the ring is in use are not worth a word.
+        UNBATCHED_WORTH: Share = Share::one_in(10);
         /// So many operations have a call of their own.
         UNBATCHED_SHARE: Share = Share::percent(90);
     }

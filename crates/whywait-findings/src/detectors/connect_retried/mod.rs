@@ -8,7 +8,7 @@
 //! **Cost.** How long these connections took until they were made, or were not: in whose requests
 //! is not known. A bound.
 //!
-//! **Guards.** Fewer than [`RETRIED`] to a peer are a note.
+//! **Guards.** Fewer than [`RETRIED`] to a peer are a note, unless it was all of several.
 
 use whywait_model::calls::PeerRow;
 use whywait_words::{counted, counted_as, duration};
@@ -25,7 +25,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     meaning: "connections to a peer were made at the second try or later: it did not answer the \
               first SYN",
     severities: &[
-        (Severity::Warning, "from three connections to a peer on"),
+        (
+            Severity::Warning,
+            "from three connections to a peer on, or when it was all of several",
+        ),
         (Severity::Note, "otherwise"),
     ],
     invariant: "a connection is made at the first try",
@@ -43,7 +46,10 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 fn finding(row: &PeerRow) -> Finding {
-    let severity = if row.retried >= *RETRIED {
+    // One may be chance; where none of several went through at once it is not.
+    let attempts = row.connects.saturating_add(row.failed);
+    let all = row.retried > 1 && row.retried >= attempts;
+    let severity = if row.retried >= *RETRIED || all {
         Severity::Warning
     } else {
         Severity::Note

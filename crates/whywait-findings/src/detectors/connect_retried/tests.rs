@@ -6,6 +6,11 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 fn findings(retried: u64) -> Vec<Finding> {
+    of(10, 0, retried)
+}
+
+/// Of so many connections that were made, and so many that were not.
+fn of(made: u64, failed: u64, retried: u64) -> Vec<Finding> {
     let mut script = Script::new();
     script.peer(&PeerSums {
         id: 1,
@@ -13,8 +18,9 @@ fn findings(retried: u64) -> Vec<Finding> {
         port: 7001,
         count: 10,
         connections: 10,
-        connects: 10,
-        connect_ns: retried * 1_000 * MS + (10 - retried) * MS,
+        connects: made,
+        failed,
+        connect_ns: retried * 1_000 * MS + (made + failed - retried) * MS,
         retried,
         retried_ns: retried * 1_000 * MS,
         ..PeerSums::default()
@@ -50,4 +56,12 @@ fn a_syn_that_was_sent_again_is_reported() {
 fn a_few_are_a_note() {
     assert_eq!(findings(2)[0].severity, Severity::Note);
     assert_eq!(findings(0), []);
+}
+
+#[test]
+fn all_of_a_few_are_no_chance() {
+    assert_eq!(of(0, 2, 2)[0].severity, Severity::Warning);
+    assert_eq!(of(2, 0, 2)[0].severity, Severity::Warning);
+    assert_eq!(of(1, 2, 2)[0].severity, Severity::Note);
+    assert_eq!(of(1, 0, 1)[0].severity, Severity::Note, "one may be chance");
 }

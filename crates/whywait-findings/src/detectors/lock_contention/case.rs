@@ -255,7 +255,7 @@ fn evidence(
 /// What is not known where several locks may be taken for one.
 fn which(primitive: Option<Primitive>) -> &'static str {
     match primitive {
-        Some(Primitive::Database | Primitive::Row | Primitive::Metadata) => {
+        Some(Primitive::Database | Primitive::Table | Primitive::Row | Primitive::Metadata) => {
             "which row or table it was does not show: all waits of the kind are taken together"
         }
         Some(Primitive::Advisory) => {
@@ -385,6 +385,12 @@ fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
             "a transaction keeps what it has changed until it is committed: change what everybody \
              wants last, and wait for nothing between that and the commit; or spread it over \
              several rows"
+        }
+        Some(Primitive::Table) => {
+            "a transaction keeps its lock on the whole table until it is committed (LOCK TABLE, \
+             ALTER TABLE, TRUNCATE, …), and everybody who uses the table waits for it: end it soon, \
+             wait for nothing in it, lock in the weakest mode that does, or only the rows; and let \
+             the statement give up early (lock_timeout) and try again"
         }
         Some(Primitive::Metadata) => {
             "a statement that changes a table waits for all open transactions that have used it, \

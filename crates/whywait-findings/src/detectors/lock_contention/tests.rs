@@ -635,6 +635,34 @@ fn an_advisory_lock_of_a_database_is_no_row() {
 }
 
 #[test]
+fn a_table_that_is_locked_is_no_row() {
+    let asks = |statement: &str| {
+        let script = one_row(&[
+            "main",
+            "PostgresMain",
+            statement,
+            "RangeVarGetRelidExtended",
+            "LockRelationOid",
+            "LockAcquireExtended",
+            "ProcSleep",
+            "WaitLatch",
+            "epoll_wait",
+        ]);
+        let findings = detect(&Facts::of(&script.model()));
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        let lock = &findings[0].subject["lock"];
+        assert_eq!(*lock, json!("table lock of the database"));
+        assert!(
+            findings[0].fix.contains("whole table"),
+            "{}",
+            findings[0].fix
+        );
+    };
+    asks("LockTableCommand");
+    asks("parserOpenTable");
+}
+
+#[test]
 fn processes_that_wait_for_each_other_in_a_poll_do_not_contend_for_that_alone() {
     let script = one_row(&[
         "main",

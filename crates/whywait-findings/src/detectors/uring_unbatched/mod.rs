@@ -8,8 +8,8 @@
 //! **Cost.** The CPU time within `io_uring_enter`, by samples, and twice their standard error: part
 //! of it is the operations' own, hence a bound.
 //!
-//! **Guards.** Only at a rate of thousands a second, where several are under way at a time for the
-//! most part: who cannot go on without the one has nothing else to submit. Not with a poller of the
+//! **Guards.** Only where the calls take a notable part of the time in which the ring is in use,
+//! however many there are, and where several operations are under way at a time for the most part: who cannot go on without the one has nothing else to submit. Not with a poller of the
 //! kernel's, which needs no calls. A note only, one for a process: nothing waits for it.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,9 @@ use whywait_words::{count, counted, duration, percent};
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{Share, UNBATCHED, UNBATCHED_PER_SECOND, UNBATCHED_SHARE, UNBATCHED_SLOTS};
+use crate::numbers::{
+    RING_MIN_OPERATIONS, Share, UNBATCHED_SHARE, UNBATCHED_SLOTS, UNBATCHED_WORTH,
+};
 use crate::shared::intervals::sum;
 use crate::shared::rings;
 
@@ -39,7 +41,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let mut by_process: BTreeMap<u32, Vec<&RingState>> = BTreeMap::new();
-    for state in model.rings.values().filter(|state| is_unbatched(state)) {
+    for state in model
+        .rings
+        .values()
+        .filter(|state| is_unbatched(model, state))
+    {
         by_process.entry(state.ring.tgid).or_default().push(state);
     }
     let of_process = |mut states: Vec<&RingState>| {
@@ -49,12 +55,16 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     by_process.into_values().filter_map(of_process).collect()
 }
 
-fn is_unbatched(state: &RingState) -> bool {
+/// With few operations too, if the calls take long.
+fn is_unbatched(model: &Model, state: &RingState) -> bool {
     let ring = &state.ring;
     let active_ns = ring.observed_ns.saturating_sub(ring.idle_ns).max(1);
+    let in_call_ns = samples(model, state)
+        .0
+        .saturating_mul(rings::sample_ns(model));
     ring.flags & SETUP_SQPOLL == 0
-        && ring.submitted >= *UNBATCHED
-        && rate(ring.submitted, ring.observed_ns) >= *UNBATCHED_PER_SECOND
+        && ring.submitted >= *RING_MIN_OPERATIONS
+        && Share::new(in_call_ns, active_ns).is_at_least(*UNBATCHED_WORTH)
         // At most one in ten came with another.
         && Share::new(ring.batches, ring.submitted).is_at_least(*UNBATCHED_SHARE)
         && ring.slot_ns / active_ns >= *UNBATCHED_SLOTS

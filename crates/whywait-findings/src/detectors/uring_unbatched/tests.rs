@@ -1,5 +1,7 @@
 use whywait_events::uring::{Ring, RingSample, SETUP_SQPOLL};
 
+use whywait_model::script::Script;
+
 use crate::shared::rings::script::*;
 use crate::{SavingKind, Severity};
 
@@ -15,18 +17,23 @@ fn unbatched() -> Ring {
     }
 }
 
-#[test]
-fn a_call_for_each_operation() {
-    let mut script = script(unbatched(), sum(READ));
+/// So many samples of a ring's thread in these calls, and elsewhere.
+fn samples(script: &mut Script, ring: u32, in_call: u64, elsewhere: u64) {
     let user_stack = script.stack(&["main", "serve", "io_uring_submit"]);
     let enters = script.stack(&["__x64_sys_io_uring_enter", "io_submit_sqes"]);
     let standing = RingSample {
-        ring: 1,
+        ring,
         tid: TID,
         ..RingSample::default()
     };
-    script.ring_samples((user_stack, enters), &standing, 400);
-    script.ring_samples((user_stack, 0), &standing, 600);
+    script.ring_samples((user_stack, enters), &standing, in_call);
+    script.ring_samples((user_stack, 0), &standing, elsewhere);
+}
+
+#[test]
+fn a_call_for_each_operation() {
+    let mut script = script(unbatched(), sum(READ));
+    samples(&mut script, 1, 400, 600);
     let findings = found(&script);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
@@ -50,28 +57,34 @@ fn batches_pollers_and_what_is_rare_or_one_by_one() {
             ..unbatched()
         },
         Ring {
-            submitted: 40_000,
-            batches: 40_000,
-            ..unbatched()
-        },
-        Ring {
-            submitted: 4_000,
-            batches: 4_000,
-            observed_ns: S / 2,
-            ..unbatched()
-        },
-        Ring {
             slot_ns: 9 * S,
             ..unbatched()
         },
     ];
     for other in others {
-        assert_eq!(
-            codes(&script(other.clone(), sum(READ))),
-            NOTHING,
-            "{other:?}"
-        );
+        let mut script = script(other.clone(), sum(READ));
+        samples(&mut script, 1, 400, 600);
+        assert_eq!(codes(&script), NOTHING, "{other:?}");
     }
+}
+
+/// Few operations count as much as many do, if their calls take as long.
+#[test]
+fn what_the_calls_cost_counts_and_not_how_many_there_are() {
+    let few = Ring {
+        submitted: 500,
+        batches: 500,
+        completed: 500,
+        ..unbatched()
+    };
+    let said = |ring: Ring, in_call, elsewhere| {
+        let mut script = script(ring, sum(READ));
+        samples(&mut script, 1, in_call, elsewhere);
+        codes(&script)
+    };
+    assert_eq!(said(few.clone(), 300, 30), ["uring-unbatched"]);
+    assert_eq!(said(few, 50, 0), NOTHING);
+    assert_eq!(said(unbatched(), 50, 950), NOTHING);
 }
 
 #[test]
@@ -84,6 +97,8 @@ fn several_rings_of_a_process_are_one_note() {
         ..unbatched()
     };
     script.ring(second, vec![sum(READ)]);
+    samples(&mut script, 1, 400, 600);
+    samples(&mut script, 2, 400, 600);
     let findings = found(&script);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0].subject["ring"], 2);

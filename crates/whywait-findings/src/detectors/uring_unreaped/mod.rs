@@ -18,9 +18,12 @@
 //! several completions lay there for 10 ms and the thread is known to have slept elsewhere or
 //! computed. With few operations, if what somebody waits for (no write, close or cancellation) lay
 //! there for a tenth of a second twice, or for half a second once, while the thread is known to
-//! have done something else. Nobody waits for the completion of a send, as long as there are slots:
-//! sends count only on a ring that is full half of the time, and not where sends that wait for room
-//! in their socket's buffer hold more of its slots.
+//! have done something else; or if that was most of the time of a request that the thread served.
+//! Nobody waits for the completion of a send, as long as there are slots: sends count only on a
+//! ring that is full half of the time, and not where sends that wait for room in their socket's
+//! buffer hold more of its slots.
+
+use std::collections::BTreeSet;
 
 use whywait_events::StackId;
 use whywait_events::uring::Sum;
@@ -35,7 +38,7 @@ use crate::numbers::{
     LAG_ONCE_NS, LAG_TWICE_NS, MIN_LAGS, MIN_SAMPLES, MOST, RING_MIN_OPERATIONS, SENDS_ONLY,
     SLOW_NS, Share,
 };
-use crate::shared::intervals::{in_proportion, sum};
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::rings;
 use crate::shared::spinning::IO_URING_ENTER;
 
@@ -65,7 +68,7 @@ pub(crate) fn concerns(model: &Model, state: &RingState) -> bool {
     let Some((low_ns, _)) = state.unreaped_ns() else {
         return false;
     };
-    if for_very_long(model, state) && !nobody_waits(state) {
+    if (for_very_long(model, state) || kept_requests(model, state)) && !nobody_waits(state) {
         return true;
     }
     let mostly = state.dominant() == Some(Stage::Unreaped) && {
@@ -135,13 +138,49 @@ fn at_times(model: &Model, state: &RingState) -> bool {
 fn for_very_long(model: &Model, state: &RingState) -> bool {
     let longest = state.unreaped.longest.iter();
     let very_long = longest.filter(|longest| {
-        let away_ns = sampled_ns(model, longest, is_other_work).saturating_add(longest.slept_ns);
         longest.lag.low_ns >= *LAG_TWICE_NS
             && !is_done_with(longest.lag.opcode)
-            && Share::new(away_ns, longest.lag.low_ns).is_at_least(*MOST)
+            && is_away(model, longest)
     });
     let lags_ns: Vec<u64> = very_long.map(|longest| longest.lag.low_ns).collect();
     lags_ns.len() > 1 || lags_ns.iter().any(|ns| *ns >= *LAG_ONCE_NS)
+}
+
+/// Whether a request that the thread served spent most of its time while something lay there and
+/// the thread slept elsewhere or computed, however few operations there were.
+fn kept_requests(model: &Model, state: &RingState) -> bool {
+    let longest = state.unreaped.longest.iter();
+    let mut lags: Vec<(u32, Interval)> = longest
+        .filter(|longest| longest.lag.low_ns >= *SLOW_NS && is_away(model, longest))
+        .map(|longest| {
+            let lag = &longest.lag;
+            (
+                lag.tid,
+                (lag.from_ns, lag.from_ns.saturating_add(lag.low_ns)),
+            )
+        })
+        .collect();
+    lags.sort_unstable();
+    let tids: BTreeSet<u32> = lags.iter().map(|(tid, _)| *tid).collect();
+    tids.into_iter().any(|tid| {
+        let of_thread = lags.iter().filter(|(its, _)| *its == tid);
+        let lags = Covered::new(merged(of_thread.map(|(_, lag)| *lag).collect()));
+        let requests = model
+            .requests()
+            .filter(|one| one.recv_tid == tid && one.counts());
+        requests
+            .filter(|request| request.age_ns() >= *SLOW_NS)
+            .any(|request| {
+                let kept_ns = lags.within((request.ready_ns, request.end_ns()));
+                Share::new(kept_ns, request.age_ns()).is_at_least(*MOST)
+            })
+    })
+}
+
+/// Whether the thread slept elsewhere or computed for most of a lag.
+fn is_away(model: &Model, longest: &LagWithWait) -> bool {
+    let away_ns = sampled_ns(model, longest, is_other_work).saturating_add(longest.slept_ns);
+    Share::new(away_ns, longest.lag.low_ns).is_at_least(*MOST)
 }
 
 /// Whether a program may be done with an operation as soon as it is submitted: WRITEV, FSYNC,

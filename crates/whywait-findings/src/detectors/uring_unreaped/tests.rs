@@ -284,6 +284,10 @@ fn a_server_whose_loop_waits_for_a_cpu_or_for_more_completions() {
 
 /// A program with few operations, whose thread does something else for 790 ms.
 fn few(opcode: u32, times: u64, each_ms: u64, call: u32) -> Vec<&'static str> {
+    codes(&of_few(opcode, times, each_ms, call))
+}
+
+fn of_few(opcode: u32, times: u64, each_ms: u64, call: u32) -> Script {
     let lay_ns = times * each_ms * MS;
     let few = Ring {
         submitted: times,
@@ -316,7 +320,7 @@ fn few(opcode: u32, times: u64, each_ms: u64, call: u32) -> Vec<&'static str> {
             ..Lag::default()
         });
     }
-    codes(&script)
+    script
 }
 
 #[test]
@@ -329,4 +333,25 @@ fn a_completion_that_lies_there_for_very_long() {
     assert_eq!(few(READ, 1, 790, IO_URING_ENTER), NOTHING);
     // Whoever logs need not know when that was written.
     assert_eq!(few(23, 2, 790, NANOSLEEP), NOTHING);
+}
+
+/// What counts is for how long a request waited, and not how many operations there are, nor of which
+/// kind.
+#[test]
+fn a_completion_that_lies_there_for_most_of_a_request() {
+    const NANOSLEEP: u32 = 35;
+    let with_request = |tid: u32, until_ms: u64, call: u32| {
+        let mut script = of_few(23, 1, 60, call);
+        script.thread(TID + 1, "other");
+        script
+            .request(1)
+            .ready(0)
+            .read(0, tid)
+            .answered(until_ms, tid);
+        codes(&script).contains(&"uring-unreaped")
+    };
+    assert!(with_request(TID, 70, NANOSLEEP));
+    assert!(!with_request(TID, 70, IO_URING_ENTER));
+    assert!(!with_request(TID, 150, NANOSLEEP), "less than half of it");
+    assert!(!with_request(TID + 1, 70, NANOSLEEP), "another thread's");
 }

@@ -20,9 +20,11 @@ pub enum Primitive {
     Join,
     Barrier,
     Once,
-    /// A lock of a database, on a row or a table, that a process for each connection waits for
-    /// (PostgreSQL).
+    /// A lock of a database, on a row or a transaction, that a process for each connection waits
+    /// for (PostgreSQL).
     Database,
+    /// A lock of a database on a whole table.
+    Table,
     /// The lock that a thread of CPython needs to run Python code.
     Gil,
     /// A lock of Python's `threading`, taken by the program's own code.
@@ -72,6 +74,7 @@ impl Primitive {
             Primitive::Barrier => "barrier",
             Primitive::Once => "once",
             Primitive::Database => "lock of the database",
+            Primitive::Table => "table lock of the database",
             Primitive::Gil => "Python interpreter's lock (GIL)",
             Primitive::PythonLock => "Python lock (threading.Lock)",
             Primitive::GoIdle => "idle in Go's scheduler",
@@ -109,6 +112,7 @@ impl Primitive {
                 | Primitive::RwLock
                 | Primitive::Once
                 | Primitive::Database
+                | Primitive::Table
                 | Primitive::Gil
                 | Primitive::PythonLock
                 | Primitive::Gvl
@@ -158,7 +162,11 @@ impl Primitive {
     pub const fn outlasts_requests(self) -> bool {
         matches!(
             self,
-            Primitive::Database | Primitive::Row | Primitive::Metadata | Primitive::Advisory
+            Primitive::Database
+                | Primitive::Table
+                | Primitive::Row
+                | Primitive::Metadata
+                | Primitive::Advisory
         )
     }
 
@@ -166,7 +174,7 @@ impl Primitive {
     pub(crate) const fn is_between_processes(self) -> bool {
         matches!(
             self,
-            Primitive::Database | Primitive::File | Primitive::Advisory
+            Primitive::Database | Primitive::Table | Primitive::File | Primitive::Advisory
         )
     }
 
@@ -499,6 +507,9 @@ const POLLED_LOCK_DEPTH: usize = 8;
 /// PostgreSQL's functions by which an application asks for an advisory lock
 /// (src/backend/utils/adt/lockfuncs.c).
 const ADVISORY: &str = "pg_advisory_";
+/// Its functions that lock a table by its name or number, for a statement on it or for `LOCK TABLE`
+/// (src/backend/storage/lmgr/lmgr.c).
+const OF_TABLE: &[&str] = &["LockRelation", "LockRelationOid"];
 
 /// The lock that a thread waits for that sleeps in a poll, by the functions.
 pub(crate) fn polled_lock(stack: &StackText) -> Option<Primitive> {
@@ -511,15 +522,16 @@ pub(crate) fn polled_lock(stack: &StackText) -> Option<Primitive> {
                 .map(|(_, primitive)| *primitive)
         })
         .next()
-        .map(|lock| match asked_for(stack) {
-            true => Primitive::Advisory,
-            false => lock,
+        .map(|lock| {
+            let any = |is: &dyn Fn(&str) -> bool| stack.labels.iter().any(|label| is(&label.name));
+            if any(&|name| name.starts_with(ADVISORY)) {
+                Primitive::Advisory
+            } else if any(&|name| OF_TABLE.contains(&name)) {
+                Primitive::Table
+            } else {
+                lock
+            }
         })
-}
-
-fn asked_for(stack: &StackText) -> bool {
-    let mut labels = stack.labels.iter();
-    labels.any(|label| label.name.starts_with(ADVISORY))
 }
 
 /// A name in a stack that only `parking_lot` has: then the address beside the word is what the
