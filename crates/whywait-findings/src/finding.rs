@@ -80,6 +80,9 @@ pub struct Finding {
     /// Waits that it says more of than others do.
     #[serde(skip)]
     pub explains: Vec<Explained>,
+    /// How much of the bound a fix need not save, because it depends on which fix that is.
+    #[serde(skip)]
+    pub not_by_all_fixes_ns: u64,
 }
 
 impl Finding {
@@ -102,6 +105,7 @@ impl Finding {
             cause: None,
             fix: String::new(),
             explains: Vec::new(),
+            not_by_all_fixes_ns: 0,
         }
     }
 
@@ -142,6 +146,19 @@ impl Finding {
     pub(crate) fn explains(mut self, waits: Explained) -> Self {
         self.explains.push(waits);
         self
+    }
+
+    /// How much of the bound only some fixes save.
+    pub(crate) fn not_by_all_fixes(mut self, ns: u64) -> Self {
+        self.not_by_all_fixes_ns = ns;
+        self
+    }
+
+    /// What it weighs against others: what any fix saves at most.
+    pub(crate) fn weight_ns(&self) -> u64 {
+        self.saving
+            .at_most_ns
+            .saturating_sub(self.not_by_all_fixes_ns)
     }
 
     /// What a fix saves at most.

@@ -36,12 +36,12 @@ impl Explained {
     }
 }
 
-/// The findings, ranked: the most severe first, among those the one with the largest saving. What
+/// The findings, ranked: the most severe first, among those the one with the largest saving, without what a fix need not save. What
 /// another one explains is no more severe than that, and comes after it.
 pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     let key = |finding: &Finding| {
         (
-            Reverse((finding.severity, finding.saving.at_most_ns)),
+            Reverse((finding.severity, finding.weight_ns())),
             finding.code,
         )
     };
@@ -76,7 +76,7 @@ pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
 /// Whether two savings differ by less than one can say: then the kind decides, as where they do not
 /// differ at all.
 fn saves_as_much(more: &Finding, less: &Finding) -> bool {
-    let (more_ns, less_ns) = (more.saving.at_most_ns, less.saving.at_most_ns);
+    let (more_ns, less_ns) = (more.weight_ns(), less.weight_ns());
     more.severity == less.severity && Share::new(less_ns, more_ns).is_at_least(*ALL_OF_IT)
 }
 

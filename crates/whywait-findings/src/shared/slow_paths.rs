@@ -61,6 +61,18 @@ impl<'a> SlowRequests<'a> {
     }
 }
 
+/// The requests that are recorded one by one and are not slow.
+pub(crate) fn quicker(model: &Model) -> impl Iterator<Item = SlowRequest<'_>> {
+    let counted = model.requests().filter(|request| !request.was_stopped());
+    counted.filter_map(|request| {
+        let latency_ns = request.took_ns().filter(|ns| *ns < *SLOW_NS)?;
+        Some(SlowRequest {
+            request,
+            latency_ns,
+        })
+    })
+}
+
 /// Whether something that takes `ns` of a request is what makes it slow.
 pub(crate) fn dominates(ns: u64, latency_ns: u64) -> bool {
     ns >= *SLOW_NS && Share::new(ns, latency_ns).is_at_least(*MOST)

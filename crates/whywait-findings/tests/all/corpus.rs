@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 
 use whywait_events::recording::Recording;
-use whywait_findings::{Facts, Finding, Verdict, find, verdict};
+use whywait_findings::{Facts, Finding, SavingKind, Verdict, find, verdict};
 use whywait_model::{Input, Model};
 use whywait_testkit::{Kept, blessing, check_file, in_parallel, kept_recordings, repository};
 
@@ -50,6 +50,8 @@ struct Found {
     findings: Vec<Finding>,
     /// Whether the verdict is that requests are late.
     late: bool,
+    /// How many requests were answered, or are late.
+    requests: u64,
     /// Its line in the table, without the variant.
     row: String,
 }
@@ -77,6 +79,7 @@ impl Found {
         let besides = besides.join(", ");
         Self {
             row: format!("{first} | {bound} | {p50} | {p99} | {besides} |"),
+            requests: model.requests_that_count(),
             findings,
             late,
         }
@@ -93,7 +96,19 @@ impl Found {
                 at_most_ns: finding.saving.at_most_ns,
             })
             .collect();
-        kept.labels.violations(&found, self.late)
+        let mut wrong = kept.labels.violations(&found, self.late);
+        for finding in &self.findings {
+            let saving = &finding.saving;
+            let each = saving.kind == SavingKind::Latency && !saving.each_at_most_ns.is_empty();
+            if each && saving.requests > self.requests {
+                let (of, all) = (saving.requests, self.requests);
+                wrong.push(format!(
+                    "{} is over {of} of {all} requests",
+                    in_short(finding)
+                ));
+            }
+        }
+        wrong
     }
 }
 

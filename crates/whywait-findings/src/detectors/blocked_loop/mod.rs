@@ -10,8 +10,9 @@
 //!
 //! **Cost.** The loop is replayed without the absences of one cause, so that all that follows is
 //! earlier, until it has nothing left to do: those that came meanwhile, and those that came while
-//! it caught up. A request's own absence stays with it: a fix leaves it its own work. The owner of
-//! an absence is the request that was read before it and answered first after it. Of a request
+//! it caught up. A request's own absence is part of the bound, for its work may not be done at all,
+//! and is said apart; it makes nobody wait. The owner of an absence is the request that was read
+//! before it and answered first after it: that need not be true. Of a request
 //! that was read and not answered, what came after it was read does not count: it may be its own.
 //! While a call of the request was with its peer the loop kept nothing waiting: calls are paired
 //! with requests within which they lie, and that time does not count.
@@ -111,6 +112,8 @@ struct Blocked<'a> {
     victims: Vec<DelayedRequest<'a>>,
     /// What a fix saves at most each request that it saves something.
     saved: Vec<u64>,
+    /// How much of that is the work itself.
+    own_ns: u64,
 }
 
 /// A request that waited while the loop was away with the work of others.
@@ -186,6 +189,7 @@ fn of_pool<'a>(model: &'a Model, pool: &'a EpollPool) -> Vec<Blocked<'a>> {
                 pool,
                 thread,
                 saved: bound::saved(&turns, &reason.aways, &requests, &victims),
+                own_ns: bound::own_ns(&reason.aways, &requests),
                 victims,
                 reason,
             }
@@ -231,9 +235,22 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         .threads()
         .iter()
         .any(|spinner| spinner.tid == thread.tid && spinner.spins > 0 && spinner.goes_round());
-    let ran = |busy: &&Busy| {
+    // Where a record was lost, such an interval may have a sleep in it that is known: that one is an
+    // absence of its own, or was in the poll.
+    let known_sleep_ns = |busy: &Busy| {
+        let within = thread.timeline.overlapping(busy.start_ns, busy.end_ns);
+        sum(within.iter().map(|wait| {
+            let to_ns = wait.in_ns.unwrap_or(model.end_ns);
+            overlap_ns((wait.out_ns, to_ns), (busy.start_ns, busy.end_ns))
+        }))
+    };
+    let worked_ns = |busy: &Busy| {
         let ns = busy.end_ns.saturating_sub(busy.start_ns);
-        Share::new(busy.on_cpu_ns, ns.saturating_sub(busy.runnable_ns)).is_at_least(*AWAY_RAN)
+        let besides_ns = busy.runnable_ns.saturating_add(known_sleep_ns(busy));
+        ns.saturating_sub(besides_ns)
+    };
+    let ran = |busy: &&Busy| {
+        Share::new(busy.on_cpu_ns, worked_ns(busy)).is_at_least(*AWAY_RAN)
             && model.clock_agrees(thread, busy.start_ns, busy.end_ns, busy.on_cpu_ns)
             && !model.kept_by_interrupts(thread, busy.start_ns, busy.end_ns)
     };
@@ -241,7 +258,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
     let running = busy.map(|busy| Away {
         from_ns: busy.start_ns,
         to_ns: busy.end_ns,
-        away_ns: (busy.end_ns - busy.start_ns.min(busy.end_ns)).saturating_sub(busy.runnable_ns),
+        away_ns: worked_ns(busy),
         doing: ON_CPU.to_owned(),
         // See `causes`.
         stack: 0,
@@ -357,6 +374,9 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     let (worst_ns, worst) = (worst.waited_ns, worst.request);
     let saved = loops.iter().flat_map(|one| &one.saved);
     let saving = Saving::latency(saved.copied().collect());
+    let own_ns = sum(loops.iter().map(|one| one.own_ns));
+    let own = bound::own(own_ns, saving.at_most_ns);
+    let of_others_ns = saving.at_most_ns.saturating_sub(own_ns);
     let meanwhile_ns = sum(victims().map(|victim| victim.waited_ns));
     let severity = match Severity::of(worst_ns, *WARNING_NS, *ERROR_NS) {
         Severity::Error if sum(victims().map(|one| one.called_ns)) > meanwhile_ns => {
@@ -367,10 +387,10 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     let times: usize = loops.iter().map(|one| one.reason.aways.len()).sum();
     let worth_ns = AWAY_WORTH_A_NOTE.of(model.time_of_requests_ns());
     let once = times == 1 && function == slow_paths::COMPILED;
-    if severity == Severity::Note && (once || saving.at_most_ns < worth_ns) {
+    if severity == Severity::Note && (once || of_others_ns < worth_ns) {
         return None;
     }
-    let caught_up = bound::caught_up(meanwhile_ns, saving.at_most_ns);
+    let caught_up = bound::caught_up(meanwhile_ns, of_others_ns);
     let known = model.stacks.get(longest.stack).is_some();
     let (confidence, by) = if known {
         (Confidence::High, format!(" by {function}"))
@@ -402,12 +422,14 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         .about("threads", tids.iter().copied().collect::<Vec<_>>())
         .about("function", function)
         .saving(saving)
+        .not_by_all_fixes(own_ns)
         .evidence([
             Evidence::of_ns(reason.ns(), away(model, pool, thread, reason)),
             Evidence::of_ns(worst_ns, meanwhile),
         ])
         .evidence((tids.len() > 1).then(|| altogether(loops.len(), total_ns)))
         .evidence(caught_up)
+        .evidence(own)
         .evidence(in_kernel.evidence())
         .cause(Cause::new(
             model,

@@ -54,12 +54,27 @@ fn a_synchronous_sleep_blocks_the_others() {
         (finding.severity, finding.confidence),
         (Severity::Error, Confidence::High)
     );
-    assert_eq!(
-        finding.saving.requests, 1,
-        "the request that slept does not wait for itself"
+    assert!(
+        finding.title.ends_with("1 request waited"),
+        "the request that slept does not wait for itself: {}",
+        finding.title
     );
     assert_eq!(
-        finding.saving.at_most_ns, 292_000_000,
+        finding.saving.requests, 2,
+        "its work may not be done at all"
+    );
+    let own = finding
+        .evidence
+        .iter()
+        .find(|one| one.text.contains("the work itself"));
+    assert_eq!(
+        own.and_then(|one| one.ns),
+        Some(300_000_000),
+        "{finding:#?}"
+    );
+    assert_eq!(
+        finding.saving.each_at_most_ns,
+        [300_000_000, 292_000_000],
         "from its first byte until it was read: the loop would have been idle"
     );
     assert!(
@@ -186,6 +201,27 @@ fn is_reported(to_ms: u64, ticking: &[(u64, u64)]) -> bool {
     findings
         .iter()
         .any(|finding| finding.title.contains(&length))
+}
+
+/// Where the record of a wake was lost, the interval between two polls has the sleep in it.
+#[test]
+fn a_sleep_is_no_second_absence_on_the_cpu() {
+    let (mut script, handler, _) = server();
+    script.sleeps(1, handler, 35, 330);
+    script.busy(1, 31, 331, 40_000_000, 0);
+    script
+        .request(2)
+        .epoll(EPOLL)
+        .ready(40)
+        .read(332, 1)
+        .answered(333, 1);
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let doing = findings[0].cause.as_ref().map(|cause| cause.doing.as_str());
+    assert!(
+        doing.is_some_and(|doing| doing.starts_with("asleep")),
+        "{doing:?}"
+    );
 }
 
 #[test]
@@ -427,12 +463,12 @@ fn a_loop_that_is_blocked_all_the_time_never_polls() {
     assert_eq!(finding.severity, Severity::Error);
     assert_eq!(finding.subject["function"], json!("look_up_rate"));
     assert_eq!(
-        finding.saving.requests, 19,
-        "the first has nobody before it"
+        finding.saving.requests, 20,
+        "the first has nobody before it, but work of its own"
     );
     assert_eq!(
-        finding.saving.each_at_most_ns[0], 123_000_000,
-        "three times others' work, with what goes with it, and not its own"
+        finding.saving.each_at_most_ns[0], 163_000_000,
+        "three times others' work, with what goes with it, and its own"
     );
     assert!(
         finding.evidence[0].text.contains("alone reads"),
@@ -660,11 +696,15 @@ fn asks_and_computes(with_calls: bool) -> Vec<Finding> {
 #[test]
 fn what_a_loop_does_while_a_request_is_with_its_peer_keeps_it_from_nothing() {
     let findings = asks_and_computes(false);
-    assert_eq!(findings[0].saving.each_at_most_ns, [80_000_000, 40_000_000]);
+    assert_eq!(
+        findings[0].saving.each_at_most_ns,
+        [120_000_000, 80_000_000, 40_000_000],
+        "of each its own 40 ms, and others' before that"
+    );
     let findings = asks_and_computes(true);
     assert_eq!(
         findings[0].saving.each_at_most_ns,
-        [31_000_000],
-        "the reply lay there from 240 to 271"
+        [71_000_000, 40_000_000, 40_000_000],
+        "one reply lay there from 240 to 271; the rest is their own work"
     );
 }

@@ -8,7 +8,7 @@ use whywait_words::duration;
 
 use super::{Episode, counted_ns};
 use crate::finding::Evidence;
-use crate::numbers::{NOTABLE, SLOW_NS, Share};
+use crate::numbers::{NOTABLE, Share};
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::replay::{Gone, Spared, name};
 use crate::shared::slow_paths::{self, SlowRequest, SlowRequests};
@@ -66,10 +66,7 @@ pub(super) fn spared<'a>(
         let without_cpu_ns = sum([waited_ns, short_ns, read_ns]);
         all.without_cpu_ns = all.without_cpu_ns.saturating_add(without_cpu_ns);
         spared.extend(waited);
-        let ns = work
-            .map(|on_path| on_path.ns)
-            .filter(|ns| *ns >= *SLOW_NS)
-            .unwrap_or(0);
+        let ns = work.map_or(0, |on_path| on_path.ns);
         all.requests.push(Spared {
             request: request.request,
             ns: ns.saturating_add(without_cpu_ns),

@@ -5,7 +5,6 @@ use whywait_model::{PathStep, SystemCall, system_call};
 
 use super::{OnPath, StepKey, WaitTarget};
 use crate::facts::Facts;
-use crate::numbers::SLOW_NS;
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::replay::{Gone, Spared};
 use crate::shared::slow_paths::{self, SlowRequest};
@@ -41,7 +40,7 @@ pub(super) fn spared<'a>(
     }));
     Spared {
         request: slow.request,
-        ns: if on_path.ns >= *SLOW_NS { ns } else { 0 },
+        ns,
         gone,
     }
 }

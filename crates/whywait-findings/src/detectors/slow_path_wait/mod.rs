@@ -8,8 +8,8 @@
 //! elsewhere. Waits of threads with the same role are one when they are for the same: for the disk,
 //! whatever the calls; else in the same call and the same function of the application.
 //!
-//! **Cost.** For each request of which it takes [`MIN_NS`] the time of the wait on its path, and
-//! for as long as the thread then waited for a CPU: one that had not slept would have kept its own.
+//! **Cost.** For each request, the quick ones too, the time of the wait on its path, and for as
+//! long as the thread then waited for a CPU: one that had not slept would have kept its own.
 //! Of a wait for the disk, for as long as the thread waited for a CPU at all (the kernel's writers
 //! and the disk's interrupts have it meanwhile), and its sleeps for the disk that were too short to
 //! be recorded. Without the wait a part of that would go elsewhere: a bound. By replay, what others
@@ -42,7 +42,7 @@ use crate::facts::{ByWhom, Facts};
 use crate::finding::{Finding, Severity};
 use crate::numbers::FINDINGS_OF_A_KIND;
 use crate::shared::runtime;
-use crate::shared::slow_paths::{SlowRequest, UnderWay, dominates};
+use crate::shared::slow_paths::{self, SlowRequest, UnderWay, dominates};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -149,11 +149,26 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     }
     let is_dominated = |(request, wait): &OfRequest<'_>| dominates(wait.ns, request.latency_ns);
     waits.retain(|_, all| all.iter().any(is_dominated));
+    // A fix helps also those that are not slow, and those that queue behind them.
+    let quick: Vec<SlowRequest<'_>> = match waits.is_empty() {
+        true => Vec::new(),
+        false => slow_paths::quicker(facts.model).collect(),
+    };
+    let mut in_quick: BTreeMap<Rc<StepKey>, Dominated<'_>> = BTreeMap::new();
+    for request in &quick {
+        let of_request = names.given(on_paths(facts, &mut keys, request));
+        for (key, on_path) in with_ticks(of_request, request.latency_ns) {
+            // What ended a poll of everything may have been anything.
+            if key.target != WaitTarget::Anything && waits.contains_key(&key) {
+                in_quick.entry(key).or_default().push((request, on_path));
+            }
+        }
+    }
     let mut findings: Vec<Finding> = waits
         .into_iter()
         .filter_map(|(key, mut group)| {
             // Also those that it does not dominate: a fix helps them too.
-            let spared = group.iter();
+            let spared = group.iter().chain(in_quick.get(&key).into_iter().flatten());
             let spared = spared.map(|(request, wait)| bound::spared(facts, &key, request, wait));
             let saving = facts.behind().saving(&spared.collect::<Vec<_>>(), None);
             group.retain(is_dominated);

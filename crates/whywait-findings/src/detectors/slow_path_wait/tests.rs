@@ -158,6 +158,25 @@ fn an_fsync_in_another_thread_dominates_every_request() {
 }
 
 #[test]
+fn the_bound_has_those_that_are_not_slow() {
+    let mut server = server();
+    for n in 0..10 {
+        server.request(n + 1, 10 + n * 300, &[(FSYNC, 180)]);
+    }
+    for n in 0..5 {
+        server.request(n + 20, 4_000 + n * 300, &[(FSYNC, 5)]);
+    }
+    let finding = the_finding(&server.script);
+    assert!(
+        finding.title.starts_with("10 slow requests"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(finding.saving.requests, 15);
+    assert_eq!(finding.saving.at_most_ns, 1_825_000_000);
+}
+
+#[test]
 fn a_thread_that_had_not_slept_would_not_have_waited_for_a_cpu_either() {
     let mut server = server();
     server.parks(WORKER, 5, 11, API);

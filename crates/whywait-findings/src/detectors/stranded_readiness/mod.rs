@@ -108,9 +108,9 @@ fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
     let handed_on: Vec<u64> = episodes
         .iter()
         .flat_map(|episode| savings(model, pool, episode))
-        .filter(|ns| *ns >= *SLOW_NS)
+        .filter(|ns| *ns > 0)
         .collect();
-    if handed_on.is_empty() {
+    if handed_on.iter().all(|ns| *ns < *SLOW_NS) {
         return None;
     }
     let moved = moved(model, pool, &episodes);
@@ -153,7 +153,7 @@ fn moved(model: &Model, pool: &EpollPool, episodes: &[Vec<StrandedRequest<'_>>])
         .map(|request| (request.ready_ns, request.served_ns()))
         .filter(|wait| spans.iter().any(|span| overlap_ns(*span, *wait) > 0))
         .map(|(from_ns, to_ns)| to_ns.saturating_sub(from_ns))
-        .filter(|ns| *ns >= *SLOW_NS)
+        .filter(|ns| *ns > 0)
         .collect()
 }
 

@@ -102,7 +102,7 @@ struct Backlog<'m> {
     shift: BusyShift,
     /// What each worker slept in while all slept.
     sleeps: Vec<WorkerSleep<'m>>,
-    /// The requests that waited, each with how long it did while all slept.
+    /// The requests that waited, each with how long it did while all slept: also the shortest.
     victims: Vec<(RequestRef<'m>, u64)>,
     /// All requests that they served and that are known one by one, in order of arrival.
     jobs: Vec<Worked>,
@@ -180,11 +180,18 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
     };
     let finding = Finding::new(&DECLARATION, severity, case.title())
         .confidence(confidence)
-        .saving(Saving::latency(shares.each_ns.clone()))
+        .saving(saving(crew))
         .evidence(case.evidence())
         .cause(case.cause())
         .fix(case.fix());
     Some(case.about(finding))
+}
+
+/// What a fix saves at most that lets nobody wait for a worker: also those that waited for less than
+/// what they are called slow for.
+fn saving(crew: &Backlog<'_>) -> Saving {
+    let waited = crew.victims.iter().filter(|(request, _)| request.counts());
+    Saving::latency(waited.map(|(_, ns)| *ns).filter(|ns| *ns > 0).collect())
 }
 
 /// The middle latency as it was, and by replay with more workers; `None` where the replay does not

@@ -1,7 +1,7 @@
 //! Workers that read requests from sockets, one at a time: threads that accept, a pool behind an
 //! acceptor, processes that share a listener.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
@@ -31,7 +31,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
         .copied()
-        .filter(|request| crew.begun_ns(*request) - request.ready_ns >= *SLOW_NS)
+        .filter(|request| crew.begun_ns(*request) > request.ready_ns)
         .filter(|request| crew.could_be_read(*request))
         .collect();
     let span = |request: &RequestRef<'_>| (request.ready_ns, crew.begun_ns(*request));
@@ -71,6 +71,8 @@ struct ServingWorkers<'a, 'm> {
     taken_over: BTreeMap<u32, Vec<Interval>>,
     /// Stacks in which workers sleep with a request in hand, as a rule.
     in_work: HashSet<StackId>,
+    /// By connection: the number of each request, and who read it, in order.
+    readers: HashMap<u64, Vec<(u32, u32)>>,
 }
 
 impl<'a, 'm> ServingWorkers<'a, 'm> {
@@ -89,6 +91,14 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
             }
         }
         done.values_mut().for_each(|times| times.sort_unstable());
+        let mut readers: HashMap<u64, Vec<(u32, u32)>> = HashMap::new();
+        for request in in_hand.values().flatten() {
+            let on_its_connection = readers.entry(request.socket).or_default();
+            on_its_connection.push((request.seq, request.recv_tid));
+        }
+        readers
+            .values_mut()
+            .for_each(|readers| readers.sort_unstable());
         let mut workers = Self {
             model,
             in_hand,
@@ -97,6 +107,7 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
             done,
             taken_over: BTreeMap::new(),
             in_work: HashSet::new(),
+            readers,
         };
         workers.in_work = workers.sleeps_in_work();
         workers.taken_over = workers.taken_over();
@@ -253,20 +264,18 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         if request.read_armed == Some(false) || request.recv_ns.is_none() && request.before_accept {
             return request.read_armed != Some(false) && self.accepts();
         }
-        let before = self
-            .in_hand
-            .values()
-            .flatten()
-            .filter(|one| one.socket == request.socket && one.seq < request.seq)
-            .max_by_key(|one| one.seq);
-        !before.is_some_and(|before| {
-            self.model
-                .threads
-                .get(&before.recv_tid)
-                .is_some_and(|thread| match thread.timeline.at(request.ready_ns) {
+        let on_its_connection = self.readers.get(&request.socket);
+        let before = on_its_connection.and_then(|readers| {
+            let before = readers.partition_point(|(seq, _)| *seq < request.seq);
+            readers[..before].last()
+        });
+        !before.is_some_and(|(_, reader)| {
+            self.model.threads.get(reader).is_some_and(|thread| {
+                match thread.timeline.at(request.ready_ns) {
                     Activity::Sleeping(wait) => self.duty(wait) == Some(true),
                     _ => false,
-                })
+                }
+            })
         })
     }
 

@@ -76,6 +76,25 @@ fn two_that_waited_for_a_moment_may_have_had_bad_luck() {
     assert_eq!(detect(&Facts::of(&pool(2, 4, 1, RECV).model())), []);
 }
 
+/// What a fix saves is over all that it helps, the slow ones or not.
+#[test]
+fn the_bound_has_those_that_waited_for_a_moment() {
+    let mut script = pool(2, 8, 6, RECV);
+    let request = script.request(1_000).port(PORT);
+    request.ready(205).read(210, 1).answered(211, 1);
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert!(
+        finding.title.starts_with("46 requests waited"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(finding.saving.requests, 47);
+    assert_eq!(finding.saving.each_at_most_ns.last(), Some(&5_000_000));
+}
+
 /// As PHP's are: a process each, on one unix socket.
 #[test]
 fn processes_on_a_unix_socket_are_one_crew() {

@@ -104,6 +104,10 @@ impl<'m> Behind<'m> {
     ) -> BTreeMap<RequestName, u64> {
         let mut savings: BTreeMap<RequestName, u64> = BTreeMap::new();
         let mut add = |request: RequestRef<'_>, ns: u64| {
+            // What is open and not late is no request yet whose time could be less.
+            if !request.counts() {
+                return;
+            }
             let most = savings.entry(name(request)).or_default();
             *most = (*most).max(ns.min(request.age_ns()));
         };
@@ -159,7 +163,6 @@ impl<'m> ServingLoop<'m> {
             from_ns: gone.from_ns,
             to_ns: gone.to_ns,
             ns: gone.ns,
-            stays_with: None,
         };
         let pieces: Vec<Piece> = pieces.iter().map(piece).collect();
         let served: Vec<Served> = self.requests.iter().map(|one| Served::of(*one)).collect();

@@ -53,8 +53,6 @@ pub(crate) struct Piece {
     pub(crate) to_ns: Ns,
     /// So much of it.
     pub(crate) ns: u64,
-    /// The request that is not spared it: its work is done elsewhere, and takes as long there.
-    pub(crate) stays_with: Option<RequestName>,
 }
 
 /// A request that a loop serves.
@@ -198,12 +196,10 @@ impl Turns {
                 let to_ns = piece.to_ns.min(request.answered_ns);
                 let gone_ns = piece.within(next_ns, to_ns);
                 ahead_ns = ahead_ns.saturating_add(gone_ns);
-                if piece.stays_with != Some(request.name) {
-                    let kept_ns = to_ns.saturating_sub(next_ns);
-                    let called_ns = request.called_ns((next_ns, to_ns));
-                    let waited_ns = kept_ns.saturating_sub(called_ns);
-                    saved_ns = saved_ns.saturating_add(in_proportion(gone_ns, waited_ns, kept_ns));
-                }
+                let kept_ns = to_ns.saturating_sub(next_ns);
+                let called_ns = request.called_ns((next_ns, to_ns));
+                let waited_ns = kept_ns.saturating_sub(called_ns);
+                saved_ns = saved_ns.saturating_add(in_proportion(gone_ns, waited_ns, kept_ns));
                 at_ns = to_ns.max(next_ns);
             }
         }
@@ -228,7 +224,6 @@ mod tests {
             from_ns,
             to_ns,
             ns: to_ns - from_ns,
-            stays_with: None,
         }
     }
 
@@ -263,13 +258,6 @@ mod tests {
         // They came after the piece had ended, and waited all the same.
         assert!(savings[3] >= 30 && savings[4] >= 30, "{savings:?}");
         assert_eq!(savings[5], 0, "it had nothing to do before");
-        let stays = Piece {
-            stays_with: Some((1, 1, 100)),
-            ..piece(100, 400)
-        };
-        let savings = turns.savings(&[stays], &requests);
-        assert_eq!(savings[0], 0, "its own work stays");
-        assert!(savings[1] >= 250, "{savings:?}");
     }
 
     /// Requests await something for long: what the loop did for others meanwhile kept none of them
