@@ -1,6 +1,6 @@
 """Runs pgbench, and prints what it met.
 
-pgbench.py ADDRESS [--clients N] [--seconds N] --script select|tpcb|hot|own [--expect-mean-ms MS]
+pgbench.py ADDRESS [--clients N] [--seconds N] --script select|tpcb|hot|own|table [--expect-mean-ms MS]
 """
 
 import argparse
@@ -15,6 +15,13 @@ from pathlib import Path
 # A row is kept for 2 ms: everybody wants the same one, or has one of its own.
 UPDATE = """BEGIN;
 UPDATE hot SET n = n + 1 WHERE id = {row};
+SELECT pg_sleep(0.002);
+COMMIT;
+"""
+
+# The whole table is.
+LOCK = """BEGIN;
+LOCK TABLE hot;
 SELECT pg_sleep(0.002);
 COMMIT;
 """
@@ -34,14 +41,16 @@ def main():
     parser.add_argument("address")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--script", choices=["select", "tpcb", "hot", "own"], required=True)
+    scripts = ["select", "tpcb", "hot", "own", "table"]
+    parser.add_argument("--script", choices=scripts, required=True)
     parser.add_argument(
         "--expect-mean-ms", type=float, default=0, help="a transaction takes at least so long"
     )
     args = parser.parse_args()
     host, _, port = args.address.partition(":")
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as update:
-        update.write(UPDATE.format(row=1 if args.script == "hot" else ":client_id + 1"))
+        of_row = UPDATE.format(row=1 if args.script == "hot" else ":client_id + 1")
+        update.write(LOCK if args.script == "table" else of_row)
         update.flush()
         what = {"select": ["-S"], "tpcb": ["-b", "tpcb-like"]}.get(args.script, ["-f", update.name])
         pgbench = max(Path("/usr/lib/postgresql").glob("*/bin/pgbench"))
