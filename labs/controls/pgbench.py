@@ -1,6 +1,7 @@
 """Runs pgbench, and prints what it met.
 
-pgbench.py ADDRESS [--clients N] [--seconds N] --script select|tpcb|hot|own|table [--expect-mean-ms MS]
+pgbench.py ADDRESS [--clients N] [--seconds N] [--expect-mean-ms MS]
+           --script select|tpcb|hot|own|table
 """
 
 import argparse

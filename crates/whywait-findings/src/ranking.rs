@@ -36,8 +36,9 @@ impl Explained {
     }
 }
 
-/// The findings, ranked: the most severe first, among those the one with the largest saving, without what a fix need not save. What
-/// another one explains is no more severe than that, and comes after it.
+/// The findings, ranked: the most severe first, among those the one with the largest saving,
+/// without what a fix need not save. What another one explains is no more severe than that, and
+/// comes after it.
 pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     let key = |finding: &Finding| {
         (

@@ -235,8 +235,8 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         .threads()
         .iter()
         .any(|spinner| spinner.tid == thread.tid && spinner.spins > 0 && spinner.goes_round());
-    // Where a record was lost, such an interval may have a sleep in it that is known: that one is an
-    // absence of its own, or was in the poll.
+    // Where a record was lost, such an interval may have a sleep in it that is known: that one is
+    // an absence of its own, or was in the poll.
     let known_sleep_ns = |busy: &Busy| {
         let within = thread.timeline.overlapping(busy.start_ns, busy.end_ns);
         sum(within.iter().map(|wait| {

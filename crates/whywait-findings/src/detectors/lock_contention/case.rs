@@ -388,9 +388,9 @@ fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
         }
         Some(Primitive::Table) => {
             "a transaction keeps its lock on the whole table until it is committed (LOCK TABLE, \
-             ALTER TABLE, TRUNCATE, …), and everybody who uses the table waits for it: end it soon, \
-             wait for nothing in it, lock in the weakest mode that does, or only the rows; and let \
-             the statement give up early (lock_timeout) and try again"
+             ALTER TABLE, TRUNCATE, …), and everybody who uses the table waits for it: end it \
+             soon, wait for nothing in it, lock in the weakest mode that does, or only the rows; \
+             and let the statement give up early (lock_timeout) and try again"
         }
         Some(Primitive::Metadata) => {
             "a statement that changes a table waits for all open transactions that have used it, \

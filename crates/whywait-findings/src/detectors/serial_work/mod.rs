@@ -7,9 +7,10 @@
 //! through the CPU time of those requests in order of arrival; and the function whose own line is
 //! the steepest.
 //!
-//! **Cost.** For each slow request the CPU time on its path: work takes some time wherever it is done, so a bound. By replay, what others then wait for
-//! less behind these: for a loop, a worker, a lock; and what slow requests waited for a CPU while
-//! the work had one. Of work that grows, what is more than the least is said as well.
+//! **Cost.** For each slow request the CPU time on its path: work takes some time wherever it is
+//! done, so a bound. By replay, what others then wait for less behind these: for a loop, a worker,
+//! a lock; and what slow requests waited for a CPU while the work had one. Of work that grows, what
+//! is more than the least is said as well.
 //!
 //! **Guards.** Only time on a CPU counts: what lies between a thread's long sleeps is short sleeps
 //! too, so that interval is taken as what the kernel counted of it, and as what was sampled of it

@@ -9,8 +9,9 @@
 //! of it is the operations' own, hence a bound.
 //!
 //! **Guards.** Only where the calls take a notable part of the time in which the ring is in use,
-//! however many there are, and where several operations are under way at a time for the most part: who cannot go on without the one has nothing else to submit. Not with a poller of the
-//! kernel's, which needs no calls. A note only, one for a process: nothing waits for it.
+//! however many there are, and where several operations are under way at a time for the most part:
+//! who cannot go on without the one has nothing else to submit. Not with a poller of the kernel's,
+//! which needs no calls. A note only, one for a process: nothing waits for it.
 
 use std::collections::BTreeMap;
 

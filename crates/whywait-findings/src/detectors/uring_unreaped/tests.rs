@@ -335,8 +335,8 @@ fn a_completion_that_lies_there_for_very_long() {
     assert_eq!(few(23, 2, 790, NANOSLEEP), NOTHING);
 }
 
-/// What counts is for how long a request waited, and not how many operations there are, nor of which
-/// kind.
+/// What counts is for how long a request waited, and not how many operations there are, nor of
+/// which kind.
 #[test]
 fn a_completion_that_lies_there_for_most_of_a_request() {
     const NANOSLEEP: u32 = 35;

@@ -187,8 +187,8 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
     Some(case.about(finding))
 }
 
-/// What a fix saves at most that lets nobody wait for a worker: also those that waited for less than
-/// what they are called slow for.
+/// What a fix saves at most that lets nobody wait for a worker: also those that waited for less
+/// than what they are called slow for.
 fn saving(crew: &Backlog<'_>) -> Saving {
     let waited = crew.victims.iter().filter(|(request, _)| request.counts());
     Saving::latency(waited.map(|(_, ns)| *ns).filter(|ns| *ns > 0).collect())
