@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
 import client as kit  # noqa: E402  pylint: disable=wrong-import-position
 
 CLIENTS = 8
-SECONDS = 4
+SECONDS = 2
 THINK_SECONDS = 0.004
 READERS = 6
 OPEN_SECONDS = 1.3

@@ -41,7 +41,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=2)
     scripts = ["select", "tpcb", "hot", "own", "table"]
     parser.add_argument("--script", choices=scripts, required=True)
     parser.add_argument(
