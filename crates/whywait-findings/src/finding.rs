@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use whywait_events::StackId;
-use whywait_model::{FrameOrigin, Model, Peer, StackText};
+use whywait_model::{FrameOrigin, Model, Peer, RequestRef, StackText};
 
-use crate::numbers::SAVINGS_KEPT;
+use crate::numbers::{MOST, SAVINGS_KEPT, Share};
 use crate::shared::naming;
 
 use crate::declaration::{Code, Declaration};
@@ -165,6 +165,28 @@ impl Finding {
     pub(crate) fn saving(mut self, saving: Saving) -> Self {
         self.saving = saving;
         self
+    }
+
+    /// Of exchanges on connections that carry several requests at once (most of these) it is not
+    /// known how long a request takes, nor what it would without this: no bound, and hardly sure.
+    pub(crate) fn of_requests<'m>(
+        mut self,
+        requests: impl IntoIterator<Item = RequestRef<'m>>,
+    ) -> Self {
+        let (mut several, mut all) = (0, 0);
+        for request in requests {
+            several += usize::from(request.multiplexed);
+            all += 1;
+        }
+        if several == 0 || Share::counted(several, all).is_below(*MOST) {
+            return self;
+        }
+        self.confidence = Confidence::Low;
+        self.saving = Saving::none();
+        self.evidence([Evidence::new(
+            "their connections carry several requests at once, which cannot be told apart: what a \
+             fix saves on each is not known",
+        )])
     }
 
     /// Who caused it, where known.

@@ -63,6 +63,6 @@ pub use stacks::{
 pub use stops::Stopped;
 pub use timeline::{Activity, Thread, Timeline};
 pub use waits::{
-    SystemCall, WaitClass, WaitKind, broad_kind, descriptor, is_accept, system_call,
+    SystemCall, WaitClass, WaitKind, broad_kind, descriptor, is_accept, polls_unread, system_call,
     system_call_name, wait_kind,
 };

@@ -183,14 +183,14 @@ impl AcceptQueue {
         self.queued > self.limit
     }
 
-    /// What clients waited together for what a full queue dropped, in a recording that began then:
-    /// at least, at most; by how Linux tries again.
-    pub fn clients_waited_ns(&self, begun_ns: u64) -> (u64, u64) {
+    /// What clients waited together for what a full queue dropped, in a recording that began and
+    /// ended then: at least, at most; by how Linux tries again.
+    pub fn clients_waited_ns(&self, begun_ns: u64, end_ns: u64) -> (u64, u64) {
         let dropped = self.when_dropped.iter().map(|one| Dropped {
             from_ns: one.from_ns.max(begun_ns).min(one.to_ns),
             ..*one
         });
-        retries::waited_ns(&dropped.collect::<Vec<_>>())
+        retries::waited_ns(&dropped.collect::<Vec<_>>(), end_ns)
     }
 
     /// Whether it deserves a look: connections were waiting in it, or were dropped, or more were

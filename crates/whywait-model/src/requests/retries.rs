@@ -3,7 +3,8 @@
 //! Whose a dropped packet was is not known. Linux sends a SYN again after 1 s, and then after twice
 //! as long each time (RFC 6298, `tcp_syn_retries`); what a client sent behind a handshake that the
 //! server did not complete it sends again after 200 ms, and then after twice as long. A chain of
-//! SYNs is the longer one of these for as many packets.
+//! SYNs is the longer one of these for as many packets: several of them are one client, which waits
+//! from the first of its packets until it is accepted, or the recording ends.
 
 use whywait_events::Ns;
 
@@ -26,19 +27,25 @@ pub struct Dropped {
     pub packets: u32,
 }
 
-/// What clients waited together for the packets that were dropped, in order of time: at least, at
-/// most.
-pub(crate) fn waited_ns(dropped: &[Dropped]) -> (u64, u64) {
-    let packets: u64 = dropped.iter().map(|one| u64::from(one.packets)).sum();
-    let tries = u64::from(most_tries(dropped));
-    if tries == 0 {
+/// What clients waited together for the packets that were dropped, in order of time, until the
+/// recording ended: at least, at most.
+pub(crate) fn waited_ns(dropped: &[Dropped], end_ns: Ns) -> (u64, u64) {
+    let Some(first) = dropped.first() else {
         return (0, 0);
-    }
-    let chain_ns = |tries: u64| SYN_AGAIN_NS * ((1 << tries) - 1);
-    let at_most_ns = (packets / tries)
-        .saturating_mul(chain_ns(tries))
-        .saturating_add(chain_ns(packets % tries));
-    (packets.saturating_mul(LEAST_NS), at_most_ns)
+    };
+    let packets: u64 = dropped.iter().map(|one| u64::from(one.packets)).sum();
+    let longest_ns = end_ns.max(first.to_ns).saturating_sub(first.from_ns);
+    let client_ns = |tries: u64| (SYN_AGAIN_NS * ((1 << tries) - 1)).min(longest_ns);
+    // Few clients that try often wait for longer each, but not beyond the end.
+    let together_ns = |tries: u64| {
+        (packets / tries)
+            .saturating_mul(client_ns(tries))
+            .saturating_add(client_ns(packets % tries))
+    };
+    let tries = 1..=u64::from(most_tries(dropped));
+    let at_most_ns = tries.map(together_ns).max().unwrap_or(0);
+    let at_least_ns = packets.saturating_mul(LEAST_NS).min(at_most_ns);
+    (at_least_ns, at_most_ns)
 }
 
 /// How many SYNs of one client may be among them.
@@ -57,7 +64,9 @@ fn most_tries(dropped: &[Dropped]) -> u32 {
                 tries & 1 << (n - 1) != 0 && one.to_ns.saturating_sub(before.from_ns) >= pause_ns
             });
             let within = tries & 1 << (n - 1) != 0 && one.to_ns - one.from_ns >= since_first_ns;
-            if follows || within {
+            // Of each pause alone it does not show that all of them together are too long.
+            let long_enough = one.to_ns - dropped[0].from_ns >= since_first_ns;
+            if long_enough && (follows || within) {
                 tries |= 1 << n;
             }
         }
@@ -77,6 +86,10 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn waited_s(dropped: &[(u64, u64, u32)]) -> (f64, f64) {
+        waited_until_s(dropped, 1000)
+    }
+
+    fn waited_until_s(dropped: &[(u64, u64, u32)], end_s: u64) -> (f64, f64) {
         let dropped: Vec<Dropped> = dropped
             .iter()
             .map(|(from, to, packets)| Dropped {
@@ -85,7 +98,7 @@ mod tests {
                 packets: *packets,
             })
             .collect();
-        let (least, most) = waited_ns(&dropped);
+        let (least, most) = waited_ns(&dropped, end_s * S);
         (least as f64 / S as f64, most as f64 / S as f64)
     }
 
@@ -99,6 +112,16 @@ mod tests {
         assert_eq!(waited_s(&[(0, 2, 4)]), (0.4, 6.0));
         assert_eq!(waited_s(&[(0, 2, 1)]), (0.1, 1.0));
         assert_eq!(waited_s(&[(0, 2, 5)]), (0.5, 7.0));
+    }
+
+    /// Twelve clients, of which each dropped packet was taken for another one's, that waited for
+    /// 15 s each.
+    #[test]
+    fn nobody_waits_for_longer_than_the_recording_lasts() {
+        let dropped = [(0, 2, 24), (2, 4, 15), (4, 6, 12)];
+        let (least, most) = waited_until_s(&dropped, 6);
+        assert_eq!((least, most), (5.1, 17.0 * 6.0));
+        assert_eq!(waited_until_s(&[(0, 1, 12)], 1).1, 12.0);
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl Model {
     fn connecting(&self) -> Option<Connecting> {
         let mut connecting = Connecting::default();
         for queue in self.accept_queues.all() {
-            let (at_least_ns, at_most_ns) = queue.clients_waited_ns(self.meta.started_ns);
+            let (at_least_ns, at_most_ns) =
+                queue.clients_waited_ns(self.meta.started_ns, self.end_ns);
             connecting.dropped += u64::from(queue.overflows);
             connecting.at_least_ns = connecting.at_least_ns.saturating_add(at_least_ns);
             connecting.at_most_ns = connecting.at_most_ns.saturating_add(at_most_ns);

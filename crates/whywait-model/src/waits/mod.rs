@@ -14,5 +14,7 @@ pub use futex::{Primitive, Seen, WaitClass};
 pub use kind::{WaitKind, broad_kind, wait_kind};
 pub use locks::{Across, Hold, Locks};
 pub use objects::{WaitKey, WaitObject, WaitObjects, WaitSums};
-pub use system_call::{SystemCall, descriptor, is_accept, system_call, system_call_name};
+pub use system_call::{
+    SystemCall, descriptor, is_accept, polls_unread, system_call, system_call_name,
+};
 pub use table::{WaitRow, WaitThread, WaitWaker};

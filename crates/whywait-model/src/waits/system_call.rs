@@ -127,6 +127,12 @@ pub fn descriptor(wait: &Wait) -> Option<i32> {
     }
 }
 
+/// Whether it is a poll of one descriptor, and which one was not read: it may be a client's, a
+/// peer's, or a listener.
+pub fn polls_unread(wait: &Wait) -> bool {
+    matches!(wait.syscall, Some(7 | 271)) && wait.args[1] == 1 && descriptor(wait).is_none()
+}
+
 /// Whether a thread waits for a connection, in `accept` or `accept4`.
 pub fn is_accept(wait: &Wait) -> bool {
     matches!(wait.syscall, Some(43 | 288))

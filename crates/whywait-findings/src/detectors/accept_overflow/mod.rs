@@ -98,11 +98,11 @@ fn finding(model: &Model, queue: &AcceptQueue) -> Finding {
         );
         Evidence::of_ns(ns, text)
     });
-    let (at_least_ns, at_most_ns) = queue.clients_waited_ns(model.meta.started_ns);
+    let (at_least_ns, at_most_ns) = queue.clients_waited_ns(model.meta.started_ns, model.end_ns);
     let range = Evidence::of_ns(
         at_most_ns,
         format!(
-            "by how Linux tries again these clients waited {} together",
+            "by how Linux tries again these clients waited {} together, to the recording's end",
             duration_range(at_least_ns, at_most_ns),
         ),
     );

@@ -13,7 +13,8 @@
 //!
 //! **Guards.** Who has a request in hand is busy with that: what it waits for is another finding.
 //! Who runs, or waits for a CPU, may come to it: the server is saturated. (Without a descriptor it
-//! tries in vain.) Nothing is said where the accept queue was not looked at, or was empty; nor
+//! tries in vain.) A target that was
+//! stopped for half of the time accepts nobody, for that reason. Nothing is said where the accept queue was not looked at, or was empty; nor
 //! where the workers of that port are exhausted, or its event loop was blocked.
 
 pub(super) mod who;
@@ -54,7 +55,8 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let mut by_place: BTreeMap<(u32, u16), Vec<RequestRef<'_>>> = BTreeMap::new();
     let unaccepted = model.requests().filter(|request| {
-        request.unaccepted && request.is_late() && request.age_ns() >= *UNACCEPTED_NS
+        let late = request.is_late() && request.age_ns() >= *UNACCEPTED_NS;
+        request.unaccepted && late && !request.was_stopped()
     });
     for request in unaccepted {
         by_place.entry(request.place()).or_default().push(request);

@@ -206,3 +206,17 @@ fn a_full_queue_is_said_to_be_full() {
         "{text}"
     );
 }
+
+#[test]
+fn a_target_that_is_stopped_accepts_nobody_for_that_reason() {
+    let mut script = server();
+    let stop = script.stack(&["get_signal", "do_signal_stop"]);
+    for tid in [TGID, 1, ACCEPTOR] {
+        script
+            .wait(tid, RECV, 480, 3_000)
+            .kernel(stop)
+            .forever()
+            .done();
+    }
+    assert!(detect(&Facts::of(&script.model())).is_empty());
+}

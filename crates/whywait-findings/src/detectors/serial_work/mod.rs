@@ -415,6 +415,7 @@ fn finding<'a>(
             Some(fix) => fix.to_owned(),
             None => fix(runtime, growth.is_some(), function.as_deref()),
         });
+    let finding = finding.of_requests(members.iter().map(|(request, _)| request.request));
     let steps = members.iter().flat_map(|(_, on_path)| &on_path.steps);
     let all = steps.map(|(step, _)| step.tid);
     Some(slow_paths::about_processes(model, finding, tid, all))

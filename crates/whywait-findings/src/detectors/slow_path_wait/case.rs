@@ -120,6 +120,7 @@ pub(super) fn finding(
             &whats,
             steps().map(|step| step.step.kernel_stack),
         ));
+    let finding = finding.of_requests(group.iter().map(|(request, _)| request.request));
     let all = tids.iter().map(|(tid, _)| *tid);
     Some(slow_paths::about_processes(model, finding, tid, all))
 }

@@ -34,7 +34,7 @@ use std::rc::Rc;
 use whywait_events::{Part, StackId, Wait, WakeContext};
 use whywait_model::{
     FrameOrigin, Label, Model, PathStep, RequestRef, Role, SystemCall, app_frame, descriptor,
-    origin, system_call, system_call_name,
+    origin, polls_unread, system_call, system_call_name,
 };
 
 use crate::declaration::Declaration;
@@ -462,6 +462,8 @@ fn target<'a>(
             WaitTarget::Anything
         }
         Part::Timer => WaitTarget::Timer,
+        // Its own client's, or a peer's.
+        _ if polls_unread(wait) => WaitTarget::Anything,
         _ => WaitTarget::Peer,
     };
     Some((target, wait))

@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use whywait_events::{Ns, StackId, Wait};
-use whywait_model::{Activity, Model, RequestRef, Thread, descriptor, is_accept};
+use whywait_model::{
+    Activity, Model, RequestRef, SystemCall, Thread, descriptor, is_accept, polls_unread,
+    system_call,
+};
 
 use super::shift::{BusyShift, WorkerDuty};
 use super::{Backlog, Takes, WorkerSleep};
@@ -27,7 +30,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
         return None;
     }
     let in_hand = workers_of(requests.iter().copied())?;
-    let crew = ServingWorkers::new(model, &in_hand);
+    let crew = ServingWorkers::new(model, &in_hand, ListenerReady::of(model, port, requests));
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
         .copied()
@@ -56,10 +59,73 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     })
 }
 
+/// What a worker's sleep is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SleepFor {
+    /// The request in its hands.
+    Request,
+    /// The next request of a connection of its own.
+    OwnConnection,
+    /// Something that is not the listener: it slept on while connections were there.
+    SomethingElse,
+    /// Whom, was not read.
+    Unknown,
+    /// Work that anybody may take.
+    Work,
+}
+
+/// When connections lay in the accept queue, and its listener was ready.
+#[derive(Debug, Default)]
+struct ListenerReady {
+    /// At these times, in order.
+    at: Vec<Ns>,
+    /// The listener, by process.
+    listener: BTreeMap<u32, i32>,
+}
+
+impl ListenerReady {
+    /// Where several listen at the port (SO_REUSEPORT), which of them was ready is not known.
+    fn of(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Self {
+        let mut queues = model.accept_queues.all();
+        let mut of_port = queues.by_ref().filter(|one| one.port == Some(port));
+        let (Some(queue), None) = (of_port.next(), of_port.next()) else {
+            return Self::default();
+        };
+        let early = requests.iter().filter(|request| request.before_accept);
+        let mut at: Vec<Ns> = early.map(|request| request.ready_ns).collect();
+        at.sort_unstable();
+        let listener = queue.holders.iter();
+        let listener = listener.filter_map(|one| Some((one.pid, i32::try_from(one.fd).ok()?)));
+        Self {
+            at,
+            listener: listener.collect(),
+        }
+    }
+
+    fn is_polled(&self, wait: &Wait) -> bool {
+        let fd = descriptor(wait).filter(|_| system_call(wait) == SystemCall::Poll);
+        fd.is_some() && fd == self.listener.get(&wait.tgid).copied()
+    }
+
+    /// Whether a thread slept in a poll or a select, which returns when what it watches is ready,
+    /// while the listener was.
+    fn is_missed(&self, wait: &Wait) -> bool {
+        if system_call(wait) != SystemCall::Poll || wait.epoll != 0 {
+            return false;
+        }
+        let next = self.at.partition_point(|ns| *ns <= wait.out_ns);
+        let ready = self.at.get(next);
+        ready.is_some_and(|ns| wait.woken_ns().saturating_sub(*ns) >= *SLOW_NS)
+    }
+}
+
 /// The workers, and where they wait for work.
 struct ServingWorkers<'a, 'm> {
     model: &'m Model,
     in_hand: &'a ReadByThread<'m>,
+    ready: ListenerReady,
+    /// They accept connections themselves: see [`Self::accepts`].
+    accepts: bool,
     /// Descriptors of connections that each worker has served.
     own: BTreeMap<u32, HashSet<i32>>,
     /// Stacks in which workers wait for work that anybody may take.
@@ -76,7 +142,7 @@ struct ServingWorkers<'a, 'm> {
 }
 
 impl<'a, 'm> ServingWorkers<'a, 'm> {
-    fn new(model: &'m Model, in_hand: &'a ReadByThread<'m>) -> Self {
+    fn new(model: &'m Model, in_hand: &'a ReadByThread<'m>, ready: ListenerReady) -> Self {
         let own = in_hand
             .iter()
             .map(|(tid, requests)| {
@@ -102,6 +168,8 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         let mut workers = Self {
             model,
             in_hand,
+            ready,
+            accepts: false,
             own,
             free: HashSet::new(),
             done,
@@ -109,13 +177,14 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
             in_work: HashSet::new(),
             readers,
         };
+        workers.accepts = workers.accepts();
         workers.in_work = workers.sleeps_in_work();
         workers.taken_over = workers.taken_over();
         let free = workers
             .threads()
             .flat_map(|thread| thread.timeline.waits())
             .filter(|wait| wait.user_stack != 0)
-            .filter(|wait| workers.duty(wait) == Some(false))
+            .filter(|wait| workers.sleeps_for(wait) == SleepFor::Work)
             .map(|wait| wait.user_stack)
             .collect();
         workers.free = free;
@@ -195,15 +264,22 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
             .is_some_and(|request| request.until_ns() > at)
     }
 
-    /// Of a worker's sleep: whether a connection keeps it there; `None`: a request does.
-    fn duty(&self, wait: &Wait) -> Option<bool> {
+    fn sleeps_for(&self, wait: &Wait) -> SleepFor {
         if self.has_in_hand(wait.tid, wait.out_ns) || self.works_for_an_earlier_one(wait) {
-            return None;
+            return SleepFor::Request;
         }
         let own_connection = descriptor(wait).is_some_and(|fd| {
             !is_accept(wait) && self.own.get(&wait.tid).is_some_and(|own| own.contains(&fd))
         });
-        Some(own_connection)
+        if own_connection {
+            SleepFor::OwnConnection
+        } else if self.accepts && self.ready.is_missed(wait) {
+            SleepFor::SomethingElse
+        } else if polls_unread(wait) {
+            SleepFor::Unknown
+        } else {
+            SleepFor::Work
+        }
     }
 
     /// What each did from its first request to its last.
@@ -214,12 +290,15 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
             let mut at = from;
             for wait in thread.timeline.waits() {
                 let woken = wait.over_ns().unwrap_or(self.model.end_ns);
-                let duty = match self.duty(wait) {
-                    Some(false) => WorkerDuty::Free,
-                    Some(true) | None => WorkerDuty::Asleep,
-                };
                 duties.push((at, wait.out_ns, WorkerDuty::Active));
-                duties.push((wait.out_ns, woken, duty));
+                match self.sleeps_for(wait) {
+                    SleepFor::Work => duties.push((wait.out_ns, woken, WorkerDuty::Free)),
+                    // Nobody knows.
+                    SleepFor::Unknown => {}
+                    SleepFor::Request | SleepFor::OwnConnection | SleepFor::SomethingElse => {
+                        duties.push((wait.out_ns, woken, WorkerDuty::Asleep));
+                    }
+                }
                 at = woken.max(wait.out_ns);
             }
             duties.push((at, self.last_seen(thread), WorkerDuty::Active));
@@ -247,7 +326,7 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         others
             .flat_map(|thread| thread.timeline.waits())
             .filter(|wait| {
-                is_accept(wait) && self.accepts()
+                is_accept(wait) && self.accepts
                     || wait.user_stack != 0 && self.free.contains(&wait.user_stack)
             })
             .map(|wait| {
@@ -262,7 +341,7 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
     /// accepted by those who hand connections to the workers.
     fn could_be_read(&self, request: RequestRef<'_>) -> bool {
         if request.read_armed == Some(false) || request.recv_ns.is_none() && request.before_accept {
-            return request.read_armed != Some(false) && self.accepts();
+            return request.read_armed != Some(false) && self.accepts;
         }
         let on_its_connection = self.readers.get(&request.socket);
         let before = on_its_connection.and_then(|readers| {
@@ -272,7 +351,7 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         !before.is_some_and(|(_, reader)| {
             self.model.threads.get(reader).is_some_and(|thread| {
                 match thread.timeline.at(request.ready_ns) {
-                    Activity::Sleeping(wait) => self.duty(wait) == Some(true),
+                    Activity::Sleeping(wait) => self.sleeps_for(wait) == SleepFor::OwnConnection,
                     _ => false,
                 }
             })
@@ -283,9 +362,11 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
     /// acceptor that hands connections on is not.
     fn accepts(&self) -> bool {
         let tids: BTreeSet<u32> = self.in_hand.keys().copied().collect();
-        self.model.threads.values().any(|thread| {
-            tids.contains(&thread.tid) && thread.timeline.waits().iter().any(is_accept)
-        })
+        let takes = |wait: &Wait| is_accept(wait) || self.ready.is_polled(wait);
+        self.model
+            .threads
+            .values()
+            .any(|thread| tids.contains(&thread.tid) && thread.timeline.waits().iter().any(takes))
     }
 
     fn sleeps(&self, shift: &BusyShift) -> Vec<WorkerSleep<'m>> {
@@ -295,7 +376,7 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
                 let woken = wait.over_ns().unwrap_or(self.model.end_ns);
                 WorkerSleep {
                     wait,
-                    kept: self.duty(wait).is_some(),
+                    kept: self.sleeps_for(wait) == SleepFor::OwnConnection,
                     ns: shift.within(wait.out_ns, woken),
                 }
             })
@@ -330,7 +411,8 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         };
         let next = thread.timeline.overlapping(answered_ns, Ns::MAX).first();
         next.filter(|wait| {
-            wait.out_ns.saturating_sub(answered_ns) < *SLOW_NS && self.duty(wait) == Some(true)
+            let soon = wait.out_ns.saturating_sub(answered_ns) < *SLOW_NS;
+            soon && self.sleeps_for(wait) == SleepFor::OwnConnection
         })
         .and_then(Wait::over_ns)
         .map_or(answered_ns, |woken_ns| woken_ns.max(answered_ns))

@@ -423,3 +423,124 @@ fn a_carrier_that_goes_on_with_what_another_one_read_is_taken() {
         );
     }
 }
+
+/// Two workers that accept, and then each wait in `call` for the next request of their connection,
+/// until it goes after a second. Others come meanwhile, and lie in the accept queue.
+fn kept_in(call: u32, args: [u64; 2]) -> Script {
+    const LISTENER_FD: u32 = 3;
+    let mut script = Script::new();
+    let accept = script.stack(&["main", "serve", "accept"]);
+    let wait = script.stack(&["main", "serve", "wait_for_client"]);
+    for worker in 1..=2_u32 {
+        script.thread(worker, "worker");
+        let number = u64::from(worker);
+        script
+            .wait(worker, ACCEPT, 5, 10)
+            .args([u64::from(LISTENER_FD), 0])
+            .stack(accept)
+            .by_softirq()
+            .done();
+        script
+            .request(number)
+            .port(PORT)
+            .ready(9)
+            .read(10, worker)
+            .answered(14, worker);
+        script
+            .wait(worker, call, 20, 1_000)
+            .args(args)
+            .stack(wait)
+            .by_softirq()
+            .done();
+    }
+    for number in 0..8_u64 {
+        let (came, read) = (100 + number, 1_001 + 10 * number);
+        script
+            .request(100 + number)
+            .port(PORT)
+            .ready(came)
+            .before_accept()
+            .read(read, 1 + (number % 2) as u32)
+            .answered(read + 1, 1 + (number % 2) as u32);
+    }
+    for at_ms in [0, 3_000] {
+        script.accept_queue(whywait_events::AcceptQueue {
+            at_ns: whywait_model::script::ms(at_ms),
+            tgid: whywait_model::script::TGID,
+            fd: LISTENER_FD,
+            listener: 7,
+            local_port: PORT,
+            limit: 128,
+            ..whywait_events::AcceptQueue::default()
+        });
+    }
+    script.ends(3_000);
+    script
+}
+
+/// The address of what is polled.
+const PLACE: u64 = 0x7fff_0000_1000;
+
+#[test]
+fn a_poll_that_sleeps_on_while_connections_come_waits_for_none() {
+    const POLL: u32 = 7;
+    const SELECT: u32 = 23;
+    for (call, args) in [(POLL, [PLACE, 1]), (POLL, [PLACE, 3]), (SELECT, [9, PLACE])] {
+        let found = detect(&Facts::of(&kept_in(call, args).model()));
+        let [finding] = &found[..] else {
+            panic!("expected one finding, got {found:?}");
+        };
+        assert!(
+            finding.title.starts_with("8 requests waited unread")
+                && finding.title.contains("both workers sleep in"),
+            "{}",
+            finding.title
+        );
+    }
+}
+
+#[test]
+fn of_several_listeners_at_a_port_a_poll_may_watch_another() {
+    const SELECT: u32 = 23;
+    let mut script = kept_in(SELECT, [9, PLACE]);
+    script.accept_queue(whywait_events::AcceptQueue {
+        tgid: whywait_model::script::TGID,
+        fd: 4,
+        listener: 8,
+        local_port: PORT,
+        limit: 128,
+        ..whywait_events::AcceptQueue::default()
+    });
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+/// One worker is certainly kept. Of the other's poll the descriptor was not read: it is neither
+/// free nor kept.
+#[test]
+fn a_poll_whose_descriptor_was_not_read_is_not_free() {
+    const POLL: u32 = 7;
+    let found = |second: [u64; 2]| {
+        let mut script = pool(1, 4, 6, RECV);
+        let wait = script.stack(&["main", "serve", "wait_for_client"]);
+        script.thread(2, "worker");
+        script
+            .request(900)
+            .port(PORT)
+            .ready(1)
+            .read(1, 2)
+            .answered(2, 2);
+        script
+            .wait(2, POLL, 3, 15_000)
+            .args(second)
+            .stack(wait)
+            .by_softirq()
+            .done();
+        detect(&Facts::of(&script.model())).len()
+    };
+    assert_eq!(found([PLACE, 1]), 1, "not known");
+    assert_eq!(
+        found([9, 1]),
+        0,
+        "something that is not its own: free, as far as known"
+    );
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use whywait_events::{Ns, Wait};
 use whywait_model::waits::WaitKey;
-use whywait_model::{Model, RequestRef, Thread, descriptor, is_accept};
+use whywait_model::{Model, RequestRef, Thread, descriptor, is_accept, polls_unread};
 use whywait_replay::{Left, Relaxation, Resource, Schedule, Step, What, Work};
 
 use super::behind::{Gone, Spared, apart};
@@ -223,7 +223,7 @@ fn free(model: &Model, thread: &Thread, requests: &[RequestRef<'_>]) -> Vec<Inte
     };
     let waits = thread.timeline.waits().iter();
     waits
-        .filter(|wait| !in_hand(wait) && !kept(wait))
+        .filter(|wait| !in_hand(wait) && !kept(wait) && !polls_unread(wait))
         .map(|wait| (wait.out_ns, wait.woken_ns()))
         .collect()
 }
