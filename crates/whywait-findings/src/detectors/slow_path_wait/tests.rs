@@ -457,6 +457,48 @@ fn its_own_client_is_a_remark() {
     }
 }
 
+/// A place in memory, and what is polled was not read there.
+#[test]
+fn a_poll_whose_descriptor_was_not_read_is_no_peer() {
+    let finding = found_of_a_sleep(POLL, [0x7ffc_0000, 1]);
+    assert_eq!(
+        (finding.severity, finding.confidence),
+        (Severity::Note, Confidence::Low),
+        "{}",
+        finding.title
+    );
+}
+
+#[test]
+fn where_requests_cannot_be_told_apart_nothing_is_promised() {
+    let found = |several: bool| {
+        let mut server = server();
+        let stack = server.script.stack(&["serve", "render", "clock_nanosleep"]);
+        for n in 0..3 {
+            let at = 10 + n * 200;
+            server.script.sleeps(API, stack, at + 1, at + 101);
+            let request = server.script.request(n + 1).ready(at).read(at, API);
+            let request = match several {
+                true => request.multiplexed(),
+                false => request,
+            };
+            request.answered(at + 102, API);
+        }
+        the_finding(&server.script)
+    };
+    let (one, several) = (found(false), found(true));
+    assert_eq!(
+        (one.confidence, one.saving.requests),
+        (Confidence::High, 3),
+        "{}",
+        one.title
+    );
+    assert_eq!(
+        (several.confidence, several.saving),
+        (Confidence::Low, crate::Saving::none())
+    );
+}
+
 #[test]
 fn a_loop_that_answers_already_may_wait_for_its_client() {
     let found_with = |first_ms: u64| {
