@@ -13,9 +13,9 @@
 //!
 //! **Guards.** Who has a request in hand is busy with that: what it waits for is another finding.
 //! Who runs, or waits for a CPU, may come to it: the server is saturated. (Without a descriptor it
-//! tries in vain.) A target that was
-//! stopped for half of the time accepts nobody, for that reason. Nothing is said where the accept queue was not looked at, or was empty; nor
-//! where the workers of that port are exhausted, or its event loop was blocked.
+//! tries in vain.) A target that was stopped for half of the time accepts nobody, for that reason.
+//! Nothing is said where the accept queue was not looked at, or was empty; nor where the workers of
+//! that port are exhausted, or its event loop was blocked.
 
 pub(super) mod who;
 
