@@ -15,6 +15,7 @@ pub(crate) static CATALOGUE: &[&Declaration] = &[
     &accept_stalled::DECLARATION,
     &accept_overflow::DECLARATION,
     &blocked_loop::DECLARATION,
+    &saturated::DECLARATION,
     &lock_contention::DECLARATION,
     &slow_path_wait::DECLARATION,
     &slow_upstream::DECLARATION,

@@ -1,6 +1,7 @@
 //! What several detectors need.
 
 pub(crate) mod crowding;
+pub(crate) mod functions;
 pub(crate) mod in_kernel;
 pub(crate) mod intervals;
 pub(crate) mod naming;

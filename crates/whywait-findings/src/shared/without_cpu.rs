@@ -5,7 +5,7 @@ use whywait_model::Model;
 use whywait_model::cpu::{CpuHolder, WithoutCpu};
 
 use crate::facts::Facts;
-use crate::numbers::{MOST, Share};
+use crate::numbers::{MOST, SLOW_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
 
@@ -13,9 +13,10 @@ use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
 pub(crate) struct Deprived {
     /// What they waited for a CPU.
     pub(crate) shares: Shares,
-    /// What a fix saves at most each of them: all of its time but for what its path was on a CPU
-    /// and waited for devices, peers and timers. Threads without a CPU keep others waiting, for
-    /// their locks, their answers and to be read.
+    /// What a fix saves at most each request that it saves something: of these, all of the time but
+    /// for what the path was on a CPU and waited for devices, peers and timers, as threads without
+    /// a CPU keep others waiting for their locks and answers; of others, what their reader had no
+    /// CPU while they lay there.
     pub(crate) saved: Vec<u64>,
     /// Who had the CPUs.
     without: WithoutCpu,
@@ -23,21 +24,24 @@ pub(crate) struct Deprived {
 
 impl Deprived {
     pub(crate) fn of(facts: &Facts<'_>) -> Self {
-        let mut without = WithoutCpu::default();
         let model = facts.model;
-        let without_cpu_ns = |slow: &SlowRequest<'_>| without_cpu_ns(model, slow);
-        let requests = facts.slow().requests.iter();
-        let deprived: Vec<&SlowRequest<'_>> = requests
-            .filter(|slow| dominates(without_cpu_ns(slow), slow.latency_ns))
-            .collect();
-        for slow in &deprived {
-            without.add_request(model, slow.request);
+        let mut without = WithoutCpu::default();
+        let mut pairs = Vec::new();
+        let mut saved = Vec::new();
+        for slow in &facts.slow().requests {
+            let ns = without_cpu_ns(slow);
+            if dominates(ns, slow.latency_ns) {
+                without.add_request(model, slow.request);
+                pairs.push((ns, slow.latency_ns));
+                saved.push(slow.latency_ns.saturating_sub(remains_ns(slow)));
+            } else {
+                let behind_ns = behind_ns(model, slow);
+                saved.extend((behind_ns >= *SLOW_NS).then_some(behind_ns));
+            }
         }
-        let pair = |slow: &&SlowRequest<'_>| (without_cpu_ns(slow), slow.latency_ns);
-        let saved = |slow: &&SlowRequest<'_>| slow.latency_ns.saturating_sub(remains_ns(slow));
         Self {
-            shares: Shares::new(deprived.iter().map(pair)),
-            saved: deprived.iter().map(saved).collect(),
+            shares: Shares::new(pairs),
+            saved,
             without,
         }
     }
@@ -62,18 +66,29 @@ impl Deprived {
     }
 }
 
-/// How long a request waited for a CPU, nanoseconds. While it lay unread its reader did: a thread
-/// that was woken for it, or one that had others to serve first.
-fn without_cpu_ns(model: &Model, slow: &SlowRequest<'_>) -> u64 {
+/// How long a request waited for a CPU, nanoseconds.
+fn without_cpu_ns(slow: &SlowRequest<'_>) -> u64 {
+    runnable_ns(slow)
+        .saturating_add(slow.request.unserved_wakeup_ns)
+        .min(slow.latency_ns)
+}
+
+/// The same with what its reader, which had others to serve first, had no CPU while it lay there.
+fn behind_ns(model: &Model, slow: &SlowRequest<'_>) -> u64 {
     let request = slow.request;
-    let runnable = slow_paths::steps(slow).filter(|(part, _)| *part == Part::Runnable);
-    let ns = sum(runnable.map(|(_, step)| step.ns()));
     let reader = model.threads.get(&request.recv_tid);
     let unread_ns = reader.map_or(0, |thread| {
         thread.without_cpu_ns(request.ready_ns, request.served_ns())
     });
-    ns.saturating_add(unread_ns.max(request.unserved_wakeup_ns))
+    runnable_ns(slow)
+        .saturating_add(unread_ns.max(request.unserved_wakeup_ns))
         .min(slow.latency_ns)
+}
+
+/// How long threads on its path could run and had no CPU.
+fn runnable_ns(slow: &SlowRequest<'_>) -> u64 {
+    let runnable = slow_paths::steps(slow).filter(|(part, _)| *part == Part::Runnable);
+    sum(runnable.map(|(_, step)| step.ns()))
 }
 
 /// What a request waited for that takes as long with more CPU time, and its work, nanoseconds.

@@ -87,7 +87,7 @@ impl WithoutCpu {
         add(&mut self.ns, to_ns.saturating_sub(from_ns).max(recorded_ns));
     }
 
-    /// Adds that of a request: on its path, and of the thread that read it while it lay there.
+    /// Adds that of a request: on its path, and of its reader's wake-up.
     pub fn add_request(&mut self, model: &Model, request: RequestRef<'_>) {
         let steps = request.path().steps;
         for step in steps
@@ -96,13 +96,10 @@ impl WithoutCpu {
         {
             self.add(model, step.tid, step.from_ns, step.to_ns);
         }
-        let unread = (request.ready_ns, request.served_ns());
-        let Some(reader) = model.threads.get(&request.recv_tid) else {
-            return;
-        };
-        for row in reader.cpu_waits(unread.0, unread.1) {
-            let (from_ns, to_ns) = (row.from_ns.max(unread.0), row.in_ns.min(unread.1));
-            self.add(model, request.recv_tid, from_ns, to_ns);
+        let (wakeup_ns, served_ns) = (request.account().wakeup_ns, request.served_ns());
+        if wakeup_ns > 0 {
+            let from_ns = served_ns.saturating_sub(wakeup_ns);
+            self.add(model, request.recv_tid, from_ns, served_ns);
         }
     }
 

@@ -15,9 +15,6 @@
 //! requests of many ([`CROWDED_RARE`](crate::numbers::CROWDED_RARE)) are what a scheduler does now
 //! and then: a note at most.
 
-use std::collections::BTreeMap;
-
-use whywait_events::StackId;
 use whywait_model::cpu::CpuHolder;
 use whywait_words::{counted, percent};
 
@@ -25,6 +22,7 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
 use crate::numbers::{CROWDED_RARE, MOST, Share};
+use crate::shared::functions::Functions;
 use crate::shared::intervals::sum;
 use crate::shared::without_cpu::Deprived;
 
@@ -68,7 +66,13 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
     let named = |(holder, ns): &(&CpuHolder, u64)| {
         format!("{} {}", name(deprived, holder), percent(*ns, all_ns))
     };
-    let own = OwnThreads::of(facts, deprived);
+    let tids = deprived.own_threads();
+    let threads = tids.iter().filter_map(|tid| model.threads.get(tid));
+    let own = Functions::of(facts, threads);
+    let own_did = own.shown().map(|each| {
+        let threads = counted(tids.len(), "thread");
+        Evidence::new(format!("{threads} of the program's own had CPUs: {each}"))
+    });
     let title = format!(
         "{} waited {} of {} time for a CPU; {}{} had it for {} of that",
         shares.requests(),
@@ -79,7 +83,7 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
             "their"
         },
         name(deprived, first),
-        match (first, &own.function) {
+        match (first, mostly_in(&own)) {
             (CpuHolder::Own, Some(function)) => format!(", mostly in {function},"),
             _ => String::new(),
         },
@@ -101,7 +105,7 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
             Evidence::of_ns(shares.ns, without),
             Evidence::of_ns(all_ns, who),
         ])
-        .evidence(own.evidence())
+        .evidence(own_did)
         .evidence((model.meta.host.cpus > 0).then(|| {
             Evidence::new(format!(
                 "the machine has {}",
@@ -109,80 +113,20 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
             ))
         }));
     let finding = match first {
-        CpuHolder::Own => finding.cause(own.cause(facts)),
+        CpuHolder::Own => finding.cause(
+            own.place
+                .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack)),
+        ),
         _ => finding,
     };
     Some(finding.fix(fix(first, &own)))
 }
 
-/// The target's own threads that had the CPUs, and what they did.
-struct OwnThreads {
-    tids: Vec<u32>,
-    /// What most of their samples are in.
-    function: Option<String>,
-    /// Where the first of them was seen most often there.
-    place: Option<(u32, StackId)>,
-    shares: Vec<(String, u64)>,
-    samples: u64,
-}
-
-impl OwnThreads {
-    fn of(facts: &Facts<'_>, deprived: &Deprived) -> Self {
-        let tids = deprived.own_threads();
-        let mut functions: BTreeMap<String, (u64, BTreeMap<(u32, StackId), u64>)> = BTreeMap::new();
-        let mut samples = 0_u64;
-        let threads = tids.iter().filter_map(|tid| facts.model.threads.get(tid));
-        for sample in threads.flat_map(|thread| &thread.samples) {
-            let periods = sample.weight();
-            samples = samples.saturating_add(periods);
-            if let Some(function) = facts.function(sample.user_stack) {
-                let (of_function, places) = functions.entry(function.to_string()).or_default();
-                *of_function = of_function.saturating_add(periods);
-                *places.entry((sample.tid, sample.user_stack)).or_default() += 1;
-            }
-        }
-        let mut by_share: Vec<_> = functions.into_iter().collect();
-        by_share.sort_by_key(|(name, (periods, _))| (std::cmp::Reverse(*periods), name.clone()));
-        let first = by_share.first();
-        let most =
-            first.filter(|(_, (periods, _))| Share::new(*periods, samples).is_at_least(*MOST));
-        let place = first.and_then(|(_, (_, places))| {
-            places
-                .iter()
-                .max_by_key(|(_, times)| **times)
-                .map(|(place, _)| *place)
-        });
-        Self {
-            function: most.map(|(name, _)| name.clone()),
-            place,
-            shares: by_share
-                .iter()
-                .map(|(name, (periods, _))| (name.clone(), *periods))
-                .collect(),
-            samples,
-            tids,
-        }
-    }
-
-    fn evidence(&self) -> Option<Evidence> {
-        if self.tids.is_empty() || self.shares.is_empty() {
-            return None;
-        }
-        let functions = self.shares.iter().take(3);
-        let functions =
-            functions.map(|(name, periods)| format!("{name} {}", percent(*periods, self.samples)));
-        let functions: Vec<String> = functions.collect();
-        Some(Evidence::new(format!(
-            "{} of the program's own had CPUs: {}",
-            counted(self.tids.len(), "thread"),
-            functions.join("; ")
-        )))
-    }
-
-    fn cause(&self, facts: &Facts<'_>) -> Option<Cause> {
-        let (tid, stack) = self.place?;
-        Some(Cause::new(facts.model, tid, "on CPU".to_owned(), stack))
-    }
+/// What the target's own threads that had the CPUs are mostly in.
+fn mostly_in(own: &Functions) -> Option<&str> {
+    let (function, periods) = own.first()?;
+    let most = Share::new(periods, own.periods).is_at_least(*MOST);
+    most.then_some(function)
 }
 
 fn kind(holder: &CpuHolder) -> &'static str {
@@ -213,15 +157,12 @@ fn name(deprived: &Deprived, holder: &CpuHolder) -> String {
     }
 }
 
-fn fix(holder: &CpuHolder, own: &OwnThreads) -> String {
+fn fix(holder: &CpuHolder, own: &Functions) -> String {
     match holder {
         CpuHolder::Own => {
-            let where_ = own
-                .function
-                .as_ref()
-                .map_or_else(String::new, |function| format!(" in {function}"));
+            let place = mostly_in(own).map_or_else(String::new, |name| format!(" in {name}"));
             format!(
-                "the program has more threads that compute{where_} than the machine has CPUs: run \
+                "the program has more threads that compute{place} than the machine has CPUs: run \
                  no more of them at a time than there are CPUs, give those that serve requests a \
                  higher weight (nice), or do that work elsewhere"
             )

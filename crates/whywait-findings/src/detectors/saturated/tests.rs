@@ -1,0 +1,91 @@
+use whywait_events::Cpu;
+use whywait_model::script::{Script, TGID};
+
+use super::*;
+
+const EPOLL: u32 = 1;
+const MS: u64 = 1_000_000;
+
+/// A loop, thread 1, that answers five times twenty requests which come together, each in a turn of
+/// 4 ms.
+fn server() -> Script {
+    let mut script = Script::new();
+    script.thread(1, "python3").polls(1, EPOLL, 0, 10);
+    let verify = script.stack(&["main", "app_verify_signature"]);
+    let render = script.stack(&["main", "app_render_page"]);
+    script
+        .sampled(1, verify, 10, 330)
+        .sampled(1, render, 330, 410);
+    for n in 0..100 {
+        let ready = 10 + n / 20 * 80;
+        script
+            .request(n + 1)
+            .epoll(EPOLL)
+            .ready(ready)
+            .read(ready, 1)
+            .answered(ready + 4 * (n % 20 + 1), 1);
+    }
+    script.ends(500);
+    script
+}
+
+/// The loop used so much CPU time.
+fn uses(script: &mut Script, on_cpu_ms: u64) {
+    script.cpu(&Cpu {
+        tgid: TGID,
+        tid: 1,
+        on_cpu_ns: on_cpu_ms * MS,
+        ..Cpu::default()
+    });
+}
+
+#[test]
+fn a_loop_that_is_always_busy_is_named_with_what_it_does() {
+    let mut script = server();
+    uses(&mut script, 396);
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        finding.title,
+        "thread python3 (1) is busy 99 % of the time: app_verify_signature takes 80 % of its work; \
+         up to 19 requests wait for their turn behind another"
+    );
+    assert_eq!(finding.severity, Severity::Warning);
+    // Four fifths of the 80 ms that the last of each twenty takes.
+    assert_eq!(finding.saving.each_at_most_ns[0], 64 * MS);
+}
+
+#[test]
+fn a_loop_that_waits_for_something_else_is_not_saturated() {
+    let mut script = server();
+    uses(&mut script, 300);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+#[test]
+fn long_turns_are_a_blocked_loop() {
+    let mut script = server();
+    uses(&mut script, 396);
+    let handler = script.stack(&["main", "app_render_report"]);
+    script.burns(1, handler, 10, 250);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+#[test]
+fn a_busy_loop_behind_which_nobody_waits_is_healthy() {
+    let mut script = Script::new();
+    script.thread(1, "python3").polls(1, EPOLL, 0, 10);
+    for n in 0..100 {
+        let ready = 10 + n * 4;
+        script
+            .request(n + 1)
+            .epoll(EPOLL)
+            .ready(ready)
+            .read(ready, 1)
+            .answered(ready + 4, 1);
+    }
+    uses(&mut script, 396);
+    script.ends(500);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
