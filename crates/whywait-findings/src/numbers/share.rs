@@ -51,7 +51,7 @@ impl Share {
     }
 
     /// No `Ord`: nothing of nothing is equal to all.
-    pub(crate) fn compare(self, other: Self) -> Ordering {
+    fn compare(self, other: Self) -> Ordering {
         let one = u128::from(self.part) * u128::from(other.whole);
         one.cmp(&(u128::from(other.part) * u128::from(self.whole)))
     }
