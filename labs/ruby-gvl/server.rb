@@ -1,11 +1,13 @@
 # A small HTTP server in Ruby with a thread for each connection, beside a thread that computes for
 # good.
 #
-#   ruby server.rb [--process]
+#   ruby server.rb [--process | --mutex | --unlocked]
 #
 # One thread has the interpreter's lock (the GVL) at a time. Who computes gives it up after 100 ms,
 # when others want it: a request, which needs the lock again after each call that waits, waits for
-# that long each time. With --process another process computes.
+# that long each time. With --process another process computes. With --mutex nobody computes beside
+# requests, but each of them computes, at first with a Mutex in its hands and then without. With
+# --unlocked it has computed before.
 
 require 'json'
 require 'socket'
@@ -41,7 +43,24 @@ def ask_cache
   WAITS << now_ms - begun - (PAUSE_S * 1e3)
 end
 
+# Computes for about 10 ms.
+def render
+  until_ms = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :float_millisecond) + 10
+  nil while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :float_millisecond) < until_ms
+end
+
+PAGE_LOCK = Mutex.new
+
+def render_locked
+  PAGE_LOCK.synchronize { render }
+  render
+end
+
 def answer(path)
+  if ARGV.include?('--mutex')
+    render_locked
+    return 'rendered'
+  end
   if path == '/about'
     waits = Array.new(WAITS.size) { WAITS.pop }
     return JSON.generate(gvl_wait: summary(waits))
@@ -64,7 +83,9 @@ ensure
   connection.close
 end
 
-if ARGV.include?('--process')
+if ARGV.include?('--mutex') || ARGV.include?('--unlocked')
+  # Requests compute, or nobody does.
+elsif ARGV.include?('--process')
   computes = fork { rebuild_index }
   at_exit { Process.kill('KILL', computes) }
 else

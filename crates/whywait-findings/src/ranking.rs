@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use serde_json::Value;
 
-use crate::detectors::{lock_contention, slow_path_wait};
+use crate::detectors::{lock_contention, slow_path_wait, slow_upstream};
 use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, Share};
 
@@ -24,21 +24,20 @@ impl Explained {
     fn includes(&self, finding: &Finding) -> bool {
         let says = |key: &str| finding.subject.get(key).and_then(Value::as_str);
         let is_wait = finding.code.is(&slow_path_wait::DECLARATION);
+        // A thread slept in the calls.
+        let in_calls =
+            finding.code.is(&slow_upstream::DECLARATION) && finding.subject.contains_key("tid");
         match self {
             Self::Locks => finding.code.is(&lock_contention::DECLARATION),
             Self::Connects => is_wait && says("kind") == Some("connect"),
-            Self::RepliesOf(address) => {
-                let of_peer = says("peer").and_then(|peer| peer.strip_prefix(address.as_str()));
-                // Behind the address is the name of its process.
-                is_wait && of_peer.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-            }
+            Self::RepliesOf(address) => in_calls && says("peer") == Some(address.as_str()),
         }
     }
 }
 
 /// The findings, ranked: the most severe first, among those the one with the largest saving,
 /// without what a fix need not save. What another one explains is no more severe than that, and
-/// comes after it.
+/// comes after it; if it has the same code, it is left out.
 pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     let key = |finding: &Finding| {
         (
@@ -54,9 +53,15 @@ pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     }
     let mut at = 0;
     while at < findings.len() {
-        let explaining = (0..findings.len()).find(|by| explains(&findings[*by], &findings[at]));
+        let explaining =
+            (0..findings.len()).find(|by| *by != at && explains(&findings[*by], &findings[at]));
         if let Some(by) = explaining {
             let (code, severity) = (findings[by].code, findings[by].severity);
+            if code == findings[at].code {
+                // The same of the same waits is said once.
+                findings.remove(at);
+                continue;
+            }
             let explained = &mut findings[at];
             explained.severity = explained.severity.min(severity);
             explained.evidence.push(Evidence::new(format!(
@@ -200,14 +205,18 @@ mod tests {
                 .explains(Explained::RepliesOf(peer.to_owned()))
         };
         let first = |findings| order(findings)[0].0;
-        let of_peer = || wait("peer", "10.0.0.1:5432 (postgres)");
+        let of_peer = || {
+            finding(&slow_upstream::DECLARATION, Severity::Warning, 10)
+                .about("peer", "10.0.0.1:5432")
+                .about("tid", 1)
+        };
         assert_eq!(
             first(vec![of_peer(), calls("10.0.0.1:5432")]),
             "serial-calls"
         );
         assert_eq!(
             first(vec![of_peer(), calls("10.0.0.1:54")]),
-            "slow-path-wait"
+            "slow-upstream"
         );
         let retried = || {
             finding(&connect_retried::DECLARATION, Severity::Warning, 9)
@@ -217,6 +226,6 @@ mod tests {
             first(vec![wait("kind", "connect"), retried()]),
             "connect-retried"
         );
-        assert_eq!(first(vec![of_peer(), retried()]), "slow-path-wait");
+        assert_eq!(first(vec![of_peer(), retried()]), "slow-upstream");
     }
 }

@@ -10,6 +10,8 @@ use whywait_findings::{Facts, Finding, SavingKind, Verdict, find, verdict};
 use whywait_model::{Input, Model};
 use whywait_testkit::{Kept, blessing, check_file, in_parallel, kept_recordings, repository};
 
+use crate::conservation::unconserved;
+
 const MS: f64 = 1e6;
 
 const HEAD: &str = "| variant | first finding | saves at most, ms | p50, ms | p99, ms | besides |";
@@ -52,6 +54,8 @@ struct Found {
     late: bool,
     /// How many requests were answered, or are late.
     requests: u64,
+    /// Where the report contradicts itself.
+    contradictions: Vec<String>,
     /// Its line in the table, without the variant.
     row: String,
 }
@@ -65,6 +69,7 @@ impl Found {
         let facts = Facts::of(&model);
         let findings = find(&facts);
         let late = verdict(&facts, &findings) == Verdict::Open;
+        let contradictions = unconserved(&model, &findings);
         let first = findings.first().map_or("nothing".to_owned(), in_short);
         let bound = match findings.first().map(|first| first.saving.at_most_ns) {
             Some(ns) if ns > 0 => in_ms(ns),
@@ -82,6 +87,7 @@ impl Found {
             requests: model.requests_that_count(),
             findings,
             late,
+            contradictions,
         }
     }
 
@@ -108,6 +114,7 @@ impl Found {
                 ));
             }
         }
+        wrong.extend(self.contradictions.iter().cloned());
         wrong
     }
 }
@@ -116,7 +123,7 @@ fn in_short(finding: &Finding) -> String {
     format!("{} {}", finding.severity.name(), finding.code.name())
 }
 
-fn in_ms(ns: u64) -> String {
+pub(crate) fn in_ms(ns: u64) -> String {
     format!("{:.1}", ns as f64 / MS)
 }
 

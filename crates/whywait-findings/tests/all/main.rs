@@ -1,4 +1,5 @@
 //! What is generated from the catalogue, and what is found in the kept recordings.
 
 mod catalogue;
+mod conservation;
 mod corpus;

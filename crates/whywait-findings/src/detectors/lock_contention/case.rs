@@ -60,6 +60,7 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
         .about("waiters", waiters(lock))
         .about_known("port", port)
         .evidence(evidence(model, verdict, own_ns))
+        .evidence(through(verdict))
         .evidence(behind)
         .evidence(readers(model, verdict.behind_readers))
         .saving(saving)
@@ -88,6 +89,27 @@ fn cause(model: &Model, hold: &Hold) -> Cause {
         None => format!("held it for {}{}", at_least(hold), without_cpu(hold)),
     };
     Cause::new(model, hold.holder, doing, hold.stack)
+}
+
+/// The locks through which others waited for this one.
+fn through(verdict: &LockFinding<'_>) -> impl Iterator<Item = Evidence> {
+    let mut through: BTreeMap<&WaitKey, u64> = BTreeMap::new();
+    for (key, ns) in verdict.lock.requests.iter().flat_map(|one| &one.through_ns) {
+        let all_ns = through.entry(key).or_default();
+        *all_ns = all_ns.saturating_add(*ns);
+    }
+    let here = what(verdict.key);
+    let waited_ns = sum(verdict.lock.requests.iter().map(|one| one.ns));
+    let notable = move |(_, ns): &(_, u64)| Share::new(*ns, waited_ns).is_at_least(*NOTABLE);
+    through.into_iter().filter(notable).map(move |(key, ns)| {
+        let text = format!(
+            "{} of it is for a {}, which was held by threads that had the {here} or waited for it: \
+             that is how it spreads, and without that wait they would wait here",
+            duration(ns),
+            what(key)
+        );
+        Evidence::of_ns(ns, text)
+    })
 }
 
 /// Who let go last, of waits that may have been for several.

@@ -14,6 +14,9 @@
 //! wait for less: all workers may wait for the lock while others wait for a worker. That the work
 //! then competes for something else makes it less.
 //!
+//! A lock whose holders do nothing but wait for another one is how that one spreads ([`nested`]):
+//! what is waited for it counts as a wait for the other one.
+//!
 //! **Guards.** The time that the holder waited for a CPU, after a sleep or preempted, does not
 //! count, nor does that of a thread that it waited for. Of several threads that read at once under
 //! a read-write lock only the last one to let go shows. So of a wait to write nobody is named as
@@ -22,6 +25,7 @@
 //! than a [`LOCK_SHARE`]th of its time are what locks are for.
 
 mod case;
+mod nested;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +41,8 @@ use crate::numbers::{
 };
 use crate::shared::intervals::sum;
 use crate::shared::replay::{Gone, Spared, lock_of};
+
+use nested::Nested;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -70,6 +76,8 @@ struct Waited {
     ns: u64,
     /// Of which the lock's: without the time in which those who held it had no CPU.
     contended_ns: u64,
+    /// Of which for other locks, whose holders waited for this one.
+    through_ns: BTreeMap<WaitKey, u64>,
     /// What a fix saves it at most on its own path.
     saved_ns: u64,
     /// Before that: it lay unread while the thread that then read it waited for the lock and
@@ -96,13 +104,15 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     if locks.is_empty() {
         return Vec::new();
     }
+    let nested = Nested::of(model, &locks);
     let served = ServedIntervals::of(model);
     for request in model.requests().filter(|request| request.counts()) {
         let path = request.path();
         let latency_ns = sum(path.steps.iter().map(|step| step.ns()));
-        let mut waits = waited_for(model, &path);
+        let mut waits = waited_for(model, &nested, &path);
         for (key, ns) in served.unread_behind(model, request) {
-            waits.entry(key).or_default().unread_ns = ns;
+            let waited = waits.entry(nested.end(&key).clone()).or_default();
+            waited.unread_ns = waited.unread_ns.saturating_add(ns);
         }
         for (key, waited) in waits {
             let ns = waited.contended_ns;
@@ -127,6 +137,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     }
     locks
         .iter()
+        .filter(|(key, _)| nested.end(key) == *key)
         .filter_map(|(key, lock)| finding(facts, key, lock, &sums_of(model, lock)))
         .collect()
 }
@@ -141,7 +152,7 @@ fn sums_of(model: &Model, lock: &Contention<'_>) -> WaitSums {
 }
 
 /// What a request waited for each lock on its path.
-fn waited_for(model: &Model, path: &Path<'_>) -> BTreeMap<WaitKey, Waited> {
+fn waited_for(model: &Model, nested: &Nested, path: &Path<'_>) -> BTreeMap<WaitKey, Waited> {
     let mut waited: BTreeMap<WaitKey, Waited> = BTreeMap::new();
     let mut last: Option<(WaitKey, usize)> = None;
     for (at, step) in path.steps.iter().enumerate() {
@@ -157,7 +168,12 @@ fn waited_for(model: &Model, path: &Path<'_>) -> BTreeMap<WaitKey, Waited> {
             Some((before, from)) if *before == key => tried_again(&key, &path.steps[*from..at]),
             _ => 0,
         };
-        let one = waited.entry(key.clone()).or_default();
+        let end = nested.end(&key);
+        let one = waited.entry(end.clone()).or_default();
+        if *end != key {
+            let through_ns = one.through_ns.entry(key.clone()).or_default();
+            *through_ns = through_ns.saturating_add(step.ns());
+        }
         one.ns = one.ns.saturating_add(step.ns());
         one.contended_ns = one.contended_ns.saturating_add(contended_ns(model, step));
         let waking_ns = waking(&path.steps, at);

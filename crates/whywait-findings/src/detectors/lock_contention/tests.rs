@@ -83,6 +83,44 @@ fn a_lock_that_is_held_across_a_sync_is_a_convoy() {
     assert!(cause.doing.contains("fsync"), "{}", cause.doing);
 }
 
+#[test]
+fn a_lock_whose_holders_wait_for_another_one_is_part_of_that() {
+    // Whoever has the lock of the log waits for the lock that thread 9 has, or computes.
+    let found = |waits_inside: bool| {
+        let mut script = Script::new();
+        let locking = locking(&mut script);
+        let computing = script.stack(&["main", "app::compute"]);
+        script.thread(9, "other");
+        for tid in 1..=4u32 {
+            script.thread(tid, "handler");
+            let from = u64::from(tid - 1) * 20;
+            if tid > 1 {
+                let outer = script.wait(tid, FUTEX, 1, from + 1).stack(locking);
+                outer.word(0x1000).by(tid - 1).done();
+            }
+            if waits_inside {
+                let inner = script.wait(tid, FUTEX, from + 2, from + 20).stack(locking);
+                inner.word(0x2000).by(9).done();
+                script.burns(9, computing, from + 2, from + 20);
+            } else {
+                script.burns(tid, computing, from + 2, from + 20);
+            }
+            let request = script.request(u64::from(tid)).ready(0).read(0, tid);
+            request.answered(from + 22, tid);
+        }
+        script.ends(200);
+        detect(&Facts::of(&script.model()))
+    };
+    for (waits_inside, address) in [(true, "0x2000"), (false, "0x1000")] {
+        let findings = found(waits_inside);
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        assert_eq!(findings[0].subject["address"], json!(address));
+        let texts: Vec<_> = findings[0].evidence.iter().map(|one| &one.text).collect();
+        let spreads = texts.iter().any(|text| text.contains("how it spreads"));
+        assert_eq!(spreads, waits_inside, "{texts:?}");
+    }
+}
+
 /// Of 20 ms at a lock each.
 #[test]
 fn a_small_part_of_a_request_is_what_locks_are_for() {

@@ -8,11 +8,12 @@ use whywait_words::{counted, duration, percent, shares};
 
 use super::bound::besides_ns;
 use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
+use crate::detectors::slow_upstream;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, MUCH, NEARLY_ALL, NOTABLE, SHOWN, Share};
 use crate::shared::crowding;
-use crate::shared::intervals::sum;
+use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::slow_paths::{self, Shares, SlowRequest};
 use crate::shared::threads::named;
 
@@ -71,7 +72,7 @@ pub(super) fn finding(
     let (requests, share) = (shares.requests(), shares.percent());
     let their = if group.len() == 1 { "its" } else { "their" };
     let peer = peer_of(model, key.target, group, shares.ns);
-    let named = title_of(key.target, &whats, peer.as_deref(), shares.ns);
+    let named = title_of(key.target, &whats, peer, shares.ns);
     // Where it is not known in which function most of it was, that says nothing against the others.
     let known_ns = sum(functions
         .iter()
@@ -95,13 +96,20 @@ pub(super) fn finding(
         .flatten();
     let ports = slow_paths::ports(group.iter().map(|(request, _)| *request));
     let doing = format!("asleep in {}", broad_kind(what));
-    let finding = Finding::new(&DECLARATION, severity, title)
+    // One cause has one code, whoever waits for it: a thread, a loop or a task.
+    let finding = match peer {
+        Some(peer) if slow_upstream::by_design(model, peer) => {
+            Finding::new(&slow_upstream::DECLARATION, Severity::Note, title).about_peer(peer)
+        }
+        Some(peer) => Finding::new(&slow_upstream::DECLARATION, severity, title).about_peer(peer),
+        None => Finding::new(&DECLARATION, severity, title),
+    };
+    let finding = finding
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
         .about("thread", model.thread_name(tid))
         .about("kind", what)
         .about_known("function", *function)
-        .about_known("peer", peer.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
         .about("kernel", kernel.into_iter().take(*KEPT).collect::<Vec<_>>())
@@ -110,6 +118,7 @@ pub(super) fn finding(
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(of_which(&whats, &functions, shares.ns))
         .evidence(besides(facts, key, group, shares.ns))
+        .evidence(peer.and_then(|_| behind_others(group, shares.ns)))
         .evidence(behind)
         .evidence(on_disk)
         .evidence(remark(key.target, peer.is_some()))
@@ -149,22 +158,53 @@ fn of_which(
     whats.into_iter().chain(functions).map(Evidence::new)
 }
 
+/// Of the time for which requests waited for a peer, what is beyond what threads slept for it:
+/// there several requests waited for the same sleep, which was for one of them at most.
+fn behind_others(group: &Dominated<'_>, ns: u64) -> Option<Evidence> {
+    let mut slept: BTreeMap<u32, Vec<Interval>> = BTreeMap::new();
+    for step in group.iter().flat_map(|(_, on_path)| &on_path.steps) {
+        let of_thread = slept.entry(step.step.tid).or_default();
+        of_thread.push((step.step.from_ns, step.step.to_ns));
+    }
+    let slept_ns = sum(slept.into_values().map(|spans| {
+        let merged = merged(spans).into_iter();
+        sum(merged.map(|(from_ns, to_ns)| to_ns.saturating_sub(from_ns)))
+    }));
+    let behind_ns = ns.saturating_sub(slept_ns);
+    (behind_ns > 0).then(|| {
+        let text = format!(
+            "{} of it is the wait behind calls of other requests that the same threads made: they \
+             slept {} for the peer",
+            duration(behind_ns),
+            duration(slept_ns)
+        );
+        Evidence::of_ns(behind_ns, text)
+    })
+}
+
 /// The peer for whose replies threads slept, where that is certain of nearly all of it.
-fn peer_of(model: &Model, target: WaitTarget, group: &Dominated<'_>, ns: u64) -> Option<String> {
+fn peer_of<'m>(
+    model: &'m Model,
+    target: WaitTarget,
+    group: &Dominated<'_>,
+    ns: u64,
+) -> Option<Peer<'m>> {
     if target != WaitTarget::Peer {
         return None;
     }
     let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
     let peers = by_ns(steps.map(|step| {
         let peer = model.awaited_peer(step.wait);
-        (peer.map(|peer| peer.to_string()), step.step.ns())
+        (peer.map(Peer::number), step.step.ns())
     }));
     let (peer, peer_ns) = peers.into_iter().next()?;
-    peer.filter(|_| Share::new(peer_ns, ns).is_at_least(*NEARLY_ALL))
+    model
+        .peer(peer?)
+        .filter(|_| Share::new(peer_ns, ns).is_at_least(*NEARLY_ALL))
 }
 
 /// What was waited for, for the title.
-fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<&str>, ns: u64) -> String {
+fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<Peer<'_>>, ns: u64) -> String {
     let heads = by_ns(
         whats
             .iter()
@@ -193,7 +233,9 @@ fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<&str>, ns: u
         }
         WaitTarget::Timer if first.ends_with("sleep") => first.to_owned(),
         WaitTarget::Timer => format!("a timeout ({first})"),
-        WaitTarget::Peer => peer.map_or_else(|| format!("a peer ({first})"), str::to_owned),
+        WaitTarget::Peer => {
+            peer.map_or_else(|| format!("a peer ({first})"), |peer| peer.to_string())
+        }
         WaitTarget::Client => format!("the client that asked ({first})"),
         WaitTarget::Anything => format!("a peer or a timer ({first})"),
     }

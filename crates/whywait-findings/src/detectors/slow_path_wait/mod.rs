@@ -8,6 +8,9 @@
 //! elsewhere. Waits of threads with the same role are one when they are for the same: for the disk,
 //! whatever the calls; else in the same call and the same function of the application.
 //!
+//! Where nearly all of such a wait was for one peer, the finding is `slow-upstream`: that is one
+//! cause, whether a thread, a loop or a task waits for it.
+//!
 //! **Cost.** For each request, the quick ones too, the time of the wait on its path, and for as
 //! long as the thread then waited for a CPU: one that had not slept would have kept its own.
 //! Of a wait for the disk, for as long as the thread waited for a CPU at all (the kernel's writers

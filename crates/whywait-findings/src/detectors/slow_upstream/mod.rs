@@ -1,5 +1,6 @@
-//! `slow-upstream`: slow requests spent most of their time in calls to one peer, though no thread
-//! slept in a call: loops serve them.
+//! `slow-upstream`: slow requests spent most of their time in calls to one peer. Here no thread
+//! slept in a call: loops serve them. Where one did, its wait is found with all others'
+//! ([`slow_path_wait`]).
 //!
 //! **Invariant.** No single peer dominates slow requests' time.
 //!
@@ -27,7 +28,7 @@
 //! own. Where the loop is busy it does not wait for the network: then nearly all requests that have
 //! such calls within them must have one of their own, and nearly all such calls a request. A
 //! request with such calls to several peers is paired with none: it is not decided which one it
-//! waited for. Nor is one whose thread slept in the call itself, which `slow-path-wait` reports. A
+//! waited for. Nor is one whose thread slept in the call itself: that is a wait of the thread's. A
 //! few calls to this machine that are late where the program's own threads wait for a CPU as often,
 //! and for as long, are the scheduler's ([`crowding`]). Peers that take [`UPSTREAM_BY_DESIGN_NS`]
 //! as a rule may be meant to (a long poll): a note.
@@ -60,7 +61,7 @@ mod shared;
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "slow-upstream",
-    meaning: "calls to one peer are where a loop's slow requests spent most of their time",
+    meaning: "calls to one peer are where slow requests spent most of their time",
     severities: &[
         (Severity::Warning, "from 30 ms of the median request on"),
         (
@@ -332,7 +333,8 @@ fn in_calls(
     let calls = model.calls();
     let row = calls.iter().find(|row| row.peer == peer.address())?;
     let mut severity = shares.severity(slow_ns)?;
-    if row.p50_ns? >= *UPSTREAM_BY_DESIGN_NS {
+    row.p50_ns?;
+    if is_by_design(row) {
         severity = Severity::Note;
     }
     let title = format!(
@@ -343,9 +345,21 @@ fn in_calls(
     let finding = Finding::new(&DECLARATION, severity, title)
         .about_peer(peer)
         .saving(Saving::latency(shares.each_ns.clone()))
+        .explains(Explained::RepliesOf(peer.address()))
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .fix(FIX);
     Some((finding, of_peer(row)))
+}
+
+fn is_by_design(row: &PeerRow) -> bool {
+    row.p50_ns.is_some_and(|ns| ns >= *UPSTREAM_BY_DESIGN_NS)
+}
+
+/// Whether a peer takes so long as a rule that it may be meant to.
+pub(crate) fn by_design(model: &Model, peer: Peer<'_>) -> bool {
+    let calls = model.calls();
+    let mut rows = calls.iter().filter(|row| row.peer == peer.address());
+    rows.next().is_some_and(is_by_design)
 }
 
 fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> Option<Finding> {

@@ -1,0 +1,105 @@
+//! What a report must not say, whatever was recorded: more than its own tables have.
+
+use whywait_events::Part;
+use whywait_findings::{Evidence, Finding, SavingKind};
+use whywait_model::{Model, WaitClass};
+
+use crate::corpus::in_ms;
+
+/// What findings claim that the report's tables do not have: more of a peer than its calls took, of
+/// requests than they did, of CPUs than threads used.
+pub(crate) fn unconserved(model: &Model, findings: &[Finding]) -> Vec<String> {
+    let calls = model.calls();
+    let cpu_ns = model.cpu_summary().map(|summary| summary.total_ns);
+    let requests_ns = model.time_of_requests_ns();
+    let mut wrong = Vec::new();
+    for finding in findings {
+        let (code, saving) = (finding.code.name(), &finding.saving);
+        let mut at_most = |what: &str, ns: u64, claimed_ns: u64| {
+            if claimed_ns > ns + ns / 100 {
+                let (claimed, has) = (in_ms(claimed_ns), in_ms(ns));
+                wrong.push(format!(
+                    "{code} claims {claimed} ms of {what}, which has {has}"
+                ));
+            }
+        };
+        match saving.kind {
+            SavingKind::Latency if is_of_requests(finding) => {
+                at_most("the requests' time", requests_ns, saving.at_most_ns);
+            }
+            SavingKind::Cpu => {
+                // Waiting for others to have a CPU is counted, too.
+                let cpu_ns = cpu_ns.unwrap_or(u64::MAX);
+                at_most("the CPU time", cpu_ns, saving.at_most_ns);
+            }
+            SavingKind::Latency | SavingKind::Throughput => {}
+        }
+        if let Some(ns) = claimed_of_locks(finding) {
+            at_most("waits for locks", locks_ns(model), ns);
+        }
+        if let Some(ns) = claimed_of_peer(finding) {
+            let peer = finding.subject["peer"].as_str();
+            let rows = calls.iter().filter(|row| Some(row.peer.as_str()) == peer);
+            // Of a call that has no reply yet it is not known what it takes.
+            let known = rows.clone().all(|row| row.unanswered == 0);
+            let took_ns: u64 = rows.map(|row| row.total_ns).sum();
+            if known {
+                at_most("the calls to its peer", took_ns, ns);
+            }
+        }
+    }
+    wrong
+}
+
+/// Whether what it saves is part of what the report calls the requests' time. That of a ring's
+/// operations, of requests that are still open, and what clients wait before a request comes or
+/// after its answer was sent are not.
+fn is_of_requests(finding: &Finding) -> bool {
+    let code = finding.code.name();
+    !code.starts_with("uring-")
+        && ![
+            "accept-overflow",
+            "accept-stalled",
+            "deadlock",
+            "nagle-delay",
+            "retransmits",
+            "unfinished-wait",
+        ]
+        .contains(&code)
+}
+
+/// How long requests waited for a lock, as a finding says.
+fn claimed_of_locks(finding: &Finding) -> Option<u64> {
+    let on_paths = |evidence: &&Evidence| evidence.text.contains(" on the critical paths of ");
+    let claim = finding.evidence.iter().find(on_paths)?;
+    claim
+        .ns
+        .filter(|_| finding.code.name() == "lock-contention")
+}
+
+/// What all threads waited for locks, and requests for a CPU: who is woken waits for that, too.
+fn locks_ns(model: &Model) -> u64 {
+    let sums = model.objects.iter().map(|(_, sums)| sums);
+    let locks = sums.filter(|sums| sums.class == Some(WaitClass::Lock));
+    let runnable = model
+        .requests()
+        .map(|one| one.account().service[Part::Runnable]);
+    let waits = locks.map(|sums| sums.total_ns + sums.short_ns);
+    waits.chain(runnable).sum()
+}
+
+/// How much of requests' time a finding says was in calls to a peer.
+fn claimed_of_peer(finding: &Finding) -> Option<u64> {
+    let says = |key: &str| finding.subject.contains_key(key);
+    // Who waits for a connection to a peer is not yet in a call; the calls of a connection that
+    // several share are known together only.
+    let other = says("saturated") || says("shared_connection");
+    let in_calls = ["slow-upstream", "serial-calls"].contains(&finding.code.name()) && !other;
+    let of = |what: &str| {
+        let mut evidence = finding.evidence.iter();
+        evidence.find(|evidence: &&Evidence| evidence.text.contains(what))
+    };
+    let behind_ns = of(" is the wait behind calls of other requests").and_then(|behind| behind.ns);
+    let claim_ns = of(" took: ")?.ns.filter(|_| in_calls)?;
+    Some(claim_ns - behind_ns.unwrap_or(0))
+}
