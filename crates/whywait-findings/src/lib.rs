@@ -6,6 +6,8 @@ mod declaration;
 mod detectors;
 mod facts;
 mod finding;
+#[cfg(test)]
+mod judgement;
 mod numbers;
 mod ranking;
 mod shared;
