@@ -387,8 +387,7 @@ fn fix(key: &WaitKey, held_across: bool, holds: &[Hold]) -> String {
     }
     format!(
         "see first that the holders, and what they wait for, get a CPU, which they lacked for most \
-         of the time: look at what else runs, and at the cgroup's CPU limit (cpu.stat: \
-         nr_throttled); then: {of_the_lock}"
+         of the time: the line \"without a CPU\" of the report says who had it; then: {of_the_lock}"
     )
 }
 
