@@ -19,7 +19,7 @@ use std::rc::Rc;
 use whywait_replay::{Left, Relaxation, Schedule};
 
 use crate::facts::Facts;
-use crate::numbers::SLOW_NS;
+use crate::numbers::{SHOWN, SLOW_NS};
 use crate::shared::intervals::sum;
 use schedule::Builder;
 
@@ -80,9 +80,6 @@ pub(super) struct Judgement {
     suspects: Vec<Suspect>,
 }
 
-/// So many resources are looked at: those that took most.
-const MOST_SUSPECTS: usize = 8;
-
 impl Judgement {
     /// Judges a recording.
     pub(super) fn of(facts: &Facts<'_>) -> Self {
@@ -99,7 +96,7 @@ impl Judgement {
             return judgement;
         }
         let mut ways: Vec<(Suspect, Schedule, Relaxation)> = Vec::new();
-        for (resource, cause) in builder.largest(MOST_SUSPECTS) {
+        for (resource, cause) in builder.largest(*SHOWN) {
             let relax = |left| Relaxation::default().shorter(cause, left);
             let by_half = relax(Left::Half);
             let suspect = Suspect {
@@ -110,7 +107,7 @@ impl Judgement {
             };
             ways.push((suspect, schedule.clone(), by_half));
         }
-        for (resource, lock) in builder.locks(MOST_SUSPECTS) {
+        for (resource, lock) in builder.locks(*SHOWN) {
             let unlocked = builder.schedule(Some(lock));
             let ns = own(unlocked.savings(&Relaxation::default()));
             ways.push((whole(resource, ns), unlocked, Relaxation::default()));
