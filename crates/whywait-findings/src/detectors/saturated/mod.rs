@@ -1,13 +1,17 @@
-//! `saturated`: an event loop has honest work all the time, and requests queue for their turn.
+//! `saturated`: an event loop, or workers, have honest work all the time, and requests queue for
+//! their turn.
 //!
-//! **Invariant.** A loop has time left: a request does not wait for most of its time behind the
-//! turns of others.
+//! **Invariant.** Who serves requests has time left: a request does not wait for most of its time
+//! behind the turns of others.
 //!
 //! **Evidence.** One thread alone polls an epoll instance, or alone reads what is registered there.
 //! For nearly all ([`NEARLY_ALL`]) of the time in which requests were under way there it was on a
 //! CPU, or could have run. Answers follow each other: what passes between two is the turn of the
 //! later one, and what a request took besides its own turn is what it waited behind those of
 //! others. The functions are those of the thread's samples.
+//!
+//! Or workers, which each serve one request at a time ([`crew`]), are awake for nearly all of the
+//! time in which requests lie unread, and most of that on a CPU.
 //!
 //! **Cost.** The loop is replayed without the time that its samples were in the function; without a
 //! function, without all of it. What then follows is earlier, until the loop has nothing to do.
@@ -17,6 +21,8 @@
 //! from where the time is. A loop that goes round in its poll is a `futile-wakeups`. Requests that
 //! are slow for this, for most of their own time, must have most of the time of all requests of the
 //! loop: a queue now and then is none.
+
+mod crew;
 
 use std::iter::once;
 
@@ -37,21 +43,22 @@ use crate::shared::threads::named;
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "saturated",
-    meaning: "an event loop has work all the time, in many short turns, and requests queue for \
-        theirs",
+    meaning: "an event loop (in short turns) or workers compute all the time, and requests queue \
+        for their turn",
     severities: &[
         (Severity::Warning, "from 30 ms of the median request on"),
         (Severity::Note, "otherwise"),
     ],
-    invariant: "a loop has time left: no slow request waits for most of its time behind the turns \
-        of others",
+    invariant: "who serves requests has time left: no slow request waits for most of its time \
+        behind the turns of others",
     explain: include_str!("explain.md"),
     detect,
 };
 
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let pools = facts.model.pools.iter();
-    pools.filter_map(|pool| of_pool(facts, pool)).collect()
+    let loops = pools.filter_map(|pool| of_pool(facts, pool));
+    loops.chain(crew::findings(facts)).collect()
 }
 
 /// A loop, and the requests that it serves in the order of their answers.
@@ -88,7 +95,8 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
         false => String::new(),
     };
     let busy_share = percent(busy.on_cpu_ns, busy.under_way_ns);
-    let most = busy.most_under_way();
+    let requests = busy.requests.iter();
+    let most = most_at_a_time(requests.map(|one| (one.ready_ns, one.waited_until_ns())));
     let first = functions.first();
     let does = first.map_or_else(String::new, |(function, periods)| {
         format!(
@@ -204,20 +212,6 @@ impl<'a> Loop<'a> {
         each.collect()
     }
 
-    /// How many requests were under way at a time at most.
-    fn most_under_way(&self) -> usize {
-        let begun = self.requests.iter().map(|one| (one.ready_ns, 1_isize));
-        let ended = self.requests.iter().map(|one| (one.waited_until_ns(), -1));
-        let mut changes: Vec<(Ns, isize)> = begun.chain(ended).collect();
-        changes.sort_unstable();
-        let mut now = 0_isize;
-        let most = changes.iter().map(|(_, change)| {
-            now += change;
-            now
-        });
-        most.max().unwrap_or(0).unsigned_abs()
-    }
-
     /// Replays the loop without one in `of` of the time of its first function, or of all of its
     /// time.
     fn without(&self, model: &Model, pool: &EpollPool, functions: &Functions, of: u64) -> Without {
@@ -248,6 +242,20 @@ impl<'a> Loop<'a> {
 struct Without {
     saved: Vec<u64>,
     latencies: Vec<u64>,
+}
+
+/// How many of these intervals are at a time at most.
+fn most_at_a_time(intervals: impl Iterator<Item = Interval>) -> usize {
+    let mut changes: Vec<(Ns, isize)> = intervals
+        .flat_map(|(from_ns, to_ns)| [(from_ns, 1), (to_ns, -1)])
+        .collect();
+    changes.sort_unstable();
+    let mut now = 0_isize;
+    let most = changes.iter().map(|(_, change)| {
+        now += change;
+        now
+    });
+    most.max().unwrap_or(0).unsigned_abs()
 }
 
 /// The longest of a hundred, nanoseconds.

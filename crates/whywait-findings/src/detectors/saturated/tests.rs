@@ -89,3 +89,61 @@ fn a_busy_loop_behind_which_nobody_waits_is_healthy() {
     script.ends(500);
     assert_eq!(detect(&Facts::of(&script.model())), []);
 }
+
+/// Two workers, each with ten of twenty requests that come together, 40 ms of work each. They were
+/// so long on a CPU.
+fn crew(on_cpu_ms: u64) -> Script {
+    let mut script = Script::new();
+    let rank = script.stack(&["main", "app_rank"]);
+    for tid in 1..=2 {
+        script.thread(tid, "worker").burns(tid, rank, 10, 410);
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid,
+            on_cpu_ns: on_cpu_ms * MS,
+            runnable_ns: (400 - on_cpu_ms) * MS,
+            ..Cpu::default()
+        });
+    }
+    for n in 0..20 {
+        let (tid, read) = (n % 2 + 1, 10 + n / 2 * 40);
+        script
+            .request(u64::from(n) + 1)
+            .ready(10)
+            .read(u64::from(read), tid)
+            .answered(u64::from(read) + 40, tid);
+    }
+    script.ends(500);
+    script
+}
+
+#[test]
+fn workers_that_always_compute_are_named_with_what_they_do() {
+    let findings = detect(&Facts::of(&crew(400).model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(
+        finding.title,
+        "2 threads worker that serve a request at a time are busy 100 % of the time in which \
+         others lie unread: app_rank takes 100 % of their work; up to 18 requests wait for one of \
+         them"
+    );
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.subject["function"], serde_json::json!("app_rank"));
+    // Without it nobody waits.
+    assert_eq!(finding.saving.requests, 20);
+}
+
+#[test]
+fn workers_that_sleep_while_requests_lie_unread_are_not_saturated() {
+    let mut script = crew(400);
+    let asleep = script.stack(&["main", "app_rank", "clock_nanosleep"]);
+    script.wait(1, 230, 20, 120).stack(asleep).done();
+    assert!(detect(&Facts::of(&script.model())).is_empty());
+}
+
+#[test]
+fn workers_that_lack_a_cpu_are_noted() {
+    let findings = detect(&Facts::of(&crew(100).model()));
+    assert_eq!(findings[0].severity, Severity::Note, "{findings:#?}");
+}

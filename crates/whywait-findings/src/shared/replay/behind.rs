@@ -97,7 +97,7 @@ impl<'m> Behind<'m> {
 
     /// What each request is spared at most, those that are spared something. Never less than what
     /// is said of its own path, and never more than it took.
-    fn without(
+    pub(crate) fn without(
         &self,
         spared: &[Spared<'m>],
         unlocked: Option<&WaitKey>,

@@ -1,0 +1,210 @@
+//! Workers that each serve one request at a time, and that compute all the time.
+
+use std::collections::BTreeSet;
+
+use whywait_events::Part;
+use whywait_model::{Model, RequestRef, Thread};
+use whywait_words::{counted, duration, percent};
+
+use super::{DECLARATION, most_at_a_time, p99};
+use crate::facts::Facts;
+use crate::finding::{Cause, Evidence, Finding, Severity};
+use crate::numbers::{MOST, NEARLY_ALL, Share};
+use crate::shared::functions::Functions;
+use crate::shared::intervals::{Interval, in_proportion, merged, sum};
+use crate::shared::replay::{Gone, ReadByThread, Spared, name, workers_of};
+use crate::shared::slow_paths::{self, Shares, dominates};
+
+/// Workers of one place, and the requests that they read, answered ones.
+struct Crew<'a> {
+    workers: BTreeSet<u32>,
+    threads: Vec<&'a Thread>,
+    requests: Vec<RequestRef<'a>>,
+    /// How long requests lay unread, by worker, and for how long of that the workers were awake.
+    all_ns: u64,
+    awake_ns: u64,
+    /// Altogether they were so long on a CPU, and so long without one.
+    on_cpu_ns: u64,
+    runnable_ns: u64,
+}
+
+/// One for each place whose workers have no time left.
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let places = facts.places().values();
+    let crews = places.filter_map(|requests| workers_of(requests.iter().copied()));
+    crews
+        .filter_map(|in_hand| finding(facts, &Crew::of(facts, in_hand)?))
+        .collect()
+}
+
+impl<'a> Crew<'a> {
+    fn of(facts: &Facts<'a>, in_hand: ReadByThread<'a>) -> Option<Self> {
+        let model = facts.model;
+        let workers: BTreeSet<u32> = in_hand.keys().copied().collect();
+        let requests: Vec<RequestRef<'a>> = in_hand
+            .into_values()
+            .flatten()
+            .filter(|request| request.latency_ns().is_some() && request.counts())
+            .collect();
+        let threads: Vec<&Thread> = workers
+            .iter()
+            .filter_map(|tid| model.threads.get(tid))
+            .collect();
+        let unread = requests.iter().map(|one| (one.ready_ns, one.served_ns()));
+        let unread = merged(unread.collect());
+        let each_ns = sum(unread.iter().map(|(from, to)| to.saturating_sub(*from)));
+        let all_ns = each_ns.saturating_mul(threads.len() as u64);
+        let asleep_ns = sum(threads.iter().map(|thread| asleep_ns(thread, &unread)));
+        let used = |thread: &&Thread| model.cpu.threads.get(&(thread.tgid, thread.tid));
+        let used: Vec<_> = threads.iter().filter_map(used).collect();
+        let on_cpu_ns = sum(used.iter().map(|one| one.on_cpu_ns));
+        let runnable_ns = sum(used.iter().map(|one| one.runnable_ns));
+        let crew = Self {
+            // Sleeps that were too short to be recorded are in neither.
+            awake_ns: (all_ns.saturating_sub(asleep_ns)).min(on_cpu_ns.saturating_add(runnable_ns)),
+            on_cpu_ns,
+            runnable_ns,
+            workers,
+            threads,
+            requests,
+            all_ns,
+        };
+        crew.has_no_time_left(model).then_some(crew)
+    }
+
+    /// Nearly always awake while requests lay unread, and not just to poll.
+    fn has_no_time_left(&self, model: &Model) -> bool {
+        let goes_round = |tid: u32| {
+            let mut bursts = model.bursts.threads().into_iter();
+            bursts.any(|one| one.tid == tid && one.goes_round())
+        };
+        self.all_ns > 0
+            && Share::new(self.awake_ns, self.all_ns).is_at_least(*NEARLY_ALL)
+            && !self.workers.iter().any(|tid| goes_round(*tid))
+    }
+
+    /// What each request lay unread, and what it took.
+    fn waited(&self) -> Vec<(u64, u64)> {
+        let each = self.requests.iter();
+        each.map(|one| (one.served_ns() - one.ready_ns, one.age_ns()))
+            .collect()
+    }
+
+    /// Each request without one in `of` of what its worker computed in this part of its samples.
+    fn spared(&self, (periods, all): (u64, u64), of: u64) -> Vec<Spared<'a>> {
+        let each = self.requests.iter().map(|request| {
+            let computed_ns = request.account().service[Part::OnCpu];
+            let ns = in_proportion(computed_ns, periods, all.max(1)) / of;
+            Spared {
+                request: *request,
+                ns,
+                gone: vec![Gone {
+                    tid: request.recv_tid,
+                    from_ns: request.served_ns(),
+                    to_ns: request.end_ns(),
+                    ns,
+                }],
+            }
+        });
+        each.collect()
+    }
+}
+
+/// For how long of some intervals a thread slept.
+fn asleep_ns(thread: &Thread, intervals: &[Interval]) -> u64 {
+    let of = |(from_ns, to_ns): &Interval| {
+        let waits = thread.timeline.overlapping(*from_ns, *to_ns).iter();
+        sum(waits.map(|wait| {
+            let woken_ns = wait.over_ns().unwrap_or(*to_ns).min(*to_ns);
+            woken_ns.saturating_sub(wait.out_ns.max(*from_ns))
+        }))
+    };
+    sum(intervals.iter().map(of))
+}
+
+fn finding(facts: &Facts<'_>, crew: &Crew<'_>) -> Option<Finding> {
+    let model = facts.model;
+    let waited = crew.waited();
+    let slow = waited
+        .iter()
+        .filter(|(ns, latency_ns)| dominates(*ns, *latency_ns));
+    let queued = Shares::new(slow.copied());
+    let all_ns = sum(waited.iter().map(|(_, latency_ns)| *latency_ns));
+    if Share::new(queued.latency_ns, all_ns).is_below(*MOST) {
+        return None;
+    }
+    let awake_ns = crew.on_cpu_ns.saturating_add(crew.runnable_ns);
+    let lacks_cpu = Share::new(crew.on_cpu_ns, awake_ns).is_below(*MOST);
+    let severity = match queued.severity(facts.slow().total_ns)? {
+        // With a CPU they might have time left.
+        severity if lacks_cpu => severity.min(Severity::Note),
+        severity => severity,
+    };
+    let functions = Functions::of(facts, crew.threads.iter().copied());
+    let first = functions.first();
+    let part = first.map_or((1, 1), |(_, periods)| (periods, functions.periods));
+    let behind = facts.behind();
+    let (saving, _) = behind.saving(&crew.spared(part, 1), None);
+    let half = behind.without(&crew.spared(part, 2), None);
+    let halved = crew.requests.iter().map(|request| {
+        let saved_ns = half.get(&name(*request)).copied().unwrap_or(0);
+        request.age_ns().saturating_sub(saved_ns)
+    });
+    let halved: Vec<u64> = halved.collect();
+    let real: Vec<u64> = crew.requests.iter().map(|one| one.age_ns()).collect();
+    let does = first.map_or_else(String::new, |(function, periods)| {
+        format!(
+            ": {function} takes {} of their work",
+            percent(periods, functions.periods)
+        )
+    });
+    let lying = crew
+        .requests
+        .iter()
+        .map(|one| (one.ready_ns, one.served_ns()));
+    let title = format!(
+        "{} that serve a request at a time are busy {} of the time in which others lie \
+         unread{does}; up to {} wait for one of them",
+        slow_paths::who(model, &crew.workers),
+        percent(crew.awake_ns, crew.all_ns),
+        counted(most_at_a_time(lying), "request"),
+    );
+    let what = first.map_or("their work", |(function, _)| function);
+    let at_half = format!(
+        "with {what} at half of that, p99 is {} at best, not {}",
+        duration(p99(&halved)),
+        duration(p99(&real)),
+    );
+    let waiting = format!(
+        "unread, while they worked for others: {}",
+        queued.spread(facts.slow().total_ns)
+    );
+    let does_what = functions
+        .shown()
+        .map(|each| Evidence::new(format!("what they do, by samples: {each}")));
+    let workers: Vec<u32> = crew.workers.iter().copied().collect();
+    let ports: BTreeSet<u16> = crew.requests.iter().map(|one| one.place().1).collect();
+    let cause = functions
+        .place
+        .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack));
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .about("threads", workers.clone())
+        .about_known("port", slow_paths::only_port(&ports))
+        .about_known("function", first.map(|(function, _)| function.to_owned()))
+        .saving(saving)
+        .evidence([Evidence::of_ns(queued.ns, waiting)])
+        .evidence(does_what)
+        .evidence([Evidence::new(format!(
+            "they were on a CPU {} of the time in which they were awake, and waited for one {}",
+            percent(crew.on_cpu_ns, awake_ns),
+            percent(crew.runnable_ns, awake_ns),
+        ))])
+        .evidence([Evidence::of_ns(p99(&halved), at_half)])
+        .cause(cause)
+        .fix(
+            "make that work cheaper or rarer (a cache, an index), or give it more CPUs; more \
+             workers help only where CPUs are idle",
+        );
+    let first = workers.first().copied();
+    Some(slow_paths::about_processes(model, finding, first, workers))
+}
