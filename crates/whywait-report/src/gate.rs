@@ -42,6 +42,7 @@ mod tests {
             cause: None,
             fix: String::new(),
             explains: Vec::new(),
+            not_by_all_fixes_ns: 0,
         };
         Report::new(
             Target::default(),

@@ -115,6 +115,7 @@ fn finding(code: Code, severity: Severity, title: &str) -> Finding {
         cause: None,
         fix: "give each thread its own, or hold it for less".to_owned(),
         explains: Vec::new(),
+        not_by_all_fixes_ns: 0,
     }
 }
 

@@ -233,6 +233,7 @@ fn stranded_finding() -> Finding {
               the blocking work into spawn_blocking"
             .to_owned(),
         explains: Vec::new(),
+        not_by_all_fixes_ns: 0,
     }
 }
 
@@ -277,6 +278,7 @@ pub(crate) fn blocked_loop() -> Report {
         }),
         fix: "move the work to a worker thread, or split it".to_owned(),
         explains: Vec::new(),
+        not_by_all_fixes_ns: 0,
     }];
     report
 }
