@@ -9,7 +9,7 @@ use whywait_words::{counted, duration, percent};
 use super::{DECLARATION, most_at_a_time, p99};
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Severity};
-use crate::numbers::{MOST, NEARLY_ALL, Share};
+use crate::numbers::{MOST, Share};
 use crate::shared::functions::Functions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Gone, ReadByThread, Spared, name, workers_of};
@@ -72,14 +72,14 @@ impl<'a> Crew<'a> {
         crew.has_no_time_left(model).then_some(crew)
     }
 
-    /// Nearly always awake while requests lay unread, and not just to poll.
+    /// Awake for most of the time in which requests lay unread, and not just to poll.
     fn has_no_time_left(&self, model: &Model) -> bool {
         let goes_round = |tid: u32| {
             let mut bursts = model.bursts.threads().into_iter();
             bursts.any(|one| one.tid == tid && one.goes_round())
         };
         self.all_ns > 0
-            && Share::new(self.awake_ns, self.all_ns).is_at_least(*NEARLY_ALL)
+            && Share::new(self.awake_ns, self.all_ns).is_at_least(*MOST)
             && !self.workers.iter().any(|tid| goes_round(*tid))
     }
 

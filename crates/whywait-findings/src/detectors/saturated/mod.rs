@@ -10,8 +10,8 @@
 //! later one, and what a request took besides its own turn is what it waited behind those of
 //! others. The functions are those of the thread's samples.
 //!
-//! Or workers, which each serve one request at a time ([`crew`]), are awake for nearly all of the
-//! time in which requests lie unread, and most of that on a CPU.
+//! Or workers, which each serve one request at a time ([`crew`]), are awake for most of the time in
+//! which requests lie unread.
 //!
 //! **Cost.** The loop is replayed without the time that its samples were in the function; without a
 //! function, without all of it. What then follows is earlier, until the loop has nothing to do.

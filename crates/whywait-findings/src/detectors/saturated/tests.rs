@@ -138,7 +138,9 @@ fn workers_that_always_compute_are_named_with_what_they_do() {
 fn workers_that_sleep_while_requests_lie_unread_are_not_saturated() {
     let mut script = crew(400);
     let asleep = script.stack(&["main", "app_rank", "clock_nanosleep"]);
-    script.wait(1, 230, 20, 120).stack(asleep).done();
+    for tid in 1..=2 {
+        script.wait(tid, 230, 20, 320).stack(asleep).done();
+    }
     assert!(detect(&Facts::of(&script.model())).is_empty());
 }
 
