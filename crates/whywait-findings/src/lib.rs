@@ -7,7 +7,7 @@ mod detectors;
 mod facts;
 mod finding;
 #[cfg(test)]
-mod judgement;
+mod judgement_tests;
 mod numbers;
 mod ranking;
 mod shared;

@@ -5,7 +5,7 @@
 //! [`Share`]; the rest are counts.
 
 #[cfg(test)]
-mod held;
+mod held_tests;
 mod share;
 #[cfg(test)]
 mod tests;

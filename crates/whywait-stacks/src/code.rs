@@ -70,7 +70,7 @@ pub(crate) struct CodeExit {
 
 /// Where a way through the code is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct At {
+struct CodePosition {
     ip: u64,
     sp: StackPlace,
     bp: BpAtReturn,
@@ -111,7 +111,7 @@ fn way_out<R: FnMut(u64, usize) -> Vec<u8>>(
 ) -> Option<Option<CodeExit>> {
     let mut info = InstructionInfoFactory::new();
     let mut seen = HashSet::new();
-    let mut ways = vec![At {
+    let mut ways = vec![CodePosition {
         ip,
         sp: StackPlace::FromSp(0),
         bp: BpAtReturn::Same,
@@ -130,7 +130,7 @@ fn way_out<R: FnMut(u64, usize) -> Vec<u8>>(
                 Next::GoesOn | Next::Calls => at.ip = instruction.next_ip(),
                 Next::Jumps(ip) => at.ip = ip,
                 Next::Branches(ip) => {
-                    ways.push(At { ip, ..at });
+                    ways.push(CodePosition { ip, ..at });
                     at.ip = instruction.next_ip();
                 }
                 // What was pushed since is no return address.
@@ -155,7 +155,11 @@ fn way_out<R: FnMut(u64, usize) -> Vec<u8>>(
 
 /// Follows an instruction: what becomes of the stack pointer and the frame pointer, and where it
 /// goes on.
-fn step(instruction: &Instruction, at: &mut At, info: &mut InstructionInfoFactory) -> Next {
+fn step(
+    instruction: &Instruction,
+    at: &mut CodePosition,
+    info: &mut InstructionInfoFactory,
+) -> Next {
     match instruction.flow_control() {
         FlowControl::Return => return Next::Returns,
         FlowControl::UnconditionalBranch => return Next::Jumps(instruction.near_branch_target()),
@@ -179,9 +183,9 @@ fn step(instruction: &Instruction, at: &mut At, info: &mut InstructionInfoFactor
 }
 
 /// The way after an instruction that is known to move one of the pointers; `None`: of any other.
-fn followed(instruction: &Instruction, at: At) -> Option<At> {
+fn followed(instruction: &Instruction, at: CodePosition) -> Option<CodePosition> {
     let moved = |bytes: i64| {
-        Some(At {
+        Some(CodePosition {
             sp: at.sp.moved(bytes)?,
             ..at
         })
@@ -190,7 +194,7 @@ fn followed(instruction: &Instruction, at: At) -> Option<At> {
     let to_sp =
         instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP;
     match instruction.mnemonic() {
-        Mnemonic::Leave if instruction.code() == Code::Leaveq => Some(At {
+        Mnemonic::Leave if instruction.code() == Code::Leaveq => Some(CodePosition {
             sp: at_bp(8)?,
             bp: BpAtReturn::Saved(at_bp(0)?),
             ..at
@@ -202,7 +206,7 @@ fn followed(instruction: &Instruction, at: At) -> Option<At> {
                 Register::RSP => return None,
                 _ => at.bp,
             };
-            Some(At { bp, ..moved(8)? })
+            Some(CodePosition { bp, ..moved(8)? })
         }
         Mnemonic::Push | Mnemonic::Pop => moved(i64::from(instruction.stack_pointer_increment())),
         Mnemonic::Add | Mnemonic::Sub if to_sp => {
@@ -218,7 +222,7 @@ fn followed(instruction: &Instruction, at: At) -> Option<At> {
                 Register::RBP => at_bp(0)?,
                 _ => return None,
             };
-            Some(At { sp, ..at })
+            Some(CodePosition { sp, ..at })
         }
         Mnemonic::Lea if to_sp && instruction.memory_index() == Register::None => {
             let bytes = instruction.memory_displacement64() as i64;
@@ -227,7 +231,7 @@ fn followed(instruction: &Instruction, at: At) -> Option<At> {
                 Register::RBP => at_bp(bytes)?,
                 _ => return None,
             };
-            Some(At { sp, ..at })
+            Some(CodePosition { sp, ..at })
         }
         _ => None,
     }

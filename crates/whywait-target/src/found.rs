@@ -8,7 +8,7 @@ use crate::processes;
 
 /// The processes that are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct FoundServers {
     /// Servers that have nothing to do with each other, as far as is known.
     pub servers: Vec<Server>,
     /// What the names came to, in one line each.
@@ -27,7 +27,7 @@ pub struct Server {
     pub ports: Vec<u16>,
 }
 
-impl Found {
+impl FoundServers {
     /// The processes, each once.
     pub fn pids(&self) -> Vec<u32> {
         let mut found = Vec::new();

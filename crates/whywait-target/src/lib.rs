@@ -17,8 +17,8 @@ mod server;
 
 pub use cgroups::{Hierarchy, hierarchies, processes_in};
 pub use error::Unresolved;
-pub use found::{Found, Server};
-pub use listeners::{Listener, listeners};
+pub use found::{FoundServers, Server};
+pub use listeners::{ListeningSocket, listeners};
 pub use offers::{Offer, containers, pids, ports, units};
 pub use processes::{alive, command_line, with_descendants};
 pub use resolve::{Named, resolve};

@@ -17,7 +17,7 @@ const ACCEPTS: u32 = 0x10000;
 
 /// A TCP socket that listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listener {
+pub struct ListeningSocket {
     /// Where: an IPv6 one at `::` takes IPv4, too, unless it was told not to.
     pub ip: IpAddr,
     /// The port.
@@ -29,7 +29,7 @@ pub struct Listener {
 }
 
 /// The TCP sockets that listen in the network namespace of a process: its number, or `self`.
-pub fn listeners(of: impl std::fmt::Display) -> Vec<Listener> {
+pub fn listeners(of: impl std::fmt::Display) -> Vec<ListeningSocket> {
     let mut found = Vec::new();
     for table in ["tcp", "tcp6"] {
         let Ok(file) = File::open(format!("/proc/{of}/net/{table}")) else {
@@ -44,7 +44,7 @@ pub fn listeners(of: impl std::fmt::Display) -> Vec<Listener> {
 }
 
 /// From a line of /proc/net/tcp or tcp6; `None`: it does not listen.
-fn listener(line: &str) -> Option<Listener> {
+fn listener(line: &str) -> Option<ListeningSocket> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (address, port) = fields.next()?.split_once(':')?;
     if fields.nth(1)? != LISTENS {
@@ -52,7 +52,7 @@ fn listener(line: &str) -> Option<Listener> {
     }
     let uid = fields.nth(3)?.parse().ok()?;
     let inode = fields.nth(1)?.parse().ok()?;
-    Some(Listener {
+    Some(ListeningSocket {
         ip: ip_of(address)?,
         port: u16::from_str_radix(port, 16).ok()?,
         inode,
@@ -160,7 +160,7 @@ mod tests {
     fn lines_of_listeners_are_read() {
         let line = "   0: 0100007F:1B59 00000000:0000 0A 00000000:00000000 00:00000000 00000000 \
                     33        0 4711 1 0000000000000000 100 0 0 10 0";
-        let expected = Listener {
+        let expected = ListeningSocket {
             ip: Ipv4Addr::LOCALHOST.into(),
             port: 7001,
             inode: 4711,

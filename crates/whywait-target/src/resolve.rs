@@ -9,8 +9,8 @@ use whywait_words::{Charset, counted_as, escape, list, list_by};
 use crate::cgroups::{self, Hierarchy};
 use crate::containers::{self, Container};
 use crate::error::Unresolved;
-use crate::found::{self, Found, Server};
-use crate::listeners::{self, Listener, listeners};
+use crate::found::{self, FoundServers, Server};
+use crate::listeners::{self, ListeningSocket, listeners};
 use crate::{processes, server};
 
 /// What was named.
@@ -36,8 +36,8 @@ pub enum Named {
 ///
 /// # Errors
 /// When one of the names means nothing, or it is open what it means.
-pub fn resolve(named: &[Named]) -> Result<Found, Unresolved> {
-    let mut found = Found::default();
+pub fn resolve(named: &[Named]) -> Result<FoundServers, Unresolved> {
+    let mut found = FoundServers::default();
     for one in named {
         let (servers, said) = match one {
             Named::Pid(pid) => of_pid(*pid)?,
@@ -159,12 +159,12 @@ fn no_process(pid: u32) -> Unresolved {
 
 /// Sockets that listen in one network namespace, and who has them open.
 struct Network {
-    sockets: Vec<Listener>,
+    sockets: Vec<ListeningSocket>,
     holders: BTreeMap<u64, Vec<u32>>,
 }
 
 impl Network {
-    fn of(sockets: Vec<Listener>, pids: &[u32]) -> Self {
+    fn of(sockets: Vec<ListeningSocket>, pids: &[u32]) -> Self {
         let wanted: Vec<u64> = sockets.iter().map(|socket| socket.inode).collect();
         Self {
             holders: listeners::who_has(&wanted, pids),
@@ -188,7 +188,7 @@ fn user_processes() -> Vec<u32> {
 }
 
 fn of_port(port: u16) -> Resolved {
-    let on_port = |of: &str| -> Vec<Listener> {
+    let on_port = |of: &str| -> Vec<ListeningSocket> {
         let all = listeners(of).into_iter();
         all.filter(|it| it.port == port).collect()
     };
@@ -570,7 +570,7 @@ fn in_cgroup(dir: &Path, what: &str) -> Resolved {
 
 fn of_all() -> Resolved {
     let pids = user_processes();
-    let mut sockets: Vec<Listener> = listeners("self");
+    let mut sockets: Vec<ListeningSocket> = listeners("self");
     for member in other_networks(&pids).values() {
         sockets.extend(listeners(member));
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::listeners::{self, Listener};
+use crate::listeners::{self, ListeningSocket};
 use crate::processes;
 
 /// The process at the top of the server that a process belongs to: its master, or itself.
@@ -96,7 +96,7 @@ pub(crate) fn servers(pids: &[u32]) -> Vec<Vec<u32>> {
 struct Alike {
     pids: Vec<u32>,
     file: Option<(u64, u64)>,
-    places: BTreeSet<Place>,
+    places: BTreeSet<ServedPlace>,
 }
 
 impl Alike {
@@ -106,14 +106,14 @@ impl Alike {
 }
 
 /// A network namespace, and an address in it; or a unix socket.
-type Place = (u64, Option<(std::net::IpAddr, u16)>);
+type ServedPlace = (u64, Option<(std::net::IpAddr, u16)>);
 
-fn places(pid: u32) -> BTreeSet<Place> {
+fn places(pid: u32) -> BTreeSet<ServedPlace> {
     let network = processes::namespace(pid, "net").unwrap_or(0);
     let sockets = listening_sockets(pid);
     let tcp = listeners::listeners(pid);
     let place = |socket: u64| match tcp.iter().find(|it| it.inode == socket) {
-        Some(Listener { ip, port, .. }) => (network, Some((*ip, *port))),
+        Some(ListeningSocket { ip, port, .. }) => (network, Some((*ip, *port))),
         None => (socket, None),
     };
     sockets.into_iter().map(place).collect()

@@ -7,7 +7,7 @@ use std::path::Path;
 use whywait_testkit::{check_file, paragraphs, repository};
 use whywait_words::duration;
 
-use super::held::{Holders, on_page};
+use super::held_tests::{Holders, on_page};
 use super::varied::Side;
 use super::{LISTED, Listed, Share};
 
@@ -117,7 +117,7 @@ fn look_for_numbers(folder: &Path, elsewhere: &mut Vec<String>) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             look_for_numbers(&path, elsewhere);
-        } else if !["tests", "script", "numbers", "held"].contains(&name.as_ref()) {
+        } else if !["tests", "script", "numbers", "held_tests"].contains(&name.as_ref()) {
             let text = fs::read_to_string(&path).expect("the source can be read");
             let product = text.split("#[cfg(test)]\nmod tests {").next();
             let numbers = product

@@ -14,7 +14,7 @@ use crate::numbers::SHOWN;
 const UNNAMED: &str = "functions without a name";
 
 /// What threads were sampled in.
-pub(crate) struct Functions {
+pub(crate) struct SampledFunctions {
     /// By how many periods of the clock, the most first.
     each: Vec<(Rc<str>, u64)>,
     /// Of all samples.
@@ -25,14 +25,14 @@ pub(crate) struct Functions {
 
 /// A function: its samples, and where they were taken.
 #[derive(Default)]
-struct Sampled {
+struct SampledFunction {
     periods: u64,
     places: BTreeMap<(u32, StackId), u64>,
 }
 
-impl Functions {
+impl SampledFunctions {
     pub(crate) fn of<'a>(facts: &Facts<'_>, threads: impl Iterator<Item = &'a Thread>) -> Self {
-        let mut by_name: BTreeMap<Rc<str>, Sampled> = BTreeMap::new();
+        let mut by_name: BTreeMap<Rc<str>, SampledFunction> = BTreeMap::new();
         let mut all = 0_u64;
         for sample in threads.flat_map(|thread| &thread.samples) {
             let periods = sample.weight();
@@ -43,7 +43,7 @@ impl Functions {
             let place = (sample.tid, sample.user_stack);
             *sampled.places.entry(place).or_default() += periods;
         }
-        let mut each: Vec<(Rc<str>, Sampled)> = by_name.into_iter().collect();
+        let mut each: Vec<(Rc<str>, SampledFunction)> = by_name.into_iter().collect();
         each.sort_by_key(|(_, sampled)| std::cmp::Reverse(sampled.periods));
         let places = each.first().map(|(_, sampled)| &sampled.places);
         let place = places.and_then(|places| places.iter().max_by_key(|(_, periods)| **periods));

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use whywait_target::{Found, Named, Unresolved, resolve};
+use whywait_target::{FoundServers, Named, Unresolved, resolve};
 
 /// A Python program that runs until this is dropped, with the children that it makes.
 pub(crate) struct Running {
@@ -54,7 +54,7 @@ pub(crate) fn run(command: &mut Command) -> Running {
 }
 
 #[track_caller]
-pub(crate) fn found(named: Named) -> Found {
+pub(crate) fn found(named: Named) -> FoundServers {
     resolve(std::slice::from_ref(&named)).unwrap_or_else(|error| panic!("{named:?}: {error:?}"))
 }
 

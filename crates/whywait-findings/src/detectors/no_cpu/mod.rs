@@ -22,7 +22,7 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
 use crate::numbers::{CROWDED_RARE, MOST, Share};
-use crate::shared::functions::Functions;
+use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
 use crate::shared::without_cpu::Deprived;
 
@@ -68,7 +68,7 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
     };
     let tids = deprived.own_threads();
     let threads = tids.iter().filter_map(|tid| model.threads.get(tid));
-    let own = Functions::of(facts, threads);
+    let own = SampledFunctions::of(facts, threads);
     let own_did = own.shown().map(|each| {
         let threads = counted(tids.len(), "thread");
         Evidence::new(format!("{threads} of the program's own had CPUs: {each}"))
@@ -123,7 +123,7 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
 }
 
 /// What the target's own threads that had the CPUs are mostly in.
-fn mostly_in(own: &Functions) -> Option<&str> {
+fn mostly_in(own: &SampledFunctions) -> Option<&str> {
     let (function, periods) = own.first()?;
     let most = Share::new(periods, own.periods).is_at_least(*MOST);
     most.then_some(function)
@@ -157,7 +157,7 @@ fn name(deprived: &Deprived, holder: &CpuHolder) -> String {
     }
 }
 
-fn fix(holder: &CpuHolder, own: &Functions) -> String {
+fn fix(holder: &CpuHolder, own: &SampledFunctions) -> String {
     match holder {
         CpuHolder::Own => {
             let place = mostly_in(own).map_or_else(String::new, |name| format!(" in {name}"));

@@ -10,13 +10,13 @@ use super::{DECLARATION, most_at_a_time, p99};
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Severity};
 use crate::numbers::{MOST, Share};
-use crate::shared::functions::Functions;
+use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Gone, ReadByThread, Spared, name, workers_of};
 use crate::shared::slow_paths::{self, Shares, dominates};
 
 /// Workers of one place, and the requests that they read, answered ones.
-struct Crew<'a> {
+struct BusyCrew<'a> {
     workers: BTreeSet<u32>,
     threads: Vec<&'a Thread>,
     requests: Vec<RequestRef<'a>>,
@@ -33,11 +33,11 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let places = facts.places().values();
     let crews = places.filter_map(|requests| workers_of(requests.iter().copied()));
     crews
-        .filter_map(|in_hand| finding(facts, &Crew::of(facts, in_hand)?))
+        .filter_map(|in_hand| finding(facts, &BusyCrew::of(facts, in_hand)?))
         .collect()
 }
 
-impl<'a> Crew<'a> {
+impl<'a> BusyCrew<'a> {
     fn of(facts: &Facts<'a>, in_hand: ReadByThread<'a>) -> Option<Self> {
         let model = facts.model;
         let workers: BTreeSet<u32> = in_hand.keys().copied().collect();
@@ -122,7 +122,7 @@ fn asleep_ns(thread: &Thread, intervals: &[Interval]) -> u64 {
     sum(intervals.iter().map(of))
 }
 
-fn finding(facts: &Facts<'_>, crew: &Crew<'_>) -> Option<Finding> {
+fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     let model = facts.model;
     let waited = crew.waited();
     let slow = waited
@@ -140,7 +140,7 @@ fn finding(facts: &Facts<'_>, crew: &Crew<'_>) -> Option<Finding> {
         severity if lacks_cpu => severity.min(Severity::Note),
         severity => severity,
     };
-    let functions = Functions::of(facts, crew.threads.iter().copied());
+    let functions = SampledFunctions::of(facts, crew.threads.iter().copied());
     let first = functions.first();
     let part = first.map_or((1, 1), |(_, periods)| (periods, functions.periods));
     let behind = facts.behind();

@@ -34,7 +34,7 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
-use crate::shared::functions::Functions;
+use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Piece, Served, Turns};
 use crate::shared::slow_paths::{self, Shares, dominates};
@@ -62,7 +62,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// A loop, and the requests that it serves in the order of their answers.
-struct Loop<'a> {
+struct BusyLoop<'a> {
     thread: &'a Thread,
     requests: Vec<RequestRef<'a>>,
     /// When requests were under way, in order and apart.
@@ -72,7 +72,7 @@ struct Loop<'a> {
 }
 
 fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
-    let busy = Loop::of(facts, pool)?;
+    let busy = BusyLoop::of(facts, pool)?;
     let waited = busy.waited();
     let slow = waited
         .iter()
@@ -83,7 +83,7 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
         return None;
     }
     let severity = queued.severity(facts.slow().total_ns)?;
-    let functions = Functions::of(facts, once(busy.thread));
+    let functions = SampledFunctions::of(facts, once(busy.thread));
     let model = facts.model;
     let without_cpu_ns = busy.under_way_ns - busy.on_cpu_ns;
     let lacks_cpu = Share::new(busy.on_cpu_ns, busy.under_way_ns).is_below(*NEARLY_ALL);
@@ -146,7 +146,7 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
     Some(slow_paths::about_processes(model, finding, tid, [tid]))
 }
 
-impl<'a> Loop<'a> {
+impl<'a> BusyLoop<'a> {
     fn of(facts: &Facts<'a>, pool: &EpollPool) -> Option<Self> {
         let model = facts.model;
         let tid = pool.only_member()?.tid;
@@ -214,7 +214,13 @@ impl<'a> Loop<'a> {
 
     /// Replays the loop without one in `of` of the time of its first function, or of all of its
     /// time.
-    fn without(&self, model: &Model, pool: &EpollPool, functions: &Functions, of: u64) -> Without {
+    fn without(
+        &self,
+        model: &Model,
+        pool: &EpollPool,
+        functions: &SampledFunctions,
+        of: u64,
+    ) -> Without {
         let (periods, all) = match functions.first() {
             Some((_, periods)) => (periods, functions.periods),
             None => (1, 1),
