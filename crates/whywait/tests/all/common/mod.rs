@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -66,8 +67,10 @@ pub(crate) fn target() -> &'static str {
 pub(crate) fn compiled(name: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // Built elsewhere and renamed: another run of these tests may use it now.
-    let output = folder.join(format!("{name}-{}", std::process::id()));
+    // Built elsewhere and renamed: another test, or another run of them, may use or build it now.
+    static BUILDS: AtomicUsize = AtomicUsize::new(0);
+    let build = BUILDS.fetch_add(1, Ordering::Relaxed);
+    let output = folder.join(format!("{name}-{}-{build}", std::process::id()));
     let status = Command::new("cc")
         .args(["-O1", "-fomit-frame-pointer", "-pthread", "-o"])
         .arg(&output)
