@@ -123,7 +123,7 @@ fn socket(link: &[u8]) -> Option<u64> {
 
 /// Of the sockets that are asked for, the processes that have each open, in the order of their
 /// numbers.
-pub(crate) fn who_has(wanted: &[u64], pids: &[u32]) -> BTreeMap<u64, Vec<u32>> {
+pub fn who_has(wanted: &[u64], pids: &[u32]) -> BTreeMap<u64, Vec<u32>> {
     let look = |pids: &[u32]| -> Vec<(u64, u32)> {
         let open = pids.iter().flat_map(|pid| {
             // One that ended, or whose files are not to be seen, has none.

@@ -9,7 +9,7 @@ use std::path::Path;
 use whywait_words::{Charset, escape};
 
 /// All that are there. Kernel threads are among them.
-pub(crate) fn all() -> Vec<u32> {
+pub fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -76,7 +76,7 @@ pub(crate) fn ancestors(pid: u32) -> Vec<u32> {
 }
 
 /// What tells a process's namespace of a kind (`net`, `pid`) from others.
-pub(crate) fn namespace(pid: impl std::fmt::Display, kind: &str) -> Option<u64> {
+pub fn namespace(pid: impl std::fmt::Display, kind: &str) -> Option<u64> {
     let link = fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()?;
     let link = link.to_str()?;
     link.split_once('[')?.1.strip_suffix(']')?.parse().ok()
