@@ -18,6 +18,7 @@ use crate::numbers::{
     MOST, RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, Share, VERDICT_FEW,
 };
 use crate::shared::intervals::sum;
+use crate::shared::threads::slept_ns;
 
 /// What may be said of a recording as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -237,16 +238,7 @@ fn worked_ns(model: &Model, request: RequestRef<'_>) -> u64 {
         return 0;
     };
     let (from_ns, to_ns) = (request.ready_ns, request.served_ns());
-    let slept_ns = thread
-        .timeline
-        .overlapping(from_ns, to_ns)
-        .iter()
-        .map(|wait| {
-            let woken_ns = wait.over_ns().unwrap_or(to_ns);
-            woken_ns.min(to_ns).saturating_sub(wait.out_ns.max(from_ns))
-        })
-        .fold(0, u64::saturating_add);
-    (to_ns - from_ns).saturating_sub(slept_ns)
+    (to_ns - from_ns).saturating_sub(slept_ns(thread, (from_ns, to_ns)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use whywait_events::Part;
 use whywait_model::{Model, RequestRef, Thread};
 use whywait_words::{counted, duration, percent};
 
-use super::{DECLARATION, most_at_a_time, p99};
+use super::{DECLARATION, lasts, most_at_a_time, p99};
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Severity};
 use crate::numbers::{MOST, Share};
@@ -14,13 +14,16 @@ use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Gone, ReadByThread, Spared, name, workers_of};
 use crate::shared::slow_paths::{self, Shares, dominates};
+use crate::shared::threads::slept_ns;
 
 /// Workers of one place, and the requests that they read, answered ones.
 struct BusyCrew<'a> {
     workers: BTreeSet<u32>,
     threads: Vec<&'a Thread>,
     requests: Vec<RequestRef<'a>>,
-    /// How long requests lay unread, by worker, and for how long of that the workers were awake.
+    /// When requests lay unread, in order and apart.
+    unread: Vec<Interval>,
+    /// How long that was, by worker, and for how long of it the workers were awake.
     all_ns: u64,
     awake_ns: u64,
     /// Altogether they were so long on a CPU, and so long without one.
@@ -54,7 +57,8 @@ impl<'a> BusyCrew<'a> {
         let unread = merged(unread.collect());
         let each_ns = sum(unread.iter().map(|(from, to)| to.saturating_sub(*from)));
         let all_ns = each_ns.saturating_mul(threads.len() as u64);
-        let asleep_ns = sum(threads.iter().map(|thread| asleep_ns(thread, &unread)));
+        let asleep = |thread: &&Thread| sum(unread.iter().map(|lay| slept_ns(thread, *lay)));
+        let asleep_ns = sum(threads.iter().map(asleep));
         let used = |thread: &&Thread| model.cpu.threads.get(&(thread.tgid, thread.tid));
         let used: Vec<_> = threads.iter().filter_map(used).collect();
         let on_cpu_ns = sum(used.iter().map(|one| one.on_cpu_ns));
@@ -67,6 +71,7 @@ impl<'a> BusyCrew<'a> {
             workers,
             threads,
             requests,
+            unread,
             all_ns,
         };
         crew.has_no_time_left(model).then_some(crew)
@@ -110,18 +115,6 @@ impl<'a> BusyCrew<'a> {
     }
 }
 
-/// For how long of some intervals a thread slept.
-fn asleep_ns(thread: &Thread, intervals: &[Interval]) -> u64 {
-    let of = |(from_ns, to_ns): &Interval| {
-        let waits = thread.timeline.overlapping(*from_ns, *to_ns).iter();
-        sum(waits.map(|wait| {
-            let woken_ns = wait.over_ns().unwrap_or(*to_ns).min(*to_ns);
-            woken_ns.saturating_sub(wait.out_ns.max(*from_ns))
-        }))
-    };
-    sum(intervals.iter().map(of))
-}
-
 fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     let model = facts.model;
     let waited = crew.waited();
@@ -135,9 +128,11 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     }
     let awake_ns = crew.on_cpu_ns.saturating_add(crew.runnable_ns);
     let lacks_cpu = Share::new(crew.on_cpu_ns, awake_ns).is_below(*MOST);
+    let (lasting_ns, asked_ns) = lasts(&crew.unread, &crew.requests);
+    let is_burst = Share::new(lasting_ns, asked_ns).is_below(*MOST);
     let severity = match queued.severity(facts.slow().total_ns)? {
-        // With a CPU they might have time left.
-        severity if lacks_cpu => severity.min(Severity::Note),
+        // With a CPU they might have time left, and after a burst they have.
+        severity if lacks_cpu || is_burst => severity.min(Severity::Note),
         severity => severity,
     };
     let functions = SampledFunctions::of(facts, crew.threads.iter().copied());
@@ -164,9 +159,10 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         .map(|one| (one.ready_ns, one.served_ns()));
     let title = format!(
         "{} that serve a request at a time are busy {} of the time in which others lie \
-         unread{does}; up to {} wait for one of them",
+         unread ({} of it all){does}; up to {} wait for one of them",
         slow_paths::who(model, &crew.workers),
         percent(crew.awake_ns, crew.all_ns),
+        percent(lasting_ns, asked_ns),
         counted(most_at_a_time(lying), "request"),
     );
     let what = first.map_or("their work", |(function, _)| function);

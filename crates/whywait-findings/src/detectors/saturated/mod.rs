@@ -20,7 +20,8 @@
 //! themselves ([`SLOW_NS`]): longer ones are a `blocked-loop`, and which of the two it is follows
 //! from where the time is. A loop that goes round in its poll is a `futile-wakeups`. Requests that
 //! are slow for this, for most of their own time, must have most of the time of all requests of the
-//! loop: a queue now and then is none.
+//! loop or the workers: a queue now and then is none. What queues in bursts, with less than half
+//! of the time in between, is a note: they have time left.
 
 mod crew;
 
@@ -82,7 +83,15 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
     if Share::new(queued.latency_ns, all_ns).is_below(*MOST) {
         return None;
     }
-    let severity = queued.severity(facts.slow().total_ns)?;
+    let (lasting_ns, asked_ns) = lasts(&busy.spans, &busy.requests);
+    let mut severity = queued.severity(facts.slow().total_ns)?;
+    let mut of_it = String::new();
+    // After a burst it has time left.
+    if Share::new(lasting_ns, asked_ns).is_below(*MOST) {
+        severity = Severity::Note;
+        let share = percent(lasting_ns, asked_ns);
+        of_it = format!(" in which requests are under way ({share} of it all)");
+    }
     let functions = SampledFunctions::of(facts, once(busy.thread));
     let model = facts.model;
     let without_cpu_ns = busy.under_way_ns - busy.on_cpu_ns;
@@ -105,8 +114,8 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
         )
     });
     let title = format!(
-        "thread {} is busy {busy_share} of the time{lacks}{does}; up to {} wait for their turn \
-         behind another",
+        "thread {} is busy {busy_share} of the time{of_it}{lacks}{does}; up to {} wait for their \
+         turn behind another",
         named(model, busy.thread.tid),
         counted(most.saturating_sub(1), "request"),
     );
@@ -248,6 +257,15 @@ impl<'a> BusyLoop<'a> {
 struct Without {
     saved: Vec<u64>,
     latencies: Vec<u64>,
+}
+
+/// How long these intervals are, which are in order and apart, and how long the time is from the
+/// first request to the last answer.
+fn lasts(intervals: &[Interval], requests: &[RequestRef<'_>]) -> (u64, u64) {
+    let first_ns = requests.iter().map(|one| one.ready_ns).min().unwrap_or(0);
+    let last_ns = requests.iter().map(|one| one.end_ns()).max().unwrap_or(0);
+    let ns = sum(intervals.iter().map(|(from, to)| to.saturating_sub(*from)));
+    (ns, last_ns.saturating_sub(first_ns))
 }
 
 /// How many of these intervals are at a time at most.

@@ -125,8 +125,8 @@ fn workers_that_always_compute_are_named_with_what_they_do() {
     assert_eq!(
         finding.title,
         "2 threads worker that serve a request at a time are busy 100 % of the time in which \
-         others lie unread: app_rank takes 100 % of their work; up to 18 requests wait for one of \
-         them"
+         others lie unread (90 % of it all): app_rank takes 100 % of their work; up to 18 requests \
+         wait for one of them"
     );
     assert_eq!(finding.severity, Severity::Warning);
     assert_eq!(finding.subject["function"], serde_json::json!("app_rank"));
@@ -148,4 +148,24 @@ fn workers_that_sleep_while_requests_lie_unread_are_not_saturated() {
 fn workers_that_lack_a_cpu_are_noted() {
     let findings = detect(&Facts::of(&crew(100).model()));
     assert_eq!(findings[0].severity, Severity::Note, "{findings:#?}");
+}
+
+/// The same, and one request a while later.
+fn after_a_burst(mut script: Script, epoll: u32) -> Script {
+    let request = script.request(200).epoll(epoll).ready(3_000);
+    request.read(3_000, 1).answered(3_004, 1);
+    script.ends(3_100);
+    script
+}
+
+#[test]
+fn what_queues_in_a_burst_is_a_note() {
+    let mut of_loop = server();
+    uses(&mut of_loop, 396);
+    for script in [after_a_burst(of_loop, EPOLL), after_a_burst(crew(400), 0)] {
+        let findings = detect(&Facts::of(&script.model()));
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        assert_eq!(findings[0].severity, Severity::Note, "{findings:#?}");
+        assert!(findings[0].title.contains(" % of it all)"), "{findings:#?}");
+    }
 }
