@@ -9,8 +9,9 @@ use whywait_events::{ThreadChange, ThreadEvent, Wait};
 
 use crate::common;
 
-/// Makes a process whose id is `THREAD_SLOTS` of `threads.bpf.h` above its own, or a multiple of
-/// that, has it sleep five times, and says its id.
+/// Makes a process whose id is `THREAD_SLOTS` of `threads.bpf.h` above or below its own, or a
+/// multiple of that, has it sleep five times, and says its id. Where ids end at 32,768, there are
+/// three of them. Who sleeps is off its CPU for less than it asks for: the timer runs already.
 const PROGRAM: &str = "
 import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -20,16 +21,16 @@ def clone(pid):
     wanted = (ctypes.c_int * 1)(pid)
     words = [0, 0, 0, 0, 17, 0, 0, 0, ctypes.addressof(wanted), 1, 0]
     return libc.syscall(435, (ctypes.c_uint64 * 11)(*words), 88)
-for times in range(1, 400):
+for times in sorted(range(-400, 400), key=abs):
     child = clone(os.getpid() + 8192 * times)
     if child == 0:
         for _ in range(5):
-            time.sleep(0.01)
+            time.sleep(0.012)
         os._exit(0)
     if child > 0:
         break
 for _ in range(5):
-    time.sleep(0.01)
+    time.sleep(0.012)
 os.waitpid(child, 0)
 print(child, flush=True)
 sys.stdin.readline()

@@ -34,9 +34,13 @@ pub(crate) fn program(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Where this test may write; each test its own, for they run side by side.
+/// Where this test may write; each test its own, for they run side by side. What an earlier run
+/// left there is gone.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
     std::fs::create_dir_all(&directory).unwrap();
     directory
 }
