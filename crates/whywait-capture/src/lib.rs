@@ -20,4 +20,4 @@ pub use core::options::Options;
 pub use core::refused::Refused;
 pub use core::session::{Outcome, Session};
 pub use core::so_far::SoFar;
-pub use core::target::Target;
+pub use core::target::{Target, TargetServer};

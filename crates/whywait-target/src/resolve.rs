@@ -13,6 +13,9 @@ use crate::found::{self, FoundServers, Server};
 use crate::listeners::{self, ListeningSocket, listeners};
 use crate::{processes, server};
 
+/// Each has its requests counted apart in the kernel, 15 kB a CPU.
+const MAX_SERVERS: usize = 64;
+
 /// What was named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
@@ -600,6 +603,12 @@ fn of_all() -> Resolved {
             cgroups: Vec::new(),
         })
         .collect();
+    if servers.len() > MAX_SERVERS {
+        return Err(Unresolved::new(
+            format!("{} servers listen: more than {MAX_SERVERS}", servers.len()),
+            "name those that matter, with -p 12,34 or :80,443",
+        ));
+    }
     let each: Vec<String> = servers
         .iter()
         .map(|server| {

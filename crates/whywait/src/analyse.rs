@@ -17,6 +17,15 @@ pub(crate) fn model(dir: &Path) -> anyhow::Result<Model> {
     Ok(Model::new(Input::read(&recording)?))
 }
 
+/// Analyses one of the servers of a recording.
+///
+/// # Errors
+/// As [`model`].
+pub(crate) fn model_of_server(dir: &Path, number: usize) -> anyhow::Result<Model> {
+    let recording = Recording::open(dir)?.of_server(number)?;
+    Ok(Model::new(Input::read(&recording)?))
+}
+
 /// Everything that there is to say of a recording as a whole.
 pub(crate) fn report(model: &Model) -> Report {
     let facts = Facts::of(model);

@@ -20,6 +20,7 @@ Examples:
   sudo whywait -p 1234 -d 10s            watch a running process for ten seconds
   sudo whywait :8080 -d 10s              watch whoever listens on a port
   sudo whywait --unit nginx -d 10s       a service, with what it starts later
+  sudo whywait -a -d 10s                 all that listen, a verdict for each
   sudo whywait -p 1234 --fail-on error   the same until Ctrl-C; exit 3 when something is wrong
   sudo whywait record -p 1234 -o slow    keep the recording, for later and for other machines
   whywait report slow                    read it there; needs no privileges
@@ -270,6 +271,14 @@ pub(crate) struct NamedArgs {
         help_heading = TARGET
     )]
     pub(crate) cgroup: Vec<PathBuf>,
+    /// Watch all that listen on a TCP port, and report a verdict for each
+    #[arg(
+        short,
+        long,
+        help_heading = TARGET,
+        conflicts_with_all = ["what", "pid", "port", "name", "unit", "container", "cgroup"]
+    )]
+    pub(crate) all: bool,
 }
 
 /// What to record.
@@ -390,6 +399,9 @@ pub(crate) struct ReportArgs {
     /// The folder that `whywait record` wrote
     #[arg(value_name = "DIR", required_unless_present = "format")]
     pub(crate) recording: Option<PathBuf>,
+    /// Report one server of a recording of all (record -a): its pid, :PORT or name
+    #[arg(long, value_name = "SERVER", help_heading = "Report")]
+    pub(crate) server: Option<String>,
     /// Show what threads waited for (lock, file, socket) and how much of it delayed slow requests
     #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
     pub(crate) waits: bool,

@@ -5,10 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
-use whywait_capture::Target;
+use whywait_capture::{Target, TargetServer};
 use whywait_compare::gate::Date;
 use whywait_findings::Severity;
-use whywait_target::Named;
+use whywait_target::{Found, Named, Server};
 use whywait_view::stacks::Of;
 
 use crate::args::{
@@ -166,8 +166,21 @@ fn running(named: &[Named], quiet: bool) -> Result<WatchTarget, Usage> {
         head: heads.first().copied().unwrap_or_default(),
         pids: alone.flat_map(|server| server.pids.clone()).collect(),
         cgroups: found.cgroups(),
+        servers: match named {
+            [Named::All] => servers(&found),
+            _ => Vec::new(),
+        },
         named: found.said.join("; "),
     }))
+}
+
+/// Those that are reported each for itself.
+fn servers(found: &Found) -> Vec<TargetServer> {
+    let server = |server: &Server| TargetServer {
+        pids: server.pids.clone(),
+        ports: server.ports.clone(),
+    };
+    found.servers.iter().map(server).collect()
 }
 
 /// What the flags name, in the order of the help text.
@@ -181,6 +194,9 @@ fn named(args: &NamedArgs) -> Result<Vec<Named>, Usage> {
     }
     for port in &args.port {
         named.push(Named::Port(port_of(port)?));
+    }
+    if args.all {
+        named.push(Named::All);
     }
     named.extend(args.name.iter().cloned().map(Named::Name));
     named.extend(args.unit.iter().cloned().map(Named::Unit));

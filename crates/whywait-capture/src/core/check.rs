@@ -19,7 +19,7 @@ pub struct Rehearsal {
 /// # Errors
 /// When whywait could not record at all.
 pub fn rehearse(options: &Options) -> Result<Rehearsal, CaptureError> {
-    let programs = Programs::load(options)?;
+    let programs = Programs::load(options, 0)?;
     let mut missing = programs.notes;
     if let Err(error) = perf::cpu_clock(perf::online_cpus()[0], 5_000_000) {
         missing.push(format!(

@@ -28,6 +28,8 @@ pub(crate) struct Programs {
     pub(crate) user_stacks_exact: bool,
     /// The target's processes, as they were when their threads were looked for.
     pub(crate) found: BTreeSet<u32>,
+    /// So many servers are kept apart.
+    pub(crate) servers: u32,
     /// The kernel's functions that are called.
     pub(crate) functions: Functions,
     /// What this kernel could not give, for the recording's notes.
@@ -35,8 +37,8 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Loads the programs; nothing runs yet.
-    pub(crate) fn load(options: &Options) -> Result<Self, CaptureError> {
+    /// Loads the programs, which keep so many servers apart; nothing runs yet.
+    pub(crate) fn load(options: &Options, servers: usize) -> Result<Self, CaptureError> {
         refused::listen();
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(CaptureError::NoBtf);
@@ -44,11 +46,12 @@ impl Programs {
         limits::take_memory()?;
         let btf = Btf::from_vmlinux().map_err(|error| load_error(&error))?;
         Functions::of(&btf, &options.refused_functions)
-            .load(|functions| Self::load_with(options, &btf, functions))
+            .load(|functions| Self::load_with(options, servers as u32, &btf, functions))
     }
 
     fn load_with(
         options: &Options,
+        servers: u32,
         btf: &Btf<'_>,
         functions: &Functions,
     ) -> Result<Self, CaptureError> {
@@ -65,6 +68,7 @@ impl Programs {
             variables.threshold_ns = options.threshold_ns;
             variables.stack_bytes = options.stack_bytes;
             variables.hooks_do_nothing = options.hooks_do_nothing;
+            variables.servers_apart = servers > 0;
             for collector in collectors::ALL {
                 (collector.configure)(&mut Configuration {
                     kernel: btf,
@@ -93,6 +97,9 @@ impl Programs {
         ] {
             make_zeroed(map).map_err(|error| load_error(&error))?;
         }
+        // For each server two places, and two for what is of none.
+        let totals = open.maps.totals.set_max_entries(2 * (servers + 1));
+        totals.map_err(|error| load_error(&error))?;
         let object = open.open_object();
         let (programs, maps) = (object.progs().count(), object.maps().count());
         limits::take_descriptors(programs, maps)?;
@@ -104,6 +111,7 @@ impl Programs {
             user_stacks_exact,
             found: BTreeSet::new(),
             functions: functions.clone(),
+            servers,
             notes,
         })
     }

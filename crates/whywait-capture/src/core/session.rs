@@ -4,7 +4,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use whywait_events::recording::{CUT_SHORT, Meta, RecordingOptions, Writer, WriterOptions};
+use whywait_events::recording::{
+    CUT_SHORT, Meta, RecordedServer, RecordingOptions, Writer, WriterOptions,
+};
 use whywait_stacks::{Symboliser, Unwinder};
 
 use super::error::CaptureError;
@@ -73,7 +75,7 @@ impl Session {
         }
         let mut unwinder = Box::new(Unwinder::new());
         unwinder.prepare();
-        let programs = Programs::load(options)?;
+        let programs = Programs::load(options, target.servers.len())?;
         unwinder.prepared();
         if let Some(at) = options.begin_at {
             wait_until(at);
@@ -335,6 +337,21 @@ fn wait_until(at: SystemTime) {
     }
 }
 
+fn servers(target: &Target) -> Vec<RecordedServer> {
+    let processes = target.processes_of_servers();
+    let each = target.servers.iter().zip(processes);
+    each.map(|(server, processes)| {
+        let pid = server.pids.first().copied().unwrap_or_default();
+        RecordedServer {
+            pid,
+            command: whywait_target::command_line(pid),
+            ports: server.ports.clone(),
+            processes: processes.into_iter().collect(),
+        }
+    })
+    .collect()
+}
+
 /// What is known of the recording when it begins.
 fn meta(target: &Target, command: Vec<String>, options: &Options) -> Meta {
     Meta {
@@ -347,6 +364,7 @@ fn meta(target: &Target, command: Vec<String>, options: &Options) -> Meta {
         command,
         pid: Some(target.head),
         target: target.named.clone(),
+        servers: servers(target),
         options: RecordingOptions {
             threshold_ns: options.threshold_ns,
             stack_bytes: options.stack_bytes,

@@ -19,7 +19,8 @@ pub struct SoFar {
 
 impl SoFar {
     pub(crate) fn of(programs: &Programs, rows: &Rows) -> Self {
-        let mut sums = per_cpu_of(&programs.skel.maps.totals, 0);
+        let of_server = |server| per_cpu_of(&programs.skel.maps.totals, 2 * server);
+        let mut sums: Vec<request_totals> = (0..=programs.servers).flat_map(of_server).collect();
         sums.push(rows.0);
         Self::of_sums(&sums)
     }

@@ -19,6 +19,8 @@ const volatile u64 dense_clock_ns = 5000000;
  * part of the cost.
  */
 const volatile bool hooks_do_nothing = false;
+/* The target is several servers, whose requests are counted apart. */
+const volatile bool servers_apart = false;
 /*
  * For a test: switches from this process are not seen, as on kernels that do not trace what some
  * processes do. 0: all are.
@@ -223,6 +225,15 @@ struct {
 	__type(value, u8);
 } processes SEC(".maps");
 
+/* Which server a process is of, from 1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u32);
+} servers SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16 << 20);
@@ -350,6 +361,25 @@ static __always_inline void follow_process(u32 tgid)
 	u8 one = 1;
 
 	bpf_map_update_elem(&processes, &tgid, &one, BPF_ANY);
+}
+
+/* 0: of none that is kept apart. */
+static __always_inline u32 server_of(u32 tgid)
+{
+	u32 *server = servers_apart ? bpf_map_lookup_elem(&servers, &tgid) : 0;
+
+	return server ? *server : 0;
+}
+
+/* A new process is of its parent's server. It stays there when it ends: its sockets are counted. */
+static __always_inline void inherit_server(u32 parent, u32 child)
+{
+	u32 server = server_of(parent);
+
+	if (server)
+		bpf_map_update_elem(&servers, &child, &server, BPF_ANY);
+	else if (servers_apart)
+		bpf_map_delete_elem(&servers, &child);
 }
 
 static __always_inline bool is_running(const struct thread *thread)

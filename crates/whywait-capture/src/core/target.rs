@@ -13,8 +13,19 @@ pub struct Target {
     /// Cgroups, as folders. What is in them and in those below them belongs to the target, now and
     /// later.
     pub cgroups: Vec<PathBuf>,
+    /// The servers that it has, if they are to be told apart.
+    pub servers: Vec<TargetServer>,
     /// How it was named, and what that came to, in words; empty: by its number.
     pub named: String,
+}
+
+/// One of several servers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TargetServer {
+    /// Its processes, without those that descend from them. The first stands for all.
+    pub pids: Vec<u32>,
+    /// The TCP ports on which it listens.
+    pub ports: Vec<u16>,
 }
 
 impl From<u32> for Target {
@@ -33,6 +44,25 @@ impl Target {
         let mut found = whywait_target::with_descendants(&self.pids);
         found.extend(self.in_cgroups());
         found
+    }
+
+    /// Of each server, the processes. One that descends from those of two is the nearer one's.
+    pub(crate) fn processes_of_servers(&self) -> Vec<BTreeSet<u32>> {
+        let mut of_servers: Vec<BTreeSet<u32>> = self
+            .servers
+            .iter()
+            .map(|server| whywait_target::with_descendants(&server.pids))
+            .collect();
+        for inner in 0..of_servers.len() {
+            for outer in 0..of_servers.len() {
+                let heads = &self.servers[inner].pids;
+                if inner != outer && heads.iter().all(|pid| of_servers[outer].contains(pid)) {
+                    let below = of_servers[inner].clone();
+                    of_servers[outer].retain(|pid| !below.contains(pid));
+                }
+            }
+        }
+        of_servers
     }
 
     /// Those that it has by a cgroup.

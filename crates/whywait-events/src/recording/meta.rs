@@ -46,6 +46,9 @@ pub struct Meta {
     pub pid: Option<u32>,
     /// How the target was named, and what that came to; empty where it was named by its number.
     pub target: String,
+    /// The servers that it has, if they are to be told apart. Their requests are counted apart,
+    /// too: `server.1.requests.count` is of the first.
+    pub servers: Vec<RecordedServer>,
     /// How it was recorded.
     pub options: RecordingOptions,
     /// What each BPF program cost, by name, when it was measured.
@@ -57,6 +60,20 @@ pub struct Meta {
     /// The segments that a complete recording has. The writer sets it, so that a reader can say
     /// which are gone.
     pub segments: Option<SegmentRange>,
+}
+
+/// One of several servers that were recorded together.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordedServer {
+    /// The process that stands for it.
+    pub pid: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// The TCP ports on which it listens.
+    pub ports: Vec<u16>,
+    /// Its processes when the recording began. Those that they made later are in `threads`.
+    pub processes: Vec<u32>,
 }
 
 /// The machine on which a recording was made.

@@ -40,7 +40,7 @@ mod writer;
 
 pub use error::{Damage, ReadError, WriteError};
 pub use hold::is_growing;
-pub use meta::{Host, Meta, ProgramCost, RecordingOptions, SegmentRange};
+pub use meta::{Host, Meta, ProgramCost, RecordedServer, RecordingOptions, SegmentRange};
 pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};
 pub use writer::{Writer, WriterOptions};
@@ -66,7 +66,7 @@ pub(crate) mod declaration {
     pub(crate) use super::column::{AnyColumn, Layout, Slot};
     #[cfg(test)]
     pub(crate) use super::made_up::{MadeUp, with_field};
-    pub(crate) use super::table::{Column, Field, Record, Row, Sink, Table, field, of, set};
+    pub(crate) use super::table::{Column, Field, Record, Row, Sink, Table, Whose, field, of, set};
     pub(crate) use super::table_file::{Reason, TableReader, TableWriter};
     pub(crate) use super::value::{Moment, Value};
     pub(crate) use crate::part::parts_columns;

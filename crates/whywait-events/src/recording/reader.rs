@@ -7,16 +7,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::error::{Damage, ReadError};
-use super::meta::Meta;
+use super::meta::{Meta, RecordedServer};
 use super::stacks::{Stacks, StacksBuilder};
-use super::table::{Table, Tables};
+use super::table::{Row as _, Table, Tables, Whose};
 use super::table_file::{TableReader, probe, table_path};
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
 use crate::uring::{Bucket, Ring, Sum};
-use crate::{Counter, Module, Ns, PeerBucket, PeerSums, StackRow, Symbol, each_table};
+use crate::{
+    Counter, Exchange, Module, Ns, PeerBucket, PeerSums, StackRow, Symbol, ThreadChange,
+    ThreadEvent, each_table,
+};
 
 /// More rings, or opcodes of rings, than any target has: a bound for forged files.
 const MAX_RINGS: usize = 1 << 16;
+/// More threads than a recording has: the same.
+const MAX_THREADS: usize = 1 << 20;
+/// What the counters of one of several servers begin with, before its number.
+const SERVER: &str = "server.";
 
 /// Rings by their id, and the sums of their operations by ring and opcode.
 pub type RingsAndSums = (BTreeMap<u32, Ring>, BTreeMap<(u32, u32), Sum>);
@@ -34,6 +41,7 @@ pub struct Recording {
     meta: Meta,
     segments: Vec<u64>,
     damage: Mutex<BTreeSet<Damage>>,
+    only: Option<OneServer>,
 }
 
 impl Recording {
@@ -92,7 +100,25 @@ impl Recording {
             meta,
             segments,
             damage: Mutex::new(damage),
+            only: None,
         })
+    }
+
+    /// The same, as if only this one of its servers had been recorded. What was lost may be any
+    /// server's, and stays.
+    ///
+    /// # Errors
+    /// When the whole recording went away.
+    ///
+    /// # Panics
+    /// When there is no such server.
+    pub fn of_server(mut self, number: usize) -> Result<Self, ReadError> {
+        self.only = None;
+        let server = self.meta.servers[number].clone();
+        self.only = Some(OneServer::of(&self, number, &server)?);
+        self.meta.pid = Some(server.pid);
+        self.meta.command = server.command;
+        Ok(self)
     }
 
     /// What was recorded, where and how.
@@ -121,6 +147,21 @@ impl Recording {
     /// # Errors
     /// When the whole recording went away.
     pub fn read<T: Table>(
+        &self,
+        range: Option<Range<Ns>>,
+        visit: &mut dyn FnMut(&T),
+    ) -> Result<(), ReadError> {
+        match &self.only {
+            None => self.read_all(range, visit),
+            Some(only) => self.read_all(range, &mut |row: &T| {
+                if row.whose().is_none_or(|whose| only.has(whose)) {
+                    visit(row);
+                }
+            }),
+        }
+    }
+
+    fn read_all<T: Table>(
         &self,
         range: Option<Range<Ns>>,
         visit: &mut dyn FnMut(&T),
@@ -198,7 +239,53 @@ impl Recording {
                 peer.latency.insert(row.bucket, row.count);
             }
         })?;
-        Ok(peers)
+        match &self.only {
+            None => Ok(peers),
+            Some(only) => self.peers_of(only, peers),
+        }
+    }
+
+    /// The sums are of all servers. Of a peer that only one of them has rows of, they are that
+    /// one's; of others a server's own are what its rows come to.
+    fn peers_of(
+        &self,
+        only: &OneServer,
+        mut peers: BTreeMap<u32, PeerSums>,
+    ) -> Result<BTreeMap<u32, PeerSums>, ReadError> {
+        let mut own: BTreeMap<u32, PeerSums> = BTreeMap::new();
+        let mut others: BTreeSet<u32> = BTreeSet::new();
+        self.read_all::<Exchange>(None, &mut |row| {
+            let Some(known) = peers.get(&row.peer) else {
+                return;
+            };
+            if row.whose().is_none_or(|whose| !only.has(whose)) {
+                others.insert(row.peer);
+                return;
+            }
+            let sums = own.entry(row.peer).or_insert_with(|| PeerSums {
+                id: known.id,
+                address: known.address.clone(),
+                port: known.port,
+                tgid: known.tgid,
+                process: known.process.clone(),
+                ..PeerSums::default()
+            });
+            if let Some(read_ns) = row.last_read_ns {
+                let ns = read_ns.saturating_sub(row.first_send_ns);
+                sums.count += 1;
+                sums.slow += 1;
+                sums.total_ns = sums.total_ns.saturating_add(ns);
+                sums.max_ns = sums.max_ns.max(ns);
+            }
+        })?;
+        for (id, sums) in &mut own {
+            if !others.contains(id)
+                && let Some(whole) = peers.remove(id)
+            {
+                *sums = whole;
+            }
+        }
+        Ok(own)
     }
 
     /// All stacks with their modules and symbols, in memory.
@@ -232,7 +319,10 @@ impl Recording {
                 counters.insert(row.name.clone(), row.value);
             }
         })?;
-        Ok(counters)
+        Ok(match &self.only {
+            None => counters,
+            Some(only) => only.counters(counters),
+        })
     }
 
     fn note(&self, what: &str, reason: String) {
@@ -244,6 +334,66 @@ impl Recording {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(damage);
+    }
+}
+
+/// One of the servers of a recording.
+#[derive(Debug)]
+struct OneServer {
+    /// From 1.
+    number: usize,
+    processes: BTreeSet<u32>,
+    ports: Vec<u16>,
+}
+
+impl OneServer {
+    fn of(
+        recording: &Recording,
+        number: usize,
+        server: &RecordedServer,
+    ) -> Result<Self, ReadError> {
+        let mut processes: BTreeSet<u32> = server.processes.iter().copied().collect();
+        let mut of_threads: BTreeMap<u32, u32> = BTreeMap::new();
+        recording.read_all::<ThreadEvent>(None, &mut |row| {
+            if of_threads.len() < MAX_THREADS || of_threads.contains_key(&row.tid) {
+                of_threads.insert(row.tid, row.tgid);
+            }
+            let parent = of_threads.get(&row.parent_tid);
+            let begins = row.change == ThreadChange::Fork && row.tid == row.tgid;
+            if begins && parent.is_some_and(|parent| processes.contains(parent)) {
+                processes.insert(row.tgid);
+            }
+        })?;
+        Ok(Self {
+            number: number + 1,
+            processes,
+            ports: server.ports.clone(),
+        })
+    }
+
+    fn has(&self, whose: Whose) -> bool {
+        match whose.process {
+            0 => self.ports.contains(&whose.port),
+            process => self.processes.contains(&process),
+        }
+    }
+
+    /// Those that are counted for each server are this one's.
+    fn counters(&self, all: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+        let apart: BTreeSet<String> = all
+            .keys()
+            .filter_map(|name| Some(name.strip_prefix(SERVER)?.split_once('.')?.1.to_owned()))
+            .collect();
+        let own = format!("{SERVER}{}.", self.number);
+        let mut counters: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, value) in all {
+            if let Some(name) = name.strip_prefix(&own) {
+                counters.insert(name.to_owned(), value);
+            } else if !name.starts_with(SERVER) && !apart.contains(&name) {
+                counters.insert(name, value);
+            }
+        }
+        counters
     }
 }
 

@@ -49,6 +49,9 @@ pub trait Row: Clone + Debug + Default + PartialEq {
     /// The stacks that it names.
     fn stacks(&self) -> Vec<StackId>;
 
+    /// Whose it is; `None`: of no process alone.
+    fn whose(&self) -> Option<Whose>;
+
     /// Whether the row overlaps with the time range.
     fn overlaps(&self, range: &Range<Ns>) -> bool {
         match (Self::SPAN, self.span()) {
@@ -59,6 +62,15 @@ pub trait Row: Clone + Debug + Default + PartialEq {
             _ => true,
         }
     }
+}
+
+/// Whose a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whose {
+    /// The process; 0: not known.
+    pub(crate) process: u32,
+    /// The port on which it listens, for rows of which that may be all that is known; 0: none.
+    pub(crate) port: u16,
 }
 
 /// A row that has a place in the list of tables. [`tables!`](super::tables) implements it.
@@ -191,6 +203,7 @@ pub(crate) fn set<T>(field: &mut T, read: Option<T>) -> bool {
 ///     #[table(later)]                                      recordings from before may lack it
 ///     #[span(out_ns, [duration_ns], |row| row.in_ns)]      or #[span(at_ns)]: a point in time
 ///     #[stacks(user_stack)]                                fields with ids of stacks
+///     #[process(tgid)]                                     whose it is; or #[process(tgid, port)]
 ///     #[valid(|row| row.bucket < 64)]                      other rows are not read
 ///     pub struct Example {
 ///         /// The meaning, of the field and of its column.
@@ -217,6 +230,7 @@ macro_rules! table {
         $(#[table($later:ident)])?
         $(#[span($start:ident $(, [$($length:ident),+], $end:expr)?)])?
         $(#[stacks($($stack:ident),+)])?
+        $(#[process($process:ident $(, $port:ident)?)])?
         $(#[valid($valid:expr)])?
         $vis:vis struct $row:ident {
             $(
@@ -302,6 +316,10 @@ macro_rules! table {
                 fn stacks(&self) -> Vec<StackId> {
                     vec![$($(self.$stack),+)?]
                 }
+
+                fn whose(&self) -> Option<Whose> {
+                    field!(@whose self $(, $process $(, $port)?)?)
+                }
             }
 
             #[cfg(test)]
@@ -339,6 +357,14 @@ macro_rules! field {
     (@span) => { None };
     (@span $start:ident $(, $($length:ident)+)?) => {
         Some((stringify!($start), &[$($(stringify!($length)),+)?]))
+    };
+
+    (@whose $row:ident) => { None };
+    (@whose $row:ident, $process:ident) => {
+        Some(Whose { process: $row.$process, port: 0 })
+    };
+    (@whose $row:ident, $process:ident, $port:ident) => {
+        Some(Whose { process: $row.$process, port: $row.$port })
     };
 
     (@times $row:ident) => { None };

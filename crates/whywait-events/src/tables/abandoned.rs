@@ -9,6 +9,7 @@ table! {
     /// worked on it, or kept it, for the threshold or longer after that.
     #[table(later)]
     #[span(ready_ns, [ended_after_ns], |row| row.ended_ns)]
+    #[process(tgid)]
     pub struct Abandoned {
         /// The connection, as in `requests`.
         socket: u64 = Dictionary,

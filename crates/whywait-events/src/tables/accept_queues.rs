@@ -9,6 +9,7 @@ table! {
     /// listener open.
     #[table(later)]
     #[span(at_ns)]
+    #[process(tgid)]
     pub struct AcceptQueue {
         /// When it was looked at.
         at_ns: Ns = DeltaBounds,

@@ -9,6 +9,7 @@ table! {
     #[table(later)]
     #[span(start_ns, [duration_ns], |row| row.end_ns)]
     #[stacks(user_stack)]
+    #[process(tgid)]
     pub struct Burst {
         /// Counts the recording's bursts, from 1.
         burst: u32 = Delta,

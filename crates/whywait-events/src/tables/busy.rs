@@ -8,6 +8,7 @@ table! {
     /// and had no long sleep in that interval: a long sleep has a row in `waits`, ends one interval
     /// and begins the next.
     #[span(start_ns, [duration_ns], |row| row.end_ns)]
+    #[process(tgid)]
     pub struct Busy {
         /// Thread id.
         tid: u32 = Dictionary,

@@ -9,6 +9,7 @@ table! {
     /// subject add up.
     #[table(later)]
     #[span(at_ns)]
+    #[process(tgid)]
     pub struct Cpu {
         /// When the interval ended.
         at_ns: Ns = DeltaBounds,

@@ -22,6 +22,7 @@ table! {
     /// earlier in the wait nothing is recorded: over many waits, the last ones stand for all.
     #[table(later)]
     #[span(from_ns, [duration_ns], |row| row.in_ns)]
+    #[process(tgid)]
     pub struct CpuWait {
         /// Thread id of the one that waited.
         tid: u32 = Dictionary,

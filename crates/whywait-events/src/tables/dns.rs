@@ -8,6 +8,7 @@ table! {
     /// or neither until the recording ended.
     #[table(later)]
     #[span(sent_ns)]
+    #[process(tgid)]
     pub struct DnsQuery {
         /// The process that asked.
         tgid: u32 = Dictionary,

@@ -14,6 +14,7 @@ table! {
     /// the first row: the later row replaces the earlier one.
     #[table(later)]
     #[span(first_send_ns, [last_read_after_ns], |row| row.last_read_ns)]
+    #[process(tgid)]
     pub struct Exchange {
         /// Identifies the connection; not one of those in `requests`.
         socket: u64 = Dictionary,

@@ -7,6 +7,7 @@ table! {
     /// because each was shorter than the threshold, or one of a storm (`waits.summed-up`).
     /// Descriptors that threads read from have rows too, of storms alone. Written at the end.
     #[table(later)]
+    #[process(tgid)]
     pub struct FutexSum {
         /// Process id.
         tgid: u32 = Dictionary,

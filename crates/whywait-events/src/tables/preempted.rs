@@ -9,6 +9,7 @@ table! {
     /// sleep is in `waits`.
     #[table(later)]
     #[span(out_ns, [duration_ns], |row| row.in_ns)]
+    #[process(tgid)]
     pub struct Preempted {
         /// Thread id.
         tid: u32 = Dictionary,

@@ -10,6 +10,7 @@ table! {
     /// A row may come twice for the same (`socket`, `seq`), when more of the response was sent
     /// after the first row: the later row replaces the earlier one.
     #[span(ready_ns, [latency_ns], |row| row.last_send_ns)]
+    #[process(tgid, local_port)]
     pub struct Request {
         /// Identifies the connection.
         socket: u64 = Dictionary,

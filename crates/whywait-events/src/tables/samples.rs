@@ -7,6 +7,7 @@ table! {
     /// A thread of the target was on a CPU when the sampling clock ticked.
     #[span(at_ns)]
     #[stacks(user_stack, kernel_stack)]
+    #[process(tgid)]
     pub struct Sample {
         /// When.
         at_ns: Ns = DeltaBounds,

@@ -9,6 +9,7 @@ table! {
     /// 1,000 most expensive). Rows of the same connection add up.
     #[table(later)]
     #[span(at_ns)]
+    #[process(tgid)]
     pub struct SocketCpu {
         /// When the row was made.
         at_ns: Ns = DeltaBounds,

@@ -27,6 +27,7 @@ table! {
     /// longer, or it was slow and the program has set a send buffer smaller than the peer's window.
     #[table(later)]
     #[span(written_ns, [sent_after_ns], |row| row.sent_ns)]
+    #[process(tgid)]
     pub struct Tail {
         /// The connection, as in `requests`.
         socket: u64 = Dictionary,

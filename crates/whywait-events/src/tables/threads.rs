@@ -24,6 +24,7 @@ table! {
     /// A thread of the target appeared, changed its name or program, or ended. A flight recorder
     /// begins each segment with a `found` row for each living thread.
     #[span(at_ns)]
+    #[process(tgid)]
     pub struct ThreadEvent {
         /// When.
         at_ns: Ns = DeltaBounds,

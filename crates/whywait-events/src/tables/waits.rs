@@ -28,6 +28,7 @@ table! {
     /// thread was back on a CPU at `out_ns + coalesce(slept_ns, 0) + queued_ns`.
     #[span(out_ns, [slept_ns, queued_ns], |row| row.in_ns)]
     #[stacks(user_stack, kernel_stack, waker_stack)]
+    #[process(tgid)]
     pub struct Wait {
         /// Thread id.
         tid: u32 = Dictionary,

@@ -17,44 +17,9 @@ const MUCH_STOLEN: u64 = 20;
 const SET_ASIDE_NS: u64 = 1_000_000_000;
 
 pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
+    verdict(page, report);
     let requests = &report.requests;
-    let incomplete = report.coverage.incomplete.is_some();
     let open = requests.open.as_ref();
-    let stopped = report.target.stopped.as_ref();
-    let (style, verdict) = match (report.verdict, open, incomplete) {
-        (Verdict::Stopped, ..) if let Some(stopped) = stopped => (
-            Style::Warning,
-            format!("the target {}", stopped_for(stopped)),
-        ),
-        (Verdict::Open, Some(open), _) => (Style::Warning, late(page, open)),
-        (Verdict::CannotTell { part, percent }, ..) => {
-            let part = part.words();
-            let verdict = format!("cannot tell: {percent} % of the slow requests' time is {part}");
-            (Style::Warning, verdict)
-        }
-        (Verdict::Multiplexed, ..) => (Style::Warning, "requests cannot be told apart".to_owned()),
-        _ if requests.count == 0 && report.verdict != Verdict::Operations => {
-            let seen = if open.is_some() { "answered" } else { "seen" };
-            let incomplete = if incomplete {
-                ", and the recording is incomplete"
-            } else {
-                ""
-            };
-            (Style::Warning, format!("no requests {seen}{incomplete}"))
-        }
-        (_, _, false) => (Style::Good, "nothing wrong found".to_owned()),
-        (_, _, true) => (
-            Style::Warning,
-            "nothing wrong found in what was recorded, but the recording is incomplete".to_owned(),
-        ),
-    };
-    let mut text = what_was_seen(page, report);
-    if !report.looked_at.is_empty() {
-        text.push_str("; looked at ");
-        text.push_str(&report.looked_at.join(", "));
-    }
-    page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
-    coverage::short(page, report);
     if let Some(open) = open {
         still_open(page, open, report.verdict != Verdict::Open);
     }
@@ -108,6 +73,48 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             &[(Style::Strong, "note: "), (Style::Plain, &text)],
         );
     }
+}
+
+/// What was found, and what was seen.
+pub(super) fn verdict(page: &mut Page, report: &Report) {
+    let requests = &report.requests;
+    let incomplete = report.coverage.incomplete.is_some();
+    let open = requests.open.as_ref();
+    let stopped = report.target.stopped.as_ref();
+    let (style, verdict) = match (report.verdict, open, incomplete) {
+        (Verdict::Stopped, ..) if let Some(stopped) = stopped => (
+            Style::Warning,
+            format!("the target {}", stopped_for(stopped)),
+        ),
+        (Verdict::Open, Some(open), _) => (Style::Warning, late(page, open)),
+        (Verdict::CannotTell { part, percent }, ..) => {
+            let part = part.words();
+            let verdict = format!("cannot tell: {percent} % of the slow requests' time is {part}");
+            (Style::Warning, verdict)
+        }
+        (Verdict::Multiplexed, ..) => (Style::Warning, "requests cannot be told apart".to_owned()),
+        _ if requests.count == 0 && report.verdict != Verdict::Operations => {
+            let seen = if open.is_some() { "answered" } else { "seen" };
+            let incomplete = if incomplete {
+                ", and the recording is incomplete"
+            } else {
+                ""
+            };
+            (Style::Warning, format!("no requests {seen}{incomplete}"))
+        }
+        (_, _, false) => (Style::Good, "nothing wrong found".to_owned()),
+        (_, _, true) => (
+            Style::Warning,
+            "nothing wrong found in what was recorded, but the recording is incomplete".to_owned(),
+        ),
+    };
+    let mut text = what_was_seen(page, report);
+    if !report.looked_at.is_empty() {
+        text.push_str("; looked at ");
+        text.push_str(&report.looked_at.join(", "));
+    }
+    page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
+    coverage::short(page, report);
 }
 
 /// `: 12,345 requests to redis-server (pid 991) in 10 s, p99 310 us, max 940 us`.

@@ -118,6 +118,20 @@ pub fn render(report: &Report, options: TextOptions) -> String {
     page.into_text()
 }
 
+/// What the report comes to, without the reasons: the verdict, or what was found.
+pub fn verdict(report: &Report, options: TextOptions) -> String {
+    let mut page = page(options);
+    let findings = ranked(&report.findings);
+    let problems: Vec<_> = findings.into_iter().filter(|it| is_problem(it)).collect();
+    if problems.is_empty() {
+        headline::verdict(&mut page, report);
+    }
+    for finding in &problems {
+        finding::title(&mut page, finding);
+    }
+    page.into_text()
+}
+
 /// The table of waits, as text.
 pub fn waits(rows: &[WaitRow], options: TextOptions) -> String {
     let mut page = page(options);

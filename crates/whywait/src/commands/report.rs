@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use whywait_events::recording::{RecordedServer, Recording};
 use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
@@ -10,7 +11,7 @@ use whywait_report::{
     calls_to_json, cpu_to_json, fails, json_schema, request_list_to_json, request_to_json,
     rings_to_json, to_json, waits_to_json,
 };
-use whywait_words::duration;
+use whywait_words::{Charset, duration, escape, list, list_by};
 
 use crate::analyse;
 use crate::args::{ReportArgs, ReportFormat};
@@ -40,7 +41,17 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
         )
         .into());
     };
-    let model = analyse::model(&recording)?;
+    let model = match &args.server {
+        Some(name) => analyse::model_of_server(&recording, server(&recording, name)?)?,
+        None if view == View::Report && lists_servers(&recording, &config)? => {
+            return Ok(if write_verdicts(&recording, &config)? {
+                FOUND
+            } else {
+                0
+            });
+        }
+        None => analyse::model(&recording)?,
+    };
     let text = match view {
         View::Report => {
             let failed = write_report(&model, &config, page.as_deref())?;
@@ -103,6 +114,74 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+/// Whether there are several servers, of which each has a verdict.
+fn lists_servers(recording: &Path, config: &ReportConfig) -> anyhow::Result<bool> {
+    let several = !Recording::open(recording)?.meta().servers.is_empty();
+    Ok(several && config.format == ReportFormat::Text)
+}
+
+/// The verdict of each server. Gives whether one has a finding that fails the run.
+fn write_verdicts(recording: &Path, config: &ReportConfig) -> anyhow::Result<bool> {
+    let servers = Recording::open(recording)?.meta().servers.clone();
+    let options = output::text_options(config.output.is_some());
+    let mut text = String::new();
+    let mut failed = false;
+    for (number, server) in servers.iter().enumerate() {
+        let report = analyse::report(&analyse::model_of_server(recording, number)?);
+        failed |= config
+            .fail_on
+            .is_some_and(|fail_on| fails(&report, fail_on));
+        let _ = writeln!(text, "{}", shown(server));
+        for line in text::verdict(&report, options).lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    output::write(&text, config.output.as_ref())?;
+    Ok(failed)
+}
+
+/// `nginx (pid 12) on :80 and :443`.
+fn shown(server: &RecordedServer) -> String {
+    let program = server.command.first().map_or("", String::as_str);
+    let program = program.split_whitespace().next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let name = escape(name, Charset::Unicode, 40);
+    let ports: Vec<String> = server.ports.iter().map(|port| format!(":{port}")).collect();
+    format!("{name} (pid {}) on {}", server.pid, list(&ports))
+}
+
+/// The server of this number of a process or port, or of this name.
+fn server(recording: &Path, name: &str) -> anyhow::Result<usize> {
+    let servers = Recording::open(recording)?.meta().servers.clone();
+    let is_it = |server: &&RecordedServer| {
+        let program = server.command.first().map_or("", String::as_str);
+        let program = program.split_whitespace().next().unwrap_or_default();
+        let base = program.rsplit('/').next();
+        server.pid.to_string() == name
+            || server.ports.iter().any(|port| format!(":{port}") == name)
+            || base.map(|base| base.trim_end_matches(':')) == Some(name)
+    };
+    let found: Vec<&RecordedServer> = servers.iter().filter(is_it).collect();
+    let [one] = found[..] else {
+        let of = if found.is_empty() {
+            servers.iter().collect()
+        } else {
+            found
+        };
+        let each: Vec<String> = of
+            .iter()
+            .map(|server| format!("--server {} for {}", server.pid, shown(server)))
+            .collect();
+        let hint = match each.is_empty() {
+            true => "it is a recording of one: leave out --server".to_owned(),
+            false => list_by(&each, "; "),
+        };
+        return Err(Usage::new(format!("which server {name} is, is not clear"), hint).into());
+    };
+    let number = servers.iter().position(|server| server == one);
+    Ok(number.unwrap_or_default())
+}
+
 /// Where a recording's page goes: `run1.whywait.html` beside `run1.whywait`.
 fn page_beside(recording: &Path) -> PathBuf {
     // A name for `.`, and none of a slash at the end.
@@ -133,6 +212,9 @@ fn how_to_open(page: &Path) -> String {
 /// # Errors
 /// Fails when the recording cannot be read, or the report cannot be written.
 pub(crate) fn report(recording: &Path, config: &ReportConfig) -> anyhow::Result<bool> {
+    if lists_servers(recording, config)? {
+        return write_verdicts(recording, config);
+    }
     write_report(&analyse::model(recording)?, config, None)
 }
 

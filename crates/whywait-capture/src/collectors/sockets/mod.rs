@@ -154,17 +154,36 @@ fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
 /// The sums over the requests that are not in the table of requests: of others, and of the target's
 /// own to itself.
 fn counters(programs: &Programs) -> Vec<(String, u64)> {
-    let mut found = sums("", &totals(programs, 0));
-    let own = totals(programs, 1);
-    if own.iter().any(|totals| totals.count > 0) {
-        found.extend(sums("own.", &own));
+    let servers = 0..=programs.servers;
+    let all = |own| {
+        servers
+            .clone()
+            .flat_map(move |server| totals(programs, server, own))
+    };
+    let mut found = sums_of("", &Vec::from_iter(all(0)), &Vec::from_iter(all(1)));
+    for server in 1..=programs.servers {
+        let [others, own] = [0, 1].map(|own| totals(programs, server, own));
+        found.extend(sums_of(&format!("server.{server}."), &others, &own));
     }
     found
 }
 
-/// What each CPU has of the requests of others (0), or of the target's own to itself (1).
-fn totals(programs: &Programs, whose: u32) -> Vec<types::request_totals> {
-    per_cpu_of(&programs.skel.maps.totals, whose)
+fn sums_of(
+    whose: &str,
+    others: &[types::request_totals],
+    own: &[types::request_totals],
+) -> Vec<(String, u64)> {
+    let mut found = sums(whose, others);
+    if own.iter().any(|totals| totals.count > 0) {
+        found.extend(sums(&format!("{whose}own."), own));
+    }
+    found
+}
+
+/// What each CPU has of the requests of others (0), or of the target's own to itself (1), of one
+/// server; 0: of those that are not kept apart.
+fn totals(programs: &Programs, server: u32, own: u32) -> Vec<types::request_totals> {
+    per_cpu_of(&programs.skel.maps.totals, 2 * server + own)
 }
 
 fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {

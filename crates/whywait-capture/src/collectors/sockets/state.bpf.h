@@ -176,7 +176,7 @@ struct {
 	__type(value, u8);
 } unix_listeners SEC(".maps");
 
-/* Of requests of others, and of the target's own. */
+/* Of requests of others, and of the target's own; the same for each server that is kept apart. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
@@ -196,7 +196,7 @@ static __always_inline struct sock *sk_of(const struct socket_state *socket)
 
 static __always_inline struct request_totals *totals_of(const struct socket_state *socket)
 {
-	u32 own = socket->peer == PEER_OWN;
+	u32 place = 2 * server_of(socket->tgid) + (socket->peer == PEER_OWN);
 
-	return bpf_map_lookup_elem(&totals, &own);
+	return bpf_map_lookup_elem(&totals, &place);
 }

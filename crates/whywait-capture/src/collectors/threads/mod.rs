@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use libbpf_rs::{MapCore, MapFlags};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, ThreadChange, ThreadEvent};
 
@@ -75,6 +76,7 @@ impl Keeper for Threads {
 
 /// Takes the threads that are there already into the target.
 fn find(programs: &mut Programs, target: &Target) -> Result<(), CaptureError> {
+    keep_apart(programs, target);
     // A process made between two looks descends from one that is followed by then, so two looks
     // suffice.
     for _ in 0..2 {
@@ -86,6 +88,17 @@ fn find(programs: &mut Programs, target: &Target) -> Result<(), CaptureError> {
         return Err(CaptureError::NoSuchProcess(target.head));
     }
     Ok(())
+}
+
+/// Has the kernel know which server each process is of, before anything is counted.
+fn keep_apart(programs: &Programs, target: &Target) {
+    for (server, processes) in (1_u32..).zip(target.processes_of_servers()) {
+        for tgid in processes {
+            let map = &programs.skel.maps.servers;
+            // It is full at 65,536 processes: what is left out is counted, of no server.
+            let _ = map.update(&tgid.to_ne_bytes(), &server.to_ne_bytes(), MapFlags::ANY);
+        }
+    }
 }
 
 /// Takes the threads of processes into the target, unless they are there already.

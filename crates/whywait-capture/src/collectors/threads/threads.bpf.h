@@ -64,6 +64,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	}
 	if (child->pid == child->tgid) {
 		follow_process(child->tgid);
+		inherit_server(parent->tgid, child->tgid);
 		forget_runtime(child->tgid);
 	}
 	thread->state = THREAD_RUNNABLE;

@@ -44,6 +44,7 @@ table! {
     /// `high` what is possible. A slot is taken by an operation that the kernel has, and by a
     /// completion that was not taken.
     #[table(later)]
+    #[process(tgid)]
     pub struct Ring {
         /// Identifies the ring, from 1.
         id: u32 = Dictionary { ring },
