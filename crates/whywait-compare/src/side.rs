@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use whywait_events::recording::ReadError;
+use whywait_events::recording::{ReadError, is_recording};
 
 use crate::gate::baseline::{self, BaselineError};
 use crate::measures::Run;
@@ -51,7 +51,7 @@ impl Side {
     pub fn read(paths: &[PathBuf], progress: &mut dyn FnMut(&Path)) -> Result<Self, SideError> {
         let mut side = Side::default();
         for path in paths {
-            if path.is_file() {
+            if path.is_file() && !is_recording(path) {
                 side.runs.extend(baseline::load(path)?.runs);
                 continue;
             }
@@ -113,8 +113,4 @@ pub fn recordings(path: &Path) -> Result<Vec<PathBuf>, SideError> {
     }
     found.sort();
     Ok(found)
-}
-
-fn is_recording(path: &Path) -> bool {
-    path.join("meta.json").is_file()
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::incomplete::Incomplete;
 use crate::model::Model;
-use crate::secrets;
+use crate::secrets::without_secrets;
 use crate::stops::Stopped;
 
 /// What was watched.
@@ -88,7 +88,7 @@ impl Model {
     pub fn target(&self) -> Target {
         Target {
             pid: self.meta.pid.unwrap_or(0),
-            command: secrets::shown(&self.meta.command),
+            command: without_secrets(&self.meta.command).join(" "),
             duration_ns: self.end_ns.saturating_sub(self.meta.started_ns),
             threads: self.threads.len() as u32,
             stopped: self.stopped(),

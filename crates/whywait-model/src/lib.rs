@@ -56,6 +56,7 @@ pub use recorded::Recorded;
 pub use requests::{Account, RequestRef};
 pub use roles::Role;
 pub use rows::Rows;
+pub use secrets::without_secrets;
 pub use stacks::{
     FrameOrigin, Hidden, Label, StackNames, StackText, app_frame, app_frames, generic_frame,
     hidden, origin, stable_name,

@@ -1,5 +1,5 @@
-//! Command lines without what is nobody else's business. A recording has all of it; a report goes
-//! into tickets.
+//! Command lines without what is nobody else's business. A recording has all of it; reports and
+//! packed recordings go into tickets.
 
 /// Parts of the names of options and variables that hold a secret.
 const SECRET: [&str; 10] = [
@@ -20,7 +20,7 @@ const SEPARATORS: [char; 5] = ['&', '?', ';', ',', ' '];
 
 /// A command line, with what looks like a secret masked: `--password X`, `TOKEN=X`, the user and
 /// password of a URL.
-pub(crate) fn shown(command: &[String]) -> String {
+pub fn without_secrets(command: &[String]) -> Vec<String> {
     let mut shown = Vec::with_capacity(command.len());
     let mut after_name = false;
     for argument in command {
@@ -31,7 +31,7 @@ pub(crate) fn shown(command: &[String]) -> String {
         });
         after_name = is_option && !argument.contains('=') && is_secret(argument);
     }
-    shown.join(" ")
+    shown
 }
 
 fn masked(argument: &str) -> String {
@@ -133,7 +133,7 @@ mod tests {
             (&["", "é="], " é="),
         ] {
             let command: Vec<String> = command.iter().map(|&it| it.to_owned()).collect();
-            assert_eq!(shown(&command), expected);
+            assert_eq!(without_secrets(&command).join(" "), expected);
         }
     }
 }

@@ -95,6 +95,18 @@ the gate only when the budget says `fail-when-undecided = true`.
 Exit codes: 0 within the budget; 1 whywait, CMD or the load failed; 2 wrong usage, or an error in
 the budget; 3 the budget is broken.";
 
+const PACK_HELP: &str = "\
+Examples:
+  whywait pack run1.whywait                     writes run1.whywait.tar.zst
+  whywait report run1.whywait.tar.zst           reads it, as report, diff, gate and publish all do
+  tar xf run1.whywait.tar.zst                   makes a folder of it again
+
+It holds all that the recording holds, but for what looks like a secret in the command line: names
+of functions, threads, files and peers, no memory of the process. docs/sharing.md says what to look
+at before it is sent.
+
+Exit codes: 0 packed; 1 it cannot be read, or not written; 2 wrong usage.";
+
 const PUBLISH_HELP: &str = "\
 Examples:
   whywait publish run1.whywait /srv/fleet             tables as Parquet files, in a folder
@@ -170,6 +182,9 @@ pub(crate) enum Verb {
     /// Check recordings against a budget, and fail when it is broken
     #[command(after_help = GATE_HELP)]
     Gate(GateArgs),
+    /// Make one file of a recording, to send it
+    #[command(after_help = PACK_HELP)]
+    Pack(PackArgs),
     /// Publish recordings as tables, for questions about many machines
     #[command(after_help = PUBLISH_HELP)]
     Publish(PublishArgs),
@@ -396,7 +411,7 @@ pub(crate) struct RecordArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The folder that `whywait record` wrote
+    /// The folder that `whywait record` wrote, or what `whywait pack` made of it
     #[arg(value_name = "DIR", required_unless_present = "format")]
     pub(crate) recording: Option<PathBuf>,
     /// Report one server of a recording of all (record -a): its pid, :PORT or name
@@ -438,6 +453,22 @@ pub(crate) struct ReportArgs {
     pub(crate) open: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PackArgs {
+    /// The folder that `whywait record` wrote
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) recording: PathBuf,
+    /// Write it to this file [default: DIR.tar.zst, in the place of what has that name]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        value_parser = values::destination(),
+        value_hint = ValueHint::FilePath
+    )]
+    pub(crate) output: Option<Destination>,
 }
 
 #[derive(Debug, Args)]

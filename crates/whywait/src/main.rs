@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Some(Verb::Report(args)) => commands::report::run(args),
         Some(Verb::Diff(args)) => commands::diff::run(&args),
         Some(Verb::Gate(args)) => commands::gate::run(args),
+        Some(Verb::Pack(args)) => commands::pack::run(&args),
         Some(Verb::Publish(args)) => commands::publish::run(args),
         Some(Verb::Explain(args)) => commands::explain::run(&args),
         Some(Verb::Check) => commands::check::run(),

@@ -115,7 +115,7 @@ pub(crate) fn refuse_terminal(file: Option<&Destination>) -> Result<(), Usage> {
 /// # Errors
 /// Fails when the file cannot be written, or is a link of somebody else than root, as `/dev/stdout`
 /// is one.
-fn create(file: &Destination) -> io::Result<File> {
+pub(crate) fn create(file: &Destination) -> io::Result<File> {
     let path = &file.path();
     match new_file(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -145,11 +145,34 @@ const LINK: &str = "it is a symbolic link: name the file that it leads to";
 /// # Errors
 /// Fails when the file cannot be written.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    replaced(path)?
+        .write_all(bytes)
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Makes such a file.
+///
+/// # Errors
+/// Fails when it cannot be made.
+pub(crate) fn replaced(path: &Path) -> anyhow::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => new_file(path).and_then(|mut file| file.write_all(bytes)),
+        _ => new_file(path),
     }
     .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The recording's name with something behind it: where what is made of it goes by default.
+pub(crate) fn beside(recording: &Path, suffix: &str) -> PathBuf {
+    // A name for `.`, and none of a slash at the end.
+    let full = recording.canonicalize();
+    let mut file = match recording.file_name() {
+        Some(_) => recording.components().collect::<PathBuf>(),
+        None => full.unwrap_or_else(|_| recording.to_owned()),
+    }
+    .into_os_string();
+    file.push(suffix);
+    file.into()
 }
 
 fn new_file(path: &Path) -> io::Result<File> {

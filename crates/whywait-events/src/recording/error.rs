@@ -117,10 +117,10 @@ impl WriteError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// There is no such folder, or no `meta.json` in it.
+    /// There is no such folder or archive, or no `meta.json` in it.
     #[error(
         "{path}: not a whywait recording (no meta.json): \
-         name the folder that `whywait record -o` wrote"
+         name the folder that `whywait record -o` wrote, or what `whywait pack` made of it"
     )]
     NotARecording {
         /// The folder.
@@ -129,6 +129,14 @@ pub enum ReadError {
     /// There is a `meta.json`, but it is not whywait's or was damaged.
     #[error("{path}: not a whywait recording: {reason}")]
     ForeignMeta {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An archive, but not of a recording.
+    #[error("{path}: not a packed recording: {reason}")]
+    ForeignArchive {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.

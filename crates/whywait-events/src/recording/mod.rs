@@ -7,6 +7,8 @@
 //! REC/seg-000002.open/…            the open segment; the rename that drops `.open` is its commit
 //! ```
 //!
+//! One file may stand for the folder: `packed.rs`.
+//!
 //! `docs/recording.md` describes the tables for those who read them with SQL. [`Writer`] writes,
 //! [`Recording`] reads. Nothing here knows what tables there are: each is declared once, in the
 //! folder `tables`.
@@ -27,6 +29,7 @@ mod hold;
 #[cfg(test)]
 mod made_up;
 mod meta;
+mod packed;
 mod reader;
 mod shield;
 mod stacks;
@@ -41,6 +44,7 @@ mod writer;
 pub use error::{Damage, ReadError, WriteError};
 pub use hold::is_growing;
 pub use meta::{Host, Meta, ProgramCost, RecordedServer, RecordingOptions, SegmentRange};
+pub use packed::is_recording;
 pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};
 pub use writer::{Writer, WriterOptions};

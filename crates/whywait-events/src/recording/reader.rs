@@ -6,8 +6,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use tempfile::TempDir;
+
 use super::error::{Damage, ReadError};
 use super::meta::{Meta, RecordedServer};
+use super::packed;
 use super::stacks::{Stacks, StacksBuilder};
 use super::table::{Row as _, Table, Tables, Whose};
 use super::table_file::{TableReader, probe, table_path};
@@ -38,6 +41,8 @@ pub type RingsAndSums = (BTreeMap<u32, Ring>, BTreeMap<(u32, u32), Sum>);
 #[derive(Debug)]
 pub struct Recording {
     dir: PathBuf,
+    /// What an archive was unpacked to: removed with this.
+    _unpacked: Option<TempDir>,
     meta: Meta,
     segments: Vec<u64>,
     damage: Mutex<BTreeSet<Damage>>,
@@ -45,12 +50,16 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens a recording, which may be unfinished or still growing: closed segments are read.
+    /// Opens a recording, which may be unfinished or still growing: closed segments are read. It is
+    /// a folder, or an archive of one.
     ///
     /// # Errors
-    /// When the folder is not a recording, or one of a newer version. A recording that is damaged
-    /// opens.
-    pub fn open(dir: &Path) -> Result<Self, ReadError> {
+    /// When it is not a recording, or one of a newer version. A recording that is damaged opens.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let unpacked = packed::unpack(path, packed::MAX_UNPACKED)?;
+        let dir = unpacked
+            .as_ref()
+            .map_or(path, |unpacked| unpacked.folder.path());
         let meta = Meta::load(dir)?;
         let io = |source| ReadError::Io {
             path: dir.to_path_buf(),
@@ -58,6 +67,7 @@ impl Recording {
         };
         let mut segments = Vec::new();
         let mut damage = BTreeSet::new();
+        damage.extend(unpacked.as_ref().and_then(|found| found.damage.clone()));
         for entry in fs::read_dir(dir).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name();
@@ -97,6 +107,7 @@ impl Recording {
         }
         Ok(Self {
             dir: dir.to_path_buf(),
+            _unpacked: unpacked.map(|unpacked| unpacked.folder),
             meta,
             segments,
             damage: Mutex::new(damage),
@@ -124,6 +135,11 @@ impl Recording {
     /// What was recorded, where and how.
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// The folder that it is in, or was unpacked to.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The numbers of the closed segments, ascending. A flight recorder's do not begin at 1.

@@ -244,7 +244,7 @@ pub(crate) fn probe(path: &Path) -> std::result::Result<(), Reason> {
     footer_length(&file, length).map(drop)
 }
 
-fn open_regular(path: &Path) -> std::result::Result<(File, u64), Reason> {
+pub(crate) fn open_regular(path: &Path) -> std::result::Result<(File, u64), Reason> {
     // Looked at before it is opened: opening a pipe would block, opening a device might do
     // anything.
     match fs::symlink_metadata(path) {

@@ -8,6 +8,7 @@ pub(crate) mod explain;
 pub(crate) mod gate;
 pub(crate) mod man;
 pub(crate) mod names;
+pub(crate) mod pack;
 pub(crate) mod publish;
 pub(crate) mod record;
 pub(crate) mod repeat;

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use whywait_events::recording::{ReadError, Recording, is_growing};
+use whywait_events::recording::{ReadError, Recording, is_growing, is_recording};
 use whywait_model::{Input, Model};
 use whywait_publish::{Folder, Identity, Labels, Place, Selection, Source, TABLES};
 use whywait_report::Report;
@@ -101,7 +101,6 @@ fn bucket(url: &str) -> anyhow::Result<Box<dyn Place>> {
 
 /// The recordings at these paths, each itself or those in it, in the order of their names.
 fn recordings(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let is_recording = |path: &Path| path.join("meta.json").is_file();
     let mut all = Vec::new();
     for path in paths {
         let mut within: Vec<PathBuf> = match is_recording(path) {

@@ -26,7 +26,10 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     if opened {
         args.output.format = ReportFormat::Html;
         if args.output.output.is_none() {
-            page = args.recording.as_deref().map(page_beside);
+            page = args
+                .recording
+                .as_deref()
+                .map(|recording| output::beside(recording, ".html"));
         }
     }
     let config = ReportConfig::new(args.output, page.is_some())?;
@@ -181,20 +184,6 @@ fn server(recording: &Path, name: &str) -> anyhow::Result<usize> {
     let number = servers.iter().position(|server| server == one);
     Ok(number.unwrap_or_default())
 }
-
-/// Where a recording's page goes: `run1.whywait.html` beside `run1.whywait`.
-fn page_beside(recording: &Path) -> PathBuf {
-    // A name for `.`, and none of a slash at the end.
-    let full = recording.canonicalize();
-    let mut page = match recording.file_name() {
-        Some(_) => recording.components().collect::<PathBuf>(),
-        None => full.unwrap_or_else(|_| recording.to_owned()),
-    }
-    .into_os_string();
-    page.push(".html");
-    page.into()
-}
-
 /// Nothing is served and nothing is sent: whoever wants to look at the page opens it.
 fn how_to_open(page: &Path) -> String {
     let shown = page.display().to_string();

@@ -320,6 +320,74 @@ fn there_are_manual_pages() {
     whywait(&["help", "record"]).exits(0).says("--rotate");
 }
 
+#[test]
+fn a_packed_recording_is_read_as_its_folder() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let folder = dir.path().join("run1.whywait");
+    let meta = Meta {
+        command: ["serve", "--password", "hunter2"]
+            .map(str::to_owned)
+            .to_vec(),
+        ..Meta::default()
+    };
+    let mut writer = Writer::create(&folder, &meta).expect("it is made");
+    let thread = ThreadEvent {
+        tid: 7,
+        tgid: 7,
+        comm: "serve".to_owned(),
+        change: ThreadChange::Present,
+        ..ThreadEvent::default()
+    };
+    writer.write(&Event::Thread(thread)).expect("it is written");
+    writer.finish(&meta).expect("it is finished");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let report = |name: &str| {
+        whywait(&["report", &path(name), "--format", "json"])
+            .exits(0)
+            .out
+    };
+    let expected = report("run1.whywait");
+
+    whywait(&["pack", &path("run1.whywait")])
+        .exits(0)
+        .says("run1.whywait.tar.zst")
+        .says("whywait report");
+    let packed = path("run1.whywait.tar.zst");
+    let first = fs::read(&packed).expect("a file");
+    assert_eq!(report("run1.whywait.tar.zst"), expected);
+    // Again the same bytes, from the folder and from the archive.
+    whywait(&["pack", &packed, "-o", &path("again")]).exits(0);
+    assert_eq!(fs::read(path("again")).expect("a file"), first);
+    // Nobody else reads the password.
+    let tar = "tar -C \"$D\" --zstd -xOf \"$D/again\" run1.whywait/meta.json";
+    let meta = shell(&format!("D={}; {tar}", dir.path().display()))
+        .exits(0)
+        .out;
+    assert!(
+        meta.contains("--password") && !meta.contains("hunter2"),
+        "{meta}"
+    );
+    // What tar itself makes, and the other commands.
+    for flags in ["-cf", "-czf"] {
+        let script = format!(
+            "cd {} && tar {flags} by-hand run1.whywait",
+            dir.path().display()
+        );
+        shell(&script).exits(0);
+        assert_eq!(report("by-hand"), expected, "tar {flags}");
+    }
+    whywait(&["diff", &packed, &path("again")])
+        .exits(0)
+        .says("1 run");
+    whywait(&["publish", &packed, &path("fleet")]).exits(0);
+    whywait(&["report", &path("nothing.tar.zst")])
+        .fails()
+        .complains("whywait pack");
+    whywait(&["pack", &path("")])
+        .fails()
+        .complains("no meta.json");
+}
+
 /// What a shell gets for the last of these words.
 fn completed(words: &[&str]) -> String {
     let output = command(&[&["--", "whywait"], words].concat())
