@@ -8,7 +8,7 @@ use nix::unistd::Uid;
 use whywait_capture::{Target, TargetServer};
 use whywait_compare::gate::Date;
 use whywait_findings::Severity;
-use whywait_target::{Found, Named, Server};
+use whywait_target::{FoundServers, Named, Server};
 use whywait_view::stacks::Of;
 
 use crate::args::{
@@ -175,7 +175,7 @@ fn running(named: &[Named], quiet: bool) -> Result<WatchTarget, Usage> {
 }
 
 /// Those that are reported each for itself.
-fn servers(found: &Found) -> Vec<TargetServer> {
+fn servers(found: &FoundServers) -> Vec<TargetServer> {
     let server = |server: &Server| TargetServer {
         pids: server.pids.clone(),
         ports: server.ports.clone(),

@@ -1,7 +1,7 @@
 //! `whywait report`: reports what a recording shows.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use whywait_events::recording::{RecordedServer, Recording};
 use whywait_model::requests::Slow;

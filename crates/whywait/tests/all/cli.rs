@@ -335,7 +335,7 @@ fn a_packed_recording_is_read_as_its_folder() {
         tid: 7,
         tgid: 7,
         comm: "serve".to_owned(),
-        change: ThreadChange::Present,
+        change: ThreadChange::Exec,
         ..ThreadEvent::default()
     };
     writer.write(&Event::Thread(thread)).expect("it is written");
