@@ -771,3 +771,48 @@ fn the_largest_stacks_fit() {
         process.end().exits(0);
     }
 }
+
+#[test]
+fn of_all_that_listen_each_has_its_own_requests_and_verdict() {
+    if !bpf() {
+        return;
+    }
+    let dir = scratch();
+    let recording = dir.path().join("recording");
+    // Others listen on this machine, too.
+    let mut blocked = start(&mut program(target(), &["loop"]));
+    let mut healthy = start(&mut program(target(), &["loop"]));
+    let [at, other] = [&mut blocked, &mut healthy]
+        .map(|server| -> u16 { server.line().parse().expect("a port") });
+    let mut watcher = start(&mut whywait(&["record", "-a", "-o", text(&recording)]));
+    watcher.until_err("Ctrl-C ends the recording");
+    ask(at, &["slow\n", "quick\n", "quick\n", "quick\n"]);
+    ask(other, &["quick\n", "quick\n"]);
+    watcher.signal_group(Signal::SIGINT);
+    watcher.end().exits(0);
+    let verdicts = run(&mut whywait(&["report", text(&recording)])).exits(0);
+    verdicts.says(&format!("(pid {}) on :{at}", blocked.pid()));
+    let of = |port: u16| {
+        let server = format!(":{port}");
+        let args = [
+            "report",
+            text(&recording),
+            "--server",
+            &server,
+            "--format",
+            "json",
+        ];
+        run(&mut whywait(&args)).exits(0).json()
+    };
+    let codes = |report: &serde_json::Value| -> Vec<String> {
+        let findings = report["findings"].as_array().expect("a list");
+        let code = |finding: &serde_json::Value| finding["code"].as_str().map(str::to_owned);
+        findings.iter().filter_map(code).collect()
+    };
+    // A greeting and a line on each connection.
+    let (at, other) = (of(at), of(other));
+    assert_eq!(at["requests"]["count"], 8, "{at:#}");
+    assert!(codes(&at).contains(&"blocked-loop".to_owned()), "{at:#}");
+    assert_eq!(other["requests"]["count"], 4, "{other:#}");
+    assert_eq!(codes(&other), Vec::<String>::new(), "{other:#}");
+}
