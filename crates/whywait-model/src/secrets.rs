@@ -95,7 +95,7 @@ fn without_user(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::without_secrets;
 
     #[test]
     fn what_looks_like_a_secret_is_masked() {
