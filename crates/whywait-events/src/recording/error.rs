@@ -165,6 +165,21 @@ pub enum ReadError {
     },
 }
 
+/// Why a recording could not be copied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A part of it could not be read: the copy would lack that.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// The copy could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
 /// A part of a recording that could not be read. Reading goes on with the rest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Damage {

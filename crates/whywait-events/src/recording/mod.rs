@@ -19,6 +19,7 @@
 
 mod column;
 mod context;
+mod copy;
 #[cfg(test)]
 mod documentation;
 mod error;
@@ -41,7 +42,7 @@ mod thrift;
 mod value;
 mod writer;
 
-pub use error::{Damage, ReadError, WriteError};
+pub use error::{CopyError, Damage, ReadError, WriteError};
 pub use hold::is_growing;
 pub use meta::{Host, Meta, ProgramCost, RecordedServer, RecordingOptions, SegmentRange};
 pub use packed::is_recording;

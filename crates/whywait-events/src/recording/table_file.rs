@@ -138,10 +138,10 @@ impl<T: Table> TableWriter<T> {
             let file =
                 create_private(&path, place.owner).map_err(|error| WriteError::io(&path, error))?;
             // Where more row groups follow, this one is full.
-            let properties = if self.buffered < FEW_ROWS {
-                &self.plain
-            } else {
+            let properties = if place.compressed && self.buffered >= FEW_ROWS {
                 &self.compressed
+            } else {
+                &self.plain
             };
             let writer = SerializedFileWriter::new(file, self.schema.clone(), properties.clone());
             self.file = Some(writer.map_err(|error| WriteError::parquet(&path, error))?);
@@ -158,10 +158,11 @@ impl<T: Table> TableWriter<T> {
     }
 }
 
-/// Where the open segment is, and whose.
+/// Where the open segment is, whose, and how its files are written.
 pub(crate) struct SegmentPlace<'a> {
     pub(crate) segment: &'a Path,
     pub(crate) owner: Option<(u32, u32)>,
+    pub(crate) compressed: bool,
 }
 
 fn encode<T: Table>(columns: &mut T::Columns, file: &mut SerializedFileWriter<File>) -> Result<()> {

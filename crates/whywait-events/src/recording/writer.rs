@@ -32,6 +32,9 @@ pub struct WriterOptions {
     /// User and group to whom folders and files are given; `None`: they stay with the writing
     /// process' user.
     pub owner: Option<(u32, u32)>,
+    /// Whether files of more than a few rows are compressed. Default true; false for a recording
+    /// that is compressed as a whole, which takes less than what is compressed piece by piece.
+    pub compressed: bool,
 }
 
 impl Default for WriterOptions {
@@ -40,6 +43,17 @@ impl Default for WriterOptions {
             rows_per_segment: 256 * 1024,
             keep: None,
             owner: None,
+            compressed: true,
+        }
+    }
+}
+
+impl WriterOptions {
+    fn place<'a>(&self, segment: &'a Path) -> SegmentPlace<'a> {
+        SegmentPlace {
+            segment,
+            owner: self.owner,
+            compressed: self.compressed,
         }
     }
 }
@@ -214,7 +228,7 @@ impl Writer {
 
     /// Runs a step unless an earlier one failed. When it fails, gives up the open segment: its
     /// files cannot be completed, and on a full disk the space is needed for `meta.json`.
-    fn guarded(
+    pub(super) fn guarded(
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
@@ -237,7 +251,7 @@ impl Writer {
         result
     }
 
-    fn begin_segment(&mut self) -> Result<(), WriteError> {
+    pub(super) fn begin_segment(&mut self) -> Result<(), WriteError> {
         if self.open.is_some() {
             return Ok(());
         }
@@ -264,19 +278,16 @@ impl Writer {
         segment_name(self.number) + OPEN_SUFFIX
     }
 
-    fn put(&mut self, event: &Event) -> Result<(), WriteError> {
+    pub(super) fn put(&mut self, record: &impl Record) -> Result<(), WriteError> {
         let Some(segment) = self.open.as_ref().map(Held::path) else {
             return Ok(());
         };
         let mut open = OpenSegment {
             writers: &mut self.writers,
-            place: SegmentPlace {
-                segment: &segment,
-                owner: self.options.owner,
-            },
+            place: self.options.place(&segment),
             rows: 0,
         };
-        let written = event.rows(&mut open);
+        let written = record.rows(&mut open);
         self.segment_rows += open.rows;
         written
     }
@@ -285,10 +296,7 @@ impl Writer {
         let Some(segment) = self.open.as_ref().map(Held::path) else {
             return Ok(());
         };
-        let place = SegmentPlace {
-            segment: &segment,
-            owner: self.options.owner,
-        };
+        let place = self.options.place(&segment);
         for (name, value) in &self.counters {
             let counter = Counter {
                 name: name.clone(),

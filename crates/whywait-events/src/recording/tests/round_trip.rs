@@ -60,6 +60,36 @@ proptest! {
     }
 
     #[test]
+    fn a_copy_reads_the_same(events in vec(event(), 0..300), segment in 1usize..400) {
+        let (_folder, dir) = scratch();
+        let options = WriterOptions { rows_per_segment: segment, ..WriterOptions::default() };
+        let mut writer = Writer::create_with(&dir, &meta(), options).unwrap();
+        for event in &events {
+            writer.write(event).unwrap();
+            writer.counter("events", writer.rows());
+        }
+        writer.finish(&meta()).unwrap();
+        let recording = open(&dir);
+
+        let copy = dir.with_extension("copy");
+        let options = WriterOptions { compressed: false, ..WriterOptions::default() };
+        let mut writer = Writer::create_with(&copy, recording.meta(), options).unwrap();
+        writer.copy(&recording).unwrap();
+        writer.finish(recording.meta()).unwrap();
+
+        let copy = open(&copy);
+        prop_assert_eq!(copy.segments(), [1]);
+        prop_assert_eq!(copy.counters().unwrap(), recording.counters().unwrap());
+        // Each segment has the counters again.
+        let but_counters = |recording| {
+            let mut contents = Contents::read(recording);
+            contents.tables.remove("counters");
+            contents
+        };
+        prop_assert_eq!(but_counters(&copy), but_counters(&recording));
+    }
+
+    #[test]
     fn a_time_range_selects_what_overlaps_with_it(
         spans in vec((0u64..1000, prop::option::of(0u64..1000)), 0..200),
         start in 0u64..1000,
