@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,22 +43,60 @@ def recording_bytes(recording):
     return sum(file.stat().st_size for file in recording.rglob("*") if file.is_file())
 
 
-def pack(folder, lab, variant, revision):
-    """Keeps the recording of a folder, with its ground truth and where it is from. The same input
-    gives the same file."""
+def keep(folder, lab, variant, revision):
+    """Keeps the recording of a folder, with its ground truth and where it is from."""
     recording = folder / "recording"
     truth = json.loads((folder / "truth.json").read_text())
     truth["recording_bytes"] = recording_bytes(recording)
     origin = {"revision": revision, "processor": processor()}
+    compress(archived(recording, truth, origin), lab, variant)
+
+
+def archived(recording, truth, origin):
+    """The archive of a recording, as bytes. The same input gives the same bytes. The recording is
+    written anew for it, as one segment and not compressed: it reads the same, and compresses to
+    three quarters of what it would take as it is."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with (
+        tempfile.TemporaryDirectory(prefix="whywait-corpus-") as scratch,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        folder = Path(scratch)
+        cargo = ["cargo", "run", "--quiet", "--locked", "-p", "whywait-events"]
+        subprocess.run(
+            [*cargo, "--example", "one_segment", recording, folder / "recording"],
+            cwd=ROOT,
+            check=True,
+        )
         for name, content in (("truth.json", truth), ("origin.json", origin)):
             add(tar, name, json.dumps(content, sort_keys=True).encode())
-        for file in sorted(file for file in recording.rglob("*") if file.is_file()):
+        for file in sorted(file for file in folder.rglob("*") if file.is_file()):
             add(tar, str(file.relative_to(folder)), file.read_bytes())
+    return packed.getvalue()
+
+
+def compress(content, lab, variant):
     path = archive(lab, variant)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(zstd("--ultra", "-22", content=packed.getvalue()))
+    path.write_bytes(zstd("--ultra", "-22", content=content))
+
+
+def repack(names):
+    """Packs all that are kept anew, with a dictionary of all of them."""
+    with tempfile.TemporaryDirectory(prefix="whywait-repack-") as scratch:
+        contents = {}
+        kept = [name for name in names if archive(*name).exists()]
+        for number, (lab, variant) in enumerate(kept):
+            folder = Path(scratch, str(number))
+            unpack(lab, variant, folder)
+            said = [json.loads((folder / of).read_text()) for of in ("truth.json", "origin.json")]
+            contents[lab, variant] = folder / "content"
+            contents[lab, variant].write_bytes(archived(folder / "recording", *said))
+        train = ["zstd", "--train-fastcover=k=2000,d=8,f=24,accel=1", "--maxdict=1048576"]
+        command = [*train, *contents.values(), "-o", DICTIONARY, "--force", "--quiet"]
+        subprocess.run(command, check=True)
+        for name, content in contents.items():
+            compress(content.read_bytes(), *name)
 
 
 def zstd(*how, content):
